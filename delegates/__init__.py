@@ -1,0 +1,1 @@
+"""How a captured program becomes the native file of each target."""

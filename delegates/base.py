@@ -1,0 +1,128 @@
+"""The protocol behind which delegates stand, and the values that cross it.
+
+A delegate lowers; an engine runs. A new delegate is a class with these members and an entry point:
+
+```toml
+[project.entry-points."edgex.delegates"]
+mytarget = "mypackage.delegate:MyDelegate"
+```
+
+`edgex.delegates.reference` is the smallest complete one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from edgex.delegates.plan import PartitionPlan
+from edgex.runtime.engines.base import Availability
+from edgex.runtime.manifest import Method, Requirements
+from edgex.runtime.specs import StateSpec, TensorSpec
+
+if TYPE_CHECKING:
+    from torch.export import ExportedProgram
+
+DELEGATE_GROUP = "edgex.delegates"
+
+__all__ = ["DELEGATE_GROUP", "Availability", "CapturedProgram", "Delegate", "LoweredModule"]
+
+
+@dataclass(frozen=True)
+class CapturedProgram:
+    """A program as capture leaves it: torch's, plus the names that the user knows.
+
+    Attributes:
+        exported: The ExportedProgram. Its user inputs are exactly `inputs`, its user outputs exactly `outputs`,
+            in order: tensors only, no containers. It still holds PyTorch's own operators (not decomposed).
+        inputs: Name, dtype and shape of each user input.
+        outputs: The same of each user output.
+        state: The mutated buffers; `StateSpec.name` is the buffer's key in `exported.state_dict` or `constants`.
+        source_root: Folder of the user's file; source lines are given relative to it.
+        precision: `fp32`, `fp16` or `bf16`: what the floating-point weights were converted to.
+    """
+
+    exported: ExportedProgram
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+    state: tuple[StateSpec, ...]
+    source_root: Path
+    precision: str = "fp32"
+
+    @property
+    def method(self) -> Method:
+        """The program's border as a method named `forward`."""
+        return Method("forward", self.inputs, self.outputs, self.state)
+
+
+@dataclass(frozen=True)
+class LoweredModule:
+    """What a delegate made of a program.
+
+    Attributes:
+        files: Names of the native files.
+        write: Writes exactly these files into a folder; same program, same bytes.
+        methods: The native file's methods; state specs name hidden inputs and outputs where there are some.
+        plan: What really happened.
+        requirements: What the machine that runs it must have.
+        debug: Written as `debug/source_map.json`: native node or handle -> operator, module path, source line.
+        options: The options in effect, for the manifest.
+        warnings: What the user should know, a sentence each.
+    """
+
+    files: tuple[str, ...]
+    write: Callable[[Path], None]
+    methods: tuple[Method, ...]
+    plan: PartitionPlan
+    requirements: Requirements
+    debug: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+
+
+class Delegate(Protocol):
+    """Lowers captured programs for one target.
+
+    Attributes:
+        name: The `--target` value and the manifest's `target`.
+        engine: Name of the engine that runs what it makes.
+        options_type: Frozen dataclass with defaults; its fields are the `--option key=value` options.
+        precisions: Which of `fp32`, `fp16`, `bf16` it takes; others are refused with `precision_refusal`.
+        packages: Distributions it needs beside the engine's, for `targets` and the manifest's producer versions.
+    """
+
+    name: str
+    engine: str
+    options_type: type[Any]
+    precisions: tuple[str, ...]
+    packages: tuple[str, ...]
+
+    def availability(self) -> Availability:
+        """Whether it can lower here, found out without importing anything heavy."""
+        ...
+
+    def precision_refusal(self, precision: str) -> str:
+        """Why a precision outside `precisions` is refused, one sentence with what to use instead."""
+        ...
+
+    def plan(self, program: CapturedProgram, options: Any) -> PartitionPlan:
+        """Predict the split without looking at weights (they may be fake tensors).
+
+        Raises:
+            LoweringError: The program cannot even be brought into the form that the delegate partitions.
+        """
+        ...
+
+    def lower(self, program: CapturedProgram, options: Any) -> LoweredModule:
+        """Lower the program; the input is not changed.
+
+        Raises:
+            LoweringError: It cannot be lowered; every operator in the way is named with its source line.
+        """
+        ...
+
+    def quantizer(self, scheme: str) -> Any | None:
+        """The quantizer for a scheme, or None where the target does not offer it."""
+        ...

@@ -1,0 +1,112 @@
+"""What a delegate takes and what it leaves, with the reason and the line for every operator left."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+ReasonCode = Literal[
+    "dtype",
+    "dynamic_shape",
+    "rank",
+    "attribute",
+    "non_constant_weight",
+    "no_kernel",
+    "not_in_delegate",
+]
+
+# What each code means; `not_in_delegate` only where the delegate has no entry for the operator at all.
+REASON_CODES: Mapping[ReasonCode, str] = {
+    "dtype": "the delegate does not take this dtype here",
+    "dynamic_shape": "the delegate needs a static size here",
+    "rank": "the delegate does not take this number of dimensions",
+    "attribute": "the delegate does not take this value of an argument",
+    "non_constant_weight": "the delegate needs a constant where the model computes a value",
+    "no_kernel": "the engine has no kernel that could run it",
+    "not_in_delegate": "the delegate has no entry for this operator",
+}
+
+
+@dataclass(frozen=True)
+class Fallback:
+    """One kind of operator that the delegate left out at one source line.
+
+    Attributes:
+        op: The operator, for example `aten.cumsum.default`.
+        count: How many nodes.
+        code: A key of `REASON_CODES`.
+        reason: A sentence that names the offending value.
+        source: `file.py:line` in the user's code, or None where the program does not carry it.
+        fatal: Nothing else on this engine can run it either, so that lowering fails.
+    """
+
+    op: str
+    count: int
+    code: ReasonCode
+    reason: str
+    source: str | None
+    fatal: bool = False
+
+
+@dataclass(frozen=True)
+class PartitionPlan:
+    """How a delegate splits a program.
+
+    An operator is a call_function node other than getitem in the graph that the delegate partitions.
+
+    Attributes:
+        delegated_ops: Operators taken.
+        total_ops: Operators in all.
+        delegate_calls: Regions, each one call into the delegate.
+        fallbacks: What was left, in program order.
+        delegated_flops: Floating-point operations of what was taken; None when none of the operators has a count.
+        total_flops: The same of all.
+    """
+
+    delegated_ops: int
+    total_ops: int
+    delegate_calls: int
+    fallbacks: tuple[Fallback, ...] = ()
+    delegated_flops: int | None = None
+    total_flops: int | None = None
+
+    @property
+    def fraction(self) -> float:
+        """Share of the operators that was taken; 1.0 for a program without operators."""
+        return self.delegated_ops / self.total_ops if self.total_ops else 1.0
+
+    @property
+    def work_fraction(self) -> float | None:
+        """Share of the floating-point operations that was taken, or None when unknown."""
+        if not self.total_flops or self.delegated_flops is None:
+            return None
+        return self.delegated_flops / self.total_flops
+
+    @property
+    def fatal(self) -> tuple[Fallback, ...]:
+        """The fallbacks that nothing can run."""
+        return tuple(fallback for fallback in self.fallbacks if fallback.fatal)
+
+    def to_json(self) -> dict[str, Any]:
+        """The `delegation` object of `edgex.export/1` and of the manifest."""
+        return {
+            "fraction": round(self.fraction, 4),
+            "work_fraction": None if self.work_fraction is None else round(self.work_fraction, 4),
+            "delegated_ops": self.delegated_ops,
+            "total_ops": self.total_ops,
+            "delegate_calls": self.delegate_calls,
+            "fallbacks": [asdict(fallback) for fallback in self.fallbacks],
+        }
+
+
+def group_fallbacks(single: Sequence[Fallback]) -> tuple[Fallback, ...]:
+    """Merge fallbacks that differ only in `count`, keeping the order of first appearance."""
+    merged: dict[tuple[Any, ...], int] = {}
+    for item in single:
+        key = (item.op, item.code, item.reason, item.source, item.fatal)
+        merged[key] = merged.get(key, 0) + item.count
+    return tuple(
+        Fallback(op, count, code, reason, source, fatal)
+        for (op, code, reason, source, fatal), count in merged.items()
+    )

@@ -1,0 +1,63 @@
+"""Where an operator comes from: the user's source line and the module path, read off an exported graph's nodes."""
+
+from __future__ import annotations
+
+import re
+import sysconfig
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from torch.fx import Node
+
+_FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+)')
+
+
+def source_of(node: Node, source_root: Path) -> str | None:
+    """The innermost frame outside torch, as `file.py:line`.
+
+    Args:
+        node: A node of an exported graph; `stack_trace` in its meta is what torch.export recorded.
+        source_root: Folder of the user's file; files below it are given relative to it, files of installed
+            packages relative to where they are installed, others by name only: never an absolute path.
+    """
+    trace = node.meta.get("stack_trace")
+    return source_in_trace(trace, source_root) if isinstance(trace, str) else None
+
+
+def source_in_trace(trace: str, source_root: Path) -> str | None:
+    """The innermost frame outside torch of a formatted stack trace; see `source_of`."""
+    for match in reversed(list(_FRAME.finditer(trace))):
+        file = match["file"]
+        if "/torch/" in file or "/executorch/" in file or file.startswith("<"):
+            continue
+        return f"{shorten_path(Path(file), source_root)}:{match['line']}"
+    return None
+
+
+def shorten_path(path: Path, source_root: Path) -> str:
+    """`path` relative to the user's folder or to the installed packages, else its name: never absolute."""
+    roots = [source_root, Path(sysconfig.get_path("purelib")), Path(sysconfig.get_path("platlib"))]
+    for root in roots:
+        if path.is_relative_to(root):
+            return path.relative_to(root).as_posix()
+    return path.name
+
+
+def module_path_of(node: Node) -> str | None:
+    """The innermost module that ran the node, for example `layers.0.attention`; empty for the model itself.
+
+    `nn_module_stack` maps a key to (qualified name, class); the last entry is the innermost.
+    """
+    stack: dict[str, tuple[str, Any]] | None = node.meta.get("nn_module_stack")
+    if not stack:
+        return None
+    name = list(stack.values())[-1][0]
+    return re.sub(r"^L\['self'\]\.?", "", name).removeprefix("L__self__").lstrip(".")
+
+
+def is_operator(node: Node) -> bool:
+    """Whether a node counts as an operator: a call_function other than getitem."""
+    import operator
+
+    return node.op == "call_function" and node.target is not operator.getitem

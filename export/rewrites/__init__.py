@@ -1,0 +1,1 @@
+"""Graph rewrites, one pass a file; each keeps the numbers and says what it changed."""

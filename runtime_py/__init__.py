@@ -1,0 +1,1 @@
+"""Open, run, verify and profile artifacts; needs no exporter and no delegate."""

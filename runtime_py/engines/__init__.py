@@ -1,0 +1,1 @@
+"""The engines that execute native files, each behind one adapter."""

@@ -1,0 +1,168 @@
+"""Judge an output against eager PyTorch's: error, signal-to-quantization-noise ratio, verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+Verdict = Literal["pass", "fail", "inconclusive", "skipped"]
+
+# An exact match has no noise; this finite stand-in keeps minima and JSON simple.
+EXACT_SQNR_DB = 300.0
+
+# Below this root mean square a float output says nothing: zeros match zeros whatever the engine did.
+VACUOUS_RMS = 1e-6
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """How far a float output may be from eager float32's.
+
+    Attributes:
+        min_sqnr_db: Least signal-to-quantization-noise ratio, in dB.
+        atol: Largest absolute error where outputs are small; None leaves the judgement to SQNR alone.
+        rtol: Largest absolute error as a share of the reference's maximum; None likewise.
+    """
+
+    min_sqnr_db: float
+    atol: float | None = None
+    rtol: float | None = None
+
+    def max_abs_allowed(self, reference_max: float) -> float | None:
+        """The largest absolute error allowed: `max(atol, rtol * reference_max)`, or None when unbounded."""
+        if self.atol is None and self.rtol is None:
+            return None
+        return max(self.atol or 0.0, (self.rtol or 0.0) * reference_max)
+
+    def to_json(self) -> dict[str, float | None]:
+        """A JSON object with the fields as they are named here."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Tolerance:
+        """The inverse of `to_json`."""
+        return cls(data["min_sqnr_db"], data["atol"], data["rtol"])
+
+
+# fp32: max_abs <= 1e-4 * max(1, reference_max); the lower precisions are judged by SQNR.
+DEFAULT_TOLERANCES: Mapping[str, Tolerance] = {
+    "fp32": Tolerance(min_sqnr_db=80.0, atol=1e-4, rtol=1e-4),
+    "fp16": Tolerance(min_sqnr_db=40.0),
+    "bf16": Tolerance(min_sqnr_db=30.0),
+    "int8": Tolerance(min_sqnr_db=20.0),
+}
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One output held against its reference.
+
+    Attributes:
+        max_abs_error: Largest absolute difference over the finite elements; None where shapes or dtypes differ.
+        sqnr_db: 10 log10(sum reference^2 / sum error^2) in dB; None for integers, booleans and vacuous references.
+        reference_max: Largest absolute value of the finite reference.
+        verdict: `pass`, `fail` or `inconclusive`.
+        reason: Why, when it is not a pass.
+    """
+
+    max_abs_error: float | None
+    sqnr_db: float | None
+    reference_max: float | None
+    verdict: Verdict
+    reason: str | None = None
+
+
+def measure_sqnr_db(reference: np.ndarray, actual: np.ndarray) -> float:
+    """Signal-to-quantization-noise ratio of `actual`, in dB, over elements finite in both.
+
+    10 log10(sum reference^2 / sum (reference - actual)^2), the measure torchao judges quantization by;
+    `EXACT_SQNR_DB` where there is no error at all, and at most that.
+    """
+    wide = np.complex128 if np.iscomplexobj(reference) else np.float64
+    signal, noisy = reference.astype(wide), actual.astype(wide)
+    finite = np.isfinite(signal) & np.isfinite(noisy)
+    noise_power = float(np.sum(np.abs(signal[finite] - noisy[finite]) ** 2))
+    signal_power = float(np.sum(np.abs(signal[finite]) ** 2))
+    if noise_power == 0.0:
+        return EXACT_SQNR_DB
+    if signal_power == 0.0:
+        return -EXACT_SQNR_DB
+    return min(10.0 * float(np.log10(signal_power / noise_power)), EXACT_SQNR_DB)
+
+
+def compare_output(reference: np.ndarray, actual: np.ndarray, tolerance: Tolerance) -> Comparison:
+    """Hold one output against eager's.
+
+    Args:
+        reference: Eager float32's output (bfloat16 as float32).
+        actual: The artifact's output, any dtype.
+        tolerance: Limits for float outputs; integer and boolean outputs must be equal.
+    """
+    if reference.shape != actual.shape:
+        return Comparison(None, None, None, "fail", f"shape {actual.shape} instead of {reference.shape}")
+    if reference.dtype.kind != actual.dtype.kind:
+        return Comparison(None, None, None, "fail", f"dtype {actual.dtype} instead of {reference.dtype}")
+    if reference.dtype.kind in "biu":
+        return _compare_exactly(reference, actual)
+    reference_nan, actual_nan = np.isnan(reference), np.isnan(actual)
+    reference_inf, actual_inf = np.isinf(reference), np.isinf(actual)
+    finite = ~(reference_nan | reference_inf | actual_nan | actual_inf)
+    wide = np.complex128 if np.iscomplexobj(reference) else np.float64
+    signal, noisy = reference.astype(wide), actual.astype(wide)
+    error = np.abs(signal[finite] - noisy[finite])
+    max_abs_error = float(error.max(initial=0.0))
+    reference_max = float(np.abs(signal[finite]).max(initial=0.0))
+    sqnr_db = measure_sqnr_db(reference, actual)
+
+    def judged(verdict: Verdict, reason: str | None = None, sqnr: float | None = sqnr_db) -> Comparison:
+        return Comparison(max_abs_error, sqnr, reference_max, verdict, reason)
+
+    if not np.array_equal(reference_nan, actual_nan):
+        return judged(
+            "fail", f"NaN at other places: {int(actual_nan.sum())} against {int(reference_nan.sum())}"
+        )
+    same_inf = np.array_equal(reference_inf, actual_inf)
+    if not same_inf or not np.array_equal(signal[reference_inf], noisy[reference_inf]):
+        return judged(
+            "fail", f"Inf at other places: {int(actual_inf.sum())} against {int(reference_inf.sum())}"
+        )
+    rms = float(np.sqrt(np.mean(np.abs(signal[finite]) ** 2))) if finite.any() else 0.0
+    limit = tolerance.max_abs_allowed(reference_max)
+    too_far = limit is not None and max_abs_error > limit
+    constant = int(finite.sum()) > 1 and bool(np.all(signal[finite] == signal[finite].flat[0]))
+    if rms < VACUOUS_RMS or constant:
+        # The error is still real where it is large: a vacuous reference never excuses a wrong output.
+        if max_abs_error > max(limit or 0.0, 1e-3 * max(1.0, reference_max)):
+            return judged("fail", f"max error {max_abs_error:.2g} where eager is constant", None)
+        return judged("inconclusive", f"eager's output is constant or near zero (RMS {rms:.1g})", None)
+    if sqnr_db < tolerance.min_sqnr_db:
+        return judged("fail", f"SQNR {sqnr_db:.1f} dB is below {tolerance.min_sqnr_db:g} dB")
+    if too_far:
+        return judged("fail", f"max error {max_abs_error:.2g} is above {limit:.2g}")
+    return judged("pass")
+
+
+def _compare_exactly(reference: np.ndarray, actual: np.ndarray) -> Comparison:
+    """Integers and booleans: equal or not; a constant reference proves nothing by being equal."""
+    error = np.abs(reference.astype(np.float64) - actual.astype(np.float64))
+    max_abs_error = float(error.max(initial=0.0))
+    reference_max = float(np.abs(reference.astype(np.float64)).max(initial=0.0))
+    if max_abs_error > 0.0 or reference.dtype != actual.dtype:
+        wrong = int((error > 0).sum())
+        reason = f"{wrong} of {reference.size} values differ"
+        if reference.dtype != actual.dtype:
+            reason = f"dtype {actual.dtype} instead of {reference.dtype}"
+        return Comparison(max_abs_error, None, reference_max, "fail", reason)
+    if reference.size > 1 and np.all(reference == reference.flat[0]):
+        return Comparison(0.0, None, reference_max, "inconclusive", "eager's output is constant")
+    return Comparison(0.0, None, reference_max, "pass")
+
+
+def round_significant(value: float | None, digits: int = 2) -> float | None:
+    """Round to `digits` significant digits, so that figures in a manifest do not differ between two exports."""
+    if value is None or not np.isfinite(value):
+        return None
+    return float(f"{value:.{digits}g}") if abs(value) < 10**digits else float(round(value))

@@ -1,0 +1,1 @@
+"""Measure a session: load, first run, steady latency, memory, machine noise."""

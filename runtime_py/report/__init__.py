@@ -1,0 +1,1 @@
+"""Render a profile for people and for tools."""

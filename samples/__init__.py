@@ -1,0 +1,1 @@
+"""Runnable sample models, a file each."""

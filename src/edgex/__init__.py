@@ -1,0 +1,45 @@
+"""edgex: export PyTorch models to on-device artifacts that have proved themselves, run them, profile them.
+
+```python
+import edgex
+
+artifact = edgex.export_model(model, (x,), target="xnnpack")
+with edgex.load(artifact.path) as session:
+    (logits,) = session.run(x)
+```
+
+The three functions are imported when first used: `import edgex` costs nothing, and `edgex.load` never
+imports the exporter.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from edgex._version import __version__
+
+if TYPE_CHECKING:
+    from edgex.export.pipeline import export_model
+    from edgex.runtime.profile.collect import profile
+    from edgex.runtime.session import load
+
+__all__ = ["__version__", "export_model", "load", "profile"]
+
+_HOMES = {
+    "export_model": "edgex.export.pipeline",
+    "load": "edgex.runtime.session",
+    # the package edgex.runtime.profile and this function share a word; the function lives in its collect module
+    "profile": "edgex.runtime.profile.collect",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'edgex' has no attribute {name!r}")
+    import importlib
+
+    return getattr(importlib.import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

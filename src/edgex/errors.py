@@ -1,0 +1,126 @@
+"""Every error a user of edgex can meet, with the exit code of the command line.
+
+```
+EdgexError                 1  only its subclasses are raised
+├── UsageError             2  a flag, a model or a path that is not as it must be
+├── CaptureError           3  torch.export could not capture the model
+├── VerificationError      4  the artifact ran and its numbers are not eager's; also delegation and regression gates
+├── LoweringError          5  a delegate could not turn the program into its format
+│   └── QuantizationError  5
+├── ArtifactError          6  an artifact is damaged, of another format, or cannot be written
+├── RunError               6  an engine refused to load or run, or the inputs are wrong
+├── TargetUnavailable      7  something is not installed
+├── DeviceError            8  a phone or box cannot be reached
+└── TimeoutExpired       124  --timeout ran out
+```
+
+An error says what happened, where (the user's file and line), why, and what to do next. Whatever is not an
+`EdgexError` is a defect of edgex and keeps its traceback.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class EdgexError(Exception):
+    """A failure that the user can understand and act on.
+
+    Args:
+        what: One sentence: what happened.
+        where: The user's `file:line`, or the path of the artifact.
+        why: The cause, in one or a few lines.
+        fix: What to do next, a command where there is one.
+    """
+
+    exit_code = 1
+
+    def __init__(
+        self, what: str, where: str | None = None, fix: str | None = None, *, why: str | None = None
+    ) -> None:
+        super().__init__(what)
+        self.what = what
+        self.where = where
+        self.why = why
+        self.fix = fix
+
+    def __str__(self) -> str:
+        lines = [self.what]
+        lines += [f"  {label}: {text}" for label, text in self.details()]
+        return "\n".join(lines)
+
+    def details(self) -> list[tuple[str, str]]:
+        """The parts after the first sentence, in the order in which they are printed."""
+        parts = (("where", self.where), ("why", self.why), ("fix", self.fix))
+        return [(label, text) for label, text in parts if text]
+
+
+class UsageError(EdgexError):
+    """A flag, a model, or a path is not as it must be."""
+
+    exit_code = 2
+
+
+class CaptureError(EdgexError):
+    """`torch.export` could not capture the model, or what it captured cannot be exported."""
+
+    exit_code = 3
+
+
+class VerificationError(EdgexError):
+    """The artifact's outputs are not those of eager PyTorch, or a gate did not hold."""
+
+    exit_code = 4
+
+
+class LoweringError(EdgexError):
+    """A delegate could not lower the program."""
+
+    exit_code = 5
+
+
+class QuantizationError(LoweringError):
+    """A quantization recipe could not be applied."""
+
+
+class ArtifactError(EdgexError):
+    """An artifact is damaged, of an unknown format, or cannot be written."""
+
+    exit_code = 6
+
+
+class RunError(EdgexError):
+    """An engine could not load or run an artifact, or the given inputs do not fit it."""
+
+    exit_code = 6
+
+
+class TargetUnavailable(EdgexError):
+    """A target or an engine cannot work here because something is missing."""
+
+    exit_code = 7
+
+
+class DeviceError(EdgexError):
+    """A device cannot be reached, or the run on it failed."""
+
+    exit_code = 8
+
+
+class TimeoutExpired(EdgexError):
+    """The time that `--timeout` allows ran out."""
+
+    exit_code = 124
+
+
+def nearest_name(name: str, known: Iterable[str]) -> str:
+    """Words for an unknown name: the nearest match if there is one, and what exists.
+
+    Returns:
+        For example `did you mean 'xnnpack'? known: onnx-cpu, reference, xnnpack`.
+    """
+    names = sorted(known)
+    close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    hint = f"did you mean {close[0]!r}? " if close else ""
+    return f"{hint}known: {', '.join(names) or 'none'}"
