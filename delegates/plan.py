@@ -107,6 +107,5 @@ def group_fallbacks(single: Sequence[Fallback]) -> tuple[Fallback, ...]:
         key = (item.op, item.code, item.reason, item.source, item.fatal)
         merged[key] = merged.get(key, 0) + item.count
     return tuple(
-        Fallback(op, count, code, reason, source, fatal)
-        for (op, code, reason, source, fatal), count in merged.items()
+        Fallback(op, count, code, reason, source, fatal) for (op, code, reason, source, fatal), count in merged.items()
     )

@@ -27,9 +27,7 @@ def get_delegate(name: str) -> Delegate:
     """
     found = find_plugins(DELEGATE_GROUP)
     if name not in found:
-        raise UsageError(
-            f"unknown target {name!r}", why=nearest_name(name, found), fix="edgex targets lists them"
-        )
+        raise UsageError(f"unknown target {name!r}", why=nearest_name(name, found), fix="edgex targets lists them")
     delegate: Delegate = load_plugin(DELEGATE_GROUP, name, found[name])
     return delegate
 
@@ -47,9 +45,7 @@ def parse_options(delegate: Delegate, given: Mapping[str, Any]) -> Any:
         field_name = key.replace("-", "_")
         if field_name not in known:
             raise UsageError(f"target {delegate.name!r} has no option {key!r}", why=nearest_name(key, known))
-        values[field_name] = (
-            _convert_option(key, value, hints[field_name]) if isinstance(value, str) else value
-        )
+        values[field_name] = _convert_option(key, value, hints[field_name]) if isinstance(value, str) else value
     try:
         return delegate.options_type(**values)
     except (TypeError, ValueError) as error:
@@ -63,9 +59,7 @@ def _convert_option(key: str, text: str, hint: Any) -> Any:
         hint = next(part for part in typing.get_args(hint) if part is not type(None))
     try:
         if hint is bool:
-            return {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}[
-                text.lower()
-            ]
+            return {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}[text.lower()]
         if hint in (int, float, str):
             return hint(text)
     except (KeyError, ValueError):

@@ -110,9 +110,7 @@ def _check_file(folder: Path, entry: FileEntry, check: CheckLevel, shown: str) -
             f"the artifact lacks {entry.path}", shown, _DAMAGED_FIX, why=error.strerror or str(error)
         ) from error
     if not stat.S_ISREG(status.st_mode) or not inside:
-        raise ArtifactError(
-            f"{entry.path} is not a plain file inside the artifact", shown, "do not use this artifact"
-        )
+        raise ArtifactError(f"{entry.path} is not a plain file inside the artifact", shown, "do not use this artifact")
     if status.st_size != entry.bytes:
         raise ArtifactError(
             f"{entry.path} has {status.st_size} bytes, the manifest says {entry.bytes}", shown, _DAMAGED_FIX
@@ -121,9 +119,7 @@ def _check_file(folder: Path, entry: FileEntry, check: CheckLevel, shown: str) -
         try:
             actual = hash_file(path)
         except OSError as error:
-            raise ArtifactError(
-                f"{entry.path} cannot be read", shown, _DAMAGED_FIX, why=str(error)
-            ) from error
+            raise ArtifactError(f"{entry.path} cannot be read", shown, _DAMAGED_FIX, why=str(error)) from error
         if actual != entry.sha256:
             raise ArtifactError(
                 f"{entry.path} was changed after the export: its SHA-256 is not the manifest's",

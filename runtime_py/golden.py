@@ -77,9 +77,7 @@ def write_golden(folder: Path, cases: Sequence[Case]) -> None:
             tensors: dict[str, np.ndarray] = {}
             for at, step in enumerate(case.steps):
                 tensors |= {f"{at}/input/{name}": np.ascontiguousarray(a) for name, a in step.inputs.items()}
-                tensors |= {
-                    f"{at}/output/{name}": np.ascontiguousarray(a) for name, a in step.outputs.items()
-                }
+                tensors |= {f"{at}/output/{name}": np.ascontiguousarray(a) for name, a in step.outputs.items()}
             save_file(tensors, root / entry["file"])
         index.append(entry)
     text = json.dumps({"format": FORMAT, "cases": index}, indent=1, ensure_ascii=False)
@@ -135,6 +133,4 @@ def _read_case(root: Path, entry: Mapping[str, Any]) -> Case:
                     {k.removeprefix(outputs): v for k, v in tensors.items() if k.startswith(outputs)},
                 )
             )
-    return Case(
-        str(entry["name"]), entry["kind"], tuple(steps), entry["layout"], entry["reason"], entry["seed"]
-    )
+    return Case(str(entry["name"]), entry["kind"], tuple(steps), entry["layout"], entry["reason"], entry["seed"])

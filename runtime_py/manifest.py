@@ -178,9 +178,7 @@ def parse_manifest(text: str, where: str) -> Manifest:
         raise ArtifactError("manifest.json is not an edgex manifest: it has no `format`", where, again)
     if data["format"] != FORMAT:
         maker = (
-            data.get("producer", {}).get("edgex", "another version")
-            if isinstance(data.get("producer"), dict)
-            else "?"
+            data.get("producer", {}).get("edgex", "another version") if isinstance(data.get("producer"), dict) else "?"
         )
         raise ArtifactError(
             f"the artifact's format is {data['format']!r}; this edgex reads {FORMAT!r}",
@@ -213,6 +211,4 @@ def parse_manifest(text: str, where: str) -> Manifest:
             model=data["model"],
         )
     except (KeyError, TypeError, ValueError, IndexError) as error:
-        raise ArtifactError(
-            "manifest.json is damaged", where, again, why=f"{type(error).__name__}: {error}"
-        ) from error
+        raise ArtifactError("manifest.json is damaged", where, again, why=f"{type(error).__name__}: {error}") from error

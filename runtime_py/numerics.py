@@ -121,14 +121,10 @@ def compare_output(reference: np.ndarray, actual: np.ndarray, tolerance: Toleran
         return Comparison(max_abs_error, sqnr, reference_max, verdict, reason)
 
     if not np.array_equal(reference_nan, actual_nan):
-        return judged(
-            "fail", f"NaN at other places: {int(actual_nan.sum())} against {int(reference_nan.sum())}"
-        )
+        return judged("fail", f"NaN at other places: {int(actual_nan.sum())} against {int(reference_nan.sum())}")
     same_inf = np.array_equal(reference_inf, actual_inf)
     if not same_inf or not np.array_equal(signal[reference_inf], noisy[reference_inf]):
-        return judged(
-            "fail", f"Inf at other places: {int(actual_inf.sum())} against {int(reference_inf.sum())}"
-        )
+        return judged("fail", f"Inf at other places: {int(actual_inf.sum())} against {int(reference_inf.sum())}")
     rms = float(np.sqrt(np.mean(np.abs(signal[finite]) ** 2))) if finite.any() else 0.0
     limit = tolerance.max_abs_allowed(reference_max)
     too_far = limit is not None and max_abs_error > limit

@@ -104,12 +104,7 @@ class Session:
         for index, value in enumerate(values):
             dtype, shape = self._expected[index]
             # Fast path, about 0.3 us: an array that is already right is passed on as it is, uncopied.
-            if (
-                type(value) is np.ndarray
-                and value.dtype == dtype
-                and value.shape == shape
-                and value.flags.c_contiguous
-            ):
+            if type(value) is np.ndarray and value.dtype == dtype and value.shape == shape and value.flags.c_contiguous:
                 arrays.append(value)
             else:
                 arrays.append(self._convert(value, self.inputs[index]))

@@ -79,9 +79,7 @@ class TensorSpec:
 
     def to_json(self) -> dict[str, Any]:
         """`{"name", "dtype", "shape"}`, a dynamic dimension as `{"name", "min", "max"}`."""
-        shape = [
-            d if isinstance(d, int) else {"name": d.name, "min": d.min, "max": d.max} for d in self.shape
-        ]
+        shape = [d if isinstance(d, int) else {"name": d.name, "min": d.min, "max": d.max} for d in self.shape]
         return {"name": self.name, "dtype": self.dtype, "shape": shape}
 
     @classmethod

@@ -36,9 +36,7 @@ class EdgexError(Exception):
 
     exit_code = 1
 
-    def __init__(
-        self, what: str, where: str | None = None, fix: str | None = None, *, why: str | None = None
-    ) -> None:
+    def __init__(self, what: str, where: str | None = None, fix: str | None = None, *, why: str | None = None) -> None:
         super().__init__(what)
         self.what = what
         self.where = where
