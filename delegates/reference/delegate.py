@@ -1,0 +1,79 @@
+"""Saves the captured program as `model.pt2` and leaves every operator to PyTorch's eager kernels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from edgex.delegates.base import Availability, CapturedProgram, LoweredModule
+from edgex.delegates.plan import PartitionPlan
+from edgex.delegates.provenance import is_operator, module_path_of, source_of
+from edgex.runtime.manifest import Requirements
+from edgex.runtime.plugins import installed_version
+
+MODEL_FILE = "model.pt2"
+
+
+@dataclass(frozen=True)
+class ReferenceOptions:
+    """The reference target has no options."""
+
+
+class ReferenceDelegate:
+    """Lowers nothing: what torch.export captured is what runs."""
+
+    name = "reference"
+    engine = "torch"
+    options_type = ReferenceOptions
+    precisions = ("fp32", "fp16", "bf16")
+    packages = ("torch",)
+
+    def availability(self) -> Availability:
+        """Available wherever torch is installed."""
+        if installed_version("torch"):
+            return Availability(True)
+        return Availability(False, "torch is not installed", "pip install torch")
+
+    def precision_refusal(self, precision: str) -> str:
+        """PyTorch takes every precision that edgex knows."""
+        return f"precision {precision!r} is unknown; reference takes {', '.join(self.precisions)}"
+
+    def plan(self, program: CapturedProgram, options: ReferenceOptions) -> PartitionPlan:
+        """Everything is taken, in one call."""
+        operators = sum(map(is_operator, program.exported.graph.nodes))
+        return PartitionPlan(operators, operators, 1)
+
+    def lower(self, program: CapturedProgram, options: ReferenceOptions) -> LoweredModule:
+        """Write the ExportedProgram as it is.
+
+        A `.pt2` holds a new archive identity each time it is saved: this target alone is not byte-identical.
+        """
+
+        def write(folder: Path) -> None:
+            import torch
+
+            torch.export.save(program.exported, folder / MODEL_FILE)
+
+        operators = [
+            {
+                "id": node.name,
+                "op": str(node.target),
+                "module": module_path_of(node),
+                "source": source_of(node, program.source_root),
+            }
+            for node in program.exported.graph.nodes
+            if is_operator(node)
+        ]
+        return LoweredModule(
+            files=(MODEL_FILE,),
+            write=write,
+            methods=(program.method,),
+            plan=self.plan(program, options),
+            requirements=Requirements(self.engine, "2.13"),
+            debug={"format": "edgex.source_map/1", "ops": operators},
+        )
+
+    def quantizer(self, scheme: str) -> Any | None:
+        """None: the reference is what quantized results are compared with."""
+        return None

@@ -1,0 +1,147 @@
+"""Write an artifact so that it either appears whole or not at all.
+
+Everything is written into a hidden sibling of the final folder and renamed at the end; whatever goes wrong
+before, an interrupt included, removes it again, with the folders that were made for it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from edgex.errors import ArtifactError, UsageError
+from edgex.runtime.artifact import SUFFIX, hash_file
+from edgex.runtime.manifest import MANIFEST_FILE, FileEntry, Manifest
+
+
+@dataclass(frozen=True)
+class Destination:
+    """Where an artifact is to go.
+
+    Attributes:
+        path: Its final folder.
+        force: Whether something that is already there is replaced.
+    """
+
+    path: Path
+    force: bool = False
+
+    @property
+    def temporary(self) -> Path:
+        """The hidden sibling that is written first; carries the process, so that leftovers can be told apart."""
+        return self.path.with_name(f".{self.path.name}.tmp-{os.getpid()}")
+
+
+def resolve_destination(output: Path | None, name: str, target: str, *, force: bool, single: bool) -> Destination:
+    """The artifact's final path, checked before any slow step.
+
+    Args:
+        output: `-o`: a folder that receives `NAME.TARGET.edgex`, or a path that ends in `.edgex`; None is here.
+        name: The model's name.
+        target: The target's name.
+        force: Whether an existing artifact may be replaced.
+        single: Whether there is only one target; several cannot share one `.edgex` path.
+
+    Raises:
+        UsageError: Something is in the way.
+    """
+    output = output or Path()
+    if output.suffix == SUFFIX:
+        if not single:
+            raise UsageError(
+                f"-o {output} names one artifact, but several targets are given",
+                fix="give a folder: each artifact is named NAME.TARGET.edgex inside it",
+            )
+        path = output
+    else:
+        path = output / f"{name}.{target}{SUFFIX}"
+    for parent in path.parents:
+        if parent.exists():
+            if not parent.is_dir():
+                raise UsageError(f"{parent} is a file, so nothing can be written below it", fix="give another -o")
+            if not os.access(parent, os.W_OK | os.X_OK):
+                raise ArtifactError(f"{parent} is not writable", fix="give a folder that you may write to with -o")
+            break
+    if path.exists() or path.is_symlink():
+        if not force:
+            raise UsageError(f"{path} exists", fix="--force replaces it, -o chooses another place")
+        if path.is_symlink() or not path.is_dir() or not (path / MANIFEST_FILE).is_file():
+            raise UsageError(f"{path} exists and is not an artifact, so --force does not replace it")
+    return Destination(path, force)
+
+
+@contextmanager
+def staged(destination: Destination) -> Iterator[Path]:
+    """A temporary folder beside the destination; gone after the block unless `publish` renamed it.
+
+    Raises:
+        ArtifactError: The file system refuses (full, read-only).
+    """
+    missing = [parent for parent in destination.path.parents if not parent.exists()]
+    folder = destination.temporary
+    try:
+        folder.mkdir(parents=True)
+        yield folder
+    except OSError as error:
+        raise ArtifactError(
+            f"cannot write {destination.path}",
+            why=error.strerror or str(error),
+            fix="free some space or give another folder with -o",
+        ) from error
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        for parent in missing:  # innermost first; only folders made for this artifact and left empty
+            try:
+                parent.rmdir()
+            except OSError:
+                break
+
+
+def publish(folder: Path, destination: Destination) -> None:
+    """Rename the finished folder to its final name, replacing an older artifact if `--force` allows it."""
+    if destination.force and destination.path.exists():
+        retired = folder.with_name(folder.name + "-old")
+        destination.path.rename(retired)
+        try:
+            folder.rename(destination.path)
+        except OSError:
+            retired.rename(destination.path)
+            raise
+        shutil.rmtree(retired, ignore_errors=True)
+    else:
+        folder.rename(destination.path)
+
+
+def remove_leftovers(parents: Iterator[Path] | list[Path], process: int) -> None:
+    """Remove the temporary folders of a process that was killed before it could do so itself."""
+    for parent in parents:
+        for folder in parent.glob(f".*{SUFFIX}.tmp-{process}*"):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def write_debug(folder: Path, source_map: Mapping[str, Any]) -> None:
+    """Write `debug/source_map.json`."""
+    (folder / "debug").mkdir()
+    text = json.dumps(source_map, indent=1, ensure_ascii=False)
+    (folder / "debug" / "source_map.json").write_text(text + "\n", encoding="utf-8")
+
+
+def list_files(folder: Path) -> tuple[FileEntry, ...]:
+    """Every file below the folder except the manifest, sorted by path, with size and hash."""
+    paths = sorted(path for path in folder.rglob("*") if path.is_file())
+    return tuple(
+        FileEntry(path.relative_to(folder).as_posix(), path.stat().st_size, hash_file(path))
+        for path in paths
+        if path.name != MANIFEST_FILE or path.parent != folder
+    )
+
+
+def write_manifest(folder: Path, manifest: Manifest) -> None:
+    """Write `manifest.json`."""
+    (folder / MANIFEST_FILE).write_text(manifest.dumps(), encoding="utf-8")

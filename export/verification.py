@@ -1,0 +1,200 @@
+"""Proof before writing: eager's answers to every case, then a fresh process that must give the same ones."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from edgex.errors import ArtifactError, EdgexError, RunError, TargetUnavailable, VerificationError
+from edgex.export.stress import StressInput, in_plain_form, make_stress_inputs
+from edgex.runtime.golden import Arrays, Case, Step
+
+if TYPE_CHECKING:
+    import torch
+
+    from edgex.delegates.base import CapturedProgram
+    from edgex.export.eager import EagerModel
+
+# A stateful model is run at least this often in a row: a dropped state is right at step 1 and wrong from step 2.
+SEQUENCE_STEPS = 4
+
+
+def make_cases(
+    program: CapturedProgram,
+    eager: EagerModel,
+    sequence: Sequence[Sequence[torch.Tensor]] | None = None,
+    skip: Sequence[str] = (),
+    progress: Callable[[str], None] = lambda _: None,
+) -> list[Case]:
+    """Everything that the artifact has to prove, with eager float32's answers.
+
+    Args:
+        program: Gives names, bounds and state.
+        eager: The user's model.
+        sequence: Inputs of several steps in a row for a stateful model; None repeats the example.
+        skip: Names of cases that the user chose to leave out; they are listed as skipped.
+        progress: Called with each case's name.
+
+    Raises:
+        VerificationError: `skip` names a case that does not exist.
+    """
+    answers = _Answers(program, eager)
+    example = answers.arrays_of(eager.example)
+    progress("example")
+    cases = [Case("example", "compare", (answers.step(example),))]
+    if program.state:
+        progress("state")
+        cases.append(_make_sequence_case(answers, [answers.arrays_of(step) for step in sequence or ()], example))
+    for stress in make_stress_inputs(program.inputs, example, program.precision):
+        progress(stress.name)
+        cases.append(_answer_stress(answers, stress))
+    return _leave_out(cases, skip)
+
+
+class _Answers:
+    """Eager's answers as arrays by name."""
+
+    def __init__(self, program: CapturedProgram, eager: EagerModel) -> None:
+        self._program = program
+        self._eager = eager
+
+    def arrays_of(self, tensors: Sequence[torch.Tensor]) -> dict[str, np.ndarray]:
+        """Input tensors as arrays by input name; bfloat16 as float32."""
+        return {spec.name: _to_array(t) for spec, t in zip(self._program.inputs, tensors, strict=True)}
+
+    def step(self, inputs: Arrays, *, from_reset: bool = True) -> Step:
+        """Eager's outputs for inputs, from the initial state or from where the last step left it."""
+        import torch
+
+        if from_reset:
+            self._eager.reset()
+        tensors = [
+            torch.from_numpy(np.array(inputs[spec.name])).to(getattr(torch, spec.dtype))
+            for spec in self._program.inputs
+        ]
+        outputs = self._eager.run(tensors)
+        return Step(inputs, {s.name: _to_array(o) for s, o in zip(self._program.outputs, outputs, strict=True)})
+
+
+def _answer_stress(answers: _Answers, stress: StressInput) -> Case:
+    """The case with eager's answer; a case on which eager itself raises is listed as skipped."""
+    if stress.must_be_refused:
+        return Case(stress.name, "refuse", (Step(stress.inputs, {}),))
+    raised = ""
+    for attempt in (stress, in_plain_form(stress)):
+        try:
+            return Case(stress.name, "compare", (answers.step(attempt.inputs),), stress.layout)
+        except Exception as error:  # the user's own code: whatever it raises makes this case meaningless
+            raised = f"eager itself raises {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+    return Case(stress.name, "skipped", reason=raised)
+
+
+def _make_sequence_case(answers: _Answers, given: Sequence[Arrays], example: Arrays) -> Case:
+    """Steps in a row whose outputs the state really changes; else a skipped case that says what is missing."""
+    steps_in = list(given) or [example] * SEQUENCE_STEPS
+    while len(steps_in) < SEQUENCE_STEPS:
+        steps_in.append(steps_in[-1])
+    name = f"state: {len(steps_in)} steps in a row"
+    fresh = [answers.step(inputs).outputs for inputs in steps_in[1:]]
+    steps = [answers.step(inputs, from_reset=at == 0) for at, inputs in enumerate(steps_in)]
+    changed = [
+        any(not np.array_equal(step.outputs[key], alone[key], equal_nan=True) for key in alone)
+        for step, alone in zip(steps[1:], fresh, strict=True)
+    ]
+    if any(changed):
+        return Case(name, "compare", tuple(steps))
+    return Case(name, "skipped", reason=STATE_NOT_SHOWN)
+
+
+STATE_NOT_SHOWN = "the outputs of the steps are those of a fresh start: these inputs do not show the state"
+
+
+def _leave_out(cases: Sequence[Case], skip: Sequence[str]) -> list[Case]:
+    names = [case.name for case in cases]
+    for name in skip:
+        if name not in names:
+            raise VerificationError(f"--skip-case {name!r}: there is no such case", why=f"cases: {', '.join(names)}")
+    return [
+        Case(case.name, "skipped", reason="left out by --skip-case") if case.name in skip else case for case in cases
+    ]
+
+
+def verify_in_fresh_process(folder: Path, progress: Callable[[str], None] = lambda _: None) -> Mapping[str, Any]:
+    """Have a child process load the artifact, run its cases and judge them.
+
+    Args:
+        folder: The artifact, under its temporary name.
+        progress: Called with each line that the child reports.
+
+    Returns:
+        The verification object (`edgex.verify/1`), passed or not.
+
+    Raises:
+        VerificationError: The child was killed by a signal, which is named.
+        EdgexError: The child could not load or run the artifact; its own error, passed on.
+    """
+    command = [sys.executable, "-m", "edgex", "verify", str(folder), "--json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
+        try:
+            stdout, stderr = child.communicate()
+        except BaseException:
+            child.kill()
+            raise
+    if child.returncode < 0:
+        name = signal.Signals(-child.returncode).name
+        raise VerificationError(
+            f"the process that ran the artifact was killed by {name}",
+            why="\n".join(stderr.strip().splitlines()[-5:]) or None,
+            fix="this is a fault of the engine on this model; try another --target, and please report it",
+        )
+    try:
+        document: dict[str, Any] = json.loads(stdout)
+    except ValueError as error:
+        raise VerificationError(
+            f"the process that ran the artifact ended with exit code {child.returncode} and no verdict",
+            why="\n".join(stderr.strip().splitlines()[-8:]),
+        ) from error
+    if document.get("schema") == "edgex.error/1":
+        raise _error_from(document)
+    document.pop("schema", None)
+    return document
+
+
+def _error_from(document: Mapping[str, Any]) -> EdgexError:
+    """The child's error as the same kind of error here."""
+    kinds: dict[int, type[EdgexError]] = {6: RunError, 7: TargetUnavailable, 4: VerificationError}
+    kind = kinds.get(document["exit_code"], ArtifactError)
+    return kind(document["what"], document["where"], document["fix"], why=document["why"])
+
+
+def explain_failure(document: Mapping[str, Any], target: str) -> VerificationError:
+    """The error for a verification that did not pass: the worst outputs, and the tolerance that would pass."""
+    failed = [case for case in document["cases"] if case["verdict"] == "fail"]
+    lines = [str(document["reason"])]
+    if len(failed) > 1:
+        lines = [f"{c['name']}{', ' + c['output'] if c['output'] else ''}: {c['reason']}" for c in failed[:6]]
+        lines += [f"… and {len(failed) - 6} more"] if len(failed) > 6 else []
+    numeric = [case["sqnr_db"] for case in failed if case["sqnr_db"] is not None]
+    if not failed:
+        fix = "give inputs on which the outputs vary, or accept this with --allow-inconclusive"
+    elif numeric and len(numeric) == len(failed) and min(numeric) > 10:
+        loosest = max((case["max_abs_error"] or 0.0) for case in failed)
+        fix = f"if this accuracy is enough: --min-sqnr {int(min(numeric)) - 1} --atol {loosest * 1.1:.2g}"
+    else:
+        fix = "the numbers are wrong, so nothing was written; try another --target, or --no-fix to leave out rewrites"
+    return VerificationError(f"{target}: the artifact's outputs are not eager's", why="\n".join(lines), fix=fix)
+
+
+def _to_array(tensor: torch.Tensor) -> np.ndarray:
+    import torch
+
+    tensor = tensor.detach()
+    tensor = tensor.to(torch.float32) if tensor.dtype == torch.bfloat16 else tensor
+    return tensor.resolve_conj().resolve_neg().clone(memory_format=torch.contiguous_format).numpy()

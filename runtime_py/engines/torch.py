@@ -1,0 +1,119 @@
+"""The `torch` engine: runs `model.pt2` with PyTorch's eager kernels."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from edgex.errors import RunError, TargetUnavailable, nearest_name
+from edgex.runtime.engines.base import Availability, EngineSettings, LoadSeconds
+from edgex.runtime.plugins import installed_version
+
+if TYPE_CHECKING:
+    import torch
+
+    from edgex.runtime.artifact import Artifact
+    from edgex.runtime.session import Session
+
+
+class TorchEngine:
+    """Eager PyTorch as an engine."""
+
+    def availability(self) -> Availability:
+        """Available wherever torch is installed."""
+        if installed_version("torch"):
+            return Availability(True)
+        return Availability(False, "torch is not installed", "pip install torch")
+
+    def versions(self) -> Mapping[str, str]:
+        """The version of torch."""
+        found = installed_version("torch")
+        return {"torch": found} if found else {}
+
+    def open(self, artifact: Artifact, settings: EngineSettings) -> Session:
+        """Load `model.pt2`.
+
+        Raises:
+            TargetUnavailable: torch is not installed.
+            RunError: torch cannot read the file, or an option is unknown.
+        """
+        from edgex.runtime.session import Session
+
+        availability = self.availability()
+        if not availability.available:
+            raise TargetUnavailable(str(availability.reason), fix=availability.fix)
+        for option in settings.options:
+            raise RunError(f"the torch engine has no option {option!r}", why=nearest_name(option, []))
+        return Session(artifact, TorchRunner(artifact, settings.threads))
+
+
+class TorchRunner:
+    """One `.pt2` program, ready to be called."""
+
+    planned_arena_bytes: int | None = None
+
+    def __init__(self, artifact: Artifact, threads: int | None) -> None:
+        import torch
+
+        started = time.perf_counter()
+        path = artifact.file(".pt2")
+        try:
+            program = torch.export.load(path)
+        except (OSError, ValueError, RuntimeError, KeyError) as error:
+            raise RunError(
+                "torch cannot load model.pt2", artifact.path.name, "export the model again", why=str(error)
+            ) from error
+        loaded = time.perf_counter()
+        self._module: torch.nn.Module = program.module()
+        self.load_seconds = LoadSeconds(loaded - started, time.perf_counter() - loaded)
+        self.executed_on = "torch: eager CPU"
+        self.threads = threads if threads is not None else torch.get_num_threads()
+        names = {state.name for state in artifact.manifest.method.state}
+        self._state = {name: buffer for name, buffer in self._module.named_buffers() if name in names}
+        self._initial = {name: buffer.detach().clone() for name, buffer in self._state.items()}
+        self._input_dtypes = [getattr(torch, spec.dtype) for spec in artifact.manifest.method.inputs]
+
+    def execute(self, inputs: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
+        """Run once, with this session's number of threads."""
+        import torch
+
+        tensors = [
+            torch.from_numpy(array if array.flags.writeable else array.copy()).to(dtype)
+            for array, dtype in zip(inputs, self._input_dtypes, strict=True)
+        ]
+        # torch's thread count is one number a process: set for the run and put back, so that sessions do not
+        # disturb each other or the user's own torch code.
+        before = torch.get_num_threads()
+        torch.set_num_threads(self.threads)
+        try:
+            with torch.no_grad():
+                outputs: Any = self._module(*tensors)
+        except RuntimeError as error:
+            raise RunError("torch failed to run the program", why=str(error)) from error
+        finally:
+            torch.set_num_threads(before)
+        return tuple(_to_numpy(output) for output in outputs)
+
+    def reset(self) -> None:
+        """Copy the initial values back into the program's buffers."""
+        import torch
+
+        with torch.no_grad():
+            for name, value in self._initial.items():
+                self._state[name].copy_(value)
+
+    def close(self) -> None:
+        """Drop the program."""
+        del self._module
+        self._state, self._initial = {}, {}
+
+
+def _to_numpy(tensor: torch.Tensor) -> np.ndarray:
+    """A NumPy array of its own: an output that aliases a state buffer would change with the next run."""
+    import torch
+
+    tensor = tensor.detach().to(torch.float32) if tensor.dtype == torch.bfloat16 else tensor.detach()
+    return tensor.resolve_conj().resolve_neg().clone(memory_format=torch.contiguous_format).numpy()

@@ -1,0 +1,185 @@
+"""Run an artifact's golden cases and hold every output against eager's: `edgex verify`, here or on a device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from edgex.errors import RunError
+from edgex.runtime.artifact import Artifact
+from edgex.runtime.golden import Case, Layout, read_golden
+from edgex.runtime.numerics import Tolerance, Verdict, compare_output, round_significant
+from edgex.runtime.session import Session
+
+
+@dataclass(frozen=True)
+class CaseResult:
+    """The verdict on one output of one case, or on a case that must be refused or was skipped.
+
+    Attributes:
+        name: The case, with its step where it has several.
+        output: The output's name; None for refusals and skipped cases.
+        max_abs_error: Largest absolute error; None when unknown.
+        sqnr_db: Signal-to-quantization-noise ratio in dB; None for integers and where it says nothing.
+        reference_max: Largest absolute value of eager's output.
+        verdict: `pass`, `fail`, `inconclusive` or `skipped`.
+        reason: Why, when there is something to say.
+    """
+
+    name: str
+    output: str | None
+    verdict: Verdict
+    max_abs_error: float | None = None
+    sqnr_db: float | None = None
+    reference_max: float | None = None
+    reason: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """One entry of `cases`, figures rounded to two digits (SQNR to whole dB)."""
+        return {
+            "name": self.name,
+            "output": self.output,
+            "max_abs_error": round_significant(self.max_abs_error),
+            "sqnr_db": round_significant(self.sqnr_db),
+            "reference_max": round_significant(self.reference_max),
+            "verdict": self.verdict,
+            "reason": self.reason,
+        }
+
+
+@dataclass(frozen=True)
+class Verification:
+    """The verdict on an artifact.
+
+    Attributes:
+        passed: No case failed, and every output was really compared in at least one.
+        cases: Every verdict.
+        tolerance: What the float outputs were held to.
+        executed_on: Who ran them.
+        reason: Why it did not pass, one sentence.
+    """
+
+    passed: bool
+    cases: tuple[CaseResult, ...]
+    tolerance: Tolerance
+    executed_on: str
+    reason: str | None = None
+
+    @property
+    def max_abs_error(self) -> float | None:
+        """The largest error of all cases."""
+        return max((c.max_abs_error for c in self.cases if c.max_abs_error is not None), default=None)
+
+    @property
+    def min_sqnr_db(self) -> float | None:
+        """The lowest SQNR of all cases, in dB."""
+        return min((c.sqnr_db for c in self.cases if c.sqnr_db is not None), default=None)
+
+    def to_json(self) -> dict[str, Any]:
+        """The `edgex.verify/1` object without its schema key; also the manifest's `verification`."""
+        return {
+            "passed": self.passed,
+            "reason": self.reason,
+            "executed_on": self.executed_on,
+            "max_abs_error": round_significant(self.max_abs_error),
+            "min_sqnr_db": round_significant(self.min_sqnr_db),
+            "tolerance": self.tolerance.to_json(),
+            "cases": [case.to_json() for case in self.cases],
+        }
+
+
+def replay(artifact: Artifact, session: Session, progress: Callable[[str], None] = lambda _: None) -> Verification:
+    """Run every golden case of an artifact.
+
+    Args:
+        artifact: Gives the cases and, in its manifest, the tolerance and whether inconclusive outputs are allowed.
+        session: A session on that artifact.
+        progress: Called with each case's name before it runs.
+
+    Raises:
+        ArtifactError: The golden data cannot be read.
+    """
+    settings = artifact.manifest.verification or {}
+    tolerance = Tolerance.from_json(settings["tolerance"])
+    results: list[CaseResult] = []
+    for case in read_golden(artifact):
+        progress(case.name)
+        results += _run_case(case, session, tolerance)
+    names = [spec.name for spec in session.outputs]
+    reason = _find_shortfall(results, names, bool(settings.get("allow_inconclusive")))
+    return Verification(reason is None, tuple(results), tolerance, session.executed_on, reason)
+
+
+def lay_out(array: np.ndarray, layout: Layout) -> np.ndarray:
+    """The same values in another memory order.
+
+    Args:
+        array: Any C-contiguous array.
+        layout: `transposed` reverses the order of the axes in memory; `channels_last` moves axis 1 last in memory
+            (rank 3 and more).
+    """
+    if layout == "transposed" and array.ndim >= 2:
+        return np.ascontiguousarray(array.T).T
+    if layout == "channels_last" and array.ndim >= 3:
+        return np.moveaxis(np.ascontiguousarray(np.moveaxis(array, 1, -1)), -1, 1)
+    return array
+
+
+def _run_case(case: Case, session: Session, tolerance: Tolerance) -> Iterable[CaseResult]:
+    if case.kind == "skipped":
+        return [CaseResult(case.name, None, "skipped", reason=case.reason)]
+    session.reset()
+    results: list[CaseResult] = []
+    for at, step in enumerate(case.steps):
+        name = case.name if len(case.steps) == 1 else f"{case.name}, step {at + 1}"
+        inputs = {key: lay_out(value, case.layout) for key, value in step.inputs.items()}
+        if case.kind == "refuse":
+            results.append(_expect_refusal(name, inputs, session))
+            continue
+        try:
+            outputs = session.run(**inputs)
+        except RunError as error:
+            results.append(CaseResult(name, None, "fail", reason=" ".join(str(error).split())))
+            break
+        for spec, actual in zip(session.outputs, outputs, strict=True):
+            found = compare_output(step.outputs[spec.name], actual, tolerance)
+            results.append(
+                CaseResult(
+                    name,
+                    spec.name,
+                    found.verdict,
+                    found.max_abs_error,
+                    found.sqnr_db,
+                    found.reference_max,
+                    found.reason,
+                )
+            )
+    return results
+
+
+def _expect_refusal(name: str, inputs: Mapping[str, np.ndarray], session: Session) -> CaseResult:
+    """Sizes outside the bounds must be refused: an engine that computed something with them computed garbage."""
+    try:
+        session.run(**inputs)
+    except RunError as error:
+        return CaseResult(name, None, "pass", reason=f"refused: {error.what}")
+    return CaseResult(name, None, "fail", reason="it ran although the size is outside the bounds")
+
+
+def _find_shortfall(results: Sequence[CaseResult], outputs: Sequence[str], allow_inconclusive: bool) -> str | None:
+    """Why the verification did not pass, or None."""
+    failed = [result for result in results if result.verdict == "fail"]
+    if failed:
+        first = failed[0]
+        shown = f"{first.name}{', ' + first.output if first.output else ''}: {first.reason}"
+        return shown if len(failed) == 1 else f"{shown} (and {len(failed) - 1} more)"
+    if allow_inconclusive:
+        return None
+    for name in outputs:
+        verdicts = {result.verdict for result in results if result.output == name}
+        if "pass" not in verdicts:
+            return f"{name}: eager's output is constant or near zero in every case, so nothing was proved"
+    return None
