@@ -1,0 +1,241 @@
+"""What samples say and how surely: median, spread, percentiles, bootstrap intervals, and who is faster.
+
+Samples come in rounds (see `edgex.runtime.timing`). Calls of one round share the state of the machine, so rounds and
+not calls are resampled: an interval over calls would be too narrow. Randomness is seeded; the same samples always
+give the same figures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+Rounds = Sequence[Sequence[float]]
+FloatArray = npt.NDArray[np.float64]
+Interval = tuple[float, float]
+Verdict = Literal["faster", "slower", "no difference", "undecided"]
+
+RESAMPLES = 1000
+
+# With fewer rounds not even the range from the smallest to the largest covers the median 95 times in 100: 1 - 2 / 2^n.
+MIN_ROUNDS = 6
+
+# A percentile needs about ten samples beyond it before it is more than one unlucky call.
+MIN_SAMPLES_P90 = 10
+MIN_SAMPLES_P95 = 20
+MIN_SAMPLES_P99 = 1000
+
+# Share cut from each end before averaging the rounds' ratios: robust against rounds that were disturbed, and steadier
+# than the median of few ratios (Yuen, "The two-sample trimmed t for unequal population variances", 1974).
+_TRIMMED_SHARE = 0.2
+
+# A difference below this is one that nobody acts on; an interval that reaches further leaves the question open.
+DEFAULT_MARGIN = 0.03
+
+_CELLS_PER_PIECE = 4_000_000
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Samples in figures, all in seconds unless named otherwise.
+
+    Attributes:
+        n: Number of samples.
+        min: The fastest, an estimate of what a quiet machine would do.
+        median: The headline.
+        median_ci95: 95 % bootstrap interval of the median over rounds; None under `MIN_ROUNDS` rounds.
+        mean: For throughput only: one preempted call moves it.
+        p90: None under `MIN_SAMPLES_P90` samples.
+        p95: None under `MIN_SAMPLES_P95` samples.
+        p99: None under `MIN_SAMPLES_P99` samples.
+        mad: Median absolute deviation from the median, not scaled.
+        outlier_share: Share of samples beyond the third quartile by more than three interquartile ranges, 0 to 1.
+    """
+
+    n: int
+    min: float
+    median: float
+    median_ci95: Interval | None
+    mean: float
+    p90: float | None
+    p95: float | None
+    p99: float | None
+    mad: float
+    outlier_share: float
+
+
+@dataclass(frozen=True)
+class RatioEstimate:
+    """How many times longer one thing took than another, both timed in the same rounds.
+
+    Attributes:
+        ratio: 20 % trimmed mean over rounds of the ratio of the two medians of that round; 0.9 is a tenth less time.
+        ci95: Its 95 % bootstrap interval over rounds; None under `MIN_ROUNDS` rounds.
+    """
+
+    ratio: float
+    ci95: Interval | None
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """A candidate held against a baseline.
+
+    Attributes:
+        estimate: Candidate's time over baseline's.
+        floor: What a difference must exceed, as a share (0.01 is 1 %): the furthest that the interval of the baseline
+            against itself, timed in the same rounds, reaches from 1. None when there was no such pair.
+        margin: What would count as no difference, as a share.
+        verdict: `faster` and `slower` only if the interval excludes 1 and the change exceeds the floor;
+            `no difference` if the interval lies within 1 +- margin; otherwise `undecided`.
+    """
+
+    estimate: RatioEstimate
+    floor: float | None
+    margin: float
+    verdict: Verdict
+
+    def to_json(self) -> dict[str, Any]:
+        """`{"ratio", "ratio_ci95", "floor", "margin", "verdict"}`."""
+        interval = self.estimate.ci95
+        return {
+            "ratio": self.estimate.ratio,
+            "ratio_ci95": None if interval is None else list(interval),
+            "floor": self.floor,
+            "margin": self.margin,
+            "verdict": self.verdict,
+        }
+
+
+def summarize(rounds: Rounds) -> Summary:
+    """Put rounds of samples, in seconds, into figures.
+
+    Raises:
+        ValueError: There is no sample, or a round is empty.
+    """
+    pooled = _pool(rounds)
+    median = float(np.median(pooled))
+    first, third = np.percentile(pooled, [25, 75])
+    return Summary(
+        n=pooled.size,
+        min=float(pooled.min()),
+        median=median,
+        median_ci95=bootstrap_median(rounds),
+        mean=float(pooled.mean()),
+        p90=_percentile(pooled, 90, MIN_SAMPLES_P90),
+        p95=_percentile(pooled, 95, MIN_SAMPLES_P95),
+        p99=_percentile(pooled, 99, MIN_SAMPLES_P99),
+        mad=float(np.median(np.abs(pooled - median))),
+        outlier_share=float(np.mean(pooled > third + 3.0 * (third - first))),
+    )
+
+
+def bootstrap_median(rounds: Rounds, resamples: int = RESAMPLES, seed: int = 0) -> Interval | None:
+    """The 95 % percentile interval of the median of all samples, rounds resampled with replacement.
+
+    Returns:
+        None under `MIN_ROUNDS` rounds.
+
+    Raises:
+        ValueError: There is no sample, or a round is empty.
+    """
+    _pool(rounds)
+    if len(rounds) < MIN_ROUNDS:
+        return None
+    longest = max(len(samples) for samples in rounds)
+    # Rounds of unequal length are padded with NaN, which the median of a resample leaves out.
+    table = np.full((len(rounds), longest), np.nan)
+    for row, samples in zip(table, rounds, strict=True):
+        row[: len(samples)] = samples
+    median = np.nanmedian if np.isnan(table).any() else np.median
+    return _bootstrap(
+        len(rounds), lambda chosen: median(table[chosen].reshape(len(chosen), -1), axis=1), table.size, resamples, seed
+    )
+
+
+def estimate_ratio(baseline: Rounds, candidate: Rounds, resamples: int = RESAMPLES, seed: int = 0) -> RatioEstimate:
+    """How many times longer the candidate took, from rounds in which both were timed next to each other.
+
+    The ratio is taken within each round first: drift and slow changes of the machine touch both and cancel.
+
+    Raises:
+        ValueError: The numbers of rounds differ, or a round is empty.
+    """
+    if len(baseline) != len(candidate):
+        raise ValueError(f"{len(baseline)} rounds of the baseline, {len(candidate)} of the candidate")
+    _pool(baseline)
+    _pool(candidate)
+    logs = np.log([float(np.median(c)) / float(np.median(b)) for b, c in zip(baseline, candidate, strict=True)])
+    interval = None
+    if len(logs) >= MIN_ROUNDS:
+        low, high = _bootstrap(len(logs), lambda chosen: _trimmed_mean(logs[chosen]), logs.size, resamples, seed)
+        interval = (float(np.exp(low)), float(np.exp(high)))
+    return RatioEstimate(float(np.exp(_trimmed_mean(logs[None, :])[0])), interval)
+
+
+def judge(
+    baseline: Rounds, candidate: Rounds, baseline_again: Rounds | None, margin: float = DEFAULT_MARGIN
+) -> Judgement:
+    """Say whether the candidate is faster or slower than the baseline, and only if the samples carry it.
+
+    Args:
+        baseline: Rounds of the baseline.
+        candidate: Rounds of the candidate, interleaved with the baseline's.
+        baseline_again: The baseline once more in the same rounds: what two equal things differ by on this machine
+            now. None where there is none; then only the interval decides.
+        margin: Share below which a difference counts as none.
+    """
+    estimate = estimate_ratio(baseline, candidate)
+    floor = None
+    if baseline_again is not None:
+        again = estimate_ratio(baseline, baseline_again)
+        floor = max(abs(bound - 1.0) for bound in again.ci95 or (again.ratio,))
+    return Judgement(estimate, floor, margin, decide(estimate, floor, margin))
+
+
+def decide(estimate: RatioEstimate, floor: float | None, margin: float = DEFAULT_MARGIN) -> Verdict:
+    """The verdict of `Judgement` for an estimate."""
+    if estimate.ci95 is None:
+        return "undecided"
+    low, high = estimate.ci95
+    excludes_one = low > 1.0 or high < 1.0
+    if excludes_one and abs(estimate.ratio - 1.0) > (floor or 0.0):
+        return "faster" if high < 1.0 else "slower"
+    if low >= 1.0 - margin and high <= 1.0 + margin:
+        return "no difference"
+    return "undecided"
+
+
+def _pool(rounds: Rounds) -> FloatArray:
+    if not rounds or any(len(samples) == 0 for samples in rounds):
+        raise ValueError("every round needs at least one sample")
+    return np.concatenate([np.asarray(samples, dtype=np.float64) for samples in rounds])
+
+
+def _percentile(pooled: FloatArray, percent: float, needed: int) -> float | None:
+    return float(np.percentile(pooled, percent)) if pooled.size >= needed else None
+
+
+def _trimmed_mean(rows: FloatArray) -> FloatArray:
+    """Mean of each row without its largest and smallest fifths."""
+    cut = int(rows.shape[1] * _TRIMMED_SHARE)
+    ordered = np.sort(rows, axis=1)[:, cut : rows.shape[1] - cut]
+    return np.asarray(ordered.mean(axis=1))
+
+
+def _bootstrap(
+    rounds: int, statistic: Callable[[npt.NDArray[np.int64]], Any], cells: int, resamples: int, seed: int
+) -> Interval:
+    """The 95 % percentile interval of a statistic of chosen rounds, in pieces that fit into the cache and memory."""
+    generator = np.random.default_rng(seed)
+    piece = max(1, min(resamples, _CELLS_PER_PIECE // max(1, cells)))
+    values: list[FloatArray] = []
+    for start in range(0, resamples, piece):
+        chosen = generator.integers(0, rounds, size=(min(piece, resamples - start), rounds))
+        values.append(np.asarray(statistic(chosen), dtype=np.float64))
+    low, high = np.percentile(np.concatenate(values), [2.5, 97.5])
+    return float(low), float(high)
