@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -24,6 +25,11 @@ if TYPE_CHECKING:
 
 # A stateful model is run at least this often in a row: a dropped state is right at step 1 and wrong from step 2.
 SEQUENCE_STEPS = 4
+
+# Above this size (inputs and outputs of one case together) a case is proved at export but not carried along.
+CARRIED_CASE_BYTES = 32 << 20
+
+STATE_NOT_SHOWN = "the outputs of the steps are those of a fresh start: these inputs do not show the state"
 
 
 def make_cases(
@@ -113,7 +119,33 @@ def _make_sequence_case(answers: _Answers, given: Sequence[Arrays], example: Arr
     return Case(name, "skipped", reason=STATE_NOT_SHOWN)
 
 
-STATE_NOT_SHOWN = "the outputs of the steps are those of a fresh start: these inputs do not show the state"
+def require_state_shown(cases: Sequence[Case], allow_inconclusive: bool) -> None:
+    """A stateful model must show its state, or a dropped state would pass.
+
+    Raises:
+        VerificationError: The steps of the sequence do not depend on what came before.
+    """
+    for case in cases:
+        if case.reason == STATE_NOT_SHOWN and not allow_inconclusive:
+            raise VerificationError(
+                "the example inputs do not show that the model keeps state",
+                why=f"{case.name}: {case.reason}",
+                fix="define `example_sequence`, a list of inputs run in a row, in the model's file, "
+                "or accept this with --allow-inconclusive",
+            )
+
+
+def carried_cases(cases: Sequence[Case]) -> list[Case]:
+    """The cases that travel with the artifact; the proof of the others stays in the manifest."""
+    return [case if _bytes_of(case) <= CARRIED_CASE_BYTES else _not_carried(case) for case in cases]
+
+
+def _not_carried(case: Case) -> Case:
+    return Case(case.name, "skipped", reason=f"proved at export; its {_bytes_of(case) >> 20} MiB are not carried along")
+
+
+def _bytes_of(case: Case) -> int:
+    return sum(array.nbytes for step in case.steps for array in (*step.inputs.values(), *step.outputs.values()))
 
 
 def _leave_out(cases: Sequence[Case], skip: Sequence[str]) -> list[Case]:
@@ -126,12 +158,11 @@ def _leave_out(cases: Sequence[Case], skip: Sequence[str]) -> list[Case]:
     ]
 
 
-def verify_in_fresh_process(folder: Path, progress: Callable[[str], None] = lambda _: None) -> Mapping[str, Any]:
+def verify_in_fresh_process(folder: Path) -> Mapping[str, Any]:
     """Have a child process load the artifact, run its cases and judge them.
 
     Args:
         folder: The artifact, under its temporary name.
-        progress: Called with each line that the child reports.
 
     Returns:
         The verification object (`edgex.verify/1`), passed or not.
@@ -141,7 +172,9 @@ def verify_in_fresh_process(folder: Path, progress: Callable[[str], None] = lamb
         EdgexError: The child could not load or run the artifact; its own error, passed on.
     """
     command = [sys.executable, "-m", "edgex", "verify", str(folder), "--json"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
+    # Not supervised by a process of its own: a crash must reach us as the signal that it was.
+    environment = {**os.environ, "EDGEX_SUPERVISED": "1"}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment) as child:
         try:
             stdout, stderr = child.communicate()
         except BaseException:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -82,6 +83,13 @@ def write_golden(folder: Path, cases: Sequence[Case]) -> None:
         index.append(entry)
     text = json.dumps({"format": FORMAT, "cases": index}, indent=1, ensure_ascii=False)
     (root / INDEX_FILE).write_text(text + "\n", encoding="utf-8")
+
+
+def replace_golden(folder: Path, written: Sequence[Case], wanted: Sequence[Case]) -> None:
+    """Write other cases over those in `folder/golden`, unless they are the same."""
+    if any(old is not new for old, new in zip(written, wanted, strict=True)):
+        shutil.rmtree(folder / FOLDER)
+        write_golden(folder, wanted)
 
 
 def read_golden(artifact: Artifact) -> list[Case]:

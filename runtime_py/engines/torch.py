@@ -70,7 +70,8 @@ class TorchRunner:
         self._module: torch.nn.Module = program.module()
         self.load_seconds = LoadSeconds(loaded - started, time.perf_counter() - loaded)
         self.executed_on = "torch: eager CPU"
-        self.threads = threads if threads is not None else torch.get_num_threads()
+        self._threads = threads if threads is not None else torch.get_num_threads()
+        self.threads: int | None = self._threads
         names = {state.name for state in artifact.manifest.method.state}
         self._state = {name: buffer for name, buffer in self._module.named_buffers() if name in names}
         self._initial = {name: buffer.detach().clone() for name, buffer in self._state.items()}
@@ -87,7 +88,7 @@ class TorchRunner:
         # torch's thread count is one number a process: set for the run and put back, so that sessions do not
         # disturb each other or the user's own torch code.
         before = torch.get_num_threads()
-        torch.set_num_threads(self.threads)
+        torch.set_num_threads(self._threads)
         try:
             with torch.no_grad():
                 outputs: Any = self._module(*tensors)

@@ -42,6 +42,7 @@ class EdgexError(Exception):
         self.where = where
         self.why = why
         self.fix = fix
+        self.stage: str | None = None  # the export stage in which it arose, set by the pipeline
 
     def __str__(self) -> str:
         lines = [self.what]

@@ -1,0 +1,64 @@
+"""What `MODEL` on the command line names, as far as the text tells: paths are checked before anything is imported."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from edgex.errors import UsageError
+
+
+@dataclass(frozen=True)
+class ModelName:
+    """The parts of `file.py[:name]`, `package.module:name` or `file.pt2`.
+
+    Attributes:
+        path: The file, or None for a module.
+        module: The importable module, or None for a file.
+        attribute: The given `:name`, or None.
+    """
+
+    path: Path | None
+    module: str | None
+    attribute: str | None
+
+    @property
+    def artifact_name(self) -> str:
+        """NAME in `NAME.TARGET.edgex`: the given `:name`, else the file's stem."""
+        if self.attribute:
+            return self.attribute.rpartition(".")[2]
+        return self.path.stem if self.path else str(self.module).rpartition(".")[2]
+
+
+def parse_model_name(text: str) -> ModelName:
+    """Split `MODEL`, and check that a file that it names is there.
+
+    Raises:
+        UsageError: There is no such file, or the text is none of the three forms.
+    """
+    forms = "file.py, file.py:name, package.module:name or file.pt2"
+    head, separator, attribute = text.rpartition(":")
+    if not separator:
+        head, attribute = text, ""
+    path = Path(head)
+    if path.suffix == ".pt2" and separator:
+        raise UsageError(f"{text}: a .pt2 holds one program and takes no :name", fix=f"edgex export {head} …")
+    if path.suffix in (".py", ".pt2") or path.exists():
+        if path.is_dir():
+            raise UsageError(f"{head} is a folder", why=f"a model is given as {forms}")
+        if not path.is_file():
+            raise UsageError(f"no such file: {head}", why=f"a model is given as {forms}", fix=_similar_files(path))
+        if path.suffix not in (".py", ".pt2"):
+            raise UsageError(f"{head} is neither .py nor .pt2", why=f"a model is given as {forms}")
+        return ModelName(path, None, attribute or None)
+    if separator and attribute.isidentifier() and all(part.isidentifier() for part in head.split(".")):
+        return ModelName(None, head, attribute)
+    raise UsageError(f"no such file: {text}", why=f"a model is given as {forms}")
+
+
+def _similar_files(path: Path) -> str | None:
+    import difflib
+
+    names = [entry.name for entry in path.parent.glob("*") if entry.suffix in (".py", ".pt2")]
+    close = difflib.get_close_matches(path.name, names, n=1)
+    return f"did you mean {path.with_name(close[0])}?" if close else None

@@ -1,0 +1,329 @@
+"""The whole flow on one screen: find -> capture -> rewrite -> lower -> package -> prove -> artifact.
+
+`export_model` is the Python door, `export_to_targets` the command line's. Each stage is a function from value to
+value; this module only calls them in order, checks the border between them and takes the time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from edgex._version import __version__
+from edgex.errors import EdgexError, LoweringError, UsageError, VerificationError
+from edgex.export.package import list_files, publish, staged, write_debug, write_manifest
+from edgex.export.result import ExportedArtifact, ExportReport, Failure, StageClock, peak_rss_bytes
+from edgex.export.settings import ExportSettings, Job, check_settings
+from edgex.export.verification import (
+    carried_cases,
+    explain_failure,
+    make_cases,
+    require_state_shown,
+    verify_in_fresh_process,
+)
+from edgex.runtime.artifact import Artifact, open_artifact
+from edgex.runtime.engines.registry import get_engine
+from edgex.runtime.golden import Case, replace_golden, write_golden
+from edgex.runtime.manifest import Manifest
+from edgex.runtime.numerics import Tolerance
+from edgex.runtime.plugins import installed_version
+
+if TYPE_CHECKING:
+    from edgex.delegates.base import CapturedProgram, LoweredModule
+    from edgex.delegates.plan import PartitionPlan
+    from edgex.export.source import ModelSource
+
+# Below this share of delegated work an artifact is written with a warning; --min-delegation makes it an error.
+WARN_BELOW_DELEGATION = 0.9
+
+Progress = Callable[[str, str], None]
+
+
+def export_model(
+    model: Any,
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    target: str,
+    output: str | Path | None = None,
+    dynamic_shapes: Any = None,
+    precision: str | None = None,
+    quantize: str | None = None,
+    calibration: Any = None,
+    tolerance: Tolerance | None = None,
+    options: Mapping[str, Any] | None = None,
+    name: str | None = None,
+    force: bool = False,
+) -> Artifact:
+    """Export a module or an ExportedProgram to one target, prove it, and write it.
+
+    Args:
+        model: An `nn.Module` (it is captured in eval mode) or an `ExportedProgram`.
+        args: Example inputs by position.
+        kwargs: Example inputs by name.
+        target: A delegate's name, for example `xnnpack`.
+        output: Folder for `NAME.TARGET.edgex`, or a path that ends in `.edgex`; None is the current folder.
+        dynamic_shapes: As `torch.export.export` takes it.
+        precision: `fp32` (default), `fp16` or `bf16`.
+        quantize: A recipe's name; every target refuses those that it does not offer.
+        calibration: Data for recipes that need some.
+        tolerance: How far outputs may be from eager's; None is the precision's default.
+        options: The delegate's options.
+        name: The artifact's NAME; None is the class name in lower case.
+        force: Replace an existing artifact.
+
+    Raises:
+        EdgexError: Whatever stage failed; nothing is left on disk then.
+    """
+    from edgex.export.source import wrap_model
+
+    if calibration is not None and quantize is None:
+        raise UsageError("calibration data without a recipe", fix="name the recipe with quantize=…")
+    settings = ExportSettings(
+        targets=(target,),
+        output=None if output is None else Path(output),
+        force=force,
+        precision=precision or "fp32",
+        quantize=quantize,
+        tolerance=tolerance,
+        options=options or {},
+    )
+    source = wrap_model(model, tuple(args), dict(kwargs or {}), dynamic_shapes, name)
+    report = export_to_targets(lambda: source, settings, name=source.name, stop_at_failure=True)
+    return open_artifact(str(report.artifacts[0].path), check="size")
+
+
+def export_to_targets(
+    find: Callable[[], ModelSource],
+    settings: ExportSettings,
+    *,
+    name: str,
+    progress: Progress = lambda _stage, _detail: None,
+    stop_at_failure: bool = False,
+    dry_run: bool = False,
+) -> ExportReport:
+    """Export one model to several targets; one that fails does not stop the others.
+
+    Args:
+        find: Gives the model; called after the settings were checked.
+        settings: What the user asked for.
+        name: The artifacts' NAME.
+        progress: Called with a stage and a detail as work goes on.
+        stop_at_failure: Raise the first target's failure instead of reporting it.
+        dry_run: Stop at each target's plan and write nothing.
+
+    Raises:
+        EdgexError: A flag is wrong, or the model cannot be found or captured.
+    """
+    clock = StageClock()
+    with clock.stage("check"):
+        jobs = check_settings(settings, name)
+    prepared = _prepare(find, settings, clock, progress, with_cases=not dry_run)
+    artifacts: list[ExportedArtifact] = []
+    failures: list[Failure] = []
+    for job in jobs:
+        try:
+            step = _plan_one if dry_run else _export_one
+            artifacts.append(step(job, prepared, settings, clock.copy(), progress))
+        except EdgexError as error:
+            if stop_at_failure:
+                raise
+            failures.append(Failure(job.delegate.name, error))
+    source = prepared.source
+    return ExportReport(source.description, source.parameters, tuple(artifacts), tuple(failures), prepared.notices)
+
+
+@dataclass(frozen=True)
+class _Prepared:
+    """What all targets share."""
+
+    source: ModelSource
+    program: CapturedProgram
+    cases: Sequence[Case]
+    rewrites: tuple[Mapping[str, Any], ...]
+    notices: tuple[str, ...]
+
+
+def _prepare(
+    find: Callable[[], ModelSource],
+    settings: ExportSettings,
+    clock: StageClock,
+    progress: Progress,
+    *,
+    with_cases: bool,
+) -> _Prepared:
+    """Find, capture, rewrite, and let eager answer every case."""
+    with clock.stage("import"):
+        progress("import", "torch")
+        from edgex.export.program import capture
+        from edgex.export.rewrites import apply_rewrites
+        from edgex.export.rewrites.precision import convert_precision
+        from edgex.export.source import check_weights
+    with clock.stage("find"):
+        progress("find", "the model and its example inputs")
+        source = find()
+        check_weights(source.module)
+    with clock.stage("capture"):
+        progress("capture", source.description)
+        captured = capture(
+            source.module,
+            source.args,
+            source.kwargs,
+            source.dynamic_shapes,
+            source_root=source.source_root,
+            dynamic=settings.dynamic,
+        )
+    program = captured.program
+    applied: tuple[Mapping[str, Any], ...] = ()
+    with clock.stage("rewrite"):
+        if settings.rewrite:
+            progress("rewrite", "fold constants and batch norms")
+            program, rewrites = apply_rewrites(program)
+            applied = tuple(asdict(rewrite) for rewrite in rewrites)
+        program = convert_precision(program, settings.precision)
+        _check_border(captured.program, program)
+    cases: list[Case] = []
+    if with_cases:
+        with clock.stage("reference"):
+            steps = [captured.eager.flatten(args, kwargs) for args, kwargs in source.example_sequence or ()]
+            cases = make_cases(
+                program, captured.eager, steps, settings.skip_cases, lambda case: progress("reference", case)
+            )
+            require_state_shown(cases, settings.allow_inconclusive)
+    return _Prepared(source, program, cases, applied, (*source.notices, *captured.notices))
+
+
+def _plan_one(
+    job: Job, prepared: _Prepared, settings: ExportSettings, clock: StageClock, progress: Progress
+) -> ExportedArtifact:
+    """A dry run's answer: what the target would take."""
+    program = prepared.program
+    with clock.stage("plan"):
+        progress("plan", job.delegate.name)
+        plan = job.delegate.plan(program, job.options)
+        warnings = _check_delegation(plan, settings, job.delegate.name)
+    return ExportedArtifact(
+        job.delegate.name,
+        "planned",
+        program.inputs,
+        program.outputs,
+        plan,
+        clock.seconds,
+        rewrites=prepared.rewrites,
+        peak_rss_bytes=peak_rss_bytes(),
+        warnings=warnings,
+    )
+
+
+def _export_one(
+    job: Job, prepared: _Prepared, settings: ExportSettings, clock: StageClock, progress: Progress
+) -> ExportedArtifact:
+    """Lower, write under a temporary name, prove in a fresh process, publish."""
+    target, program = job.delegate.name, prepared.program
+    with clock.stage("lower"):
+        progress("lower", target)
+        lowered = job.delegate.lower(program, job.options)
+        _check_lowered_border(program, lowered)
+        warnings = (*lowered.warnings, *_check_delegation(lowered.plan, settings, target))
+    with staged(job.destination) as folder:
+        with clock.stage("package"):
+            progress("package", target)
+            lowered.write(folder)
+            write_debug(folder, lowered.debug)
+            write_golden(folder, prepared.cases)
+            manifest = _make_manifest(job, prepared, lowered, settings)
+            write_manifest(folder, replace(manifest, files=list_files(folder)))
+        memory = peak_rss_bytes()
+        with clock.stage("verify"):
+            progress("verify", f"{target}, in a fresh process")
+            verdict = verify_in_fresh_process(folder)
+            if not verdict["passed"]:
+                raise explain_failure(verdict, target)
+        with clock.stage("package"):
+            replace_golden(folder, prepared.cases, carried_cases(prepared.cases))
+            proof = {**verdict, "allow_inconclusive": settings.allow_inconclusive}
+            manifest = replace(manifest, verification=proof, status="verified", files=list_files(folder))
+            write_manifest(folder, manifest)
+            size = sum(entry.bytes for entry in manifest.files)
+            publish(folder, job.destination)
+    return ExportedArtifact(
+        target,
+        manifest.status,
+        program.inputs,
+        program.outputs,
+        lowered.plan,
+        clock.seconds,
+        job.destination.path,
+        size,
+        verdict,
+        prepared.rewrites,
+        memory,
+        warnings,
+    )
+
+
+def _make_manifest(job: Job, prepared: _Prepared, lowered: LoweredModule, settings: ExportSettings) -> Manifest:
+    """The manifest before the proof: it tells the verifying process what to hold the outputs to."""
+    engine = get_engine(job.delegate.engine)
+    packages = {name: installed_version(name) for name in job.delegate.packages}
+    producer = {**engine.versions(), **{name: found for name, found in packages.items() if found}}
+    return Manifest(
+        name=prepared.source.name,
+        target=job.delegate.name,
+        engine=job.delegate.engine,
+        precision=settings.precision,
+        methods=lowered.methods,
+        files=(),
+        producer={"edgex": __version__, **dict(sorted(producer.items()))},
+        delegation=lowered.plan.to_json(),
+        requirements=lowered.requirements,
+        verification={
+            "tolerance": settings.effective_tolerance.to_json(),
+            "allow_inconclusive": settings.allow_inconclusive,
+        },
+        status_reason=None,
+        rewrites=prepared.rewrites,
+        options=lowered.options,
+        model={
+            "source": prepared.source.description,
+            "parameters": prepared.source.parameters,
+            "card": dict(prepared.source.model_card),
+        },
+    )
+
+
+def _check_border(before: CapturedProgram, after: CapturedProgram) -> None:
+    """A rewrite keeps the name, dtype and shape of every input and output."""
+    for word, old, new in (("input", before.inputs, after.inputs), ("output", before.outputs, after.outputs)):
+        if old != new:
+            raise AssertionError(f"a rewrite changed the {word}s from {old} to {new}")
+
+
+def _check_lowered_border(program: CapturedProgram, lowered: LoweredModule) -> None:
+    """A delegate keeps the border too, and every state tensor."""
+    method = lowered.methods[0]
+    if method.inputs != program.inputs or method.outputs != program.outputs:
+        raise AssertionError(f"the delegate changed the border of the program to {method}")
+    if {state.name for state in method.state} != {state.name for state in program.state}:
+        raise LoweringError(
+            "the delegate dropped state that the model keeps between runs",
+            why=f"the model has {[s.name for s in program.state]}, the result {[s.name for s in method.state]}",
+        )
+
+
+def _check_delegation(plan: PartitionPlan, settings: ExportSettings, target: str) -> tuple[str, ...]:
+    """The gate of --min-delegation, or the warning that stands in for it."""
+    share = plan.fraction if plan.work_fraction is None else plan.work_fraction
+    kind = "operators" if plan.work_fraction is None else "work"
+    left = ", ".join(f"{f.count} x {f.op} ({f.code}, {f.source or 'no line'})" for f in plan.fallbacks[:4])
+    if settings.min_delegation is not None and share < settings.min_delegation:
+        raise VerificationError(
+            f"{target} takes {share:.0%} of the {kind}, --min-delegation asks for {settings.min_delegation:.0%}",
+            why=f"left out: {left}",
+            fix="try another --target, or lower --min-delegation",
+        )
+    if share < WARN_BELOW_DELEGATION:
+        return (f"{target} takes {share:.0%} of the {kind}; left out: {left}",)
+    return ()

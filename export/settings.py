@@ -1,0 +1,150 @@
+"""What the user asks of an export, and the checks that come before any slow step."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from edgex.delegates.base import Delegate
+from edgex.delegates.registry import get_delegate, parse_options
+from edgex.errors import LoweringError, QuantizationError, TargetUnavailable, UsageError, nearest_name
+from edgex.export.package import Destination, resolve_destination
+from edgex.runtime.numerics import DEFAULT_TOLERANCES, Tolerance
+from edgex.runtime.specs import Dim
+
+PRECISIONS = ("fp32", "fp16", "bf16")
+
+
+@dataclass(frozen=True)
+class ExportSettings:
+    """What the user asked for.
+
+    Attributes:
+        targets: Names of delegates, in the order in which they are exported.
+        output: Folder, or path that ends in `.edgex`; None is the current folder.
+        force: Replace an existing artifact.
+        precision: One of `PRECISIONS`.
+        quantize: A recipe's name, or None.
+        tolerance: How far float outputs may be from eager's; None is the precision's default.
+        min_delegation: Least share of the work (of the operators where work is unknown) to be delegated, or None.
+        options: Delegate options by name; `target.key` reaches one target only.
+        rewrite: Apply the rewrites.
+        allow_inconclusive: Accept outputs about which nothing could be proved.
+        skip_cases: Names of verification cases to leave out.
+        dynamic: Bounds from the command line by input name and axis.
+    """
+
+    targets: tuple[str, ...]
+    output: Path | None = None
+    force: bool = False
+    precision: str = "fp32"
+    quantize: str | None = None
+    tolerance: Tolerance | None = None
+    min_delegation: float | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    rewrite: bool = True
+    allow_inconclusive: bool = False
+    skip_cases: tuple[str, ...] = ()
+    dynamic: Mapping[tuple[str, int], Dim] = field(default_factory=dict)
+
+    @property
+    def effective_tolerance(self) -> Tolerance:
+        """The user's tolerance, else the precision's."""
+        return self.tolerance or DEFAULT_TOLERANCES[self.precision]
+
+
+@dataclass(frozen=True)
+class Job:
+    """One target with everything that was settled before the slow steps."""
+
+    delegate: Delegate
+    options: Any
+    destination: Destination
+
+
+def check_settings(settings: ExportSettings, name: str) -> list[Job]:
+    """Check every flag and turn the targets into jobs.
+
+    Args:
+        settings: What the user asked for.
+        name: The artifacts' NAME.
+
+    Raises:
+        UsageError: A target, option, precision or path is wrong.
+        TargetUnavailable: A target's packages are missing.
+        LoweringError: A target does not take the precision; QuantizationError: nor the recipe.
+    """
+    if settings.precision not in PRECISIONS:
+        raise UsageError(f"unknown precision {settings.precision!r}", why=nearest_name(settings.precision, PRECISIONS))
+    if not settings.targets:
+        raise UsageError("no target given", fix="--target xnnpack; `edgex targets` lists them")
+    if len(set(settings.targets)) < len(settings.targets):
+        raise UsageError(f"a target is given twice: {', '.join(settings.targets)}")
+    if settings.min_delegation is not None and not 0.0 <= settings.min_delegation <= 1.0:
+        raise UsageError(f"--min-delegation is a share between 0 and 1, not {settings.min_delegation:g}")
+    delegates = [get_delegate(target) for target in settings.targets]
+    options = _split_options(delegates, settings.options)
+    single = len(delegates) == 1
+    return [
+        Job(
+            _check_delegate(delegate, settings),
+            option,
+            resolve_destination(settings.output, name, delegate.name, force=settings.force, single=single),
+        )
+        for delegate, option in zip(delegates, options, strict=True)
+    ]
+
+
+def _check_delegate(delegate: Delegate, settings: ExportSettings) -> Delegate:
+    availability = delegate.availability()
+    if not availability.available:
+        raise TargetUnavailable(
+            f"target {delegate.name!r} cannot be used here", why=availability.reason, fix=availability.fix
+        )
+    if settings.precision not in delegate.precisions:
+        raise LoweringError(
+            f"target {delegate.name!r} does not take --precision {settings.precision}",
+            why=delegate.precision_refusal(settings.precision),
+            fix=f"it takes {', '.join(delegate.precisions)}",
+        )
+    if settings.quantize is not None and delegate.quantizer(settings.quantize) is None:
+        raise QuantizationError(
+            f"target {delegate.name!r} offers no quantization recipe {settings.quantize!r}",
+            fix=f"leave --quantize out; precisions it takes: {', '.join(delegate.precisions)}",
+        )
+    return delegate
+
+
+def _split_options(delegates: Sequence[Delegate], given: Mapping[str, Any]) -> list[Any]:
+    """Each delegate's options: `key` goes to every target that knows it, `target.key` to that one."""
+    known = {d.name: {f.name for f in dataclasses.fields(d.options_type)} for d in delegates}
+    chosen: dict[str, dict[str, Any]] = {delegate.name: {} for delegate in delegates}
+    for key, value in given.items():
+        prefix, _, plain = key.rpartition(".")
+        takers = [name for name in chosen if (name == prefix if prefix else plain.replace("-", "_") in known[name])]
+        if not takers:
+            everything = {f"{name}.{option}" for name, options in known.items() for option in options}
+            raise UsageError(f"no given target has an option {key!r}", why=nearest_name(key, everything))
+        for name in takers:
+            chosen[name][plain] = value
+    return [parse_options(delegate, chosen[delegate.name]) for delegate in delegates]
+
+
+def override_tolerance(
+    precision: str, min_sqnr_db: float | None, atol: float | None, rtol: float | None
+) -> Tolerance | None:
+    """The precision's tolerance with single limits replaced; None where none is given.
+
+    An absolute limit on a precision that is judged by SQNR alone adds that limit.
+    """
+    base = DEFAULT_TOLERANCES.get(precision)
+    if base is None or (min_sqnr_db is None and atol is None and rtol is None):
+        return None
+    return Tolerance(
+        base.min_sqnr_db if min_sqnr_db is None else min_sqnr_db,
+        base.atol if atol is None else atol,
+        base.rtol if rtol is None else rtol,
+    )

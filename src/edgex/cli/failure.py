@@ -1,0 +1,52 @@
+"""How an error is shown: what / where / why / what to do next, on stderr; as JSON on stdout where that was asked."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from typing import Any
+
+import click
+
+from edgex.errors import EdgexError
+
+_WIDTH = 100
+
+
+def report_failure(error: EdgexError, *, trace: bool = False) -> None:
+    """Print an error on stderr.
+
+    Args:
+        error: What happened.
+        trace: With the Python traceback (`-v`).
+    """
+    if trace:
+        import traceback
+
+        click.echo("".join(traceback.format_exception(error)), err=True)
+    click.echo(click.style("error: ", fg="red", bold=True) + error.what, err=True)
+    for label, text in error.details():
+        lines = [part for line in text.splitlines() for part in (textwrap.wrap(line, _WIDTH, **_KEEP) or [""])]
+        head = click.style(f"{label:>7}: ", bold=True)
+        click.echo(head + ("\n" + " " * 9).join(lines), err=True)
+
+
+# Commands and paths are to be copied as they are: never broken inside a word.
+_KEEP: dict[str, Any] = {"break_long_words": False, "break_on_hyphens": False, "drop_whitespace": True}
+
+
+def failure_document(error: EdgexError) -> dict[str, Any]:
+    """The `edgex.error/1` document that --json prints instead of a result."""
+    return {
+        "schema": "edgex.error/1",
+        "what": error.what,
+        "where": error.where,
+        "why": error.why,
+        "fix": error.fix,
+        "exit_code": error.exit_code,
+    }
+
+
+def print_json(document: dict[str, Any]) -> None:
+    """One JSON document on stdout."""
+    click.echo(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False))

@@ -1,0 +1,48 @@
+"""Progress on stderr: a line that renews itself in a terminal, one line a stage elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.status import Status
+
+
+class StageProgress:
+    """Shows the stage that is running; use as a context manager and call with (stage, detail)."""
+
+    def __init__(self, *, quiet: bool = False) -> None:
+        self._status: Status | None = None
+        self._quiet = quiet
+        self._stage = ""
+        self._started = time.monotonic()
+
+    def __enter__(self) -> StageProgress:
+        if sys.stderr.isatty() and not self._quiet:
+            from rich.console import Console
+
+            self._status = Console(stderr=True).status("starting")
+            self._status.start()
+        return self
+
+    def __call__(self, stage: str, detail: str) -> None:
+        """Say what is going on now."""
+        if self._quiet:
+            return
+        if self._status is not None:
+            from rich.markup import escape
+
+            self._status.update(f"[bold]{escape(stage)}[/] {escape(detail)}")
+        elif stage != self._stage:  # in a log, one line a stage is enough
+            self._stage = stage
+            elapsed = time.monotonic() - self._started
+            print(f"[{elapsed:6.1f} s] {stage}: {detail}", file=sys.stderr, flush=True)  # noqa: T201
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._status is not None:
+            self._status.stop()

@@ -1,0 +1,155 @@
+"""What commands print for people: calm, aligned, readable without colour."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import click
+
+
+def bold(text: str) -> str:
+    """Bold where the terminal can."""
+    return click.style(text, bold=True)
+
+
+def format_bytes(count: int | None) -> str:
+    """`46.8 MB`; decimal units, as disks and app stores count."""
+    if count is None:
+        return "unknown"
+    size = float(count)
+    for unit in ("B", "kB", "MB"):
+        if size < 1000:
+            return f"{size:.0f} B" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1000
+    return f"{size:.2f} GB"
+
+
+def print_export(document: Mapping[str, Any]) -> None:
+    """The summary of `edgex export`."""
+    for artifact in document["artifacts"]:
+        where = artifact["path"] or "dry run, nothing written"
+        click.echo(f"{bold(artifact['target'])}  {artifact['status']}  {where}")
+        if artifact["bytes"] is not None:
+            click.echo(f"  size        {format_bytes(artifact['bytes'])}")
+        click.echo(f"  delegation  {describe_delegation(artifact['delegation'])}")
+        for fallback in artifact["delegation"]["fallbacks"]:
+            click.echo(f"              {_describe_fallback(fallback)}")
+        for rewrite in artifact["rewrites"]:
+            click.echo(f"  rewrite     {rewrite['name']} x {rewrite['count']}: {rewrite['detail']}")
+        if artifact["verification"] is not None:
+            click.echo(f"  proof       {describe_verification(artifact['verification'])}")
+        stages = "  ".join(f"{name} {s:.1f}" for name, s in artifact["seconds"].items() if s >= 0.05)
+        click.echo(f"  seconds     {stages}")
+        for warning in artifact["warnings"]:
+            click.echo(click.style("  warning     ", fg="yellow") + warning)
+        if artifact["path"]:
+            click.echo(f"  next        edgex run {artifact['path']}   edgex profile {artifact['path']}")
+
+
+def describe_delegation(delegation: Mapping[str, Any]) -> str:
+    """`69 of 69 operators in 1 call, 100 % of the work`."""
+    calls = delegation["delegate_calls"]
+    work = delegation["work_fraction"]
+    share = "" if work is None else f", {work:.1%} of the work"
+    return (
+        f"{delegation['delegated_ops']} of {delegation['total_ops']} operators in {calls} "
+        f"call{'' if calls == 1 else 's'}{share}"
+    )
+
+
+def _describe_fallback(fallback: Mapping[str, Any]) -> str:
+    line = fallback["source"] or "no source line"
+    return f"left out: {fallback['count']} x {fallback['op']} at {line} [{fallback['code']}] {fallback['reason']}"
+
+
+def describe_verification(verification: Mapping[str, Any]) -> str:
+    """`12 outputs pass, 1 inconclusive; max error 2e-06, SQNR at least 126 dB`."""
+    counts: dict[str, int] = {}
+    for case in verification["cases"]:
+        counts[case["verdict"]] = counts.get(case["verdict"], 0) + 1
+    shown = ", ".join(f"{counts[v]} {v}" for v in ("pass", "fail", "inconclusive", "skipped") if v in counts)
+    error, sqnr = verification["max_abs_error"], verification["min_sqnr_db"]
+    numbers = [] if error is None else [f"max error {error:.2g}"]
+    numbers += [] if sqnr is None else ["exact" if sqnr >= 300 else f"SQNR at least {sqnr:g} dB"]
+    return "; ".join([shown, ", ".join(numbers)] if numbers else [shown])
+
+
+def print_verification(document: Mapping[str, Any]) -> None:
+    """The table of `edgex verify`."""
+    rows = [("case", "output", "max error", "SQNR dB", "reference max", "verdict")]
+    for case in document["cases"]:
+        reason = f"  {case['reason']}" if case["reason"] and case["verdict"] != "pass" else ""
+        numbers = [_number(case[key]) for key in ("max_abs_error", "sqnr_db", "reference_max")]
+        rows.append((case["name"], case["output"] or "", *numbers, case["verdict"] + reason))
+    print_table(rows)
+    click.echo(f"executed on {document['executed_on']}")
+    if document["passed"]:
+        click.echo(f"{bold('passed')}: {describe_verification(document)}")
+    else:
+        click.echo(f"{click.style('failed', fg='red', bold=True)}: {document['reason']}")
+
+
+def print_artifact(document: Mapping[str, Any]) -> None:
+    """The page of `edgex inspect`."""
+    manifest = document["manifest"]
+    click.echo(f"{bold(manifest['name'])}  {manifest['target']}  {manifest['status']}  {manifest['precision']}")
+    method = manifest["methods"][0]
+    for key in ("inputs", "outputs", "state"):
+        for spec in method[key]:
+            click.echo(f"  {key.rstrip('s'):<12}{spec['name']}  {spec['dtype']}{_shape(spec['shape'])}")
+    click.echo(f"  {'model':<12}{_model(manifest['model'])}")
+    click.echo(f"  {'delegation':<12}{describe_delegation(manifest['delegation'])}")
+    for fallback in manifest["delegation"]["fallbacks"]:
+        click.echo(f"  {'':<12}{_describe_fallback(fallback)}")
+    if manifest["verification"]:
+        click.echo(f"  {'proof':<12}{describe_verification(manifest['verification'])}")
+    needs = manifest["requirements"]
+    minimum = f" >= {needs['minimum_version']}" if needs["minimum_version"] else ""
+    click.echo(f"  {'needs':<12}{' '.join([needs['engine'] + minimum, *needs['isa'], *needs['plugins']])}")
+    made = ", ".join(f"{name} {version}" for name, version in manifest["producer"].items())
+    click.echo(f"  {'made by':<12}{made}")
+    click.echo(
+        f"  {'size':<12}{format_bytes(document['total_bytes'])}, of which model "
+        f"{format_bytes(document['model_bytes'])} and proof {format_bytes(document['golden_bytes'])}"
+    )
+    for entry in manifest["files"]:
+        click.echo(f"  {'':<12}{format_bytes(entry['bytes']):>9}  {entry['path']}")
+
+
+def print_targets(document: Mapping[str, Any]) -> None:
+    """The table of `edgex targets`."""
+    rows = [("target", "usable", "precisions", "versions")]
+    for target in document["targets"]:
+        versions = ", ".join(f"{name} {version}" for name, version in target["versions"].items())
+        usable = "yes" if target["available"] else "no"
+        rows.append((target["name"], usable, " ".join(target["precisions"]), versions))
+    print_table(rows)
+    for target in document["targets"]:
+        if not target["available"]:
+            fix = f"; {target['fix']}" if target["fix"] else ""
+            click.echo(f"{target['name']}: {target['reason']}{fix}")
+
+
+def print_table(rows: Sequence[Sequence[str]]) -> None:
+    """Aligned columns; the first row is the head. The last column is not padded."""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    for number, row in enumerate(rows):
+        cells: Iterable[str] = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        line = "  ".join(cells).rstrip()
+        click.echo(bold(line) if number == 0 else line)
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:g}"
+
+
+def _shape(shape: Sequence[Any]) -> str:
+    sizes = (str(d) if isinstance(d, int) else f"{d['name']}={d['min']}..{d['max']}" for d in shape)
+    return f"[{', '.join(sizes)}]"
+
+
+def _model(model: Mapping[str, Any]) -> str:
+    parameters = model.get("parameters")
+    count = "" if parameters is None else f", {parameters:,} parameters"
+    return f"{model.get('source')}{count}"

@@ -1,0 +1,138 @@
+"""`edgex run`: run an artifact once and show or save its outputs."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from edgex.cli.failure import print_json
+from edgex.cli.supervise import supervise
+from edgex.errors import RunError, UsageError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from edgex.runtime.session import Session
+
+
+@click.command("run")
+@click.argument("artifact", type=click.Path())
+@click.option("-i", "--input", "inputs", multiple=True, help="in.npz, or name=file.npy; default: the golden example.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Write the outputs to this .npz.")
+@click.option("--threads", type=click.IntRange(min=1), help="Threads for the run.")
+@click.option("--check", type=click.Choice(["hash", "size"]), default="hash", show_default=True)
+@click.option("--timeout", type=click.FloatRange(min=0, min_open=True), help="Seconds after which it is stopped.")
+@click.option("--force", is_flag=True, help="Replace an existing output file.")
+@click.option("--json", "as_json", is_flag=True, help="One document on stdout.")
+@click.option("-v", "--verbose", is_flag=True, help="Full tracebacks.")
+def command(
+    artifact: str,
+    inputs: tuple[str, ...],
+    output: Path | None,
+    threads: int | None,
+    check: str,
+    timeout: float | None,
+    force: bool,
+    as_json: bool,
+    verbose: bool,
+) -> None:
+    """Run ARTIFACT once, by default on the example inputs that it carries."""
+    if output is not None:
+        check_output(output, force)
+
+    def body() -> int:
+        from edgex.cli.inputs import read_inputs
+        from edgex.runtime.session import load
+
+        with load(artifact, threads=threads, check="size" if check == "size" else "hash") as session:
+            values = read_inputs(inputs, session.artifact)
+            results = session.run(**values)
+            if output is not None:
+                save_outputs(output, {s.name: r for s, r in zip(session.outputs, results, strict=True)})
+            document = describe_run(session, results, output)
+        print_json(document) if as_json else _print_table(document)
+        return 0
+
+    supervise(body, timeout_seconds=timeout, as_json=as_json, verbose=verbose)
+
+
+def check_output(path: Path, force: bool) -> None:
+    """Refuse an output file that cannot or must not be written, before any slow step.
+
+    Raises:
+        UsageError: It is no .npz, exists already, or its folder does not.
+    """
+    if path.suffix != ".npz":
+        raise UsageError(f"-o {path}: outputs are written as .npz", fix=f"-o {path.with_suffix('.npz')}")
+    if path.exists() and not force:
+        raise UsageError(f"{path} exists", fix="--force replaces it")
+    if not path.parent.is_dir():
+        raise UsageError(f"no such folder: {path.parent}", where=f"-o {path}")
+
+
+def save_outputs(path: Path, outputs: dict[str, np.ndarray]) -> None:
+    """Write outputs by name; whole or not at all.
+
+    Raises:
+        RunError: The disk refuses.
+    """
+    import numpy as np
+
+    temporary = path.with_name(f".{path.name}.tmp-{os.getpid()}")
+    try:
+        with temporary.open("wb") as stream:
+            np.savez(stream, allow_pickle=False, **outputs)
+        temporary.replace(path)
+    except OSError as error:
+        raise RunError(f"cannot write {path}", why=error.strerror or str(error)) from error
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def describe_run(session: Session, results: tuple[np.ndarray, ...], output: Path | None) -> dict[str, Any]:
+    """The `edgex.run/1` document."""
+    return {
+        "schema": "edgex.run/1",
+        "artifact": str(session.artifact.path),
+        "executed_on": session.executed_on,
+        "threads": session.threads,
+        "outputs": [
+            {"name": spec.name, "dtype": spec.dtype, "shape": list(array.shape), **_summarise(array)}
+            for spec, array in zip(session.outputs, results, strict=True)
+        ],
+        "output_file": None if output is None else str(output),
+    }
+
+
+def _summarise(array: np.ndarray) -> dict[str, Any]:
+    """Smallest, largest and mean finite value, and how many are not finite; null where there is none."""
+    import numpy as np
+
+    wide = np.abs(array) if np.iscomplexobj(array) else array.astype(np.float64)
+    finite = wide[np.isfinite(wide)]
+    if finite.size == 0:
+        return {"min": None, "max": None, "mean": None, "non_finite": int(array.size)}
+    return {
+        "min": float(finite.min()),
+        "max": float(finite.max()),
+        "mean": float(finite.mean()),
+        "non_finite": int(array.size - finite.size),
+    }
+
+
+def _print_table(document: dict[str, Any]) -> None:
+    click.echo(f"{document['artifact']}  on {document['executed_on']}")
+    for out in document["outputs"]:
+        shape = "x".join(map(str, out["shape"])) or "scalar"
+        numbers = (
+            "no finite values"
+            if out["min"] is None
+            else (f"min {out['min']:.6g}  max {out['max']:.6g}  mean {out['mean']:.6g}")
+        )
+        odd = f"  ({out['non_finite']} NaN or Inf)" if out["non_finite"] else ""
+        click.echo(f"  {out['name']}  {out['dtype']}[{shape}]  {numbers}{odd}")
+    if document["output_file"]:
+        click.echo(f"written: {document['output_file']}")

@@ -1,0 +1,204 @@
+"""Run the body of a command in a child process, so that Ctrl-C and --timeout reach native code too.
+
+An engine that is deep in a kernel, holding the interpreter's lock, hears neither a signal handler nor a thread.
+Its process can be ended all the same: the command forks before anything heavy is imported (about a millisecond),
+the child does the work, the parent waits. Interrupted, the child first gets the chance to clean up after itself;
+then it and whatever it started are killed, and the parent removes what is left.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import FrameType
+from typing import NoReturn
+
+import click
+
+from edgex.cli.failure import failure_document, print_json, report_failure
+from edgex.errors import EdgexError, RunError, TimeoutExpired
+
+# Seconds that an interrupted child has to remove its temporary files before it is killed.
+GRACE_SECONDS = 3.0
+
+# Set in the environment of everything below a supervised process: one supervisor is enough, and a nested one would
+# put its child into a group that the outer one does not reach.
+SUPERVISED = "EDGEX_SUPERVISED"
+
+_POLL_SECONDS = 0.02
+
+
+def supervise(
+    body: Callable[[], int],
+    *,
+    timeout_seconds: float | None = None,
+    as_json: bool = False,
+    verbose: bool = False,
+    clean_up: Callable[[int], None] = lambda _process: None,
+) -> NoReturn:
+    """Run `body` in a child and exit as it does.
+
+    Args:
+        body: Does the work and returns the exit code.
+        timeout_seconds: The child is ended after this time, exit code 124; None waits.
+        as_json: Print an error as a document on stdout too.
+        verbose: Print tracebacks of errors.
+        clean_up: Called with the child's process id if the child had to be killed.
+    """
+    if os.environ.get(SUPERVISED):
+        sys.exit(_run_body(body, as_json, verbose))
+    sys.stdout.flush()
+    sys.stderr.flush()
+    child = os.fork()
+    if child == 0:
+        _live_as_child(body, as_json, verbose)
+    sys.exit(_wait(child, timeout_seconds, as_json, clean_up))
+
+
+def _live_as_child(body: Callable[[], int], as_json: bool, verbose: bool) -> NoReturn:
+    """The child's whole life; ends in os._exit so that the parent's stack is never unwound twice."""
+    # A group of its own: the parent decides when it and its own children are signalled. Ctrl-C in a terminal goes to
+    # the foreground group, that is to the parent, which passes it on.
+    os.setpgid(0, 0)
+    os.environ[SUPERVISED] = "1"
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    code = 1
+    try:
+        code = _run_body(body, as_json, verbose)
+    finally:
+        os._exit(code)
+
+
+def _run_body(body: Callable[[], int], as_json: bool, verbose: bool) -> int:
+    """Run the body; its exceptions become messages and an exit code."""
+    code = 1
+    try:
+        code = body()
+    except EdgexError as error:
+        if as_json:
+            print_json(failure_document(error))
+        report_failure(error, trace=verbose)
+        code = error.exit_code
+    except click.ClickException as error:
+        error.show()
+        code = error.exit_code
+    except KeyboardInterrupt:
+        code = 130
+    except BrokenPipeError:
+        code = 0
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    except SystemExit as error:
+        code = error.code if isinstance(error.code, int) else 1
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        for stream in (sys.stdout, sys.stderr):
+            try:
+                stream.flush()
+            except OSError:  # the reader is gone; there is nobody left to tell
+                continue
+    return code
+
+
+def _wait(child: int, timeout_seconds: float | None, as_json: bool, clean_up: Callable[[int], None]) -> int:
+    received: list[int] = []
+
+    def remember(number: int, _frame: FrameType | None) -> None:
+        received.append(number)
+
+    before = {number: signal.signal(number, remember) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        status = _poll(child, timeout_seconds, received)
+        if status is None:
+            status = _end(child, clean_up)
+            if received:
+                click.echo("interrupted", err=True)
+                return 130
+            error = TimeoutExpired(
+                f"stopped after {timeout_seconds:g} s, as --timeout asks",
+                fix="give it more time with --timeout, or none",
+            )
+            return _tell(error, as_json)
+        if os.WIFSIGNALED(status):
+            name = signal.Signals(os.WTERMSIG(status)).name
+            clean_up(child)
+            return _tell(RunError(f"the process was killed by {name}", fix=_FIXES.get(name)), as_json)
+        return os.WEXITSTATUS(status)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+_FIXES = {
+    "SIGKILL": "the system killed it, most often because memory ran out",
+    "SIGSEGV": "this is a fault of native code; try another --target, and please report it",
+    "SIGABRT": "this is a fault of native code; try another --target, and please report it",
+    "SIGILL": "the native code needs instructions that this processor lacks",
+}
+
+
+def _poll(child: int, timeout_seconds: float | None, received: Sequence[int]) -> int | None:
+    """Wait for the child; None when time ran out or a signal came."""
+    deadline = None if timeout_seconds is None else time.monotonic() + timeout_seconds
+    wait_seconds = 0.001
+    while True:
+        done, status = os.waitpid(child, os.WNOHANG)
+        if done:
+            return status
+        if received or (deadline is not None and time.monotonic() >= deadline):
+            return None
+        time.sleep(wait_seconds)
+        wait_seconds = min(wait_seconds * 1.5, _POLL_SECONDS)
+
+
+def _end(child: int, clean_up: Callable[[int], None]) -> int:
+    """Ask the child's group to stop, then kill it."""
+    _signal_group(child, signal.SIGINT)
+    deadline = time.monotonic() + GRACE_SECONDS
+    status = 0
+    while time.monotonic() < deadline:
+        done, status = os.waitpid(child, os.WNOHANG)
+        if done:
+            break
+        time.sleep(_POLL_SECONDS)
+    else:
+        _signal_group(child, signal.SIGKILL)
+        _, status = os.waitpid(child, 0)
+    _signal_group(child, signal.SIGKILL)  # whatever the child had started and left behind
+    clean_up(child)
+    return status
+
+
+def _signal_group(child: int, number: signal.Signals) -> None:
+    try:
+        os.killpg(child, number)
+    except ProcessLookupError:
+        # The child has not made its group yet, or everything in it is gone.
+        try:
+            os.kill(child, number)
+        except ProcessLookupError:
+            return
+
+
+def _tell(error: EdgexError, as_json: bool) -> int:
+    if as_json:
+        print_json(failure_document(error))
+    report_failure(error)
+    return error.exit_code
+
+
+def leftovers_remover(folders: Sequence[Path]) -> Callable[[int], None]:
+    """A `clean_up` that removes the killed child's temporary artifacts from these folders."""
+
+    def remove(process: int) -> None:
+        from edgex.export.package import remove_leftovers
+
+        remove_leftovers(list(folders), process)
+
+    return remove

@@ -1,0 +1,31 @@
+"""`edgex verify`: run an artifact's golden cases on this machine and hold them against eager's recorded answers."""
+
+from __future__ import annotations
+
+import click
+
+from edgex.cli.failure import print_json
+from edgex.cli.supervise import supervise
+
+
+@click.command("verify")
+@click.argument("artifact", type=click.Path())
+@click.option("--threads", type=click.IntRange(min=1), help="Threads for the run.")
+@click.option("--timeout", type=click.FloatRange(min=0, min_open=True), help="Seconds after which it is stopped.")
+@click.option("--json", "as_json", is_flag=True, help="One document on stdout.")
+@click.option("-v", "--verbose", is_flag=True, help="Full tracebacks.")
+def command(artifact: str, threads: int | None, timeout: float | None, as_json: bool, verbose: bool) -> None:
+    """Check ARTIFACT again on this machine. Exit code 4 if its outputs are not eager PyTorch's."""
+
+    def body() -> int:
+        from edgex.cli.render import print_verification
+        from edgex.runtime.replay import replay
+        from edgex.runtime.session import load
+
+        with load(artifact, threads=threads) as session:
+            verdict = replay(session.artifact, session)
+        document = {"schema": "edgex.verify/1", **verdict.to_json()}
+        print_json(document) if as_json else print_verification(document)
+        return 0 if verdict.passed else 4
+
+    supervise(body, timeout_seconds=timeout, as_json=as_json, verbose=verbose)
