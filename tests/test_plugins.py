@@ -1,0 +1,158 @@
+"""A third-party target in a package of its own: installed, listed, exported to, proved, run; and a broken one."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PLUGIN = Path(__file__).parent / "plugins" / "edgex-numpy-plugin"
+
+MODEL = """
+import torch
+from torch import nn
+
+
+def get_model():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3), nn.Tanh())
+
+
+def get_args():
+    return (torch.randn(4, 6, generator=torch.Generator().manual_seed(1)),)
+"""
+
+SORTING_MODEL = """
+import torch
+from torch import nn
+
+
+class Sorter(nn.Module):
+    def forward(self, x):
+        return torch.sort(x * 2.0).values
+
+
+def get_model():
+    return Sorter()
+
+
+def get_args():
+    return (torch.randn(4, 6),)
+"""
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory):
+    """The folder that `pip install --target` filled; built from a copy, so that the source stays clean."""
+    source = tmp_path_factory.mktemp("source") / "plugin"
+    shutil.copytree(PLUGIN, source, ignore=shutil.ignore_patterns("build", "*.egg-info", "__pycache__"))
+    target = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps", "--no-build-isolation"]
+    subprocess.run([*command, "--target", str(target), str(source)], check=True)
+    return target
+
+
+@pytest.fixture(scope="module")
+def artifact(installed, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("export")
+    (folder / "tiny.py").write_text(MODEL)
+    done = edgex("export", "tiny.py", "-t", "numpy", "--json", path=installed, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    (exported,) = json.loads(done.stdout)["artifacts"]
+    assert exported["status"] == "verified"
+    assert exported["verification"]["passed"] is True
+    assert exported["delegation"]["fraction"] == 1.0
+    return folder / "tiny.numpy.edgex"
+
+
+def edgex(*arguments, path, cwd=None):
+    """Run the command line with a folder of packages in front of the installed ones."""
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, path if isinstance(path, list) else [path]))}
+    command = [sys.executable, "-m", "edgex", *arguments]
+    return subprocess.run(command, env=env, cwd=cwd, capture_output=True, text=True, timeout=300)
+
+
+def listed_targets(**kwargs):
+    done = edgex("targets", "--json", **kwargs)
+    assert done.returncode == 0, done.stderr
+    return {target["name"]: target for target in json.loads(done.stdout)["targets"]}
+
+
+def test_it_is_listed_beside_the_built_in_targets(installed):
+    targets = listed_targets(path=installed)
+    assert {"numpy", "onnx-cpu", "reference", "xnnpack"} <= targets.keys()
+    assert targets["numpy"]["available"] is True
+    assert targets["numpy"]["precisions"] == ["fp32"]
+
+
+def test_without_it_the_target_is_unknown(tmp_path):
+    (tmp_path / "tiny.py").write_text(MODEL)
+    done = edgex("export", "tiny.py", "-t", "numpy", path=tmp_path, cwd=tmp_path)
+    assert done.returncode == 2
+    assert "unknown target 'numpy'" in done.stderr
+    assert not (tmp_path / "tiny.numpy.edgex").exists()
+
+
+def test_the_artifact_holds_its_own_files(artifact):
+    files = {entry["path"] for entry in json.loads((artifact / "manifest.json").read_text())["files"]}
+    assert {"program.json", "weights.safetensors"} <= files
+
+
+def test_the_command_line_runs_it(installed, artifact):
+    done = edgex("run", str(artifact), "--json", path=installed)
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert document["executed_on"] == "numpy: interpreter"
+    assert document["outputs"][0]["shape"] == [4, 3]
+
+
+def test_load_finds_the_engine_and_needs_no_torch(installed, artifact):
+    code = f"""
+import sys
+import numpy as np
+import edgex
+with edgex.load({str(artifact)!r}) as session:
+    (y,) = session.run(np.ones((4, 6), np.float32))
+assert y.shape == (4, 3) and np.ptp(y[0]) > 1e-3, y
+heavy = [name for name in sys.modules if name.split(".")[0] in ("torch", "executorch", "onnx", "onnxruntime")]
+assert not heavy, heavy
+assert "edgex_numpy.delegate" not in sys.modules
+"""
+    env = {**os.environ, "PYTHONPATH": str(installed)}
+    subprocess.run([sys.executable, "-c", code], env=env, check=True)
+
+
+def test_without_the_plugin_load_says_what_is_missing(artifact, tmp_path):
+    done = edgex("run", str(artifact), path=tmp_path)
+    assert done.returncode == 7
+    assert "no engine named 'numpy' is installed" in done.stderr
+
+
+def test_an_operator_it_lacks_is_named_with_its_line(installed, tmp_path):
+    (tmp_path / "sorter.py").write_text(SORTING_MODEL)
+    done = edgex("export", "sorter.py", "-t", "numpy", path=installed, cwd=tmp_path)
+    assert done.returncode == 5, done.stderr
+    assert "aten.sort.default" in done.stderr
+    assert "sorter.py:8" in done.stderr
+    assert sorted(p.name for p in tmp_path.iterdir() if p.name != "__pycache__") == ["sorter.py"]
+
+
+def test_a_broken_plugin_is_reported_and_breaks_nothing_else(installed, tmp_path):
+    broken = tmp_path / "site"
+    info = broken / "edgex_broken-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: edgex-broken\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[edgex.delegates]\nbroken = edgex_broken:Delegate\n")
+    (broken / "edgex_broken.py").write_text("import a_library_that_is_not_here\n")
+    targets = listed_targets(path=[broken, installed])
+    assert targets["broken"]["available"] is False
+    assert "a_library_that_is_not_here" in targets["broken"]["reason"]
+    assert "edgex-broken" in targets["broken"]["fix"]
+    assert targets["numpy"]["available"] is True
+    (tmp_path / "tiny.py").write_text(MODEL)
+    done = edgex("export", "tiny.py", "-t", "broken,numpy", path=[broken, installed], cwd=tmp_path)
+    assert done.returncode == 7
+    assert "a_library_that_is_not_here" in done.stderr

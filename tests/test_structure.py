@@ -1,0 +1,169 @@
+"""The shape of the tree: links, import arrows, names, sizes, and who may touch other people's private names."""
+
+import ast
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+LINKS = {"export": "export", "delegates": "delegates", "runtime": "runtime_py", "samples": "samples"}
+
+# Who may import whom. cli -> export -> delegates -> runtime -> errors; samples are user code: they import edgex only
+# as a user would, and their own helper.
+LAYERS = {
+    "cli": {"cli", "export", "delegates", "runtime", "samples", "errors", "_version", ""},
+    "export": {"export", "delegates", "runtime", "errors", "_version"},
+    "delegates": {"delegates", "runtime", "errors", "_version"},
+    "runtime": {"runtime", "errors", "_version"},
+    "samples": {"samples", "runtime", "export", ""},
+    "errors": set(),
+    "_version": set(),
+    "__main__": {"cli"},
+    # the package itself: lazily, the three functions that it offers
+    "": {"export", "runtime", "_version"},
+}
+
+# Private names of other projects, and the adapter modules that alone may use them: prefix -> modules.
+PRIVATE_PREFIXES = (
+    "torch._",
+    "torch.fx._",
+    "torch.onnx._",
+    "torch.export._",
+    "torch.utils._",
+    "executorch.exir._",
+    "executorch.exir.backend._",
+    "executorch.backends.xnnpack._",
+    "executorch.extension.pybindings",
+    "onnxruntime.capi",
+    "torchao._",
+)
+PRIVATE_ADAPTERS: dict[str, tuple[str, ...]] = {}
+
+MAX_LINES = 500
+
+
+def source_files():
+    """Every module of the package, by dotted name, from the real folders."""
+    found = {}
+    for name, folder in LINKS.items():
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            parts = path.relative_to(ROOT / folder).with_suffix("").parts
+            found[".".join(("edgex", name, *(p for p in parts if p != "__init__")))] = path
+    for path in sorted((ROOT / "src" / "edgex").glob("*.py")) + sorted((ROOT / "src" / "edgex" / "cli").rglob("*.py")):
+        parts = path.relative_to(ROOT / "src").with_suffix("").parts
+        found[".".join(p for p in parts if p != "__init__")] = path
+    return found
+
+
+FILES = source_files()
+
+
+@cache
+def tree_of(path):
+    return ast.parse(path.read_text(encoding="utf-8"), str(path))
+
+
+def imports_of(path):
+    """(dotted name, line) of everything that a module imports, wherever it stands."""
+    for node in ast.walk(tree_of(path)):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield alias.name, node.lineno
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}:{node.lineno}: relative import"
+            for alias in node.names:
+                yield f"{node.module}.{alias.name}", node.lineno
+
+
+def layer_of(module):
+    """`edgex.runtime.session` -> `runtime`; the package's own names -> ``."""
+    parts = module.split(".")
+    return parts[1] if len(parts) > 1 and parts[1] in LAYERS else ""
+
+
+def test_files_are_found():
+    assert {"edgex", "edgex.errors", "edgex.runtime.session", "edgex.delegates.base"} <= FILES.keys()
+    assert all(path.is_file() and not path.is_symlink() for path in FILES.values())
+
+
+@pytest.mark.parametrize(("name", "folder"), LINKS.items())
+def test_links_are_links_and_resolve(name, folder):
+    link = ROOT / "src" / "edgex" / name
+    assert link.is_symlink(), f"{link} must be a link to ../../{folder}"
+    assert link.readlink() == Path("../..") / folder
+    assert (link / "__init__.py").is_file()
+
+
+def test_every_folder_of_modules_is_a_package():
+    for path in FILES.values():
+        assert (path.parent / "__init__.py").is_file(), f"{path.parent} lacks __init__.py: the wheel would miss it"
+
+
+def test_arrows_run_one_way():
+    wrong = []
+    for module, path in FILES.items():
+        allowed = LAYERS[layer_of(module)]
+        for name, line in imports_of(path):
+            if name.split(".")[0] == "edgex" and layer_of(name) not in allowed:
+                wrong.append(f"{path.relative_to(ROOT)}:{line}: {module} imports {name}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_no_bare_import_of_our_folders():
+    bare = {"export", "delegates", "runtime_py", "samples"}
+    wrong = [
+        f"{path.relative_to(ROOT)}:{line}: {name}"
+        for path in [*FILES.values(), *sorted((ROOT / "tests").rglob("*.py"))]
+        for name, line in imports_of(path)
+        if name.split(".")[0] in bare
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_a_function_never_shares_its_modules_name():
+    wrong = []
+    for module, path in FILES.items():
+        for node in tree_of(path).body:
+            if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and node.name == module.rpartition(".")[2]:
+                wrong.append(f"{path.relative_to(ROOT)}:{node.lineno}: {node.name}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_every_module_has_a_docstring():
+    wrong = [str(path.relative_to(ROOT)) for path in FILES.values() if not ast.get_docstring(tree_of(path))]
+    assert not wrong, wrong
+
+
+def test_files_stay_short():
+    python = [p for folder in ("tests", "benchmarks") for p in (ROOT / folder).rglob("*.py")] + list(FILES.values())
+    long = {str(p.relative_to(ROOT)): n for p in python if (n := len(p.read_text().splitlines())) > MAX_LINES}
+    assert not long, f"over {MAX_LINES} lines, what is the second idea of each? {long}"
+
+
+def test_private_names_stay_in_their_adapters():
+    wrong = []
+    for module, path in FILES.items():
+        for name, line in private_names(path):
+            if not name.startswith(PRIVATE_ADAPTERS.get(module, ())):
+                wrong.append(f"{path.relative_to(ROOT)}:{line}: {module} uses {name}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_every_listed_adapter_still_needs_its_place():
+    for module, prefixes in PRIVATE_ADAPTERS.items():
+        used = {name for name, _ in private_names(FILES[module])}
+        for prefix in prefixes:
+            assert any(name.startswith(prefix) for name in used), f"{module} no longer uses {prefix}: strike it off"
+
+
+def private_names(path):
+    """(dotted name, line) of private names of other projects, imported or reached as attributes."""
+    for name, line in imports_of(path):
+        if name.startswith(PRIVATE_PREFIXES):
+            yield name, line
+    for node in ast.walk(tree_of(path)):
+        if isinstance(node, ast.Attribute):
+            name = ast.unparse(node)
+            if name.startswith(PRIVATE_PREFIXES):
+                yield name, node.lineno
