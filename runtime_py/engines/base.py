@@ -59,11 +59,11 @@ class LoadSeconds:
     """Where load time went.
 
     Attributes:
-        program: Reading and checking the native file.
+        program: Reading and checking the native file; None where the engine does both in one call.
         method: Making it ready to run (kernels chosen, weights packed).
     """
 
-    program: float
+    program: float | None
     method: float
 
 

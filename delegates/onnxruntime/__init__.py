@@ -1,0 +1,1 @@
+"""How a captured program becomes an ONNX model that ONNX Runtime runs."""

@@ -1,0 +1,132 @@
+"""Give an ONNX graph the names that the user knows, and take from it what would differ between machines."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from edgex.delegates.onnxruntime.state import LiftedProgram
+from edgex.runtime.specs import Dim, TensorSpec
+
+
+def name_border(model: Any, inputs: Sequence[str], outputs: Sequence[str]) -> None:
+    """Name the graph's inputs and outputs; whatever else had one of these names gets another.
+
+    An output with the name of an input (a dict that returns what it was given) becomes `NAME.out`: in ONNX a
+    name means one value. The engine binds by position.
+
+    Args:
+        model: An `onnx_ir.Model`, changed in place.
+        inputs: Names in order, those of carried state last.
+        outputs: The same for outputs.
+    """
+    wanted_outputs: list[str] = []
+    for name in outputs:
+        wanted_outputs.append(_unused(name, ".out", {*inputs, *wanted_outputs}))
+    border = [*zip(model.graph.inputs, inputs, strict=True), *zip(model.graph.outputs, wanted_outputs, strict=True)]
+    reserved = {name for _, name in border}
+    values = list(_values(model))
+    taken = {value.name for value in values} | reserved
+    for value in values:
+        if value.name in reserved:
+            value.name = _unused(value.name, "_", taken)
+            taken.add(value.name)
+    for value, name in border:
+        value.name = name
+
+
+def name_axes(model: Any, lifted: LiftedProgram, inputs: Sequence[TensorSpec]) -> None:
+    """Replace torch's symbols (`s77`) in every shape of the graph by the names of the user's dimensions.
+
+    Args:
+        model: An `onnx_ir.Model`, changed in place.
+        lifted: The program that it was made from.
+        inputs: The user's inputs.
+    """
+    import onnx_ir
+
+    names: dict[str, str] = {}
+    nodes = {node.name: node for node in lifted.exported.graph.nodes if node.op == "placeholder"}
+    for name, spec in zip(lifted.exported.graph_signature.user_inputs, inputs, strict=False):
+        for size, dim in zip(nodes[str(name)].meta["val"].shape, spec.shape, strict=True):
+            if isinstance(dim, Dim) and not isinstance(size, int):
+                names[str(size.node)] = dim.name
+    if not names:
+        return
+    for value in _values(model):
+        if value.shape is not None and any(isinstance(dim, onnx_ir.SymbolicDim) for dim in value.shape):
+            value.shape = onnx_ir.Shape([_renamed(dim, names) for dim in value.shape])
+
+
+def strip_metadata(model: Any) -> None:
+    """Remove source paths and torch's bookkeeping, and put attributes in one order, whatever the hash seed.
+
+    Each node keeps `namespace`, the path of modules that viewers show.
+    """
+    model.metadata_props.clear()
+    model.doc_string = None
+    for graph in [model.graph, *model.functions.values()]:
+        graph.metadata_props.clear()
+        graph.doc_string = None
+        _sort(graph.opset_imports)
+    for value in _values(model):
+        value.metadata_props.clear()
+        value.doc_string = None
+    for node in _nodes(model):
+        namespace = node.metadata_props.get("namespace")
+        node.metadata_props.clear()
+        if namespace:
+            node.metadata_props["namespace"] = namespace
+        node.doc_string = None
+        _sort(node.attributes)
+
+
+def _nodes(model: Any) -> Iterator[Any]:
+    import onnx_ir
+
+    for graph in [model.graph, *model.functions.values()]:
+        yield from onnx_ir.traversal.RecursiveGraphIterator(graph)
+
+
+def _values(model: Any) -> Iterator[Any]:
+    """Every value once: inputs, initializers, what nodes make; those of subgraphs and functions too."""
+    graphs = [model.graph, *model.functions.values()]
+    for node in _nodes(model):
+        for attribute in node.attributes.values():
+            if attribute.type.name == "GRAPH":
+                graphs.append(attribute.value)
+            elif attribute.type.name == "GRAPHS":
+                graphs.extend(attribute.value)
+    seen: set[int] = set()
+    for value in _with_duplicates(model, graphs):
+        if id(value) not in seen:
+            seen.add(id(value))
+            yield value
+
+
+def _with_duplicates(model: Any, graphs: Iterable[Any]) -> Iterator[Any]:
+    for graph in graphs:
+        yield from graph.inputs
+        yield from getattr(graph, "initializers", {}).values()
+    for node in _nodes(model):
+        yield from node.outputs
+
+
+def _unused(name: str, suffix: str, taken: set[Any]) -> str:
+    while name in taken:
+        name += suffix
+    return name
+
+
+def _renamed(dim: Any, names: Mapping[str, str]) -> Any:
+    """An int as it is; a symbol or an expression of symbols (`2*s77 + 1`) with each symbol replaced."""
+    if isinstance(dim, int):
+        return dim
+    return re.sub(r"[A-Za-z_]\w*", lambda match: names.get(match[0], match[0]), dim.value) if dim.value else None
+
+
+def _sort(mapping: Any) -> None:
+    items = sorted(mapping.items())
+    mapping.clear()
+    mapping.update(items)

@@ -1,0 +1,81 @@
+"""The target `onnx-cpu`: an ONNX model for ONNX Runtime's CPU provider."""
+
+from __future__ import annotations
+
+import importlib.util
+from dataclasses import dataclass
+from typing import Any
+
+from edgex.delegates.base import Availability, CapturedProgram, LoweredModule
+from edgex.delegates.onnxruntime.versions import DEFAULT_OPSET, NEWEST_OPSET, OLDEST_OPSET
+from edgex.delegates.plan import PartitionPlan
+
+INSTALL_COMMAND = "pip install 'edgex-toolchain[onnx]'"
+
+
+@dataclass(frozen=True)
+class OnnxCpuOptions:
+    """What can be chosen for `onnx-cpu`.
+
+    Attributes:
+        opset: Version of the ONNX operator set that the model is written in.
+    """
+
+    opset: int = DEFAULT_OPSET
+
+    def __post_init__(self) -> None:
+        if not OLDEST_OPSET <= self.opset <= NEWEST_OPSET:
+            raise ValueError(
+                f"opset {self.opset} cannot be had: the exporter honours {OLDEST_OPSET} to {NEWEST_OPSET} "
+                f"and silently writes another one outside"
+            )
+
+
+class OnnxCpuDelegate:
+    """Lowers to `model.onnx`, with the weights of very large models beside it in `model.onnx.data`."""
+
+    name = "onnx-cpu"
+    engine = "onnxruntime"
+    options_type = OnnxCpuOptions
+    precisions: tuple[str, ...] = ("fp32", "fp16")
+    packages: tuple[str, ...] = ("torch", "onnx", "onnxscript", "onnxruntime")
+
+    def availability(self) -> Availability:
+        """Whether torch, onnx, onnxscript and onnxruntime are installed; none of them is imported."""
+        missing = [name for name in self.packages if importlib.util.find_spec(name) is None]
+        if missing:
+            return Availability(False, f"not installed: {', '.join(missing)}", INSTALL_COMMAND)
+        return Availability(True)
+
+    def precision_refusal(self, precision: str) -> str:
+        """Why a precision outside `precisions` is refused."""
+        if precision == "bf16":
+            return (
+                "ONNX Runtime's CPU provider has no bfloat16 kernels: such a model exports and then does not load; "
+                "use --precision fp16 or fp32"
+            )
+        return f"onnx-cpu does not take {precision}; use --precision fp32 or fp16"
+
+    def plan(self, program: CapturedProgram, options: Any) -> PartitionPlan:
+        """Which operators translate to ONNX and have a kernel; weights may be fake.
+
+        Raises:
+            LoweringError: The program cannot be decomposed, or the opset cannot be had.
+        """
+        from edgex.delegates.onnxruntime.lowering import plan_program
+
+        return plan_program(program, options.opset)
+
+    def lower(self, program: CapturedProgram, options: Any) -> LoweredModule:
+        """Translate the program to ONNX.
+
+        Raises:
+            LoweringError: Operators have no translation or no kernel (all are named), or the opset cannot be had.
+        """
+        from edgex.delegates.onnxruntime.lowering import lower_program
+
+        return lower_program(program, options.opset, self.engine)
+
+    def quantizer(self, scheme: str) -> None:
+        """No quantization scheme yet."""
+        return

@@ -1,0 +1,110 @@
+"""Write an ONNX model without a second copy of its weights in memory.
+
+A serialized model is one protobuf message, and building that message for a model of 440 MB takes 880 MB more.
+Protobuf allows the fields of a message in any order, so the small fields are serialized as usual and the weights
+are appended straight from the tensors that hold them:
+
+```
+ModelProto    every field but graph | 0x3A <length> GraphProto
+GraphProto    every field but large initializers | { 0x2A <length> TensorProto }…
+TensorProto   dims, data_type, name | 0x4A <length> raw_data
+```
+
+Above 1.5 GB (a message may not reach 2 GB) weights go to `model.onnx.data` instead, as ONNX external data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+MODEL_FILE = "model.onnx"
+DATA_FILE = "model.onnx.data"
+EXTERNAL_DATA_BYTES = 1536 << 20
+
+# (field number << 3) | 2, the wire type of things with a length.
+_MODEL_GRAPH = b"\x3a"
+_GRAPH_INITIALIZER = b"\x2a"
+_TENSOR_RAW_DATA = b"\x4a"
+
+_SMALL_BYTES = 4096
+
+
+def native_files(model: Any) -> tuple[str, ...]:
+    """Names of the files that `write_model` writes."""
+    total = sum(value.const_value.nbytes for value in model.graph.initializers.values())
+    return (MODEL_FILE, DATA_FILE) if total > EXTERNAL_DATA_BYTES else (MODEL_FILE,)
+
+
+def write_model(model: Any, folder: Path) -> None:
+    """Write an `onnx_ir.Model` into a folder: the files that `native_files` names."""
+    import onnx_ir
+
+    if DATA_FILE in native_files(model):
+        onnx_ir.save(model, folder / MODEL_FILE, external_data=DATA_FILE)
+        return
+    with _without_large_initializers(model) as large:
+        proto = onnx_ir.serde.serialize_model(model)
+    graph = proto.graph.SerializeToString(deterministic=True)
+    proto.ClearField("graph")
+    with (folder / MODEL_FILE).open("wb") as file:
+        file.write(proto.SerializeToString(deterministic=True))
+        headers = [_header(name, tensor) for name, tensor in large]
+        entries = [
+            _GRAPH_INITIALIZER + _varint(len(header) + tensor.nbytes) + header
+            for header, (_, tensor) in zip(headers, large, strict=True)
+        ]
+        weights = sum(len(entry) + tensor.nbytes for entry, (_, tensor) in zip(entries, large, strict=True))
+        file.write(_MODEL_GRAPH + _varint(len(graph) + weights) + graph)
+        for entry, (_, tensor) in zip(entries, large, strict=True):
+            file.write(entry)
+            _write_raw(tensor, file)
+
+
+@contextmanager
+def _without_large_initializers(model: Any) -> Iterator[list[tuple[str, Any]]]:
+    """Take the large initializers out of the graph while the block runs; gives (name, tensor) in order."""
+    import onnx_ir
+
+    initializers = model.graph.initializers
+    everything = dict(initializers)
+    large = {
+        name: value
+        for name, value in everything.items()
+        if value.const_value.nbytes > _SMALL_BYTES and value.const_value.dtype is not onnx_ir.DataType.STRING
+    }
+    for name in large:
+        initializers.pop(name)
+    try:
+        yield [(name, value.const_value) for name, value in large.items()]
+    finally:
+        initializers.clear()
+        initializers.update(everything)
+
+
+def _header(name: str, tensor: Any) -> bytes:
+    """A TensorProto up to where its bytes begin."""
+    import onnx
+
+    proto = onnx.TensorProto(name=name, dims=tensor.shape.numpy(), data_type=int(tensor.dtype))
+    header: bytes = proto.SerializeToString(deterministic=True)
+    return header + _TENSOR_RAW_DATA + _varint(tensor.nbytes)
+
+
+def _write_raw(tensor: Any, file: IO[bytes]) -> None:
+    before = file.tell()
+    tensor.tofile(file)
+    if file.tell() - before != tensor.nbytes:
+        raise AssertionError(f"{tensor.name} wrote {file.tell() - before} bytes instead of {tensor.nbytes}")
+
+
+def _varint(value: int) -> bytes:
+    """Protobuf's encoding of an unsigned number: seven bits a byte, the lowest first."""
+    encoded = bytearray()
+    while value > 0x7F:
+        encoded.append(value & 0x7F | 0x80)
+        value >>= 7
+    encoded.append(value)
+    return bytes(encoded)

@@ -1,0 +1,71 @@
+"""The `onnxruntime` engine: runs `model.onnx` with ONNX Runtime. Imports no torch, and ONNX Runtime only in `open`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from edgex.errors import TargetUnavailable
+from edgex.runtime.engines.base import Availability, EngineSettings
+from edgex.runtime.plugins import installed_version
+
+if TYPE_CHECKING:
+    from edgex.runtime.artifact import Artifact
+    from edgex.runtime.session import Session
+
+INSTALL_COMMAND = "pip install 'edgex-toolchain[onnx]'"
+
+
+class OnnxRuntimeEngine:
+    """ONNX Runtime as an engine."""
+
+    def availability(self) -> Availability:
+        """Available wherever onnxruntime is installed."""
+        if installed_version("onnxruntime"):
+            return Availability(True)
+        return Availability(False, "onnxruntime is not installed", INSTALL_COMMAND)
+
+    def versions(self) -> Mapping[str, str]:
+        """The version of onnxruntime."""
+        found = installed_version("onnxruntime")
+        return {"onnxruntime": found} if found else {}
+
+    def open(self, artifact: Artifact, settings: EngineSettings) -> Session:
+        """Load `model.onnx`.
+
+        Args:
+            artifact: An opened artifact.
+            settings: `threads`: for one run, default the cores that this process may use. `options`:
+                `graph_optimization` = `all` (default) | `extended` | `basic` | `off`; `allow_spinning` = `true`
+                (default: idle threads wait busily, quicker and hotter) | `false`; `memory_arena` = `true`
+                (default) | `false`.
+
+        Raises:
+            TargetUnavailable: onnxruntime is not installed, or too old for this file.
+            RunError: An option is unknown, or ONNX Runtime refused the file.
+        """
+        # Imported here: the session module reads engines' settings, not the other way round, and this module is
+        # imported to list targets.
+        from edgex.runtime.engines.onnxruntime_session import OnnxRuntimeRunner, parse_settings
+        from edgex.runtime.session import Session
+
+        choices = parse_settings(settings)
+        self._check_version(artifact)
+        return Session(artifact, OnnxRuntimeRunner(artifact, choices))
+
+    def _check_version(self, artifact: Artifact) -> None:
+        availability = self.availability()
+        if not availability.available:
+            raise TargetUnavailable(str(availability.reason), artifact.path.name, availability.fix)
+        installed, needed = self.versions()["onnxruntime"], artifact.manifest.requirements.minimum_version
+        if needed is not None and _version_key(installed) < _version_key(needed):
+            raise TargetUnavailable(
+                f"onnxruntime {installed} is too old for this artifact: it needs {needed} or newer",
+                artifact.path.name,
+                f"pip install 'onnxruntime>={needed}'",
+            )
+
+
+def _version_key(version: str) -> tuple[int, int]:
+    major, minor, *_ = [*version.split("."), "0"]
+    return int(major), int(minor)

@@ -1,0 +1,228 @@
+"""One `model.onnx` in ONNX Runtime, and the state that it hands back and forth."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from edgex.errors import ArtifactError, RunError, TargetUnavailable, nearest_name
+from edgex.runtime.artifact import Artifact
+from edgex.runtime.engines.base import EngineSettings, LoadSeconds
+from edgex.runtime.native_stderr import capture_native_stderr
+from edgex.runtime.specs import NUMPY_DTYPES
+
+PROVIDER = "CPUExecutionProvider"
+STATE_FILE = "state.safetensors"
+
+_OPTIMIZATION_LEVELS = {
+    "all": "ORT_ENABLE_ALL",
+    "extended": "ORT_ENABLE_EXTENDED",
+    "basic": "ORT_ENABLE_BASIC",
+    "off": "ORT_DISABLE_ALL",
+}
+_OPTIONS = ("allow_spinning", "graph_optimization", "memory_arena")
+
+
+@dataclass(frozen=True)
+class OnnxRuntimeChoices:
+    """Settings for one session, checked.
+
+    Attributes:
+        threads: Threads that one run may use.
+        graph_optimization: `all`, `extended`, `basic` or `off`.
+        allow_spinning: Idle threads wait busily.
+        memory_arena: Keep freed memory for the next run.
+    """
+
+    threads: int
+    graph_optimization: str = "all"
+    allow_spinning: bool = True
+    memory_arena: bool = True
+
+
+def parse_settings(settings: EngineSettings) -> OnnxRuntimeChoices:
+    """Check the engine's settings.
+
+    Raises:
+        RunError: An option is unknown, or its value is.
+    """
+    for name in settings.options:
+        if name not in _OPTIONS:
+            raise RunError(f"the onnxruntime engine has no option {name!r}", why=nearest_name(name, _OPTIONS))
+    level = settings.options.get("graph_optimization", "all")
+    if level not in _OPTIMIZATION_LEVELS:
+        raise RunError(f"graph_optimization={level} is unknown", why=nearest_name(str(level), _OPTIMIZATION_LEVELS))
+    return OnnxRuntimeChoices(
+        threads=settings.threads if settings.threads is not None else _usable_cores(),
+        graph_optimization=str(level),
+        allow_spinning=_parse_flag(settings, "allow_spinning"),
+        memory_arena=_parse_flag(settings, "memory_arena"),
+    )
+
+
+def _parse_flag(settings: EngineSettings, name: str) -> bool:
+    value = settings.options.get(name, True)
+    flags = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+    if str(value).lower() not in flags:
+        raise RunError(f"{name}={value} is unknown", why="known: true, false")
+    return flags[str(value).lower()]
+
+
+def _usable_cores() -> int:
+    """Cores that this process may run on, which `taskset` and containers make fewer than the machine has."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+class OnnxRuntimeRunner:
+    """One session. The graph's first inputs and outputs are the user's, the rest is carried state."""
+
+    planned_arena_bytes: int | None = None
+
+    def __init__(self, artifact: Artifact, choices: OnnxRuntimeChoices) -> None:
+        self._name = artifact.path.name
+        path = artifact.file(".onnx")
+        with capture_native_stderr():
+            onnxruntime = _import_onnxruntime()
+            started = time.perf_counter()
+            try:
+                session = onnxruntime.InferenceSession(
+                    str(path), _session_options(onnxruntime, choices), providers=[PROVIDER]
+                )
+            except Exception as error:  # ONNX Runtime's exception classes have no common public base
+                raise RunError(
+                    f"ONNX Runtime {onnxruntime.__version__} cannot load {path.name}",
+                    self._name,
+                    "export the model again",
+                    why=_sentence(error),
+                ) from error
+        # ONNX Runtime reads the file and prepares its kernels in one call.
+        self.load_seconds = LoadSeconds(None, time.perf_counter() - started)
+        self.threads: int | None = choices.threads
+        self.executed_on = f"onnxruntime: {', '.join(session.get_providers())}"
+        self._run = session.run
+        self._input_names = [node.name for node in session.get_inputs()]
+        self._output_names = [node.name for node in session.get_outputs()]
+        carried = [spec for spec in artifact.manifest.method.state if spec.input is not None]
+        self._state_inputs = [str(spec.input) for spec in carried]
+        self._check_border(artifact, [str(spec.output) for spec in carried])
+        self._user_outputs = len(artifact.manifest.method.outputs)
+        self._initial = _read_state(artifact) if carried else []
+        self._state: Sequence[np.ndarray] = self._initial
+
+    def execute(self, inputs: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
+        """Run once.
+
+        ONNX Runtime reads the inputs where they are; the outputs are its own memory, handed over uncopied.
+        """
+        # Without state, both lists have the user's length.
+        feed = dict(zip(self._input_names, (*inputs, *self._state), strict=True))
+        try:
+            outputs = self._run(self._output_names, feed)
+        except Exception as error:  # see __init__
+            raise RunError("ONNX Runtime failed to run the model", self._name, why=_sentence(error)) from error
+        if self._state:
+            self._state = outputs[self._user_outputs :]
+            del outputs[self._user_outputs :]
+        return tuple(outputs)
+
+    def reset(self) -> None:
+        """Start the next run from the initial values; no run writes to them."""
+        self._state = self._initial
+
+    def close(self) -> None:
+        """Drop the session and the state."""
+        del self._run
+        self._state = self._initial = []
+
+    def _check_border(self, artifact: Artifact, state_outputs: list[str]) -> None:
+        """User inputs and outputs are bound by position, state by name at the end."""
+        method = artifact.manifest.method
+        users = len(method.inputs), len(method.outputs)
+        if (
+            len(self._input_names) != users[0] + len(self._state_inputs)
+            or len(self._output_names) != users[1] + len(state_outputs)
+            or self._input_names[users[0] :] != self._state_inputs
+            or self._output_names[users[1] :] != state_outputs
+        ):
+            raise ArtifactError(
+                "model.onnx does not have the inputs and outputs that the manifest lists",
+                self._name,
+                "export the model again",
+                why=f"it takes {', '.join(self._input_names)} and gives {', '.join(self._output_names)}",
+            )
+
+
+def _import_onnxruntime() -> ModuleType:
+    # Its Linux and macOS wheels send usage data over HTTPS unless this is set before the library is loaded.
+    os.environ["ORT_DISABLE_TELEMETRY"] = "1"
+    try:
+        import onnxruntime
+    except ImportError as error:
+        raise TargetUnavailable(
+            "onnxruntime is installed but does not import",
+            why=str(error),
+            fix="pip install --force-reinstall onnxruntime",
+        ) from error
+    onnxruntime.disable_telemetry_events()
+    module: ModuleType = onnxruntime
+    return module
+
+
+def _session_options(onnxruntime: Any, choices: OnnxRuntimeChoices) -> Any:
+    options = onnxruntime.SessionOptions()
+    # Its errors come as exceptions; what it would log on top of them is the same text with colours.
+    options.log_severity_level = 4
+    options.intra_op_num_threads = choices.threads
+    options.inter_op_num_threads = 1
+    options.enable_cpu_mem_arena = choices.memory_arena
+    level = _OPTIMIZATION_LEVELS[choices.graph_optimization]
+    options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, level)
+    options.add_session_config_entry("session.intra_op.allow_spinning", str(int(choices.allow_spinning)))
+    return options
+
+
+def _read_state(artifact: Artifact) -> list[np.ndarray]:
+    """Initial values of the carried state, in the order of the graph's last inputs.
+
+    Raises:
+        ArtifactError: The file does not hold what the manifest lists.
+    """
+    from safetensors import SafetensorError
+    from safetensors.numpy import load_file
+
+    path: Path = artifact.file(STATE_FILE)
+    try:
+        tensors = load_file(path)
+    except (OSError, SafetensorError) as error:
+        raise ArtifactError(
+            f"{STATE_FILE} cannot be read", artifact.path.name, "export the model again", why=str(error)
+        ) from error
+    values = []
+    for spec in artifact.manifest.method.state:
+        if spec.input is None:
+            continue
+        value = tensors.get(spec.name)
+        if value is None or value.dtype != NUMPY_DTYPES[spec.dtype] or value.shape != spec.shape:
+            raise ArtifactError(
+                f"{STATE_FILE} does not hold {spec.name} as {spec.dtype}{list(spec.shape)}",
+                artifact.path.name,
+                "export the model again",
+            )
+        values.append(value)
+    return values
+
+
+def _sentence(error: BaseException) -> str:
+    """ONNX Runtime's message without its error number, and without C++ files and signatures."""
+    text = re.sub(r"^\[ONNXRuntimeError\] : \d+ : \w+ : ", "", str(error).strip())
+    return re.sub(r"\S+\.(?:cc|cpp|h|hpp):\d+ [^()]*\([^()]*(?:\([^()]*\)[^()]*)*\)(?: const)? ?", "", text).strip()
