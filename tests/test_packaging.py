@@ -1,0 +1,158 @@
+"""The built wheel: what is in it, that the sdist makes the same one, and that it works away from the checkout."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+import edgex
+
+ROOT = Path(__file__).parent.parent
+FOLDERS = {"export": "export", "delegates": "delegates", "runtime": "runtime_py", "samples": "samples"}
+NOT_SOURCE = (".*", "build", "dist", "*.egg-info", "__pycache__", "demo-output", "*.edgex")
+
+MODEL = """
+import torch
+from torch import nn
+
+
+def get_model():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3))
+
+
+def get_args():
+    return (torch.randn(4, 6, generator=torch.Generator().manual_seed(1)),)
+"""
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    """(wheel, sdist, wheel made from the sdist), built from a copy so that the checkout stays as it is."""
+    source = tmp_path_factory.mktemp("source") / "edgex"
+    shutil.copytree(ROOT, source, symlinks=True, ignore=shutil.ignore_patterns(*NOT_SOURCE))
+    out = tmp_path_factory.mktemp("dist")
+    build(source, out, "--wheel", "--sdist")
+    (wheel,), (sdist,) = out.glob("*.whl"), out.glob("*.tar.gz")
+    unpacked = tmp_path_factory.mktemp("sdist")
+    with tarfile.open(sdist) as archive:
+        archive.extractall(unpacked, filter="data")
+    again = tmp_path_factory.mktemp("again")
+    build(next(unpacked.iterdir()), again, "--wheel")
+    return wheel, sdist, next(again.glob("*.whl"))
+
+
+def build(source, out, *kinds):
+    command = [sys.executable, "-m", "build", "--no-isolation", *kinds, "--outdir", str(out), str(source)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def content(wheel):
+    """Name -> bytes of everything in the wheel but its own list of hashes."""
+    with zipfile.ZipFile(wheel) as archive:
+        return {name: archive.read(name) for name in archive.namelist() if not name.endswith("/RECORD")}
+
+
+def test_wheel_holds_every_module_as_a_real_file(built):
+    found = content(built[0])
+    expected = {}
+    for name, folder in FOLDERS.items():
+        for path in (ROOT / folder).rglob("*.py"):
+            expected[f"edgex/{name}/{path.relative_to(ROOT / folder).as_posix()}"] = path
+    for path in [*(ROOT / "src" / "edgex").glob("*.py"), *(ROOT / "src" / "edgex" / "cli").rglob("*.py")]:
+        expected[path.relative_to(ROOT / "src").as_posix()] = path
+    assert {"edgex/runtime/session.py", "edgex/cli/main.py", "edgex/samples/digits.py"} <= expected.keys()
+    assert {name for name in found if name.endswith(".py")} == expected.keys()
+    for name, path in expected.items():
+        assert found[name] == path.read_bytes(), name
+    assert "edgex/py.typed" in found
+
+
+def test_wheel_holds_nothing_else(built):
+    folders = {name.split("/")[0] for name in content(built[0])}
+    assert folders == {"edgex", f"edgex_toolchain-{edgex.__version__}.dist-info"}
+    with zipfile.ZipFile(built[0]) as archive:
+        links = [info.filename for info in archive.infolist() if (info.external_attr >> 16) & 0o170000 == 0o120000]
+    assert not links
+
+
+def test_wheel_describes_itself(built):
+    found = content(built[0])
+    info = f"edgex_toolchain-{edgex.__version__}.dist-info"
+    metadata = found[f"{info}/METADATA"].decode()
+    assert "Name: edgex-toolchain\n" in metadata
+    assert "License-Expression: BSD-3-Clause\n" in metadata
+    assert "Requires-Python: <3.14,>=3.10\n" in metadata
+    assert found[f"{info}/licenses/LICENSE"] == (ROOT / "LICENSE").read_bytes()
+    points = found[f"{info}/entry_points.txt"].decode()
+    for line in ("[edgex.delegates]", "[edgex.engines]", "edgex = edgex.cli.main:main", "xnnpack = edgex.delegates."):
+        assert line in points
+
+
+def test_sdist_makes_the_same_wheel(built):
+    wheel, _, again = built
+    assert wheel.name == again.name
+    assert content(wheel) == content(again)
+
+
+@pytest.fixture(scope="module")
+def elsewhere(built, tmp_path_factory):
+    """An environment with the wheel and this one's dependencies, but not this checkout; gives its `bin` folder.
+
+    `--system-site-packages` would show the base interpreter's packages, not those of the environment that runs the
+    tests; a line in a .pth file shows exactly these. The .pth files *in* the shown folder are not read by Python, so
+    the editable install of the checkout stays out.
+    """
+    folder = tmp_path_factory.mktemp("venv")
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
+    python = folder / "bin" / "python"
+    command = [sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet", "--no-index", "--no-deps"]
+    subprocess.run([*command, str(built[0])], check=True)
+    own = subprocess.run(
+        [python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"],
+        capture_output=True, text=True, check=True,
+    ).stdout.strip()  # fmt: skip
+    shown = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
+    Path(own, "dependencies.pth").write_text("".join(f"{path}\n" for path in sorted(shown)))
+    return folder / "bin"
+
+
+def run(*command, cwd):
+    """Run in the other environment, with nothing of this one in the variables."""
+    env = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")}
+    return subprocess.run([str(c) for c in command], env=env, cwd=cwd, capture_output=True, text=True, timeout=300)
+
+
+def test_the_wheel_is_what_is_imported(elsewhere, tmp_path):
+    code = "import edgex, edgex.runtime.session as s; print(edgex.__file__); print(s.__file__)"
+    done = run(elsewhere / "python", "-c", code, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    for line in done.stdout.splitlines():
+        assert Path(line).resolve().is_relative_to(elsewhere.parent.resolve()), line
+
+
+def test_both_doors_open(elsewhere, tmp_path):
+    version = run(elsewhere / "edgex", "--version", cwd=tmp_path)
+    assert (version.returncode, version.stdout) == (0, f"edgex, version {edgex.__version__}\n"), version.stderr
+    help_text = run(elsewhere / "python", "-m", "edgex", "--help", cwd=tmp_path)
+    assert help_text.returncode == 0
+    assert "export" in help_text.stdout
+
+
+@pytest.mark.parametrize("target", ["xnnpack", "onnx-cpu"])
+def test_it_exports_and_runs(elsewhere, tmp_path, target):
+    (tmp_path / "tiny.py").write_text(MODEL)
+    exported = run(elsewhere / "edgex", "export", "tiny.py", "-t", target, "--json", cwd=tmp_path)
+    assert exported.returncode == 0, exported.stderr
+    assert json.loads(exported.stdout)["artifacts"][0]["status"] == "verified"
+    done = run(elsewhere / "edgex", "run", f"tiny.{target}.edgex", "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["outputs"][0]["shape"] == [4, 3]
