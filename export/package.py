@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -96,11 +96,7 @@ def staged(destination: Destination) -> Iterator[Path]:
         ) from error
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-        for parent in missing:  # innermost first; only folders made for this artifact and left empty
-            try:
-                parent.rmdir()
-            except OSError:
-                break
+        remove_empty(missing)
 
 
 def publish(folder: Path, destination: Destination) -> None:
@@ -118,11 +114,19 @@ def publish(folder: Path, destination: Destination) -> None:
         folder.rename(destination.path)
 
 
-def remove_leftovers(parents: Iterator[Path] | list[Path], process: int) -> None:
+def remove_leftovers(parent: Path, process: int) -> None:
     """Remove the temporary folders of a process that was killed before it could do so itself."""
-    for parent in parents:
-        for folder in parent.glob(f".*{SUFFIX}.tmp-{process}*"):
-            shutil.rmtree(folder, ignore_errors=True)
+    for folder in parent.glob(f".*{SUFFIX}.tmp-{process}*"):
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def remove_empty(folders: Sequence[Path]) -> None:
+    """Remove folders that were made for an artifact, innermost first, as far as they are empty."""
+    for folder in folders:
+        try:
+            folder.rmdir()
+        except OSError:  # not empty, or never made: someone else's, or nothing to do
+            return
 
 
 def write_debug(folder: Path, source_map: Mapping[str, Any]) -> None:

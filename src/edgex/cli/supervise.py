@@ -193,12 +193,18 @@ def _tell(error: EdgexError, as_json: bool) -> int:
     return error.exit_code
 
 
-def leftovers_remover(folders: Sequence[Path]) -> Callable[[int], None]:
-    """A `clean_up` that removes the killed child's temporary artifacts from these folders."""
+def leftovers_remover(folder: Path) -> Callable[[int], None]:
+    """A `clean_up` that removes what a killed export left: its temporary artifacts, and folders made for them.
+
+    Args:
+        folder: The output folder; which of its parents exist is noted now, before the child makes them.
+    """
+    missing = [path for path in (folder, *folder.parents) if not path.exists()]
 
     def remove(process: int) -> None:
-        from edgex.export.package import remove_leftovers
+        from edgex.export.package import remove_empty, remove_leftovers
 
-        remove_leftovers(list(folders), process)
+        remove_leftovers(folder, process)
+        remove_empty(missing)
 
     return remove
