@@ -50,7 +50,10 @@ def load(
         raise RunError(f"threads must be at least 1, not {threads}")
     artifact = open_artifact(path, check)
     engine = get_engine(artifact.manifest.engine)
-    return engine.open(artifact, EngineSettings(threads, dict(options or {})))
+    settings = EngineSettings(threads, dict(options or {}))
+    session = engine.open(artifact, settings)
+    session.settings = settings
+    return session
 
 
 class Session:
@@ -61,12 +64,14 @@ class Session:
         inputs: What `run` takes, in order.
         outputs: What `run` returns, in order.
         runner: The engine's side; for edgex's own tools.
+        settings: What was asked of the engine.
     """
 
     def __init__(self, artifact: Artifact, runner: Runner) -> None:
         method = artifact.manifest.method
         self.artifact = artifact
         self.runner = runner
+        self.settings = EngineSettings()
         self.inputs: tuple[TensorSpec, ...] = method.inputs
         self.outputs: tuple[TensorSpec, ...] = method.outputs
         self.state = method.state
@@ -99,6 +104,25 @@ class Session:
         Raises:
             RunError: An input is missing, unknown, of another dtype or shape; or the engine failed.
         """
+        arrays = self.prepare(*args, **kwargs)
+        with self._lock:
+            if self._closed:
+                raise RunError("this Session is closed", fix="edgex.load(...) opens a new one")
+            return self.runner.execute(arrays)
+
+    def prepare(self, *args: Any, **kwargs: Any) -> list[np.ndarray]:
+        """Check inputs as `run` does, without running.
+
+        Args:
+            *args: As for `run`.
+            **kwargs: As for `run`.
+
+        Returns:
+            C-contiguous arrays in the manifest's order and dtypes; an array that is already so is not copied.
+
+        Raises:
+            RunError: An input is missing, unknown, of another dtype or shape.
+        """
         values = args if not kwargs and len(args) == len(self._expected) else self._bind(args, kwargs)
         arrays = []
         for index, value in enumerate(values):
@@ -109,10 +133,7 @@ class Session:
             else:
                 arrays.append(self._convert(value, self.inputs[index]))
         self._check_shared_dims(arrays)
-        with self._lock:
-            if self._closed:
-                raise RunError("this Session is closed", fix="edgex.load(...) opens a new one")
-            return self.runner.execute(arrays)
+        return arrays
 
     def reset(self) -> None:
         """Give every state tensor its initial value; without state, nothing happens."""

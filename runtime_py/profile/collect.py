@@ -1,0 +1,197 @@
+"""Measure a session: `edgex.profile(session)`.
+
+Latency and memory are separate passes. Load, first run and memory come from fresh processes, steady latency from the
+given session, in this process, after warming up.
+"""
+
+from __future__ import annotations
+
+import functools
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from edgex._version import __version__
+from edgex.errors import ArtifactError
+from edgex.runtime.activity import describe_activity, take_snapshot
+from edgex.runtime.artifact import Artifact, CheckLevel
+from edgex.runtime.engines.registry import get_engine
+from edgex.runtime.golden import Step, read_golden
+from edgex.runtime.host import read_host
+from edgex.runtime.profile.doubts import find_doubts
+from edgex.runtime.profile.fresh import run_fresh
+from edgex.runtime.profile.report import (
+    FreshRun,
+    LoadTimes,
+    MemoryUse,
+    ProfiledArtifact,
+    ProfileReport,
+    ProfileSettings,
+)
+from edgex.runtime.session import Session
+from edgex.runtime.statistics import summarize
+from edgex.runtime.timing import Clock, Workload, plan_rounds, sample_rounds, warm_up
+
+Progress = Callable[[str, str], None]
+Inputs = Mapping[str, Any] | Sequence[Any]
+
+FRESH_PROCESSES = 3
+
+# Steps between two resets of a model with state whose golden data cannot be read: as many as are always proved.
+_DEFAULT_STEPS = 4
+
+
+def profile(
+    session: Session,
+    inputs: Inputs | None = None,
+    warmup: int | None = None,
+    runs: int | None = None,
+    *,
+    check: CheckLevel = "hash",
+    fresh_processes: int = FRESH_PROCESSES,
+    progress: Progress = lambda _stage, _detail: None,
+    clock: Clock = time.perf_counter_ns,
+) -> ProfileReport:
+    """Measure load, first run, steady latency and memory of an artifact.
+
+    A model with state is timed in whole sequences, each from `session.reset()`: the golden example's steps, or the
+    given inputs as often. The session is left reset.
+
+    Args:
+        session: A loaded artifact.
+        inputs: Inputs of one run, by name or in order; None is the golden example.
+        warmup: Warm-up runs; None runs until the latency settles.
+        runs: Samples to take; None takes about three seconds' worth.
+        check: How the fresh processes check the artifact: `hash` or `size`.
+        fresh_processes: How many processes to start for load, first run and memory; at least 1.
+        progress: Told about each stage, with a detail.
+        clock: Nanoseconds, for the steady latency.
+
+    Raises:
+        ArtifactError: There are no example inputs and none were given.
+        RunError: The inputs do not fit, or the engine failed.
+    """
+    artifact = session.artifact
+    steps = _find_steps(session, inputs)
+    progress("fresh", f"load and first run in {fresh_processes} new processes")
+    fresh = _measure_fresh(session, steps[0], fresh_processes, check)
+
+    host = read_host()
+    calls = tuple(functools.partial(session.run, *arrays) for arrays in steps)
+    workload = Workload(calls, session.reset if session.state else None)
+    progress("warm up", "until the latency settles" if warmup is None else f"{warmup} runs")
+    before = take_snapshot()
+    warm = warm_up(workload, warmup, clock=clock)
+    plan = plan_rounds(workload, warm.call_seconds, runs)
+    progress("measure", f"{plan.samples} samples in {plan.rounds} rounds")
+    rounds = sample_rounds(workload, plan, clock=clock)
+    activity = describe_activity(before, take_snapshot(), host.logical_cores)
+    session.reset()
+
+    summary = summarize(rounds)
+    settings = ProfileSettings(
+        inputs="golden" if inputs is None else "given",
+        shapes={spec.name: array.shape for spec, array in zip(session.inputs, steps[0], strict=True)},
+        steps=len(steps),
+        threads_requested=session.settings.threads,
+        options=dict(session.settings.options),
+        warmup_requested=warmup,
+        warmup_runs=warm.calls,
+        warmup_seconds=warm.seconds,
+        warmup_settled=warm.settled,
+        runs_requested=runs,
+        rounds=plan.rounds,
+        samples_per_round=plan.samples_per_round,
+        calls_per_sample=plan.calls_per_sample,
+        fresh_processes=fresh_processes,
+    )
+    return ProfileReport(
+        edgex_version=__version__,
+        artifact=_describe_artifact(artifact),
+        host=host,
+        settings=settings,
+        executed_on=session.executed_on,
+        threads=session.threads,
+        load_seconds=_summarize_load(fresh),
+        fresh=fresh,
+        steady=summary,
+        rounds=rounds,
+        throughput=1.0 / summary.mean,
+        memory=_describe_memory(session, fresh),
+        activity=activity,
+        warnings=find_doubts(summary, rounds, settings, host, session.threads, activity),
+    )
+
+
+def _find_steps(session: Session, inputs: Inputs | None) -> list[list[np.ndarray]]:
+    """The inputs of each run of one round: one run without state, a sequence with it."""
+    if inputs is None:
+        example = _read_example_steps(session.artifact)
+        if not example:
+            name = session.artifact.path.name
+            raise ArtifactError("the artifact holds no example inputs", name, "give inputs")
+        wanted = example if session.state else example[:1]
+        return [session.prepare(*(step.inputs[spec.name] for spec in session.inputs)) for step in wanted]
+    arrays = session.prepare(**inputs) if isinstance(inputs, Mapping) else session.prepare(*inputs)
+    if not session.state:
+        return [arrays]
+    return [arrays] * (len(_read_example_steps(session.artifact)) or _DEFAULT_STEPS)
+
+
+def _read_example_steps(artifact: Artifact) -> tuple[Step, ...]:
+    """The steps of the first case that is compared; none where the artifact has no such case."""
+    for case in read_golden(artifact):
+        if case.kind == "compare":
+            return case.steps
+    return ()
+
+
+def _measure_fresh(
+    session: Session, arrays: Sequence[np.ndarray], processes: int, check: CheckLevel
+) -> tuple[FreshRun, ...]:
+    from safetensors.numpy import save_file
+
+    with tempfile.TemporaryDirectory(prefix="edgex-profile-") as folder:
+        file = Path(folder) / "inputs.safetensors"
+        save_file({spec.name: array for spec, array in zip(session.inputs, arrays, strict=True)}, file)
+        path = session.artifact.path.resolve()
+        return tuple(run_fresh(path, file, session.settings, check) for _ in range(max(1, processes)))
+
+
+def _summarize_load(fresh: Sequence[FreshRun]) -> LoadTimes:
+    programs = [run.program for run in fresh if run.program is not None]
+    return LoadTimes(
+        check=median(run.check for run in fresh),
+        engine_import=median(run.engine_import for run in fresh),
+        program=median(programs) if programs else None,
+        method=median(run.method for run in fresh),
+        first=median(run.first for run in fresh),
+    )
+
+
+def _describe_artifact(artifact: Artifact) -> ProfiledArtifact:
+    manifest = artifact.manifest
+    return ProfiledArtifact(
+        name=manifest.name,
+        target=manifest.target,
+        precision=manifest.precision,
+        digest=artifact.digest,
+        bytes=artifact.total_bytes,
+        engine=manifest.engine,
+        versions=dict(get_engine(manifest.engine).versions()),
+    )
+
+
+def _describe_memory(session: Session, fresh: Sequence[FreshRun]) -> MemoryUse:
+    peaks = [run.peak_rss_bytes for run in fresh if run.peak_rss_bytes is not None]
+    native = (f for f in session.artifact.manifest.files if not f.path.startswith(("golden/", "debug/")))
+    return MemoryUse(
+        peak_rss_bytes=int(median(peaks)) if peaks else None,
+        planned_arena_bytes=session.runner.planned_arena_bytes,
+        weights_bytes=sum(entry.bytes for entry in native),
+    )

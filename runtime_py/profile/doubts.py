@@ -1,0 +1,76 @@
+"""The warnings of a profile: what in the samples, the settings or the machine speaks against the figures."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from edgex.runtime.activity import Activity, MeasurementWarning, find_disturbances
+from edgex.runtime.host import HostInfo
+from edgex.runtime.profile.report import ProfileSettings
+from edgex.runtime.statistics import MIN_ROUNDS, MIN_SAMPLES_P95, Rounds, Summary
+
+# On a quiet machine the median is known to about 1 % and a call strays by 1 or 2 %.
+_WIDE_INTERVAL = 0.05
+_WIDE_SPREAD = 0.05
+_MANY_OUTLIERS = 0.05
+_DRIFT = 0.05
+
+
+def find_doubts(
+    summary: Summary,
+    rounds: Rounds,
+    settings: ProfileSettings,
+    host: HostInfo,
+    threads: int | None,
+    activity: Activity,
+) -> tuple[MeasurementWarning, ...]:
+    """All warnings of one measurement, the machine's first."""
+    found = list(find_disturbances(activity, host.logical_cores))
+    found += _doubt_samples(summary, rounds)
+    found += _doubt_settings(summary, rounds, settings, host, threads)
+    return tuple(found)
+
+
+def _doubt_samples(summary: Summary, rounds: Rounds) -> list[MeasurementWarning]:
+    found = []
+    if summary.median_ci95 is not None:
+        width = (summary.median_ci95[1] - summary.median_ci95[0]) / summary.median
+        if width > _WIDE_INTERVAL:
+            text = f"the interval of the median is {width:.0%} wide: differences smaller than that cannot be seen"
+            found.append(MeasurementWarning("noisy-machine", text))
+    if summary.mad > _WIDE_SPREAD * summary.median:
+        text = f"half of the runs differ from the median by more than {summary.mad / summary.median:.0%}"
+        found.append(MeasurementWarning("wide-spread", text))
+    if summary.outlier_share > _MANY_OUTLIERS:
+        text = f"{summary.outlier_share:.0%} of the runs took far longer than the rest: trust the median, not the mean"
+        found.append(MeasurementWarning("outliers", text))
+    if len(rounds) >= MIN_ROUNDS:
+        third = len(rounds) // 3
+        medians = [float(np.median(samples)) for samples in rounds]
+        change = float(np.median(medians[-third:]) / np.median(medians[:third])) - 1.0
+        if abs(change) > _DRIFT:
+            became = "slower" if change > 0 else "faster"
+            text = f"the last third of the runs was {abs(change):.0%} {became} than the first"
+            found.append(MeasurementWarning("drift", text))
+    return found
+
+
+def _doubt_settings(
+    summary: Summary, rounds: Rounds, settings: ProfileSettings, host: HostInfo, threads: int | None
+) -> list[MeasurementWarning]:
+    found = []
+    if settings.warmup_settled is False:
+        text = f"after {settings.warmup_seconds:.1f} s of warm-up the latency had still not settled within 2 %"
+        found.append(MeasurementWarning("warmup-did-not-settle", text))
+    if summary.n < MIN_SAMPLES_P95 or len(rounds) < MIN_ROUNDS:
+        runs = f"{summary.n} run{'' if summary.n == 1 else 's'}"
+        text = f"{runs} in {len(rounds)} round{'' if len(rounds) == 1 else 's'}: too few for every figure"
+        found.append(MeasurementWarning("few-samples", text))
+    cores = host.cores_for_threads
+    if threads is not None and cores is not None and threads > cores:
+        text = f"{threads} threads on {cores:g} usable core{'' if cores == 1 else 's'} wait for each other"
+        found.append(MeasurementWarning("threads-over-cores", text))
+    if host.governor is not None and host.governor != "performance":
+        text = f"the frequency governor is {host.governor}: the clock speed may change while measuring"
+        found.append(MeasurementWarning("governor", text))
+    return found

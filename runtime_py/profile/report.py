@@ -1,0 +1,241 @@
+"""What a profile found, as values and as the document `edgex.profile/1` (see docs/profile-json.md).
+
+All times are seconds. Unknown is None (null), never 0. Nothing in it names a path of the machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from edgex.runtime.activity import Activity, MeasurementWarning
+from edgex.runtime.host import HostInfo
+from edgex.runtime.statistics import Rounds, Summary
+
+SCHEMA = "edgex.profile/1"
+
+
+@dataclass(frozen=True)
+class ProfiledArtifact:
+    """Which artifact was measured.
+
+    Attributes:
+        name: Its name.
+        target: What it was exported to.
+        precision: For example `fp32`.
+        digest: SHA-256 over its native files: equal digests run the same thing.
+        bytes: Size of the whole artifact.
+        engine: Who runs it.
+        versions: Of the engine's packages, as installed here.
+    """
+
+    name: str
+    target: str
+    precision: str
+    digest: str
+    bytes: int
+    engine: str
+    versions: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class ProfileSettings:
+    """How it was measured.
+
+    Attributes:
+        inputs: `golden` for the artifact's own example, `given` for the caller's.
+        shapes: Shape of each input by name.
+        steps: Runs between two resets of the state; 1 for a model without state.
+        threads_requested: Threads asked for; None leaves it to the engine.
+        options: Engine settings asked for.
+        warmup_requested: Warm-up runs asked for; None leaves it to the measurement.
+        warmup_runs: Warm-up runs made.
+        warmup_seconds: How long they took.
+        warmup_settled: Whether two windows in a row agreed within 2 %; None when the number of runs was given.
+        runs_requested: Samples asked for; None leaves it to the measurement.
+        rounds: Rounds of samples.
+        samples_per_round: Samples in each, fewer in the last if they do not divide evenly.
+        calls_per_sample: Runs that share one sample, whose time is divided by them: more than 1 for very quick models.
+        fresh_processes: Processes started for load, first run and memory.
+        clock: Which clock.
+    """
+
+    inputs: str
+    shapes: Mapping[str, tuple[int, ...]]
+    steps: int
+    threads_requested: int | None
+    options: Mapping[str, Any]
+    warmup_requested: int | None
+    warmup_runs: int
+    warmup_seconds: float
+    warmup_settled: bool | None
+    runs_requested: int | None
+    rounds: int
+    samples_per_round: int
+    calls_per_sample: int
+    fresh_processes: int
+    clock: str = "time.perf_counter_ns"
+
+
+@dataclass(frozen=True)
+class FreshRun:
+    """Load and first run of one fresh process, in seconds, and its memory, in bytes.
+
+    Attributes:
+        check: Sizes and hashes of the artifact.
+        engine_import: Importing the engine and setting it up: all of opening that is not program or method.
+        program: Reading and checking the native file; None where the engine does that and `method` in one step.
+        method: Making it ready to run.
+        first: The first run.
+        peak_rss_bytes: Largest resident set of the process, interpreter and engine included.
+    """
+
+    check: float
+    engine_import: float
+    program: float | None
+    method: float
+    first: float
+    peak_rss_bytes: int | None
+
+
+@dataclass(frozen=True)
+class LoadTimes:
+    """Medians over the fresh processes, in seconds; the parts are those of `FreshRun`."""
+
+    check: float
+    engine_import: float
+    program: float | None
+    method: float
+    first: float
+
+
+@dataclass(frozen=True)
+class MemoryUse:
+    """Memory in bytes.
+
+    Attributes:
+        peak_rss_bytes: Median over the fresh processes of the largest resident set after load and first run.
+        planned_arena_bytes: What the native file plans for activations.
+        weights_bytes: Size of the native files, which are mostly weights.
+    """
+
+    peak_rss_bytes: int | None
+    planned_arena_bytes: int | None
+    weights_bytes: int
+
+
+@dataclass(frozen=True)
+class ProfileReport:
+    """One measurement of one artifact on one machine.
+
+    Attributes:
+        edgex_version: Who measured.
+        artifact: What was measured.
+        host: Where.
+        settings: How.
+        executed_on: Who ran it, as the engine reports it.
+        threads: Threads in effect; None where the engine does not say.
+        load_seconds: Load and first run.
+        fresh: The fresh processes one by one.
+        steady: Latency of a warm session, in seconds.
+        rounds: Every sample in seconds per run, `[round][sample]`.
+        throughput: Runs per second, from the mean.
+        memory: Memory.
+        activity: What else the machine did meanwhile.
+        trace: How operators were traced; None as long as they were not.
+        ops: One entry an operator; empty as long as they were not traced.
+        warnings: Reasons to trust the figures less.
+    """
+
+    edgex_version: str
+    artifact: ProfiledArtifact
+    host: HostInfo
+    settings: ProfileSettings
+    executed_on: str
+    threads: int | None
+    load_seconds: LoadTimes
+    fresh: tuple[FreshRun, ...]
+    steady: Summary
+    rounds: Rounds
+    throughput: float
+    memory: MemoryUse
+    activity: Activity
+    trace: Mapping[str, Any] | None = None
+    ops: tuple[Mapping[str, Any], ...] = ()
+    warnings: tuple[MeasurementWarning, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """The document `edgex.profile/1`."""
+        settings = asdict(self.settings)
+        settings["shapes"] = {name: list(shape) for name, shape in self.settings.shapes.items()}
+        interval = self.steady.median_ci95
+        steady = {**asdict(self.steady), "median_ci95": None if interval is None else list(interval)}
+        # A tenth of a nanosecond is finer than any clock here; more digits would only be noise of the division.
+        steady["raw_seconds"] = [round(sample, 10) for samples in self.rounds for sample in samples]
+        steady["round_lengths"] = [len(samples) for samples in self.rounds]
+        return {
+            "schema": SCHEMA,
+            "edgex_version": self.edgex_version,
+            "artifact": {**asdict(self.artifact), "versions": dict(self.artifact.versions)},
+            "host": self.host.to_json(),
+            "settings": settings,
+            "executed_on": self.executed_on,
+            "threads": self.threads,
+            "load_seconds": asdict(self.load_seconds),
+            "fresh": [asdict(run) for run in self.fresh],
+            "steady": steady,
+            "throughput": self.throughput,
+            "memory": asdict(self.memory),
+            "activity": self.activity.to_json(),
+            "trace": None if self.trace is None else dict(self.trace),
+            "ops": [dict(op) for op in self.ops],
+            "warnings": [asdict(warning) for warning in self.warnings],
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> ProfileReport:
+        """The inverse of `to_json`.
+
+        Raises:
+            ValueError: The data is of another schema, or damaged.
+        """
+        if data.get("schema") != SCHEMA:
+            raise ValueError(f"schema {data.get('schema')!r} instead of {SCHEMA!r}")
+        try:
+            return _read(data)
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"damaged {SCHEMA}: {type(error).__name__}: {error}") from error
+
+
+def _read(data: Mapping[str, Any]) -> ProfileReport:
+    settings = dict(data["settings"])
+    settings["shapes"] = {name: tuple(shape) for name, shape in settings["shapes"].items()}
+    steady = dict(data["steady"])
+    raw, lengths = steady.pop("raw_seconds"), steady.pop("round_lengths")
+    if sum(lengths) != len(raw) or len(raw) != steady["n"]:
+        raise ValueError(f"{len(raw)} samples, {sum(lengths)} in rounds, {steady['n']} counted")
+    rounds, at = [], 0
+    for length in lengths:
+        rounds.append(tuple(raw[at : at + length]))
+        at += length
+    interval = steady["median_ci95"]
+    steady["median_ci95"] = None if interval is None else tuple(interval)
+    return ProfileReport(
+        edgex_version=data["edgex_version"],
+        artifact=ProfiledArtifact(**data["artifact"]),
+        host=HostInfo.from_json(data["host"]),
+        settings=ProfileSettings(**settings),
+        executed_on=data["executed_on"],
+        threads=data["threads"],
+        load_seconds=LoadTimes(**data["load_seconds"]),
+        fresh=tuple(FreshRun(**run) for run in data["fresh"]),
+        steady=Summary(**steady),
+        rounds=tuple(rounds),
+        throughput=data["throughput"],
+        memory=MemoryUse(**data["memory"]),
+        activity=Activity.from_json(data["activity"]),
+        trace=data["trace"],
+        ops=tuple(data["ops"]),
+        warnings=tuple(MeasurementWarning(**warning) for warning in data["warnings"]),
+    )
