@@ -1,0 +1,212 @@
+"""The one adapter over `executorch.exir`, ExecuTorch's exporter: importing it quietly, lowering, emitting, reading.
+
+Importing this module is cheap; the exporter itself (seconds) is imported inside the functions.
+"""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from edgex.runtime.native_stderr import capture_native_stderr
+
+if TYPE_CHECKING:
+    from torch.export import ExportedProgram
+    from torch.fx import Graph, Node
+
+
+@dataclass(frozen=True)
+class Region:
+    """One call into a backend, as the lowered program has it.
+
+    Attributes:
+        backend: Its name, for example `XnnpackBackend`.
+        nodes: Names of the edge nodes it took, operators and getitems, in order.
+    """
+
+    backend: str
+    nodes: tuple[str, ...]
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Keep the exporter's notices off the terminal.
+
+    Importing it prints what optional libraries are not there and sets up the root logger; lowering warns of its own
+    deprecated calls, and of initial values of state, which edgex keeps.
+    """
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)
+            warnings.simplefilter("ignore", DeprecationWarning)
+            warnings.filterwarnings("ignore", message="Mutation on a buffer in the model is detected")
+            yield
+    finally:
+        root.setLevel(level)
+        for handler in [handler for handler in root.handlers if handler not in handlers]:
+            root.removeHandler(handler)
+
+
+def import_exporter() -> None:
+    """Import the exporter, without what it prints while it is imported."""
+    with quiet(), capture_native_stderr():
+        import executorch.exir  # noqa: F401
+
+
+def lower_to_edge(exported: ExportedProgram, partitioner: Any) -> Any:
+    """Decompose, partition and lower the partitions: the work of `to_edge_transform_and_lower`.
+
+    ExecuTorch's own check for Core ATen is off: it stops at the first operator outside, even one that has a kernel.
+    `edgex.delegates.executorch.kernels` finds all that have none.
+
+    Args:
+        exported: The program; it is not changed.
+        partitioner: What its method `partition` raises comes out of here as it is.
+
+    Returns:
+        The EdgeProgramManager.
+    """
+    import torch
+    from executorch.exir import EdgeCompileConfig, to_edge_transform_and_lower
+
+    # Without no_grad, lowering a state update fails: it would write into a leaf that requires grad.
+    with torch.no_grad():
+        return to_edge_transform_and_lower(
+            exported, partitioner=[partitioner], compile_config=EdgeCompileConfig(_check_ir_validity=False)
+        )
+
+
+def emit(edge: Any, *, plan_inputs: bool) -> Any:
+    """Make the program file of a lowered program, in memory.
+
+    Args:
+        edge: What `lower_to_edge` returned; it is used up.
+        plan_inputs: Give inputs a place in the planned arena, into which each run copies them; otherwise the program
+            reads the caller's memory.
+
+    Returns:
+        The ExecutorchProgramManager.
+    """
+    import torch
+    from executorch.exir import ExecutorchBackendConfig
+    from executorch.exir.passes import MemoryPlanningPass
+
+    config = ExecutorchBackendConfig(
+        passes=[_initial_state_pass(_state_inputs(edge.exported_program()))],
+        memory_planning_pass=MemoryPlanningPass(alloc_graph_input=plan_inputs),
+        # The Session finds a state tensor by its name.
+        emit_mutable_buffer_names=True,
+    )
+    with torch.no_grad():
+        return edge.to_executorch(config)
+
+
+def emitted_kernels(emitted: Any) -> list[str]:
+    """Kernels that the emitted program calls, for example `aten::cumsum.out`, in order."""
+    plan = emitted.executorch_program.execution_plan[0]
+    return [f"{op.name}.{op.overload}" if op.overload else str(op.name) for op in plan.operators]
+
+
+def instruction_handles(emitted: Any) -> tuple[dict[int, tuple[int, ...]], list[int]]:
+    """Debug handles of each instruction of the program, and which instructions call a backend, in order."""
+    handles = emitted.debug_handle_map.get("forward", {})
+    by_instruction = {
+        int(instruction): tuple(found) if isinstance(found, (list, tuple)) else (found,)
+        for instruction, found in handles.items()
+    }
+    return by_instruction, sorted(int(call) for call in emitted.delegate_map.get("forward", {}))
+
+
+def regions_of(program: ExportedProgram) -> list[Region]:
+    """The calls into backends of a lowered program, in program order."""
+    from executorch.exir.delegate import executorch_call_delegate
+
+    regions = []
+    for node in program.graph.nodes:
+        if node.op == "call_function" and node.target is executorch_call_delegate:
+            lowered = getattr(program.graph_module, node.args[0].target)
+            inner: Graph = lowered.original_module.graph
+            names = tuple(inside.name for inside in inner.nodes if inside.op == "call_function")
+            regions.append(Region(str(lowered.backend_id), names))
+    return regions
+
+
+def branches_of(graph_module: Any) -> list[tuple[str, Any]]:
+    """Graph modules that `torch.cond` and loops run, by name, not those inside them."""
+    from executorch.exir.graph_module import get_control_flow_submodules
+
+    return [(name, module) for name, module, _ in get_control_flow_submodules(graph_module)]
+
+
+def debug_handle_of(node: Node) -> int | None:
+    """The number under which ExecuTorch reports a node at run time; nodes of one source operator share it."""
+    handle = node.meta.get("debug_handle")
+    return handle if isinstance(handle, int) else None
+
+
+def operator_name(node: Node) -> str:
+    """An operator's name as PyTorch writes it, for example `aten.cumsum.default`."""
+    import torch
+
+    target = getattr(node.target, "_op", node.target)
+    if isinstance(target, (torch._ops.OpOverload, torch._ops.HigherOrderOperator)):
+        return str(target)
+    return f"{getattr(target, '__module__', '').lstrip('_')}.{getattr(target, '__name__', target)}".lstrip(".")
+
+
+def kernel_name(node: Node) -> str | None:
+    """The kernel that will run a node outside backends: its out variant, for example `aten::cumsum.out`.
+
+    Returns:
+        None where the node runs without a kernel: size arithmetic, control flow, operators that write in place.
+
+    Raises:
+        LookupError: The operator has no out variant, so that no kernel can exist.
+    """
+    import torch
+    from executorch.exir.operator.convert import to_out_variant
+
+    target = getattr(node.target, "_op", node.target)
+    if not isinstance(target, torch._ops.OpOverload) or target._schema.is_mutable:
+        return None
+    if not any(isinstance(value, torch.Tensor) for value in _values(node.meta.get("val"))):
+        return None
+    try:
+        out, _ = to_out_variant(target)
+    except RuntimeError as error:
+        raise LookupError(str(error)) from error
+    overload = out._schema.overload_name
+    return f"{out._schema.name}.{overload}" if overload else str(out._schema.name)
+
+
+def _values(value: Any) -> Collection[Any]:
+    return value if isinstance(value, (list, tuple)) else (value,)
+
+
+def _state_inputs(program: ExportedProgram) -> frozenset[str]:
+    """Placeholders of the buffers that the program changes."""
+    signature = program.graph_signature
+    changed = set(signature.buffers_to_mutate.values())
+    return frozenset(name for name, buffer in signature.inputs_to_buffers.items() if buffer in changed)
+
+
+def _initial_state_pass(names: frozenset[str]) -> Any:
+    """A pass that keeps the initial values of exactly these placeholders.
+
+    By default ExecuTorch drops them: a counter that starts at 5 would start at 0.
+    """
+    from executorch.exir.passes.init_mutable_pass import InitializedMutableBufferPass
+
+    class ExactNames(InitializedMutableBufferPass):  # type: ignore[misc]  # executorch ships no types
+        def placeholder(self, name: str, arg: Any, meta: Any) -> Any:
+            # Its patterns match anywhere in a name: `b_count` would also mark `b_count2`.
+            self.patterns = [name] if name in names else []
+            return super().placeholder(name, arg, meta)
+
+    return ExactNames([])

@@ -1,0 +1,66 @@
+"""Which operators nothing in ExecuTorch's runtime can run, found before anything is written.
+
+A .pte with such an operator builds, and then fails to load with error 0x14. The registry of the installed runtime
+knows its kernels by the names of out variants (`aten::sort.values`); dtypes it does not tell, so that only running
+the program proves the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from edgex.delegates.executorch.exir import kernel_name
+from edgex.delegates.plan import Fallback
+from edgex.errors import LoweringError
+from edgex.runtime.engines.executorch_binding import operator_names
+
+if TYPE_CHECKING:
+    from torch.fx import Node
+
+_SHOWN = 20
+
+
+def missing_kernel(node: Node) -> str | None:
+    """Why the runtime cannot run a node that no backend takes: one sentence; None where it can."""
+    try:
+        name = kernel_name(node)
+    except LookupError:
+        return "no backend takes it, and the operator has no out variant that a kernel of ExecuTorch could implement"
+    if name is None or name in operator_names():
+        return None
+    return f"no backend takes it, and ExecuTorch's runtime has no kernel {name}"
+
+
+def refuse_missing(fatal: Sequence[Fallback], target: str) -> None:
+    """Raise for operators that nothing can run, naming all of them at once.
+
+    Raises:
+        LoweringError: There are some.
+    """
+    if not fatal:
+        return
+    names = sorted({fallback.op for fallback in fatal})
+    lines = [f"{item.op} at {item.source or 'unknown line'}: {item.reason}" for item in fatal[:_SHOWN]]
+    if len(fatal) > _SHOWN:
+        lines.append(f"and {len(fatal) - _SHOWN} more")
+    raise LoweringError(
+        f"{target} cannot run {', '.join(names)}",
+        next((item.source for item in fatal if item.source), None),
+        f"try --target onnx-cpu, or replace the operator{'s' if len(names) > 1 else ''} in the model",
+        why="\n".join(lines),
+    )
+
+
+def check_emitted(kernels: Sequence[str], target: str) -> None:
+    """The same for the finished program, should lowering have brought in an operator of its own.
+
+    Raises:
+        LoweringError: A kernel is not in the runtime.
+    """
+    missing = sorted(set(kernels) - operator_names())
+    if missing:
+        raise LoweringError(
+            f"{target}: the program needs {', '.join(missing)}, which ExecuTorch's runtime does not have",
+            fix="try --target onnx-cpu",
+        )

@@ -1,0 +1,140 @@
+"""From a captured program to a .pte, the way every ExecuTorch target goes; a target brings only its partitioner."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from edgex.delegates.base import CapturedProgram, LoweredModule
+from edgex.delegates.executorch import exir
+from edgex.delegates.executorch.kernels import check_emitted, refuse_missing
+from edgex.delegates.executorch.partition import EdgeOperator, Refuse, assign_regions, make_plan, read_partition
+from edgex.delegates.executorch.source_map import make_source_map
+from edgex.delegates.plan import PartitionPlan
+from edgex.delegates.provenance import source_in_trace
+from edgex.errors import EdgexError, LoweringError
+from edgex.runtime.manifest import Requirements
+from edgex.runtime.plugins import installed_version
+
+if TYPE_CHECKING:
+    from torch.export import ExportedProgram
+
+ENGINE = "executorch"
+PROGRAM_FILE = "model.pte"
+
+# A target's partitioner calls this once, at the end of `partition`, with the tagged program and its reasons.
+OnPartition = Callable[["ExportedProgram", Refuse], None]
+# Makes the partitioner; called with the exporter imported.
+MakePartitioner = Callable[[OnPartition], Any]
+
+_WHY_LINES = 6
+
+
+def predict_plan(program: CapturedProgram, target: str, make_partitioner: MakePartitioner) -> PartitionPlan:
+    """The plan, by taking the exporter's own road up to the partitioner and stopping there.
+
+    Weights are not looked at; they may be fake tensors.
+
+    Raises:
+        LoweringError: The program does not get as far as the partitioner.
+    """
+    found: tuple[EdgeOperator, ...] = ()
+
+    def stop(edge: ExportedProgram, refuse: Refuse) -> None:
+        nonlocal found
+        found = read_partition(edge, program.source_root, refuse)
+        raise _Partitioned
+
+    with _exporter(program, target), suppress(_Partitioned):
+        exir.lower_to_edge(program.exported, make_partitioner(stop))
+    return make_plan(found)
+
+
+def lower_program(
+    program: CapturedProgram,
+    target: str,
+    make_partitioner: MakePartitioner,
+    *,
+    plan_inputs: bool,
+    options: Mapping[str, Any],
+) -> LoweredModule:
+    """Lower to a .pte in memory.
+
+    Args:
+        program: It is not changed; its weights are not copied.
+        target: The delegate's name, for messages.
+        make_partitioner: Makes the target's partitioner.
+        plan_inputs: See `edgex.delegates.executorch.exir.emit`.
+        options: The options in effect, for the manifest.
+
+    Raises:
+        LoweringError: Operators have no kernel (all are named), or ExecuTorch failed.
+    """
+    seen: tuple[EdgeOperator, ...] = ()
+
+    def watch(edge: ExportedProgram, refuse: Refuse) -> None:
+        nonlocal seen
+        seen = read_partition(edge, program.source_root, refuse)
+        # Here, before the backend packs weights: what cannot run is known already.
+        refuse_missing(make_plan(seen).fatal, target)
+
+    with _exporter(program, target):
+        edge = exir.lower_to_edge(program.exported, make_partitioner(watch))
+        regions = exir.regions_of(edge.exported_program())
+        emitted = exir.emit(edge, plan_inputs=plan_inputs)
+    check_emitted(exir.emitted_kernels(emitted), target)
+    operators = assign_regions(seen, {name: i for i, region in enumerate(regions) for name in region.nodes})
+    plan = make_plan(operators)
+
+    def write(folder: Path) -> None:
+        with (folder / PROGRAM_FILE).open("wb") as stream:
+            emitted.write_to_file(stream)
+
+    return LoweredModule(
+        files=(PROGRAM_FILE,),
+        write=write,
+        methods=(program.method,),
+        plan=plan,
+        requirements=Requirements(ENGINE, minimum_version=_runtime_version()),
+        debug=make_source_map(operators, regions, emitted),
+        options=options,
+        warnings=_warnings(plan, target),
+    )
+
+
+class _Partitioned(Exception):
+    """The partitioner was reached; nothing after it is wanted."""
+
+
+@contextmanager
+def _exporter(program: CapturedProgram, target: str) -> Iterator[None]:
+    """The exporter imported, quiet, and its exceptions made into errors that the user can read."""
+    exir.import_exporter()
+    with exir.quiet():
+        try:
+            yield
+        except (EdgexError, MemoryError):
+            raise
+        except Exception as error:  # ExecuTorch raises every kind, and most of them for what the model holds
+            text = f"{type(error).__name__}: {str(error).strip()}"
+            lines = [line for line in text.splitlines() if line.strip()]
+            raise LoweringError(
+                f"ExecuTorch could not lower the program for {target}",
+                source_in_trace(text, program.source_root),
+                "run again with -v for the full trace; --target onnx-cpu may take the model",
+                why="\n".join(lines[:_WHY_LINES]),
+            ) from error
+
+
+def _runtime_version() -> str | None:
+    """Major and minor version of the runtime: newer ones read the file, older ones need not."""
+    installed = installed_version("executorch")
+    return ".".join(installed.split("+")[0].split(".")[:2]) if installed else None
+
+
+def _warnings(plan: PartitionPlan, target: str) -> tuple[str, ...]:
+    if plan.total_ops and not plan.delegated_ops:
+        return (f"{target} took no operator: all of them run on ExecuTorch's slow portable kernels",)
+    return ()

@@ -1,0 +1,139 @@
+"""What a partitioner did to an edge graph, operator by operator, and the plan that says so."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from edgex.delegates.executorch.exir import branches_of, debug_handle_of, operator_name
+from edgex.delegates.executorch.kernels import missing_kernel
+from edgex.delegates.plan import Fallback, PartitionPlan, ReasonCode, group_fallbacks
+from edgex.delegates.provenance import is_operator, module_path_of, source_of
+from edgex.delegates.work import add_flops, count_flops
+
+if TYPE_CHECKING:
+    from torch.export import ExportedProgram
+    from torch.fx import Node
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why a backend left an operator out.
+
+    Attributes:
+        code: A key of `edgex.delegates.plan.REASON_CODES`.
+        reason: A sentence that names the offending value.
+        fatal: The engine cannot run it either.
+    """
+
+    code: ReasonCode
+    reason: str
+    fatal: bool = False
+
+
+Refuse = Callable[["Node"], Refusal]
+
+
+@dataclass(frozen=True)
+class EdgeOperator:
+    """One operator of the edge graph.
+
+    Attributes:
+        node: The node's name; nodes of a branch of `torch.cond` as `branch.node`.
+        op: For example `aten.cumsum.default`.
+        handle: ExecuTorch's debug handle.
+        module: Path of the module that ran it.
+        source: The user's `file.py:line`.
+        flops: Floating-point operations, None where unknown.
+        region: Which call into the backend it went into, counted from 0 in the order of the regions' first
+            operators; None where it was left out.
+        refusal: Why it was left out.
+    """
+
+    node: str
+    op: str
+    handle: int | None
+    module: str | None
+    source: str | None
+    flops: int | None
+    region: int | None
+    refusal: Refusal | None
+
+
+def read_partition(program: ExportedProgram, source_root: Path, refuse: Refuse) -> tuple[EdgeOperator, ...]:
+    """Read an edge graph whose nodes the partitioner has tagged.
+
+    Args:
+        program: The edge program; `delegation_tag` in a node's meta names its region.
+        source_root: Folder of the user's file.
+        refuse: Tells why the backend left out a node of the top graph.
+    """
+    regions: dict[str, int] = {}
+    operators = []
+    for node in program.graph.nodes:
+        if not is_operator(node):
+            continue
+        tag = node.meta.get("delegation_tag")
+        region = None if tag is None else regions.setdefault(tag, len(regions))
+        operators.append(_read_node(node, node.name, source_root, region, refuse))
+    for name, node in _branch_nodes(program.graph_module, ""):
+        operators.append(_read_node(node, name, source_root, None, _refuse_branch))
+    return tuple(operators)
+
+
+def assign_regions(operators: Iterable[EdgeOperator], regions: Mapping[str, int]) -> tuple[EdgeOperator, ...]:
+    """The operators as the lowered program has them: `regions` is the region of each node that is no longer there."""
+    return tuple(dataclasses.replace(operator, region=regions.get(operator.node)) for operator in operators)
+
+
+def make_plan(operators: tuple[EdgeOperator, ...]) -> PartitionPlan:
+    """The plan of these operators."""
+    taken = [operator for operator in operators if operator.region is not None]
+    fallbacks = [
+        Fallback(item.op, 1, item.refusal.code, item.refusal.reason, item.source, item.refusal.fatal)
+        for item in operators
+        if item.region is None and item.refusal is not None
+    ]
+    total_flops = add_flops(operator.flops for operator in operators)
+    return PartitionPlan(
+        delegated_ops=len(taken),
+        total_ops=len(operators),
+        delegate_calls=len({operator.region for operator in taken}),
+        fallbacks=group_fallbacks(fallbacks),
+        # Where something has a count, what was taken has one too, if only 0.
+        delegated_flops=None if total_flops is None else add_flops(operator.flops for operator in taken) or 0,
+        total_flops=total_flops,
+    )
+
+
+def _read_node(node: Node, name: str, source_root: Path, region: int | None, refuse: Refuse) -> EdgeOperator:
+    refusal = None
+    if region is None:
+        gap = missing_kernel(node)
+        refusal = refuse(node) if gap is None else Refusal("no_kernel", gap, fatal=True)
+    return EdgeOperator(
+        node=name,
+        op=operator_name(node),
+        handle=debug_handle_of(node),
+        module=module_path_of(node),
+        source=source_of(node, source_root),
+        flops=count_flops(node),
+        region=region,
+        refusal=refusal,
+    )
+
+
+def _branch_nodes(graph_module: object, prefix: str) -> Iterator[tuple[str, Node]]:
+    for name, module in branches_of(graph_module):
+        for node in module.graph.nodes:
+            if is_operator(node):
+                yield f"{prefix}{name}.{node.name}", node
+        yield from _branch_nodes(module, f"{prefix}{name}.")
+
+
+def _refuse_branch(node: Node) -> Refusal:
+    del node
+    return Refusal("attribute", "it is inside a branch of torch.cond or a loop, where no partitioner looks")

@@ -1,0 +1,84 @@
+"""The delegate `xnnpack`: fp32 and fp16 on CPUs, through ExecuTorch."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+from edgex.delegates.base import Availability, CapturedProgram, LoweredModule
+from edgex.delegates.plan import PartitionPlan
+from edgex.runtime.plugins import installed_version
+
+INSTALL_COMMAND = "pip install 'edgex-toolchain[xnnpack]'"
+
+
+@dataclass(frozen=True)
+class XnnpackOptions:
+    """Options of the target `xnnpack`.
+
+    Attributes:
+        plan_inputs: Give inputs a place in the program's planned memory, into which each run copies them, for
+            runtimes that write inputs there; otherwise runs read the caller's memory.
+    """
+
+    plan_inputs: bool = False
+
+
+class XnnpackDelegate:
+    """Lowers with `XnnpackPartitioner`; what XNNPACK does not take runs on ExecuTorch's portable kernels."""
+
+    name = "xnnpack"
+    engine = "executorch"
+    options_type: type[Any] = XnnpackOptions
+    precisions: tuple[str, ...] = ("fp32", "fp16")
+    packages: tuple[str, ...] = ("executorch", "torch", "torchao")
+
+    def availability(self) -> Availability:
+        """Whether executorch, torch and torchao are installed; nothing is imported."""
+        missing = [package for package in self.packages if installed_version(package) is None]
+        if missing:
+            verb = "is" if len(missing) == 1 else "are"
+            return Availability(False, f"{', '.join(missing)} {verb} not installed", INSTALL_COMMAND)
+        return Availability(True)
+
+    def precision_refusal(self, precision: str) -> str:
+        """Why bf16 is refused."""
+        return (
+            f"XNNPACK takes no {precision}: every operator would run on ExecuTorch's portable kernels, where one "
+            "convolution can take a second; use fp16 or fp32"
+        )
+
+    def plan(self, program: CapturedProgram, options: XnnpackOptions) -> PartitionPlan:
+        """Predict the split; see `Delegate.plan`. No option changes it."""
+        from edgex.delegates.executorch.lowering import predict_plan
+
+        del options
+        return predict_plan(program, self.name, _make_partitioner)
+
+    def lower(self, program: CapturedProgram, options: XnnpackOptions) -> LoweredModule:
+        """Lower to `model.pte`; see `Delegate.lower`."""
+        from edgex.delegates.executorch.lowering import lower_program
+
+        return lower_program(
+            program,
+            self.name,
+            _make_partitioner,
+            plan_inputs=options.plan_inputs,
+            options=dataclasses.asdict(options),
+        )
+
+    def quantizer(self, scheme: str) -> Any | None:
+        """No quantization scheme is offered."""
+        del scheme
+        return None
+
+
+def _make_partitioner(on_partition: Any) -> Any:
+    from edgex.delegates.executorch.exir import quiet
+    from edgex.runtime.native_stderr import capture_native_stderr
+
+    # Importing the partitioner imports torchao, which prints what optional libraries are not there.
+    with quiet(), capture_native_stderr():
+        from edgex.delegates.xnnpack.partitioner import make_partitioner
+    return make_partitioner(on_partition)

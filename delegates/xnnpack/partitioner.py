@@ -1,0 +1,117 @@
+"""XNNPACK's partitioner with an ear: what it takes is unchanged but for three gaps, and its reasons are kept.
+
+The gaps, each with a test: a buffer that the model changes is no constant weight (lowered as one, the program crashes
+when it is loaded); operators inside `torch.cond` are not kept whole for a partitioner that never looks there; and
+reasons, which it only logs, are collected.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
+
+from edgex.delegates.executorch.lowering import OnPartition
+from edgex.delegates.xnnpack.reasons import explain_refusal
+
+if TYPE_CHECKING:
+    from torch.export import ExportedProgram
+    from torch.fx import Node
+
+# Each configuration module below it logs a `WhyNoPartition` object, with `node` and `reason`, at DEBUG.
+REASON_LOGGER = "executorch.backends.xnnpack.partition.config"
+
+
+def make_partitioner(on_partition: OnPartition) -> Any:
+    """The partitioner; `on_partition` is called once with what it did."""
+    return _WatchedPartitioner(on_partition)
+
+
+class _WatchedPartitioner(XnnpackPartitioner):  # type: ignore[misc]  # executorch ships no types
+    def __init__(self, on_partition: OnPartition) -> None:
+        super().__init__()
+        self._on_partition = on_partition
+        configs: dict[str, Any] = vars(self)["target_partitioner_configs"]
+        self.target_partitioner_configs = {name: _StateGuard(config) for name, config in configs.items()}
+
+    def ops_to_not_decompose(self, ep: ExportedProgram) -> tuple[list[Any], Callable[[Node], bool] | None]:
+        """What to keep whole: only in the top graph, for branches of torch.cond are never partitioned."""
+        kept, takes = super().ops_to_not_decompose(ep)
+        if takes is None:
+            return kept, None
+        return kept, lambda node: node.graph is ep.graph and takes(node)
+
+    def partition(self, exported_program: ExportedProgram) -> Any:
+        """Tag the nodes, then tell what was done."""
+        with _collected_reasons() as reasons:
+            result = super().partition(exported_program)
+        known = self.target_partitioner_configs.keys()
+        self._on_partition(
+            result.tagged_exported_program,
+            lambda node: explain_refusal(node, reasons.get(node), known, exported_program),
+        )
+        return result
+
+
+class _StateGuard:
+    """One operator's configuration; refuses nodes whose constant is a buffer that the model changes."""
+
+    def __init__(self, config: Any) -> None:
+        self._config = config
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._config, name)
+
+    def check_constraints(self, node: Node, ep: ExportedProgram) -> bool:
+        if not self._config.check_constraints(node, ep):
+            return False
+        changed = set(ep.graph_signature.buffers_to_mutate.values())
+        if not changed:
+            return True
+        buffers = ep.graph_signature.inputs_to_buffers
+        packed = [buffers.get(constant.name) for constant in self._config.get_node_and_deps(node, ep)]
+        state = [buffer for buffer in packed if buffer in changed]
+        if state:
+            logging.getLogger(REASON_LOGGER).debug(_Reason(node, f"state as weight: {state[0]}"))
+        return not state
+
+
+class _Reason:
+    """A reason in the form in which XNNPACK's configurations log theirs."""
+
+    def __init__(self, node: Node, reason: str) -> None:
+        self.node = node
+        self.reason = reason
+
+
+class _ReasonHandler(logging.Handler):
+    def __init__(self, reasons: dict[Node, str]) -> None:
+        super().__init__(logging.DEBUG)
+        self._reasons = reasons
+
+    def emit(self, record: logging.LogRecord) -> None:
+        # The logged object is used again for the next node: read it now. The first reason is the cause.
+        message: Any = record.msg
+        if hasattr(message, "node") and hasattr(message, "reason"):
+            self._reasons.setdefault(message.node, str(message.reason))
+
+
+@contextmanager
+def _collected_reasons() -> Iterator[dict[Node, str]]:
+    """Reasons by node, as long as the block runs; the logger is left as it was."""
+    logger = logging.getLogger(REASON_LOGGER)
+    level, propagate = logger.level, logger.propagate
+    reasons: dict[Node, str] = {}
+    handler = _ReasonHandler(reasons)
+    logger.addHandler(handler)
+    logger.setLevel(logging.DEBUG)
+    logger.propagate = False
+    try:
+        yield reasons
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+        logger.propagate = propagate

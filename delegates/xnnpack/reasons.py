@@ -1,0 +1,219 @@
+"""Why XNNPACK left a node out: its own words where it said something, the node's dtypes and sizes where it did not.
+
+XNNPACK's configurations log free text. The table below gives each text its code and, where the text is vague, a
+sentence with the offending value. For an operator without a configuration nothing is logged: `not_in_delegate`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from edgex.delegates.executorch.exir import operator_name
+from edgex.delegates.executorch.partition import Refusal
+from edgex.delegates.plan import ReasonCode
+
+if TYPE_CHECKING:
+    from torch.export import ExportedProgram
+    from torch.fx import Node
+
+TAKEN_DTYPES = ("float32", "float16")
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What a logged text means.
+
+    Attributes:
+        pattern: Found in the text.
+        code: The reason code.
+        sentence: Filled with the node's arguments by their names in the operator's schema, with `text` and with `rank`
+            (dimensions of the first tensor); None keeps the text.
+    """
+
+    pattern: str
+    code: ReasonCode
+    sentence: str | None = None
+
+
+RULES: tuple[Rule, ...] = (
+    Rule("mixed input dtypes", "dtype"),
+    Rule("GELU does not support fp16", "dtype", "XNNPACK has no float16 GELU"),
+    Rule("dtype conversion", "dtype"),
+    Rule("Unsupported (in|out)put dtype", "dtype"),
+    Rule("mean.dim does not support dtype", "dtype", "XNNPACK's mean cannot convert: dtype={dtype}"),
+    Rule("got tensor of rank", "rank", "XNNPACK averages tensors of 4 dimensions only, not of {rank}"),
+    Rule("Only support 1D \\+ 2D Conv", "rank", "XNNPACK convolves over 1 or 2 dimensions, not over {spatial}"),
+    Rule("Unsupported input rank", "rank", "XNNPACK does not take an input of {rank} dimensions here"),
+    Rule("Symbolic reshape", "dynamic_shape", "the new shape {size} holds a size known only when the model runs"),
+    Rule("tensor has invalid shape, dim: 0", "attribute", "XNNPACK takes no empty tensor: input [{shape}]"),
+    Rule("tensor has invalid shape", "dynamic_shape", "XNNPACK slices static shapes only, not [{shape}]"),
+    Rule("dynamic output sizes", "dynamic_shape", "XNNPACK resizes to a static size only, not to {size}"),
+    Rule("ceil mode is not supported for dynamic", "dynamic_shape", "ceil_mode=True needs static sizes, not [{shape}]"),
+    Rule("must be statically known", "dynamic_shape"),
+    Rule("state as weight", "non_constant_weight", "its weight is the buffer {buffer}, which the model changes"),
+    Rule(
+        "[wW]eight to be a static param|weight must be a parameter|weight must be static",
+        "non_constant_weight",
+        "XNNPACK needs a constant weight; {weight} is computed when the model runs",
+    ),
+    Rule(
+        "bias to be a static param|bias must be static",
+        "non_constant_weight",
+        "XNNPACK needs a constant bias; {bias} is computed when the model runs",
+    ),
+    Rule("mean and variance must be static", "non_constant_weight"),
+    Rule("alpha != 1", "attribute", "XNNPACK adds and subtracts with alpha=1 only, not alpha={alpha}"),
+    Rule("power == 2|int powers", "attribute", "XNNPACK raises to the power 2 only, not {exponent}"),
+    Rule("ceil mode is not supported", "attribute", "XNNPACK's average pooling has no ceil_mode=True"),
+    Rule("zero-padding in the averaging", "attribute", "XNNPACK does not average padding={padding} in"),
+    Rule("divisor override", "attribute", "XNNPACK has no divisor_override={divisor_override}"),
+    Rule("concatenation", "attribute", "XNNPACK concatenates 2 tensors or more"),
+    Rule("dim must be the last dim", "attribute", "XNNPACK's softmax runs over the last dimension only, not dim={dim}"),
+    Rule("across the innermost dimensions", "attribute", "XNNPACK averages over dimensions 2 and 3 only, not {dim}"),
+    Rule("keepdim=True", "attribute", "XNNPACK averages with keepdim=True only"),
+    Rule("trailing dimension", "attribute", "XNNPACK adds a dimension at the end only, not at dim={dim}"),
+    Rule("single inferred dimension", "attribute", "XNNPACK infers one dimension of a shape at most, not {size}"),
+    Rule("negative padding", "attribute", "XNNPACK does not crop: pad={pad}"),
+    Rule("dim-order preserving", "attribute", "XNNPACK does not change the memory format: dim_order={dim_order}"),
+    Rule("stride .* must be less", "attribute"),
+    Rule("Unsupported user of max.dim", "attribute", "XNNPACK's max over a dimension gives no indices"),
+)
+
+
+def explain_refusal(
+    node: Node, logged: str | None, known_targets: Collection[str], program: ExportedProgram
+) -> Refusal:
+    """Why XNNPACK did not take a node.
+
+    Args:
+        node: A node of the edge graph that is in no partition.
+        logged: What XNNPACK logged about it, if anything.
+        known_targets: Operators that XNNPACK has a configuration for, as `add.Tensor`.
+        program: The edge program, to tell constants from values.
+    """
+    op = operator_name(node)
+    if op.partition(".")[2] not in known_targets:
+        return Refusal("not_in_delegate", f"XNNPACK has no operator {op}")
+    if logged is not None and logged != "invalid dtype":
+        return _from_text(node, logged)
+    return _from_values(node) or _unsaid(node, op, program)
+
+
+def _from_text(node: Node, text: str) -> Refusal:
+    for rule in RULES:
+        if re.search(rule.pattern, text):
+            if rule.sentence is None:
+                break
+            return Refusal(rule.code, rule.sentence.format_map(_Words(node, text)))
+    else:
+        return Refusal("attribute", f"XNNPACK says: {text}")
+    return Refusal(rule.code, f"XNNPACK says: {text}")
+
+
+def _from_values(node: Node) -> Refusal | None:
+    """What "invalid dtype" stands for: a size as argument, an empty tensor, two dtypes, or one that is not taken."""
+    import torch
+
+    dtypes = []
+    for argument, value in _tensor_arguments(node):
+        if value is None:
+            continue
+        if not isinstance(value, torch.Tensor):
+            return Refusal("dynamic_shape", f"its argument {argument.name} is a size known only when the model runs")
+        shape = ", ".join(map(str, value.shape))
+        if any(isinstance(size, int) and size == 0 for size in value.shape):
+            return Refusal("attribute", f"XNNPACK takes no empty tensor: {argument.name} is [{shape}]")
+        dtypes.append((argument.name, _dtype_name(value)))
+    output = node.meta.get("val")
+    for value in output if isinstance(output, (list, tuple)) else (output,):
+        if isinstance(value, torch.Tensor):
+            dtypes.append(("its output", _dtype_name(value)))
+    for name, dtype in dtypes:
+        if dtype not in TAKEN_DTYPES:
+            return Refusal("dtype", f"XNNPACK takes {' and '.join(TAKEN_DTYPES)} here; {name} is {dtype}")
+    if len({dtype for _, dtype in dtypes}) > 1:
+        mixed = ", ".join(f"{name} is {dtype}" for name, dtype in dtypes)
+        return Refusal("dtype", f"XNNPACK takes one dtype at a time: {mixed}")
+    return None
+
+
+def _unsaid(node: Node, op: str, program: ExportedProgram) -> Refusal:
+    """XNNPACK has the operator, its dtypes fit, and it gave no reason."""
+    words = _Words(node, "")
+    if op == "aten.slice_copy.Tensor" and words["step"] != "1":
+        return Refusal("attribute", f"XNNPACK slices with step 1 only, not {words['step']}")
+    if any(not isinstance(size, int) for size in _first_shape(node)):
+        return Refusal("dynamic_shape", f"XNNPACK did not take the dynamic shape [{words['shape']}]")
+    del program
+    return Refusal("attribute", f"XNNPACK has {op} and gave no reason for leaving this one out")
+
+
+class _Words(Mapping[str, str]):
+    """What a rule's sentence may name; a word that the node does not have reads `?`."""
+
+    def __init__(self, node: Node, text: str) -> None:
+        shape = _first_shape(node)
+        arguments = _arguments(node)
+        self._words = {name: _show(value) for name, value in arguments.items()}
+        weight = arguments.get("weight", arguments.get("mat2"))
+        self._words |= {
+            "text": text,
+            "buffer": text.rpartition(" ")[2],
+            "weight": _show(weight),
+            "bias": _show(arguments.get("bias", arguments.get("self"))),
+            "rank": str(len(shape)),
+            "spatial": str(len(shape) - 2),
+            "shape": ", ".join(map(str, shape)),
+        }
+
+    def __getitem__(self, name: str) -> str:
+        return self._words.get(name, "?")
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._words)
+
+    def __len__(self) -> int:
+        return len(self._words)
+
+
+def _arguments(node: Node) -> dict[str, Any]:
+    """Arguments by their names in the operator's schema, defaults included."""
+    schema = getattr(getattr(node.target, "_op", node.target), "_schema", None)
+    if schema is None:
+        return {}
+    found = {}
+    for index, argument in enumerate(schema.arguments):
+        default = argument.default_value if argument.has_default_value() else None
+        found[argument.name] = node.args[index] if index < len(node.args) else node.kwargs.get(argument.name, default)
+    return found
+
+
+def _tensor_arguments(node: Node) -> Iterator[tuple[Node, Any]]:
+    for argument in node.all_input_nodes:
+        yield argument, argument.meta.get("val")
+
+
+def _first_shape(node: Node) -> tuple[Any, ...]:
+    import torch
+
+    for _, value in _tensor_arguments(node):
+        if isinstance(value, torch.Tensor):
+            return tuple(value.shape)
+    return ()
+
+
+def _show(value: Any) -> str:
+    from torch.fx import Node
+
+    if isinstance(value, Node):
+        return value.name
+    if isinstance(value, (list, tuple)):
+        return f"[{', '.join(_show(item) for item in value)}]"
+    return str(value)
+
+
+def _dtype_name(value: Any) -> str:
+    return str(value.dtype).removeprefix("torch.")

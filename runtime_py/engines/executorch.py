@@ -1,0 +1,271 @@
+"""The engine `executorch`: runs .pte files with ExecuTorch's C++ runtime.
+
+What the runtime does not do is done here: state gets its initial values back, errors get their cause, the thread pool
+stays whole, and outputs are the caller's own.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from edgex.errors import RunError, TargetUnavailable, nearest_name
+from edgex.runtime.engines.base import Availability, EngineSettings, LoadSeconds
+from edgex.runtime.native_stderr import NativeStderr
+from edgex.runtime.plugins import installed_version
+from edgex.runtime.session import Session
+
+if TYPE_CHECKING:
+    from edgex.runtime.artifact import Artifact
+    from edgex.runtime.engines.pte import PteSummary
+    from edgex.runtime.manifest import Method
+
+PACKAGES = ("executorch", "torch")
+OPTIONS = ("trace",)
+INSTALL_COMMAND = "pip install 'edgex-toolchain[xnnpack]'"
+
+
+class ExecuTorchEngine:
+    """Opens artifacts whose native file is a .pte.
+
+    Options: `trace` (bool) records an event for each operator, for the profiler; runs get slower.
+    """
+
+    def availability(self) -> Availability:
+        """Whether executorch and torch are installed; nothing is imported."""
+        missing = [package for package in PACKAGES if installed_version(package) is None]
+        if missing:
+            return Availability(False, f"{' and '.join(missing)} not installed", INSTALL_COMMAND)
+        return Availability(True)
+
+    def versions(self) -> Mapping[str, str]:
+        """Installed versions by distribution name."""
+        found = {package: installed_version(package) for package in PACKAGES}
+        return {package: version for package, version in found.items() if version is not None}
+
+    def open(self, artifact: Artifact, settings: EngineSettings) -> Session:
+        """Load the artifact's .pte.
+
+        Raises:
+            TargetUnavailable: executorch or torch is not installed, or too old for the artifact.
+            RunError: An option is unknown, other sessions fix another thread count, or the runtime refused the file.
+            ArtifactError: The file is not a .pte.
+        """
+        trace = _read_options(settings.options)
+        _check_requirements(artifact)
+        runner = ExecuTorchRunner(artifact.file(".pte"), artifact.manifest.method, settings.threads, trace=trace)
+        return Session(artifact, runner)
+
+
+class ExecuTorchRunner:
+    """One loaded .pte; see `edgex.runtime.engines.base.Runner`.
+
+    Attributes:
+        executed_on: Backends named in the file, and `portable` where kernels outside them run too.
+        threads: Threads of the process-wide pool.
+        load_seconds: Program and method; the pool and the import of the binding are not counted.
+        planned_arena_bytes: Memory planned for activations and state; weights and backends' own memory are apart.
+    """
+
+    def __init__(self, path: Path, method: Method, threads: int | None, *, trace: bool = False) -> None:
+        from edgex.runtime.engines.executorch_threads import POOL
+        from edgex.runtime.engines.pte import read_pte
+
+        self._where = path.parent.name
+        summary = read_pte(path)
+        self.executed_on = _describe(summary)
+        self.planned_arena_bytes: int | None = summary.planned_arena_bytes
+        self._stderr = NativeStderr()
+        self._pool = POOL
+        self.threads: int | None = POOL.join(threads)
+        try:
+            self._load(path, method, summary, trace)
+        except BaseException:
+            self.close()
+            raise
+
+    def _load(self, path: Path, method: Method, summary: PteSummary, trace: bool) -> None:
+        import torch
+
+        from edgex.runtime.engines import executorch_binding
+        from edgex.runtime.engines.executorch_errors import engine_error
+
+        started = time.perf_counter()
+        try:
+            with self._stderr.capture():
+                self._program = executorch_binding.load_program(path, trace)
+        except RuntimeError as error:
+            raise engine_error("load the program", error, self._stderr.tail(), self._where) from error
+        loaded = time.perf_counter()
+        try:
+            with self._stderr.capture():
+                self._method = self._program.load_method(method.name)
+        except RuntimeError as error:
+            failure = engine_error("load the program's method", error, self._stderr.tail(), self._where)
+            raise _missing_parts(summary, self._where, failure.why) or failure from error
+        self.load_seconds = LoadSeconds(loaded - started, time.perf_counter() - loaded)
+        self._from_numpy = torch.from_numpy
+        self._bfloat16 = torch.bfloat16
+        # Inputs and outputs whose NumPy form (float32) is not the engine's (bfloat16).
+        self._bfloat16_inputs = [i for i, spec in enumerate(method.inputs) if spec.dtype == "bfloat16"]
+        self._bfloat16_outputs = [i for i, spec in enumerate(method.outputs) if spec.dtype == "bfloat16"]
+        self._output_count = len(method.outputs)
+        self._initial_state = {state.name: _compact(self._state(state.name)) for state in method.state}
+
+    def execute(self, inputs: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
+        """Run once. Inputs are not copied; outputs are copied once, by the binding, and belong to the caller."""
+        from_numpy = self._from_numpy
+        # torch warns of read-only arrays, because it cannot keep its users from writing; the engine only reads inputs.
+        tensors = [from_numpy(a) if a.flags.writeable else from_numpy(np.asarray(_WriteableAlias(a))) for a in inputs]
+        for index in self._bfloat16_inputs:
+            tensors[index] = tensors[index].to(self._bfloat16)
+        try:
+            with self._stderr:
+                outputs = self._method(tensors)
+        except RuntimeError as error:
+            from edgex.runtime.engines.executorch_errors import engine_error
+
+            raise engine_error("run the program", error, self._stderr.tail(), self._where) from error
+        if len(outputs) != self._output_count:
+            raise RunError(
+                f"the program returned {len(outputs)} outputs, the manifest names {self._output_count}", self._where
+            )
+        for index in self._bfloat16_outputs:
+            outputs[index] = outputs[index].float()
+        return tuple([output.numpy() for output in outputs])
+
+    def reset(self) -> None:
+        """Write the saved initial values into the state's memory.
+
+        Loading the method once more would not do: it keeps the state, or resets it for every method of the program.
+        """
+        for name, value in self._initial_state.items():
+            state = self._state(name)
+            if value.ndim or not state.ndim:
+                state.copy_(value)
+            else:
+                state.fill_(value)
+
+    def write_trace(self, path: Path) -> None:
+        """Write the events recorded since the last call as an ETDump.
+
+        Raises:
+            RunError: The session was not opened with the option `trace`, or the file cannot be written.
+        """
+        from edgex.runtime.engines.executorch_errors import engine_error
+
+        if not self._program.has_etdump():
+            raise RunError("no events were recorded", self._where, "open the session with the option trace=True")
+        try:
+            with self._stderr.capture():
+                self._program.write_etdump_result_to_file(str(path))
+        except RuntimeError as error:
+            raise engine_error("write the trace", error, self._stderr.tail(), self._where) from error
+
+    def close(self) -> None:
+        """Let go of the program, then of the place in the thread pool: in this order."""
+        self._method = self._program = None
+        self._initial_state = {}
+        self._pool.leave()
+        self._stderr.close()
+
+    def _state(self, name: str) -> Any:
+        """The tensor of a state buffer; it shares the method's memory."""
+        try:
+            with self._stderr.capture():
+                return self._method.get_attribute(name)
+        except RuntimeError as error:
+            from edgex.runtime.engines.executorch_errors import engine_error
+
+            raise engine_error(f"find the state {name!r}", error, self._stderr.tail(), self._where) from error
+
+
+def _compact(state: Any) -> Any:
+    """A copy of a state tensor's value: one element where all are equal, as in most caches."""
+    if state.numel() > 1:
+        first = state.flatten()[0]
+        if bool((state == first).all()):
+            return first.clone()
+    return state.clone()
+
+
+class _WriteableAlias:
+    """NumPy makes an array of it that shares the memory of a read-only one, without the flag."""
+
+    def __init__(self, array: np.ndarray) -> None:
+        interface = array.__array_interface__
+        self.__array_interface__ = {**interface, "data": (interface["data"][0], False)}
+        self.owner = array
+
+
+def _describe(summary: PteSummary) -> str:
+    parts = sorted(set(summary.backends))
+    if summary.operators or not parts:
+        parts.append("portable")
+    return f"executorch: {', '.join(parts)}"
+
+
+def _missing_parts(summary: PteSummary, where: str, why: str | None) -> RunError | None:
+    """The error for a file that names a backend or a kernel which this runtime does not have."""
+    from edgex.runtime.engines import executorch_binding
+
+    backends = sorted(set(summary.backends) - executorch_binding.backend_names())
+    if backends:
+        return RunError(
+            f"the program needs the backend {', '.join(backends)}, which the installed executorch does not have",
+            where,
+            f"install an executorch that has it; this one has {', '.join(sorted(executorch_binding.backend_names()))}",
+            why=why,
+        )
+    kernels = sorted(set(summary.operators) - executorch_binding.operator_names())
+    if kernels:
+        return RunError(
+            f"the installed executorch has no kernel for {', '.join(kernels)}",
+            where,
+            "install the executorch that the artifact was made with: edgex inspect ARTIFACT names it",
+            why=why,
+        )
+    return None
+
+
+def _read_options(options: Mapping[str, Any]) -> bool:
+    """The option `trace`.
+
+    Raises:
+        RunError: Another option, or a value that is no bool.
+    """
+    for name, value in options.items():
+        if name not in OPTIONS:
+            raise RunError(f"the engine executorch has no option {name!r}", why=nearest_name(name, OPTIONS))
+        if not isinstance(value, bool):
+            raise RunError(f"option {name!r} must be True or False, not {value!r}")
+    return bool(options.get("trace", False))
+
+
+def _check_requirements(artifact: Artifact) -> None:
+    """Refuse what cannot run here before the runtime meets it."""
+    required = artifact.manifest.requirements
+    installed = installed_version("executorch")
+    if required.plugins:
+        raise TargetUnavailable(
+            f"the artifact needs the plug-in {', '.join(required.plugins)} of the engine executorch",
+            artifact.path.name,
+            "install the package that provides it",
+        )
+    if installed is not None and required.minimum_version and _parts(installed) < _parts(required.minimum_version):
+        raise TargetUnavailable(
+            f"the artifact needs executorch {required.minimum_version} or newer; {installed} is installed",
+            artifact.path.name,
+            f"pip install 'executorch>={required.minimum_version}'",
+        )
+
+
+def _parts(version: str) -> tuple[int, ...]:
+    """The leading numbers of a version: `1.5.1+cpu` is (1, 5, 1)."""
+    match = re.match(r"\d+(\.\d+)*", version)
+    return tuple(int(part) for part in match[0].split(".")) if match else ()
