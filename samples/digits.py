@@ -28,7 +28,6 @@ _BATCH_DIM = torch.export.Dim("batch", min=1, max=64)
 dynamic_shapes = {"x": {0: _BATCH_DIM}}
 model_card = {
     "labels": [str(digit) for digit in range(10)],
-    "image": {"input": "x", "layout": "NCHW", "color": "L", "mean": [0.0], "std": [1.0], "scale": 16.0},
     "data": "scikit-learn load_digits: UCI Optical Recognition of Handwritten Digits",
 }
 
