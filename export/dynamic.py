@@ -1,0 +1,251 @@
+"""Dynamic dimensions: from what the user asks to torch.export's form, and from the program to named, bounded dims.
+
+A dimension is named after the user's `Dim`; equal sizes share a name. A size that follows from another is named by
+its expression (`2*batch`, `(length - 1)//2 + 1`), with the bounds that the expression takes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from edgex.errors import CaptureError, UsageError, nearest_name
+from edgex.runtime.specs import Dim, TensorSpec
+
+if TYPE_CHECKING:
+    from edgex.export.leaves import Leaf
+
+Requests = Mapping[tuple[str, int], Dim]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the user asked for one dimension of one input; `dim` is torch's Dim or hint."""
+
+    input: str
+    axis: int
+    dim: Any
+
+    @property
+    def name(self) -> str:
+        """The user's name for it, else `<input>_<axis>`."""
+        return str(self.dim.__name__) if isinstance(self.dim, torch.export.Dim) else default_name(self.input, self.axis)
+
+
+def default_name(leaf: str, axis: int) -> str:
+    """The name of a dimension to which the user gave none."""
+    return re.sub(r"\W", "_", f"{leaf}_{axis}")
+
+
+def requests_to_dims(requests: Requests, leaves: Sequence[Leaf]) -> list[Asked]:
+    """Check the command line's `--dynamic` against the inputs.
+
+    Raises:
+        UsageError: There is no such input or dimension.
+    """
+    tensors = {leaf.name: leaf.value for leaf in leaves if leaf.is_tensor}
+    asked = []
+    dims: dict[str, Any] = {}
+    for (name, axis), dim in requests.items():
+        if name not in tensors:
+            raise UsageError(f"--dynamic {name}:{axis}: there is no input {name!r}", why=nearest_name(name, tensors))
+        if not 0 <= axis < tensors[name].dim():
+            raise UsageError(
+                f"--dynamic {name}:{axis}: the input has {tensors[name].dim()} dimensions",
+                why=f"its example has shape {tuple(tensors[name].shape)}",
+            )
+        if dim.name not in dims:
+            dims[dim.name] = torch.export.Dim(dim.name, min=dim.min, max=dim.max)
+        asked.append(Asked(name, axis, dims[dim.name]))
+    return asked
+
+
+def read_dynamic_shapes(shapes: Any, parameters: Mapping[str, Any], leaves: Sequence[Leaf]) -> list[Asked]:
+    """The dims and hints in torch's `dynamic_shapes`, one entry for each dimension.
+
+    Args:
+        shapes: A dict by parameter name, or a tuple or list; None for none.
+        parameters: The call's arguments by parameter name.
+        leaves: The call's leaves; the names in the answer are theirs.
+    """
+    if shapes is None:
+        return []
+    names = {id(leaf.value): leaf.name for leaf in reversed(leaves) if leaf.is_tensor}
+    by_parameter = shapes if isinstance(shapes, Mapping) else dict(zip(parameters, shapes, strict=False))
+    return [
+        Asked(names[id(tensor)], axis, dim)
+        for parameter, value in parameters.items()
+        for tensor, spec in _pair(value, by_parameter.get(parameter))
+        for axis, dim in (spec.items() if isinstance(spec, Mapping) else enumerate(spec))
+        if dim is not None and not isinstance(dim, int)
+    ]
+
+
+def _pair(value: Any, spec: Any) -> Iterator[tuple[torch.Tensor, Any]]:
+    """Walk a value and its shapes together; where they do not fit, torch.export says so later."""
+    if spec is None:
+        return
+    if isinstance(value, torch.Tensor):
+        yield value, spec
+    elif isinstance(value, Mapping) and isinstance(spec, Mapping):
+        for key in value:
+            yield from _pair(value[key], spec.get(key))
+    elif isinstance(value, (list, tuple)) and isinstance(spec, (list, tuple)):
+        for item, part in zip(value, spec, strict=False):
+            yield from _pair(item, part)
+    elif type(value) in pytree.SUPPORTED_NODES:
+        # A registered class: torch.export takes the list of its fields' shapes, or an instance that holds them.
+        children = pytree.SUPPORTED_NODES[type(value)].flatten_fn(value)[0]
+        parts = pytree.SUPPORTED_NODES[type(value)].flatten_fn(spec)[0] if type(spec) is type(value) else spec
+        yield from _pair(list(children), list(parts) if isinstance(parts, (list, tuple)) else None)
+
+
+def enlarge_single_sizes(leaves: Sequence[Leaf], asked: Sequence[Asked]) -> list[torch.Tensor | Any]:
+    """Values to trace with: torch.export takes a size of 0 or 1 for a constant, so such dims get another size.
+
+    Returns:
+        A value for each leaf; those that need no change are the same objects, except that a tensor given twice is
+        copied, since torch.export tells inputs apart by identity.
+    """
+    sizes = _sizes_to_trace(leaves, asked)
+    values: list[Any] = []
+    seen: set[int] = set()
+    for leaf in leaves:
+        value = leaf.value
+        if leaf.is_tensor:
+            for item in asked:
+                if item.input == leaf.name and (size := sizes.get((item.input, item.axis))) is not None:
+                    value = _resize(value, item.axis, size)
+            if id(value) in seen:
+                value = value.clone()
+            seen.add(id(value))
+        values.append(value)
+    return values
+
+
+def _sizes_to_trace(leaves: Sequence[Leaf], asked: Sequence[Asked]) -> dict[tuple[str, int], int]:
+    """New sizes for all dims of each root whose example has a dimension of size 0 or 1."""
+    tensors = {leaf.name: leaf.value for leaf in leaves if leaf.is_tensor}
+    groups: dict[str, list[Asked]] = {}
+    for item in asked:
+        if isinstance(item.dim, torch.export.Dim):
+            groups.setdefault(getattr(item.dim, "root", item.dim).__name__, []).append(item)
+    sizes: dict[tuple[str, int], int] = {}
+    for items in groups.values():
+        if all(tensors[item.input].shape[item.axis] > 1 for item in items):
+            continue
+        root = getattr(items[0].dim, "root", items[0].dim)
+        for candidate in range(max(2, root.min), min(root.max, max(2, root.min) + 62) + 1):
+            # A derived dimension has the root's size under its function.
+            found = {(i.input, i.axis): int(i.dim.fn(candidate)) if hasattr(i.dim, "fn") else candidate for i in items}
+            if min(found.values()) > 1:
+                sizes |= found
+                break
+    return sizes
+
+
+def _resize(tensor: torch.Tensor, axis: int, size: int) -> torch.Tensor:
+    """The tensor with another size along one axis: its slices repeated, so that integers stay in their range."""
+    if tensor.shape[axis] == 0:
+        return tensor.new_zeros([size if at == axis else have for at, have in enumerate(tensor.shape)])
+    index = torch.arange(size, device=tensor.device) % tensor.shape[axis]
+    return tensor.index_select(axis, index)
+
+
+class DimNames:
+    """Names and bounds for the symbolic sizes of one program."""
+
+    def __init__(self, range_constraints: Mapping[Any, Any]) -> None:
+        self._ranges = range_constraints
+        self._names: dict[Any, str] = {}
+        self.notices: list[str] = []
+
+    def learn(self, shape: Sequence[Any], leaf: str, asked: Sequence[Asked]) -> None:
+        """Take the names of the plain symbols in an input's shape; the first name for a symbol stays."""
+        mine = {item.axis: item.name for item in asked if item.input == leaf}
+        for axis, size in enumerate(shape):
+            expression = size.node.expr if isinstance(size, torch.SymInt) else None
+            if expression is not None and expression.is_Symbol:
+                self._names.setdefault(expression, mine.get(axis) or default_name(leaf, axis))
+
+    def describe(self, shape: Sequence[Any], where: str) -> tuple[int | Dim, ...]:
+        """A shape as specs give it.
+
+        Args:
+            shape: Sizes of a fake tensor: ints and SymInts.
+            where: The input or output, for the error.
+
+        Raises:
+            CaptureError: A dimension has no upper bound.
+        """
+        return tuple(self._describe_one(size, axis, where) for axis, size in enumerate(shape))
+
+    def _describe_one(self, size: Any, axis: int, where: str) -> int | Dim:
+        if not isinstance(size, torch.SymInt) or size.node.expr.is_number:
+            return int(size)
+        expression = size.node.expr
+        names = {s: self._names.get(s, str(s)) for s in expression.free_symbols}
+        name = self._words_for(expression, names)
+        low, high = self._bounds_of(expression)
+        if high is None:
+            raise CaptureError(
+                f"dimension {axis} of {where} has no upper bound",
+                why=f"{name} may be any size from {low}; the artifact is proved at the smallest, a middle and the "
+                "largest size",
+                fix=f"give a bound: Dim({next(iter(names.values()))!r}, min={max(low, 1)}, max=…) in dynamic_shapes, "
+                f"or --dynamic {where.rpartition(' ')[2]}:{axis}={max(low, 1)}..N",
+            )
+        return Dim(name, low, high)
+
+    @staticmethod
+    def _words_for(expression: Any, names: Mapping[Any, str]) -> str:
+        if expression.is_Symbol:
+            return names[expression]
+        text = str(expression)
+        for symbol, name in names.items():
+            text = re.sub(rf"\b{re.escape(str(symbol))}\b", name, text)
+        return text
+
+    def _bounds_of(self, expression: Any) -> tuple[int, int | None]:
+        from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
+
+        # A size of 0 is never proved, and 0 is what torch.export assumes when the user gives no minimum.
+        ranges = {
+            symbol: ValueRanges(max(1, self._ranges[symbol].lower), self._ranges[symbol].upper)
+            for symbol in expression.free_symbols
+            if symbol in self._ranges and symbol in self._names
+        }
+        others = {s: self._ranges[s] for s in expression.free_symbols if s in self._ranges and s not in ranges}
+        found = bound_sympy(expression, {**others, **ranges})
+        try:
+            return int(found.lower), int(found.upper)
+        except (OverflowError, TypeError, ValueError):
+            low = int(found.lower) if found.lower.is_number and found.lower.is_finite else 0
+            return low, None
+
+
+def narrowed_ranges(inputs: Sequence[TensorSpec], asked: Sequence[Asked]) -> list[str]:
+    """A notice for each dimension whose range, or being dynamic, is not what the user asked for."""
+    specs = {spec.name: spec for spec in inputs}
+    notices = []
+    for item in asked:
+        found = specs[item.input].shape[item.axis]
+        kind = getattr(getattr(item.dim, "type", None), "name", "")
+        if isinstance(found, int):
+            if kind != "STATIC":
+                notices.append(f"dimension {item.axis} of {item.input} is always {found}: the model needs that size")
+            continue
+        low, high = getattr(item.dim, "min", None), getattr(item.dim, "max", None)
+        if (low and found.min > low) or (isinstance(high, int) and found.max < high):
+            notices.append(
+                f"dimension {item.axis} of {item.input} was asked to be {low}..{high} and is {found.min}..{found.max}: "
+                "the model, or torch.export for a dimension without a name, allows no more"
+            )
+        elif low == 0:
+            notices.append(f"dimension {item.axis} of {item.input} starts at {found.min}: size 0 is not proved")
+    return notices
