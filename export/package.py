@@ -6,6 +6,7 @@ before, an interrupt included, removes it again, with the folders that were made
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -18,6 +19,19 @@ from typing import Any
 from edgex.errors import ArtifactError, UsageError
 from edgex.runtime.artifact import SUFFIX, hash_file
 from edgex.runtime.manifest import MANIFEST_FILE, FileEntry, Manifest
+
+
+# What a file system says when it will not take a file; any other OSError is a defect and keeps its traceback.
+_REFUSALS = (
+    errno.ENOSPC,
+    errno.EDQUOT,
+    errno.EFBIG,
+    errno.EROFS,
+    errno.EACCES,
+    errno.EPERM,
+    errno.EIO,
+    errno.ENAMETOOLONG,
+)
 
 
 @dataclass(frozen=True)
@@ -89,6 +103,8 @@ def staged(destination: Destination) -> Iterator[Path]:
         folder.mkdir(parents=True)
         yield folder
     except OSError as error:
+        if error.errno not in _REFUSALS:
+            raise
         raise ArtifactError(
             f"cannot write {destination.path}",
             why=error.strerror or str(error),
@@ -125,7 +141,9 @@ def remove_empty(folders: Sequence[Path]) -> None:
     for folder in folders:
         try:
             folder.rmdir()
-        except OSError:  # not empty, or never made: someone else's, or nothing to do
+        except FileNotFoundError:  # never made
+            continue
+        except OSError:  # not empty: someone else's too
             return
 
 

@@ -54,7 +54,7 @@ def make_cases(
     answers = _Answers(program, eager)
     example = answers.arrays_of(eager.example)
     progress("example")
-    cases = [Case("example", "compare", (answers.step(example),))]
+    cases = [Case("example", "compare", (Step(example, answers.outputs_of(eager.example_outputs)),))]
     if program.state:
         progress("state")
         cases.append(_make_sequence_case(answers, [answers.arrays_of(step) for step in sequence or ()], example))
@@ -75,6 +75,10 @@ class _Answers:
         """Input tensors as arrays by input name; bfloat16 as float32."""
         return {spec.name: _to_array(t) for spec, t in zip(self._program.inputs, tensors, strict=True)}
 
+    def outputs_of(self, tensors: Sequence[torch.Tensor]) -> dict[str, np.ndarray]:
+        """Output tensors as arrays by output name."""
+        return {spec.name: _to_array(t) for spec, t in zip(self._program.outputs, tensors, strict=True)}
+
     def step(self, inputs: Arrays, *, from_reset: bool = True) -> Step:
         """Eager's outputs for inputs, from the initial state or from where the last step left it."""
         import torch
@@ -85,8 +89,7 @@ class _Answers:
             torch.from_numpy(np.array(inputs[spec.name])).to(getattr(torch, spec.dtype))
             for spec in self._program.inputs
         ]
-        outputs = self._eager.run(tensors)
-        return Step(inputs, {s.name: _to_array(o) for s, o in zip(self._program.outputs, outputs, strict=True)})
+        return Step(inputs, self.outputs_of(self._eager.run(tensors)))
 
 
 def _answer_stress(answers: _Answers, stress: StressInput) -> Case:
