@@ -160,7 +160,7 @@ def _prepare(
         from edgex.export.program import capture
         from edgex.export.rewrites import apply_rewrites
         from edgex.export.rewrites.precision import convert_precision
-        from edgex.export.source import check_weights
+        from edgex.export.weights import check_weights
     with clock.stage("find"):
         progress("find", "the model and its example inputs")
         source = find()
