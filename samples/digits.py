@@ -13,7 +13,6 @@ import hashlib
 import os
 import tempfile
 import warnings
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -86,21 +85,31 @@ def train_digits(model: nn.Module, seed: int = 0) -> None:
     """Train in place on the training scans; the same seed and the same PyTorch give the same weights."""
     (images, digits), _ = load_split()
     x, y = torch.from_numpy(images), torch.from_numpy(digits)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        for layer in model.modules():
-            if isinstance(layer, (nn.Conv2d, nn.Linear, nn.BatchNorm2d)):
-                layer.reset_parameters()
-        optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3, weight_decay=1e-2)
-        schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, EPOCHS)
-        model.train()
-        for _ in range(EPOCHS):
-            for rows in _shuffled_batches(len(x)):
-                optimizer.zero_grad()
-                nn.functional.cross_entropy(model(x[rows]), y[rows]).backward()  # type: ignore[no-untyped-call]
-                optimizer.step()
-            schedule.step()
+    threads = torch.get_num_threads()
+    # One thread: sums keep their order whatever the machine, and so small a model gains nothing from more.
+    torch.set_num_threads(1)
+    try:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            _fit(model, x, y)
+    finally:
+        torch.set_num_threads(threads)
     model.eval()
+
+
+def _fit(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> None:
+    for layer in model.modules():
+        if isinstance(layer, (nn.Conv2d, nn.Linear, nn.BatchNorm2d)):
+            layer.reset_parameters()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3, weight_decay=1e-2)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, EPOCHS)
+    model.train()
+    for _ in range(EPOCHS):
+        for rows in torch.split(torch.randperm(len(x)), BATCH):
+            optimizer.zero_grad()
+            nn.functional.cross_entropy(model(x[rows]), y[rows]).backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+        schedule.step()
 
 
 def weights_path() -> Path:
@@ -108,10 +117,6 @@ def weights_path() -> Path:
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     key = hashlib.sha256(Path(__file__).read_bytes() + torch.__version__.encode()).hexdigest()[:16]
     return cache / "edgex" / "samples" / f"digits-{key}.safetensors"
-
-
-def _shuffled_batches(count: int) -> Iterator[torch.Tensor]:
-    yield from torch.split(torch.randperm(count), BATCH)
 
 
 def _save_weights(model: nn.Module, path: Path) -> None:

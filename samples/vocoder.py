@@ -59,12 +59,12 @@ class Vocoder(nn.Module):
 
 def get_model() -> nn.Module:
     """The vocoder with random weights, every convolution weight-normalised, in eval mode."""
-    model = Vocoder().eval()
+    model = Vocoder()
     randomise_weights(model)
     for layer in list(model.modules()):
         if isinstance(layer, (nn.Conv1d, nn.ConvTranspose1d)):
             weight_norm(layer)  # magnitude and direction of the weight that stands there
-    return model
+    return model.eval()
 
 
 def get_args() -> tuple[torch.Tensor]:
