@@ -163,7 +163,6 @@ class DimNames:
     def __init__(self, range_constraints: Mapping[Any, Any]) -> None:
         self._ranges = range_constraints
         self._names: dict[Any, str] = {}
-        self.notices: list[str] = []
 
     def learn(self, shape: Sequence[Any], leaf: str, asked: Sequence[Asked]) -> None:
         """Take the names of the plain symbols in an input's shape; the first name for a symbol stays."""
@@ -173,19 +172,20 @@ class DimNames:
             if expression is not None and expression.is_Symbol:
                 self._names.setdefault(expression, mine.get(axis) or default_name(leaf, axis))
 
-    def describe(self, shape: Sequence[Any], where: str) -> tuple[int | Dim, ...]:
+    def describe(self, shape: Sequence[Any], word: str, leaf: str) -> tuple[int | Dim, ...]:
         """A shape as specs give it.
 
         Args:
             shape: Sizes of a fake tensor: ints and SymInts.
-            where: The input or output, for the error.
+            word: `input` or `output`.
+            leaf: Its name.
 
         Raises:
             CaptureError: A dimension has no upper bound.
         """
-        return tuple(self._describe_one(size, axis, where) for axis, size in enumerate(shape))
+        return tuple(self._describe_one(size, axis, word, leaf) for axis, size in enumerate(shape))
 
-    def _describe_one(self, size: Any, axis: int, where: str) -> int | Dim:
+    def _describe_one(self, size: Any, axis: int, word: str, leaf: str) -> int | Dim:
         if not isinstance(size, torch.SymInt) or size.node.expr.is_number:
             return int(size)
         expression = size.node.expr
@@ -193,12 +193,14 @@ class DimNames:
         name = self._words_for(expression, names)
         low, high = self._bounds_of(expression)
         if high is None:
+            known = [self._names[symbol] for symbol in expression.free_symbols if symbol in self._names]
+            given = f"Dim({known[0]!r}, min={max(low, 1)}, max=...)" if known else "torch._check(n <= ...) in forward"
+            flag = f", or --dynamic {leaf}:{axis}={max(low, 1)}..N" if word == "input" else ""
             raise CaptureError(
-                f"dimension {axis} of {where} has no upper bound",
-                why=f"{name} may be any size from {low}; the artifact is proved at the smallest, a middle and the "
+                f"dimension {axis} of {word} {leaf} has no upper bound",
+                why=f"{name} may be any size from {low} on; an artifact is proved at the smallest, a middle and the "
                 "largest size",
-                fix=f"give a bound: Dim({next(iter(names.values()))!r}, min={max(low, 1)}, max=…) in dynamic_shapes, "
-                f"or --dynamic {where.rpartition(' ')[2]}:{axis}={max(low, 1)}..N",
+                fix=f"give a bound: {given}{flag}",
             )
         return Dim(name, low, high)
 

@@ -25,9 +25,7 @@ if TYPE_CHECKING:
     from edgex.export.leaves import Leaf
 
 
-def flatten_program(
-    program: ExportedProgram, inputs: Sequence[Leaf]
-) -> tuple[ExportedProgram, tuple[str, ...]]:
+def flatten_program(program: ExportedProgram, inputs: Sequence[Leaf]) -> tuple[ExportedProgram, tuple[str, ...]]:
     """Give a program its flat border.
 
     Non-tensor inputs are constants already and their placeholders go; so do outputs that are None. Writes to

@@ -62,7 +62,7 @@ def name_inputs(positional: Sequence[str], args: Sequence[Any], kwargs: Mapping[
     """
     leaves = []
     for path, value in pytree.tree_flatten_with_path((tuple(args), dict(kwargs)))[0]:
-        root = positional[path[1].idx] if path[0].idx == 0 else str(path[1].key)
+        root = positional[path[1].idx] if isinstance(path[1], pytree.SequenceKey) else _key_text(path[1])
         parameter, _, index = root.partition(".")
         source = f"L['{parameter}']" + (f"[{index}]" if index else "") + pytree.keystr(path[2:])
         leaves.append(Leaf(".".join([root, *map(_key_text, path[2:])]), value, source))

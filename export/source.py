@@ -183,7 +183,9 @@ def _make_source(
 def _read(namespace: Mapping[str, Any], name: str, root: Path) -> Any:
     """A value of the file, or what the function of that name returns."""
     value = namespace.get(name)
-    return run_user_code(value, f"{name}()", root) if callable(value) and not hasattr(value, "dynamic_shapes") else value
+    return (
+        run_user_code(value, f"{name}()", root) if callable(value) and not hasattr(value, "dynamic_shapes") else value
+    )
 
 
 def check_is_module(model: Any, description: str) -> None:
@@ -223,9 +225,7 @@ def _find_program(path: Path, shapes: Mapping[str, tuple[int, ...]]) -> ModelSou
             "write it again with torch.export.save",
             why=f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}",
         ) from error
-    return ModelSource(
-        program, (), {}, path.stem, path.name, path.resolve().parent, notices=(f"model: {path.name}",)
-    )
+    return ModelSource(program, (), {}, path.stem, path.name, path.resolve().parent, notices=(f"model: {path.name}",))
 
 
 def _not_a_model(spec: str) -> UsageError:

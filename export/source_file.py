@@ -73,11 +73,12 @@ def load_file(path: Path) -> Mapping[str, Any]:
     # reaches the artifact as part of class names.
     name = "edgex_model_" + re.sub(r"\W", "_", path.stem)
     spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None and spec.loader is not None  # a .py file always has both
-    module = importlib.util.module_from_spec(spec)
+    assert spec is not None  # only unknown suffixes have none
+    loader, module = spec.loader, importlib.util.module_from_spec(spec)
+    assert loader is not None
     sys.modules[name] = module
     try:
-        run_user_code(lambda: spec.loader.exec_module(module), path.name, path.parent)
+        run_user_code(lambda: loader.exec_module(module), path.name, path.parent)
     except BaseException:
         sys.modules.pop(name, None)
         raise
@@ -220,9 +221,7 @@ def _is_own_class(namespace: Mapping[str, Any], value: Any) -> bool:
 
 
 def _why_none(namespace: Mapping[str, Any]) -> str | None:
-    needing = {
-        name: _required_arguments(value) for name, value in namespace.items() if _is_own_class(namespace, value)
-    }
+    needing = {name: _required_arguments(value) for name, value in namespace.items() if _is_own_class(namespace, value)}
     return "; ".join(f"{name} needs arguments: {', '.join(args)}" for name, args in needing.items() if args) or None
 
 

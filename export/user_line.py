@@ -54,15 +54,17 @@ def line_of_error(error: BaseException, source_root: Path) -> UserLine | None:
 def _innermost(frames: Iterable[tuple[str, int]], source_root: Path) -> tuple[str, int] | None:
     outside = [frame for frame in frames if not _is_machinery(frame[0])]
     users = [frame for frame in outside if _is_users(frame[0], source_root)]
-    return (users or outside or [None])[-1]
+    found = users or outside
+    return found[-1] if found else None
 
 
 def _is_users(file: str, source_root: Path) -> bool:
     path = Path(file)
-    return path.is_relative_to(source_root) and not _is_installed(path)
+    return path.is_relative_to(source_root) and not is_installed(path)
 
 
-def _is_installed(path: Path) -> bool:
+def is_installed(path: Path) -> bool:
+    """Whether a file belongs to Python or to an installed package."""
     folders = (sysconfig.get_path(key) for key in ("purelib", "platlib", "stdlib"))
     return any(path.is_relative_to(folder) for folder in folders)
 
@@ -78,4 +80,4 @@ def _is_machinery(file: str) -> bool:
 
 def _shorten(path: Path, source_root: Path) -> str:
     # A virtual environment often lies inside the user's folder: what is installed there is not the user's.
-    return shorten_path(path, Path(sysconfig.get_path("purelib")) if _is_installed(path) else source_root)
+    return shorten_path(path, Path(sysconfig.get_path("purelib")) if is_installed(path) else source_root)

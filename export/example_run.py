@@ -1,0 +1,138 @@
+"""Run eager once on the example inputs: the reference, and a clear error before torch.export has one of its own."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from edgex.export import diagnosis
+from edgex.export.eager import BufferSnapshot, reference_conditions
+from edgex.export.leaves import (
+    Leaf,
+    in_signature_order,
+    name_inputs,
+    name_outputs,
+    name_positional,
+    register_dataclasses,
+)
+from edgex.export.side_effects import PythonState
+from edgex.export.weights import check_on_cpu
+
+
+@dataclass(frozen=True)
+class ExampleRun:
+    """The model with its example call, run once.
+
+    Attributes:
+        module: What eager runs.
+        args: By position; no tensor occurs twice.
+        kwargs: By name, in the order of forward's signature.
+        inputs: All leaves, constants too.
+        outputs: All leaves of what it returned, None too.
+        output: What it returned, from the initial state.
+        buffers: Their initial values, in place again.
+        touched: Buffers that the run wrote to or replaced: all names of each, by the first one.
+        notices: What the user should know, a sentence each.
+    """
+
+    module: torch.nn.Module
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    inputs: tuple[Leaf, ...]
+    outputs: tuple[Leaf, ...]
+    output: Any
+    buffers: BufferSnapshot
+    touched: Mapping[str, tuple[str, ...]]
+    notices: tuple[str, ...] = ()
+
+
+def run_example(
+    module: torch.nn.Module,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    source_root: Path,
+    positional: Sequence[str] | None = None,
+) -> ExampleRun:
+    """Run eager on the example inputs and put its state back.
+
+    Args:
+        module: In eval mode.
+        args: Example inputs by position.
+        kwargs: Example inputs by name.
+        source_root: Folder of the user's file.
+        positional: Names of the positional arguments, where forward's signature does not tell them.
+
+    Raises:
+        CaptureError: The model raises on its own example inputs, returns something else than tensors, or keeps
+            state outside of buffers.
+    """
+    signature = inspect.signature(module.forward)
+    kwargs = in_signature_order(signature, kwargs)
+    register_dataclasses((args, kwargs))
+    args, kwargs = _with_distinct_tensors(args, kwargs)
+    inputs = name_inputs(positional or name_positional(signature, len(args)), args, kwargs)
+    diagnosis.check_inputs(inputs)
+    check_on_cpu(module, (args, kwargs))
+
+    def call() -> Any:
+        # On copies: the example stays as it is where forward writes to its inputs.
+        own_args, own_kwargs = pytree.tree_map_only(torch.Tensor, torch.clone, (args, kwargs))
+        try:
+            with reference_conditions():
+                output = module(*own_args, **own_kwargs)
+        except Exception as error:
+            words = diagnosis.describe_call(args, kwargs)
+            raise diagnosis.explain_eager_failure(error, words, source_root) from error
+        register_dataclasses(output)
+        # Copies again: a buffer that is returned changes when the state is put back.
+        return pytree.tree_map_only(torch.Tensor, torch.clone, output)
+
+    buffers, python = BufferSnapshot(module), PythonState(module)
+    output = call()
+    diagnosis.check_outputs(name_outputs(output), module, source_root)
+    touched = buffers.touched()
+    buffers.restore()
+    notices: list[str] = []
+    if python.changes():
+        # Once is a cache that the first run fills. Twice is a change with every run.
+        python = PythonState(module)
+        first, output = output, call()
+        buffers.restore()
+        agree = _equal(first, output)
+        changes = python.changes()
+        # Keeping an intermediate tensor to look at it later harms nothing.
+        harmless = [c for c in changes if agree and (c.kind == "random" or c.rebound)]
+        if lasting := [change for change in changes if change not in harmless]:
+            raise diagnosis.explain_changes(lasting, source_root)
+        notices += [f"forward also sets {c.name}; the artifact does not" for c in harmless if c.kind != "random"]
+    return ExampleRun(module, args, kwargs, inputs, name_outputs(output), output, buffers, touched, tuple(notices))
+
+
+def _with_distinct_tensors(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Copy a tensor that is given twice: torch.export tells inputs apart by identity."""
+    seen: set[int] = set()
+
+    def distinct(tensor: torch.Tensor) -> torch.Tensor:
+        if id(tensor) in seen:
+            return tensor.clone()
+        seen.add(id(tensor))
+        return tensor
+
+    found: tuple[tuple[Any, ...], dict[str, Any]] = pytree.tree_map_only(torch.Tensor, distinct, (args, kwargs))
+    return found
+
+
+def _equal(first: Any, second: Any) -> bool:
+    """Whether two results are the same to the bit, NaN included."""
+    pairs = zip(pytree.tree_leaves(first), pytree.tree_leaves(second), strict=True)
+    return all(
+        a.shape == b.shape and torch.equal(torch.nan_to_num(a), torch.nan_to_num(b))
+        for a, b in pairs
+        if isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor)
+    )
