@@ -1,0 +1,228 @@
+"""Fold batch norm into the convolution or linear layer before it.
+
+```
+before:  conv = aten.conv2d.default(x, p_conv_weight, p_conv_bias, [1, 1])
+         norm = aten.batch_norm.default(conv, p_bn_weight, p_bn_bias, b_bn_running_mean, b_bn_running_var, False, …)
+after:   conv = aten.conv2d.default(x, p_conv_weight_folded, p_conv_bias_folded, [1, 1])
+```
+
+For each output channel, with running mean m, running variance v, affine weight g and bias b of the norm
+(Jacob et al., Quantization and Training of Neural Networks for Efficient Integer-Arithmetic-Only Inference, 2018,
+section 3.2; the arithmetic is done in float64 and the result rounded once to the weight's dtype):
+
+```
+scale  = g / sqrt(v + eps)
+weight = weight * scale
+bias   = (bias - m) * scale + b
+```
+
+Left alone: a norm that uses the batch's statistics, a convolution whose output someone else uses too, weights that are
+not constant, and a linear layer whose features are not the norm's channels (dimension 1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.fx import Node
+
+from edgex.delegates.base import CapturedProgram
+from edgex.export.rewrites.base import Rewrite, locations_of
+from edgex.export.rewrites.editor import ProgramEditor, constant_tensors, fake_mode_of, placeholders
+from edgex.export.rewrites.schema import named_arguments, operator_name
+
+_BATCH_NORMS = frozenset(
+    f"aten::{name}" for name in ("batch_norm", "native_batch_norm", "_native_batch_norm_legit_no_training")
+)
+_LAYERS = frozenset(
+    f"aten::{name}"
+    for name in (
+        "conv1d",
+        "conv2d",
+        "conv3d",
+        "conv_transpose1d",
+        "conv_transpose2d",
+        "conv_transpose3d",
+        "convolution",
+        "linear",
+        "addmm",
+    )
+)
+
+
+@dataclass(frozen=True)
+class _Norm:
+    """A batch norm that uses constant statistics.
+
+    Attributes:
+        node: The operator.
+        output: The node of its result: `node` itself, or the getitem of a native form.
+        layer: The node that computes its input.
+        weight: `[C]`, or None.
+        bias: `[C]`, or None.
+        mean: `[C]`.
+        variance: `[C]`.
+        eps: Added to the variance.
+    """
+
+    node: Node
+    output: Node
+    layer: Node
+    weight: torch.Tensor | None
+    bias: torch.Tensor | None
+    mean: torch.Tensor
+    variance: torch.Tensor
+    eps: float
+
+
+@dataclass(frozen=True)
+class _Layer:
+    """A convolution or linear layer with constant weights.
+
+    Attributes:
+        node: The operator.
+        input: The node of its activation.
+        weight: `[out, in / groups, …]`; `[in, out / groups, …]` where `transposed`.
+        weight_node: The weight's placeholder.
+        bias: `[out]`, or None.
+        transposed: Whether it is a transposed convolution.
+        groups: Of a convolution; else 1.
+    """
+
+    node: Node
+    input: Node
+    weight: torch.Tensor
+    weight_node: Node
+    bias: torch.Tensor | None
+    transposed: bool = False
+    groups: int = 1
+
+
+def fold_batch_norm(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite | None]:
+    """Fold every batch norm that directly follows its layer; the same program comes back where there is none."""
+    candidates = [node for node in program.exported.graph.nodes if operator_name(node) in _BATCH_NORMS]
+    if not candidates:
+        return program, None
+    constants = constant_tensors(program)
+    norms = [norm for node in candidates if (norm := _read_norm(node, constants)) is not None]
+    pairs = [(layer, norm) for norm in norms if (layer := _read_layer(norm.layer, constants)) is not None]
+    if not pairs:
+        return program, None
+    editor = ProgramEditor(program)
+    specs = dict(placeholders(program.exported))
+    for layer, norm in pairs:
+        _fold(editor, layer, norm, str(specs[layer.weight_node].target))
+    detail = f"{len(pairs)} batch norm(s) folded into the layer before"
+    where = locations_of([norm.node for _, norm in pairs], program.source_root)
+    return editor.finish(), Rewrite("fold_batch_norm", len(pairs), detail, where)
+
+
+def _read_norm(node: Node, constants: Mapping[Node, torch.Tensor]) -> _Norm | None:
+    arguments = named_arguments(node)
+    if arguments.get("training"):
+        return None
+    output = node
+    if isinstance(node.meta["val"], tuple | list):
+        # The native forms return statistics too, which nothing may use here.
+        if len(node.users) != 1 or (output := next(iter(node.users))).args[1:] != (0,):
+            return None
+    elif arguments["input"].meta["val"].dtype != node.meta["val"].dtype:
+        return None
+    tensors: dict[str, torch.Tensor | None] = {}
+    for name in ("weight", "bias", "running_mean", "running_var"):
+        value = arguments[name]
+        if value is not None and value not in constants:
+            return None
+        tensors[name] = None if value is None else constants[value]
+    mean, variance = tensors["running_mean"], tensors["running_var"]
+    if mean is None or variance is None:
+        return None
+    layer = arguments["input"]
+    return _Norm(node, output, layer, tensors["weight"], tensors["bias"], mean, variance, arguments["eps"])
+
+
+def _read_layer(node: Node, constants: Mapping[Node, torch.Tensor]) -> _Layer | None:
+    name = operator_name(node)
+    if name not in _LAYERS or len(node.users) != 1:
+        return None
+    arguments = named_arguments(node)
+    if name == "aten::addmm":
+        return _read_addmm(node, arguments, constants)
+    weight, bias = arguments["weight"], arguments["bias"]
+    if weight not in constants or (bias is not None and bias not in constants):
+        return None
+    # The norm's channels are dimension 1. That is where a batched convolution has its own, and a linear layer only
+    # when its output is [N, features].
+    if node.meta["val"].dim() != constants[weight].dim():
+        return None
+    return _Layer(
+        node,
+        arguments["input"],
+        constants[weight],
+        weight,
+        None if bias is None else constants[bias],
+        transposed=arguments.get("transposed", "transpose" in name),
+        groups=arguments.get("groups", 1),
+    )
+
+
+def _read_addmm(node: Node, arguments: Mapping[str, Any], constants: Mapping[Node, torch.Tensor]) -> _Layer | None:
+    """`addmm(bias, x, w)` with `w` a constant `[in, out]` or the transpose of a constant `[out, in]`."""
+    bias, matrix = arguments["self"], arguments["mat2"]
+    if arguments["alpha"] != 1 or arguments["beta"] != 1 or bias not in constants:
+        return None
+    transpose = operator_name(matrix) in ("aten::t", "aten::transpose", "aten::permute", "aten::numpy_T")
+    weight_node = matrix.args[0] if transpose and matrix.args[1:] in ((), ([1, 0],), (0, 1), (1, 0)) else matrix
+    if weight_node not in constants:
+        return None
+    weight = constants[weight_node] if weight_node is not matrix else constants[weight_node].t()
+    if constants[bias].shape != weight.shape[:1]:
+        return None
+    return _Layer(node, arguments["mat1"], weight, weight_node, constants[bias])
+
+
+def _fold(editor: ProgramEditor, layer: _Layer, norm: _Norm, weight_name: str) -> None:
+    with torch.no_grad(), fake_mode_of([layer.weight]):
+        weight, bias = _folded(layer, norm)
+    bias_name = ".".join([*weight_name.split(".")[:-1], "bias"])
+    val = layer.weight_node.meta["val"]
+    node = editor.node(layer.node)
+    constants = [
+        editor.add_constant(name, tensor, val.new_empty(tensor.shape), is_parameter=True)
+        for name, tensor in ((f"{weight_name}_folded", weight), (f"{bias_name}_folded", bias))
+    ]
+    if operator_name(node) == "aten::addmm":
+        node.target = torch.ops.aten.linear.default
+        node.args, node.kwargs = (editor.node(layer.input), *constants), {}
+    else:
+        node.args = (editor.node(layer.input), *constants, *node.args[3:])
+        node.kwargs = {name: value for name, value in node.kwargs.items() if name not in ("input", "weight", "bias")}
+    editor.node(norm.output).replace_all_uses_with(node)
+    if norm.output is not norm.node:
+        editor.graph.erase_node(editor.node(norm.output))
+    editor.graph.erase_node(editor.node(norm.node))
+
+
+def _folded(layer: _Layer, norm: _Norm) -> tuple[torch.Tensor, torch.Tensor]:
+    """The new weight, of the old one's shape, and the new bias `[out]`."""
+    dtype = layer.weight.dtype
+    mean, variance = norm.mean.double(), norm.variance.double()
+    scale = torch.rsqrt(variance + norm.eps)
+    if norm.weight is not None:
+        scale = scale * norm.weight.double()
+    old_bias = torch.zeros_like(mean) if layer.bias is None else layer.bias.double()
+    bias = (old_bias - mean) * scale
+    if norm.bias is not None:
+        bias = bias + norm.bias.double()
+    spatial = [1] * (layer.weight.dim() - 2)
+    if layer.transposed:
+        # [in, out / groups, …]: the input channels of group g make its output channels only.
+        size_in, size_out = layer.weight.shape[0], layer.weight.shape[1]
+        grouped = layer.weight.reshape(layer.groups, size_in // layer.groups, *layer.weight.shape[1:])
+        weight = (grouped * scale.reshape(layer.groups, 1, size_out, *spatial)).reshape(layer.weight.shape)
+    else:
+        weight = layer.weight * scale.reshape(-1, 1, *spatial)
+    return weight.to(dtype).contiguous(), bias.to(dtype)

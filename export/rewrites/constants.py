@@ -1,0 +1,264 @@
+"""Fold subgraphs that depend on nothing but weights: compute them once, here.
+
+Delegates want constant weights; weight_norm, spectral scaling or a concatenation of weights give them computed ones.
+
+```
+before:  p_weight_g, p_weight_v, p_bias, x
+         weight = aten._weight_norm.default(p_weight_v, p_weight_g)
+         conv   = aten.conv1d.default(x, weight, p_bias)
+after:   p__weight_norm, p_bias, x
+         conv   = aten.conv1d.default(x, p__weight_norm, p_bias)
+```
+
+What is folded: deterministic `aten` and `prims` operators that write nothing and whose inputs are parameters, buffers
+that never change, constants and literals, with static sizes. What is not: views and copies of a weight (they do no
+work), what the program returns as an output, operators of other namespaces (a quantized weight's dequantize stays),
+and whatever would make the artifact larger by more than `SIZE_ALLOWANCE_BYTES` (a table computed from a short vector).
+"""
+
+from __future__ import annotations
+
+import operator
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import torch
+from torch.export.graph_signature import InputKind
+from torch.fx import Node
+from torch.utils import _pytree as pytree
+
+from edgex.delegates.base import CapturedProgram
+from edgex.export.rewrites.base import Rewrite, locations_of
+from edgex.export.rewrites.editor import ProgramEditor, constant_tensors, fake_mode_of, placeholders
+from edgex.export.rewrites.mutation import DisjointNodes, mutated_nodes
+from edgex.export.rewrites.schema import operator_name
+
+# By how much the constants of one subgraph may outgrow the weights that it makes superfluous.
+SIZE_ALLOWANCE_BYTES = 64 * 1024
+
+_NAMESPACES = ("aten", "prims")
+
+# Their result is whatever the memory held.
+_UNINITIALISED = frozenset(
+    f"aten::{name}"
+    for name in ("empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided")
+)
+
+# They return their input or a copy of it; views are known by their schema, view copies by their tag.
+_COPIES = frozenset(
+    f"aten::{name}" for name in ("clone", "contiguous", "detach", "alias", "lift_fresh", "lift_fresh_copy")
+)
+_CONVERSIONS = frozenset(f"aten::{name}" for name in ("to", "_to_copy"))
+
+
+def fold_constants(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite | None]:
+    """Fold every subgraph that depends on weights only; the same program comes back where there is none."""
+    weights = constant_tensors(program)
+    foldable = _find_foldable(program, weights)
+    worked = _find_worked(foldable, weights)
+    if not worked:
+        return program, None
+    roots: dict[Node, None] = {}
+    for group in _connected_groups(worked, foldable):
+        roots |= _choose_roots(group, foldable, weights)
+    if not roots:
+        return program, None
+    values = _evaluate(roots, foldable, weights)
+    editor = ProgramEditor(program)
+    parameters = {node for node, spec in placeholders(program.exported) if spec.kind is InputKind.PARAMETER}
+    names = {node: str(spec.target) for node, spec in placeholders(program.exported)}
+    dead = _dead_nodes(roots, foldable)
+    removed = [node for node in foldable if node in dead]
+    for root in roots:
+        sources = [node for node in _ancestors([root]) if node in weights]
+        constant = editor.add_constant(
+            _constant_name(root, [names[node] for node in sources]),
+            _own_storage(values[root]),
+            _own_storage(root.meta["val"]),
+            is_parameter=any(node in parameters for node in sources),
+        )
+        editor.node(root).replace_all_uses_with(constant)
+    for node in reversed(removed):
+        for check in node.users.keys() - dead:
+            if editor.node(node) in editor.node(check).all_input_nodes:
+                editor.graph.erase_node(editor.node(check))
+        editor.graph.erase_node(editor.node(node))
+    operators = [node for node in removed if node.target is not operator.getitem]
+    detail = f"{len(operators)} operator(s) that depend on weights only became {len(roots)} constant(s)"
+    where = locations_of(operators, program.source_root)
+    return editor.finish(), Rewrite("fold_constants", len(operators), detail, where)
+
+
+def _find_foldable(program: CapturedProgram, weights: Mapping[Node, Any]) -> dict[Node, None]:
+    """The operators whose result is the same in every run, in program order."""
+    graph = program.exported.graph
+    mutated = mutated_nodes(program.exported)
+    output = graph.output_node()
+    found: dict[Node, None] = {}
+    for node in graph.nodes:
+        if node.op != "call_function" or node in mutated or output in node.users:
+            continue
+        if not all(arg in weights or arg in found for arg in node.all_input_nodes):
+            continue
+        if (node.target is operator.getitem or _is_pure(node)) and _has_static_tensors(node):
+            found[node] = None
+    # A tuple is only ever replaced through its elements.
+    for node in reversed(list(found)):
+        if isinstance(node.meta["val"], tuple | list) and any(user not in found for user in node.users):
+            del found[node]
+    return found
+
+
+def _is_pure(node: Node) -> bool:
+    target = node.target
+    if not isinstance(target, torch._ops.OpOverload) or target.namespace not in _NAMESPACES:
+        return False
+    if target._schema.is_mutable or not target._schema.returns or target._schema.name in _UNINITIALISED:
+        return False
+    if torch.Tag.nondeterministic_seeded in target.tags:
+        return False
+    # A literal factory is worth a constant only where it is a small part of something that folds.
+    return bool(node.all_input_nodes) or _bytes_of(node) <= SIZE_ALLOWANCE_BYTES
+
+
+def _has_static_tensors(node: Node) -> bool:
+    leaves = pytree.tree_leaves(node.meta.get("val"))
+    return bool(leaves) and all(
+        isinstance(leaf, torch.Tensor)
+        and leaf.layout is torch.strided
+        and all(isinstance(size, int) for size in leaf.shape)
+        for leaf in leaves
+    )
+
+
+def _find_worked(foldable: Iterable[Node], weights: Mapping[Node, Any]) -> set[Node]:
+    """The foldable nodes that compute something from a weight, not just look at it."""
+    from_weight: set[Node] = set(weights)
+    worked: set[Node] = set()
+    for node in foldable:
+        inputs = node.all_input_nodes
+        if any(arg in from_weight for arg in inputs):
+            from_weight.add(node)
+            if any(arg in worked for arg in inputs) or not _is_view_or_copy(node):
+                worked.add(node)
+    return worked
+
+
+def _is_view_or_copy(node: Node) -> bool:
+    if node.target is operator.getitem:
+        return True
+    assert isinstance(node.target, torch._ops.OpOverload)
+    name = node.target._schema.name
+    if name in _CONVERSIONS:
+        source = node.args[0]
+        return isinstance(source, Node) and source.meta["val"].dtype == node.meta["val"].dtype
+    return (
+        name in _COPIES
+        or torch.Tag.view_copy in node.target.tags
+        or any(result.alias_info is not None for result in node.target._schema.returns)
+    )
+
+
+def _connected_groups(worked: set[Node], foldable: Mapping[Node, None]) -> list[list[Node]]:
+    """Worked nodes in groups that share no ancestor, in program order: what a group costs and frees is its own."""
+    sets = DisjointNodes()
+    for node in foldable:
+        for arg in node.all_input_nodes:
+            sets.union(node, arg)
+    groups: dict[Node, list[Node]] = {}
+    for node in foldable:
+        if node in worked:
+            groups.setdefault(sets.find(node), []).append(node)
+    return list(groups.values())
+
+
+def _choose_roots(group: list[Node], foldable: dict[Node, None], weights: Mapping[Node, Any]) -> dict[Node, None]:
+    """The nodes of a group to replace by constants: as late as possible, within the size allowance.
+
+    While the constants would be too large, the largest one is computed at run time after all, and its inputs
+    become the candidates.
+    """
+    at_run_time: set[Node] = set()
+    while True:
+        roots = {
+            node: None
+            for node in group
+            if node not in at_run_time and any(user not in foldable or user in at_run_time for user in _uses(node))
+        }
+        dead = _dead_nodes(roots, foldable)
+        freed_bytes = sum(_bytes_of(arg) for arg in _ancestors(group) if arg in weights and dead.issuperset(_uses(arg)))
+        if sum(map(_bytes_of, roots)) <= freed_bytes + SIZE_ALLOWANCE_BYTES:
+            return roots
+        node = max(reversed(roots), key=_bytes_of)
+        at_run_time.add(node)
+        while node.target is operator.getitem:
+            node = node.all_input_nodes[0]
+            at_run_time.add(node)
+
+
+def _uses(node: Node) -> list[Node]:
+    """The users of a node, without the tracer's checks that a tensor has the dtype that it had."""
+    return [user for user in node.users if operator_name(user) != "aten::_assert_tensor_metadata"]
+
+
+def _dead_nodes(roots: Mapping[Node, Any], foldable: dict[Node, None]) -> set[Node]:
+    """The operators that are superfluous once the roots are constants."""
+    dead: set[Node] = set()
+    for node in reversed(foldable):
+        if node in roots or (_uses(node) and dead.issuperset(_uses(node))):
+            dead.add(node)
+    return dead
+
+
+def _evaluate(
+    roots: Mapping[Node, Any], foldable: Mapping[Node, None], weights: Mapping[Node, torch.Tensor]
+) -> dict[Node, torch.Tensor]:
+    """Run the subgraphs with eager kernels; intermediate results live only as long as they are needed."""
+    ancestors = _ancestors(roots)
+    needed = [node for node in foldable if node in ancestors]
+    uses = Counter(arg for node in needed for arg in node.all_input_nodes)
+    values: dict[Node, Any] = {node: weights[node] for node in ancestors if node in weights}
+    with torch.no_grad(), fake_mode_of(values.values()):
+        for node in needed:
+            args, kwargs = torch.fx.map_arg((node.args, node.kwargs), values.__getitem__)
+            assert callable(node.target)
+            values[node] = node.target(*args, **kwargs)
+            for arg in node.all_input_nodes:
+                uses[arg] -= 1
+                if not uses[arg] and arg not in roots:
+                    del values[arg]
+    return {root: values[root] for root in roots}
+
+
+def _ancestors(nodes: Iterable[Node]) -> dict[Node, None]:
+    """The nodes themselves and everything that they are computed from."""
+    found: dict[Node, None] = {}
+    pending = list(nodes)
+    while pending:
+        node = pending.pop()
+        if node not in found:
+            found[node] = None
+            pending += node.all_input_nodes
+    return found
+
+
+def _bytes_of(node: Node) -> int:
+    leaves = pytree.tree_leaves(node.meta["val"])
+    return sum(leaf.numel() * leaf.element_size() for leaf in leaves if isinstance(leaf, torch.Tensor))
+
+
+def _own_storage(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor, contiguous, and not a part of something larger."""
+    whole = tensor.untyped_storage().nbytes() == tensor.numel() * tensor.element_size()
+    return tensor if whole and tensor.is_contiguous() else tensor.clone(memory_format=torch.contiguous_format)
+
+
+def _constant_name(root: Node, sources: list[str]) -> str:
+    """The module that holds the weights, and the operator: `conv._weight_norm`."""
+    paths = [name.split(".")[:-1] for name in sources]
+    common = [parts[0] for parts in zip(*paths, strict=False) if len(set(parts)) == 1]
+    # torch.nn.utils.parametrize keeps the originals two levels below the module.
+    if "parametrizations" in common:
+        common = common[: common.index("parametrizations")]
+    return ".".join([*common, root.name])

@@ -1,0 +1,311 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from edgex.export.rewrites import apply_rewrites
+from edgex.export.rewrites.constants import SIZE_ALLOWANCE_BYTES, fold_constants
+from edgex.export.rewrites.regions import inline_regions
+from rewriting import Untouched, capture_program, check_rewrite, operators, program_of, run_program
+from torch import nn
+from torch.nn.utils.parametrizations import spectral_norm, weight_norm
+
+X = torch.randn(2, 4, 16, generator=torch.Generator().manual_seed(1))
+
+
+def old_weight_norm(module):
+    with pytest.warns(FutureWarning):
+        return torch.nn.utils.weight_norm(module)
+
+
+def fold(module, *args, state=(), **kwargs):
+    """Capture, fold, check; returns the program before, after, and the report."""
+    before = capture_program(module, *args, state=state, **kwargs)
+    untouched = Untouched(before, *args, steps=2)
+    after, rewrite = fold_constants(before)
+    check_rewrite(before, after, *args, steps=2, untouched=untouched)
+    return before, after, rewrite
+
+
+def targets(program):
+    return {spec.target for spec in program.exported.graph_signature.input_specs if spec.target}
+
+
+@pytest.mark.filterwarnings("ignore:The tensor attribute")
+@pytest.mark.parametrize("norm", [weight_norm, old_weight_norm], ids=["parametrization", "old form"])
+@pytest.mark.parametrize("layer", [nn.Conv1d(4, 8, 3), nn.ConvTranspose1d(4, 8, 3), nn.Linear(16, 3)])
+def test_weight_norm_becomes_a_constant_weight(norm, layer):
+    layer = type(layer)(16, 3) if isinstance(layer, nn.Linear) else type(layer)(4, 8, 3)
+    before, after, rewrite = fold(nn.Sequential(norm(layer), nn.ReLU()), X)
+    assert any("weight_norm" in name for name in operators(before))
+    assert [name for name in operators(after) if "relu" not in name] == [
+        name for name in operators(before) if "relu" not in name and "weight_norm" not in name
+    ]
+    assert rewrite.count == 1
+    assert rewrite.name == "fold_constants"
+    assert targets(after) == {"0.bias", "0._weight_norm"}
+    assert set(after.exported.state_dict) == {"0.bias", "0._weight_norm"}
+    assert rewrite.sources
+
+
+@pytest.mark.parametrize("two_results", [True, False])
+def test_decomposed_weight_norm_folds(two_results):
+    table = torch.export.default_decompositions()
+    if two_results:
+        del table[torch.ops.aten._weight_norm_interface.default]
+    before = capture_program(weight_norm(nn.Conv1d(4, 8, 3)), X)
+    before = program_of(before.exported.run_decompositions(table), (X,))
+    assert ("aten._weight_norm_interface.default" in operators(before)) == two_results
+    after, rewrite = fold_constants(before)
+    check_rewrite(before, after, X)
+    assert operators(after) == ["aten.convolution.default"]
+    assert rewrite.count == (1 if two_results else 3)
+
+
+def test_source_line_and_module_are_reported():
+    class Scaled(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = nn.Linear(16, 16)
+            self.gain = nn.Parameter(torch.ones(16))
+
+        def forward(self, x):
+            return nn.functional.linear(x, self.inner.weight * self.gain, self.inner.bias)
+
+    _, after, rewrite = fold(nn.Sequential(Scaled()), X)
+    line = Scaled.forward.__code__.co_firstlineno + 1
+    assert rewrite.sources == (f"0 (test_rewrites_constants.py:{line})",)
+    assert operators(after) == ["aten.linear.default"]
+
+
+class SharedScale(nn.Module):
+    """Two weights joined by one scale, one of them behind a view, and a third built from slices and literals."""
+
+    def __init__(self):
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(1))
+        self.a = nn.Parameter(torch.ones(8, 4, 3))
+        self.b = nn.Parameter(torch.ones(6, 8))
+        self.q, self.k = nn.Parameter(torch.ones(4, 6)), nn.Parameter(torch.ones(4, 6))
+
+    def forward(self, x):
+        y = nn.functional.conv1d(x, self.a * self.scale)
+        y = nn.functional.linear(y.mT, (self.b * self.scale).reshape(6, 8))
+        mask = torch.arange(6) % 2 == 0
+        weight = torch.cat([self.q, torch.where(mask, self.k, 0.0)])
+        return y @ weight.mT
+
+
+def test_shared_scale_cat_and_literals_fold():
+    _, after, rewrite = fold(SharedScale(), X)
+    assert rewrite.count >= 6
+    assert [name for name in operators(after) if "mT" not in name] == [
+        "aten.conv1d.default",
+        "aten.linear.default",
+        "aten.matmul.default",
+    ]
+    assert not targets(after) & {"scale", "a", "b", "q", "k"}
+
+
+class Expanding(nn.Module):
+    """An outer product: 2 x `size` floats of weights make `size`^2."""
+
+    def __init__(self, size):
+        super().__init__()
+        self.u, self.v = nn.Parameter(torch.ones(size, 1)), nn.Parameter(torch.ones(1, size))
+
+    def forward(self, x):
+        return x * ((self.u * 2.0) @ self.v).exp()
+
+
+def test_size_rule_folds_small_and_leaves_large_products():
+    small, large = 64, 160
+    assert small**2 * 4 < SIZE_ALLOWANCE_BYTES < large**2 * 4
+    _, after, rewrite = fold(Expanding(small), torch.randn(small, small))
+    assert operators(after) == ["aten.mul.Tensor"]
+    assert rewrite.count == 3
+    # The product would outgrow the weights; the vector that it starts from does not.
+    _, after, rewrite = fold(Expanding(large), torch.randn(large, large))
+    assert operators(after) == ["aten.matmul.default", "aten.exp.default", "aten.mul.Tensor"]
+    assert rewrite.count == 1
+
+
+class LeaveAlone(nn.Module):
+    def __init__(self, kind):
+        super().__init__()
+        self.kind = kind
+        self.w = nn.Parameter(torch.ones(16, 16))
+        self.register_buffer("n", torch.ones(16))
+
+    def forward(self, x):
+        if self.kind == "view":
+            return x @ self.w.mT.expand(2, 16, 16)
+        if self.kind == "literal":
+            return x + torch.arange(16) * 0.5
+        if self.kind == "random":
+            return x + 0 * torch.rand_like(self.w)[0]
+        if self.kind == "uninitialised":
+            return x + 0 * torch.empty_like(self.w)[0].clamp(0, 1).isnan()
+        if self.kind == "mutated buffer":
+            self.n.add_(1)
+            return x * (self.n * 2)
+        if self.kind == "mutated view":
+            self.n[2:4].mul_(2)
+            return x * (self.n * 2)
+        if self.kind == "mutated result":
+            table = self.w[0] * 2
+            table[0] = x.sum()
+            return x + table
+        assert self.kind == "output"
+        return x + 1, self.w * 2
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["view", "literal", "random", "uninitialised", "mutated buffer", "mutated view", "mutated result", "output"],
+)
+def test_left_alone(kind):
+    state = ("n",) if kind.startswith("mutated") and kind != "mutated result" else ()
+    before = capture_program(LeaveAlone(kind), X, state=state)
+    after, rewrite = fold_constants(before)
+    assert rewrite is None
+    assert after is before
+
+
+def test_mutated_buffer_is_found_without_being_listed_as_state():
+    before = capture_program(LeaveAlone("mutated view"), X)
+    assert fold_constants(before)[0] is before
+
+
+def test_symbolic_sizes_are_left_alone():
+    class Sliced(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.table, self.gain = nn.Parameter(torch.ones(32, 4)), nn.Parameter(torch.ones(4))
+
+        def forward(self, x):
+            return x + (self.table * self.gain)[: x.shape[0]].exp()
+
+    x = torch.randn(5, 4)
+    before = capture_program(Sliced(), x, dynamic_shapes=({0: torch.export.Dim("n", min=2, max=32)},))
+    after, rewrite = fold_constants(before)
+    assert rewrite.count == 1
+    assert "aten.exp.default" in operators(after)
+    for rows in (2, 5, 32):
+        x = torch.randn(rows, 4)
+        torch.testing.assert_close(run_program(after, x), run_program(before, x))
+    assert after.exported.range_constraints == before.exported.range_constraints
+
+
+def test_spectral_norm_in_eval_folds_completely():
+    _, after, _ = fold(spectral_norm(nn.Linear(16, 3)), X)
+    assert operators(after) == ["aten.linear.default"]
+
+
+def test_tied_weights_keep_one_copy():
+    class Tied(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embedding = nn.Embedding(10, 8)
+            self.head = nn.Linear(8, 10, bias=False)
+            self.head.weight = self.embedding.weight
+            self.gain = nn.Parameter(torch.ones(8))
+
+        def forward(self, i):
+            return nn.functional.linear(self.embedding(i), self.head.weight * self.gain)
+
+    _, after, rewrite = fold(Tied(), torch.arange(6))
+    assert rewrite.count == 1
+    assert len({tensor.data_ptr() for tensor in after.exported.state_dict.values()}) == 2
+
+
+def test_weights_that_did_not_change_are_not_copied():
+    before, after, _ = fold(nn.Sequential(weight_norm(nn.Conv1d(4, 8, 3)), nn.Linear(14, 3)), X)
+    assert after.exported.state_dict["1.weight"] is before.exported.state_dict["1.weight"]
+
+
+def test_fake_weights_fold_too():
+    """A plan is made without weights."""
+    with torch._subclasses.FakeTensorMode():
+        module = weight_norm(nn.Conv1d(4, 8, 3)).eval()
+        x = torch.randn(2, 4, 16)
+    exported = torch.export.export(module, (x,))
+    after, rewrite = fold_constants(program_of(exported, (x,)))
+    assert rewrite.count == 1
+    assert operators(after) == ["aten.conv1d.default"]
+
+
+class Regions(nn.Module):
+    """Rotary angles as transformers computes them: without gradients, with autocast switched off."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(16, 16)
+        self.register_buffer("freqs", torch.ones(16), persistent=False)
+
+    def forward(self, x):
+        with torch.no_grad(), torch.autocast("cpu", enabled=False):
+            angles = torch.arange(4)[:, None].float() * self.freqs
+            with torch.enable_grad():
+                cos = angles.cos()
+        return self.linear(x) * cos
+
+
+def test_regions_are_inlined_and_their_constants_fold():
+    with torch.enable_grad():
+        module = Regions().eval()
+        before = program_of(torch.export.export(module, (X,)), (X,))
+    assert any("wrap_with" in name for name in operators(before))
+    untouched = Untouched(before, X)
+    inlined, rewrite = inline_regions(before)
+    check_rewrite(before, inlined, X, untouched=untouched)
+    assert rewrite.count >= 2
+    assert not any("wrap_with" in name for name in operators(inlined))
+    after, rewrites = apply_rewrites(before)
+    check_rewrite(before, after, X)
+    assert [rewrite.name for rewrite in rewrites] == ["inline_regions", "fold_constants"]
+    assert operators(after) == ["aten.linear.default", "aten.mul.Tensor"]
+
+
+def test_enabled_autocast_stays():
+    class Autocast(nn.Module):
+        def forward(self, x):
+            with torch.autocast("cpu", dtype=torch.bfloat16):
+                return x @ x.mT
+
+    before = capture_program(Autocast(), X)
+    assert inline_regions(before)[0] is before
+
+
+def test_nothing_to_do_gives_the_same_program():
+    before = capture_program(nn.Sequential(nn.Conv1d(4, 8, 3), nn.ReLU()), X)
+    after, rewrites = apply_rewrites(before)
+    assert after is before
+    assert rewrites == ()
+
+
+@pytest.fixture(scope="module")
+def lower():
+    from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
+    from executorch.exir import to_edge_transform_and_lower
+
+    def delegated_and_left(exported):
+        edge = to_edge_transform_and_lower(exported, partitioner=[XnnpackPartitioner()])
+        names = operators_of_graph(edge.exported_program().graph)
+        return sum("executorch_call_delegate" in name for name in names), [
+            name for name in names if "executorch_call_delegate" not in name and "getitem" not in name
+        ]
+
+    return delegated_and_left
+
+
+def operators_of_graph(graph):
+    return [str(node.target) for node in graph.nodes if node.op == "call_function"]
+
+
+def test_xnnpack_takes_weight_norm_as_one_convolution(lower):
+    before = capture_program(nn.Sequential(weight_norm(nn.Conv1d(4, 8, 3)), nn.ReLU()), X)
+    calls, left = lower(before.exported)
+    assert left, "if XNNPACK takes weight_norm by itself, this pass has lost its reason"
+    after, _ = fold_constants(before)
+    calls, left = lower(after.exported)
+    assert (calls, left) == (1, [])
