@@ -122,14 +122,14 @@ def find_disturbances(activity: Activity, cores: int | None) -> tuple[Measuremen
     found = []
     of_cores = f" of {cores}" if cores else ""
     if activity.other_cores is not None and activity.other_cores > _OTHER_CORES:
-        text = f"other programs kept {activity.other_cores:.1f}{of_cores} cores busy while this was measured"
+        text = f"other programs kept {activity.other_cores:.1f}{of_cores} cores busy meanwhile"
         found.append(MeasurementWarning("other-load", text))
     if activity.steal_share is not None and activity.steal_share > _STEAL_SHARE:
-        text = f"the hypervisor gave {activity.steal_share:.1%} of the CPU time to other machines"
+        text = f"the hypervisor gave {100 * activity.steal_share:.1f} % of the CPU time to other machines"
         found.append(MeasurementWarning("steal", text))
     switches = activity.involuntary_switches
     if switches is not None and switches > _SWITCHES_PER_SECOND * activity.seconds and switches > _SWITCHES_PER_SECOND:
-        text = f"the scheduler took a core away {switches} times in {activity.seconds:.1f} s"
+        text = f"the scheduler took a core away {switches:,} times in {activity.seconds:.1f} s"
         found.append(MeasurementWarning("involuntary-switches", text))
     return tuple(found)
 

@@ -21,7 +21,7 @@ from edgex.errors import ArtifactError
 from edgex.runtime.activity import describe_activity, take_snapshot
 from edgex.runtime.artifact import Artifact, CheckLevel
 from edgex.runtime.engines.registry import get_engine
-from edgex.runtime.golden import Step, read_golden
+from edgex.runtime.golden import read_golden
 from edgex.runtime.host import read_host
 from edgex.runtime.profile.doubts import find_doubts
 from edgex.runtime.profile.fresh import run_fresh
@@ -33,17 +33,14 @@ from edgex.runtime.profile.report import (
     ProfileReport,
     ProfileSettings,
 )
+from edgex.runtime.sampling import Clock, Workload, plan_rounds, sample_rounds, warm_up
 from edgex.runtime.session import Session
 from edgex.runtime.statistics import summarize
-from edgex.runtime.timing import Clock, Workload, plan_rounds, sample_rounds, warm_up
 
 Progress = Callable[[str, str], None]
 Inputs = Mapping[str, Any] | Sequence[Any]
 
 FRESH_PROCESSES = 3
-
-# Steps between two resets of a model with state whose golden data cannot be read: as many as are always proved.
-_DEFAULT_STEPS = 4
 
 
 def profile(
@@ -59,8 +56,8 @@ def profile(
 ) -> ProfileReport:
     """Measure load, first run, steady latency and memory of an artifact.
 
-    A model with state is timed in whole sequences, each from `session.reset()`: the golden example's steps, or the
-    given inputs as often. The session is left reset.
+    A model with state is timed in whole sequences, each from `session.reset()`: the longest proved one, or the given
+    inputs as often. The session is left reset.
 
     Args:
         session: A loaded artifact.
@@ -87,12 +84,14 @@ def profile(
     progress("warm up", "until the latency settles" if warmup is None else f"{warmup} runs")
     before = take_snapshot()
     warm = warm_up(workload, warmup, clock=clock)
-    plan = plan_rounds(workload, warm.call_seconds, runs)
+    plan = plan_rounds(workload, warm, runs)
     progress("measure", f"{plan.samples} samples in {plan.rounds} rounds")
-    rounds = sample_rounds(workload, plan, clock=clock)
+    samples = sample_rounds(workload, plan, clock=clock)
     activity = describe_activity(before, take_snapshot(), host.logical_cores)
     session.reset()
 
+    # A tenth of a nanosecond is finer than any clock here; more digits would only be noise of a division.
+    rounds = tuple(tuple(round(sample, 10) for sample in one) for one in samples)
     summary = summarize(rounds)
     settings = ProfileSettings(
         inputs="golden" if inputs is None else "given",
@@ -130,25 +129,15 @@ def profile(
 
 def _find_steps(session: Session, inputs: Inputs | None) -> list[list[np.ndarray]]:
     """The inputs of each run of one round: one run without state, a sequence with it."""
-    if inputs is None:
-        example = _read_example_steps(session.artifact)
-        if not example:
-            name = session.artifact.path.name
-            raise ArtifactError("the artifact holds no example inputs", name, "give inputs")
-        wanted = example if session.state else example[:1]
-        return [session.prepare(*(step.inputs[spec.name] for spec in session.inputs)) for step in wanted]
-    arrays = session.prepare(**inputs) if isinstance(inputs, Mapping) else session.prepare(*inputs)
-    if not session.state:
-        return [arrays]
-    return [arrays] * (len(_read_example_steps(session.artifact)) or _DEFAULT_STEPS)
-
-
-def _read_example_steps(artifact: Artifact) -> tuple[Step, ...]:
-    """The steps of the first case that is compared; none where the artifact has no such case."""
-    for case in read_golden(artifact):
-        if case.kind == "compare":
-            return case.steps
-    return ()
+    proved = [case.steps for case in read_golden(session.artifact) if case.kind == "compare"]
+    # A sequence that was proved stays within the model's limits, for example the length of its cache.
+    steps = max(proved, key=len, default=()) if session.state else tuple(proved[0][:1]) if proved else ()
+    if inputs is not None:
+        arrays = session.prepare(**inputs) if isinstance(inputs, Mapping) else session.prepare(*inputs)
+        return [arrays] * (max(1, len(steps)) if session.state else 1)
+    if not steps:
+        raise ArtifactError("the artifact holds no example inputs", session.artifact.path.name, "give inputs")
+    return [session.prepare(*(step.inputs[spec.name] for spec in session.inputs)) for step in steps]
 
 
 def _measure_fresh(

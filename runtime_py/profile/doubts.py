@@ -33,24 +33,23 @@ def find_doubts(
 
 def _doubt_samples(summary: Summary, rounds: Rounds) -> list[MeasurementWarning]:
     found = []
+    reasons = []
     if summary.median_ci95 is not None:
         width = (summary.median_ci95[1] - summary.median_ci95[0]) / summary.median
-        if width > _WIDE_INTERVAL:
-            text = f"the interval of the median is {width:.0%} wide: differences smaller than that cannot be seen"
-            found.append(MeasurementWarning("noisy-machine", text))
+        reasons += [f"the median's interval is {_percent(width)} wide"] if width > _WIDE_INTERVAL else []
     if summary.mad > _WIDE_SPREAD * summary.median:
-        text = f"half of the runs differ from the median by more than {summary.mad / summary.median:.0%}"
-        found.append(MeasurementWarning("wide-spread", text))
+        reasons.append(f"half of the runs stray by more than {_percent(summary.mad / summary.median)}")
     if summary.outlier_share > _MANY_OUTLIERS:
-        text = f"{summary.outlier_share:.0%} of the runs took far longer than the rest: trust the median, not the mean"
-        found.append(MeasurementWarning("outliers", text))
+        reasons.append(f"{_percent(summary.outlier_share)} took far longer than the rest")
+    if reasons:
+        found.append(MeasurementWarning("noisy-machine", ", ".join(reasons)))
     if len(rounds) >= MIN_ROUNDS:
         third = len(rounds) // 3
         medians = [float(np.median(samples)) for samples in rounds]
         change = float(np.median(medians[-third:]) / np.median(medians[:third])) - 1.0
         if abs(change) > _DRIFT:
             became = "slower" if change > 0 else "faster"
-            text = f"the last third of the runs was {abs(change):.0%} {became} than the first"
+            text = f"the last third of the runs was {_percent(abs(change))} {became} than the first"
             found.append(MeasurementWarning("drift", text))
     return found
 
@@ -60,7 +59,7 @@ def _doubt_settings(
 ) -> list[MeasurementWarning]:
     found = []
     if settings.warmup_settled is False:
-        text = f"after {settings.warmup_seconds:.1f} s of warm-up the latency had still not settled within 2 %"
+        text = f"the latency had not settled within 2 % after {settings.warmup_seconds:.1f} s"
         found.append(MeasurementWarning("warmup-did-not-settle", text))
     if summary.n < MIN_SAMPLES_P95 or len(rounds) < MIN_ROUNDS:
         runs = f"{summary.n} run{'' if summary.n == 1 else 's'}"
@@ -74,3 +73,7 @@ def _doubt_settings(
         text = f"the frequency governor is {host.governor}: the clock speed may change while measuring"
         found.append(MeasurementWarning("governor", text))
     return found
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %"

@@ -5,6 +5,7 @@ All times are seconds. Unknown is None (null), never 0. Nothing in it names a pa
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -14,6 +15,8 @@ from edgex.runtime.host import HostInfo
 from edgex.runtime.statistics import Rounds, Summary
 
 SCHEMA = "edgex.profile/1"
+
+_SAMPLES_HERE = "<samples of edgex.profile/1>"
 
 
 @dataclass(frozen=True)
@@ -171,8 +174,7 @@ class ProfileReport:
         settings["shapes"] = {name: list(shape) for name, shape in self.settings.shapes.items()}
         interval = self.steady.median_ci95
         steady = {**asdict(self.steady), "median_ci95": None if interval is None else list(interval)}
-        # A tenth of a nanosecond is finer than any clock here; more digits would only be noise of the division.
-        steady["raw_seconds"] = [round(sample, 10) for samples in self.rounds for sample in samples]
+        steady["raw_seconds"] = [sample for samples in self.rounds for sample in samples]
         steady["round_lengths"] = [len(samples) for samples in self.rounds]
         return {
             "schema": SCHEMA,
@@ -192,6 +194,14 @@ class ProfileReport:
             "ops": [dict(op) for op in self.ops],
             "warnings": [asdict(warning) for warning in self.warnings],
         }
+
+    def dumps(self) -> str:
+        """The text of a report file: indented, the samples on one line."""
+        document = self.to_json()
+        samples = json.dumps(document["steady"]["raw_seconds"])
+        document["steady"]["raw_seconds"] = _SAMPLES_HERE
+        text = json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False)
+        return text.replace(f'"{_SAMPLES_HERE}"', samples) + "\n"
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> ProfileReport:

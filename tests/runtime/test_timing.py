@@ -7,7 +7,8 @@ import gc
 import numpy as np
 import pytest
 
-from edgex.runtime.timing import Workload, compare_interleaved, plan_rounds, sample_rounds, warm_up
+from edgex.runtime.sampling import WarmUp, Workload, plan_rounds, sample_rounds, warm_up
+from edgex.runtime.timing import compare_interleaved
 
 
 class Machine:
@@ -62,6 +63,11 @@ class NoisyMachine(Machine):
         return call
 
 
+def warmed(call_seconds: float) -> WarmUp:
+    """As after warming up something that takes this long."""
+    return WarmUp(calls=6, seconds=6 * call_seconds, settled=True, call_seconds=call_seconds, mean_seconds=call_seconds)
+
+
 # ---- warm-up
 
 
@@ -112,7 +118,7 @@ def test_warm_up_of_a_sequence_starts_each_pass_from_reset():
     ],
 )
 def test_sizes_follow_the_length_of_a_call(call_seconds, samples, rounds, calls_per_sample):
-    plan = plan_rounds(Workload((lambda: None,)), call_seconds)
+    plan = plan_rounds(Workload((lambda: None,)), warmed(call_seconds))
     assert (plan.samples, plan.rounds, plan.calls_per_sample) == (samples, rounds, calls_per_sample)
     assert (plan.rounds - 1) * plan.samples_per_round < plan.samples <= plan.rounds * plan.samples_per_round
 
@@ -121,7 +127,7 @@ def test_sizes_follow_the_length_of_a_call(call_seconds, samples, rounds, calls_
 def test_a_given_number_of_runs_is_kept(runs):
     machine = Machine()
     workload = Workload((machine.work("a", 1e-3),))
-    plan = plan_rounds(workload, 1e-3, runs)
+    plan = plan_rounds(workload, warmed(1e-3), runs)
     rounds = sample_rounds(workload, plan, clock=machine.clock)
     assert sum(len(samples) for samples in rounds) == plan.samples == runs == len(machine.log)
     assert all(rounds)
@@ -133,7 +139,7 @@ def test_a_given_number_of_runs_is_kept(runs):
 def test_samples_are_seconds_per_call():
     machine = Machine()
     workload = Workload((machine.work("a", 5e-6),))
-    plan = plan_rounds(workload, 5e-6, runs=12)
+    plan = plan_rounds(workload, warmed(5e-6), runs=12)
     rounds = sample_rounds(workload, plan, clock=machine.clock)
     assert plan.calls_per_sample == 4
     assert len(machine.log) == 48
@@ -144,7 +150,7 @@ def test_state_is_reset_before_each_round_and_reset_is_not_timed():
     machine = Machine()
     calls = tuple(machine.work(str(step), 1e-3 * (step + 1)) for step in range(3))
     workload = Workload(calls, machine.work("reset", 10.0))
-    rounds = sample_rounds(workload, plan_rounds(workload, 2e-3, runs=5), clock=machine.clock)
+    rounds = sample_rounds(workload, plan_rounds(workload, warmed(2e-3), runs=5), clock=machine.clock)
     assert machine.log == ["reset", "0", "1", "2"] * 2
     assert [list(samples) for samples in rounds] == [pytest.approx([1e-3, 2e-3, 3e-3])] * 2
 
@@ -153,12 +159,28 @@ def test_quick_calls_of_a_sequence_share_samples_but_never_across_a_reset():
     machine = Machine()
     calls = tuple(machine.work(str(step), 5e-6) for step in range(6))
     workload = Workload(calls, machine.work("reset", 10.0))
-    plan = plan_rounds(workload, 5e-6, runs=4)
+    plan = plan_rounds(workload, warmed(5e-6), runs=4)
     assert (plan.calls_per_sample, plan.samples_per_round, plan.rounds) == (4, 2, 2)
     rounds = sample_rounds(workload, plan, clock=machine.clock)
     assert [len(samples) for samples in rounds] == [2, 2]
     assert machine.log == ["reset", "0", "1", "2", "3", "4", "5"] * 2
     assert rounds[0] == pytest.approx((5e-6, 5e-6))
+
+
+def test_rounds_of_short_sequences_hold_several():
+    """A round is a stretch of time: rounds of single sequences would make the interval of the median too narrow."""
+    machine = Machine()
+    workload = Workload((machine.work("0", 1e-3), machine.work("1", 1e-3)), machine.work("reset", 1.0))
+    plan = plan_rounds(workload, warmed(1e-3), runs=500)
+    assert (plan.samples, plan.rounds, plan.samples_per_round) == (500, 28, 18)
+    rounds = sample_rounds(workload, plan, clock=machine.clock)
+    assert machine.log == ["reset", "0", "1"] * 250
+    assert [len(samples) for samples in rounds] == [18] * 27 + [14]
+
+
+def test_calls_that_are_often_interrupted_are_planned_by_their_mean():
+    warm = WarmUp(calls=6, seconds=1.0, settled=True, call_seconds=1e-3, mean_seconds=10e-3)
+    assert plan_rounds(Workload((lambda: None,)), warm).samples == 300
 
 
 def test_garbage_collection_is_off_while_measuring_and_on_again_after_a_failure():
@@ -170,7 +192,7 @@ def test_garbage_collection_is_off_while_measuring_and_on_again_after_a_failure(
 
     workload = Workload((fails,))
     with pytest.raises(RuntimeError, match="engine"):
-        sample_rounds(workload, plan_rounds(workload, 1.0, runs=1))
+        sample_rounds(workload, plan_rounds(workload, warmed(1.0), runs=1))
     assert seen == [False]
     assert gc.isenabled()
 
@@ -180,7 +202,7 @@ def test_progress_is_told_outside_of_what_is_timed():
     workload = Workload((machine.work("a", 1e-3),))
     rounds = sample_rounds(
         workload,
-        plan_rounds(workload, 1e-3, runs=3),
+        plan_rounds(workload, warmed(1e-3), runs=3),
         after_round=lambda done: machine.work(f"told {done}", 9.0)(),
         clock=machine.clock,
     )
@@ -214,7 +236,9 @@ def test_comparison_of_sequences_resets_each_block():
     machine = Machine()
     workload = Workload((machine.work("0", 1e-3), machine.work("1", 1e-3)), machine.work("reset", 1.0))
     result = compare_interleaved([workload], ["a"], rounds=2, clock=machine.clock)
-    assert result.rounds[0] == (pytest.approx((1e-3, 1e-3)), pytest.approx((1e-3, 1e-3)))
+    assert [len(samples) for samples in result.rounds[0]] == [20, 20]  # ten sequences: 20 ms
+    assert machine.log[-66:] == ["reset", "0", "1"] * 22
+    assert max(max(samples) for samples in result.rounds[0]) == pytest.approx(1e-3)
     assert result.judgements == ()
 
 

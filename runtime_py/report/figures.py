@@ -1,0 +1,184 @@
+"""Numbers and lines of a profile as text, the same in every report."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from edgex.runtime.host import HostInfo
+from edgex.runtime.profile.report import ProfileReport
+
+_UNITS = (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6), ("ns", 1e-9))
+_BARS = "▁▂▃▄▅▆▇█"
+
+# Feature names that say the most about speed, the strongest of each family; see edgex.runtime.host.
+_ISA_FAMILIES = (
+    ("amx_tile", "AMX"),
+    ("avx512_bf16", "AVX-512 BF16"),
+    ("avx512_vnni", "AVX-512 VNNI"),
+    ("avx512f", "AVX-512"),
+    ("avx2", "AVX2"),
+    ("avx", "AVX"),
+    ("sme", "SME"),
+    ("sve2", "SVE2"),
+    ("sve", "SVE"),
+    ("i8mm", "I8MM"),
+    ("asimddp", "NEON dot product"),
+    ("asimd", "NEON"),
+    ("neon", "NEON"),
+)
+
+
+def format_seconds(seconds: float | None, like: float | None = None, digits: int = 3) -> str:
+    """A duration with its unit, for example `222 µs`.
+
+    Args:
+        seconds: The duration; None is `unknown`.
+        like: Use the unit that suits this duration instead, so that a row of figures has one unit.
+        digits: Significant digits.
+    """
+    if seconds is None:
+        return "unknown"
+    unit, size = _choose_unit(seconds if like is None else like)
+    return f"{_significant(seconds / size, digits)} {unit}"
+
+
+def format_interval(low: float, high: float, like: float, digits: int = 4) -> str:
+    """Two durations with one unit, for example `221.9 … 223.1 µs`."""
+    unit, size = _choose_unit(like)
+    return f"{_significant(low / size, digits)} … {_significant(high / size, digits)} {unit}"
+
+
+def format_bytes(count: int | None) -> str:
+    """`46.8 MB`; decimal units, as disks and app stores count."""
+    if count is None:
+        return "unknown"
+    size = float(count)
+    for unit in ("B", "kB", "MB"):
+        if size < 1000:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{_significant(size, 3)} {unit}"
+        size /= 1000
+    return f"{_significant(size, 3)} GB"
+
+
+def format_rate(per_second: float) -> str:
+    """Runs per second, for example `4,402`."""
+    return f"{per_second:,.0f}" if per_second >= 100 else _significant(per_second, 3)
+
+
+def count(number: int, noun: str) -> str:
+    """`1 run`, `30 rounds`, `10,000 samples`; for a process, `3 processes`."""
+    plural = noun + ("es" if noun.endswith("s") else "s")
+    return f"{number:,} {noun if number == 1 else plural}"
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """How samples are spread.
+
+    Attributes:
+        bars: A line of bars from the fastest sample on.
+        low: Duration in seconds at the left end: the fastest.
+        high: Duration in seconds at the right end.
+        beyond_share: Share of samples slower than the right end, 0 to 1.
+    """
+
+    bars: str
+    low: float
+    high: float
+    beyond_share: float
+
+
+def draw_distribution(report: ProfileReport, width: int) -> Distribution | None:
+    """The samples as a line of `width` bars, without the long tail; None where there are too few or all are equal."""
+    pooled = np.concatenate([np.asarray(samples, dtype=np.float64) for samples in report.rounds])
+    # Eight deviations hold nearly all of the body; a tail of preempted runs would flatten it to one bar.
+    low, high = report.steady.min, report.steady.median + 8.0 * report.steady.mad
+    if pooled.size < 2 * width or high <= low:
+        return None
+    high = min(high, float(pooled.max()))
+    heights, _ = np.histogram(pooled, bins=width, range=(low, high))
+    top = heights.max()
+    bars = (" " if height == 0 else _BARS[int((len(_BARS) - 1) * height / top)] for height in heights.tolist())
+    return Distribution("".join(bars), low, high, float(np.mean(pooled > high)))
+
+
+def describe_subject(report: ProfileReport) -> list[str]:
+    """Target, precision and threads."""
+    threads = [] if report.threads is None else [count(report.threads, "thread")]
+    return [report.artifact.target, report.artifact.precision, *threads]
+
+
+def describe_percentiles(report: ProfileReport) -> list[tuple[str, str]]:
+    """The names and values of what stands beside the median."""
+    steady = report.steady
+    values = (("min", steady.min), ("p90", steady.p90), ("p95", steady.p95), ("p99", steady.p99))
+    return [(name, format_seconds(value, digits=4)) for name, value in values if value is not None]
+
+
+def describe_sampling(report: ProfileReport) -> list[str]:
+    """How the latency was sampled, in one or two lines."""
+    settings = report.settings
+    shared = "" if settings.calls_per_sample == 1 else f" of {settings.calls_per_sample} runs each"
+    state = "" if settings.steps == 1 else f", {settings.steps} steps from reset"
+    lines = [f"{count(report.steady.n, 'sample')}{shared} in {count(settings.rounds, 'round')}{state}"]
+    lines.append(
+        f"after {count(settings.warmup_runs, 'run')} of warm-up ({format_seconds(settings.warmup_seconds, digits=2)})"
+    )
+    return lines
+
+
+def describe_load(report: ProfileReport) -> list[tuple[str, str]]:
+    """The parts of a cold start in the order in which they happen."""
+    load = report.load_seconds
+    parts = (("check", load.check), ("engine", load.engine_import), ("program", load.program), ("method", load.method))
+    return [(name, format_seconds(value)) for name, value in parts if value is not None]
+
+
+def describe_memory(report: ProfileReport) -> list[tuple[str, str]]:
+    """What is known about memory."""
+    memory = report.memory
+    parts = (
+        ("peak", memory.peak_rss_bytes),
+        ("arena", memory.planned_arena_bytes),
+        ("weights", memory.weights_bytes),
+    )
+    return [(name, format_bytes(value)) for name, value in parts if value is not None]
+
+
+def describe_host(host: HostInfo) -> list[str]:
+    """The machine in short pieces."""
+    parts = [host.cpu or host.machine]
+    if host.usable_cores is not None:
+        usable = f"{host.cpu_quota:g}" if host.cores_for_threads == host.cpu_quota else str(host.usable_cores)
+        parts.append(f"{usable} of {count(host.logical_cores or host.usable_cores, 'core')}")
+    parts += strongest_isa(host.isa or ())
+    if host.memory_bytes is not None:
+        parts.append(format_bytes(host.memory_bytes))
+    parts += ["virtual machine"] if host.virtualised else []
+    parts.append(f"governor {host.governor}" if host.governor else "governor unknown")
+    parts.append(f"{host.system} {host.kernel}")
+    return parts
+
+
+def strongest_isa(isa: Sequence[str]) -> list[str]:
+    """The one or two instruction sets that matter most: matrix units, and the strongest vector unit."""
+    names = [label for name, label in _ISA_FAMILIES if name in isa]
+    return names[:2] if names[:1] == ["AMX"] else names[:1]
+
+
+def _choose_unit(seconds: float) -> tuple[str, float]:
+    for unit, size in _UNITS:
+        if abs(seconds) >= size:
+            return unit, size
+    return _UNITS[-1]
+
+
+def _significant(value: float, digits: int) -> str:
+    """At least `digits` significant digits, never an exponent, thousands grouped."""
+    if value == 0:
+        return "0"
+    before_point = len(str(int(abs(value)))) if abs(value) >= 1 else 0
+    return f"{value:,.{max(0, digits - max(1, before_point))}f}"
