@@ -84,7 +84,6 @@ class _Layer:
 
     Attributes:
         node: The operator.
-        input: The node of its activation.
         weight: `[out, in / groups, …]`; `[in, out / groups, …]` where `transposed`.
         weight_node: The weight's placeholder.
         bias: `[out]`, or None.
@@ -93,7 +92,6 @@ class _Layer:
     """
 
     node: Node
-    input: Node
     weight: torch.Tensor
     weight_node: Node
     bias: torch.Tensor | None
@@ -160,7 +158,6 @@ def _read_layer(node: Node, constants: Mapping[Node, torch.Tensor]) -> _Layer | 
         return None
     return _Layer(
         node,
-        arguments["input"],
         constants[weight],
         weight,
         None if bias is None else constants[bias],
@@ -181,7 +178,7 @@ def _read_addmm(node: Node, arguments: Mapping[str, Any], constants: Mapping[Nod
     weight = constants[weight_node] if weight_node is not matrix else constants[weight_node].t()
     if constants[bias].shape != weight.shape[:1]:
         return None
-    return _Layer(node, arguments["mat1"], weight, weight_node, constants[bias])
+    return _Layer(node, weight, weight_node, constants[bias])
 
 
 def _fold(editor: ProgramEditor, layer: _Layer, norm: _Norm, weight_name: str) -> None:
@@ -194,11 +191,13 @@ def _fold(editor: ProgramEditor, layer: _Layer, norm: _Norm, weight_name: str) -
         editor.add_constant(name, tensor, val.new_empty(tensor.shape), is_parameter=True)
         for name, tensor in ((f"{weight_name}_folded", weight), (f"{bias_name}_folded", bias))
     ]
+    # Read from the copy: the layer's input may have been a norm that is folded already.
+    arguments = named_arguments(node)
     if operator_name(node) == "aten::addmm":
         node.target = torch.ops.aten.linear.default
-        node.args, node.kwargs = (editor.node(layer.input), *constants), {}
+        node.args, node.kwargs = (arguments["mat1"], *constants), {}
     else:
-        node.args = (editor.node(layer.input), *constants, *node.args[3:])
+        node.args = (arguments["input"], *constants, *node.args[3:])
         node.kwargs = {name: value for name, value in node.kwargs.items() if name not in ("input", "weight", "bias")}
     editor.node(norm.output).replace_all_uses_with(node)
     if norm.output is not norm.node:

@@ -164,11 +164,8 @@ class ProgramEditor:
         exported = self._program.exported
         removed = self._drop_unused()
         output_specs = self._output_specs(exported.graph_signature)
-        renamed = {
-            old.arg.name: new.arg.name
-            for old, new in zip(exported.graph_signature.output_specs, output_specs, strict=True)
-        }
-        calls = [_renamed_call(call, renamed) for call in exported.module_call_graph]
+        # A submodule's own signature names inner nodes, which may be gone; the model's is that of the program.
+        calls = [ModuleCallEntry(call.fqn, None if call.fqn else call.signature) for call in exported.module_call_graph]
         input_specs = [self._specs[node.name] for node in self.graph.find_nodes(op="placeholder")]
         new = ExportedProgram(
             root=self._attributes,
@@ -231,13 +228,3 @@ def _first_free(name: str, taken: Collection[str]) -> str:
         number += 1
         candidate = f"{name}_{number}"
     return candidate
-
-
-def _renamed_call(call: ModuleCallEntry, renamed: Mapping[str, str]) -> ModuleCallEntry:
-    """A module's entry with its outputs' new names; a submodule's names inner nodes, which may be gone."""
-    if call.signature is None or call.fqn:
-        return ModuleCallEntry(call.fqn)
-    outputs = [copy.copy(argument) for argument in call.signature.outputs]
-    for argument in outputs:
-        argument.name = renamed.get(argument.name, argument.name)
-    return ModuleCallEntry(call.fqn, dataclasses.replace(call.signature, outputs=outputs))

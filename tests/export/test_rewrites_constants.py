@@ -2,12 +2,13 @@ from __future__ import annotations
 
 import pytest
 import torch
-from edgex.export.rewrites import apply_rewrites
-from edgex.export.rewrites.constants import SIZE_ALLOWANCE_BYTES, fold_constants
-from edgex.export.rewrites.regions import inline_regions
 from rewriting import Untouched, capture_program, check_rewrite, operators, program_of, run_program
 from torch import nn
 from torch.nn.utils.parametrizations import spectral_norm, weight_norm
+
+from edgex.export.rewrites import apply_rewrites
+from edgex.export.rewrites.constants import SIZE_ALLOWANCE_BYTES, fold_constants
+from edgex.export.rewrites.regions import inline_regions
 
 X = torch.randn(2, 4, 16, generator=torch.Generator().manual_seed(1))
 

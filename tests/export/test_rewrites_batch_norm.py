@@ -1,0 +1,276 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rewriting import Untouched, capture_program, check_rewrite, operators, program_of, run_program
+from torch import nn
+from torch.nn.utils.parametrizations import weight_norm
+
+from edgex.export.rewrites import apply_rewrites
+from edgex.export.rewrites.batch_norm import fold_batch_norm
+
+CONVS = {1: nn.Conv1d, 2: nn.Conv2d, 3: nn.Conv3d}
+TRANSPOSED = {1: nn.ConvTranspose1d, 2: nn.ConvTranspose2d, 3: nn.ConvTranspose3d}
+NORMS = {1: nn.BatchNorm1d, 2: nn.BatchNorm2d, 3: nn.BatchNorm3d}
+
+
+def fold(module, *args, **kwargs):
+    before = capture_program(module, *args, **kwargs)
+    untouched = Untouched(before, *args)
+    after, rewrite = fold_batch_norm(before)
+    check_rewrite(before, after, *args, untouched=untouched)
+    return before, after, rewrite
+
+
+def left_alone(module, *args):
+    before = capture_program(module, *args)
+    after, rewrite = fold_batch_norm(before)
+    return after is before and rewrite is None
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    dims=st.sampled_from([1, 2, 3]),
+    transposed=st.booleans(),
+    groups=st.integers(1, 3),
+    in_factor=st.integers(1, 3),
+    out_factor=st.integers(1, 3),
+    kernel=st.integers(1, 3),
+    bias=st.booleans(),
+    affine=st.booleans(),
+    eps=st.sampled_from([1e-5, 1e-3, 0.5]),
+    seed=st.integers(0, 1000),
+)
+def test_any_convolution(dims, transposed, groups, in_factor, out_factor, kernel, bias, affine, eps, seed):
+    conv = (TRANSPOSED if transposed else CONVS)[dims](
+        groups * in_factor, groups * out_factor, kernel, groups=groups, bias=bias
+    )
+    module = nn.Sequential(conv, NORMS[dims](groups * out_factor, eps=eps, affine=affine))
+    x = torch.randn(2, groups * in_factor, *[5] * dims, generator=torch.Generator().manual_seed(seed))
+    _, after, rewrite = fold(module, x)
+    assert rewrite.count == 1
+    assert len(operators(after)) == 1
+    assert set(after.exported.state_dict) == {"0.weight_folded", "0.bias_folded"}
+    assert not after.exported.constants
+
+
+@pytest.mark.parametrize("affine", [True, False])
+@pytest.mark.parametrize("bias", [True, False])
+def test_linear_with_two_dimensional_output(bias, affine):
+    module = nn.Sequential(nn.Linear(6, 5, bias=bias), nn.BatchNorm1d(5, affine=affine), nn.Tanh())
+    _, after, rewrite = fold(module, torch.randn(4, 6))
+    assert operators(after) == ["aten.linear.default", "aten.tanh.default"]
+    assert rewrite.name == "fold_batch_norm"
+    assert rewrite.sources
+
+
+def test_numbers_hold_over_a_deep_network():
+    layers = []
+    for _ in range(8):
+        layers += [nn.Conv2d(8, 8, 3, padding=1, bias=False), nn.BatchNorm2d(8), nn.ReLU(inplace=True)]
+    _, after, rewrite = fold(nn.Sequential(*layers), torch.randn(2, 8, 8, 8))
+    assert rewrite.count == 8
+    assert operators(after) == ["aten.conv2d.default", "aten.relu_.default"] * 8
+
+
+def test_string_padding_and_channels_last_weights():
+    module = nn.Sequential(nn.Conv2d(4, 6, 3, padding="same"), nn.BatchNorm2d(6)).to(memory_format=torch.channels_last)
+    _, after, _ = fold(module, torch.randn(2, 4, 5, 5))
+    assert operators(after) == ["aten.conv2d.padding"]
+
+
+@pytest.mark.parametrize("layer", [nn.Conv2d(4, 6, 3), nn.ConvTranspose2d(4, 6, 3, groups=2)])
+def test_core_operators_with_native_batch_norm(layer):
+    x = torch.randn(2, 4, 5, 5)
+    exported = capture_program(nn.Sequential(layer, nn.BatchNorm2d(6), nn.ReLU()), x).exported.run_decompositions()
+    before = program_of(exported, (x,))
+    assert "aten._native_batch_norm_legit_no_training.default" in operators(before)
+    after, rewrite = fold_batch_norm(before)
+    check_rewrite(before, after, x)
+    assert rewrite.count == 1
+    assert operators(after) == ["aten.convolution.default", "aten.relu.default"]
+
+
+@pytest.mark.parametrize("square", [True, False])
+def test_core_operators_with_addmm(square):
+    x, features = torch.randn(4, 6), 6 if square else 5
+    module = nn.Sequential(nn.Linear(6, features), nn.BatchNorm1d(features))
+    before = program_of(capture_program(module, x).exported.run_decompositions(), (x,))
+    assert "aten.addmm.default" in operators(before)
+    after, rewrite = fold_batch_norm(before)
+    check_rewrite(before, after, x)
+    assert rewrite.count == 1
+    assert "aten.linear.default" in operators(after)
+    assert not any("batch_norm" in name for name in operators(after))
+
+
+@pytest.mark.parametrize("beta", [1, 2])
+def test_addmm_of_the_users_own(beta):
+    class Own(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.w, self.b, self.norm = nn.Parameter(torch.ones(6, 5)), nn.Parameter(torch.ones(5)), nn.BatchNorm1d(5)
+
+        def forward(self, x):
+            return self.norm(torch.addmm(self.b, x, self.w, beta=beta))
+
+    if beta == 1:
+        _, after, _ = fold(Own(), torch.randn(4, 6))
+        assert operators(after) == ["aten.linear.default"]
+    else:
+        assert left_alone(Own(), torch.randn(4, 6))
+
+
+class Shared(nn.Module):
+    """One convolution called twice with a norm of its own each time, and once without."""
+
+    def __init__(self, plain):
+        super().__init__()
+        self.conv, self.one, self.two, self.plain = nn.Conv1d(4, 4, 3, padding=1), *map(nn.BatchNorm1d, (4, 4)), plain
+
+    def forward(self, x):
+        y = self.two(self.conv(self.one(self.conv(x))))
+        return y + self.conv(x) if self.plain else y
+
+
+@pytest.mark.parametrize("plain", [True, False])
+def test_shared_weights_get_constants_of_their_own(plain):
+    before, after, rewrite = fold(Shared(plain), torch.randn(2, 4, 8))
+    assert rewrite.count == 2
+    names = set(after.exported.state_dict)
+    assert {"conv.weight_folded", "conv.weight_folded_1", "conv.bias_folded", "conv.bias_folded_1"} <= names
+    assert ("conv.weight" in names) == plain
+    if plain:
+        assert after.exported.state_dict["conv.weight"] is before.exported.state_dict["conv.weight"]
+
+
+def test_weight_norm_then_batch_norm():
+    x = torch.randn(2, 4, 8)
+    before = capture_program(nn.Sequential(weight_norm(nn.Conv1d(4, 6, 3)), nn.BatchNorm1d(6)), x)
+    assert fold_batch_norm(before)[0] is before
+    after, rewrites = apply_rewrites(before)
+    check_rewrite(before, after, x)
+    assert [rewrite.name for rewrite in rewrites] == ["fold_constants", "fold_batch_norm"]
+    assert operators(after) == ["aten.conv1d.default"]
+    assert len(after.exported.state_dict) == 2
+
+
+def test_norm_as_the_models_output():
+    """The output is another node now, and the signature says so."""
+    before, after, _ = fold(nn.Sequential(nn.Conv1d(4, 6, 3), nn.BatchNorm1d(6)), torch.randn(2, 4, 8))
+    assert before.exported.graph_signature.user_outputs != after.exported.graph_signature.user_outputs
+    assert after.exported.graph_signature.user_outputs == ("conv1d",)
+
+
+def test_dynamic_batch():
+    x = torch.randn(3, 4, 8)
+    module = nn.Sequential(nn.Conv1d(4, 6, 3), nn.BatchNorm1d(6))
+    before = capture_program(module, x, dynamic_shapes=({0: torch.export.Dim("n", min=1, max=8)},))
+    after, _ = fold_batch_norm(before)
+    assert after.exported.range_constraints == before.exported.range_constraints
+    for n in (1, 3, 8):
+        x = torch.randn(n, 4, 8)
+        torch.testing.assert_close(run_program(after, x), run_program(before, x))
+    with pytest.raises(AssertionError, match="<= 8"):
+        run_program(after, torch.randn(9, 4, 8))
+
+
+class Branching(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv, self.norm = nn.Conv1d(4, 4, 3), nn.BatchNorm1d(4)
+
+    def forward(self, x):
+        y = self.conv(x)
+        return self.norm(y) + y
+
+
+class ComputedWeight(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.BatchNorm1d(4)
+
+    def forward(self, x, w):
+        return self.norm(nn.functional.conv1d(x, w))
+
+
+class Between(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear, self.norm = nn.Linear(8, 4), nn.BatchNorm1d(4)
+
+    def forward(self, x):
+        return self.norm(self.linear(x).mT)
+
+
+def training_norm(**kwargs):
+    class Training(nn.BatchNorm1d):
+        def forward(self, x):
+            return nn.functional.batch_norm(
+                x, self.running_mean, self.running_var, self.weight, self.bias, training=True
+            )
+
+    return Training(4, **kwargs)
+
+
+@pytest.mark.parametrize(
+    ("module", "shapes"),
+    [
+        pytest.param(Branching(), [(2, 4, 8)], id="output used twice"),
+        pytest.param(ComputedWeight(), [(2, 4, 8), (4, 4, 3)], id="weight is an input"),
+        pytest.param(
+            nn.Sequential(nn.Linear(8, 4), nn.BatchNorm1d(4)), [(2, 4, 8)], id="channels are not the features"
+        ),
+        pytest.param(Between(), [(2, 4, 8)], id="transpose between"),
+        pytest.param(nn.Sequential(nn.Conv1d(4, 4, 1), nn.BatchNorm1d(4)), [(4, 4)], id="unbatched convolution"),
+        pytest.param(
+            nn.Sequential(nn.Conv1d(4, 4, 3), nn.BatchNorm1d(4, track_running_stats=False)),
+            [(2, 4, 8)],
+            id="statistics of the batch",
+        ),
+        pytest.param(nn.Sequential(nn.Conv1d(4, 4, 3), training_norm()), [(2, 4, 8)], id="training norm"),
+        pytest.param(nn.Sequential(nn.ReLU(), nn.BatchNorm1d(4)), [(2, 4, 8)], id="no layer before"),
+        pytest.param(nn.Sequential(nn.Conv1d(4, 4, 3), nn.GroupNorm(2, 4)), [(2, 4, 8)], id="another norm"),
+    ],
+)
+def test_left_alone(module, shapes):
+    assert left_alone(module, *[torch.randn(*shape) for shape in shapes])
+
+
+def test_statistics_that_the_program_updates_are_left_alone():
+    """The same buffers serve a norm that updates them and one that reads them."""
+
+    class Updating(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv, self.norm = nn.Conv1d(4, 4, 3), nn.BatchNorm1d(4)
+
+        def forward(self, x):
+            norm = self.norm
+            y = nn.functional.batch_norm(x, norm.running_mean, norm.running_var, training=True)
+            return norm(self.conv(x)) + y.mean()
+
+    assert left_alone(Updating(), torch.randn(2, 4, 8))
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_other_dtypes_keep_theirs(dtype):
+    module = nn.Sequential(nn.Conv1d(4, 6, 3), nn.BatchNorm1d(6)).to(dtype)
+    x = torch.randn(2, 4, 8, dtype=dtype)
+    before = capture_program(module, x)
+    after, _ = fold_batch_norm(before)
+    assert {tensor.dtype for tensor in after.exported.state_dict.values()} == {dtype}
+    tolerance = 1e-12 if dtype == torch.float64 else 5e-2
+    torch.testing.assert_close(run_program(after, x), run_program(before, x), atol=tolerance, rtol=tolerance)
+
+
+def test_fake_weights_fold_too():
+    """A plan is made without weights."""
+    with torch._subclasses.FakeTensorMode():
+        module = nn.Sequential(nn.Conv1d(4, 6, 3), nn.BatchNorm1d(6)).eval()
+        x = torch.randn(2, 4, 8)
+    after, rewrite = fold_batch_norm(program_of(torch.export.export(module, (x,)), (x,)))
+    assert rewrite.count == 1
+    assert operators(after) == ["aten.conv1d.default"]
