@@ -56,13 +56,15 @@ class TorchRunner:
     planned_arena_bytes: int | None = None
 
     def __init__(self, artifact: Artifact, threads: int | None) -> None:
+        import zipfile
+
         import torch
 
         started = time.perf_counter()
         path = artifact.file(".pt2")
         try:
             program = torch.export.load(path)
-        except (OSError, ValueError, RuntimeError, KeyError) as error:
+        except (OSError, ValueError, RuntimeError, KeyError, zipfile.BadZipFile) as error:
             raise RunError(
                 "torch cannot load model.pt2", artifact.path.name, "export the model again", why=str(error)
             ) from error
