@@ -15,6 +15,7 @@ from torch.export.graph_signature import InputKind
 from edgex.delegates.provenance import source_of
 from edgex.errors import CaptureError
 from edgex.export.code_search import Place, file_of, find_return, find_write
+from edgex.export.guard_lines import find_guard_line
 from edgex.export.leaves import Leaf
 from edgex.export.user_line import UserLine, line_at, line_of_error
 
@@ -178,12 +179,12 @@ def explain_changes(changes: Sequence[Change], source_root: Path) -> CaptureErro
     else:
         fix = "return the tensors instead of keeping them, or keep them in a buffer of fixed size"
     word = "the global " if change.kind == "global" else ""
+    how = f"goes from {change.before} to {change.after}" if change.before != change.after else "changes its values"
     return CaptureError(
         f"forward changes {word}{change.name}, and an exported program cannot",
         where,
         fix,
-        why=f"it goes from {change.before} to {change.after} in one run, and would stay as it was while tracing; "
-        f"only buffers are kept between runs{others}",
+        why=f"it {how} in one run, and would stay as it was while tracing; only buffers are kept between runs{others}",
     )
 
 
@@ -215,38 +216,62 @@ def explain_lost_state(names: Sequence[str], module: torch.nn.Module, source_roo
 
 @dataclass(frozen=True)
 class _Rule:
-    """A known failure of torch.export: how it is recognized and what it means."""
+    """A known failure of torch.export.
+
+    Attributes:
+        pattern: How its message is recognized.
+        explain: From the error and the user's line to what, why and fix.
+        guard: Of a failure about sizes, a pattern for the assumption whose line is the cause; see `guard_lines`.
+    """
 
     pattern: str
     explain: Callable[[Exception, UserLine | None], tuple[str, str, str]]
+    guard: Callable[[str], str] | None = None
 
 
-def explain_export_failure(errors: Sequence[Exception], source_root: Path) -> CaptureError:
+def explain_export_failure(
+    errors: Sequence[Exception], source_root: Path, export_again: Callable[[], Any]
+) -> CaptureError:
     """torch.export failed: what it means, from the attempt that says most.
 
     Args:
         errors: Of non-strict capture, then of strict capture.
         source_root: Folder of the user's file.
+        export_again: Repeats non-strict capture, for failures whose line only a second look shows.
     """
-    for error in errors:
-        for rule in _RULES:
-            if re.search(rule.pattern, f"{type(error).__name__}: {error}"):
-                line = next((line for e in (error, *errors) if (line := line_of_error(e, source_root))), None)
-                what, why, fix = rule.explain(error, line)
-                return CaptureError(what, None if line is None else str(line), fix, why=why)
-    line = next((line for e in errors if (line := line_of_error(e, source_root))), None)
-    return CaptureError(
-        "torch.export cannot capture the model",
-        None if line is None else str(line),
-        _PYTHON_FIX,
-        why=f"{type(errors[0]).__name__}: {first_line(errors[0])}",
-    )
+    lines = [line_of_error(error, source_root) for error in errors]
+    first_known = next((pair for pair in ((e, _find_rule(e)) for e in errors) if pair[1] is not None), None)
+    if first_known is None or first_known[1] is None:
+        line = next(filter(None, lines), None)
+        what, fix = "torch.export cannot capture the model", _PYTHON_FIX
+        why = f"{type(errors[0]).__name__}: {first_line(errors[0])}"
+    else:
+        error, rule = first_known
+        if rule.guard is not None:
+            line = find_guard_line(export_again, rule.guard(str(error)), source_root)
+        else:
+            line = next(filter(None, [lines[errors.index(error)], *lines]), None)
+        what, why, fix = rule.explain(error, line)
+    return CaptureError(what, None if line is None else str(line), fix, why=why)
+
+
+def explain_strict(error: Exception, source_root: Path) -> str:
+    """Why non-strict capture did not do, a phrase."""
+    rule = _find_rule(error)
+    line = line_of_error(error, source_root)
+    what = first_line(error) if rule is None else rule.explain(error, line)[0]
+    return what if line is None else f"{what} ({line.place})"
+
+
+def _find_rule(error: Exception) -> _Rule | None:
+    text = f"{type(error).__name__}: {error}"
+    return next((rule for rule in _RULES if re.search(rule.pattern, text)), None)
 
 
 def _explain_data_dependence(error: Exception, line: UserLine | None) -> tuple[str, str, str]:
     """A Python decision or number that depends on the values of a tensor; the line's text tells which."""
     text = line.text if line is not None else ""
-    if re.search(r"\b(while|for)\b", text):
+    if re.match(r"(while|for)\b", text):
         why = "how often a loop runs depends on the values of a tensor, and an exported program has one path"
         return "data-dependent control flow", why, _LOOP_FIX
     if re.search(r"\.item\(|\.tolist\(|\b(int|float)\(", text):
@@ -306,6 +331,18 @@ def _explain_range(error: Exception, _line: UserLine | None) -> tuple[str, str, 
     return f"not every size of {_in_user_words(name)} in its range works", why, f"torch.export suggests {fix}"
 
 
+def _specializing_guard(text: str) -> str:
+    """The assumption that a size equals the constant in the error."""
+    found = re.search(r"to be a constant \((\d+)\)", text)
+    return rf"^Eq\(.*\b{found[1]}\)$" if found else r"^Eq\("
+
+
+def _violated_guard(text: str) -> str:
+    """The kind of assumption that the error's first complaint is about."""
+    found = re.search(r"satisfy the generated guard (.+)", text)
+    return r"Mod" if found and "%" in found[1] else r"[<>]"
+
+
 def _in_user_words(text: str) -> str:
     """`L['x'].size()[0]` as `dimension 0 of x`, or `x.shape[0]` inside an expression."""
     whole = re.fullmatch(r"L\['([^']+)'\]\.size\(\)\[(\d+)\]", text)
@@ -319,8 +356,8 @@ _RULES = (
     _Rule(r"Must provide a tree_name", _explain_dynamic_kwargs),
     _Rule(r"[Dd]etected mismatch between the structure|`dynamic_shapes` is specified as|specified at `dynamic_shapes|"
           r"different definitions .* for the same symbolic dimension", _explain_shapes_mismatch),
-    _Rule(r"specialized it to be a constant|0/1 specialized", _explain_specialized),
-    _Rule(r"Constraints violated|not in range|conflicts between user-specified", _explain_range),
+    _Rule(r"specialized it to be a constant|0/1 specialized", _explain_specialized, _specializing_guard),
+    _Rule(r"Constraints violated|conflicts between user-specified", _explain_range, _violated_guard),
     _Rule(r"data-dependent|Data-dependent|DataDependent", _explain_data_dependence),
     _Rule(r"Cannot access data pointer", _explain_data_pointer),
     _Rule(r"Unsupported:", _explain_unsupported),

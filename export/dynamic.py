@@ -18,6 +18,8 @@ from edgex.errors import CaptureError, UsageError, nearest_name
 from edgex.runtime.specs import Dim, TensorSpec
 
 if TYPE_CHECKING:
+    from torch.export import ExportedProgram
+
     from edgex.export.leaves import Leaf
 
 Requests = Mapping[tuple[str, int], Dim]
@@ -103,6 +105,28 @@ def _pair(value: Any, spec: Any) -> Iterator[tuple[torch.Tensor, Any]]:
         children = pytree.SUPPORTED_NODES[type(value)].flatten_fn(value)[0]
         parts = pytree.SUPPORTED_NODES[type(value)].flatten_fn(spec)[0] if type(spec) is type(value) else spec
         yield from _pair(list(children), list(parts) if isinstance(parts, (list, tuple)) else None)
+
+
+def check_example_sizes(leaves: Sequence[Leaf], asked: Sequence[Asked]) -> None:
+    """The example inputs must lie in the ranges that were asked for.
+
+    Raises:
+        CaptureError: One does not.
+    """
+    tensors = {leaf.name: leaf.value for leaf in leaves if leaf.is_tensor}
+    for item in asked:
+        shape = tensors[item.input].shape
+        if not 0 <= item.axis < len(shape):
+            raise CaptureError(
+                f"dynamic_shapes names dimension {item.axis} of {item.input}, which has {len(shape)} dimensions",
+                fix=f"its example has shape {tuple(shape)}",
+            )
+        size, low, high = shape[item.axis], getattr(item.dim, "min", None), getattr(item.dim, "max", None)
+        if (low is not None and size < low) or (isinstance(high, int) and size > high):
+            raise CaptureError(
+                f"the example input {item.input} has size {size} in dimension {item.axis}, outside of {low}..{high}",
+                fix="give an example inside the range, or change the range",
+            )
 
 
 def enlarge_single_sizes(leaves: Sequence[Leaf], asked: Sequence[Asked]) -> list[torch.Tensor | Any]:
@@ -224,11 +248,15 @@ class DimNames:
         }
         others = {s: self._ranges[s] for s in expression.free_symbols if s in self._ranges and s not in ranges}
         found = bound_sympy(expression, {**others, **ranges})
-        try:
-            return int(found.lower), int(found.upper)
-        except (OverflowError, TypeError, ValueError):
-            low = int(found.lower) if found.lower.is_number and found.lower.is_finite else 0
-            return low, None
+        low, high = _as_int(found.lower), _as_int(found.upper)
+        return 0 if low is None else low, high
+
+
+def _as_int(bound: Any) -> int | None:
+    """A bound as a number; None for the infinities."""
+    import sympy
+
+    return int(bound) if isinstance(bound, (int, sympy.Integer)) else None
 
 
 def narrowed_ranges(inputs: Sequence[TensorSpec], asked: Sequence[Asked]) -> list[str]:
@@ -251,3 +279,16 @@ def narrowed_ranges(inputs: Sequence[TensorSpec], asked: Sequence[Asked]) -> lis
         elif low == 0:
             notices.append(f"dimension {item.axis} of {item.input} starts at {found.min}: size 0 is not proved")
     return notices
+
+
+def unchecked_guards(program: ExportedProgram) -> list[str]:
+    """A notice for what the program demands of sizes beyond a range, such as being even.
+
+    torch.export refuses this for a named Dim; for Dim.DYNAMIC it assumes it.
+    """
+    demands = [
+        re.sub(r"L\['([^']+)'\]\.size\(\)\[(\d+)\]", r"\1.shape[\2]", guard)
+        for guard in program._guards_code
+        if "%" in guard
+    ]
+    return [f"the program works only for sizes with {demands[0]}, which is not checked"] if demands else []

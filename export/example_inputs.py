@@ -37,7 +37,7 @@ def read_call(value: Any, name: str) -> Call:
             return tuple(value[0]), _by_name(value[1], name)
         return tuple(value), {}
     raise UsageError(
-        f"{name} gives a {type(value).__name__} as example inputs",
+        f"{name} gives an object of type {type(value).__name__} as example inputs",
         fix="give a tuple of positional arguments, a dict of keyword arguments, or (tuple, dict)",
     )
 

@@ -99,7 +99,7 @@ def run_example(
     touched = buffers.touched()
     buffers.restore()
     notices: list[str] = []
-    if python.changes():
+    if once := {(change.kind, change.name): change for change in python.changes()}:
         # Once is a cache that the first run fills. Twice is a change with every run.
         python = PythonState(module)
         first, output = output, call()
@@ -109,7 +109,7 @@ def run_example(
         # Keeping an intermediate tensor to look at it later harms nothing.
         harmless = [c for c in changes if agree and (c.kind == "random" or c.rebound)]
         if lasting := [change for change in changes if change not in harmless]:
-            raise diagnosis.explain_changes(lasting, source_root)
+            raise diagnosis.explain_changes([once.get((c.kind, c.name), c) for c in lasting], source_root)
         notices += [f"forward also sets {c.name}; the artifact does not" for c in harmless if c.kind != "random"]
     return ExampleRun(module, args, kwargs, inputs, name_outputs(output), output, buffers, touched, tuple(notices))
 

@@ -24,10 +24,12 @@ from edgex.export.dynamic import (
     Asked,
     DimNames,
     Requests,
+    check_example_sizes,
     enlarge_single_sizes,
     narrowed_ranges,
     read_dynamic_shapes,
     requests_to_dims,
+    unchecked_guards,
 )
 from edgex.export.eager import EagerModel, reference_conditions
 from edgex.export.example_run import ExampleRun, run_example
@@ -130,6 +132,7 @@ def _prepare_dynamic(example: ExampleRun, dynamic_shapes: Any, requests: Request
     else:
         parameters = inspect.signature(example.module.forward).bind(*example.args, **example.kwargs).arguments
         asked = read_dynamic_shapes(dynamic_shapes, parameters, example.inputs)
+    check_example_sizes(example.inputs, asked)
     leaves = enlarge_single_sizes(example.inputs, asked)
     args, kwargs = pytree.tree_unflatten(leaves, structure)
     if requests:
@@ -146,19 +149,23 @@ def _export(
     module: torch.nn.Module, shapes: Any, values: _Values, source_root: Path
 ) -> tuple[ExportedProgram, bool, list[str]]:
     """torch.export, non-strict first; strict traces some Python that non-strict cannot, NumPy for one."""
+
+    def export(strict: bool) -> ExportedProgram:
+        with reference_conditions(), _quiet(), attributes_kept(module):
+            return torch.export.export(module, values[0], values[1] or None, dynamic_shapes=shapes, strict=strict)
+
     errors: list[Exception] = []
     for strict in (False, True):
         try:
-            with reference_conditions(), _quiet(), attributes_kept(module):
-                program = torch.export.export(
-                    module, values[0], values[1] or None, dynamic_shapes=shapes, strict=strict
-                )
+            program = export(strict)
         except Exception as error:
             errors.append(error)
             continue
-        why = [f"captured in strict mode, since non-strict fails: {diagnosis.first_line(errors[0])}"] if strict else []
-        return program, strict, why
-    raise diagnosis.explain_export_failure(errors, source_root) from errors[0]
+        if not strict:
+            return program, False, []
+        why = diagnosis.explain_strict(errors[0], source_root)
+        return program, True, [f"captured in strict mode, since non-strict capture fails: {why}"]
+    raise diagnosis.explain_export_failure(errors, source_root, lambda: export(strict=False)) from errors[0]
 
 
 @contextmanager
@@ -195,7 +202,7 @@ def _assemble(
         names.learn(value.shape, leaf.name, asked)
     input_specs = _make_specs("input", inputs, input_values, names)
     output_specs = _make_specs("output", outputs, output_values, names)
-    notices += narrowed_ranges(input_specs, asked)
+    notices += [*narrowed_ranges(input_specs, asked), *unchecked_guards(flat)]
     with _quiet():
         state = find_state(flat, example, source_root)
     own_initial_values(flat, state, example)

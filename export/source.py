@@ -154,14 +154,14 @@ def _make_source(
     sequence = _read(namespace, "example_sequence", root)
     if sequence is not None and not isinstance(sequence, (list, tuple)):
         raise UsageError(
-            f"example_sequence is a {type(sequence).__name__}", label, "make it a list of example inputs, one each run"
+            f"example_sequence is of type {type(sequence).__name__}", label, "make it a list of example inputs, one each run"
         )
     evaluate = namespace.get("evaluate")
     if evaluate is not None and not callable(evaluate):
         raise UsageError("evaluate is not a function", label, "define evaluate(run), which returns a score")
     card = _read(namespace, "model_card", root) or {}
     if not isinstance(card, Mapping):
-        raise UsageError(f"model_card is a {type(card).__name__}", label, "make it a dict")
+        raise UsageError(f"model_card is of type {type(card).__name__}", label, "make it a dict")
     return ModelSource(
         module=found.module,
         args=call[0],
@@ -201,7 +201,7 @@ def check_is_module(model: Any, description: str) -> None:
         )
     if not isinstance(model, torch.nn.Module):
         raise UsageError(
-            f"{description} is a {type(model).__name__}, not a torch.nn.Module",
+            f"{description} is of type {type(model).__name__}, not a torch.nn.Module",
             fix="give a module, or a function that returns one or (module, example_inputs)",
         )
 

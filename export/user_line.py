@@ -51,6 +51,12 @@ def line_of_error(error: BaseException, source_root: Path) -> UserLine | None:
     return None if found is None else line_at(*found, source_root)
 
 
+def line_of_frames(frames: Iterable[tuple[str, int]], source_root: Path) -> UserLine | None:
+    """The innermost frame of the user's own files, of (file, line) from the outermost in; None without one."""
+    users = [frame for frame in frames if _is_users(frame[0], source_root) and not _is_machinery(frame[0])]
+    return line_at(*users[-1], source_root) if users else None
+
+
 def _innermost(frames: Iterable[tuple[str, int]], source_root: Path) -> tuple[str, int] | None:
     outside = [frame for frame in frames if not _is_machinery(frame[0])]
     users = [frame for frame in outside if _is_users(frame[0], source_root)]
