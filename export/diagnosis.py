@@ -326,9 +326,11 @@ def _explain_range(error: Exception, _line: UserLine | None) -> tuple[str, str, 
     guards = re.findall(r"Not all values of (\S+) .*?satisfy the generated guard (.+)", text)
     name = guards[0][0] if guards else "a dimension"
     suggested = re.search(r"Suggested fixes:\n((?:  .+\n?)+)", text)
-    fix = "; ".join(line.strip() for line in suggested[1].splitlines()) if suggested else "choose another range"
+    fix = "choose a range in which that holds"
+    if suggested:
+        fix = f"torch.export suggests {'; '.join(line.strip() for line in suggested[1].splitlines())}"
     why = f"the model needs {_in_user_words(guards[0][1].rstrip('.'))}" if guards else first_line(error)
-    return f"not every size of {_in_user_words(name)} in its range works", why, f"torch.export suggests {fix}"
+    return f"not every size of {_in_user_words(name)} in its range works", why, fix
 
 
 def _specializing_guard(text: str) -> str:

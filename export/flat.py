@@ -14,14 +14,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.export import ExportedProgram, ModuleCallEntry, ModuleCallSignature
 from torch.export.graph_signature import ExportGraphSignature, InputKind, OutputKind, TensorArgument
-from torch.fx import Graph, GraphModule
+from torch.fx import Graph, GraphModule, Node
 from torch.utils import _pytree as pytree
 
 from edgex.export.mutation import find_written_placeholders
 
 if TYPE_CHECKING:
-    from torch.fx import Node
-
     from edgex.export.leaves import Leaf
 
 
@@ -39,7 +37,10 @@ def flatten_program(program: ExportedProgram, inputs: Sequence[Leaf]) -> tuple[E
         The program, which shares weights with the old one, and the names of the inputs that the old one wrote to.
     """
     graph = Graph()
-    outputs = graph.graph_copy(program.graph, {})
+    copies: dict[Node, Node] = {}
+    outputs = graph.graph_copy(program.graph, copies)
+    for old, new in copies.items():
+        new.name = old.name  # copying renames what Python has a word for, `input` for one
     graph.output(outputs)
     graph.output_node().meta.update(program.graph.output_node().meta)
     module = GraphModule(program.graph_module, graph)
@@ -117,7 +118,8 @@ def _rename_shape_sources(user_nodes: Sequence[Node], inputs: Sequence[Leaf]) ->
     """Tell the shape environment the new names of the inputs.
 
     Every ExportedProgram turns the environment's guards into code that its `module()` runs first. Without this the
-    code would look for the containers that are gone. A symbol whose source is gone loses its guard.
+    code would look for the containers that are gone. A symbol whose source is gone loses its guard. So do guards
+    against 0 and 1: torch.export traces as if these sizes did not occur, and allows them where the range does.
     """
     tensors = [node.meta["val"] for node, leaf in zip(user_nodes, inputs, strict=True) if leaf.is_tensor]
     symbolic = (size for tensor in tensors for size in tensor.shape if isinstance(size, torch.SymInt))
@@ -128,6 +130,7 @@ def _rename_shape_sources(user_nodes: Sequence[Node], inputs: Sequence[Leaf]) ->
     for at, (node, leaf) in enumerate(zip(user_nodes, inputs, strict=True)):
         # The second form is what strict capture calls the same leaf.
         new_names |= {leaf.source: str(node.target), f"L['flat_args'][{at}]": str(node.target)}
+    environment.guards = [guard for guard in environment.guards if not _is_against_zero_or_one(guard.expr)]
     for symbol, sources in list(environment.var_to_sources.items()):
         flat = [new for source in sources if (new := _rename_source(source, new_names)) is not None]
         if flat:
@@ -143,3 +146,9 @@ def _rename_source(source: Any, new_names: dict[str, str]) -> Any | None:
     if not isinstance(source, TensorPropertySource) or source.base.name not in new_names:
         return None
     return TensorPropertySource(LocalSource(new_names[source.base.name]), source.prop, source.idx)
+
+
+def _is_against_zero_or_one(guard: Any) -> bool:
+    import sympy
+
+    return isinstance(guard, sympy.Ne) and bool(guard.args[1] in (0, 1))

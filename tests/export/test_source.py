@@ -179,7 +179,9 @@ def test_extras_are_read(write):
 
 
 def test_extras_of_the_wrong_kind(write):
-    assert "model_card" in usage_error(write("model = Net()\nexample_inputs = torch.ones(1, 4)\nmodel_card = 'cat'")).what
+    assert (
+        "model_card" in usage_error(write("model = Net()\nexample_inputs = torch.ones(1, 4)\nmodel_card = 'cat'")).what
+    )
     assert "evaluate" in usage_error(write("model = Net()\nexample_inputs = torch.ones(1, 4)\nevaluate = 3")).what
 
 
@@ -349,7 +351,9 @@ def test_name_is_no_model(write):
 
 
 def test_example_inputs_of_the_wrong_kind(write):
-    assert "gives an object of type int as example inputs" in usage_error(write("model = Net()\nexample_inputs = 3")).what
+    assert (
+        "gives an object of type int as example inputs" in usage_error(write("model = Net()\nexample_inputs = 3")).what
+    )
     assert "put it into a tuple" in usage_error(write("model = Net()\nexample_inputs = {3: torch.ones(1)}")).fix
 
 
@@ -372,7 +376,7 @@ def test_wrap_model():
     source = wrap_model(torch.nn.Linear(4, 3), (torch.ones(1, 4),), {})
     assert (source.name, source.description) == ("linear", "Linear")
     assert "put in eval mode" in source.notices[0]
-    with pytest.raises(UsageError, match="not a torch.nn.Module"):
+    with pytest.raises(UsageError, match=r"not a torch\.nn\.Module"):
         wrap_model("model.py", (), {})
 
 
