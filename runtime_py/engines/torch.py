@@ -10,6 +10,7 @@ import numpy as np
 
 from edgex.errors import RunError, TargetUnavailable, nearest_name
 from edgex.runtime.engines.base import Availability, EngineSettings, LoadSeconds
+from edgex.runtime.engines.pt2_archive import load_program
 from edgex.runtime.plugins import installed_version
 
 if TYPE_CHECKING:
@@ -56,18 +57,10 @@ class TorchRunner:
     planned_arena_bytes: int | None = None
 
     def __init__(self, artifact: Artifact, threads: int | None) -> None:
-        import zipfile
-
         import torch
 
         started = time.perf_counter()
-        path = artifact.file(".pt2")
-        try:
-            program = torch.export.load(path)
-        except (OSError, ValueError, RuntimeError, KeyError, zipfile.BadZipFile) as error:
-            raise RunError(
-                "torch cannot load model.pt2", artifact.path.name, "export the model again", why=str(error)
-            ) from error
+        program = load_program(artifact.file(".pt2"))
         loaded = time.perf_counter()
         self._module: torch.nn.Module = program.module()
         self.load_seconds = LoadSeconds(loaded - started, time.perf_counter() - loaded)
