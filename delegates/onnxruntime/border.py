@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from edgex.delegates.onnxruntime.state import LiftedProgram
 from edgex.runtime.specs import Dim, TensorSpec
+
+if TYPE_CHECKING:
+    from torch.export import ExportedProgram
 
 
 def name_border(model: Any, inputs: Sequence[str], outputs: Sequence[str]) -> None:
@@ -36,19 +38,19 @@ def name_border(model: Any, inputs: Sequence[str], outputs: Sequence[str]) -> No
         value.name = name
 
 
-def name_axes(model: Any, lifted: LiftedProgram, inputs: Sequence[TensorSpec]) -> None:
+def name_axes(model: Any, translated: ExportedProgram, inputs: Sequence[TensorSpec]) -> None:
     """Replace torch's symbols (`s77`) in every shape of the graph by the names of the user's dimensions.
 
     Args:
         model: An `onnx_ir.Model`, changed in place.
-        lifted: The program that it was made from.
-        inputs: The user's inputs.
+        translated: The program that it was made from.
+        inputs: The user's inputs, which are the program's first.
     """
     import onnx_ir
 
     names: dict[str, str] = {}
-    nodes = {node.name: node for node in lifted.exported.graph.nodes if node.op == "placeholder"}
-    for name, spec in zip(lifted.exported.graph_signature.user_inputs, inputs, strict=False):
+    nodes = {node.name: node for node in translated.graph.nodes if node.op == "placeholder"}
+    for name, spec in zip(translated.graph_signature.user_inputs, inputs, strict=False):
         for size, dim in zip(nodes[str(name)].meta["val"].shape, spec.shape, strict=True):
             if isinstance(dim, Dim) and not isinstance(size, int):
                 names[str(size.node)] = dim.name

@@ -11,10 +11,11 @@ after    placeholders: weights…, x, cache (both USER_INPUT)         outputs: y
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edgex.delegates.base import CapturedProgram
-from edgex.errors import LoweringError
+from edgex.delegates.onnxruntime.graphs import retry_stale_symbols
 from edgex.runtime.specs import StateSpec
 
 if TYPE_CHECKING:
@@ -45,21 +46,12 @@ class LiftedProgram:
 
 
 def lift_state(program: CapturedProgram) -> LiftedProgram:
-    """Turn the buffers that the program mutates into user inputs and outputs; the program is not changed.
-
-    Raises:
-        LoweringError: The graph mutates a buffer that capture did not list as state.
-    """
-    if not program.state and not program.exported.graph_signature.buffers_to_mutate:
+    """Turn the program's state into user inputs and outputs; the program is not changed."""
+    if not program.state:
         return LiftedProgram(program.exported, (), (), {})
-    functional = program.exported.run_decompositions({})
-    mutated = set(functional.graph_signature.buffers_to_mutate.values())
-    unknown = sorted(mutated - {spec.name for spec in program.state})
-    if unknown:
-        raise LoweringError(
-            f"the model writes to {', '.join(unknown)}, which its capture does not list as state",
-            fix="report this as a defect of edgex",
-        )
+    # Only now do mutations show in the signature: a captured graph still holds `add_` and its like.
+    functional = retry_stale_symbols(lambda: program.exported.run_decompositions({}))
+    mutated = set(functional.graph_signature.buffers_to_mutate.values()) & {spec.name for spec in program.state}
     # A buffer that the decomposed graph no longer writes keeps its value: it stays a constant of the model.
     state = tuple(
         StateSpec(s.name, s.dtype, s.shape, INPUT_PREFIX + s.name, OUTPUT_PREFIX + s.name) if s.name in mutated else s
@@ -126,3 +118,12 @@ def _flat_call(signature: ExportGraphSignature) -> Any:
     outputs = sum(spec.kind is OutputKind.USER_OUTPUT for spec in signature.output_specs)
     in_spec, out_spec = tree_structure(((0,) * inputs, {})), tree_structure((0,) * outputs)
     return ModuleCallEntry("", ModuleCallSignature([], [], in_spec, out_spec))
+
+
+def write_state(lifted: LiftedProgram, folder: Path) -> None:
+    """Write the initial values of the carried state as `state.safetensors`."""
+    from safetensors.torch import save_file
+
+    # Clones: buffers may share memory or be strided, which safetensors refuses.
+    tensors = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in lifted.initial.items()}
+    save_file(tensors, folder / STATE_FILE)

@@ -10,16 +10,17 @@ OLDEST_OPSET = 17
 NEWEST_OPSET = 25
 DEFAULT_OPSET = 20
 
-# Oldest ONNX Runtime release that reads a model of each opset, in the IR version that torch writes (10, which
-# alone needs 1.18).
+# Oldest ONNX Runtime release that loads a model of each opset in IR version 10, which is what torch writes. Tried
+# with the last patch of each release: 1.17 refuses IR 10; 1.18 to 1.20 load up to opset 21, 1.21 and 1.22 up to 22,
+# 1.23 up to 23, 1.24 up to 25.
 OLDEST_RUNTIME: Mapping[int, str] = {
     17: "1.18",
     18: "1.18",
     19: "1.18",
     20: "1.18",
     21: "1.18",
-    22: "1.20",
+    22: "1.21",
     23: "1.23",
     24: "1.24",
-    25: "1.25",
+    25: "1.24",
 }

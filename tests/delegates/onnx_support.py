@@ -10,7 +10,7 @@ import torch
 
 from edgex.delegates.base import CapturedProgram, LoweredModule
 from edgex.delegates.onnxruntime.cpu import OnnxCpuDelegate, OnnxCpuOptions
-from edgex.runtime.artifact import open_artifact, hash_file
+from edgex.runtime.artifact import hash_file, open_artifact
 from edgex.runtime.engines.base import EngineSettings
 from edgex.runtime.engines.onnxruntime import OnnxRuntimeEngine
 from edgex.runtime.manifest import FileEntry, Manifest
