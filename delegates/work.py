@@ -29,8 +29,10 @@ def count_flops(node: Node) -> int | None:
     """
     import torch
 
-    # An edge operator wraps the ATen one as `_op`.
-    target = getattr(node.target, "_op", node.target)
+    target: Any = node.target
+    if not isinstance(target, torch._ops.OpOverload):
+        # An edge operator wraps the ATen one as `_op` (an ATen operator has an `_op` too: its C++ function).
+        target = getattr(target, "_op", None)
     if not isinstance(target, torch._ops.OpOverload):
         return None
     packet = target.overloadpacket
