@@ -169,7 +169,7 @@ class _Converter:
             after = self._evaluate(node)
         else:
             raise self._refusal(node, "it is not an operator with a schema, such as control flow or an autocast region")
-        self._check_dtypes(node, after)
+        self._check_results(node, after)
         if is_float32(after):
             self._float32.add(node)
         _set_val(node, after)
@@ -222,13 +222,17 @@ class _Converter:
         except (RuntimeError, TypeError, ValueError) as error:
             raise self._refusal(node, str(error).splitlines()[0]) from error
 
-    def _check_dtypes(self, node: Node, after: Any) -> None:
-        """A float32 result is in the new dtype (or float32, then it gets a cast); any other keeps its dtype."""
+    def _check_results(self, node: Node, after: Any) -> None:
+        """A float32 result is in the new dtype (or float32, then it gets a cast); all else is as it was."""
         for old, new in zip(pytree.tree_leaves(self._before[node]), pytree.tree_leaves(after), strict=True):
-            if not isinstance(old, torch.Tensor) or new.dtype == old.dtype:
+            if not isinstance(old, torch.Tensor):
                 continue
-            if not is_float32(old) or new.dtype != self._dtype:
+            if new.dtype != old.dtype and not (is_float32(old) and new.dtype == self._dtype):
                 raise self._refusal(node, f"it gives {new.dtype} where the float32 model has {old.dtype}")
+            static = all(isinstance(size, int) for size in (*old.shape, *new.shape))
+            if static and new.shape != old.shape:
+                shapes = f"{list(new.shape)} where the float32 model has {list(old.shape)}"
+                raise self._refusal(node, f"it reads the bytes of its input and gives shape {shapes}")
 
     def _refusal(self, node: Node, why: str) -> LoweringError:
         return LoweringError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 from pathlib import Path
 
@@ -49,7 +50,8 @@ def randomise_weights(module, seed=0):
 
 def run_program(program, *args, steps=1):
     """The outputs of `steps` runs in a row, in a fresh copy of the program's state."""
-    module = program.exported.module()
+    # The module shares its buffers with the program and would leave its state in it.
+    module = copy.deepcopy(program.exported.module())
     with torch.no_grad():
         runs = [module(*args) for _ in range(steps)]
     return [leaf for run in runs for leaf in (run if isinstance(run, tuple | list) else (run,))]

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from rewriting import Untouched, capture_program, check_rewrite, operators, program_of, run_program
 from torch import nn
 from torch.nn.utils.parametrizations import spectral_norm, weight_norm
@@ -310,3 +312,64 @@ def test_xnnpack_takes_weight_norm_as_one_convolution(lower):
     after, _ = fold_constants(before)
     calls, left = lower(after.exported)
     assert (calls, left) == (1, [])
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    steps=st.lists(
+        st.tuples(
+            st.sampled_from(
+                ["add", "mul", "matmul", "exp", "mT", "cat", "split", "literal", "input", "in place", "norm"]
+            ),
+            st.integers(0, 30),
+        ),
+        min_size=2,
+        max_size=12,
+    )
+)
+def test_random_programs_keep_their_numbers(steps):
+    class Random(nn.Module):
+        """Values from weights, a buffer that changes, and the input, mixed at random; all of them are returned."""
+
+        def __init__(self):
+            super().__init__()
+            self.a, self.b = nn.Parameter(torch.ones(4, 4)), nn.Parameter(torch.ones(4, 4))
+            self.register_buffer("fixed", torch.ones(4, 4))
+            self.register_buffer("changing", torch.ones(4, 4))
+
+        def forward(self, x):
+            values = [self.a, self.b, self.fixed, self.changing, x]
+            for name, which in steps:
+                value, other = values[which % len(values)], values[(which * 5 + 2) % len(values)]
+                if name in ("add", "mul", "matmul"):
+                    value = getattr(torch, name)(value, other).clamp(-3, 3)
+                elif name == "exp":
+                    value = value.clamp(-1, 1).exp()
+                elif name == "mT":
+                    value = value.mT
+                elif name == "cat":
+                    value = torch.cat([value[:2], other[2:]])
+                elif name == "split":
+                    value = sum(torch.split(value, 2, dim=1)).repeat(1, 2)
+                elif name == "literal":
+                    value = value * torch.arange(4) + torch.full((4, 4), 0.5)
+                elif name == "input":
+                    value = value + x
+                elif name == "in place":
+                    self.changing.mul_(0.5)
+                    value = value.clone()
+                    value[which % 4] += other[0]
+                else:
+                    value = torch._weight_norm(value, other[:, :1].abs() + 1, 0)
+                values.append(value)
+            return tuple(x + value for value in values)
+
+    x = torch.randn(4, 4, generator=torch.Generator().manual_seed(3))
+    before = capture_program(Random(), x, state=("changing",))
+    untouched = Untouched(before, x, steps=2)
+    after, _ = fold_constants(before)
+    check_rewrite(before, after, x, steps=2, untouched=untouched)
+    # Nothing that depends on weights only is left, but views.
+    again, rewrite = fold_constants(after)
+    assert rewrite is None
+    assert again is after
