@@ -240,19 +240,21 @@ def explain_export_failure(
         export_again: Repeats non-strict capture, for failures whose line only a second look shows.
     """
     lines = [line_of_error(error, source_root) for error in errors]
-    first_known = next((pair for pair in ((e, _find_rule(e)) for e in errors) if pair[1] is not None), None)
-    if first_known is None or first_known[1] is None:
-        line = next(filter(None, lines), None)
-        what, fix = "torch.export cannot capture the model", _PYTHON_FIX
-        why = f"{type(errors[0]).__name__}: {first_line(errors[0])}"
-    else:
-        error, rule = first_known
-        if rule.guard is not None:
-            line = find_guard_line(export_again, rule.guard(str(error)), source_root)
-        else:
-            line = next(filter(None, [lines[errors.index(error)], *lines]), None)
-        what, why, fix = rule.explain(error, line)
-    return CaptureError(what, None if line is None else str(line), fix, why=why)
+    for error, own_line in zip(errors, lines, strict=True):
+        rule = _find_rule(error)
+        if rule is not None:
+            line = next(filter(None, [own_line, *lines]), None)
+            if rule.guard is not None:
+                line = find_guard_line(export_again, rule.guard(str(error)), source_root) or line
+            what, why, fix = rule.explain(error, line)
+            return CaptureError(what, None if line is None else str(line), fix, why=why)
+    line = next(filter(None, lines), None)
+    return CaptureError(
+        "torch.export cannot capture the model",
+        None if line is None else str(line),
+        _PYTHON_FIX,
+        why=f"{type(errors[0]).__name__}: {first_line(errors[0])}",
+    )
 
 
 def explain_strict(error: Exception, source_root: Path) -> str:

@@ -254,7 +254,7 @@ class DimNames:
 
 def _as_int(bound: Any) -> int | None:
     """A bound as a number; None for the infinities."""
-    import sympy
+    import sympy  # type: ignore[import-untyped]
 
     return int(bound) if isinstance(bound, (int, sympy.Integer)) else None
 

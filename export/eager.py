@@ -83,8 +83,8 @@ class BufferSnapshot:
     def _is_touched(buffer: _SavedBuffer) -> bool:
         if any(owner._buffers.get(key) is not buffer.tensor for owner, key in buffer.owners):
             return True
-        # Tensors made in inference mode count no versions.
-        return buffer.version is None or _version_of(buffer.tensor) != buffer.version
+        # A tensor made in inference mode counts no versions, and cannot be written to outside of it.
+        return _version_of(buffer.tensor) != buffer.version
 
 
 def _version_of(tensor: torch.Tensor) -> int | None:

@@ -149,6 +149,6 @@ def _rename_source(source: Any, new_names: dict[str, str]) -> Any | None:
 
 
 def _is_against_zero_or_one(guard: Any) -> bool:
-    import sympy
+    import sympy  # type: ignore[import-untyped]
 
     return isinstance(guard, sympy.Ne) and bool(guard.args[1] in (0, 1))

@@ -154,7 +154,9 @@ def _make_source(
     sequence = _read(namespace, "example_sequence", root)
     if sequence is not None and not isinstance(sequence, (list, tuple)):
         raise UsageError(
-            f"example_sequence is of type {type(sequence).__name__}", label, "make it a list of example inputs, one each run"
+            f"example_sequence is of type {type(sequence).__name__}",
+            label,
+            "make it a list of example inputs, one each run",
         )
     evaluate = namespace.get("evaluate")
     if evaluate is not None and not callable(evaluate):

@@ -1,0 +1,149 @@
+"""Models that cannot be captured, one for each cause; tests look for the lines by their comments."""
+
+import random
+
+import numpy as np
+import torch
+from torch import nn
+
+CALLS = 0
+HISTORY = []
+
+
+class Branch(nn.Module):
+    def forward(self, x):
+        if x.sum() > 0:  # branch
+            return x * 2
+        return x
+
+
+class While(nn.Module):
+    def forward(self, x):
+        while x.sum() < 100:  # while
+            x = x.abs() * 2 + 1
+        return x
+
+
+class Item(nn.Module):
+    def forward(self, x):
+        count = int(x.abs().sum().item())  # item
+        return x[:, :count].sum() + torch.stack([x.sum() * at for at in range(count)]).sum()
+
+
+class Nonzero(nn.Module):
+    def forward(self, x):
+        rows = torch.nonzero(x > 0)
+        return x * 2 if rows.shape[0] > 3 else x  # nonzero
+
+
+class Counter(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.calls = 0
+
+    def forward(self, x):
+        self.calls += 1  # counter
+        return x * self.calls
+
+
+class History(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.seen = []
+
+    def forward(self, x):
+        self.seen.append(x)  # history
+        return x + sum(self.seen)
+
+
+class Cache(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.cache = torch.zeros(4)
+
+    def forward(self, x):
+        self.cache[0] = x[0, 0]  # cache
+        return x + self.cache
+
+
+class GlobalCounter(nn.Module):
+    def forward(self, x):
+        global CALLS
+        CALLS += 1  # global counter
+        return x + 1
+
+
+class GlobalHistory(nn.Module):
+    def forward(self, x):
+        HISTORY.append(x.shape)  # global history
+        return x + 1
+
+
+class Pointer(nn.Module):
+    def forward(self, x):
+        return x * x.data_ptr()  # pointer
+
+
+class Native(nn.Module):
+    def forward(self, x):
+        import pickle
+
+        return pickle.loads(pickle.dumps(x))  # native
+
+
+class NumpyOnly(nn.Module):
+    def forward(self, x):
+        return torch.from_numpy(np.interp(x.numpy(), [0, 1], [2, 3]))  # numpy only
+
+
+class NumpyNoise(nn.Module):
+    def forward(self, x):
+        return x + torch.from_numpy(np.random.rand(2, 4))  # numpy noise
+
+
+class PythonNoise(nn.Module):
+    def forward(self, x):
+        return x * random.random()  # python noise
+
+
+class Dropout(nn.Module):
+    def forward(self, x):
+        return nn.functional.dropout(x)  # dropout
+
+
+class Text(nn.Module):
+    def forward(self, x):
+        label = "cat"
+        return {"scores": x * 2, "label": label}  # text
+
+
+class Number(nn.Module):
+    def forward(self, x):
+        return x * 2, x.sum().item()  # number
+
+
+class Nothing(nn.Module):
+    def forward(self, x):
+        x * 2
+        return  # nothing
+
+
+class WrongShape(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(5, 3)
+
+    def forward(self, x):
+        return self.linear(x)  # wrong shape
+
+
+class FixedBatch(nn.Module):
+    def forward(self, x):
+        y = x * 2
+        return y + torch.ones(2, 4)  # fixed batch
+
+
+class Even(nn.Module):
+    def forward(self, x):
+        y = x + 1
+        return y.reshape(-1, 2, 4)  # even
