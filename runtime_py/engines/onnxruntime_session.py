@@ -223,6 +223,7 @@ def _read_state(artifact: Artifact) -> list[np.ndarray]:
 
 
 def _sentence(error: BaseException) -> str:
-    """ONNX Runtime's message without its error number, and without C++ files and signatures."""
+    """ONNX Runtime's message without its error number, the file's place, and C++ files with their signatures."""
     text = re.sub(r"^\[ONNXRuntimeError\] : \d+ : \w+ : ", "", str(error).strip())
+    text = re.sub(r"^Load model from .*? failed: ?", "", text)
     return re.sub(r"\S+\.(?:cc|cpp|h|hpp):\d+ [^()]*\([^()]*(?:\([^()]*\)[^()]*)*\)(?: const)? ?", "", text).strip()
