@@ -76,18 +76,27 @@ def resolve_destination(output: Path | None, name: str, target: str, *, force: b
     else:
         path = output / f"{name}.{target}{SUFFIX}"
     for parent in path.parents:
-        if parent.exists():
+        if _exists(parent):
             if not parent.is_dir():
                 raise UsageError(f"{parent} is a file, so nothing can be written below it", fix="give another -o")
             if not os.access(parent, os.W_OK | os.X_OK):
                 raise ArtifactError(f"{parent} is not writable", fix="give a folder that you may write to with -o")
             break
-    if path.exists() or path.is_symlink():
+    if _exists(path) or path.is_symlink():
         if not force:
             raise UsageError(f"{path} exists", fix="--force replaces it, -o chooses another place")
         if path.is_symlink() or not path.is_dir() or not (path / MANIFEST_FILE).is_file():
             raise UsageError(f"{path} exists and is not an artifact, so --force does not replace it")
     return Destination(path, force)
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except PermissionError as error:
+        raise ArtifactError(
+            f"{path.parent} is not accessible", why=error.strerror, fix="give a folder that you may write to with -o"
+        ) from error
 
 
 @contextmanager

@@ -30,7 +30,11 @@ def put_in_eval(module: torch.nn.Module) -> tuple[str, ...]:
     if not training:
         return ()
     kinds = (_BatchNorm, _DropoutNd, torch.nn.RNNBase)
-    layers = [name for name, part in module.named_modules() if part.training and isinstance(part, kinds)]
+    layers = [
+        f"{name or 'the model'} ({type(part).__name__})"
+        for name, part in module.named_modules()
+        if part.training and isinstance(part, kinds)
+    ]
     module.eval()
     matter = f"; this changes {shorten(layers)}" if layers else ""
     return (f"the model was in training mode and has been put in eval mode{matter}",)

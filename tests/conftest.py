@@ -109,11 +109,29 @@ def run_edgex(*args: str, cwd: Path, timeout: float = 300) -> subprocess.Complet
 
 
 @pytest.fixture
-def edgex(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """The command line, run in the test's folder."""
+def edgex(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """The command line in the test's folder, in this process: torch is imported once, not once a call.
 
-    def run(*args: str, **options: float) -> subprocess.CompletedProcess[str]:
-        return run_edgex(*args, cwd=tmp_path, **options)
+    `EDGEX_SUPERVISED` keeps commands from forking; tests of that use `run_edgex`.
+    """
+    from edgex.cli.main import main
+
+    monkeypatch.setenv("EDGEX_SUPERVISED", "1")
+    monkeypatch.chdir(tmp_path)
+
+    def run(*args: str) -> subprocess.CompletedProcess[str]:
+        capfd.readouterr()
+        path_before = list(sys.path)
+        try:
+            main(args)
+        except SystemExit as ending:
+            code = ending.code if isinstance(ending.code, int) else 1
+        finally:
+            sys.path[:] = path_before
+        out, err = capfd.readouterr()
+        return subprocess.CompletedProcess(args, code, out, err)
 
     return run
 

@@ -90,7 +90,7 @@ CASES: dict[str, tuple[str | None, list[str], int, list[str]]] = {
         LINEAR,
         ["model.py", "-t", "reference", "--input-shape", "y=1x4"],
         2,
-        ["'y'", "input"],
+        ["there is no such input", "known: input"],
     ),
     "bounds in the wrong order": (
         LINEAR,
@@ -157,7 +157,7 @@ def test_the_json_of_a_failure_is_one_document(edgex: Edgex, tmp_path: Path) -> 
     assert document["schema"] == "edgex.export/1" and document["artifacts"] == []
     assert [failure["target"] for failure in document["failures"]] == ["reference", "onnx-cpu"]
     assert {failure["exit_code"] for failure in document["failures"]} == {result.returncode} == {2}
-    assert result.stderr.count("error:") == 1  # the same cause once
+    assert result.stderr.count("\nerror: ") == 1  # the same cause once
 
 
 def test_one_target_failing_does_not_stop_the_others(edgex: Edgex, tmp_path: Path) -> None:
@@ -221,12 +221,27 @@ def test_one_edgex_path_cannot_take_two_targets(edgex: Edgex, tmp_path: Path) ->
     assert result.returncode == 2 and "several targets" in result.stderr
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere; test_full_disk covers a refusing disk")
-def test_a_read_only_folder_is_refused(edgex: Edgex, tmp_path: Path) -> None:
-    (tmp_path / "model.py").write_text(LINEAR)
+def test_a_read_only_folder_is_refused(tmp_path: Path) -> None:
+    """As an ordinary user; root, who may write everywhere, gives that up for the length of the test."""
+    from edgex.errors import ArtifactError
+    from edgex.export.package import resolve_destination, staged
+
     (tmp_path / "out").mkdir(mode=0o555)
-    result = edgex("export", "model.py", "-t", "reference", "-o", "out")
-    assert result.returncode == 6 and "not writable" in result.stderr
+    is_root = os.geteuid() == 0
+    if is_root:
+        os.seteuid(65534)
+    try:
+        with (
+            pytest.raises(ArtifactError) as caught,
+            staged(resolve_destination(tmp_path / "out", "net", "reference", force=False, single=True)),
+        ):
+            pytest.fail("a folder was made")
+    finally:
+        if is_root:
+            os.seteuid(0)
+    assert caught.value.exit_code == 6
+    assert "not writable" in caught.value.what or "not accessible" in caught.value.what
+    assert list((tmp_path / "out").iterdir()) == []
 
 
 def test_a_disk_that_refuses_leaves_nothing(tmp_path: Path) -> None:
@@ -249,26 +264,6 @@ def test_a_disk_that_refuses_leaves_nothing(tmp_path: Path) -> None:
     assert result.returncode == 6, result.stderr
     assert "cannot write out/model.onnx-cpu.edgex" in result.stderr and "File too large" in result.stderr
     assert listing(tmp_path) == {"model.py"}
-
-
-def test_a_missing_package_names_its_install_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from edgex.delegates.registry import get_delegate
-    from edgex.errors import TargetUnavailable
-    from edgex.export import settings
-
-    monkeypatch.setattr("edgex.runtime.plugins.version", _no_distribution)
-    for target in ("xnnpack", "onnx-cpu", "reference"):
-        found = get_delegate(target).availability()
-        assert not found.available and "pip install" in str(found.fix)
-    with pytest.raises(TargetUnavailable, match="cannot be used here") as caught:
-        settings.check_settings(settings.ExportSettings(("xnnpack",)), "net")
-    assert caught.value.exit_code == 7 and "pip install" in str(caught.value.fix)
-
-
-def _no_distribution(name: str) -> str:
-    from importlib.metadata import PackageNotFoundError
-
-    raise PackageNotFoundError(name)
 
 
 def test_a_model_in_training_mode_is_exported_in_eval_mode_with_a_notice(edgex: Edgex, tmp_path: Path) -> None:

@@ -1,0 +1,66 @@
+"""An environment without any engine: edgex still starts, and says what is missing and how to get it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from importlib.metadata import distribution
+from pathlib import Path
+
+import pytest
+
+# What edgex itself depends on, by the names of their folders and files in site-packages.
+NEEDED = ("click", "numpy", "numpy.libs", "psutil", "rich", "pygments", "markdown_it", "mdurl", "safetensors")
+
+
+@pytest.fixture(scope="module")
+def bare(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """The command line in a virtual environment that holds edgex and its own dependencies, and no engine."""
+    folder = tmp_path_factory.mktemp("bare")
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder / "venv")], check=True)
+    (site,) = (folder / "venv").glob("lib/python*/site-packages")
+    here = Path(str(distribution("click").locate_file("")))
+    for name in NEEDED:
+        if (here / name).exists():
+            (site / name).symlink_to(here / name)
+    for info in here.glob("edgex_toolchain-*.dist-info"):
+        (site / info.name).symlink_to(info)
+    import edgex
+
+    (site / "edgex").symlink_to(Path(edgex.__file__).parent)
+
+    def run(*args: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+        command = [str(folder / "venv" / "bin" / "python"), "-m", "edgex", *args]
+        return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
+
+    return run
+
+
+def test_help_and_targets_work_without_engines(bare: Callable, tmp_path: Path) -> None:
+    assert bare("--help", cwd=tmp_path).returncode == 0
+    document = json.loads(bare("targets", "--json", cwd=tmp_path).stdout)
+    assert {target["name"] for target in document["targets"]} == {"onnx-cpu", "reference", "xnnpack"}
+    for target in document["targets"]:
+        assert target["available"] is False and "not installed" in target["reason"]
+        assert target["fix"].startswith("pip install"), target
+
+
+@pytest.mark.parametrize("target", ["xnnpack", "onnx-cpu", "reference"])
+def test_export_names_the_install_command(bare: Callable, tmp_path: Path, target: str) -> None:
+    (tmp_path / "model.py").write_text("model = 1\n")
+    result = bare("export", "model.py", "-t", target, cwd=tmp_path)
+    assert result.returncode == 7, result.stderr
+    assert "not installed" in result.stderr and "pip install" in result.stderr
+    assert [p.name for p in tmp_path.iterdir()] == ["model.py"]
+
+
+@pytest.mark.parametrize("target", ["xnnpack", "onnx-cpu", "reference"])
+def test_run_names_the_install_command_and_inspect_works(
+    bare: Callable, tmp_path: Path, target: str, exported: Callable[[str, str], Path]
+) -> None:
+    artifact = str(exported("convnet", target))
+    assert bare("inspect", artifact, cwd=tmp_path).returncode == 0
+    result = bare("run", artifact, cwd=tmp_path)
+    assert result.returncode == 7 and "pip install" in result.stderr, result.stderr
