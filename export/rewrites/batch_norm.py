@@ -32,7 +32,7 @@ from torch.fx import Node
 from edgex.delegates.base import CapturedProgram
 from edgex.export.rewrites.base import Rewrite, locations_of
 from edgex.export.rewrites.editor import ProgramEditor, constant_tensors, fake_mode_of, placeholders
-from edgex.export.rewrites.schema import named_arguments, operator_name
+from edgex.export.rewrites.schema import is_tuple, named_arguments, operator_name
 
 _BATCH_NORMS = frozenset(
     f"aten::{name}" for name in ("batch_norm", "native_batch_norm", "_native_batch_norm_legit_no_training")
@@ -123,7 +123,7 @@ def _read_norm(node: Node, constants: Mapping[Node, torch.Tensor]) -> _Norm | No
     if arguments.get("training"):
         return None
     output = node
-    if isinstance(node.meta["val"], tuple | list):
+    if is_tuple(node.meta["val"]):
         # The native forms return statistics too, which nothing may use here.
         if len(node.users) != 1 or (output := next(iter(node.users))).args[1:] != (0,):
             return None

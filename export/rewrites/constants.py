@@ -26,13 +26,12 @@ from typing import Any
 import torch
 from torch.export.graph_signature import InputKind
 from torch.fx import Node
-from torch.utils import _pytree as pytree
 
 from edgex.delegates.base import CapturedProgram
 from edgex.export.rewrites.base import Rewrite, locations_of
 from edgex.export.rewrites.editor import ProgramEditor, constant_tensors, fake_mode_of, placeholders
 from edgex.export.rewrites.mutation import DisjointNodes, mutated_nodes
-from edgex.export.rewrites.schema import operator_name
+from edgex.export.rewrites.schema import is_tuple, leaves_of, operator_name, overload_of
 
 # By how much the constants of one subgraph may outgrow the weights that it makes superfluous.
 SIZE_ALLOWANCE_BYTES = 64 * 1024
@@ -79,10 +78,10 @@ def fold_constants(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite |
             is_parameter=any(node in parameters for node in sources),
         )
         editor.node(root).replace_all_uses_with(constant)
+    unused = [node for node in weights if node.users and dead.issuperset(_uses(node))]
+    for check in (user for node in [*removed, *unused] if node not in roots for user in node.users if user not in dead):
+        editor.graph.erase_node(editor.node(check))
     for node in reversed(removed):
-        for check in node.users.keys() - dead:
-            if editor.node(node) in editor.node(check).all_input_nodes:
-                editor.graph.erase_node(editor.node(check))
         editor.graph.erase_node(editor.node(node))
     operators = [node for node in removed if node.target is not operator.getitem]
     detail = f"{len(operators)} operator(s) that depend on weights only became {len(roots)} constant(s)"
@@ -103,27 +102,22 @@ def _find_foldable(program: CapturedProgram, weights: Mapping[Node, Any]) -> dic
             continue
         if (node.target is operator.getitem or _is_pure(node)) and _has_static_tensors(node):
             found[node] = None
-    # A tuple is only ever replaced through its elements.
-    for node in reversed(list(found)):
-        if isinstance(node.meta["val"], tuple | list) and any(user not in found for user in node.users):
-            del found[node]
     return found
 
 
 def _is_pure(node: Node) -> bool:
-    target = node.target
-    if not isinstance(target, torch._ops.OpOverload) or target.namespace not in _NAMESPACES:
+    overload = overload_of(node)
+    if overload is None or overload.namespace not in _NAMESPACES or operator_name(node) in _UNINITIALISED:
         return False
-    if target._schema.is_mutable or not target._schema.returns or target._schema.name in _UNINITIALISED:
-        return False
-    if torch.Tag.nondeterministic_seeded in target.tags:
+    schema = overload._schema
+    if schema.is_mutable or not schema.returns or torch.Tag.nondeterministic_seeded in overload.tags:
         return False
     # A literal factory is worth a constant only where it is a small part of something that folds.
     return bool(node.all_input_nodes) or _bytes_of(node) <= SIZE_ALLOWANCE_BYTES
 
 
 def _has_static_tensors(node: Node) -> bool:
-    leaves = pytree.tree_leaves(node.meta.get("val"))
+    leaves = leaves_of(node.meta.get("val"))
     return bool(leaves) and all(
         isinstance(leaf, torch.Tensor)
         and leaf.layout is torch.strided
@@ -146,17 +140,16 @@ def _find_worked(foldable: Iterable[Node], weights: Mapping[Node, Any]) -> set[N
 
 
 def _is_view_or_copy(node: Node) -> bool:
-    if node.target is operator.getitem:
-        return True
-    assert isinstance(node.target, torch._ops.OpOverload)
-    name = node.target._schema.name
+    overload, name = overload_of(node), operator_name(node)
+    if overload is None:
+        return node.target is operator.getitem
     if name in _CONVERSIONS:
         source = node.args[0]
         return isinstance(source, Node) and source.meta["val"].dtype == node.meta["val"].dtype
     return (
         name in _COPIES
-        or torch.Tag.view_copy in node.target.tags
-        or any(result.alias_info is not None for result in node.target._schema.returns)
+        or torch.Tag.view_copy in overload.tags
+        or any(result.alias_info is not None for result in overload._schema.returns)
     )
 
 
@@ -179,7 +172,10 @@ def _choose_roots(group: list[Node], foldable: dict[Node, None], weights: Mappin
     While the constants would be too large, the largest one is computed at run time after all, and its inputs
     become the candidates.
     """
-    at_run_time: set[Node] = set()
+    # A tuple is only ever replaced through its elements.
+    at_run_time = {
+        node for node in group if is_tuple(node.meta["val"]) and any(user not in foldable for user in node.users)
+    }
     while True:
         roots = {
             node: None
@@ -244,7 +240,7 @@ def _ancestors(nodes: Iterable[Node]) -> dict[Node, None]:
 
 
 def _bytes_of(node: Node) -> int:
-    leaves = pytree.tree_leaves(node.meta["val"])
+    leaves = leaves_of(node.meta["val"])
     return sum(leaf.numel() * leaf.element_size() for leaf in leaves if isinstance(leaf, torch.Tensor))
 
 

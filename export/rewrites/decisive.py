@@ -16,12 +16,11 @@ from typing import Any
 import torch
 from torch.export.graph_signature import InputKind
 from torch.fx import Node
-from torch.utils import _pytree as pytree
 
 from edgex.delegates.base import CapturedProgram
 from edgex.export.rewrites.editor import placeholders
 from edgex.export.rewrites.mutation import mutated_nodes
-from edgex.export.rewrites.schema import operator_name
+from edgex.export.rewrites.schema import leaves_of, operator_name
 
 # A rounded argument moves their result by any amount once the argument is large.
 _ILL_CONDITIONED = frozenset({"aten::sin", "aten::cos"})
@@ -69,5 +68,5 @@ def _decides(node: Node) -> bool:
     name = operator_name(node)
     if name is None or name in _READS_SIZE or not any(is_float32(arg.meta["val"]) for arg in node.all_input_nodes):
         return False
-    results = pytree.tree_leaves(node.meta.get("val"))
+    results = leaves_of(node.meta.get("val"))
     return name in _ILL_CONDITIONED or any(not is_float32(result) for result in results if result is not None)

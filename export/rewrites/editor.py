@@ -5,8 +5,8 @@ environment) with the original; only nodes are new. The original is never change
 
 ```
 editor = ProgramEditor(program)
-weight = editor.add_constant("conv.weight_folded", tensor, node.meta["val"], is_parameter=True)
-editor.node("conv2d").update_arg(1, weight)
+weight = editor.add_constant("conv.weight_folded", tensor, val, is_parameter=True)
+editor.node(conv).update_arg(1, weight)             # conv is a node of the original
 program = editor.finish()
 ```
 """
@@ -34,6 +34,7 @@ from torch.fx import Graph, Node
 
 from edgex.delegates.base import CapturedProgram
 from edgex.export.rewrites.mutation import mutated_nodes
+from edgex.export.rewrites.schema import is_tuple
 
 _WEIGHT_KINDS = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
 
@@ -212,7 +213,7 @@ class ProgramEditor:
         """The old entries, each with the name of the node that gives it now."""
         specs = []
         values = self.graph.output_node().args[0]
-        assert isinstance(values, tuple | list)
+        assert is_tuple(values)
         for spec, value in zip(signature.output_specs, values, strict=True):
             arg = TensorArgument(value.name) if isinstance(spec.arg, TensorArgument) else copy.copy(spec.arg)
             specs.append(OutputSpec(spec.kind, arg, spec.target))

@@ -17,9 +17,16 @@ import torch
 from torch.export import ExportedProgram
 from torch.export.graph_signature import OutputKind
 from torch.fx import GraphModule, Node
-from torch.utils import _pytree as pytree
 
-from edgex.export.rewrites.schema import given_arguments, named_arguments, nodes_in, operator_name
+from edgex.export.rewrites.schema import (
+    given_arguments,
+    higher_order_name,
+    leaves_of,
+    named_arguments,
+    nodes_in,
+    operator_name,
+    overload_of,
+)
 
 # Operators that update running statistics without saying so in their schema, where this argument is true.
 _UPDATES_STATISTICS = {
@@ -77,7 +84,7 @@ def mutated_nodes(exported: ExportedProgram) -> set[Node]:
 
 
 def _written_arguments(node: Node, module: GraphModule) -> Iterator[Node]:
-    if isinstance(node.target, torch._ops.HigherOrderOperator):
+    if higher_order_name(node):
         if any(_has_mutation(region) for region in _regions(node, module)):
             yield from node.all_input_nodes
         return
@@ -114,7 +121,7 @@ def _alias_classes(exported: ExportedProgram) -> DisjointNodes:
         for source in _aliased_arguments(node):
             classes.union(node, source)
         # The tracer's fake tensors share storage where the real ones do, also for tied weights.
-        for value in pytree.tree_leaves(node.meta.get("val")):
+        for value in leaves_of(node.meta.get("val")):
             if isinstance(value, torch.Tensor) and value.layout is torch.strided:
                 classes.union(node, storages.setdefault(value.untyped_storage()._cdata, node))
     return classes
@@ -123,13 +130,13 @@ def _alias_classes(exported: ExportedProgram) -> DisjointNodes:
 def _aliased_arguments(node: Node) -> Iterator[Node]:
     if node.target is operator.getitem:
         yield from nodes_in(node.args[0])
-    elif isinstance(node.target, torch._ops.OpOverload):
-        name = node.target._schema.name
+    elif overload := overload_of(node):
+        name = operator_name(node)
         undeclared = name in _MAY_RETURN_INPUT or (
-            torch.Tag.maybe_aliasing_or_mutating in node.target.tags and name not in _UPDATES_STATISTICS
+            torch.Tag.maybe_aliasing_or_mutating in overload.tags and name not in _UPDATES_STATISTICS
         )
         for argument, value in given_arguments(node):
             if undeclared or argument.alias_info is not None:
                 yield from nodes_in(value)
-    elif isinstance(node.target, torch._ops.HigherOrderOperator):
+    elif higher_order_name(node):
         yield from node.all_input_nodes

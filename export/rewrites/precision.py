@@ -29,14 +29,13 @@ from typing import Any
 import torch
 from torch.export.graph_signature import InputKind, OutputKind
 from torch.fx import Node
-from torch.utils import _pytree as pytree
 
 from edgex.delegates.base import CapturedProgram
 from edgex.errors import LoweringError, UsageError, nearest_name
 from edgex.export.rewrites.base import location_of
 from edgex.export.rewrites.decisive import decisive_nodes, is_float32
 from edgex.export.rewrites.editor import ProgramEditor, fake_mode_of, placeholders, tensor_of
-from edgex.export.rewrites.schema import given_arguments, operator_name
+from edgex.export.rewrites.schema import arguments_of, given_arguments, is_tuple, leaves_of, operator_name, overload_of
 
 _DTYPES: Mapping[str, torch.dtype] = {"fp16": torch.float16, "bf16": torch.bfloat16}
 
@@ -87,7 +86,7 @@ class _Converter:
         self._float32: set[Node] = set()
         self._casts: dict[Node, Node] = {}
         self._before = {node: node.meta.get("val") for node in self._editor.graph.nodes}
-        self._fake_mode = fake_mode_of(pytree.tree_leaves(list(self._before.values())))
+        self._fake_mode = fake_mode_of(leaves_of(list(self._before.values())))
 
     def convert(self) -> CapturedProgram:
         self._convert_placeholders()
@@ -157,16 +156,16 @@ class _Converter:
             if is_float32(before):
                 self._float32.add(node)
             return
-        touched = pytree.tree_leaves([before, [self._before[arg] for arg in node.all_input_nodes]])
+        touched = leaves_of([before, [self._before[arg] for arg in node.all_input_nodes]])
         if not any(map(is_float32, touched)):
             return
         if node.target is operator.getitem:
             source, index = node.args
             assert isinstance(source, Node)
             after = source.meta["val"][index]
-        elif isinstance(node.target, torch._ops.OpOverload):
+        elif overload := overload_of(node):
             self._convert_arguments(node)
-            after = self._evaluate(node)
+            after = self._evaluate(node, overload)
         else:
             raise self._refusal(node, "it is not an operator with a schema, such as control flow or an autocast region")
         self._check_results(node, after)
@@ -177,7 +176,7 @@ class _Converter:
     def _convert_arguments(self, node: Node) -> None:
         """Replace literal dtypes and numbers, and read float32 nodes through casts."""
         name = operator_name(node)
-        makes_float32 = any(map(is_float32, pytree.tree_leaves(self._before[node])))
+        makes_float32 = any(map(is_float32, leaves_of(self._before[node])))
         changed: dict[str, Any] = {}
         for argument, value in given_arguments(node):
             if value is torch.float32:
@@ -186,8 +185,7 @@ class _Converter:
                 changed[argument.name] = self._clamp_literal(name, value)
             else:
                 changed[argument.name] = torch.fx.map_arg(value, lambda arg: self._read(arg, node))
-        assert isinstance(node.target, torch._ops.OpOverload)
-        schema = node.target._schema.arguments
+        schema = arguments_of(node)
         node.args = tuple(changed[argument.name] for argument in schema[: len(node.args)])
         node.kwargs = {argument: changed[argument] for argument in node.kwargs}
         # A factory without a dtype makes the default one, float32.
@@ -207,24 +205,23 @@ class _Converter:
             return math.copysign(info.max, value)
         return value
 
-    def _evaluate(self, node: Node) -> Any:
+    def _evaluate(self, node: Node, overload: torch._ops.OpOverload) -> Any:
         """Run the operator on fake tensors of the new dtypes."""
-        assert isinstance(node.target, torch._ops.OpOverload)
-        if "unbacked_bindings" in node.meta or torch.Tag.inplace_view in node.target.tags:
+        if "unbacked_bindings" in node.meta or torch.Tag.inplace_view in overload.tags:
             # Running it would make fresh symbols, or change the shape of a value that other nodes still have.
-            return pytree.tree_map_only(
-                torch.Tensor, lambda val: val.to(self._dtype) if is_float32(val) else val, self._before[node]
-            )
+            before = self._before[node]
+            values = [val.to(self._dtype) if is_float32(val) else val for val in leaves_of(before)]
+            return values if is_tuple(before) else values[0]
         args, kwargs = torch.fx.map_arg((node.args, node.kwargs), lambda arg: arg.meta["val"])
         try:
             with torch.no_grad(), self._fake_mode:
-                return node.target(*args, **kwargs)
+                return overload(*args, **kwargs)
         except (RuntimeError, TypeError, ValueError) as error:
             raise self._refusal(node, str(error).splitlines()[0]) from error
 
     def _check_results(self, node: Node, after: Any) -> None:
         """A float32 result is in the new dtype (or float32, then it gets a cast); all else is as it was."""
-        for old, new in zip(pytree.tree_leaves(self._before[node]), pytree.tree_leaves(after), strict=True):
+        for old, new in zip(leaves_of(self._before[node]), leaves_of(after), strict=True):
             if not isinstance(old, torch.Tensor):
                 continue
             if new.dtype != old.dtype and not (is_float32(old) and new.dtype == self._dtype):
@@ -267,7 +264,7 @@ class _Converter:
         specs = self._program.exported.graph_signature.output_specs
         values: list[Any] = []
         widened: dict[Node, Node] = {}
-        assert isinstance(output.args[0], tuple | list)
+        assert is_tuple(output.args[0])
         for spec, value in zip(specs, output.args[0], strict=True):
             if not isinstance(value, Node) or not is_float32(self._before[value]):
                 values.append(value)

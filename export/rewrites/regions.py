@@ -24,6 +24,7 @@ from torch.fx import GraphModule, Node
 from edgex.delegates.base import CapturedProgram
 from edgex.export.rewrites.base import Rewrite, locations_of
 from edgex.export.rewrites.editor import ProgramEditor
+from edgex.export.rewrites.schema import higher_order_name, is_tuple
 
 # Position of the region's submodule among the arguments; its operands follow.
 _REGION_POSITION = {"wrap_with_set_grad_enabled": 1, "wrap_with_autocast": 4}
@@ -49,18 +50,18 @@ def inline_regions(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite |
 
 
 def _is_region(node: Node) -> bool:
-    return isinstance(node.target, torch._ops.HigherOrderOperator) and str(node.target) in _REGION_POSITION
+    return higher_order_name(node) in _REGION_POSITION
 
 
 def _is_inlinable(node: Node) -> bool:
     if not _is_region(node) or any(user.target is not operator.getitem for user in node.users):
         return False
-    return str(node.target) != "wrap_with_autocast" or not node.args[_AUTOCAST_ENABLED_POSITION]
+    return higher_order_name(node) != "wrap_with_autocast" or not node.args[_AUTOCAST_ENABLED_POSITION]
 
 
 def _inline(editor: ProgramEditor, node: Node) -> list[Node]:
     """Replace one region by copies of its nodes; returns these."""
-    position = _REGION_POSITION[str(node.target)]
+    position = _REGION_POSITION[higher_order_name(node) or ""]
     attribute = node.args[position]
     assert isinstance(attribute, Node)
     region = editor.attribute(attribute)
@@ -79,7 +80,7 @@ def _inline(editor: ProgramEditor, node: Node) -> list[Node]:
             if inner.op == "get_attr":
                 value = operator.attrgetter(str(inner.target))(region)
                 copies[inner].target = editor.add_attribute(str(inner.target).replace(".", "_"), value)
-    if not isinstance(outputs, tuple | list):
+    if not is_tuple(outputs):
         outputs = (outputs,)
     for user in list(node.users):
         index = user.args[1]

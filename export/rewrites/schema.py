@@ -1,25 +1,39 @@
-"""Read an operator call by the names of its schema."""
+"""Read operator calls by the names of their schema; all that the rewrites know of torch's operator classes is here."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TypeGuard
 
 import torch
 from torch.fx import Node
-from torch.utils import _pytree as pytree
+
+
+def overload_of(node: Node) -> torch._ops.OpOverload | None:
+    """The operator that a node calls, or None: not an operator call, or one without a schema."""
+    return node.target if isinstance(node.target, torch._ops.OpOverload) else None
+
+
+def higher_order_name(node: Node) -> str | None:
+    """Name of the higher-order operator that a node calls, for example `cond`; None for anything else."""
+    return str(node.target) if isinstance(node.target, torch._ops.HigherOrderOperator) else None
 
 
 def operator_name(node: Node) -> str | None:
     """Name of the operator without its overload, for example `aten::conv2d`; None for anything else."""
-    return str(node.target._schema.name) if isinstance(node.target, torch._ops.OpOverload) else None
+    overload = overload_of(node)
+    return None if overload is None else str(overload._schema.name)
+
+
+def arguments_of(node: Node) -> list[torch.Argument]:
+    """The arguments that the schema declares, in order; none for what is no operator."""
+    overload = overload_of(node)
+    return [] if overload is None else list(overload._schema.arguments)
 
 
 def given_arguments(node: Node) -> Iterator[tuple[torch.Argument, Any]]:
     """The schema's arguments that the call gives, each with its value; nothing for what is no operator."""
-    if not isinstance(node.target, torch._ops.OpOverload):
-        return
-    for position, argument in enumerate(node.target._schema.arguments):
+    for position, argument in enumerate(arguments_of(node)):
         if position < len(node.args):
             yield argument, node.args[position]
         elif argument.name in node.kwargs:
@@ -28,11 +42,24 @@ def given_arguments(node: Node) -> Iterator[tuple[torch.Argument, Any]]:
 
 def named_arguments(node: Node) -> dict[str, Any]:
     """Every argument of an operator call by name, with its default where the call gives none."""
-    assert isinstance(node.target, torch._ops.OpOverload)
-    values = {argument.name: argument.default_value for argument in node.target._schema.arguments}
+    values = {argument.name: argument.default_value for argument in arguments_of(node)}
     return values | {argument.name: value for argument, value in given_arguments(node)}
 
 
-def nodes_in(value: Any) -> Iterator[Node]:
+def leaves_of(value: Any) -> list[Any]:
+    """What an argument or a result holds: the elements of lists, tuples and dicts in order, else the value itself."""
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list | tuple):
+        return [leaf for element in value for leaf in leaves_of(element)]
+    return [value]
+
+
+def nodes_in(value: Any) -> list[Node]:
     """The nodes in an argument, which may be a list."""
-    return (leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, Node))
+    return [leaf for leaf in leaves_of(value) if isinstance(leaf, Node)]
+
+
+def is_tuple(value: Any) -> TypeGuard[tuple[Any, ...] | list[Any]]:
+    """Whether an operator's result is several values, which getitem picks."""
+    return isinstance(value, tuple | list)

@@ -444,7 +444,7 @@ UNARY = ["relu", "tanh", "sigmoid", "neg", "abs", "exp", "sin", "clone", "ceil"]
 BINARY = ["add", "mul", "sub", "maximum", "minimum"]
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(
     steps=st.lists(
         st.tuples(st.sampled_from(UNARY + BINARY + ["scalar", "view", "inplace", "int", "cat"]), st.integers(0, 20)),

@@ -132,6 +132,36 @@ def test_size_rule_folds_small_and_leaves_large_products():
     assert rewrite.count == 1
 
 
+def test_part_of_a_tuple_that_is_an_output_does_not_stop_the_rest():
+    class Parts(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.w = nn.Parameter(torch.ones(8, 16))
+
+        def forward(self, x):
+            first, second = torch.split(self.w * 2, 4)
+            return nn.functional.linear(x, first.exp()), second
+
+    _, after, rewrite = fold(Parts(), X)
+    assert rewrite.count >= 1
+    assert "aten.exp.default" not in operators(after)
+
+
+def test_checks_of_the_tracer_do_not_keep_a_weight():
+    class Converted(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.w, self.g = nn.Parameter(torch.ones(3, 16)), nn.Parameter(torch.ones(3, 1))
+
+        def forward(self, x):
+            return nn.functional.linear(x, self.w.float() * self.g.to(torch.float32))
+
+    before, after, _ = fold(Converted(), X)
+    assert "aten._assert_tensor_metadata.default" in operators(before)
+    assert operators(after) == ["aten.linear.default"]
+    assert len(after.exported.state_dict) == 1
+
+
 class LeaveAlone(nn.Module):
     def __init__(self, kind):
         super().__init__()
@@ -314,7 +344,7 @@ def test_xnnpack_takes_weight_norm_as_one_convolution(lower):
     assert (calls, left) == (1, [])
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(
     steps=st.lists(
         st.tuples(
