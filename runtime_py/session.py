@@ -79,6 +79,7 @@ class Session:
         self._closed = False
         # (dtype, static shape or None) for each input: what the fast path of `run` compares with.
         self._expected = [(spec.numpy_dtype, spec.static_shape) for spec in self.inputs]
+        self._has_dims = not all(spec.is_static for spec in self.inputs)
         self._input_names = tuple(spec.name for spec in self.inputs)
 
     @property
@@ -132,7 +133,8 @@ class Session:
                 arrays.append(value)
             else:
                 arrays.append(self._convert(value, self.inputs[index]))
-        self._check_shared_dims(arrays)
+        if self._has_dims:
+            self._check_shared_dims(arrays)
         return arrays
 
     def reset(self) -> None:
@@ -201,8 +203,6 @@ class Session:
 
     def _check_shared_dims(self, arrays: Sequence[np.ndarray]) -> None:
         """Dimensions of one name have one size: `batch` of every input."""
-        if all(shape is not None for _, shape in self._expected):
-            return
         sizes: dict[str, tuple[int, str]] = {}
         for array, spec in zip(arrays, self.inputs, strict=True):
             for size, dim in zip(array.shape, spec.shape, strict=True):

@@ -1,0 +1,40 @@
+"""`python -m benchmarks [--quick] [--only NAME]`: run the benchmarks and write docs/benchmarks.{md,json}."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from benchmarks import export_cost, overhead, startup
+from benchmarks.outcome import Outcome, render_page, write_page
+from benchmarks.processes import ROOT
+
+BENCHMARKS: Mapping[str, Callable[[bool], Outcome]] = {
+    overhead.NAME: overhead.measure,
+    startup.NAME: startup.measure,
+    export_cost.NAME: export_cost.measure,
+}
+
+
+def main() -> int:
+    """Run what was asked for; a goal that is not met is reported, not an error."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="edgex beside the bare engines.")
+    parser.add_argument("--quick", action="store_true", help="Few rounds and small models; prints, writes nothing.")
+    parser.add_argument("--only", action="append", choices=list(BENCHMARKS), help="Run this one; may be repeated.")
+    parser.add_argument("-o", "--output", type=Path, default=ROOT / "docs", help="Folder of the page.")
+    given = parser.parse_args()
+    outcomes = []
+    for name in given.only or BENCHMARKS:
+        print(f"{name}:", file=sys.stderr, flush=True)
+        outcome = BENCHMARKS[name](given.quick)
+        outcomes.append(outcome)
+        print(render_page([outcome.to_json()]))
+        if not given.quick:
+            write_page(given.output, outcomes)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,116 @@
+"""What a benchmark hands back: a table, goals that are met or not, and all raw figures."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from edgex._version import __version__
+from edgex.runtime.host import read_host
+from edgex.runtime.report.figures import describe_host, format_seconds
+
+SCHEMA = "edgex.benchmarks/1"
+PACKAGES = ("torch", "executorch", "onnx", "onnxscript", "onnxruntime", "numpy")
+
+
+@dataclass(frozen=True)
+class Goal:
+    """Something to reach.
+
+    Attributes:
+        text: The goal, with its number.
+        measured: What was measured, with its unit.
+        met: Computed from the data.
+    """
+
+    text: str
+    measured: str
+    met: bool
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One benchmark's result.
+
+    Attributes:
+        name: Its name on the command line.
+        title: For the page.
+        notes: How it was measured, one sentence an entry.
+        head: Column titles.
+        rows: Cells as text.
+        goals: What had to be reached.
+        data: Raw figures, units in their names.
+    """
+
+    name: str
+    title: str
+    notes: Sequence[str]
+    head: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    goals: Sequence[Goal]
+    data: Mapping[str, Any]
+
+    def to_json(self) -> dict[str, Any]:
+        """The entry in benchmarks.json."""
+        return {**asdict(self), "machine": describe_machine()}
+
+
+def describe_machine() -> dict[str, Any]:
+    """The machine and the versions that the figures belong to."""
+    host = read_host()
+    versions = {"edgex": __version__, "python": host.python, **{name: version(name) for name in PACKAGES}}
+    return {"summary": " · ".join(describe_host(host)), "versions": versions}
+
+
+def show_seconds(samples: Sequence[float]) -> str:
+    """Median and range, for example `412 ms (398 to 455)`."""
+    middle = median(samples)
+    low, high = (format_seconds(value, like=middle).split(" ")[0] for value in (min(samples), max(samples)))
+    return f"{format_seconds(middle)} ({low} to {high})"
+
+
+def write_page(folder: Path, outcomes: Sequence[Outcome]) -> None:
+    """Bring `benchmarks.json` and `benchmarks.md` up to date; benchmarks that did not run keep their figures."""
+    data_file = folder / "benchmarks.json"
+    entries: dict[str, Any] = {}
+    if data_file.exists():
+        entries = {entry["name"]: entry for entry in json.loads(data_file.read_text(encoding="utf-8"))["benchmarks"]}
+    entries |= {outcome.name: outcome.to_json() for outcome in outcomes}
+    document = {"schema": SCHEMA, "benchmarks": list(entries.values())}
+    data_file.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    (folder / "benchmarks.md").write_text(render_page(document["benchmarks"]), encoding="utf-8")
+
+
+def render_page(entries: Sequence[Mapping[str, Any]]) -> str:
+    """The page for benchmarks, each with its machine, its table and its goals."""
+    parts = [
+        "# Benchmarks",
+        "Written by `make bench`, which runs edgex beside the bare engines and exporters, interleaved. Raw figures: "
+        "[benchmarks.json](benchmarks.json).",
+    ]
+    for entry in entries:
+        versions = ", ".join(f"{name} {number}" for name, number in entry["machine"]["versions"].items())
+        parts += [
+            f"## {entry['title']}",
+            " ".join(entry["notes"]),
+            render_table(entry["head"], entry["rows"]),
+            render_goals(entry["goals"]),
+            f"Machine: {entry['machine']['summary']}. Versions: {versions}.",
+        ]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def render_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A Markdown table, the first column left, the others right."""
+    rule = ["---", *["---:"] * (len(head) - 1)]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in (head, rule, *rows))
+
+
+def render_goals(goals: Sequence[Mapping[str, Any]]) -> str:
+    """Goals as a list."""
+    return "\n".join(f"- {'met' if g['met'] else '**not met**'}: {g['text']}; measured {g['measured']}" for g in goals)

@@ -1,0 +1,126 @@
+"""What `session.run` adds to the bare engine call: time on a tiny model, copies on large tensors."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import edgex
+from benchmarks.outcome import Goal, Outcome
+from benchmarks.processes import run_process
+from edgex.runtime.golden import read_example
+from edgex.runtime.report.figures import format_seconds
+from edgex.runtime.timing import compare_interleaved
+
+NAME = "overhead"
+GOAL_SECONDS = 10e-6
+TARGETS = ("onnx-cpu", "xnnpack")
+
+
+def measure(quick: bool) -> Outcome:
+    """Time both engines on both models, one thread, all in this process."""
+    rows, goals, data = [], [], {}
+    with tempfile.TemporaryDirectory() as folder:
+        for model in ("tiny", "large"):
+            command = [sys.executable, "-m", "edgex", "export", f"benchmarks/models.py:{model}", "-q"]
+            run_process([*command, "-t", ",".join(TARGETS), "-o", folder])
+            for target in TARGETS:
+                print(f"  overhead: {model} on {target}", file=sys.stderr, flush=True)
+                figures = _compare(Path(folder) / f"{model}.{target}.edgex", 2.0 if quick else 10.0)
+                data[f"{model} {target}"] = figures
+                rows.append(_row(model, target, figures))
+                goals.append(_goal(model, target, figures))
+    return Outcome(
+        NAME,
+        "What a Session adds to the bare engine call",
+        (
+            "`session.run(x)` beside the engine's own call on the same file with prepared inputs: "
+            "`InferenceSession.run(names, feed)`, and `method([tensor])` of ExecuTorch's binding.",
+            "One thread, one process, interleaved rounds in alternating order; times are medians of a call.",
+            "*Added* is the bare median times (ratio - 1), with the ratio's 95 % interval.",
+            "The large model takes and gives 16 MiB; *one copy* is `numpy.copy` of 16 MiB in the same rounds.",
+        ),
+        ("model, target", "bare", "edgex", "added", "95 % interval", "one copy"),
+        rows,
+        goals,
+        data,
+    )
+
+
+def _compare(path: Path, max_seconds: float) -> dict[str, Any]:
+    """Bare call and Session in turns, seconds."""
+    with edgex.load(path, threads=1) as session:
+        example = read_example(session.artifact)
+        arrays = [example[spec.name] for spec in session.inputs]
+        bare = _bare_call(session.artifact.manifest.engine, path, arrays)
+        calls: list[Callable[[], object]] = [bare, partial(session.run, *arrays), partial(np.copy, arrays[0])]
+        result = compare_interleaved(calls, ["bare", "edgex", "copy"], max_seconds=max_seconds)
+    judgement = result.judgements[0]
+    medians = [summary.median for summary in result.summaries]
+    low, high = judgement.estimate.ci95 or (judgement.estimate.ratio,) * 2
+    return {
+        "bare_seconds": medians[0],
+        "edgex_seconds": medians[1],
+        "copy_seconds": medians[2],
+        "added_seconds": medians[0] * (judgement.estimate.ratio - 1.0),
+        "added_ci95_seconds": [medians[0] * (low - 1.0), medians[0] * (high - 1.0)],
+        "samples": result.summaries[0].n,
+        **judgement.to_json(),
+    }
+
+
+def _bare_call(engine: str, path: Path, arrays: list[np.ndarray]) -> Callable[[], object]:
+    """The engine's own call on the artifact's native file, with nothing left to prepare."""
+    if engine == "onnxruntime":
+        import onnxruntime
+
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = 1
+        options.inter_op_num_threads = 1
+        session = onnxruntime.InferenceSession(str(path / "model.onnx"), options, providers=["CPUExecutionProvider"])
+        feed = {node.name: array for node, array in zip(session.get_inputs(), arrays, strict=True)}
+        return partial(session.run, [node.name for node in session.get_outputs()], feed)
+    import torch
+    from executorch.extension.pybindings import _C
+
+    # The thread pool belongs to the process: it has the one thread that the Session, opened before, asked for.
+    program = _C._load_program(
+        str(path / "model.pte"),
+        enable_etdump=False,
+        debug_buffer_size=0,
+        program_verification=_C.Verification.InternalConsistency,
+    )
+    method = program.load_method("forward")
+    return partial(method, [torch.from_numpy(array) for array in arrays])
+
+
+def _row(model: str, target: str, figures: dict[str, Any]) -> list[str]:
+    bare = figures["bare_seconds"]
+    low, high = figures["added_ci95_seconds"]
+    return [
+        f"{model}, {target}",
+        format_seconds(bare),
+        format_seconds(figures["edgex_seconds"], like=bare),
+        _signed(figures["added_seconds"]),
+        f"{_signed(low)} to {_signed(high)}",
+        format_seconds(figures["copy_seconds"], like=bare) if model == "large" else "",
+    ]
+
+
+def _goal(model: str, target: str, figures: dict[str, Any]) -> Goal:
+    added = figures["added_seconds"]
+    if model == "tiny":
+        return Goal(f"{target}: at most 10 µs more than the bare call", _signed(added), added <= GOAL_SECONDS)
+    copy = figures["copy_seconds"]
+    share = f"{added / copy:.2f} copies"
+    return Goal(f"{target}: less than half of one copy of 16 MiB more than the bare call", share, added < 0.5 * copy)
+
+
+def _signed(seconds: float) -> str:
+    return f"{'-' if seconds < 0 else '+'}{format_seconds(abs(seconds))}"
