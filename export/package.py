@@ -20,7 +20,6 @@ from edgex.errors import ArtifactError, UsageError
 from edgex.runtime.artifact import SUFFIX, hash_file
 from edgex.runtime.manifest import MANIFEST_FILE, FileEntry, Manifest
 
-
 # What a file system says when it will not take a file; any other OSError is a defect and keeps its traceback.
 _REFUSALS = (
     errno.ENOSPC,

@@ -152,12 +152,11 @@ def test_ctrl_c(stage: str, how: str, tmp_path: Path, plugin_path: Path) -> None
     assert not running(tmp_path)
 
 
-@pytest.mark.parametrize(("stage", "how"), [("find", "python"), ("lower", "native"), ("verify", "native")])
-def test_timeout(stage: str, how: str, tmp_path: Path, plugin_path: Path) -> None:
-    process = start(tmp_path, plugin_path, stage, how, "--timeout", "14" if stage == "verify" else "8")
+def test_timeout(tmp_path: Path, plugin_path: Path) -> None:
+    process = start(tmp_path, plugin_path, "find", "python", "--timeout", "10")
     _, stderr = process.communicate(timeout=60)
     assert process.returncode == 124, stderr
-    assert "--timeout" in stderr and "now in" in stderr + "now in" * (stage == "verify")
+    assert "stopped after 10 s, as --timeout asks" in stderr
     assert left(tmp_path) == {"model.py"}
     assert not running(tmp_path)
 

@@ -1,0 +1,109 @@
+"""The supervisor: what it does with a body that returns, fails, hangs in native code, or crashes."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+# A body that hangs in native code with the interpreter's lock held, as an engine does in a long kernel.
+HANG = "import ctypes; print('hanging', file=sys.stderr, flush=True); ctypes.PyDLL(None).sleep(1000)"
+
+
+def start(body: str, folder: Path, options: str = "") -> subprocess.Popen[str]:
+    script = (
+        "import os, signal, sys, time\n"
+        "from edgex.cli.supervise import supervise, leftovers_remover\n"
+        "from edgex.errors import RunError\n"
+        "from pathlib import Path\n"
+        "def body():\n"
+        + "".join(f"    {line}\n" for line in body.splitlines())
+        + f"    return 0\nsupervise(body{options})\n"
+    )
+    return subprocess.Popen(
+        [sys.executable, "-c", script], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+def finish(process: subprocess.Popen[str]) -> tuple[int, str, str]:
+    out, err = process.communicate(timeout=30)
+    return process.returncode, out, err
+
+
+@pytest.mark.parametrize(("body", "code"), [("print('done')", 0), ("return 4", 4), ("sys.exit(5)", 5)])
+def test_the_exit_code_is_the_bodys(tmp_path: Path, body: str, code: int) -> None:
+    assert finish(start(body, tmp_path))[0] == code
+
+
+def test_an_error_is_a_message_and_a_document(tmp_path: Path) -> None:
+    code, out, err = finish(
+        start("raise RunError('no', 'x.py:3', 'do this', why='because')", tmp_path, ", as_json=True")
+    )
+    assert code == 6
+    assert json.loads(out) == {
+        "schema": "edgex.error/1", "what": "no", "where": "x.py:3", "why": "because", "fix": "do this", "exit_code": 6,
+    }  # fmt: skip
+    assert "error: no" in err and "Traceback" not in err
+
+
+def test_a_defect_keeps_its_traceback(tmp_path: Path) -> None:
+    code, _, err = finish(start("raise ZeroDivisionError('ours')", tmp_path))
+    assert code == 1 and "Traceback" in err and "ZeroDivisionError: ours" in err
+
+
+def test_ctrl_c_ends_native_code_that_holds_the_lock(tmp_path: Path) -> None:
+    process = start(HANG, tmp_path)
+    assert process.stderr is not None
+    assert "hanging" in process.stderr.readline()
+    started = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    code, _, err = finish(process)
+    assert code == 130 and "interrupted" in err
+    assert time.monotonic() - started < 15  # the grace period is 3 s; far from the 1000 s of the sleep
+
+
+def test_timeout_ends_native_code_that_holds_the_lock(tmp_path: Path) -> None:
+    code, out, err = finish(start(HANG, tmp_path, ", timeout_seconds=1.0, as_json=True"))
+    assert code == 124 and "stopped after 1 s" in err
+    assert json.loads(out)["exit_code"] == 124
+
+
+def test_python_code_may_clean_up_before_it_ends(tmp_path: Path) -> None:
+    body = (
+        "open('half', 'w').close()\n"
+        "print('working', file=sys.stderr, flush=True)\n"
+        "try:\n    time.sleep(1000)\nfinally:\n    os.remove('half')"
+    )
+    process = start(body, tmp_path)
+    assert process.stderr is not None
+    assert "working" in process.stderr.readline()
+    process.send_signal(signal.SIGINT)
+    assert finish(process)[0] == 130
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_killed_child_left_is_removed(tmp_path: Path) -> None:
+    body = "os.makedirs(f'out/deep/.net.reference.edgex.tmp-{os.getpid()}/half')\n" + HANG
+    options = ", timeout_seconds=1.0, clean_up=leftovers_remover(Path('out/deep'))"
+    code, _, err = finish(start(body, tmp_path, options))
+    assert code == 124, err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_children_of_the_body_end_with_it(tmp_path: Path) -> None:
+    body = "import subprocess\nsubprocess.Popen([sys.executable, '-c', 'import time; time.sleep(1000)'])\n" + HANG
+    assert finish(start(body, tmp_path, ", timeout_seconds=2.0"))[0] == 124
+    import psutil
+
+    assert [p.pid for p in psutil.process_iter(["cwd"]) if p.info["cwd"] == str(tmp_path)] == []
+
+
+@pytest.mark.parametrize("name", ["SIGSEGV", "SIGABRT", "SIGKILL"])
+def test_a_crash_names_its_signal(tmp_path: Path, name: str) -> None:
+    code, _, err = finish(start(f"os.kill(os.getpid(), signal.{name})", tmp_path))
+    assert code == 6 and name in err
