@@ -46,9 +46,10 @@ def format_seconds(seconds: float | None, like: float | None = None, digits: int
 
 
 def format_interval(low: float, high: float, like: float, digits: int = 4) -> str:
-    """Two durations with one unit, for example `221.9 … 223.1 µs`."""
+    """Two durations with the unit and the decimals of a third, for example `221.9 … 223.1 µs`."""
     unit, size = _choose_unit(like)
-    return f"{_significant(low / size, digits)} … {_significant(high / size, digits)} {unit}"
+    decimals = _decimals(like / size, digits)
+    return f"{low / size:,.{decimals}f} … {high / size:,.{decimals}f} {unit}"
 
 
 def format_bytes(count: int | None) -> str:
@@ -178,7 +179,9 @@ def _choose_unit(seconds: float) -> tuple[str, float]:
 
 def _significant(value: float, digits: int) -> str:
     """At least `digits` significant digits, never an exponent, thousands grouped."""
-    if value == 0:
-        return "0"
-    before_point = len(str(int(abs(value)))) if abs(value) >= 1 else 0
-    return f"{value:,.{max(0, digits - max(1, before_point))}f}"
+    return f"{value:,.{_decimals(value, digits)}f}" if value else "0"
+
+
+def _decimals(value: float, digits: int) -> int:
+    """Decimals that show a value with this many digits; the 0 before the point counts as one."""
+    return max(0, digits - len(str(int(abs(value)))))
