@@ -43,15 +43,13 @@ def flatten_program(program: ExportedProgram, inputs: Sequence[Leaf]) -> tuple[E
         new.name = old.name  # copying renames what Python has a word for, `input` for one
     graph.output(outputs)
     graph.output_node().meta.update(program.graph.output_node().meta)
-    module = GraphModule(program.graph_module, graph)
-    module.meta.update(program.graph_module.meta)
     placeholders = graph.find_nodes(op="placeholder")
     user = [s.kind == InputKind.USER_INPUT for s in program.graph_signature.input_specs]
     user_nodes = [node for node, is_user in zip(placeholders, user, strict=True) if is_user]
     kept = {node for node, leaf in zip(user_nodes, inputs, strict=True) if leaf.is_tensor}
     names = {node.name: leaf.name for node, leaf in zip(user_nodes, inputs, strict=True)}
     _rename_shape_sources(user_nodes, inputs)
-    changed = _copy_written_inputs(module, kept)
+    changed = _copy_written_inputs(graph, program.graph_module, kept)
     output_specs, results = [], []
     for spec, value in zip(program.graph_signature.output_specs, graph.output_node().args[0], strict=True):  # type: ignore[arg-type]
         if spec.kind == OutputKind.USER_INPUT_MUTATION:
@@ -66,7 +64,7 @@ def flatten_program(program: ExportedProgram, inputs: Sequence[Leaf]) -> tuple[E
             graph.erase_node(node)
         else:
             input_specs.append(spec)
-    flat = _rebuild(program, module, ExportGraphSignature(input_specs, output_specs), _example_of(inputs))
+    flat = _rebuild(program, graph, ExportGraphSignature(input_specs, output_specs), _example_of(inputs))
     return flat, tuple(dict.fromkeys(names[name] for name in changed))
 
 
@@ -75,7 +73,7 @@ def _example_of(inputs: Sequence[Leaf]) -> tuple[torch.Tensor, ...]:
 
 
 def _rebuild(
-    program: ExportedProgram, module: GraphModule, signature: ExportGraphSignature, example: tuple[torch.Tensor, ...]
+    program: ExportedProgram, graph: Graph, signature: ExportGraphSignature, example: tuple[torch.Tensor, ...]
 ) -> ExportedProgram:
     """A program of the new graph whose calling convention is positional tensors in, a tuple of tensors out."""
     arguments = [spec.arg.name for spec in signature.input_specs if spec.kind == InputKind.USER_INPUT]
@@ -84,8 +82,8 @@ def _rebuild(
     out_spec = pytree.tree_structure(tuple(range(count)))
     call = ModuleCallSignature([], [], in_spec, out_spec, arguments)
     return ExportedProgram(
-        root=module,
-        graph=module.graph,
+        root=program.graph_module,
+        graph=graph,
         graph_signature=signature,
         state_dict=dict(program.state_dict),
         range_constraints=dict(program.range_constraints),
@@ -96,10 +94,9 @@ def _rebuild(
     )
 
 
-def _copy_written_inputs(module: GraphModule, inputs: set[Node]) -> list[str]:
+def _copy_written_inputs(graph: Graph, module: GraphModule, inputs: set[Node]) -> list[str]:
     """Let operators that write to an input write to a copy of it; names of the inputs that needed one."""
-    written = find_written_placeholders(module)
-    graph = module.graph
+    written = find_written_placeholders(graph, module)
     last = graph.find_nodes(op="placeholder")[-1] if inputs else None
     changed = []
     for node in graph.find_nodes(op="placeholder"):

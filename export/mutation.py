@@ -7,19 +7,23 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
-from torch.fx import GraphModule, Node
+from torch.fx import Graph, GraphModule, Node
 from torch.utils import _pytree as pytree
 
 
-def find_written_placeholders(module: GraphModule) -> dict[str, Node]:
+def find_written_placeholders(graph: Graph, module: torch.nn.Module) -> dict[str, Node]:
     """Placeholders that some operator writes to, also through a view, with the first node that does.
 
     An operator that may return a view counts as returning one, so that a name too many is possible, never one too
     few. Higher-order operators (a region under autocast, a branch) are followed into their graphs.
+
+    Args:
+        graph: The exported graph.
+        module: Holds the graphs that it refers to.
     """
     roots: dict[Node, frozenset[str]] = {}
     written: dict[str, Node] = {}
-    for node in module.graph.nodes:
+    for node in graph.nodes:
         if node.op == "placeholder":
             roots[node] = frozenset([node.name])
         elif node.op != "call_function":
@@ -42,7 +46,7 @@ def find_written_placeholders(module: GraphModule) -> dict[str, Node]:
             roots[node] = _roots_of(operands, roots)
             for region in regions:
                 inner = [n.name for n in region.graph.nodes if n.op == "placeholder"]
-                changed = find_written_placeholders(region)
+                changed = find_written_placeholders(region.graph, region)
                 outer = operands[len(operands) - len(inner) :]
                 for name, operand in zip(inner, outer, strict=False):
                     if name in changed:
@@ -60,7 +64,7 @@ def _arguments(node: Node) -> Iterator[tuple[Any, Any]]:
             yield argument, node.kwargs[argument.name]
 
 
-def _operands(node: Node, module: GraphModule) -> tuple[list[Node], list[GraphModule]]:
+def _operands(node: Node, module: torch.nn.Module) -> tuple[list[Node], list[GraphModule]]:
     """Of a higher-order operator's node: the nodes among its arguments that are values, and the graphs."""
     operands: list[Node] = []
     regions: list[GraphModule] = []

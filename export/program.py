@@ -33,6 +33,7 @@ from edgex.export.dynamic import (
 )
 from edgex.export.eager import EagerModel, reference_conditions
 from edgex.export.example_run import ExampleRun, run_example
+from edgex.export.export_failures import explain_export_failure, explain_strict
 from edgex.export.flat import flatten_program
 from edgex.export.leaves import Leaf
 from edgex.export.side_effects import attributes_kept
@@ -163,9 +164,9 @@ def _export(
             continue
         if not strict:
             return program, False, []
-        why = diagnosis.explain_strict(errors[0], source_root)
+        why = explain_strict(errors[0], source_root)
         return program, True, [f"captured in strict mode, since non-strict capture fails: {why}"]
-    raise diagnosis.explain_export_failure(errors, source_root, lambda: export(strict=False)) from errors[0]
+    raise explain_export_failure(errors, source_root, lambda: export(strict=False)) from errors[0]
 
 
 @contextmanager

@@ -26,7 +26,7 @@ def find_state(program: ExportedProgram, example: ExampleRun, source_root: Path)
     """
     signature = program.graph_signature
     specs = {s.arg.name: s for s in signature.input_specs if s.kind != InputKind.USER_INPUT}
-    written = find_written_placeholders(program.graph_module)
+    written = find_written_placeholders(program.graph, program.graph_module)
     changed = [spec for name, spec in specs.items() if name in written]
     for spec in changed:
         if spec.kind != InputKind.BUFFER:

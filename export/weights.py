@@ -24,18 +24,19 @@ def put_in_eval(module: torch.nn.Module) -> tuple[str, ...]:
     from torch.nn.modules.batchnorm import _BatchNorm
     from torch.nn.modules.dropout import _DropoutNd
 
-    if isinstance(module, torch.fx.GraphModule) and "ExportedProgram" in str(module.meta.get("from_node", "")):
-        return ()
     training = [name or "the model" for name, part in module.named_modules() if part.training]
     if not training:
         return ()
-    kinds = (_BatchNorm, _DropoutNd, torch.nn.RNNBase)
     layers = [
         f"{name or 'the model'} ({type(part).__name__})"
         for name, part in module.named_modules()
-        if part.training and isinstance(part, kinds)
+        if part.training
+        and (isinstance(part, (_BatchNorm, _DropoutNd)) or getattr(part, "dropout", 0.0) not in (0.0, None))
     ]
-    module.eval()
+    try:
+        module.eval()
+    except NotImplementedError:
+        return ()  # what ExportedProgram.module() gives has one mode, whatever its flag says
     matter = f"; this changes {shorten(layers)}" if layers else ""
     return (f"the model was in training mode and has been put in eval mode{matter}",)
 

@@ -224,7 +224,7 @@ def test_numpy_inside_forward_needs_strict_capture():
 def test_training_mode_is_left_with_a_notice():
     module = nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.9))
     result = capture(module, (X,), source_root=HERE)
-    assert result.notices == ("the model was in training mode and has been put in eval mode; this changes 1",)
+    assert result.notices == ("the model was in training mode and has been put in eval mode; this changes 1 (Dropout)",)
     assert_border_holds(result)
 
 

@@ -61,3 +61,13 @@ def test_many_names_are_shortened():
 
 def test_eval_mode_says_nothing_when_it_was():
     assert put_in_eval(make_model()) == ()
+
+
+def test_layers_for_which_the_mode_matters_are_named():
+    model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.GRU(4, 4, 2, dropout=0.5), torch.nn.GRU(4, 4))
+    assert put_in_eval(model) == ("the model was in training mode and has been put in eval mode; this changes 1 (GRU)",)
+    assert not any(part.training for part in model.modules())
+
+
+def test_the_module_of_an_exported_program_has_one_mode():
+    assert put_in_eval(torch.export.export(make_model(), (torch.ones(2, 4),)).module()) == ()
