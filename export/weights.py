@@ -21,17 +21,13 @@ def put_in_eval(module: torch.nn.Module) -> tuple[str, ...]:
     Returns:
         A notice if it, or a part of it, was in training mode, naming the layers for which that matters.
     """
-    from torch.nn.modules.batchnorm import _BatchNorm
-    from torch.nn.modules.dropout import _DropoutNd
-
     training = [name or "the model" for name, part in module.named_modules() if part.training]
     if not training:
         return ()
     layers = [
         f"{name or 'the model'} ({type(part).__name__})"
         for name, part in module.named_modules()
-        if part.training
-        and (isinstance(part, (_BatchNorm, _DropoutNd)) or getattr(part, "dropout", 0.0) not in (0.0, None))
+        if part.training and _depends_on_mode(part)
     ]
     try:
         module.eval()
@@ -39,6 +35,15 @@ def put_in_eval(module: torch.nn.Module) -> tuple[str, ...]:
         return ()  # what ExportedProgram.module() gives has one mode, whatever its flag says
     matter = f"; this changes {shorten(layers)}" if layers else ""
     return (f"the model was in training mode and has been put in eval mode{matter}",)
+
+
+def _depends_on_mode(part: torch.nn.Module) -> bool:
+    """Whether a layer computes something else in training mode."""
+    from torch.nn.modules.batchnorm import _BatchNorm
+    from torch.nn.modules.dropout import _DropoutNd
+
+    rate = getattr(part, "dropout", None)  # a number in recurrent and attention layers, a layer elsewhere
+    return isinstance(part, (_BatchNorm, _DropoutNd)) or (isinstance(rate, float) and rate > 0)
 
 
 def check_on_cpu(module: torch.nn.Module, inputs: Any) -> None:
@@ -73,7 +78,7 @@ def check_weights(module: torch.nn.Module | ExportedProgram) -> None:
     Raises:
         CaptureError: It names the tensors.
     """
-    parameters = {id(tensor) for _, tensor in _parameters_of(module)}
+    parameters = {id(tensor) for _, tensor in module.named_parameters()}
     bad: dict[str, list[str]] = {"NaN": [], "Inf": []}
     for name, tensor in _weights_of(module):
         kind = _find_non_finite(tensor)
@@ -106,10 +111,6 @@ def _find_non_finite(tensor: torch.Tensor) -> str | None:
         if bool(torch.isnan(tensor).any()):
             return "NaN"
         return "Inf" if bool(torch.isinf(tensor).any()) else None
-
-
-def _parameters_of(module: torch.nn.Module | ExportedProgram) -> Iterator[tuple[str, torch.Tensor]]:
-    yield from module.named_parameters()
 
 
 def _weights_of(module: torch.nn.Module | ExportedProgram) -> Iterator[tuple[str, torch.Tensor]]:
