@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,6 +21,7 @@ from edgex.errors import RunError
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
+_LOAD_LOCK = threading.Lock()
 _GUARD = "TORCH_FORCE_WEIGHTS_ONLY_LOAD"
 _CONFIG_SUFFIXES = ("_weights_config.json", "_constants_config.json")
 _PLAIN_PREFIXES = ("weight_", "tensor_")
@@ -43,7 +45,8 @@ def load_program(path: Path) -> ExportedProgram:
                 "do not use this artifact",
                 why=", ".join(found),
             )
-        with _no_pickles():
+        # torch keeps the deserializer and the guard in places that the whole process shares.
+        with _LOAD_LOCK, _no_pickles():
             return torch.export.load(path)
     except RunError:
         raise

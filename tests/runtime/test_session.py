@@ -12,6 +12,7 @@ import torch
 
 import edgex
 from edgex.errors import RunError
+from edgex.runtime.artifact import open_artifact
 from edgex.runtime.golden import read_golden
 from edgex.runtime.numerics import measure_sqnr_db
 
@@ -176,7 +177,7 @@ def test_executed_on_names_who_ran(exported: Exported, target: str) -> None:
 
 
 def test_golden_outputs_are_the_same_on_every_target(exported: Exported) -> None:
-    golden = [read_golden(edgex.load(exported("dynamic", target)).artifact) for target in TARGETS]
+    golden = [read_golden(open_artifact(exported("dynamic", target))) for target in TARGETS]
     names = [[case.name for case in cases] for cases in golden]
     assert names[0] == names[1] == names[2]
     for step, other in zip(golden[0][0].steps, golden[1][0].steps, strict=True):
