@@ -29,7 +29,7 @@ def source_in_trace(trace: str, source_root: Path) -> str | None:
     """The innermost frame outside torch of a formatted stack trace; see `source_of`."""
     for match in reversed(list(_FRAME.finditer(trace))):
         file = match["file"]
-        if "/torch/" in file or "/executorch/" in file or file.startswith("<"):
+        if "/torch/" in f"/{file}" or "/executorch/" in file or file.startswith("<"):
             continue
         return f"{shorten_path(Path(file), source_root)}:{match['line']}"
     return None

@@ -12,7 +12,7 @@ from types import TracebackType
 # Descriptor 2 belongs to the process, so one capture at a time; re-entrant for a load that runs inside a load.
 _DESCRIPTOR_LOCK = threading.RLock()
 
-_LAST_LINES = 12
+_LAST_LINES = 20
 _LAST_BYTES = 64 << 10
 
 

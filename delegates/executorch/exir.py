@@ -88,7 +88,8 @@ def emit(edge: Any, *, plan_inputs: bool) -> Any:
     Args:
         edge: What `lower_to_edge` returned; it is used up.
         plan_inputs: Give inputs a place in the planned arena, into which each run copies them; otherwise the program
-            reads the caller's memory.
+            reads the caller's memory. Inputs are planned in any case where one of them is also an output: the binding
+            would give that output new memory, and with it the input.
 
     Returns:
         The ExecutorchProgramManager.
@@ -97,9 +98,10 @@ def emit(edge: Any, *, plan_inputs: bool) -> Any:
     from executorch.exir import ExecutorchBackendConfig
     from executorch.exir.passes import MemoryPlanningPass
 
+    program = edge.exported_program()
     config = ExecutorchBackendConfig(
-        passes=[_initial_state_pass(_state_inputs(edge.exported_program()))],
-        memory_planning_pass=MemoryPlanningPass(alloc_graph_input=plan_inputs),
+        passes=[_initial_state_pass(_state_inputs(program))],
+        memory_planning_pass=MemoryPlanningPass(alloc_graph_input=plan_inputs or _returns_input(program)),
         # The Session finds a state tensor by its name.
         emit_mutable_buffer_names=True,
     )
@@ -157,6 +159,8 @@ def operator_name(node: Node) -> str:
     target = getattr(node.target, "_op", node.target)
     if isinstance(target, (torch._ops.OpOverload, torch._ops.HigherOrderOperator)):
         return str(target)
+    if isinstance(target, torch._ops.OpOverloadPacket):
+        return str(target).replace("::", ".")
     return f"{getattr(target, '__module__', '').lstrip('_')}.{getattr(target, '__name__', target)}".lstrip(".")
 
 
@@ -172,13 +176,14 @@ def kernel_name(node: Node) -> str | None:
     import torch
     from executorch.exir.operator.convert import to_out_variant
 
-    target = getattr(node.target, "_op", node.target)
-    if not isinstance(target, torch._ops.OpOverload) or target._schema.is_mutable:
+    target: Any = node.target
+    operator = getattr(target, "_op", target)
+    if not isinstance(operator, torch._ops.OpOverload) or operator._schema.is_mutable:
         return None
     if not any(isinstance(value, torch.Tensor) for value in _values(node.meta.get("val"))):
         return None
     try:
-        out, _ = to_out_variant(target)
+        out = target.to_out_variant() if operator is not target else to_out_variant(operator)[0]
     except RuntimeError as error:
         raise LookupError(str(error)) from error
     overload = out._schema.overload_name
@@ -194,6 +199,20 @@ def _state_inputs(program: ExportedProgram) -> frozenset[str]:
     signature = program.graph_signature
     changed = set(signature.buffers_to_mutate.values())
     return frozenset(name for name, buffer in signature.inputs_to_buffers.items() if buffer in changed)
+
+
+def _returns_input(program: ExportedProgram) -> bool:
+    """Whether an output is an input, or a view of one: ExecuTorch turns view copies into views."""
+    import torch
+
+    inputs = set(program.graph_signature.user_inputs)
+    for output in program.graph.output_node().all_input_nodes:
+        node = output
+        while node.op == "call_function" and torch.Tag.view_copy in getattr(node.target, "tags", ()):
+            node = node.all_input_nodes[0]
+        if node.op == "placeholder" and node.name in inputs:
+            return True
+    return False
 
 
 def _initial_state_pass(names: frozenset[str]) -> Any:

@@ -1,8 +1,8 @@
 """Which operators nothing in ExecuTorch's runtime can run, found before anything is written.
 
 A .pte with such an operator builds, and then fails to load with error 0x14. The registry of the installed runtime
-knows its kernels by the names of out variants (`aten::sort.values`); dtypes it does not tell, so that only running
-the program proves the rest.
+knows its kernels by the names of out variants (`aten::sort.values`). Which dtypes and sizes a kernel takes it does not
+tell; one limit is met often enough to be known here, and for the rest only running the program is proof.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from torch.fx import Node
 
 _SHOWN = 20
+_CONVOLUTION_RANK = 4
 
 
 def missing_kernel(node: Node) -> str | None:
@@ -27,9 +28,13 @@ def missing_kernel(node: Node) -> str | None:
         name = kernel_name(node)
     except LookupError:
         return "no backend takes it, and the operator has no out variant that a kernel of ExecuTorch could implement"
-    if name is None or name in operator_names():
+    if name is None:
         return None
-    return f"no backend takes it, and ExecuTorch's runtime has no kernel {name}"
+    if name not in operator_names():
+        return f"no backend takes it, and ExecuTorch's runtime has no kernel {name}"
+    if name == "aten::convolution.out" and (rank := _rank(node.all_input_nodes[0])) > _CONVOLUTION_RANK:
+        return f"no backend takes it, and ExecuTorch's kernel convolves over 1 or 2 dimensions, not over {rank - 2}"
+    return None
 
 
 def refuse_missing(fatal: Sequence[Fallback], target: str) -> None:
@@ -64,3 +69,7 @@ def check_emitted(kernels: Sequence[str], target: str) -> None:
             f"{target}: the program needs {', '.join(missing)}, which ExecuTorch's runtime does not have",
             fix="try --target onnx-cpu",
         )
+
+
+def _rank(node: Node) -> int:
+    return len(node.meta["val"].shape)

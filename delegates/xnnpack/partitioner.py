@@ -75,7 +75,9 @@ class _StateGuard:
         packed = [buffers.get(constant.name) for constant in self._config.get_node_and_deps(node, ep)]
         state = [buffer for buffer in packed if buffer in changed]
         if state:
-            logging.getLogger(REASON_LOGGER).debug(_Reason(node, f"state as weight: {state[0]}"))
+            logging.getLogger(REASON_LOGGER).debug(
+                _Reason(node, f"state as weight: it is the buffer {state[0]}, which the model changes")
+            )
         return not state
 
 

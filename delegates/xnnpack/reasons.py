@@ -7,7 +7,8 @@ sentence with the offending value. For an operator without a configuration nothi
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from torch.fx import Node
 
 TAKEN_DTYPES = ("float32", "float16")
+VIEWS = ("aten.permute_copy.default", "aten.t_copy.default", "aten.transpose_copy.int", "aten.view_copy.default")
 
 
 @dataclass(frozen=True)
@@ -29,8 +31,8 @@ class Rule:
     Attributes:
         pattern: Found in the text.
         code: The reason code.
-        sentence: Filled with the node's arguments by their names in the operator's schema, with `text` and with `rank`
-            (dimensions of the first tensor); None keeps the text.
+        sentence: Filled with the node's arguments by their names in the operator's schema, and with `shape`, `rank` and
+            `spatial` of its first tensor; None keeps the text.
     """
 
     pattern: str
@@ -48,21 +50,21 @@ RULES: tuple[Rule, ...] = (
     Rule("Only support 1D \\+ 2D Conv", "rank", "XNNPACK convolves over 1 or 2 dimensions, not over {spatial}"),
     Rule("Unsupported input rank", "rank", "XNNPACK does not take an input of {rank} dimensions here"),
     Rule("Symbolic reshape", "dynamic_shape", "the new shape {size} holds a size known only when the model runs"),
-    Rule("tensor has invalid shape, dim: 0", "attribute", "XNNPACK takes no empty tensor: input [{shape}]"),
-    Rule("tensor has invalid shape", "dynamic_shape", "XNNPACK slices static shapes only, not [{shape}]"),
+    Rule("tensor has invalid shape, dim: 0", "attribute", "XNNPACK takes no empty tensor: input {shape}"),
+    Rule("tensor has invalid shape", "dynamic_shape", "XNNPACK slices static shapes only, not {shape}"),
     Rule("dynamic output sizes", "dynamic_shape", "XNNPACK resizes to a static size only, not to {size}"),
-    Rule("ceil mode is not supported for dynamic", "dynamic_shape", "ceil_mode=True needs static sizes, not [{shape}]"),
+    Rule("ceil mode is not supported for dynamic", "dynamic_shape", "ceil_mode=True needs static sizes, not {shape}"),
     Rule("must be statically known", "dynamic_shape"),
-    Rule("state as weight", "non_constant_weight", "its weight is the buffer {buffer}, which the model changes"),
+    Rule("state as weight", "non_constant_weight"),
     Rule(
         "[wW]eight to be a static param|weight must be a parameter|weight must be static",
         "non_constant_weight",
-        "XNNPACK needs a constant weight; {weight} is computed when the model runs",
+        "XNNPACK needs a constant weight here; this one is {weight}",
     ),
     Rule(
         "bias to be a static param|bias must be static",
         "non_constant_weight",
-        "XNNPACK needs a constant bias; {bias} is computed when the model runs",
+        "XNNPACK needs a constant bias here; this one is {bias}",
     ),
     Rule("mean and variance must be static", "non_constant_weight"),
     Rule("alpha != 1", "attribute", "XNNPACK adds and subtracts with alpha=1 only, not alpha={alpha}"),
@@ -98,85 +100,88 @@ def explain_refusal(
     if op.partition(".")[2] not in known_targets:
         return Refusal("not_in_delegate", f"XNNPACK has no operator {op}")
     if logged is not None and logged != "invalid dtype":
-        return _from_text(node, logged)
-    return _from_values(node) or _unsaid(node, op, program)
+        return _from_text(node, logged, program)
+    return _from_values(node, program) or _unsaid(node, op)
 
 
-def _from_text(node: Node, text: str) -> Refusal:
-    for rule in RULES:
-        if re.search(rule.pattern, text):
-            if rule.sentence is None:
-                break
-            return Refusal(rule.code, rule.sentence.format_map(_Words(node, text)))
-    else:
-        return Refusal("attribute", f"XNNPACK says: {text}")
-    return Refusal(rule.code, f"XNNPACK says: {text}")
+def _from_text(node: Node, text: str, program: ExportedProgram) -> Refusal:
+    rule = next((rule for rule in RULES if re.search(rule.pattern, text)), None)
+    if rule is None or rule.sentence is None:
+        return Refusal("attribute" if rule is None else rule.code, f"XNNPACK: {text}")
+    return Refusal(rule.code, rule.sentence.format_map(_words(node, program)))
 
 
-def _from_values(node: Node) -> Refusal | None:
+def _from_values(node: Node, program: ExportedProgram) -> Refusal | None:
     """What "invalid dtype" stands for: a size as argument, an empty tensor, two dtypes, or one that is not taken."""
     import torch
 
     dtypes = []
-    for argument, value in _tensor_arguments(node):
-        if value is None:
-            continue
-        if not isinstance(value, torch.Tensor):
+    for argument in node.all_input_nodes:
+        value = argument.meta.get("val")
+        if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
             return Refusal("dynamic_shape", f"its argument {argument.name} is a size known only when the model runs")
-        shape = ", ".join(map(str, value.shape))
+        if not isinstance(value, torch.Tensor):
+            continue
+        origin = _origin(argument, program)
         if any(isinstance(size, int) and size == 0 for size in value.shape):
-            return Refusal("attribute", f"XNNPACK takes no empty tensor: {argument.name} is [{shape}]")
-        dtypes.append((argument.name, _dtype_name(value)))
+            return Refusal("attribute", f"XNNPACK takes no empty tensor; {origin} is {_show(value)}")
+        dtypes.append((origin, _dtype_name(value)))
     output = node.meta.get("val")
     for value in output if isinstance(output, (list, tuple)) else (output,):
         if isinstance(value, torch.Tensor):
-            dtypes.append(("its output", _dtype_name(value)))
+            dtypes.append(("the result", _dtype_name(value)))
     for name, dtype in dtypes:
         if dtype not in TAKEN_DTYPES:
             return Refusal("dtype", f"XNNPACK takes {' and '.join(TAKEN_DTYPES)} here; {name} is {dtype}")
     if len({dtype for _, dtype in dtypes}) > 1:
         mixed = ", ".join(f"{name} is {dtype}" for name, dtype in dtypes)
-        return Refusal("dtype", f"XNNPACK takes one dtype at a time: {mixed}")
+        return Refusal("dtype", f"XNNPACK takes one dtype at a time; {mixed}")
     return None
 
 
-def _unsaid(node: Node, op: str, program: ExportedProgram) -> Refusal:
+def _unsaid(node: Node, op: str) -> Refusal:
     """XNNPACK has the operator, its dtypes fit, and it gave no reason."""
-    words = _Words(node, "")
-    if op == "aten.slice_copy.Tensor" and words["step"] != "1":
-        return Refusal("attribute", f"XNNPACK slices with step 1 only, not {words['step']}")
-    if any(not isinstance(size, int) for size in _first_shape(node)):
-        return Refusal("dynamic_shape", f"XNNPACK did not take the dynamic shape [{words['shape']}]")
-    del program
+    step = _arguments(node).get("step", 1)
+    if step != 1:
+        return Refusal("attribute", f"XNNPACK slices with step 1 only, not {step}")
+    shape = _first_shape(node)
+    if any(not isinstance(size, int) for size in shape):
+        return Refusal("dynamic_shape", f"XNNPACK did not take the dynamic shape {_show(shape)}")
     return Refusal("attribute", f"XNNPACK has {op} and gave no reason for leaving this one out")
 
 
-class _Words(Mapping[str, str]):
+def _words(node: Node, program: ExportedProgram) -> dict[str, str]:
     """What a rule's sentence may name; a word that the node does not have reads `?`."""
+    from torch.fx import Node
 
-    def __init__(self, node: Node, text: str) -> None:
-        shape = _first_shape(node)
-        arguments = _arguments(node)
-        self._words = {name: _show(value) for name, value in arguments.items()}
-        weight = arguments.get("weight", arguments.get("mat2"))
-        self._words |= {
-            "text": text,
-            "buffer": text.rpartition(" ")[2],
-            "weight": _show(weight),
-            "bias": _show(arguments.get("bias", arguments.get("self"))),
-            "rank": str(len(shape)),
-            "spatial": str(len(shape) - 2),
-            "shape": ", ".join(map(str, shape)),
-        }
+    arguments = _arguments(node)
+    shape = _first_shape(node)
+    words = defaultdict(lambda: "?", {name: _show(value) for name, value in arguments.items()})
+    # The second matrix of a product is its weight, the first argument of addmm its bias.
+    for word, value in (("weight", arguments.get("mat2")), ("bias", arguments.get("self")), *arguments.items()):
+        if isinstance(value, Node):
+            words[word] = _origin(value, program)
+    return words | {"shape": _show(shape), "rank": str(len(shape)), "spatial": str(len(shape) - 2)}
 
-    def __getitem__(self, name: str) -> str:
-        return self._words.get(name, "?")
 
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._words)
-
-    def __len__(self) -> int:
-        return len(self._words)
+def _origin(value: Node, program: ExportedProgram) -> str:
+    """Words for where a value comes from; views and transposes of it are the same value."""
+    signature = program.graph_signature
+    source = value
+    while source.op == "call_function" and operator_name(source) in VIEWS:
+        source = source.all_input_nodes[0]
+    if source.op != "placeholder":
+        return f"the result of {operator_name(value)}"
+    name = source.name
+    if name in signature.inputs_to_parameters:
+        return f"the parameter {signature.inputs_to_parameters[name]}"
+    buffer = signature.inputs_to_buffers.get(name)
+    if buffer in signature.buffers_to_mutate.values():
+        return f"the buffer {buffer}, which the model changes"
+    # Lifted constants are tensors that the model's code makes, numbers among them.
+    if name in signature.inputs_to_lifted_tensor_constants or (buffer or "").startswith("_lifted_tensor_constant"):
+        return "a constant"
+    return f"the input {name}" if buffer is None else f"the buffer {buffer}"
 
 
 def _arguments(node: Node) -> dict[str, Any]:
@@ -191,25 +196,24 @@ def _arguments(node: Node) -> dict[str, Any]:
     return found
 
 
-def _tensor_arguments(node: Node) -> Iterator[tuple[Node, Any]]:
-    for argument in node.all_input_nodes:
-        yield argument, argument.meta.get("val")
-
-
 def _first_shape(node: Node) -> tuple[Any, ...]:
     import torch
 
-    for _, value in _tensor_arguments(node):
+    for argument in node.all_input_nodes:
+        value = argument.meta.get("val")
         if isinstance(value, torch.Tensor):
             return tuple(value.shape)
     return ()
 
 
 def _show(value: Any) -> str:
+    import torch
     from torch.fx import Node
 
     if isinstance(value, Node):
         return value.name
+    if isinstance(value, torch.Tensor):
+        return _show(tuple(value.shape))
     if isinstance(value, (list, tuple)):
         return f"[{', '.join(_show(item) for item in value)}]"
     return str(value)

@@ -24,9 +24,15 @@ if TYPE_CHECKING:
     from edgex.runtime.artifact import Artifact
     from edgex.runtime.engines.pte import PteSummary
     from edgex.runtime.manifest import Method
+    from edgex.runtime.specs import TensorSpec
 
 PACKAGES = ("executorch", "torch")
 OPTIONS = ("trace",)
+
+# XNNPACK's kernels load whole vectors and so read past the end of a tensor, documented as at most 16 bytes. Within the
+# last page of the caller's memory that is harmless; past it the process dies. 4096 divides every page size.
+_READ_PAST_BYTES = 64
+_PAGE_BYTES = 4096
 INSTALL_COMMAND = "pip install 'edgex-toolchain[xnnpack]'"
 
 
@@ -110,20 +116,26 @@ class ExecuTorchRunner:
             raise _missing_parts(summary, self._where, failure.why) or failure from error
         self.load_seconds = LoadSeconds(loaded - started, time.perf_counter() - loaded)
         self._from_numpy = torch.from_numpy
-        self._bfloat16 = torch.bfloat16
-        # Inputs and outputs whose NumPy form (float32) is not the engine's (bfloat16).
-        self._bfloat16_inputs = [i for i, spec in enumerate(method.inputs) if spec.dtype == "bfloat16"]
+        # Inputs and outputs that need more than a view. bfloat16 is float32 in NumPy.
+        self._unlike_numpy = {i: spec for i, spec in enumerate(method.inputs) if _is_unlike_numpy(spec)}
         self._bfloat16_outputs = [i for i, spec in enumerate(method.outputs) if spec.dtype == "bfloat16"]
         self._output_count = len(method.outputs)
         self._initial_state = {state.name: _compact(self._state(state.name)) for state in method.state}
 
     def execute(self, inputs: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
-        """Run once. Inputs are not copied; outputs are copied once, by the binding, and belong to the caller."""
+        """Run once.
+
+        Inputs are not copied, but for the few that end where a page ends; outputs are copied once, by the binding, and
+        belong to the caller.
+        """
         from_numpy = self._from_numpy
         # torch warns of read-only arrays, because it cannot keep its users from writing; the engine only reads inputs.
         tensors = [from_numpy(a) if a.flags.writeable else from_numpy(np.asarray(_WriteableAlias(a))) for a in inputs]
-        for index in self._bfloat16_inputs:
-            tensors[index] = tensors[index].to(self._bfloat16)
+        for index, spec in self._unlike_numpy.items():
+            tensors[index] = _as_engine_wants(tensors[index], spec)
+        for index, tensor in enumerate(tensors):
+            if -(tensor.data_ptr() + tensor.nbytes) % _PAGE_BYTES < _READ_PAST_BYTES:
+                tensors[index] = _with_room_behind(tensor)
         try:
             with self._stderr:
                 outputs = self._method(tensors)
@@ -183,6 +195,29 @@ class ExecuTorchRunner:
             from edgex.runtime.engines.executorch_errors import engine_error
 
             raise engine_error(f"find the state {name!r}", error, self._stderr.tail(), self._where) from error
+
+
+def _is_unlike_numpy(spec: TensorSpec) -> bool:
+    smallest = [dim if isinstance(dim, int) else dim.min for dim in spec.shape]
+    return spec.dtype == "bfloat16" or 0 in smallest
+
+
+def _as_engine_wants(tensor: Any, spec: TensorSpec) -> Any:
+    """bfloat16 where the program takes it, and empty tensors with the strides that the binding insists on."""
+    import torch
+
+    if spec.dtype == "bfloat16":
+        tensor = tensor.to(torch.bfloat16)
+    # NumPy gives an empty array the strides 0; the binding aborts the process on them.
+    return tensor if tensor.numel() else torch.empty(tensor.shape, dtype=tensor.dtype)
+
+
+def _with_room_behind(tensor: Any) -> Any:
+    """A copy after which `_READ_PAST_BYTES` more bytes can be read."""
+    import torch
+
+    memory = torch.empty(tensor.nbytes + _READ_PAST_BYTES, dtype=torch.uint8)
+    return memory[: tensor.nbytes].view(tensor.dtype).view(tensor.shape).copy_(tensor)
 
 
 def _compact(state: Any) -> Any:

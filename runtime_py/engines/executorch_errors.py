@@ -76,6 +76,10 @@ ERROR_CODES: Mapping[int, ErrorCode] = {
 _CODE = re.compile(r"\b0x:?([0-9a-fA-F]{1,8})\b")
 
 
+# A failed kernel is followed by a line for each argument, which says nothing.
+_NOISE = re.compile(r"\] arg \d+ with type id \d+$")
+
+
 def explain_error(text: str) -> tuple[str, ErrorCode] | None:
     """The code that an exception's text carries, as `0x14`, with its entry; None where it carries none we know."""
     for match in _CODE.finditer(text):
@@ -95,7 +99,7 @@ def engine_error(doing: str, error: Exception, tail: str, where: str) -> RunErro
         where: The artifact.
     """
     known = explain_error(str(error))
-    why = tail or str(error)
+    why = "\n".join(line for line in tail.splitlines() if not _NOISE.search(line)) or str(error)
     if known is None:
         return RunError(f"ExecuTorch could not {doing}", where, why=why)
     code, entry = known
