@@ -1,0 +1,88 @@
+"""Read the code blocks of a Markdown page, run its commands, and hold what they print against what the page shows.
+
+- A `python` block whose first line is `# name.py` is that file.
+- A `console` block holds commands, `$ ` before each, what they print, and `[exit N]` where that is not 0.
+- Shown lines are compared in order with digits left out, since figures differ from run to run; `…` stands for anything,
+  a line of it for any lines. The page may leave lines out.
+"""
+
+import os
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+_FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.S | re.M)
+_NUMBER = re.compile(r"[-+]?\d[\d,]*(\.\d+)?(e[-+]?\d+)?")
+
+
+@dataclass(frozen=True)
+class Block:
+    """One fenced block: its language, its text, and the line of the page on which it starts."""
+
+    language: str
+    text: str
+    line: int
+
+
+@dataclass(frozen=True)
+class Command:
+    """One command of a page with what the page says it prints."""
+
+    text: str
+    shown: tuple[str, ...]
+    exit_code: int
+    line: int
+
+
+def read_blocks(page: Path) -> list[Block]:
+    """All fenced blocks of a page, in order."""
+    text = page.read_text(encoding="utf-8")
+    return [Block(m[1], m[2], text.count("\n", 0, m.start()) + 1) for m in _FENCE.finditer(text)]
+
+
+def read_commands(block: Block) -> list[Command]:
+    """The commands of a console block."""
+    commands = []
+    for part in re.split(r"^\$ ", block.text, flags=re.M)[1:]:
+        text, *shown = part.rstrip().splitlines()
+        code = 0
+        if shown and (match := re.fullmatch(r"\[exit (\d+)\]", shown[-1])):
+            code = int(match[1])
+            shown.pop()
+        commands.append(Command(text, tuple(shown), code, block.line))
+    return commands
+
+
+def write_files(blocks: list[Block], folder: Path) -> None:
+    """Write the files that the page shows."""
+    for block in blocks:
+        if block.language == "python" and (match := re.match(r"# (\w+\.py)\n", block.text)):
+            (folder / match[1]).write_text(block.text)
+
+
+def run_command(command: Command, folder: Path) -> subprocess.CompletedProcess:
+    """Run one command as a reader would, with this environment's programs first on the path."""
+    programs = str(Path(sys.executable).parent)
+    env = {**os.environ, "PATH": os.pathsep.join([programs, os.environ["PATH"]]), "NO_COLOR": "1"}
+    return subprocess.run(
+        ["bash", "-c", command.text], cwd=folder, env=env, capture_output=True, text=True, timeout=500
+    )
+
+
+def find_difference(shown: tuple[str, ...], printed: str) -> str | None:
+    """The first shown line that is not among the printed ones, in order; None when all are."""
+    rest = iter(printed.splitlines())
+    for line in shown:
+        if line.strip() in ("", "…"):
+            continue
+        pattern = ".*".join(re.escape(_normalise(part)) for part in line.split("…"))
+        if not any(re.fullmatch(pattern, _normalise(candidate)) for candidate in rest):
+            return line
+    return None
+
+
+def _normalise(line: str) -> str:
+    """Figures as `#`, blanks as one."""
+    return re.sub(r"\s+", " ", _NUMBER.sub("#", line)).strip()

@@ -1,0 +1,76 @@
+"""docs/json.md is true: each command prints a document with the keys and types of the example below it."""
+
+import itertools
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from doc_blocks import read_blocks, read_commands, run_command, write_files
+
+ROOT = Path(__file__).parent.parent
+PAGE = ROOT / "docs" / "json.md"
+BLOCKS = read_blocks(PAGE)
+EXAMPLES = [
+    pytest.param(read_commands(block)[-1], json.loads(example.text), id=f"{block.line}")
+    for block, example in itertools.pairwise(BLOCKS)
+    if (block.language, example.language) == ("console", "json")
+]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    made = tmp_path_factory.mktemp("json")
+    shutil.copytree(ROOT / "samples", made / "samples", ignore=shutil.ignore_patterns("__pycache__"))
+    write_files(BLOCKS, made)
+    return made
+
+
+@pytest.mark.parametrize(("command", "example"), EXAMPLES)
+def test_example(command, example, folder):
+    done = run_command(command, folder)
+    assert done.returncode == command.exit_code, done.stderr
+    differences = list(find_differences(example, json.loads(done.stdout)))
+    assert not differences, "\n".join(differences)
+
+
+def test_every_schema_has_its_example():
+    shown = {param.values[1]["schema"] for param in EXAMPLES}
+    assert shown == {f"edgex.{name}/1" for name in ("error", "export", "inspect", "run", "targets", "verify")}
+
+
+def test_the_comparison_can_fail():
+    assert not list(find_differences({"a": 1, "b": [{"c": None}]}, {"a": 2.5, "b": [{"c": "x"}, {"c": None}]}))
+    assert list(find_differences({"a": 1}, {"a": 1, "b": 2})) == ["$: not in the example: b"]
+    assert list(find_differences({"a": 1, "b": 2}, {"a": 1})) == ["$: in the example only: b"]
+    assert list(find_differences({"a": 1}, {"a": "1"})) == ["$.a: str where the example has a number"]
+    assert list(find_differences([], [1])) == ["$: the example's list is empty"]
+
+
+def find_differences(example, actual, at="$"):
+    """Where keys or types differ. null goes with anything, a list entry with the example's nearest."""
+    if example is None or actual is None:
+        return
+    if _kind(example) != _kind(actual):
+        yield f"{at}: {_kind(actual)} where the example has a {_kind(example)}"
+    elif isinstance(example, dict):
+        for keys, words in (
+            (actual.keys() - example.keys(), "not in the example"),
+            (example.keys() - actual.keys(), "in the example only"),
+        ):
+            if keys:
+                yield f"{at}: {words}: {', '.join(sorted(keys))}"
+        for key in example.keys() & actual.keys():
+            yield from find_differences(example[key], actual[key], f"{at}.{key}")
+    elif isinstance(example, list):
+        if actual and not example:
+            yield f"{at}: the example's list is empty"
+        for number, item in enumerate(actual if example else []):
+            found = [list(find_differences(entry, item, f"{at}[{number}]")) for entry in example]
+            yield from min(found, key=len)
+
+
+def _kind(value):
+    if isinstance(value, bool):
+        return "bool"
+    return "number" if isinstance(value, (int, float)) else type(value).__name__

@@ -1,0 +1,113 @@
+"""The pages are true: their commands are run, their links lead somewhere, the code that they show is the real code."""
+
+import re
+import shutil
+from importlib.metadata import metadata
+from pathlib import Path
+
+import pytest
+from doc_blocks import Command, find_difference, read_blocks, read_commands, run_command, write_files
+
+ROOT = Path(__file__).parent.parent
+PLUGIN = ROOT / "tests" / "plugins" / "edgex-numpy-plugin"
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+COMMANDS = [
+    pytest.param(page, command, id=f"{page.name}:{command.line}:{command.text[:40]}")
+    for page in PAGES
+    if page.name != "json.md"  # test_json_docs.py runs that page
+    for block in read_blocks(page)
+    if block.language == "console"
+    for command in read_commands(block)
+]
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    """Page -> folder in which its commands run, one after the other: the samples and the files that the page shows."""
+    made = {}
+
+    def folder_of(page):
+        if page not in made:
+            made[page] = tmp_path_factory.mktemp(page.stem)
+            shutil.copytree(ROOT / "samples", made[page] / "samples", ignore=shutil.ignore_patterns("__pycache__"))
+            write_files(read_blocks(page), made[page])
+        return made[page]
+
+    return folder_of
+
+
+@pytest.mark.parametrize(("page", "command"), COMMANDS)
+def test_command(page, command, folders):
+    first = command.text.split()[0]
+    if first == "make":
+        # What these do is tested elsewhere: running `make test` in here would run this test again.
+        target = command.text.split()[1]
+        assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), re.M), f"the Makefile has no {target}"
+        return
+    if first == "pip":
+        extras = metadata("edgex-toolchain").get_all("Provides-Extra")
+        for extra in re.search(r"\.\[(.*)\]", command.text)[1].split(","):
+            assert extra in extras
+        return
+    assert first in ("edgex", "python"), f"who runs {command.text!r}?"
+    done = run_command(command, folders(page))
+    printed = done.stdout + done.stderr
+    assert done.returncode == command.exit_code, printed
+    missing = find_difference(command.shown, printed)
+    assert missing is None, f"{page.name} shows a line that is not printed:\n{missing}\n\nprinted:\n{printed}"
+
+
+def test_the_comparison_can_fail():
+    printed = "a  1.5 ms\nb 2\nc"
+    assert find_difference(("a 7 ms", "c"), printed) is None
+    assert find_difference(("a 7 …",), printed) is None
+    assert find_difference(("a 7 s",), printed) == "a 7 s"
+    assert find_difference(("c", "b 2"), printed) == "b 2"
+
+
+def test_every_page_has_its_commands_read():
+    assert sum(param.values[0].name == "README.md" for param in COMMANDS) >= 7
+    assert all(isinstance(param.values[1], Command) for param in COMMANDS)
+
+
+def test_readme_shows_the_plugins_delegate_as_it_is():
+    blocks = [block.text for block in read_blocks(ROOT / "README.md")]
+    assert (PLUGIN / "edgex_numpy" / "delegate.py").read_text() in blocks
+    tables = next(text for text in blocks if "[project.entry-points" in text)
+    assert tables in (PLUGIN / "pyproject.toml").read_text()
+
+
+def test_readme_lists_the_targets_that_exist():
+    rows = re.findall(r"^\| `([\w-]+)` \| .*\| (fp32.*?) \|", (ROOT / "README.md").read_text(), re.M)
+    from edgex.delegates.registry import delegate_names, get_delegate
+
+    assert {name: tuple(precisions.split(", ")) for name, precisions in rows} == {
+        name: get_delegate(name).precisions for name in delegate_names()
+    }
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", ROOT / "docs" / "errors.md"], ids=["README.md", "errors.md"])
+def test_exit_codes_are_those_of_the_errors(page):
+    import edgex.errors
+
+    raised = {
+        kind.exit_code
+        for kind in vars(edgex.errors).values()
+        if isinstance(kind, type) and issubclass(kind, edgex.errors.EdgexError)
+    }
+    documented = {int(code) for code in re.findall(r"^\| (\d+) \|", page.read_text(), re.M)}
+    assert documented == raised | {0, 130}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page):
+    for target in re.findall(r"\]\(([^)#]+)", re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.S | re.M)):
+        assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_commands_and_options_in_the_text_exist(page):
+    from edgex.cli.main import COMMANDS as VERBS
+
+    for verb in re.findall(r"`edgex (\w+)", page.read_text()):
+        assert verb in VERBS, f"{page.name} speaks of edgex {verb}"
