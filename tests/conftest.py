@@ -137,6 +137,12 @@ def edgex(
 
 
 @pytest.fixture
+def run_here(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """The command line in the test's folder, as a process of its own."""
+    return lambda *args: run_edgex(*args, cwd=tmp_path, timeout=1800)
+
+
+@pytest.fixture
 def model_file(tmp_path: Path) -> Callable[[str], Path]:
     """Write one of `MODELS`, or a text, as a model file into the test's folder."""
 
