@@ -13,11 +13,10 @@ import numpy as np
 import torch
 from torch.export.graph_signature import InputKind
 
-from edgex.delegates.provenance import source_of
 from edgex.errors import CaptureError
 from edgex.export.code_search import Place, file_of, find_return, find_write
 from edgex.export.leaves import Leaf
-from edgex.export.user_line import line_at, line_of_error
+from edgex.export.user_line import line_at, line_of_error, line_of_trace
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
@@ -176,13 +175,38 @@ def _place_words(place: Place | None, source_root: Path) -> str | None:
     return None if place is None else str(line_at(place.file, place.line, source_root))
 
 
+def explain_changed_parameter(name: str, module: torch.nn.Module, source_root: Path) -> CaptureError:
+    """Eager's run changed a parameter."""
+    owner, _, attribute = name.rpartition(".")
+    place = find_write(file_of(type(module)), attribute, on_self=True)
+    place = place or find_write(file_of(type(module.get_submodule(owner))), attribute, on_self=True)
+    return CaptureError(
+        f"forward changes the parameter {name}, and an exported program cannot",
+        _place_words(place, source_root),
+        f'make it a buffer: self.register_buffer("{attribute}", ...), and change it in place',
+    )
+
+
+def explain_replaced_data(name: str, module: torch.nn.Module, source_root: Path) -> CaptureError:
+    """Eager's run gave a tensor other memory, under which torch.export loses track of it."""
+    owner, _, attribute = name.rpartition(".")
+    place = find_write(file_of(type(module.get_submodule(owner))), attribute, on_self=True)
+    return CaptureError(
+        f"forward assigns to the .data of {name}, which torch.export cannot follow",
+        _place_words(place, source_root),
+        f"change it in place: self.{attribute}.copy_(value)",
+    )
+
+
 def explain_changed_constant(name: str, kind: InputKind, node: Node, source_root: Path) -> CaptureError:
     """An operator of the program writes to something that stays constant."""
-    word = "the parameter" if kind == InputKind.PARAMETER else "the tensor"
+    line = line_of_trace(str(node.meta.get("stack_trace")), source_root)
+    what = f"the parameter {name}" if kind == InputKind.PARAMETER else f"the tensor {name}"
+    fix = f'make it a buffer: self.register_buffer("{name.rpartition(".")[2]}", ...)'
+    if name.startswith("lifted_tensor"):
+        what, fix = "a tensor that is no buffer", "write to a buffer in place, without .data or .detach()"
     return CaptureError(
-        f"forward writes to {word} {name}, and only buffers can change",
-        source_of(node, source_root),
-        f'make it a buffer: self.register_buffer("{name.rpartition(".")[2]}", ...)',
+        f"forward writes to {what}, and only buffers can change", None if line is None else str(line), fix
     )
 
 

@@ -34,7 +34,7 @@ class _SavedBuffer:
     names: tuple[str, ...]
     owners: tuple[tuple[torch.nn.Module, str], ...]
     tensor: torch.Tensor
-    version: int | None
+    address: int
     value: torch.Tensor
 
 
@@ -53,13 +53,20 @@ class BufferSnapshot:
                     entry[1].append(f"{prefix}.{key}" if prefix else key)
                     entry[2].append((owner, key))
         self._saved = [
-            _SavedBuffer(tuple(names), tuple(owners), tensor, _version_of(tensor), tensor.detach().clone())
+            _SavedBuffer(tuple(names), tuple(owners), tensor, _address_of(tensor), tensor.detach().clone())
             for tensor, names, owners in found.values()
         ]
 
     def touched(self) -> dict[str, tuple[str, ...]]:
-        """Buffers written or replaced since: each one's names, by its first name."""
-        return {buffer.names[0]: buffer.names for buffer in self._saved if self._is_touched(buffer)}
+        """Buffers replaced or changed since: each one's names, by its first name.
+
+        Values are compared, since some writes count no version: those of batch norm, and those through .data.
+        """
+        return {b.names[0]: b.names for b in self._saved if self._is_replaced(b) or not _same(b.tensor, b.value)}
+
+    def replaced_data(self) -> list[str]:
+        """Buffers whose tensor is the same and has other memory: somebody assigned to its .data."""
+        return [b.names[0] for b in self._saved if not self._is_replaced(b) and _address_of(b.tensor) != b.address]
 
     def value_of(self, name: str) -> torch.Tensor | None:
         """The saved value of a buffer by any of its names; a copy of its own."""
@@ -74,21 +81,26 @@ class BufferSnapshot:
         """Put the values back into the original tensors, and these back into the module."""
         with torch.no_grad():
             for buffer in self._saved:
-                if self._is_touched(buffer):
+                # One made in inference mode cannot be written to outside of it, so that nobody changed it either.
+                if not buffer.tensor.is_inference():
                     buffer.tensor.copy_(buffer.value)
                 for owner, key in buffer.owners:
                     owner._buffers[key] = buffer.tensor
 
     @staticmethod
-    def _is_touched(buffer: _SavedBuffer) -> bool:
-        if any(owner._buffers.get(key) is not buffer.tensor for owner, key in buffer.owners):
-            return True
-        # A tensor made in inference mode counts no versions, and cannot be written to outside of it.
-        return _version_of(buffer.tensor) != buffer.version
+    def _is_replaced(buffer: _SavedBuffer) -> bool:
+        return any(owner._buffers.get(key) is not buffer.tensor for owner, key in buffer.owners)
 
 
-def _version_of(tensor: torch.Tensor) -> int | None:
-    return None if tensor.is_inference() else tensor._version
+def _same(first: torch.Tensor, second: torch.Tensor) -> bool:
+    """Whether values are equal, NaN to NaN."""
+    if first.shape != second.shape:
+        return False
+    return torch.equal(first, second) or bool(((first == second) | ((first != first) & (second != second))).all())
+
+
+def _address_of(tensor: torch.Tensor) -> int:
+    return tensor.data_ptr() if tensor.layout == torch.strided and tensor.device.type != "meta" else 0
 
 
 class EagerModel:

@@ -22,7 +22,7 @@ from edgex.export.leaves import (
     register_dataclasses,
 )
 from edgex.export.side_effects import PythonState
-from edgex.export.weights import check_on_cpu
+from edgex.export.weights import check_on_cpu, shorten
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class ExampleRun:
 
     Attributes:
         module: What eager runs.
-        args: By position; no tensor occurs twice.
+        args: By position, tensors contiguous and each its own.
         kwargs: By name, in the order of forward's signature.
         inputs: All leaves, constants too.
         outputs: All leaves of what it returned, None too.
@@ -75,7 +75,7 @@ def run_example(
     signature = inspect.signature(module.forward)
     kwargs = in_signature_order(signature, kwargs)
     register_dataclasses((args, kwargs))
-    args, kwargs = _with_distinct_tensors(args, kwargs)
+    args, kwargs = _in_plain_form(args, kwargs)
     inputs = name_inputs(positional or name_positional(signature, len(args)), args, kwargs)
     diagnosis.check_inputs(inputs)
     check_on_cpu(module, (args, kwargs))
@@ -94,37 +94,52 @@ def run_example(
         return pytree.tree_map_only(torch.Tensor, torch.clone, output)
 
     buffers, python = BufferSnapshot(module), PythonState(module)
+    parameters = {name: (parameter._version, parameter.data_ptr()) for name, parameter in module.named_parameters()}
     output = call()
+    for name, parameter in module.named_parameters():
+        if parameters.get(name) != (parameter._version, parameter.data_ptr()):
+            raise diagnosis.explain_changed_parameter(name, module, source_root)
+    for name in buffers.replaced_data():
+        raise diagnosis.explain_replaced_data(name, module, source_root)
     diagnosis.check_outputs(name_outputs(output), module, source_root)
     touched = buffers.touched()
-    buffers.restore()
+    if touched:
+        buffers.restore()
     notices: list[str] = []
     if once := {(change.kind, change.name): change for change in python.changes()}:
         # Once is a cache that the first run fills. Twice is a change with every run.
         python = PythonState(module)
         first, output = output, call()
-        buffers.restore()
+        if touched:
+            buffers.restore()
         agree = _equal(first, output)
         changes = python.changes()
         # Keeping an intermediate tensor to look at it later harms nothing.
         harmless = [c for c in changes if agree and (c.kind == "random" or c.rebound)]
         if lasting := [change for change in changes if change not in harmless]:
             raise diagnosis.explain_changes([once.get((c.kind, c.name), c) for c in lasting], source_root)
-        notices += [f"forward also sets {c.name}; the artifact does not" for c in harmless if c.kind != "random"]
+        # Where the user's own code does it; torch's weight_norm does it too.
+        if kept := [change.name for change in harmless if change.place is not None and change.kind != "random"]:
+            notices.append(f"forward also sets {shorten(kept)}; the artifact does not")
     return ExampleRun(module, args, kwargs, inputs, name_outputs(output), output, buffers, touched, tuple(notices))
 
 
-def _with_distinct_tensors(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Copy a tensor that is given twice: torch.export tells inputs apart by identity."""
+def _in_plain_form(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Detached, contiguous tensors, each its own.
+
+    Sessions hand over contiguous inputs, so that a program must not be traced for another memory order; and
+    torch.export merges two inputs that are the same tensor.
+    """
     seen: set[int] = set()
 
-    def distinct(tensor: torch.Tensor) -> torch.Tensor:
+    def plain(tensor: torch.Tensor) -> torch.Tensor:
+        result = tensor.detach().contiguous() if tensor.layout == torch.strided else tensor
         if id(tensor) in seen:
-            return tensor.clone()
+            return result.clone()
         seen.add(id(tensor))
-        return tensor
+        return result
 
-    found: tuple[tuple[Any, ...], dict[str, Any]] = pytree.tree_map_only(torch.Tensor, distinct, (args, kwargs))
+    found: tuple[tuple[Any, ...], dict[str, Any]] = pytree.tree_map_only(torch.Tensor, plain, (args, kwargs))
     return found
 
 

@@ -99,8 +99,11 @@ def capture(
                 fix="leave --dynamic and dynamic_shapes out, or export from the model's Python file",
             )
         return _take_program(module, source_root)
+    module = getattr(module, "_orig_mod", module)  # what torch.compile wrapped
     notices = list(put_in_eval(module))
     example = run_example(module, tuple(args), kwargs or {}, source_root)
+    if hasattr(dynamic_shapes, "dynamic_shapes"):  # ShapesCollection and AdditionalInputs know tensors by identity
+        dynamic_shapes = dynamic_shapes.dynamic_shapes(module, tuple(args), dict(kwargs or {}))
     if requests and dynamic_shapes is not None:
         notices.append("--dynamic is given: the file's dynamic_shapes are not used")
     asked, shapes, values = _prepare_dynamic(example, dynamic_shapes, requests)
@@ -126,8 +129,6 @@ def _take_program(program: ExportedProgram, source_root: Path) -> Capture:
 def _prepare_dynamic(example: ExampleRun, dynamic_shapes: Any, requests: Requests) -> tuple[list[Asked], Any, _Values]:
     """What was asked for, the same in torch's form, and the values to trace with."""
     structure = pytree.tree_structure((example.args, example.kwargs))
-    if hasattr(dynamic_shapes, "dynamic_shapes"):  # ShapesCollection and AdditionalInputs
-        dynamic_shapes = dynamic_shapes.dynamic_shapes(example.module, example.args, example.kwargs)
     if requests:
         asked = requests_to_dims(requests, example.inputs)
     else:

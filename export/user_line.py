@@ -51,6 +51,12 @@ def line_of_error(error: BaseException, source_root: Path) -> UserLine | None:
     return None if found is None else line_at(*found, source_root)
 
 
+def line_of_trace(trace: str, source_root: Path) -> UserLine | None:
+    """The innermost frame of a formatted stack trace that is the user's, else outside torch, else None."""
+    found = _innermost([(match["file"], int(match["line"])) for match in _FRAME.finditer(trace)], source_root)
+    return None if found is None else line_at(*found, source_root)
+
+
 def line_of_frames(frames: Iterable[tuple[str, int]], source_root: Path) -> UserLine | None:
     """The innermost frame of the user's own files, of (file, line) from the outermost in; None without one."""
     users = [frame for frame in frames if _is_users(frame[0], source_root) and not _is_machinery(frame[0])]

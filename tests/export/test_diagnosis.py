@@ -73,6 +73,9 @@ def line_of(comment):
         ("NumpyNoise", "numpy noise", "random numbers from numpy.random", "no two runs", "pass the noise as an input"),
         ("PythonNoise", "python noise", "random numbers from the random module", "constant", "pass the noise"),
         ("Dropout", "dropout", "random numbers from torch's generator", "no two runs", "training=self.training"),
+        ("Parameter", "parameter", "changes the parameter scale", None, 'register_buffer("scale"'),
+        ("Data", "data", "assigns to the .data of count", None, "self.count.copy_(value)"),
+        ("DataInPlace", "data in place", "writes to a tensor that is no buffer", None, "without .data"),
         ("Text", "text", "output label is the string 'cat'", None, "labels belong in model_card"),
         ("Number", "number", "output output_1 is the float", None, "without .item()"),
         ("Nothing", "nothing", "forward returns no tensor", None, "return the result"),
@@ -176,6 +179,7 @@ def test_an_unknown_failure_keeps_torchs_words_and_the_line(failing, monkeypatch
         ("TableOfItsSize", ()),
         ("KeepsAttention", ("forward also sets self.attention; the artifact does not",)),
         ("Prints", ()),
+        ("OldWeightNorm", ()),
         ("UnusedNoise", ()),
     ],
 )

@@ -180,6 +180,29 @@ def test_the_same_tensor_twice():
     torch.testing.assert_close(result.program.exported.module()(X, other)[0], result.eager.run([X, other])[0])
 
 
+def test_a_compiled_module_is_unwrapped():
+    result = capture(torch.compile(module_of(lambda self, x: self.linear(x))), (X,), source_root=HERE)
+    assert names(result.program.inputs) == ["x"]
+    assert_border_holds(result)
+
+
+def test_the_memory_order_of_the_example_does_not_matter():
+    image = torch.randn(2, 3, 8, 8).to(memory_format=torch.channels_last).requires_grad_()
+    result = capture(nn.Conv2d(3, 4, 3).eval(), (image,), source_root=HERE)
+    placeholder = result.program.exported.graph.find_nodes(op="placeholder")[-1]
+    assert placeholder.meta["val"].is_contiguous()
+    assert result.eager.example[0].is_contiguous()
+    assert_border_holds(result)
+
+
+def test_weights_or_inputs_on_an_accelerator():
+    with torch._subclasses.FakeTensorMode():
+        elsewhere = torch.empty(3, 4, device="cuda")
+    with pytest.raises(CaptureError, match="an example input: on cuda:0 instead of the CPU") as caught:
+        captured(lambda self, x: self.linear(x), (elsewhere,))
+    assert "model.cpu()" in caught.value.fix
+
+
 def test_no_inputs():
     result = captured(lambda self: self.linear.weight * 2)
     assert result.program.inputs == ()
@@ -442,6 +465,22 @@ class TestState:
 
         result = captured(forward, (X,), table=torch.ones(2, 4))
         assert result.program.state == ()
+
+    def test_batch_norm_counts_no_version(self):
+        def forward(self, x):
+            return nn.functional.batch_norm(x, self.mean, self.var, training=True) + self.mean
+
+        result = captured(forward, (X,), mean=torch.zeros(4), var=torch.ones(4))
+        assert names(result.program.state) == ["mean", "var"]
+        assert_border_holds_from_fresh(result)
+
+    def test_unchanged_values_are_state_all_the_same(self):
+        def forward(self, x):
+            self.cache[0] = x[0]
+            return self.cache + x
+
+        result = captured(forward, (torch.zeros(3, 4),), cache=torch.zeros(3, 4))
+        assert names(result.program.state) == ["cache"]
 
     def test_under_autocast_regions(self):
         def forward(self, x):

@@ -147,3 +147,33 @@ class Even(nn.Module):
     def forward(self, x):
         y = x + 1
         return y.reshape(-1, 2, 4)  # even
+
+
+class Parameter(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(4))
+
+    def forward(self, x):
+        self.scale.add_(1)  # parameter
+        return x * self.scale
+
+
+class Data(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("count", torch.ones(4))
+
+    def forward(self, x):
+        self.count.data = self.count + 1  # data
+        return x * self.count
+
+
+class DataInPlace(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("count", torch.ones(4))
+
+    def forward(self, x):
+        self.count.data.add_(1)  # data in place
+        return x * self.count

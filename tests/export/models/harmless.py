@@ -48,3 +48,12 @@ class UnusedNoise(nn.Module):
     def forward(self, x):
         torch.rand(3)
         return x * 2
+
+
+class OldWeightNorm(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.utils.weight_norm(nn.Linear(4, 4))
+
+    def forward(self, x):
+        return self.linear(x)
