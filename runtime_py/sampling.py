@@ -208,9 +208,11 @@ def _call_forever(workload: Workload, clock: Clock) -> Iterator[int]:
 
 @contextmanager
 def collector_off() -> Iterator[None]:
-    """Keep Python's garbage collector out of the samples; what a call frees by itself is still its own time."""
+    """Keep Python's garbage collector out of the samples; what a call frees by itself is still its own time.
+
+    Nothing is collected here: that would undo the warming up, by emptying the processor's caches.
+    """
     was_on = gc.isenabled()
-    gc.collect()
     gc.disable()
     try:
         yield

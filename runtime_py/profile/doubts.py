@@ -14,6 +14,7 @@ _WIDE_INTERVAL = 0.05
 _WIDE_SPREAD = 0.05
 _MANY_OUTLIERS = 0.05
 _DRIFT = 0.05
+_ROUNDS_FOR_DRIFT = 12
 
 
 def find_doubts(
@@ -32,8 +33,9 @@ def find_doubts(
 
 
 def _doubt_samples(summary: Summary, rounds: Rounds) -> list[MeasurementWarning]:
-    found = []
-    reasons = []
+    if summary.n < MIN_SAMPLES_P95:
+        return []  # too few to tell noise from chance; that they are few is a warning of its own
+    found, reasons = [], []
     if summary.median_ci95 is not None:
         width = (summary.median_ci95[1] - summary.median_ci95[0]) / summary.median
         reasons += [f"the median's interval is {_percent(width)} wide"] if width > _WIDE_INTERVAL else []
@@ -43,7 +45,7 @@ def _doubt_samples(summary: Summary, rounds: Rounds) -> list[MeasurementWarning]
         reasons.append(f"{_percent(summary.outlier_share)} took far longer than the rest")
     if reasons:
         found.append(MeasurementWarning("noisy-machine", ", ".join(reasons)))
-    if len(rounds) >= MIN_ROUNDS:
+    if len(rounds) >= _ROUNDS_FOR_DRIFT:
         third = len(rounds) // 3
         medians = [float(np.median(samples)) for samples in rounds]
         change = float(np.median(medians[-third:]) / np.median(medians[:third])) - 1.0
@@ -62,8 +64,9 @@ def _doubt_settings(
         text = f"the latency had not settled within 2 % after {settings.warmup_seconds:.1f} s"
         found.append(MeasurementWarning("warmup-did-not-settle", text))
     if summary.n < MIN_SAMPLES_P95 or len(rounds) < MIN_ROUNDS:
-        runs = f"{summary.n} run{'' if summary.n == 1 else 's'}"
-        text = f"{runs} in {len(rounds)} round{'' if len(rounds) == 1 else 's'}: too few for every figure"
+        sizes = ((summary.n, "sample"), (len(rounds), "round"))
+        taken = " in ".join(f"{number} {noun}{'' if number == 1 else 's'}" for number, noun in sizes)
+        text = f"{taken}: too few for intervals and percentiles"
         found.append(MeasurementWarning("few-samples", text))
     cores = host.cores_for_threads
     if threads is not None and cores is not None and threads > cores:

@@ -75,14 +75,15 @@ def measure_here(path: str, inputs: str | None, settings: EngineSettings, check:
     session.run(*arrays)
     first = time.perf_counter() - started
     load = session.runner.load_seconds
-    return {
+    seconds = {
         "check": artifact.check_seconds,
         "engine_import": max(0.0, open_seconds - (load.program or 0.0) - load.method),
         "program": load.program,
         "method": load.method,
         "first": first,
-        "peak_rss_bytes": read_peak_rss_bytes(),
     }
+    rounded = {part: None if value is None else round(value, 9) for part, value in seconds.items()}
+    return {**rounded, "peak_rss_bytes": read_peak_rss_bytes()}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

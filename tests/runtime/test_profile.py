@@ -134,6 +134,23 @@ def test_the_report_names_no_path_of_the_machine(report, artifact):
         assert path not in text
 
 
+def test_the_documented_example_has_the_fields_of_today(report):
+    page = (Path(__file__).parents[2] / "docs" / "profile-json.md").read_text(encoding="utf-8")
+    text = page.split("```json\n")[1].split("```")[0]
+    document = json.loads(text)
+    assert ProfileReport.from_json(document).dumps() == text
+    assert _fields(document) == _fields(report.to_json())
+    for warning in document["warnings"]:
+        assert f"| `{warning['code']}` |" in page
+
+
+def _fields(document, path="") -> set[str]:
+    """Paths of all fields; the names of inputs, packages and options are values, not fields."""
+    if not isinstance(document, dict) or path in (".settings.shapes", ".settings.options", ".artifact.versions"):
+        return {path}
+    return {field for name, value in document.items() for field in _fields(value, f"{path}.{name}")}
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
@@ -307,7 +324,9 @@ def test_each_doubt_has_its_warning(report):
     assert doubts_about(report, governor="performance") == {}
     assert doubts_about(report, threads=4)["threads-over-cores"] == "4 threads on 2 usable cores wait for each other"
     assert "1.5 usable cores" in doubts_about(report, threads=2, cpu_quota=1.5)["threads-over-cores"]
-    assert doubts_about(report, rounds=[[1e-3]])["few-samples"].startswith("1 run in 1 round:")
+    assert doubts_about(report, rounds=[[1e-3]])["few-samples"].startswith("1 sample in 1 round:")
+    # Of so few nothing else is said, however they differ.
+    assert list(doubts_about(report, rounds=[[1e-3 * 2**at] for at in range(12)])) == ["few-samples"]
 
 
 def test_noise_in_the_samples_is_told(report):
@@ -317,7 +336,7 @@ def test_noise_in_the_samples_is_told(report):
     assert "stray" in doubts_about(report, rounds=uneven.tolist())["noisy-machine"]
     tail = [[1e-3] * 9 + [5e-3]] * 10
     assert doubts_about(report, rounds=tail)["noisy-machine"] == "10 % took far longer than the rest"
-    slower = [[1e-3 * (1 + at / 30)] * 10 for at in range(9)]
+    slower = [[1e-3 * (1 + at / 40)] * 10 for at in range(12)]
     assert doubts_about(report, rounds=slower)["drift"] == "the last third of the runs was 19 % slower than the first"
 
 
