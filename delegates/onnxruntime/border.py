@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from edgex.runtime.specs import Dim, TensorSpec
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
+
+# How torch names the sizes it does not know: s for those of inputs, u for those that data decides.
+_SYMBOL = re.compile(r"\b[su]\d+\b")
 
 
 def name_border(model: Any, inputs: Sequence[str], outputs: Sequence[str]) -> None:
@@ -39,7 +43,10 @@ def name_border(model: Any, inputs: Sequence[str], outputs: Sequence[str]) -> No
 
 
 def name_axes(model: Any, translated: ExportedProgram, inputs: Sequence[TensorSpec]) -> None:
-    """Replace torch's symbols (`s77`) in every shape of the graph by the names of the user's dimensions.
+    """Replace torch's symbols (`s77`, `u3`) in every shape of the graph.
+
+    A symbol of the user's dimensions gets the dimension's name; one that only the run decides (how many are
+    nonzero) becomes `size_0`, `size_1`, …, because torch counts on from one lowering to the next.
 
     Args:
         model: An `onnx_ir.Model`, changed in place.
@@ -54,11 +61,19 @@ def name_axes(model: Any, translated: ExportedProgram, inputs: Sequence[TensorSp
         for size, dim in zip(nodes[str(name)].meta["val"].shape, spec.shape, strict=True):
             if isinstance(dim, Dim) and not isinstance(size, int):
                 names[str(size.node)] = dim.name
-    if not names:
-        return
+    unnamed = (f"size_{index}" for index in itertools.count())
+
+    def rename(dim: Any) -> Any:
+        if isinstance(dim, int) or not dim.value:
+            return dim
+        for symbol in _SYMBOL.findall(dim.value):
+            if symbol not in names:
+                names[symbol] = next(unnamed)
+        return _SYMBOL.sub(lambda match: names[match[0]], dim.value)
+
     for value in _values(model):
         if value.shape is not None and any(isinstance(dim, onnx_ir.SymbolicDim) for dim in value.shape):
-            value.shape = onnx_ir.Shape([_renamed(dim, names) for dim in value.shape])
+            value.shape = onnx_ir.Shape([rename(dim) for dim in value.shape])
 
 
 def strip_metadata(model: Any) -> None:
@@ -119,13 +134,6 @@ def _unused(name: str, suffix: str, taken: set[Any]) -> str:
     while name in taken:
         name += suffix
     return name
-
-
-def _renamed(dim: Any, names: Mapping[str, str]) -> Any:
-    """An int as it is; a symbol or an expression of symbols (`2*s77 + 1`) with each symbol replaced."""
-    if isinstance(dim, int):
-        return dim
-    return re.sub(r"[A-Za-z_]\w*", lambda match: names.get(match[0], match[0]), dim.value) if dim.value else None
 
 
 def _sort(mapping: Any) -> None:

@@ -10,6 +10,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from edgex.runtime.engines.onnxruntime_session import import_onnxruntime
+from edgex.runtime.native_stderr import capture_native_stderr
+
 # What ONNX Runtime says when it cannot run a node. Any other refusal of a lone node may come from its being
 # alone (a rank that only the whole graph tells), and is left to the run that proves the artifact.
 _NO_KERNEL = "Could not find an implementation for"
@@ -90,8 +93,8 @@ def _lone_model(model: Any, node: Any) -> bytes:
 
 
 def _refusal(alone: bytes, node: Any) -> tuple[Literal["no_kernel", "dtype"], str] | None:
-    import onnxruntime
-
+    with capture_native_stderr():
+        onnxruntime = import_onnxruntime()
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL

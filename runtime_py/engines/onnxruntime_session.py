@@ -92,7 +92,7 @@ class OnnxRuntimeRunner:
         self._name = artifact.path.name
         path = artifact.file(".onnx")
         with capture_native_stderr():
-            onnxruntime = _import_onnxruntime()
+            onnxruntime = import_onnxruntime()
             started = time.perf_counter()
             try:
                 session = onnxruntime.InferenceSession(
@@ -162,7 +162,12 @@ class OnnxRuntimeRunner:
             )
 
 
-def _import_onnxruntime() -> ModuleType:
+def import_onnxruntime() -> ModuleType:
+    """ONNX Runtime, with its telemetry off.
+
+    Raises:
+        TargetUnavailable: It does not import.
+    """
     # Its Linux and macOS wheels send usage data over HTTPS unless this is set before the library is loaded.
     os.environ["ORT_DISABLE_TELEMETRY"] = "1"
     try:

@@ -10,6 +10,7 @@ import pytest
 import torch
 from onnx_support import capture, check, compare, lower, open_session, reinitialise, write_artifact
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 from edgex.delegates.onnxruntime.cpu import OnnxCpuDelegate, OnnxCpuOptions
 from edgex.delegates.onnxruntime.versions import NEWEST_OPSET, OLDEST_OPSET, OLDEST_RUNTIME
@@ -132,9 +133,11 @@ def test_a_size_that_is_an_expression_speaks_of_the_users_dimension(tmp_path: Pa
     assert not any(name.startswith("s") for name in expression.replace("*", " ").split())
 
 
-def test_fp16_runs_and_keeps_its_dtype(tmp_path: Path) -> None:
-    module, args = reinitialise(ConvNet()).half(), (random(2, 3, 8, 8).half(),)
-    session = check(tmp_path / "a", lower(capture(module, args, precision="fp16")), module, args, floor_db=40)
+@pytest.mark.parametrize("name", ["conv", "gru", "lstm", "attention"])
+def test_fp16_runs_and_keeps_its_dtype(name: str, tmp_path: Path) -> None:
+    module, (x,) = MODELS[name]()
+    reinitialise(module).half()
+    session = check(tmp_path / "a", lower(capture(module, (x.half(),), precision="fp16")), module, (x.half(),), 40)
     assert session.outputs[0].dtype == "float16"
 
 
@@ -179,7 +182,10 @@ class TestNames:
                 return x, y, y, self.table, self.table + 1
 
         args = (random(3), random(2))
-        check(tmp_path / "a", lower(capture(Net(), args)), Net(), args)
+        session = check(tmp_path / "a", lower(capture(Net(), args)), Net(), args)
+        for output in session.run(*args):
+            output.fill(np.nan)
+        compare(session, Net(), args)
         names = self.graph_names(tmp_path / "a")
         assert names == (["x", "unused"], [f"output_{index}" for index in range(5)])
 
@@ -217,6 +223,15 @@ def test_plan_needs_no_weights(tmp_path: Path) -> None:
     assert (planned.total_ops, planned.delegated_ops) == (real.total_ops, real.delegated_ops) == (5, 5)
 
 
+def test_plan_takes_fake_weights_and_finds_the_same() -> None:
+    cache, step = TestState.Cache, (random(1, 1, 4), torch.tensor([2]))
+    with FakeTensorMode(allow_non_fake_inputs=True) as mode:
+        fake = capture(cache().eval(), tuple(mode.from_tensor(x) for x in step))
+    assert any(isinstance(weight, FakeTensor) for weight in fake.exported.state_dict.values())
+    planned = OnnxCpuDelegate().plan(fake, OnnxCpuOptions())
+    assert planned == lower(capture(reinitialise(cache()), step)).plan
+
+
 def test_a_program_with_data_dependent_sizes_can_be_lowered_again_and_again(tmp_path: Path) -> None:
     module, args = MODELS["sorting"]()
     program, delegate = capture(module, args), OnnxCpuDelegate()
@@ -224,6 +239,8 @@ def test_a_program_with_data_dependent_sizes_can_be_lowered_again_and_again(tmp_
     lowered = lower(program)
     assert plans == [lowered.plan] * 3
     check(tmp_path / "a", lowered, module, args)
+    write_artifact(lower(program), tmp_path / "b")
+    assert (tmp_path / "a" / "model.onnx").read_bytes() == (tmp_path / "b" / "model.onnx").read_bytes()
 
 
 def test_a_model_that_writes_into_its_input_says_so(tmp_path: Path) -> None:
