@@ -35,7 +35,7 @@ def get_args():
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory):
-    """(wheel, sdist, wheel made from the sdist), built from a copy so that the checkout stays as it is."""
+    """(source, wheel, wheel made from the sdist), built from a copy of the checkout, which stays as it is."""
     source = tmp_path_factory.mktemp("source") / "edgex"
     shutil.copytree(ROOT, source, symlinks=True, ignore=shutil.ignore_patterns(*NOT_SOURCE))
     out = tmp_path_factory.mktemp("dist")
@@ -46,7 +46,7 @@ def built(tmp_path_factory):
         archive.extractall(unpacked, filter="data")
     again = tmp_path_factory.mktemp("again")
     build(next(unpacked.iterdir()), again, "--wheel")
-    return wheel, sdist, next(again.glob("*.whl"))
+    return source, wheel, next(again.glob("*.whl"))
 
 
 def build(source, out, *kinds):
@@ -62,13 +62,14 @@ def content(wheel):
 
 
 def test_wheel_holds_every_module_as_a_real_file(built):
-    found = content(built[0])
+    source, wheel, _ = built
+    found = content(wheel)
     expected = {}
     for name, folder in FOLDERS.items():
-        for path in (ROOT / folder).rglob("*.py"):
-            expected[f"edgex/{name}/{path.relative_to(ROOT / folder).as_posix()}"] = path
-    for path in [*(ROOT / "src" / "edgex").glob("*.py"), *(ROOT / "src" / "edgex" / "cli").rglob("*.py")]:
-        expected[path.relative_to(ROOT / "src").as_posix()] = path
+        for path in (source / folder).rglob("*.py"):
+            expected[f"edgex/{name}/{path.relative_to(source / folder).as_posix()}"] = path
+    for path in [*(source / "src" / "edgex").glob("*.py"), *(source / "src" / "edgex" / "cli").rglob("*.py")]:
+        expected[path.relative_to(source / "src").as_posix()] = path
     assert {"edgex/runtime/session.py", "edgex/cli/main.py", "edgex/samples/digits.py"} <= expected.keys()
     assert {name for name in found if name.endswith(".py")} == expected.keys()
     for name, path in expected.items():
@@ -77,15 +78,15 @@ def test_wheel_holds_every_module_as_a_real_file(built):
 
 
 def test_wheel_holds_nothing_else(built):
-    folders = {name.split("/")[0] for name in content(built[0])}
+    folders = {name.split("/")[0] for name in content(built[1])}
     assert folders == {"edgex", f"edgex_toolchain-{edgex.__version__}.dist-info"}
-    with zipfile.ZipFile(built[0]) as archive:
+    with zipfile.ZipFile(built[1]) as archive:
         links = [info.filename for info in archive.infolist() if (info.external_attr >> 16) & 0o170000 == 0o120000]
     assert not links
 
 
 def test_wheel_describes_itself(built):
-    found = content(built[0])
+    found = content(built[1])
     info = f"edgex_toolchain-{edgex.__version__}.dist-info"
     metadata = found[f"{info}/METADATA"].decode()
     assert "Name: edgex-toolchain\n" in metadata
@@ -98,7 +99,7 @@ def test_wheel_describes_itself(built):
 
 
 def test_sdist_makes_the_same_wheel(built):
-    wheel, _, again = built
+    _, wheel, again = built
     assert wheel.name == again.name
     assert content(wheel) == content(again)
 
@@ -115,7 +116,7 @@ def elsewhere(built, tmp_path_factory):
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
     python = folder / "bin" / "python"
     command = [sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet", "--no-index", "--no-deps"]
-    subprocess.run([*command, str(built[0])], check=True)
+    subprocess.run([*command, str(built[1])], check=True)
     own = subprocess.run(
         [python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"],
         capture_output=True, text=True, check=True,

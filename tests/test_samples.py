@@ -145,3 +145,18 @@ def test_vocoder_is_weight_normalised_where_it_convolves():
     vocoder = sample("vocoder")
     normalised = [n for n, _ in vocoder.get_model().named_parameters() if n.endswith("weight.original0")]
     assert len(normalised) == 8
+
+
+def test_digits_take_a_full_batch_on_xnnpack(tmp_path):
+    """PyTorch's choice between its own convolution kernels must not narrow the batch of the .pte to 15."""
+    import edgex
+
+    digits = sample("digits")
+    model = digits.Digits().eval()
+    shapes = digits.dynamic_shapes
+    artifact = edgex.export_model(
+        model, digits.get_args(), target="xnnpack", output=tmp_path, dynamic_shapes=shapes, name="full"
+    )
+    _, (scans, _) = digits.load_split()
+    with edgex.load(artifact.path) as session:
+        assert session.run(scans[:64])[0].shape == (64, 10)

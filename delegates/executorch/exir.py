@@ -59,6 +59,19 @@ def import_exporter() -> None:
         import executorch.exir  # noqa: F401
 
 
+@contextmanager
+def _sizes_kept() -> Iterator[None]:
+    """Keep the bounds of dynamic dimensions while ExecuTorch's passes run the graph on fake tensors.
+
+    For the memory layout of a convolution's result PyTorch asks which kernel it would use itself. With oneDNN or NNPACK
+    that depends on the batch, which adds the guard `batch < 16`: the .pte would take 15 at most, whatever was declared.
+    """
+    import torch
+
+    with torch.backends.mkldnn.flags(enabled=False), torch.backends.nnpack.flags(enabled=False):
+        yield
+
+
 def lower_to_edge(exported: ExportedProgram, partitioner: Any) -> Any:
     """Decompose, partition and lower the partitions: the work of `to_edge_transform_and_lower`.
 
@@ -76,7 +89,7 @@ def lower_to_edge(exported: ExportedProgram, partitioner: Any) -> Any:
     from executorch.exir import EdgeCompileConfig, to_edge_transform_and_lower
 
     # Without no_grad, lowering a state update fails: it would write into a leaf that requires grad.
-    with torch.no_grad():
+    with torch.no_grad(), _sizes_kept():
         return to_edge_transform_and_lower(
             exported, partitioner=[partitioner], compile_config=EdgeCompileConfig(_check_ir_validity=False)
         )
@@ -105,7 +118,7 @@ def emit(edge: Any, *, plan_inputs: bool) -> Any:
         # The Session finds a state tensor by its name.
         emit_mutable_buffer_names=True,
     )
-    with torch.no_grad():
+    with torch.no_grad(), _sizes_kept():
         return edge.to_executorch(config)
 
 
