@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 from benchmarks import export_cost, overhead, startup
 from benchmarks.outcome import Outcome, render_page, write_page
 from benchmarks.processes import ROOT
+from edgex.runtime.activity import describe_activity, take_snapshot
 
 BENCHMARKS: Mapping[str, Callable[[bool], Outcome]] = {
     overhead.NAME: overhead.measure,
@@ -25,14 +27,14 @@ def main() -> int:
     parser.add_argument("--only", action="append", choices=list(BENCHMARKS), help="Run this one; may be repeated.")
     parser.add_argument("-o", "--output", type=Path, default=ROOT / "docs", help="Folder of the page.")
     given = parser.parse_args()
-    outcomes = []
     for name in given.only or BENCHMARKS:
         print(f"{name}:", file=sys.stderr, flush=True)
+        before = take_snapshot()
         outcome = BENCHMARKS[name](given.quick)
-        outcomes.append(outcome)
-        print(render_page([outcome.to_json()]))
+        entry = outcome.to_json(describe_activity(before, take_snapshot(), os.cpu_count()))
+        print(render_page([entry]))
         if not given.quick:
-            write_page(given.output, outcomes)
+            write_page(given.output, entry)
     return 0
 
 

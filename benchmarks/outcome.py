@@ -11,6 +11,7 @@ from statistics import median
 from typing import Any
 
 from edgex._version import __version__
+from edgex.runtime.activity import Activity, find_disturbances
 from edgex.runtime.host import read_host
 from edgex.runtime.report.figures import describe_host, format_seconds
 
@@ -55,9 +56,9 @@ class Outcome:
     goals: Sequence[Goal]
     data: Mapping[str, Any]
 
-    def to_json(self) -> dict[str, Any]:
-        """The entry in benchmarks.json."""
-        return {**asdict(self), "machine": describe_machine()}
+    def to_json(self, activity: Activity) -> dict[str, Any]:
+        """The entry in benchmarks.json; `activity` is what else the machine did while it was measured."""
+        return {**asdict(self), "machine": describe_machine(), "activity": activity.to_json()}
 
 
 def describe_machine() -> dict[str, Any]:
@@ -74,14 +75,14 @@ def show_seconds(samples: Sequence[float]) -> str:
     return f"{format_seconds(middle)} ({low} to {high})"
 
 
-def write_page(folder: Path, outcomes: Sequence[Outcome]) -> None:
-    """Bring `benchmarks.json` and `benchmarks.md` up to date; benchmarks that did not run keep their figures."""
+def write_page(folder: Path, entry: Mapping[str, Any]) -> None:
+    """Bring `benchmarks.json` and `benchmarks.md` up to date with one entry; the others keep their figures."""
     data_file = folder / "benchmarks.json"
     entries: dict[str, Any] = {}
     if data_file.exists():
-        entries = {entry["name"]: entry for entry in json.loads(data_file.read_text(encoding="utf-8"))["benchmarks"]}
-    entries |= {outcome.name: outcome.to_json() for outcome in outcomes}
-    document = {"schema": SCHEMA, "benchmarks": list(entries.values())}
+        entries = {old["name"]: old for old in json.loads(data_file.read_text(encoding="utf-8"))["benchmarks"]}
+    entries[entry["name"]] = entry
+    document = {"schema": SCHEMA, "benchmarks": [entries[name] for name in sorted(entries)]}
     data_file.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     (folder / "benchmarks.md").write_text(render_page(document["benchmarks"]), encoding="utf-8")
 
@@ -101,6 +102,7 @@ def render_page(entries: Sequence[Mapping[str, Any]]) -> str:
             render_table(entry["head"], entry["rows"]),
             render_goals(entry["goals"]),
             f"Machine: {entry['machine']['summary']}. Versions: {versions}.",
+            render_doubts(entry["activity"]),
         ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -114,3 +116,9 @@ def render_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 def render_goals(goals: Sequence[Mapping[str, Any]]) -> str:
     """Goals as a list."""
     return "\n".join(f"- {'met' if g['met'] else '**not met**'}: {g['text']}; measured {g['measured']}" for g in goals)
+
+
+def render_doubts(activity: Mapping[str, Any]) -> str:
+    """What disturbed the measurement; empty where nothing did."""
+    found = find_disturbances(Activity.from_json(activity), read_host().logical_cores)
+    return "".join(f"Doubt ({warning.code}): {warning.text}. " for warning in found).strip()

@@ -12,7 +12,7 @@ from benchmarks.processes import run_process, time_commands
 from edgex.runtime.report.figures import format_seconds
 
 NAME = "startup"
-ROUNDS, QUICK_ROUNDS = 11, 5
+ROUNDS, QUICK_ROUNDS = 7, 3
 
 _BARE_ONNX = """
 import sys, numpy, onnxruntime

@@ -36,7 +36,7 @@ class Snapshot:
 
     Attributes:
         at_seconds: Monotonic clock.
-        own_seconds: CPU time of this process, all its threads.
+        own_seconds: CPU time of this process, all its threads, and of its children that have ended.
         busy_seconds: CPU time of all processes on all cores.
         steal_seconds: Time that a hypervisor gave to others.
         involuntary_switches: How often the scheduler took a core away from this process.
@@ -89,12 +89,12 @@ def take_snapshot() -> Snapshot:
     """Read the counters now."""
     import psutil
 
-    times = psutil.cpu_times()
+    times, children = psutil.cpu_times(), os.times()
     busy = times.user + times.system + getattr(times, "nice", 0.0)
     busy += getattr(times, "irq", 0.0) + getattr(times, "softirq", 0.0)
     return Snapshot(
         at_seconds=time.monotonic(),
-        own_seconds=time.process_time(),
+        own_seconds=time.process_time() + children.children_user + children.children_system,
         busy_seconds=busy,
         steal_seconds=getattr(times, "steal", None),
         involuntary_switches=_count_involuntary_switches(),
