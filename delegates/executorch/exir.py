@@ -46,6 +46,8 @@ def quiet() -> Iterator[None]:
             warnings.simplefilter("ignore", FutureWarning)
             warnings.simplefilter("ignore", DeprecationWarning)
             warnings.filterwarnings("ignore", message="Mutation on a buffer in the model is detected")
+            # Torch's switch for oneDNN, used in `_sizes_kept`, sets all its flags each time.
+            warnings.filterwarnings("ignore", message="TF32 acceleration on top of oneDNN")
             yield
     finally:
         root.setLevel(level)
@@ -159,6 +161,13 @@ def branches_of(graph_module: Any) -> list[tuple[str, Any]]:
     return [(name, module) for name, module, _ in get_control_flow_submodules(graph_module)]
 
 
+def origin_of(node: Node) -> str | None:
+    """Identifies the captured program's operator that a node comes from, through decompositions."""
+    from executorch.exir.debug_handle_utils import FROM_NODE_KEY, get_greatest_ancestor_node_identifier
+
+    return str(get_greatest_ancestor_node_identifier(node)) if node.meta.get(FROM_NODE_KEY) else None
+
+
 def debug_handle_of(node: Node) -> int | None:
     """The number under which ExecuTorch reports a node at run time; nodes of one source operator share it."""
     handle = node.meta.get("debug_handle")
@@ -169,7 +178,7 @@ def operator_name(node: Node) -> str:
     """An operator's name as PyTorch writes it, for example `aten.cumsum.default`."""
     import torch
 
-    target = getattr(node.target, "_op", node.target)
+    target = _torch_operator(node.target)
     if isinstance(target, (torch._ops.OpOverload, torch._ops.HigherOrderOperator)):
         return str(target)
     if isinstance(target, torch._ops.OpOverloadPacket):
@@ -190,7 +199,7 @@ def kernel_name(node: Node) -> str | None:
     from executorch.exir.operator.convert import to_out_variant
 
     target: Any = node.target
-    operator = getattr(target, "_op", target)
+    operator = _torch_operator(target)
     if not isinstance(operator, torch._ops.OpOverload) or operator._schema.is_mutable:
         return None
     if not any(isinstance(value, torch.Tensor) for value in _values(node.meta.get("val"))):
@@ -201,6 +210,13 @@ def kernel_name(node: Node) -> str | None:
         raise LookupError(str(error)) from error
     overload = out._schema.overload_name
     return f"{out._schema.name}.{overload}" if overload else str(out._schema.name)
+
+
+def _torch_operator(target: Any) -> Any:
+    """PyTorch's operator behind an edge operator; PyTorch's own have an `_op` too, which is something else."""
+    import torch
+
+    return target if isinstance(target, torch._ops.OpOverload) else getattr(target, "_op", target)
 
 
 def _values(value: Any) -> Collection[Any]:

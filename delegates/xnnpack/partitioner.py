@@ -2,19 +2,21 @@
 
 The gaps, each with a test: a buffer that the model changes is no constant weight (lowered as one, the program crashes
 when it is loaded); operators inside `torch.cond` are not kept whole for a partitioner that never looks there; and
-reasons, which it only logs, are collected.
+reasons, which it only logs, are collected, also those for which an operator was decomposed instead of being kept.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
 
+from edgex.delegates.executorch.exir import operator_name, origin_of
 from edgex.delegates.executorch.lowering import OnPartition
+from edgex.delegates.executorch.partition import Refusal
 from edgex.delegates.xnnpack.reasons import explain_refusal
 
 if TYPE_CHECKING:
@@ -34,26 +36,40 @@ class _WatchedPartitioner(XnnpackPartitioner):  # type: ignore[misc]  # executor
     def __init__(self, on_partition: OnPartition) -> None:
         super().__init__()
         self._on_partition = on_partition
+        # Why an operator that XNNPACK would have liked whole was decomposed, by the operator's origin.
+        self._taken_apart: dict[str | None, Refusal] = {}
         configs: dict[str, Any] = vars(self)["target_partitioner_configs"]
         self.target_partitioner_configs = {name: _StateGuard(config) for name, config in configs.items()}
 
     def ops_to_not_decompose(self, ep: ExportedProgram) -> tuple[list[Any], Callable[[Node], bool] | None]:
         """What to keep whole: only in the top graph, for branches of torch.cond are never partitioned."""
-        kept, takes = super().ops_to_not_decompose(ep)
-        if takes is None:
-            return kept, None
-        return kept, lambda node: node.graph is ep.graph and takes(node)
+        whole, takes = super().ops_to_not_decompose(ep)
+
+        def keeps(node: Node) -> bool:
+            if takes is None or node.graph is not ep.graph:
+                return False
+            with _collected_reasons() as reasons:
+                kept = bool(takes(node))
+            if node in reasons:
+                refusal = self._refuse(node, reasons, ep)
+                reason = f"part of {operator_name(node)}: {refusal.reason}"
+                self._taken_apart[origin_of(node)] = Refusal(refusal.code, reason)
+            return kept
+
+        return whole, keeps
 
     def partition(self, exported_program: ExportedProgram) -> Any:
         """Tag the nodes, then tell what was done."""
         with _collected_reasons() as reasons:
             result = super().partition(exported_program)
-        known = self.target_partitioner_configs.keys()
-        self._on_partition(
-            result.tagged_exported_program,
-            lambda node: explain_refusal(node, reasons.get(node), known, exported_program),
-        )
+        self._on_partition(result.tagged_exported_program, lambda node: self._refuse(node, reasons, exported_program))
         return result
+
+    def _refuse(self, node: Node, reasons: Mapping[Node, str], ep: ExportedProgram) -> Refusal:
+        refusal = explain_refusal(node, reasons.get(node), self.target_partitioner_configs.keys(), ep)
+        if refusal.code == "not_in_delegate":
+            return self._taken_apart.get(origin_of(node), refusal)
+        return refusal
 
 
 class _StateGuard:

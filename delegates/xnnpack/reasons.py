@@ -31,8 +31,8 @@ class Rule:
     Attributes:
         pattern: Found in the text.
         code: The reason code.
-        sentence: Filled with the node's arguments by their names in the operator's schema, and with `shape`, `rank` and
-            `spatial` of its first tensor; None keeps the text.
+        sentence: Filled with the node's arguments by their names in the operator's schema, with `shape`, `rank` and
+            `spatial` of its first tensor, and with `result`, the result's shape; None keeps the text.
     """
 
     pattern: str
@@ -52,7 +52,7 @@ RULES: tuple[Rule, ...] = (
     Rule("Symbolic reshape", "dynamic_shape", "the new shape {size} holds a size known only when the model runs"),
     Rule("tensor has invalid shape, dim: 0", "attribute", "XNNPACK takes no empty tensor: input {shape}"),
     Rule("tensor has invalid shape", "dynamic_shape", "XNNPACK slices static shapes only, not {shape}"),
-    Rule("dynamic output sizes", "dynamic_shape", "XNNPACK resizes to a static size only, not to {size}"),
+    Rule("dynamic output sizes", "dynamic_shape", "XNNPACK resizes to a static size only, not to {result}"),
     Rule("ceil mode is not supported for dynamic", "dynamic_shape", "ceil_mode=True needs static sizes, not {shape}"),
     Rule("must be statically known", "dynamic_shape"),
     Rule("state as weight", "non_constant_weight"),
@@ -81,6 +81,7 @@ RULES: tuple[Rule, ...] = (
     Rule("negative padding", "attribute", "XNNPACK does not crop: pad={pad}"),
     Rule("dim-order preserving", "attribute", "XNNPACK does not change the memory format: dim_order={dim_order}"),
     Rule("stride .* must be less", "attribute"),
+    Rule("has invalid dims|BatchNorm cannot be decomposed", "attribute"),
     Rule("Unsupported user of max.dim", "attribute", "XNNPACK's max over a dimension gives no indices"),
 )
 
@@ -161,7 +162,8 @@ def _words(node: Node, program: ExportedProgram) -> dict[str, str]:
     for word, value in (("weight", arguments.get("mat2")), ("bias", arguments.get("self")), *arguments.items()):
         if isinstance(value, Node):
             words[word] = _origin(value, program)
-    return words | {"shape": _show(shape), "rank": str(len(shape)), "spatial": str(len(shape) - 2)}
+    words |= {"shape": _show(shape), "rank": str(len(shape)), "spatial": str(len(shape) - 2)}
+    return words | {"result": _show(node.meta.get("val"))}
 
 
 def _origin(value: Node, program: ExportedProgram) -> str:
