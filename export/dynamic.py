@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.utils import _pytree as pytree
 
 from edgex.errors import CaptureError, UsageError, nearest_name
+from edgex.export.torch_internals import bounds_of, pytree
 from edgex.runtime.specs import Dim, TensorSpec
 
 if TYPE_CHECKING:
@@ -215,7 +215,8 @@ class DimNames:
         expression = size.node.expr
         names = {s: self._names.get(s, str(s)) for s in expression.free_symbols}
         name = self._words_for(expression, names)
-        low, high = self._bounds_of(expression)
+        # A size of 0 is never proved, and 0 is what torch.export assumes when the user gives no minimum.
+        low, high = bounds_of(expression, self._ranges, dict.fromkeys(self._names, 1))
         if high is None:
             known = [self._names[symbol] for symbol in expression.free_symbols if symbol in self._names]
             given = f"Dim({known[0]!r}, min={max(low, 1)}, max=...)" if known else "torch._check(n <= ...) in forward"
@@ -236,27 +237,6 @@ class DimNames:
         for symbol, name in names.items():
             text = re.sub(rf"\b{re.escape(str(symbol))}\b", name, text)
         return text
-
-    def _bounds_of(self, expression: Any) -> tuple[int, int | None]:
-        from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
-
-        # A size of 0 is never proved, and 0 is what torch.export assumes when the user gives no minimum.
-        ranges = {
-            symbol: ValueRanges(max(1, self._ranges[symbol].lower), self._ranges[symbol].upper)
-            for symbol in expression.free_symbols
-            if symbol in self._ranges and symbol in self._names
-        }
-        others = {s: self._ranges[s] for s in expression.free_symbols if s in self._ranges and s not in ranges}
-        found = bound_sympy(expression, {**others, **ranges})
-        low, high = _as_int(found.lower), _as_int(found.upper)
-        return 0 if low is None else low, high
-
-
-def _as_int(bound: Any) -> int | None:
-    """A bound as a number; None for the infinities."""
-    import sympy  # type: ignore[import-untyped]
-
-    return int(bound) if isinstance(bound, (int, sympy.Integer)) else None
 
 
 def narrowed_ranges(inputs: Sequence[TensorSpec], asked: Sequence[Asked]) -> list[str]:

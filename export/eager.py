@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.utils import _pytree as pytree
 
+from edgex.export.torch_internals import pytree
 from edgex.runtime.specs import TensorSpec
 
 # References computed with another number of threads differ in the last bits, and with them the artifact's golden files.

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from torch.utils import _pytree as pytree
 
 from edgex.errors import UsageError, nearest_name
 from edgex.export.leaves import in_signature_order, name_inputs, name_positional, register_dataclasses
+from edgex.export.torch_internals import pytree
 
 # Positional and keyword arguments of one call of forward.
 Call = tuple[tuple[Any, ...], dict[str, Any]]

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch.utils import _pytree as pytree
 
 from edgex.export import diagnosis
 from edgex.export.eager import BufferSnapshot, reference_conditions
@@ -22,6 +21,7 @@ from edgex.export.leaves import (
     register_dataclasses,
 )
 from edgex.export.side_effects import PythonState
+from edgex.export.torch_internals import pytree
 from edgex.export.weights import check_on_cpu, shorten
 
 

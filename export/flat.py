@@ -9,15 +9,16 @@ after   forward(x, batch_mask) -> (a,)
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch.export import ExportedProgram, ModuleCallEntry, ModuleCallSignature
 from torch.export.graph_signature import ExportGraphSignature, InputKind, OutputKind, TensorArgument
 from torch.fx import Graph, GraphModule, Node
-from torch.utils import _pytree as pytree
 
 from edgex.export.mutation import find_written_placeholders
+from edgex.export.shape_sources import rename_shape_sources
+from edgex.export.torch_internals import pytree
 
 if TYPE_CHECKING:
     from edgex.export.leaves import Leaf
@@ -48,7 +49,15 @@ def flatten_program(program: ExportedProgram, inputs: Sequence[Leaf]) -> tuple[E
     user_nodes = [node for node, is_user in zip(placeholders, user, strict=True) if is_user]
     kept = {node for node, leaf in zip(user_nodes, inputs, strict=True) if leaf.is_tensor}
     names = {node.name: leaf.name for node, leaf in zip(user_nodes, inputs, strict=True)}
-    _rename_shape_sources(user_nodes, inputs)
+    rename_shape_sources(
+        [node.meta["val"] for node in user_nodes if node in kept],
+        # The second form is what strict capture calls the same leaf.
+        {
+            source: str(node.target)
+            for at, (node, leaf) in enumerate(zip(user_nodes, inputs, strict=True))
+            for source in (leaf.source, f"L['flat_args'][{at}]")
+        },
+    )
     changed = _copy_written_inputs(graph, program.graph_module, kept)
     output_specs, results = [], []
     for spec, value in zip(program.graph_signature.output_specs, graph.output_node().args[0], strict=True):  # type: ignore[arg-type]
@@ -109,43 +118,3 @@ def _copy_written_inputs(graph: Graph, module: GraphModule, inputs: set[Node]) -
         copy.meta["val"] = node.meta["val"]
         node.replace_all_uses_with(copy, lambda user, copy=copy: user is not copy)
     return changed
-
-
-def _rename_shape_sources(user_nodes: Sequence[Node], inputs: Sequence[Leaf]) -> None:
-    """Tell the shape environment the new names of the inputs.
-
-    Every ExportedProgram turns the environment's guards into code that its `module()` runs first. Without this the
-    code would look for the containers that are gone. A symbol whose source is gone loses its guard. So do guards
-    against 0 and 1: torch.export traces as if these sizes did not occur, and allows them where the range does.
-    """
-    tensors = [node.meta["val"] for node, leaf in zip(user_nodes, inputs, strict=True) if leaf.is_tensor]
-    symbolic = (size for tensor in tensors for size in tensor.shape if isinstance(size, torch.SymInt))
-    environment = next((size.node.shape_env for size in symbolic), None)
-    if environment is None:
-        return
-    new_names: dict[str, str] = {}
-    for at, (node, leaf) in enumerate(zip(user_nodes, inputs, strict=True)):
-        # The second form is what strict capture calls the same leaf.
-        new_names |= {leaf.source: str(node.target), f"L['flat_args'][{at}]": str(node.target)}
-    environment.guards = [guard for guard in environment.guards if not _is_against_zero_or_one(guard.expr)]
-    for symbol, sources in list(environment.var_to_sources.items()):
-        flat = [new for source in sources if (new := _rename_source(source, new_names)) is not None]
-        if flat:
-            environment.var_to_sources[symbol] = flat
-        else:
-            del environment.var_to_sources[symbol]
-
-
-def _rename_source(source: Any, new_names: dict[str, str]) -> Any | None:
-    """The same property of the renamed input, or None when the source is not a property of an input."""
-    from torch._dynamo.source import LocalSource, TensorPropertySource
-
-    if not isinstance(source, TensorPropertySource) or source.base.name not in new_names:
-        return None
-    return TensorPropertySource(LocalSource(new_names[source.base.name]), source.prop, source.idx)
-
-
-def _is_against_zero_or_one(guard: Any) -> bool:
-    import sympy  # type: ignore[import-untyped]
-
-    return isinstance(guard, sympy.Ne) and bool(guard.args[1] in (0, 1))

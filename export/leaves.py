@@ -18,9 +18,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
-from torch.utils import _pytree as pytree
 
 from edgex.errors import CaptureError
+from edgex.export.torch_internals import pytree
 
 
 @dataclasses.dataclass(frozen=True)

@@ -8,7 +8,8 @@ from typing import Any
 
 import torch
 from torch.fx import Graph, GraphModule, Node
-from torch.utils import _pytree as pytree
+
+from edgex.export.torch_internals import OpOverload, pytree
 
 
 def find_written_placeholders(graph: Graph, module: torch.nn.Module) -> dict[str, Node]:
@@ -30,7 +31,7 @@ def find_written_placeholders(graph: Graph, module: torch.nn.Module) -> dict[str
             roots[node] = frozenset()
         elif node.target is operator.getitem:
             roots[node] = roots[node.args[0]]
-        elif isinstance(node.target, torch._ops.OpOverload):
+        elif isinstance(node.target, OpOverload):
             aliased: set[str] = set()
             for argument, value in _arguments(node):
                 if argument.alias_info is None:

@@ -15,7 +15,6 @@ from typing import Any
 import torch
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, OutputKind
-from torch.utils import _pytree as pytree
 
 from edgex.delegates.base import CapturedProgram
 from edgex.errors import CaptureError, UsageError
@@ -38,6 +37,7 @@ from edgex.export.flat import flatten_program
 from edgex.export.leaves import Leaf
 from edgex.export.side_effects import attributes_kept
 from edgex.export.state import find_state, own_initial_values
+from edgex.export.torch_internals import pytree
 from edgex.export.weights import put_in_eval
 from edgex.runtime.specs import NUMPY_DTYPES, TensorSpec
 

@@ -38,7 +38,10 @@ PRIVATE_PREFIXES = (
     "onnxruntime.capi",
     "torchao._",
 )
-PRIVATE_ADAPTERS: dict[str, tuple[str, ...]] = {}
+PRIVATE_ADAPTERS: dict[str, tuple[str, ...]] = {
+    "edgex.export.shape_sources": ("torch._dynamo.source",),
+    "edgex.export.torch_internals": ("torch._ops", "torch.utils._pytree", "torch.utils._sympy"),
+}
 
 MAX_LINES = 500
 
