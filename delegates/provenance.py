@@ -37,7 +37,8 @@ def source_in_trace(trace: str, source_root: Path) -> str | None:
 
 def shorten_path(path: Path, source_root: Path) -> str:
     """`path` relative to the user's folder or to the installed packages, else its name: never absolute."""
-    roots = [source_root, Path(sysconfig.get_path("purelib")), Path(sysconfig.get_path("platlib"))]
+    # Installed packages first: a virtual environment often lies inside the user's folder.
+    roots = [Path(sysconfig.get_path("purelib")), Path(sysconfig.get_path("platlib")), source_root]
     for root in roots:
         if path.is_relative_to(root):
             return path.relative_to(root).as_posix()
