@@ -124,9 +124,10 @@ def _print_rows(rows: list[dict[str, Any]], scans: int) -> None:
         latency = f"{seconds['median'] * 1e6:6.1f} us ({low * 1e6:6.1f} to {high * 1e6:6.1f})"
         against = row["against_eager"]
         verdict = f"{against['ratio']:.2f} x the time: {against['verdict']}" if against else ""
-        same = f"{row['same_answers']}/{scans}"
+        same = f"{row['same_answers']}/{scans}" if against else ""
+        difference = f"{row['max_difference']:.1e}" if against else ""
         print(
-            f"{row['engine']:>11}  {row['accuracy']:8.1%}  {same:>10}  {row['max_difference']:10.1e}  "
+            f"{row['engine']:>11}  {row['accuracy']:8.1%}  {same:>10}  {difference:>10}  "
             f"{latency:>29}  {verdict}".rstrip()
         )
 

@@ -1,6 +1,9 @@
 """Every sample makes a model whose outputs say something, and exports to both targets with its proof."""
 
 import importlib
+import json
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -70,6 +73,16 @@ def test_digits_reads_real_digits():
         answers = digits.get_model()(torch.from_numpy(held_out)).argmax(1).numpy()
     accuracy = float(np.mean(answers == labels))
     assert accuracy > 0.93, accuracy
+
+
+def test_demo(tmp_path):
+    done = subprocess.run([sys.executable, "-m", "edgex.samples.demo"], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    figures = json.loads((tmp_path / "demo-output" / "demo.json").read_text())
+    assert [row["engine"] for row in figures["engines"]] == ["eager", *TARGETS]
+    for row in figures["engines"]:
+        assert row["accuracy"] > 0.93
+        assert row["same_answers"] == figures["scans"] == 360
 
 
 def test_digits_trains_again_when_the_cache_is_damaged(cache, monkeypatch):

