@@ -27,13 +27,13 @@ def count_flops(node: Node) -> int | None:
     Returns:
         None where there is no formula for the operator, or a size is not known.
     """
-    import torch
+    from edgex.delegates.torch_internals import OpOverload
 
     target: Any = node.target
-    if not isinstance(target, torch._ops.OpOverload):
+    if not isinstance(target, OpOverload):
         # An edge operator wraps the ATen one as `_op` (an ATen operator has an `_op` too: its C++ function).
         target = getattr(target, "_op", None)
-    if not isinstance(target, torch._ops.OpOverload):
+    if not isinstance(target, OpOverload):
         return None
     packet = target.overloadpacket
     own, registered = _own_formulas(), _registered_formulas()

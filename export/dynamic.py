@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from edgex.delegates.torch_internals import pytree
 from edgex.errors import CaptureError, UsageError, nearest_name
-from edgex.export.torch_internals import bounds_of, pytree
+from edgex.export.torch_internals import bounds_of
 from edgex.runtime.specs import Dim, TensorSpec
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from edgex.export.torch_internals import pytree
+from edgex.delegates.torch_internals import pytree
 from edgex.runtime.specs import TensorSpec
 
 # References computed with another number of threads differ in the last bits, and with them the artifact's golden files.

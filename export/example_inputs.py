@@ -8,9 +8,9 @@ from typing import Any
 
 import torch
 
+from edgex.delegates.torch_internals import pytree
 from edgex.errors import UsageError, nearest_name
 from edgex.export.leaves import in_signature_order, name_inputs, name_positional, register_dataclasses
-from edgex.export.torch_internals import pytree
 
 # Positional and keyword arguments of one call of forward.
 Call = tuple[tuple[Any, ...], dict[str, Any]]

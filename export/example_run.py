@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from edgex.delegates.torch_internals import pytree
 from edgex.export import diagnosis
 from edgex.export.eager import BufferSnapshot, reference_conditions
 from edgex.export.leaves import (
@@ -21,7 +22,6 @@ from edgex.export.leaves import (
     register_dataclasses,
 )
 from edgex.export.side_effects import PythonState
-from edgex.export.torch_internals import pytree
 from edgex.export.weights import check_on_cpu, shorten
 
 

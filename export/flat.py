@@ -16,9 +16,9 @@ from torch.export import ExportedProgram, ModuleCallEntry, ModuleCallSignature
 from torch.export.graph_signature import ExportGraphSignature, InputKind, OutputKind, TensorArgument
 from torch.fx import Graph, GraphModule, Node
 
+from edgex.delegates.torch_internals import pytree
 from edgex.export.mutation import find_written_placeholders
 from edgex.export.shape_sources import rename_shape_sources
-from edgex.export.torch_internals import pytree
 
 if TYPE_CHECKING:
     from edgex.export.leaves import Leaf

@@ -19,8 +19,8 @@ from typing import Any
 
 import torch
 
+from edgex.delegates.torch_internals import pytree
 from edgex.errors import CaptureError
-from edgex.export.torch_internals import pytree
 
 
 @dataclasses.dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch.fx import Graph, GraphModule, Node
 
-from edgex.export.torch_internals import OpOverload, pytree
+from edgex.delegates.torch_internals import OpOverload, pytree
 
 
 def find_written_placeholders(graph: Graph, module: torch.nn.Module) -> dict[str, Node]:

@@ -17,6 +17,7 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, OutputKind
 
 from edgex.delegates.base import CapturedProgram
+from edgex.delegates.torch_internals import pytree
 from edgex.errors import CaptureError, UsageError
 from edgex.export import diagnosis
 from edgex.export.dynamic import (
@@ -37,7 +38,6 @@ from edgex.export.flat import flatten_program
 from edgex.export.leaves import Leaf
 from edgex.export.side_effects import attributes_kept
 from edgex.export.state import find_state, own_initial_values
-from edgex.export.torch_internals import pytree
 from edgex.export.weights import put_in_eval
 from edgex.runtime.specs import NUMPY_DTYPES, TensorSpec
 

@@ -1,14 +1,9 @@
-"""The private names of torch that capture uses, in one place: adapter, with a test of its own."""
+"""The bounds of symbolic sizes: an adapter over the private part of torch that knows them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
-
-from torch._ops import OpOverload
-from torch.utils import _pytree as pytree
-
-__all__ = ["OpOverload", "bounds_of", "pytree"]
 
 
 def bounds_of(expression: Any, ranges: Mapping[Any, Any], least: Mapping[Any, int]) -> tuple[int, int | None]:

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch.export import ExportedProgram
 
+from edgex.delegates.torch_internals import pytree
 from edgex.errors import CaptureError
-from edgex.export.torch_internals import pytree
 
 # How many names an error or a notice lists.
 NAMES_SHOWN = 5

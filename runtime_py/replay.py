@@ -91,7 +91,9 @@ class Verification:
         }
 
 
-def replay(artifact: Artifact, session: Session, progress: Callable[[str], None] = lambda _: None) -> Verification:
+def replay_artifact(
+    artifact: Artifact, session: Session, progress: Callable[[str], None] = lambda _: None
+) -> Verification:
     """Run every golden case of an artifact.
 
     Args:

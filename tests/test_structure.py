@@ -42,9 +42,10 @@ PRIVATE_PREFIXES = (
 ALLOWED = {"torch._ops.OpOverload", "torch._ops.OpOverloadPacket", "torch._ops.HigherOrderOperator"}
 # The modules that alone may use the others.
 PRIVATE_ADAPTERS: dict[str, tuple[str, ...]] = {
-    "edgex.delegates.onnxruntime.state": ("torch.utils._pytree",),
     "edgex.delegates.onnxruntime.torch_registry": ("torch.onnx._internal",),
-    "edgex.delegates.onnxruntime.translation": ("torch._subclasses.fake_tensor",),
+    "edgex.delegates.torch_internals": ("torch._subclasses.fake_tensor", "torch.utils._pytree"),
+    "edgex.export.shape_sources": ("torch._dynamo.source",),
+    "edgex.export.torch_internals": ("torch.utils._sympy",),
     "edgex.runtime.engines.executorch_binding": ("executorch.extension.pybindings",),
 }
 

@@ -176,12 +176,12 @@ def debug_handle_of(node: Node) -> int | None:
 
 def operator_name(node: Node) -> str:
     """An operator's name as PyTorch writes it, for example `aten.cumsum.default`."""
-    import torch
+    from edgex.delegates.torch_internals import HigherOrderOperator, OpOverload, OpOverloadPacket
 
     target = _torch_operator(node.target)
-    if isinstance(target, (torch._ops.OpOverload, torch._ops.HigherOrderOperator)):
+    if isinstance(target, (OpOverload, HigherOrderOperator)):
         return str(target)
-    if isinstance(target, torch._ops.OpOverloadPacket):
+    if isinstance(target, OpOverloadPacket):
         return str(target).replace("::", ".")
     return f"{getattr(target, '__module__', '').lstrip('_')}.{getattr(target, '__name__', target)}".lstrip(".")
 
@@ -198,9 +198,11 @@ def kernel_name(node: Node) -> str | None:
     import torch
     from executorch.exir.operator.convert import to_out_variant
 
+    from edgex.delegates.torch_internals import OpOverload
+
     target: Any = node.target
     operator = _torch_operator(target)
-    if not isinstance(operator, torch._ops.OpOverload) or operator._schema.is_mutable:
+    if not isinstance(operator, OpOverload) or operator._schema.is_mutable:
         return None
     if not any(isinstance(value, torch.Tensor) for value in _values(node.meta.get("val"))):
         return None
@@ -214,9 +216,9 @@ def kernel_name(node: Node) -> str | None:
 
 def _torch_operator(target: Any) -> Any:
     """PyTorch's operator behind an edge operator; PyTorch's own have an `_op` too, which is something else."""
-    import torch
+    from edgex.delegates.torch_internals import OpOverload
 
-    return target if isinstance(target, torch._ops.OpOverload) else getattr(target, "_op", target)
+    return target if isinstance(target, OpOverload) else getattr(target, "_op", target)
 
 
 def _values(value: Any) -> Collection[Any]:

@@ -44,7 +44,7 @@ def origins(model: Any, translated: ExportedProgram) -> dict[str, Node]:
     return found
 
 
-def source_map(found: Mapping[str, Node], source_root: Path) -> dict[str, Any]:
+def build_source_map(found: Mapping[str, Node], source_root: Path) -> dict[str, Any]:
     """The document for `debug/source_map.json`."""
     ops = [
         {"id": name, "op": str(node.target), "module": module_path_of(node), "source": source_of(node, source_root)}

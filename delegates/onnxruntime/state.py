@@ -112,11 +112,12 @@ def _flat_call(signature: ExportGraphSignature) -> Any:
     """The calling convention of a program that takes and returns a flat tuple of tensors."""
     from torch.export import ModuleCallEntry, ModuleCallSignature
     from torch.export.graph_signature import InputKind, OutputKind
-    from torch.utils._pytree import tree_structure
+
+    from edgex.delegates.torch_internals import pytree
 
     inputs = sum(spec.kind is InputKind.USER_INPUT for spec in signature.input_specs)
     outputs = sum(spec.kind is OutputKind.USER_OUTPUT for spec in signature.output_specs)
-    in_spec, out_spec = tree_structure(((0,) * inputs, {})), tree_structure((0,) * outputs)
+    in_spec, out_spec = pytree.tree_structure(((0,) * inputs, {})), pytree.tree_structure((0,) * outputs)
     return ModuleCallEntry("", ModuleCallSignature([], [], in_spec, out_spec))
 
 

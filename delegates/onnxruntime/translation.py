@@ -125,7 +125,8 @@ def _replace_fake_weights(model: Any) -> None:
     import numpy as np
     import onnx_ir
     import torch
-    from torch._subclasses.fake_tensor import FakeTensor
+
+    from edgex.delegates.torch_internals import FakeTensor
 
     for value in model.graph.initializers.values():
         raw = getattr(value.const_value, "raw", None)

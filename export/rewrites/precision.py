@@ -31,6 +31,7 @@ from torch.export.graph_signature import InputKind, OutputKind
 from torch.fx import Node
 
 from edgex.delegates.base import CapturedProgram
+from edgex.delegates.torch_internals import OpOverload
 from edgex.errors import LoweringError, UsageError, nearest_name
 from edgex.export.rewrites.base import location_of
 from edgex.export.rewrites.decisive import decisive_nodes, is_float32
@@ -205,7 +206,7 @@ class _Converter:
             return math.copysign(info.max, value)
         return value
 
-    def _evaluate(self, node: Node, overload: torch._ops.OpOverload) -> Any:
+    def _evaluate(self, node: Node, overload: OpOverload) -> Any:
         """Run the operator on fake tensors of the new dtypes."""
         if "unbacked_bindings" in node.meta or torch.Tag.inplace_view in overload.tags:
             # Running it would make fresh symbols, or change the shape of a value that other nodes still have.

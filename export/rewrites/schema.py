@@ -8,15 +8,17 @@ from typing import Any, TypeGuard
 import torch
 from torch.fx import Node
 
+from edgex.delegates.torch_internals import HigherOrderOperator, OpOverload
 
-def overload_of(node: Node) -> torch._ops.OpOverload | None:
+
+def overload_of(node: Node) -> OpOverload | None:
     """The operator that a node calls, or None: not an operator call, or one without a schema."""
-    return node.target if isinstance(node.target, torch._ops.OpOverload) else None
+    return node.target if isinstance(node.target, OpOverload) else None
 
 
 def higher_order_name(node: Node) -> str | None:
     """Name of the higher-order operator that a node calls, for example `cond`; None for anything else."""
-    return str(node.target) if isinstance(node.target, torch._ops.HigherOrderOperator) else None
+    return str(node.target) if isinstance(node.target, HigherOrderOperator) else None
 
 
 def operator_name(node: Node) -> str | None:

@@ -7,8 +7,9 @@ import torch
 from torch.export import Dim
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
+from edgex.delegates.torch_internals import OpOverload, pytree
 from edgex.export.guard_lines import find_guard_line
-from edgex.export.torch_internals import OpOverload, bounds_of, pytree
+from edgex.export.torch_internals import bounds_of
 
 
 def export_dynamic():

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from edgex.cli.failure import print_json, report_failure
-from edgex.cli.supervise import leftovers_remover, supervise
+from edgex.cli.supervisor import leftovers_remover, supervise
 
 if TYPE_CHECKING:
     from edgex.export.result import ExportReport

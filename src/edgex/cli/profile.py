@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from edgex.cli.supervise import supervise
+from edgex.cli.supervisor import supervise
 from edgex.errors import RunError, UsageError
 
 if TYPE_CHECKING:

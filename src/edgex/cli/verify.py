@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from edgex.cli.failure import print_json
-from edgex.cli.supervise import supervise
+from edgex.cli.supervisor import supervise
 
 
 @click.command("verify")
@@ -19,11 +19,11 @@ def command(artifact: str, threads: int | None, timeout: float | None, as_json: 
 
     def body() -> int:
         from edgex.cli.render import print_verification
-        from edgex.runtime.replay import replay
+        from edgex.runtime.replay import replay_artifact
         from edgex.runtime.session import load
 
         with load(artifact, threads=threads) as session:
-            verdict = replay(session.artifact, session)
+            verdict = replay_artifact(session.artifact, session)
         document = {"schema": "edgex.verify/1", **verdict.to_json()}
         print_json(document) if as_json else print_verification(document)
         return 0 if verdict.passed else 4

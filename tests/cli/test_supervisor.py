@@ -18,7 +18,7 @@ HANG = "import ctypes; print('hanging', file=sys.stderr, flush=True); ctypes.PyD
 def start(body: str, folder: Path, options: str = "") -> subprocess.Popen[str]:
     script = (
         "import os, signal, sys, time\n"
-        "from edgex.cli.supervise import supervise, leftovers_remover\n"
+        "from edgex.cli.supervisor import supervise, leftovers_remover\n"
         "from edgex.errors import RunError\n"
         "from pathlib import Path\n"
         "def body():\n"

@@ -1,0 +1,9 @@
+"""The private names of torch that read a graph, in one place: operator classes, fake tensors, pytrees."""
+
+from __future__ import annotations
+
+from torch._ops import HigherOrderOperator, OpOverload, OpOverloadPacket
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.utils import _pytree as pytree
+
+__all__ = ["FakeTensor", "HigherOrderOperator", "OpOverload", "OpOverloadPacket", "pytree"]
