@@ -1,13 +1,20 @@
-"""Keep what native code writes to file descriptor 2: the cause of an engine's error, or a banner nobody asked for."""
+"""Keep what native code writes to file descriptor 2: the cause of an engine's error, or a banner nobody asked for.
+
+ExecuTorch's binding writes its log to Python's `sys.stderr` instead, which in a notebook or a test run is not
+descriptor 2. So both are kept.
+"""
 
 from __future__ import annotations
 
+import io
 import os
+import sys
 import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import TracebackType
+from typing import TextIO
 
 # Descriptor 2 belongs to the process, so one capture at a time; re-entrant for a load that runs inside a load.
 _DESCRIPTOR_LOCK = threading.RLock()
@@ -26,8 +33,11 @@ class NativeStderr:
     def __init__(self) -> None:
         self._file = tempfile.TemporaryFile()  # noqa: SIM115 - closed by close()
         self._descriptor = self._file.fileno()
-        # One entry for each capture that is open: a copy of descriptor 2, or None where the process has none.
-        self._saved: list[int | None] = []
+        raw = io.FileIO(self._descriptor, "w", closefd=False)
+        self._writer = io.TextIOWrapper(raw, errors="backslashreplace", write_through=True)
+        # One entry for each capture that is open: a copy of descriptor 2, or None where the process has none, and
+        # what was sys.stderr.
+        self._saved: list[tuple[int | None, TextIO]] = []
 
     def capture(self) -> NativeStderr:
         """The context manager that sends descriptor 2 to a file for the duration of the block."""
@@ -42,10 +52,11 @@ class NativeStderr:
             try:
                 saved = os.dup(2)
             except OSError:  # a daemon that closed descriptor 2: nothing to protect, nowhere to give back
-                self._saved.append(None)
+                self._saved.append((None, sys.stderr))
             else:
                 os.dup2(self._descriptor, 2)
-                self._saved.append(saved)
+                self._saved.append((saved, sys.stderr))
+            sys.stderr = self._writer
         except BaseException:
             _DESCRIPTOR_LOCK.release()
             raise
@@ -54,7 +65,7 @@ class NativeStderr:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        saved = self._saved.pop()
+        saved, sys.stderr = self._saved.pop()
         if saved is not None:
             os.dup2(saved, 2)
             os.close(saved)

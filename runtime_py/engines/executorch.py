@@ -46,7 +46,8 @@ class ExecuTorchEngine:
         """Whether executorch and torch are installed; nothing is imported."""
         missing = [package for package in PACKAGES if installed_version(package) is None]
         if missing:
-            return Availability(False, f"{' and '.join(missing)} not installed", INSTALL_COMMAND)
+            verb = "is" if len(missing) == 1 else "are"
+            return Availability(False, f"{' and '.join(missing)} {verb} not installed", INSTALL_COMMAND)
         return Availability(True)
 
     def versions(self) -> Mapping[str, str]:
@@ -86,9 +87,13 @@ class ExecuTorchRunner:
         summary = read_pte(path)
         self.executed_on = _describe(summary)
         self.planned_arena_bytes: int | None = summary.planned_arena_bytes
-        self._stderr = NativeStderr()
         self._pool = POOL
-        self.threads: int | None = POOL.join(threads)
+        self._stderr = NativeStderr()
+        try:
+            self.threads: int | None = POOL.join(threads)
+        except BaseException:
+            self._stderr.close()
+            raise
         try:
             self._load(path, method, summary, trace)
         except BaseException:
@@ -174,8 +179,12 @@ class ExecuTorchRunner:
         if not self._program.has_etdump():
             raise RunError("no events were recorded", self._where, "open the session with the option trace=True")
         try:
+            # The binding writes through whatever fopen returned, also through NULL.
+            path.open("wb").close()
             with self._stderr.capture():
                 self._program.write_etdump_result_to_file(str(path))
+        except OSError as error:
+            raise RunError(f"the trace cannot be written to {path.name}", why=error.strerror) from error
         except RuntimeError as error:
             raise engine_error("write the trace", error, self._stderr.tail(), self._where) from error
 
