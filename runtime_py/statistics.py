@@ -36,6 +36,10 @@ _TRIMMED_SHARE = 0.2
 # A difference below this is one that nobody acts on; an interval that reaches further leaves the question open.
 DEFAULT_MARGIN = 0.03
 
+# Two sessions of one artifact, loaded one after the other, differed by up to 0.5 % for good: their memory lies
+# elsewhere. No interval within a run shows that, so a smaller change than this is never called faster or slower.
+LEAST_CHANGE = 0.01
+
 _CELLS_PER_PIECE = 4_000_000
 
 
@@ -90,8 +94,8 @@ class Judgement:
         floor: What a difference must exceed, as a share (0.01 is 1 %): the furthest that the interval of the baseline
             against itself, timed in the same rounds, reaches from 1. None when there was no such pair.
         margin: What would count as no difference, as a share.
-        verdict: `faster` and `slower` only if the interval excludes 1 and the change exceeds the floor;
-            `no difference` if the interval lies within 1 +- margin; otherwise `undecided`.
+        verdict: `faster` and `slower` only if the interval excludes 1 and the change exceeds the floor and
+            `LEAST_CHANGE`; `no difference` if the interval lies within 1 +- margin; otherwise `undecided`.
     """
 
     estimate: RatioEstimate
@@ -186,7 +190,7 @@ def judge(
         baseline: Rounds of the baseline.
         candidate: Rounds of the candidate, interleaved with the baseline's.
         baseline_again: The baseline once more in the same rounds: what two equal things differ by on this machine
-            now. None where there is none; then only the interval decides.
+            now. None where there is none; then the interval and `LEAST_CHANGE` decide.
         margin: Share below which a difference counts as none.
     """
     estimate = estimate_ratio(baseline, candidate)
@@ -203,7 +207,7 @@ def decide(estimate: RatioEstimate, floor: float | None, margin: float = DEFAULT
         return "undecided"
     low, high = estimate.ci95
     excludes_one = low > 1.0 or high < 1.0
-    if excludes_one and abs(estimate.ratio - 1.0) > (floor or 0.0):
+    if excludes_one and abs(estimate.ratio - 1.0) > max(floor or 0.0, LEAST_CHANGE):
         return "faster" if high < 1.0 else "slower"
     if low >= 1.0 - margin and high <= 1.0 + margin:
         return "no difference"

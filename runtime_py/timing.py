@@ -31,9 +31,10 @@ from edgex.runtime.sampling import (
 from edgex.runtime.statistics import DEFAULT_MARGIN, Judgement, Summary, judge, summarize
 
 # A block of one candidate within an interleaved round: short against the time in which a machine's speed changes.
-_BLOCK_SECONDS = 0.02
-_BLOCK_MIN_SAMPLES, _BLOCK_MAX_SAMPLES = 3, 50
-_COMPARE_MIN_ROUNDS, _COMPARE_MAX_ROUNDS = 12, 60
+# Of the same number of samples, many short blocks tell more than few long ones.
+_BLOCK_SECONDS = 0.005
+_BLOCK_MIN_SAMPLES, _BLOCK_MAX_SAMPLES = 3, 25
+_COMPARE_MIN_ROUNDS, _COMPARE_MAX_ROUNDS = 12, 200
 _COMPARE_BUDGET_SECONDS = 10.0
 
 
@@ -62,6 +63,7 @@ def compare_interleaved(
     candidates: Sequence[Call | Workload],
     names: Sequence[str],
     *,
+    baseline_again: Call | Workload | None = None,
     rounds: int | None = None,
     samples_per_round: int | None = None,
     max_seconds: float = _COMPARE_BUDGET_SECONDS,
@@ -79,8 +81,10 @@ def compare_interleaved(
     Args:
         candidates: What to time; at least one.
         names: Their names.
-        rounds: Number of rounds; None chooses about what `max_seconds` allow, between 12 and 60.
-        samples_per_round: Samples of each candidate in a round; None chooses about 20 ms worth.
+        baseline_again: The baseline loaded a second time. Two sessions of one artifact differ by a percent or so,
+            because their memory lies elsewhere; this makes that part of the floor. None calls the first one again.
+        rounds: Number of rounds; None chooses about what `max_seconds` allow, between 12 and 200.
+        samples_per_round: Samples of each candidate in a round; None chooses about 5 ms worth, 3 to 25.
         max_seconds: For the choice of rounds only.
         margin: See `edgex.runtime.statistics.judge`.
         after_round: Called with finished rounds and all rounds, outside what is timed.
@@ -91,19 +95,17 @@ def compare_interleaved(
     """
     if not candidates or len(candidates) != len(names):
         raise ValueError(f"{len(candidates)} candidates, {len(names)} names")
-    workloads = [item if isinstance(item, Workload) else Workload((item,)) for item in candidates]
-    warm_ups = tuple(warm_up(workload, clock=clock) for workload in workloads)
-    plans = _plan_blocks(workloads, warm_ups, rounds, samples_per_round, max_seconds)
-    passes = [split_pass(workload, plan.calls_per_sample) for workload, plan in zip(workloads, plans, strict=True)]
-    slots = [*range(len(workloads)), 0]
+    slots = [_as_workload(item) for item in (*candidates, baseline_again or candidates[0])]
+    warm_ups = [warm_up(workload, clock=clock) for workload in slots]
+    plans = _plan_blocks(slots, warm_ups, rounds, samples_per_round, max_seconds)
+    passes = [split_pass(workload, plan.calls_per_sample) for workload, plan in zip(slots, plans, strict=True)]
     taken: list[list[tuple[float, ...]]] = [[] for _ in slots]
     with collector_off():
         for number in range(plans[0].rounds):
             for slot in _order(len(slots), number):
-                which = slots[slot]
-                calls, reset = passes[which], workloads[which].reset
+                calls, reset = passes[slot], slots[slot].reset
                 time_passes(calls, 1, reset, clock)
-                block = plans[which].samples_per_round // len(calls)
+                block = plans[slot].samples_per_round // len(calls)
                 taken[slot].append(time_passes(calls, block, reset, clock))
             if after_round is not None:
                 after_round(number + 1, plans[0].rounds)
@@ -113,9 +115,13 @@ def compare_interleaved(
         summaries=tuple(summarize(samples) for samples in own),
         judgements=tuple(judge(own[0], samples, again, margin) for samples in own[1:]),
         rounds=tuple(tuple(samples) for samples in own),
-        plans=plans,
-        warm_ups=warm_ups,
+        plans=tuple(plans[:-1]),
+        warm_ups=tuple(warm_ups[:-1]),
     )
+
+
+def _as_workload(item: Call | Workload) -> Workload:
+    return item if isinstance(item, Workload) else Workload((item,))
 
 
 def _plan_blocks(
@@ -137,7 +143,7 @@ def _plan_blocks(
         sizes.append((block, per_sample))
         round_seconds.append(warm.mean_seconds * per_sample * (block + per_pass))
     if rounds is None:
-        affordable = int(max_seconds / max(sum(round_seconds) + round_seconds[0], 1e-9))
+        affordable = int(max_seconds / max(sum(round_seconds), 1e-9))
         rounds = max(_COMPARE_MIN_ROUNDS, min(_COMPARE_MAX_ROUNDS, affordable))
     return tuple(RoundPlan(rounds * block, rounds, block, per_sample) for block, per_sample in sizes)
 

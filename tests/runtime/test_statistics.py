@@ -103,6 +103,7 @@ def test_ratio_needs_the_same_rounds():
         (0.90, (0.85, 0.95), 0.20, "undecided"),  # below the floor, and too wide to call it nothing
         (1.00, (0.99, 1.01), 0.01, "no difference"),
         (1.00, (0.90, 1.10), 0.01, "undecided"),
+        (0.995, (0.994, 0.996), 0.001, "no difference"),  # certain, and as much as loading again may change
         (0.90, None, None, "undecided"),
         (0.90, (0.88, 0.92), None, "faster"),
     ],

@@ -222,7 +222,7 @@ def test_candidates_are_interleaved_in_alternating_order_with_the_baseline_twice
         samples_per_round=1,
         clock=machine.clock,
     )
-    warm = sum(w.calls for w in result.warm_ups)
+    warm = sum(w.calls for w in result.warm_ups) + result.warm_ups[0].calls  # the baseline twice
     blocks = "".join(machine.log[warm::2])  # each block: one call that is not counted, one that is
     assert [blocks[at : at + 3] for at in range(0, 18, 3)] == ["aba", "aba", "baa", "aab", "aab", "baa"]
     assert machine.log[warm::2] == machine.log[warm + 1 :: 2]
@@ -236,10 +236,26 @@ def test_comparison_of_sequences_resets_each_block():
     machine = Machine()
     workload = Workload((machine.work("0", 1e-3), machine.work("1", 1e-3)), machine.work("reset", 1.0))
     result = compare_interleaved([workload], ["a"], rounds=2, clock=machine.clock)
-    assert [len(samples) for samples in result.rounds[0]] == [20, 20]  # ten sequences: 20 ms
-    assert machine.log[-66:] == ["reset", "0", "1"] * 22
+    assert [len(samples) for samples in result.rounds[0]] == [6, 6]  # three sequences: at least 5 ms
+    assert machine.log[-24:] == ["reset", "0", "1"] * 8
     assert max(max(samples) for samples in result.rounds[0]) == pytest.approx(1e-3)
     assert result.judgements == ()
+
+
+def test_the_floor_can_come_from_a_baseline_that_was_loaded_again():
+    machine = Machine()
+    result = compare_interleaved(
+        [machine.work("a", 1.0e-3), machine.work("b", 0.95e-3)],
+        ["a", "b"],
+        baseline_again=machine.work("a again", 0.9e-3),  # another session of the same artifact, a tenth faster
+        rounds=12,
+        clock=machine.clock,
+    )
+    (judgement,) = result.judgements
+    assert judgement.estimate.ratio == pytest.approx(0.95)
+    assert judgement.floor == pytest.approx(0.1)
+    assert judgement.verdict == "undecided"
+    assert result.names == ("a", "b") and len(result.plans) == len(result.summaries) == 2
 
 
 def test_names_and_candidates_must_match():
