@@ -16,12 +16,15 @@ import numpy as np
 
 from edgex.errors import RunError, TargetUnavailable, nearest_name
 from edgex.runtime.engines.base import Availability, EngineSettings, LoadSeconds
+from edgex.runtime.engines.isa import missing_isa
+from edgex.runtime.engines.plugins import load_plugins
 from edgex.runtime.native_stderr import NativeStderr
 from edgex.runtime.plugins import installed_version
 from edgex.runtime.session import Session
 
 if TYPE_CHECKING:
     from edgex.runtime.artifact import Artifact
+    from edgex.runtime.engines.plugins import EnginePlugin
     from edgex.runtime.engines.pte import PteSummary
     from edgex.runtime.manifest import Method
     from edgex.runtime.specs import TensorSpec
@@ -59,13 +62,16 @@ class ExecuTorchEngine:
         """Load the artifact's .pte.
 
         Raises:
-            TargetUnavailable: executorch or torch is not installed, or too old for the artifact.
+            TargetUnavailable: executorch, torch or a plug-in is not installed, or the processor lacks instructions.
             RunError: An option is unknown, other sessions fix another thread count, or the runtime refused the file.
             ArtifactError: The file is not a .pte.
         """
         trace = _read_options(settings.options)
         _check_requirements(artifact)
-        runner = ExecuTorchRunner(artifact.file(".pte"), artifact.manifest.method, settings.threads, trace=trace)
+        plugins = load_plugins(artifact.manifest.requirements.plugins, artifact.path.name)
+        runner = ExecuTorchRunner(
+            artifact.file(".pte"), artifact.manifest.method, settings.threads, trace=trace, plugins=plugins
+        )
         return Session(artifact, runner)
 
 
@@ -79,7 +85,15 @@ class ExecuTorchRunner:
         planned_arena_bytes: Memory planned for activations and state; weights and backends' own memory are apart.
     """
 
-    def __init__(self, path: Path, method: Method, threads: int | None, *, trace: bool = False) -> None:
+    def __init__(
+        self,
+        path: Path,
+        method: Method,
+        threads: int | None,
+        *,
+        trace: bool = False,
+        plugins: Sequence[EnginePlugin] = (),
+    ) -> None:
         from edgex.runtime.engines.executorch_threads import POOL
         from edgex.runtime.engines.pte import read_pte
 
@@ -95,6 +109,8 @@ class ExecuTorchRunner:
             self._stderr.close()
             raise
         try:
+            for plugin in plugins:
+                plugin.use_threads(self.threads)
             self._load(path, method, summary, trace)
         except BaseException:
             self.close()
@@ -295,11 +311,12 @@ def _check_requirements(artifact: Artifact) -> None:
     """Refuse what cannot run here before the runtime meets it."""
     required = artifact.manifest.requirements
     installed = installed_version("executorch")
-    if required.plugins:
+    missing = missing_isa(required.isa)
+    if missing:
         raise TargetUnavailable(
-            f"the artifact needs the plug-in {', '.join(required.plugins)} of the engine executorch",
+            f"the artifact needs a processor with {', '.join(missing)}, which this one lacks",
             artifact.path.name,
-            "install the package that provides it",
+            "run it on one that has them, or export the model again with --precision fp32",
         )
     if installed is not None and required.minimum_version and _parts(installed) < _parts(required.minimum_version):
         raise TargetUnavailable(

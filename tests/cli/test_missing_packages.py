@@ -41,7 +41,7 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., subprocess.C
 def test_help_and_targets_work_without_engines(bare: Callable, tmp_path: Path) -> None:
     assert bare("--help", cwd=tmp_path).returncode == 0
     document = json.loads(bare("targets", "--json", cwd=tmp_path).stdout)
-    assert {target["name"] for target in document["targets"]} == {"onnx-cpu", "reference", "xnnpack"}
+    assert {target["name"] for target in document["targets"]} == {"onednn", "onnx-cpu", "reference", "xnnpack"}
     for target in document["targets"]:
         assert target["available"] is False and "not installed" in target["reason"]
         assert target["fix"].startswith("pip install"), target

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import nn
 
-from edgex.delegates.base import CapturedProgram
+from edgex.delegates.base import CapturedProgram, Delegate
 from edgex.delegates.plan import REASON_CODES
 from edgex.delegates.registry import delegate_names, get_delegate
 from edgex.errors import LoweringError
@@ -93,6 +93,16 @@ def fingerprint(program: CapturedProgram) -> tuple[str, dict[str, bytes]]:
     return str(exported.graph) + str(exported.graph_signature), weights
 
 
+@pytest.fixture
+def usable(target: str) -> Delegate:
+    """The delegate, or a skip with the reason why it cannot lower on this machine."""
+    delegate = get_delegate(target)
+    found = delegate.availability()
+    if not found.available:
+        pytest.skip(f"{target}: {found.reason}")
+    return delegate
+
+
 @pytest.mark.parametrize("target", delegate_names())
 class TestDelegate:
     def test_it_is_registered_under_its_own_name(self, target: str) -> None:
@@ -117,8 +127,8 @@ class TestDelegate:
         assert get_delegate(target).quantizer("no-such-recipe") is None
 
     @pytest.mark.parametrize("name", PROGRAMS)
-    def test_plan_and_lower_agree(self, target: str, name: str, programs: dict[str, CapturedProgram]) -> None:
-        delegate, program = get_delegate(target), programs[name]
+    def test_plan_and_lower_agree(self, usable: Delegate, name: str, programs: dict[str, CapturedProgram]) -> None:
+        delegate, program = usable, programs[name]
         options = delegate.options_type()
         planned = delegate.plan(program, options)
         lowered = delegate.lower(program, options)
@@ -129,9 +139,9 @@ class TestDelegate:
 
     @pytest.mark.parametrize("name", PROGRAMS)
     def test_every_fallback_has_a_code_a_sentence_and_a_line(
-        self, target: str, name: str, programs: dict[str, CapturedProgram]
+        self, usable: Delegate, name: str, programs: dict[str, CapturedProgram]
     ) -> None:
-        delegate = get_delegate(target)
+        delegate = usable
         for fallback in delegate.plan(programs[name], delegate.options_type()).fallbacks:
             assert fallback.code in REASON_CODES
             assert len(fallback.reason.split()) > 2
@@ -139,9 +149,9 @@ class TestDelegate:
 
     @pytest.mark.parametrize("name", PROGRAMS)
     def test_the_border_is_kept_and_the_program_not_changed(
-        self, target: str, name: str, programs: dict[str, CapturedProgram]
+        self, usable: Delegate, name: str, programs: dict[str, CapturedProgram]
     ) -> None:
-        delegate, program = get_delegate(target), programs[name]
+        delegate, program = usable, programs[name]
         before = fingerprint(program)
         lowered = delegate.lower(program, delegate.options_type())
         assert fingerprint(program) == before
@@ -150,9 +160,9 @@ class TestDelegate:
         assert [state.name for state in method.state] == [state.name for state in program.state]
 
     def test_it_writes_exactly_its_files_and_the_same_bytes(
-        self, target: str, programs: dict[str, CapturedProgram], tmp_path: Path
+        self, target: str, usable: Delegate, programs: dict[str, CapturedProgram], tmp_path: Path
     ) -> None:
-        delegate = get_delegate(target)
+        delegate = usable
         for name in ("conv", "state"):
             folders = [tmp_path / name / str(n) for n in range(2)]
             for folder in folders:
@@ -164,18 +174,20 @@ class TestDelegate:
                 assert digests(folders[0]) == digests(folders[1])
 
     def test_the_source_map_has_lines_and_no_absolute_paths(
-        self, target: str, programs: dict[str, CapturedProgram]
+        self, target: str, usable: Delegate, programs: dict[str, CapturedProgram]
     ) -> None:
-        delegate = get_delegate(target)
+        delegate = usable
         debug = str(dict(delegate.lower(programs["conv"], delegate.options_type()).debug))
         assert "test_conformance.py:" in debug
         assert str(Path(__file__).parent) not in debug
         assert str(Path(torch.__file__).parent) not in debug
 
-    def test_bfloat16_refusal_reaches_the_user(self, target: str, programs: dict[str, CapturedProgram]) -> None:
+    def test_bfloat16_refusal_reaches_the_user(
+        self, target: str, usable: Delegate, programs: dict[str, CapturedProgram]
+    ) -> None:
         from edgex.export.settings import ExportSettings, check_settings
 
-        delegate = get_delegate(target)
+        delegate = usable
         if "bf16" in delegate.precisions:
             assert check_settings(ExportSettings((target,), precision="bf16"), "net")
         else:

@@ -1,0 +1,1 @@
+"""The target `onednn`: regions that oneDNN Graph fuses and runs, inside a .pte."""

@@ -1,0 +1,115 @@
+"""The delegate `onednn`: fp32 and bf16 on x86 CPUs, fused by oneDNN Graph, inside ExecuTorch programs."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+from edgex.delegates.base import Availability, CapturedProgram, LoweredModule
+from edgex.delegates.plan import PartitionPlan
+from edgex.errors import LoweringError
+from edgex.runtime.engines.isa import missing_isa
+from edgex.runtime.engines.onednn.plugin import NAME as PLUGIN
+from edgex.runtime.engines.onednn.plugin import OneDnnPlugin
+from edgex.runtime.plugins import installed_version
+
+INSTALL_COMMAND = "pip install 'edgex-toolchain[onednn]'"
+# Processors with AMX for bfloat16 have this too.
+BF16_ISA = ("avx512_bf16",)
+
+
+@dataclass(frozen=True)
+class OneDnnOptions:
+    """Options of the target `onednn`.
+
+    Attributes:
+        allow_emulated: Take bf16 also where the processor computes it in float32, which is slower than fp32.
+    """
+
+    allow_emulated: bool = False
+
+
+class OneDnnDelegate:
+    """Lowers regions to oneDNN Graph; what oneDNN does not take runs on ExecuTorch's portable kernels."""
+
+    name = "onednn"
+    engine = "executorch"
+    options_type: type[Any] = OneDnnOptions
+    precisions: tuple[str, ...] = ("fp32", "bf16")
+    packages: tuple[str, ...] = ("executorch", "onednn-cpu-gomp", "torch", "torchao")
+
+    def availability(self) -> Availability:
+        """Whether ExecuTorch, the library, its headers and a compiler are there; nothing is imported or compiled."""
+        missing = [package for package in ("executorch", "torch", "torchao") if installed_version(package) is None]
+        if missing:
+            verb = "is" if len(missing) == 1 else "are"
+            return Availability(False, f"{', '.join(missing)} {verb} not installed", INSTALL_COMMAND)
+        return OneDnnPlugin().availability()
+
+    def precision_refusal(self, precision: str) -> str:
+        """Why fp16 is refused."""
+        return f"oneDNN's library of 2023 computes {precision} on few processors; use bf16 or fp32"
+
+    def plan(self, program: CapturedProgram, options: OneDnnOptions) -> PartitionPlan:
+        """Predict the split; see `Delegate.plan`."""
+        from edgex.delegates.executorch.lowering import predict_plan
+
+        _require_bf16(program, options)
+        return predict_plan(_prepared(program), self.name, _make_partitioner)
+
+    def lower(self, program: CapturedProgram, options: OneDnnOptions) -> LoweredModule:
+        """Lower to `model.pte`; see `Delegate.lower`."""
+        from edgex.delegates.executorch.lowering import lower_program
+
+        _require_bf16(program, options)
+        lowered = lower_program(
+            _prepared(program),
+            self.name,
+            _make_partitioner,
+            plan_inputs=False,
+            options=dataclasses.asdict(options),
+        )
+        native = program.precision == "bf16" and not options.allow_emulated
+        requirements = dataclasses.replace(
+            lowered.requirements,
+            isa=BF16_ISA if native else (),
+            plugins=(PLUGIN,) if lowered.plan.delegate_calls else (),
+        )
+        return dataclasses.replace(lowered, requirements=requirements, warnings=_warnings(lowered, options, program))
+
+    def quantizer(self, scheme: str) -> Any | None:
+        """No quantization scheme is offered."""
+        del scheme
+        return None
+
+
+def _require_bf16(program: CapturedProgram, options: OneDnnOptions) -> None:
+    missing = missing_isa(BF16_ISA) if program.precision == "bf16" and not options.allow_emulated else []
+    if missing:
+        raise LoweringError(
+            f"this processor has no {', '.join(missing)}, so bf16 would be slower here than fp32",
+            fix="use --precision fp32, or --option allow_emulated=true for a processor that has it",
+            why="every verification runs the artifact on this machine",
+        )
+
+
+def _warnings(lowered: LoweredModule, options: OneDnnOptions, program: CapturedProgram) -> tuple[str, ...]:
+    emulated = program.precision == "bf16" and options.allow_emulated and bool(missing_isa(BF16_ISA))
+    text = f"bf16 was proved without {', '.join(BF16_ISA)}: other processors may round in another order"
+    return (*lowered.warnings, text) if emulated else lowered.warnings
+
+
+def _prepared(program: CapturedProgram) -> CapturedProgram:
+    from edgex.delegates.onednn.reshaping import free_of_strides
+
+    return dataclasses.replace(program, exported=free_of_strides(program.exported))
+
+
+def _make_partitioner(on_partition: Any) -> Any:
+    from edgex.delegates.executorch.exir import quiet
+    from edgex.runtime.native_stderr import capture_native_stderr
+
+    with quiet(), capture_native_stderr():
+        from edgex.delegates.onednn.partitioner import make_partitioner
+    return make_partitioner(on_partition)

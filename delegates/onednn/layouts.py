@@ -1,0 +1,122 @@
+"""Where each value lies: memory for views is arranged so that as many of them as possible need no copy.
+
+A value that nothing looks at through a view gets whatever layout oneDNN likes. For the others a few orders of
+dimensions are tried, and the first is kept with which every view is one of strides. Heads of attention, for example,
+are written by the product in the order in which the next layer reads them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from edgex.delegates.onednn.region import Operation, RegionBuilder, Value, same_size
+from edgex.delegates.onednn.sizes import Layout, Permute, dense_strides, same_layout
+
+# What makes images: their channels belong innermost, where oneDNN's kernels read them.
+_IMAGE_KINDS = ("convolution", "conv_transpose", "max_pool", "avg_pool", "interpolate", "batch_norm_inference")
+
+
+def assign_layouts(
+    builder: RegionBuilder, outputs: Sequence[tuple[Value, Layout]]
+) -> tuple[list[Operation], list[Value]]:
+    """Give every value its layout, and copy where a view has none.
+
+    Args:
+        builder: The region; inputs and constants have their layouts.
+        outputs: What leaves the region, each with the layout that the program expects.
+
+    Returns:
+        The operators in order, copies among them; and for each output the value that is it. The roots of these values
+        are all different and made by operators, so that each can lie in the memory of its output.
+    """
+    assignment = _Assignment(builder, outputs)
+    return assignment.operations, assignment.results
+
+
+class _Assignment:
+    def __init__(self, builder: RegionBuilder, outputs: Sequence[tuple[Value, Layout]]) -> None:
+        self._children: dict[Value, list[Value]] = {}
+        self._outputs = outputs
+        for step in builder.steps:
+            if isinstance(step, Value) and step.parent is not None:
+                self._children.setdefault(step.parent, []).append(step)
+        self.operations: list[Operation] = []
+        self._dense_copies: dict[Value, Value] = {}
+        self._claimed: set[Value] = set()
+        for step in builder.steps:
+            if isinstance(step, Value):
+                self._place_view(step)
+            else:
+                self._place_result(step)
+        self.results = [self._own_output(value, layout) for value, layout in outputs]
+
+    def _place_result(self, step: Operation) -> None:
+        value = step.output
+        expected = [layout for output, layout in self._outputs if output is value]
+        if expected:
+            value.layout = expected[0]
+        elif value in self._children:
+            value.layout = self._best_layout(value, step.kind)
+        else:
+            value.opaque = True
+            value.layout = _dense(value)
+        self.operations.append(step)
+
+    def _place_view(self, value: Value) -> None:
+        """A view's strides; where there are none, those on a dense copy of what it looks at."""
+        assert value.parent is not None and value.parent.layout is not None and value.view is not None
+        value.layout = value.view.apply(value.parent.layout)
+        if value.layout is None:
+            if value.parent not in self._dense_copies:
+                self._dense_copies[value.parent] = self._copy(value.parent, _dense(value.parent))
+            value.parent = self._dense_copies[value.parent]
+            value.layout = value.view.apply(_dense(value.parent))
+
+    def _best_layout(self, value: Value, kind: str) -> Layout:
+        """The first order of dimensions that every view below, and every output among them, can live with."""
+        for order in self._orders(value, kind):
+            layout = Layout(value.shape, dense_strides(value.shape, order))
+            if self._suits(value, layout):
+                return layout
+        return _dense(value)
+
+    def _orders(self, value: Value, kind: str) -> Iterator[tuple[int, ...]]:
+        rank = len(value.shape)
+        if kind in _IMAGE_KINDS and rank == 4:
+            yield (0, 2, 3, 1)
+        yield tuple(range(rank))
+        for child in self._children.get(value, ()):
+            if isinstance(child.view, Permute):
+                # The order in which the permuted view is dense.
+                yield child.view.dims
+
+    def _suits(self, value: Value, layout: Layout) -> bool:
+        for output, expected in self._outputs:
+            if output is value and not same_layout(layout.shape, layout.strides, expected.strides):
+                return False
+        for child in self._children.get(value, ()):
+            assert child.view is not None
+            seen = child.view.apply(layout)
+            if seen is None or not self._suits(child, seen):
+                return False
+        return True
+
+    def _copy(self, value: Value, layout: Layout) -> Value:
+        copy = Value(value.dtype, value.shape, layout=layout)
+        self.operations.append(Operation("reorder", [value], copy, {}, "copy", 0))
+        return copy
+
+    def _own_output(self, value: Value, expected: Layout) -> Value:
+        """The value itself if its root can lie in the output's memory, else a copy."""
+        root, layout = value.root, value.layout
+        assert layout is not None
+        made_here = root.tensor is None and root.argument is None and root not in self._claimed
+        fills = layout.offset == 0 and same_size(root.shape, value.shape)
+        if not (made_here and fills and same_layout(layout.shape, layout.strides, expected.strides)):
+            value = self._copy(value, expected)
+        self._claimed.add(value.root)
+        return value
+
+
+def _dense(value: Value) -> Layout:
+    return Layout(value.shape, dense_strides(value.shape))

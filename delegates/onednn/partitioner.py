@@ -1,0 +1,118 @@
+"""Which operators go to oneDNN, in which regions, and why the others do not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+from executorch.exir.backend.partitioner import DelegationSpec, Partitioner, PartitionResult
+from executorch.exir.backend.utils import tag_constant_data
+from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
+from torch.fx.passes.operator_support import OperatorSupportBase
+
+from edgex.delegates.executorch.exir import operator_name
+from edgex.delegates.executorch.lowering import OnPartition
+from edgex.delegates.executorch.partition import Refusal
+from edgex.delegates.onednn import graph_api
+from edgex.delegates.onednn.constants import constant_readers
+from edgex.delegates.onednn.lowering import OneDnnGraphBackend
+from edgex.delegates.onednn.operators import KEPT_WHOLE, OPERATORS
+from edgex.delegates.onednn.region import Operation, Refused, RegionBuilder, make_value
+from edgex.delegates.provenance import is_operator
+
+if TYPE_CHECKING:
+    from torch.export import ExportedProgram
+    from torch.fx import Node
+
+_ALONE = Refusal("attribute", "it only looks at memory in another way, and no operator beside it goes to oneDNN")
+
+
+def make_partitioner(on_partition: OnPartition) -> Any:
+    """The partitioner; `on_partition` is called once with what it did."""
+    return _OneDnnPartitioner(on_partition)
+
+
+class _OneDnnPartitioner(Partitioner):  # type: ignore[misc]  # executorch ships no types
+    def __init__(self, on_partition: OnPartition) -> None:
+        super().__init__()
+        self._on_partition = on_partition
+        self.delegation_spec = DelegationSpec(OneDnnGraphBackend.__name__, [])
+
+    def ops_to_not_decompose(self, ep: ExportedProgram) -> tuple[list[Any], Callable[[Node], bool] | None]:
+        """What to keep whole: where it will be taken, which is never inside of branches."""
+        judge = _Judge(ep)
+        kept = [getattr(torch.ops.aten, name).default for name in KEPT_WHOLE]
+        kept += [torch.ops.aten.upsample_nearest2d.vec, torch.ops.aten.upsample_bilinear2d.vec]
+        return kept, lambda node: node.graph is ep.graph and judge.refusal(node) is None
+
+    def partition(self, exported_program: ExportedProgram) -> Any:
+        """Tag the nodes, then tell what was done."""
+        judge = _Judge(exported_program)
+        proposer = CapabilityBasedPartitioner(exported_program.graph_module, judge, allows_single_node_partition=True)
+        tags = {}
+        for region in proposer.propose_partitions():
+            nodes = list(region.nodes)
+            if not any(judge.computes(node) for node in nodes):
+                continue
+            tag = f"onednn{region.id}"
+            tags[tag] = self.delegation_spec
+            for node in nodes:
+                node.meta["delegation_tag"] = tag
+        tag_constant_data(exported_program)
+        self._on_partition(exported_program, lambda node: judge.refusal(node) or _ALONE)
+        return PartitionResult(tagged_exported_program=exported_program, partition_tags=tags)
+
+
+class _Judge(OperatorSupportBase):
+    """Tries each operator on a builder of its own, and asks oneDNN about what came out."""
+
+    def __init__(self, program: ExportedProgram) -> None:
+        self._constants = constant_readers(program)
+        self._known: dict[Node, Refusal | None] = {}
+        self._computing: set[Node] = set()
+
+    def is_node_supported(self, submodules: Any, node: Node) -> bool:
+        """For `CapabilityBasedPartitioner`."""
+        del submodules
+        if node.op != "call_function":
+            return False
+        source = node if is_operator(node) else node.args[0]
+        return self.refusal(source) is None  # type: ignore[arg-type]
+
+    def refusal(self, node: Node) -> Refusal | None:
+        """Why an operator is not taken, or None."""
+        if node not in self._known:
+            self._known[node] = self._judge(node)
+        return self._known[node]
+
+    def computes(self, node: Node) -> bool:
+        """Whether a taken operator is more than a view or a constant."""
+        return node in self._computing
+
+    def _judge(self, node: Node) -> Refusal | None:
+        name = operator_name(node)
+        if not _tensors(node.meta.get("val")):
+            return Refusal(
+                "dynamic_shape", "it computes a size, which stays with the runtime: no region gives out numbers"
+            )
+        if name not in OPERATORS:
+            return Refusal("not_in_delegate", f"oneDNN has no operator {name}")
+        builder = RegionBuilder(constants=self._constants, free_inputs=True)
+        try:
+            for value in _tensors(node.meta.get("val"))[:1]:
+                make_value(value)
+            builder.lower(node, OPERATORS[name])
+        except Refused as refused:
+            return Refusal(refused.code, refused.reason)
+        operations = [step for step in builder.steps if isinstance(step, Operation)]
+        if operations:
+            self._computing.add(node)
+        if not all(found.supported for found in graph_api.partition(operations)):
+            return Refusal("attribute", f"the installed oneDNN does not run {name} like this")
+        return None
+
+
+def _tensors(value: Any) -> list[Any]:
+    values = value if isinstance(value, (list, tuple)) else [value]
+    return [item for item in values if isinstance(item, torch.Tensor)]

@@ -1,0 +1,215 @@
+"""A region as bytes: what the backend's `parser.cpp` reads. The same region gives the same bytes on every host."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from edgex.delegates.onednn.graph_api import ATTRIBUTES, DTYPES, OP_KINDS
+from edgex.delegates.onednn.region import Operation, Refused, Value
+from edgex.delegates.onednn.sizes import Size
+
+_MAGIC = b"EDGEXDNN"
+_VERSION = 1
+_HEADER_BYTES = 48
+_ALIGNMENT = 64
+_STEPS = {"constant": 0, "symbol": 1, "Add": 2, "Mul": 3, "FloorDiv": 4, "Mod": 5, "PythonMod": 5, "Max": 6, "Min": 7}
+_ARENA, _ARGUMENT, _CONSTANT, _ALIAS = range(4)
+_FNV_START, _FNV_PRIME, _MASK = 0xCBF29CE484222325, 0x100000001B3, (1 << 64) - 1
+
+
+@dataclass(frozen=True)
+class Border:
+    """What crosses the region's border.
+
+    Attributes:
+        inputs: For each delegate argument that is an input its value, None for numbers.
+        outputs: The value of each output, its root made by an operator.
+        hints: The example's size for each input and dimension that is not fixed: (argument, dimension) -> size.
+    """
+
+    inputs: tuple[Value | None, ...]
+    outputs: tuple[Value, ...]
+    hints: dict[tuple[int, int], int]
+
+
+def encode_plan(operations: Sequence[Operation], border: Border) -> bytes:
+    """The plan's bytes.
+
+    Raises:
+        Refused: A size inside depends on one that no input of the region shows.
+    """
+    return _Encoder(operations, border).encode()
+
+
+@dataclass
+class _Encoder:
+    operations: Sequence[Operation]
+    border: Border
+    _ids: dict[Value, int] = field(default_factory=dict)
+    _symbols: dict[Any, int] = field(default_factory=dict)
+    _symbol_places: list[tuple[int, int]] = field(default_factory=list)
+    _expressions: dict[Any, int] = field(default_factory=dict)
+    _codes: list[bytes] = field(default_factory=list)
+    _constants: bytearray = field(default_factory=bytearray)
+
+    def encode(self) -> bytes:
+        self._find_symbols()
+        arguments = [*self.border.inputs, *self.border.outputs]
+        places = {value.root: i for i, value in enumerate(arguments) if value is not None}
+        for value in arguments:
+            self._number(value)
+        for operation in self.operations:
+            for value in (*operation.inputs, operation.output):
+                self._number(value)
+        values = [self._encode_value(value, places) for value in self._ids]
+        operations = [self._encode_operation(operation) for operation in self.operations]
+        body = b"".join(
+            (
+                _u32(len(self._symbol_places)),
+                *(_u32(*place) + _i64(self.border.hints[place]) for place in self._symbol_places),
+                _u32(len(self._codes)),
+                *self._codes,
+                _u32(len(self.border.inputs)),
+                _u32(len(arguments)),
+                _i64(*(-1 if value is None else self._ids[value] for value in arguments)),
+                _u32(len(values)),
+                *values,
+                _u32(len(operations)),
+                *operations,
+            )
+        )
+        start = _aligned(_HEADER_BYTES + len(body))
+        header = _MAGIC + _u32(_VERSION, 0) + struct.pack("<4Q", len(body), start, len(self._constants), checksum(body))
+        return (header + body).ljust(start, b"\0") + bytes(self._constants)
+
+    def _find_symbols(self) -> None:
+        """Each size of an input that is not fixed, whatever its expression, is a symbol where it is first seen."""
+        for position, value in enumerate(self.border.inputs):
+            for dim, size in enumerate(() if value is None else value.shape):
+                if not isinstance(size, int) and size not in self._symbols:
+                    self._symbols[size] = len(self._symbols)
+                    self._symbol_places.append((position, dim))
+
+    def _number(self, value: Value | None) -> None:
+        """Give a value its number; a view's memory comes before it."""
+        if value is not None:
+            self._ids.setdefault(value.root, len(self._ids))
+            self._ids.setdefault(value, len(self._ids))
+
+    def _encode_value(self, value: Value, places: dict[Value, int]) -> bytes:
+        layout = value.layout
+        assert layout is not None
+        storage, index, start, count = _ARENA, 0, 0, 0
+        if value.parent is not None:
+            storage, index = _ALIAS, self._ids[value.root]
+        elif value in places:
+            storage, index = _ARGUMENT, places[value]
+        elif value.tensor is not None:
+            storage = _CONSTANT
+            start, count = self._add_constant(value)
+        opaque = value.opaque and storage == _ARENA
+        return b"".join(
+            (
+                _u32(DTYPES[value.dtype], int(opaque), len(value.shape)),
+                _i64(*map(self._size, value.shape), *map(self._size, layout.strides)),
+                _u32(storage, index),
+                struct.pack("<2Q", start, count),
+                _i64(self._size(layout.offset)),
+            )
+        )
+
+    def _add_constant(self, value: Value) -> tuple[int, int]:
+        import torch
+
+        assert value.tensor is not None
+        tensor = value.tensor().detach().contiguous().reshape(-1)
+        expected = torch.float32 if value.dtype == "f32" else torch.bfloat16
+        assert tensor.dtype == expected, f"a constant of {tensor.dtype} where {expected} was planned"
+        content = tensor.view(torch.uint8).numpy().tobytes()
+        start = _aligned(len(self._constants))
+        self._constants.extend(bytes(start - len(self._constants)))
+        self._constants.extend(content)
+        return start, len(content)
+
+    def _encode_operation(self, operation: Operation) -> bytes:
+        inputs = [self._ids[value] for value in operation.inputs]
+        attributes = [_encode_attribute(name, content) for name, content in operation.attributes.items()]
+        return b"".join(
+            (
+                _u32(OP_KINDS[operation.kind], operation.handle),
+                _text(operation.name),
+                _u32(len(inputs), *inputs),
+                _u32(1, self._ids[operation.output]),
+                _u32(len(attributes)),
+                *attributes,
+            )
+        )
+
+    def _size(self, size: Size) -> int:
+        """A size as the plan holds it: itself, or the number of its expression, below zero."""
+        if isinstance(size, int):
+            return size
+        if size.is_Integer:
+            return int(size)
+        if size not in self._expressions:
+            code = list(self._postfix(size))
+            self._expressions[size] = len(self._codes)
+            self._codes.append(_u32(len(code)) + b"".join(_u32(step) + _i64(operand) for step, operand in code))
+        return -(self._expressions[size] + 1)
+
+    def _postfix(self, size: Any) -> list[tuple[int, int]]:
+        if size in self._symbols:
+            return [(_STEPS["symbol"], self._symbols[size])]
+        if size.is_Integer:
+            return [(_STEPS["constant"], int(size))]
+        kind = type(size).__name__
+        if kind == "Pow" and size.exp.is_Integer and size.exp > 0:
+            base = self._postfix(size.base)
+            return base + [*base, (_STEPS["Mul"], 0)] * (int(size.exp) - 1)
+        if kind not in _STEPS or not size.args:
+            raise Refused("dynamic_shape", f"the size {size} cannot be computed from the sizes of a region's inputs")
+        code = self._postfix(size.args[0])
+        for operand in size.args[1:]:
+            code = [*code, *self._postfix(operand), (_STEPS[kind], 0)]
+        return code
+
+
+def checksum(data: bytes) -> int:
+    """FNV-1a of 64 bits."""
+    value = _FNV_START
+    for byte in data:
+        value = ((value ^ byte) * _FNV_PRIME) & _MASK
+    return value
+
+
+def _encode_attribute(name: str, content: Any) -> bytes:
+    code = ATTRIBUTES[name]
+    if isinstance(content, str):
+        return _u32(code, 5) + _text(content)
+    if isinstance(content, bool):
+        return _u32(code, 4, 1) + _i64(int(content))
+    if isinstance(content, float):
+        return _u32(code, 0, 1) + struct.pack("<f", content)
+    if isinstance(content, list):
+        return _u32(code, 3, len(content)) + _i64(*content)
+    return _u32(code, 2, 1) + _i64(content)
+
+
+def _aligned(position: int) -> int:
+    return -(-position // _ALIGNMENT) * _ALIGNMENT
+
+
+def _text(text: str) -> bytes:
+    data = text.encode()
+    return _u32(len(data)) + data
+
+
+def _u32(*values: int) -> bytes:
+    return struct.pack(f"<{len(values)}I", *values)
+
+
+def _i64(*values: int) -> bytes:
+    return struct.pack(f"<{len(values)}q", *values)

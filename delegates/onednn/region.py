@@ -1,0 +1,242 @@
+"""A region as operators of oneDNN Graph: values, operators, and a builder that operators' lowerings write to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from edgex.delegates.executorch.exir import debug_handle_of, operator_name
+from edgex.delegates.onednn.sizes import Layout, Size, View, dense_strides, product, shape_of
+from edgex.delegates.plan import ReasonCode
+
+if TYPE_CHECKING:
+    import torch
+    from torch.fx import Node
+
+# Attribute values: float, int, bool, str, or a list of int.
+Attributes = Mapping[str, Any]
+DTYPES = {"torch.float32": "f32", "torch.bfloat16": "bf16"}
+MAX_RANK = 12
+
+
+class Refused(Exception):
+    """An operator is outside of what oneDNN runs; carries what a fallback needs."""
+
+    def __init__(self, code: ReasonCode, reason: str) -> None:
+        super().__init__(reason)
+        self.code: ReasonCode = code
+        self.reason = reason
+
+
+@dataclass(eq=False)
+class Value:
+    """A tensor of the region.
+
+    Attributes:
+        dtype: `f32` or `bf16`.
+        shape: Sizes; a scalar has the shape (1,).
+        parent: What it is a view of, or None.
+        view: How, where it has a parent.
+        tensor: Gives a constant's content.
+        argument: Position among the delegate's arguments, for inputs and outputs.
+        layout: Where it lies in its memory; set for inputs and constants, by `assign_layouts` for the rest.
+        opaque: oneDNN may choose the layout.
+    """
+
+    dtype: str
+    shape: tuple[Size, ...]
+    parent: Value | None = None
+    view: View | None = None
+    tensor: Callable[[], torch.Tensor] | None = None
+    argument: int | None = None
+    layout: Layout | None = None
+    opaque: bool = False
+
+    @property
+    def root(self) -> Value:
+        """The value whose memory it shares: itself, unless it is a view."""
+        return self if self.parent is None else self.parent.root
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether its content is known at export."""
+        return self.root.tensor is not None
+
+
+@dataclass(eq=False)
+class Operation:
+    """An operator of oneDNN Graph.
+
+    Attributes:
+        kind: Its name in `graph_api.OP_KINDS`.
+        inputs: What it reads.
+        output: What it makes.
+        attributes: By names in `graph_api.ATTRIBUTES`.
+        name: What the profiler shows.
+        handle: ExecuTorch's debug handle of the operator it comes from.
+    """
+
+    kind: str
+    inputs: list[Value]
+    output: Value
+    attributes: Attributes
+    name: str
+    handle: int
+
+
+@dataclass
+class RegionBuilder:
+    """Collects a region's operators in program order.
+
+    Attributes:
+        values: What each node is; a tuple for nodes with several outputs, None for outputs nothing may use.
+        steps: Operators, and views as they came: a view that needs a copy gets it at its place.
+        constants: Placeholders that are constants, with their tensor.
+        free_inputs: Take nodes that are not known as inputs: when only one operator is looked at.
+    """
+
+    values: dict[Node, Any] = field(default_factory=dict)
+    steps: list[Operation | Value] = field(default_factory=list)
+    constants: Mapping[str, Callable[[], torch.Tensor]] = field(default_factory=dict)
+    free_inputs: bool = False
+    _node: Node | None = None
+
+    def lower(self, node: Node, emit: Callable[[RegionBuilder, Node], Any]) -> None:
+        """Lower one node.
+
+        Raises:
+            Refused: It is outside of what oneDNN runs.
+        """
+        self._node = node
+        result = emit(self, node)
+        self.values[node] = result
+        if isinstance(result, Value):
+            self._check_result(node.meta["val"], result)
+
+    def value(self, node: Any) -> Value:
+        """The value of a node that is an argument.
+
+        Raises:
+            Refused: It is no tensor of a dtype and shape that oneDNN takes.
+        """
+        import torch
+        from torch.fx import Node
+
+        if not isinstance(node, Node):
+            raise Refused("attribute", f"a tensor is wanted where the argument is {node}")
+        if node not in self.values:
+            tensor = node.meta.get("val")
+            if not isinstance(tensor, torch.Tensor):
+                raise Refused("attribute", f"its argument {node.name} is no tensor")
+            if node.name in self.constants:
+                self.values[node] = self._make_constant(tensor, self.constants[node.name])
+            elif self.free_inputs:
+                self.values[node] = make_value(tensor)
+        found = self.values[node]
+        assert isinstance(found, Value)
+        return found
+
+    def op(
+        self,
+        kind: str,
+        inputs: Sequence[Value],
+        shape: Sequence[Size],
+        *,
+        dtype: str | None = None,
+        **attributes: Any,
+    ) -> Value:
+        """Add an operator; its output has the dtype of its first input unless `dtype` says otherwise."""
+        assert self._node is not None
+        output = Value(dtype or inputs[0].dtype, tuple(shape))
+        handle = debug_handle_of(self._node) or 0
+        name = operator_name(self._node).split(".")[1]
+        self.steps.append(Operation(kind, list(inputs), output, attributes, name, handle))
+        return output
+
+    def view(self, parent: Value, view: View, shape: Sequence[Size]) -> Value:
+        """Add a view."""
+        value = Value(parent.dtype, tuple(shape), parent, view)
+        self.steps.append(value)
+        return value
+
+    def constant(self, content: Any, dtype: str) -> Value:
+        """Add a constant given as numbers or as a tensor; a number has the shape (1,)."""
+        import torch
+
+        torch_dtype = torch.float32 if dtype == "f32" else torch.bfloat16
+        tensor = torch.as_tensor(content).to(torch_dtype)
+        return self._make_constant(tensor, lambda: tensor)
+
+    def is_constant(self, node: Any) -> bool:
+        """Whether an argument is a constant of the program, of whatever dtype."""
+        return getattr(node, "name", None) in self.constants
+
+    def converted_constant(self, node: Any, result: Value) -> Value:
+        """A constant of the program, converted at export to the dtype of `result`."""
+        import torch
+
+        read, dtype = self.constants[node.name], torch.float32 if result.dtype == "f32" else torch.bfloat16
+        result.tensor = lambda: read().to(dtype)
+        result.layout = Layout(result.shape, dense_strides(result.shape))
+        return result
+
+    def constant_as(self, value: Value, dtype: str) -> Value:
+        """A constant in another dtype.
+
+        Raises:
+            Refused: The value is no constant.
+        """
+        if value.dtype == dtype:
+            return value
+        if value.tensor is None:
+            raise Refused("non_constant_weight", f"oneDNN wants this weight in {dtype}, and it is no constant")
+        import torch
+
+        read, torch_dtype = value.tensor, torch.float32 if dtype == "f32" else torch.bfloat16
+        return Value(dtype, value.shape, tensor=lambda: read().to(torch_dtype), layout=value.layout)
+
+    def _make_constant(self, described: Any, read: Callable[[], torch.Tensor]) -> Value:
+        value = make_value(described)
+        value.tensor = read
+        value.layout = Layout(value.shape, dense_strides(value.shape))
+        return value
+
+    def _check_result(self, expected: Any, value: Value) -> None:
+        """The lowering's own idea of shape and dtype against the program's: a mistake here would be a wrong result."""
+        assert value.shape == shape_of(expected), f"{self._node}: {value.shape} instead of {tuple(expected.shape)}"
+        assert value.dtype == DTYPES.get(str(expected.dtype)), f"{self._node}: {value.dtype}, not {expected.dtype}"
+
+
+def make_value(tensor: Any) -> Value:
+    """The value of a (fake) tensor.
+
+    Raises:
+        Refused: Its dtype or shape is none that oneDNN takes.
+    """
+    dtype = DTYPES.get(str(tensor.dtype))
+    if dtype is None:
+        name = str(tensor.dtype).removeprefix("torch.")
+        raise Refused("dtype", f"oneDNN takes float32 and bfloat16 here, not {name}")
+    shape = shape_of(tensor)
+    if 0 in shape:
+        raise Refused("attribute", f"oneDNN takes no empty tensor, and this one is {list(tensor.shape)}")
+    if len(shape) > MAX_RANK:
+        raise Refused("rank", f"oneDNN takes {MAX_RANK} dimensions at most, not {len(shape)}")
+    return Value(dtype, shape)
+
+
+def arguments(node: Node) -> dict[str, Any]:
+    """Arguments by their names in the operator's schema, defaults included."""
+    target: Any = node.target
+    schema = target._schema
+    found = {}
+    for index, argument in enumerate(schema.arguments):
+        default = argument.default_value if argument.has_default_value() else None
+        found[argument.name] = node.args[index] if index < len(node.args) else node.kwargs.get(argument.name, default)
+    return found
+
+
+def same_size(one: Sequence[Size], other: Sequence[Size]) -> bool:
+    """Whether two shapes hold the same number of elements."""
+    return bool(product(one) == product(other))

@@ -1,0 +1,127 @@
+"""Sizes: integers, or sympy expressions over the sizes of the inputs, and what memory layouts make of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+# An int, or a sympy.Expr. Equality is structural: two sizes that are equal for a deeper reason count as different,
+# which costs a copy and never a wrong result.
+Size = Any
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How a tensor lies in memory, in elements."""
+
+    shape: tuple[Size, ...]
+    strides: tuple[Size, ...]
+    offset: Size = 0
+
+
+def size_of(value: Any) -> Size:
+    """A size of a fake tensor (int or SymInt) as int or expression."""
+    if isinstance(value, int):
+        return value
+    expression = value.node.expr
+    return int(expression) if expression.is_Integer else expression
+
+
+def shape_of(tensor: Any) -> tuple[Size, ...]:
+    """The shape of a (fake) tensor; a scalar is a vector of one."""
+    return tuple(size_of(value) for value in tensor.shape) or (1,)
+
+
+def product(sizes: Sequence[Size]) -> Size:
+    """Their product in one normal form, so that equal products compare equal."""
+    result: Size = 1
+    for size in sizes:
+        result = result * size
+    return result if isinstance(result, int) else result.expand()
+
+
+def dense_strides(shape: Sequence[Size], order: Sequence[int] | None = None) -> tuple[Size, ...]:
+    """Strides without gaps.
+
+    Args:
+        shape: Sizes.
+        order: Dimensions from the outermost to the innermost; None is the order in which they stand.
+    """
+    strides: list[Size] = [1] * len(shape)
+    inner: list[Size] = []
+    for dim in reversed(range(len(shape)) if order is None else order):
+        strides[dim] = product(inner)
+        inner.append(shape[dim])
+    return tuple(strides)
+
+
+def same_layout(shape: Sequence[Size], one: Sequence[Size], other: Sequence[Size]) -> bool:
+    """Whether two strides mean the same places; where a size is 1 the stride does not matter."""
+    return all(size == 1 or a == b for size, a, b in zip(shape, one, other, strict=True))
+
+
+@dataclass(frozen=True)
+class Permute:
+    """Dimension `dims[i]` becomes dimension i."""
+
+    dims: tuple[int, ...]
+
+    def apply(self, layout: Layout) -> Layout | None:
+        """The view's layout on the same memory."""
+        shape = tuple(layout.shape[dim] for dim in self.dims)
+        return Layout(shape, tuple(layout.strides[dim] for dim in self.dims), layout.offset)
+
+
+@dataclass(frozen=True)
+class Slice:
+    """Every `step`-th element of a dimension from `start` on, `length` in all."""
+
+    dim: int
+    start: Size
+    step: int
+    length: Size
+
+    def apply(self, layout: Layout) -> Layout | None:
+        """The view's layout on the same memory."""
+        shape, strides = list(layout.shape), list(layout.strides)
+        offset = layout.offset + self.start * strides[self.dim]
+        shape[self.dim] = self.length
+        strides[self.dim] = strides[self.dim] * self.step
+        return Layout(tuple(shape), tuple(strides), offset)
+
+
+@dataclass(frozen=True)
+class Reshape:
+    """The same elements, in the same order, under another shape."""
+
+    shape: tuple[Size, ...]
+
+    def apply(self, layout: Layout) -> Layout | None:
+        """The view's layout on the same memory, or None where only a copy has it."""
+        strides = _reshaped_strides(layout, self.shape)
+        return None if strides is None else Layout(self.shape, strides, layout.offset)
+
+
+View = Permute | Slice | Reshape
+
+
+def _reshaped_strides(layout: Layout, shape: Sequence[Size]) -> tuple[Size, ...] | None:
+    """Match stretches of dimensions that lie densely against the new dimensions, from the innermost outwards."""
+    old = [(size, stride) for size, stride in zip(layout.shape, layout.strides, strict=True) if size != 1]
+    strides: list[Size] = [1] * len(shape)
+    new = len(shape) - 1
+    while old:
+        size, stride = old.pop()
+        inner, total = stride, [size]
+        while old and old[-1][1] == product([inner, *total]):
+            total.append(old.pop()[0])
+        # Dimensions of the view until they hold as many elements as the stretch does.
+        taken: list[Size] = []
+        while new >= 0 and (product(taken) != product(total) or shape[new] == 1):
+            strides[new] = product([inner, *taken])
+            taken.append(shape[new])
+            new -= 1
+        if product(taken) != product(total):
+            return None
+    return tuple(strides) if all(size == 1 for size in shape[: new + 1]) else None

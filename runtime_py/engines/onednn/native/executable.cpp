@@ -1,0 +1,203 @@
+#include "executable.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <map>
+#include <new>
+
+namespace edgex {
+
+namespace {
+
+constexpr size_t kAlignment = 64;
+
+size_t round_up(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+
+// A stretch of the arena that is taken from the first to the last group that uses it.
+struct Stretch {
+  size_t offset, bytes, first, last;
+};
+
+// The lowest place where a stretch does not touch those placed before it.
+void place(Stretch& stretch, const std::vector<Stretch>& placed) {
+  std::vector<const Stretch*> busy;
+  for (const Stretch& other : placed) {
+    if (other.first <= stretch.last && stretch.first <= other.last) busy.push_back(&other);
+  }
+  std::sort(busy.begin(), busy.end(), [](const Stretch* a, const Stretch* b) { return a->offset < b->offset; });
+  stretch.offset = 0;
+  for (const Stretch* other : busy) {
+    if (stretch.offset + stretch.bytes <= other->offset) break;
+    stretch.offset = std::max(stretch.offset, other->offset + other->bytes);
+  }
+}
+
+}  // namespace
+
+void Arena::Free::operator()(std::byte* memory) const { std::free(memory); }
+
+void Arena::grow(size_t bytes) {
+  if (bytes <= bytes_) return;
+  memory_.reset();
+  memory_.reset(static_cast<std::byte*>(std::aligned_alloc(kAlignment, round_up(bytes))));
+  if (memory_ == nullptr) throw std::bad_alloc();
+  bytes_ = bytes;
+}
+
+Executable::Executable(const Plan& plan, const std::vector<Group>& groups, const std::vector<int64_t>& symbols,
+                       Arena& arena)
+    : plan_(plan), symbols_(symbols), arena_(arena) {
+  measure();
+  compile(groups);
+  plan_memory(groups);
+  make_tensors(groups);
+}
+
+uint32_t Executable::root(uint32_t value) const {
+  return plan_.values[value].storage == Storage::kAlias ? plan_.values[value].index : value;
+}
+
+size_t Executable::argument_bytes(uint32_t value) const {
+  int64_t extent;
+  if (!element_extent(shapes_[value].dims, shapes_[value].strides, extent)) throw OneDnnError("impossible sizes");
+  return static_cast<size_t>(extent) * element_bytes(plan_.values[value].dtype);
+}
+
+// Sizes in numbers. A view that reaches outside of its memory is refused here, for it depends on the input.
+void Executable::measure() {
+  const auto number = [&](Size size) {
+    int64_t result;
+    if (!evaluate(plan_, size, symbols_, result)) throw OneDnnError("the input's sizes lead to impossible ones");
+    return result;
+  };
+  for (const Value& value : plan_.values) {
+    Shape shape;
+    for (Size size : value.dims) shape.dims.push_back(number(size));
+    for (Size size : value.strides) shape.strides.push_back(number(size));
+    shape.offset = number(value.offset);
+    int64_t extent;
+    if (!element_extent(shape.dims, shape.strides, extent)) throw OneDnnError("a tensor of impossible size");
+    shapes_.push_back(std::move(shape));
+    if (value.storage != Storage::kAlias) continue;
+    int64_t available, end;
+    const Shape& memory = shapes_[value.index];
+    element_extent(memory.dims, memory.strides, available);
+    if (shapes_.back().offset < 0 || __builtin_add_overflow(shapes_.back().offset, extent, &end) || end > available) {
+      throw OneDnnError("a view that reaches outside of its tensor");
+    }
+  }
+  // What lies in an argument's memory must not be larger than the argument.
+  for (int64_t id : plan_.args) {
+    if (id < 0) continue;
+    const auto value = static_cast<uint32_t>(id);
+    if (shapes_[value].offset != 0 || argument_bytes(root(value)) > argument_bytes(value)) {
+      throw OneDnnError("a value that is larger than its argument");
+    }
+  }
+}
+
+dnnl_graph_logical_tensor_t Executable::strided(uint32_t id) const {
+  const Value& value = plan_.values[id];
+  const bool constant = plan_.values[root(id)].storage == Storage::kConstant;
+  dnnl_graph_logical_tensor_t tensor;
+  check(dnnl_graph_logical_tensor_init_with_strides(
+            &tensor, id, static_cast<dnnl_data_type_t>(value.dtype), static_cast<int32_t>(value.dims.size()),
+            shapes_[id].dims.data(), shapes_[id].strides.data(),
+            constant ? dnnl_graph_tensor_property_constant : dnnl_graph_tensor_property_variable),
+        "describing a tensor");
+  return tensor;
+}
+
+void Executable::compile(const std::vector<Group>& groups) {
+  for (uint32_t i = 0; i < plan_.values.size(); i++) logical_.push_back(strided(i));
+  for (const Group& group : groups) {
+    std::vector<const dnnl_graph_logical_tensor_t*> inputs, outputs;
+    for (uint32_t value : group.inputs) inputs.push_back(&logical_[value]);
+    for (uint32_t value : group.outputs) {
+      if (plan_.values[value].opaque) logical_[value].layout_type = dnnl_graph_layout_type_any;
+      outputs.push_back(&logical_[value]);
+    }
+    dnnl_graph_compiled_partition_t made;
+    check(dnnl_graph_compiled_partition_create(&made, group.partition.get()), "making a compiled partition");
+    Call call;
+    call.compiled.reset(made);
+    check(dnnl_graph_partition_compile(group.partition.get(), made, inputs.size(), inputs.data(), outputs.size(),
+                                       outputs.data(), device().engine),
+          ("compiling " + group.name).c_str());
+    for (uint32_t value : group.outputs) {
+      if (!plan_.values[value].opaque) continue;
+      check(dnnl_graph_compiled_partition_query_logical_tensor(made, value, &logical_[value]), "reading a layout");
+    }
+    calls_.push_back(std::move(call));
+  }
+}
+
+// Each intermediate value gets a place in the arena for as long as groups use it; larger ones choose first.
+void Executable::plan_memory(const std::vector<Group>& groups) {
+  std::map<uint32_t, Stretch> lives;
+  const auto use = [&](uint32_t id, size_t group) {
+    const uint32_t value = root(id);
+    if (plan_.values[value].storage != Storage::kArena) return;
+    const auto [life, fresh] = lives.try_emplace(value, Stretch{0, 0, group, group});
+    life->second.last = group;
+    if (!fresh) return;
+    size_t bytes;
+    check(dnnl_graph_logical_tensor_get_mem_size(&logical_[value], &bytes), "reading a size");
+    life->second.bytes = round_up(std::max(bytes, argument_bytes(value)));
+  };
+  for (size_t i = 0; i < groups.size(); i++) {
+    for (uint32_t value : groups[i].inputs) use(value, i);
+    for (uint32_t value : groups[i].outputs) use(value, i);
+  }
+  std::vector<std::pair<uint32_t, Stretch>> largest_first(lives.begin(), lives.end());
+  std::stable_sort(largest_first.begin(), largest_first.end(),
+                   [](const auto& a, const auto& b) { return a.second.bytes > b.second.bytes; });
+  std::vector<Stretch> placed;
+  size_t total = 0;
+  arena_offsets_.assign(plan_.values.size(), 0);
+  for (auto& [value, stretch] : largest_first) {
+    place(stretch, placed);
+    placed.push_back(stretch);
+    arena_offsets_[value] = stretch.offset;
+    total = std::max(total, stretch.offset + stretch.bytes);
+  }
+  arena_.grow(total);
+}
+
+void Executable::make_tensors(const std::vector<Group>& groups) {
+  std::vector<dnnl_graph_tensor_t> made(plan_.values.size());
+  const auto tensor_of = [&](uint32_t id) {
+    if (made[id] != nullptr) return made[id];
+    const Value& memory = plan_.values[root(id)];
+    const size_t inside = static_cast<size_t>(shapes_[id].offset) * element_bytes(memory.dtype);
+    void* data = nullptr;
+    if (memory.storage == Storage::kConstant) {
+      data = const_cast<uint8_t*>(plan_.constants) + memory.byte_offset + inside;
+    }
+    check(dnnl_graph_tensor_create(&made[id], &logical_[id], device().engine, data), "making a tensor");
+    tensors_.emplace_back(made[id]);
+    if (memory.storage == Storage::kArgument) bindings_.push_back({made[id], memory.index, inside});
+    if (memory.storage == Storage::kArena) bindings_.push_back({made[id], -1, arena_offsets_[root(id)] + inside});
+    return made[id];
+  };
+  for (size_t i = 0; i < groups.size(); i++) {
+    for (uint32_t value : groups[i].inputs) calls_[i].inputs.push_back(tensor_of(value));
+    for (uint32_t value : groups[i].outputs) calls_[i].outputs.push_back(tensor_of(value));
+  }
+  bound_args_.assign(plan_.args.size(), nullptr);
+}
+
+void Executable::bind(void* const* args) {
+  const bool moved = arena_.base() != bound_arena_;
+  if (!moved && std::equal(bound_args_.begin(), bound_args_.end(), args)) return;
+  for (const Binding& binding : bindings_) {
+    const bool in_arena = binding.argument < 0;
+    if (in_arena && !moved) continue;
+    auto* base = in_arena ? arena_.base() : static_cast<std::byte*>(args[binding.argument]);
+    check(dnnl_graph_tensor_set_data_handle(binding.tensor, base + binding.byte_offset), "giving a tensor its memory");
+  }
+  bound_arena_ = arena_.base();
+  std::copy(args, args + bound_args_.size(), bound_args_.begin());
+}
+
+}  // namespace edgex

@@ -1,0 +1,110 @@
+// A plan compiled by oneDNN for the processor it runs on.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <list>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "onednn.h"
+#include "plan.h"
+
+namespace edgex {
+
+// What oneDNN made one partition of the plan's operators.
+struct Group {
+  PartitionOwner partition;
+  std::vector<uint32_t> inputs;   // values
+  std::vector<uint32_t> outputs;
+  std::string name;               // its operators, for the profiler
+  std::string handles;            // their debug handles, with commas between
+};
+
+// Memory that all sizes of one plan share: they never run at the same time.
+class Arena {
+ public:
+  // At least that many bytes; what was there is lost when it moves.
+  void grow(size_t bytes);
+  std::byte* base() const { return memory_.get(); }
+  size_t bytes() const { return bytes_; }
+
+ private:
+  struct Free {
+    void operator()(std::byte* memory) const;
+  };
+  std::unique_ptr<std::byte, Free> memory_;
+  size_t bytes_ = 0;
+};
+
+// The plan's partitions in the order in which they run. They are formed once: sizes come in only when they are
+// compiled, and constants that were brought into another layout for one size serve the others.
+std::vector<Group> form_groups(const Plan& plan);
+
+// Partitions compiled for one set of input sizes.
+class Executable {
+ public:
+  Executable(const Plan& plan, const std::vector<Group>& groups, const std::vector<int64_t>& symbols, Arena& arena);
+
+  // Sizes of a value of the plan.
+  const std::vector<int64_t>& dims(uint32_t value) const { return shapes_[value].dims; }
+  // Bytes that an argument must have.
+  size_t argument_bytes(uint32_t value) const;
+
+  const std::vector<int64_t>& symbols() const { return symbols_; }
+
+  // `args`: memory of each delegate argument, null where it is no tensor. `before(i)` and `after(i)` enclose group i.
+  template <typename Before, typename After>
+  void run(void* const* args, const Before& before, const After& after) {
+    bind(args);
+    const dnnl_stream_t stream = device().stream;
+    for (size_t i = 0; i < calls_.size(); i++) {
+      before(i);
+      Call& call = calls_[i];
+      check(dnnl_graph_compiled_partition_execute(call.compiled.get(), stream, call.inputs.size(), call.inputs.data(),
+                                                  call.outputs.size(), call.outputs.data()),
+            "running a partition");
+      after(i);
+    }
+    check(dnnl_stream_wait(stream), "waiting for the result");
+  }
+
+ private:
+  struct Shape {
+    std::vector<int64_t> dims, strides;
+    int64_t offset = 0;
+  };
+  struct Call {
+    CompiledOwner compiled;
+    std::vector<const_dnnl_graph_tensor_t> inputs, outputs;
+  };
+  // A tensor and the memory it lies in: an argument, or the arena where `argument` is -1.
+  struct Binding {
+    dnnl_graph_tensor_t tensor;
+    int64_t argument;
+    size_t byte_offset;
+  };
+
+  void measure();
+  void compile(const std::vector<Group>& groups);
+  void plan_memory(const std::vector<Group>& groups);
+  void make_tensors(const std::vector<Group>& groups);
+  dnnl_graph_logical_tensor_t strided(uint32_t value) const;
+  uint32_t root(uint32_t value) const;
+  void bind(void* const* args);
+
+  const Plan& plan_;
+  std::vector<int64_t> symbols_;
+  Arena& arena_;
+  std::vector<Shape> shapes_;
+  std::vector<dnnl_graph_logical_tensor_t> logical_;
+  std::vector<size_t> arena_offsets_;
+  std::vector<TensorOwner> tensors_;
+  std::vector<Call> calls_;
+  std::vector<Binding> bindings_;
+  std::vector<void*> bound_args_;
+  std::byte* bound_arena_ = nullptr;
+};
+
+}  // namespace edgex

@@ -1,0 +1,165 @@
+// From operators to partitions: which of them are fused is oneDNN's decision.
+#include <algorithm>
+
+#include "executable.h"
+
+namespace edgex {
+
+namespace {
+
+// Sizes that a plan leaves open are unknown until a partition is compiled.
+dnnl_graph_logical_tensor_t describe(const Value& value, size_t id) {
+  dnnl_dims_t dims;
+  for (size_t i = 0; i < value.dims.size(); i++) dims[i] = value.dims[i] < 0 ? DNNL_GRAPH_UNKNOWN_DIM : value.dims[i];
+  const bool constant = value.storage == Storage::kConstant;
+  dnnl_graph_logical_tensor_t tensor;
+  check(dnnl_graph_logical_tensor_init_with_dims(
+            &tensor, id, static_cast<dnnl_data_type_t>(value.dtype), static_cast<int32_t>(value.dims.size()), dims,
+            dnnl_graph_layout_type_undef,
+            constant ? dnnl_graph_tensor_property_constant : dnnl_graph_tensor_property_variable),
+        "describing a tensor");
+  return tensor;
+}
+
+void set_attribute(dnnl_graph_op_t op, const Attribute& attribute) {
+  const auto code = static_cast<dnnl_graph_op_attr_t>(attribute.code);
+  dnnl_status_t status = dnnl_invalid_arguments;
+  switch (attribute.type) {
+    case Attribute::Type::kFloat:
+    case Attribute::Type::kFloats:
+      status = dnnl_graph_op_set_attr_f32(op, code, attribute.floats.data(), attribute.floats.size());
+      break;
+    case Attribute::Type::kInteger:
+    case Attribute::Type::kIntegers:
+      status = dnnl_graph_op_set_attr_s64(op, code, attribute.integers.data(), attribute.integers.size());
+      break;
+    case Attribute::Type::kBool: {
+      const uint8_t flag = attribute.integers[0] != 0;
+      status = dnnl_graph_op_set_attr_bool(op, code, &flag, 1);
+      break;
+    }
+    case Attribute::Type::kString:
+      status = dnnl_graph_op_set_attr_str(op, code, attribute.text.c_str(), attribute.text.size());
+      break;
+    case Attribute::Type::kCount:
+      break;
+  }
+  check(status, "setting an attribute");
+}
+
+void add_operation(dnnl_graph_graph_t graph, size_t id, dnnl_graph_op_kind_t kind, const std::string& name,
+                   const std::vector<dnnl_graph_logical_tensor_t>& inputs,
+                   const std::vector<dnnl_graph_logical_tensor_t>& outputs, const std::vector<Attribute>& attributes) {
+  dnnl_graph_op_t made;
+  check(dnnl_graph_op_create(&made, id, kind, name.c_str()), "making an operator");
+  const OpOwner op(made);
+  for (const auto& input : inputs) check(dnnl_graph_op_add_input(made, &input), "adding an input");
+  for (const auto& output : outputs) check(dnnl_graph_op_add_output(made, &output), "adding an output");
+  for (const Attribute& attribute : attributes) set_attribute(made, attribute);
+  check(dnnl_graph_add_op(graph, made), ("adding " + name).c_str());
+}
+
+// The ports of a partition as values of the plan.
+template <typename Count, typename Get>
+std::vector<uint32_t> ports(dnnl_graph_partition_t partition, const Count& count, const Get& get) {
+  size_t number;
+  check(count(partition, &number), "counting ports");
+  std::vector<dnnl_graph_logical_tensor_t> tensors(number);
+  check(get(partition, number, tensors.data()), "reading ports");
+  std::vector<uint32_t> values;
+  for (const auto& tensor : tensors) values.push_back(static_cast<uint32_t>(tensor.id));
+  return values;
+}
+
+// Takes groups whose inputs are there, until none is left.
+std::vector<Group> order(const Plan& plan, std::vector<Group> waiting) {
+  std::vector<bool> missing(plan.values.size());
+  for (const Group& group : waiting) {
+    for (uint32_t output : group.outputs) missing[output] = true;
+  }
+  const auto is_missing = [&](uint32_t input) {
+    const Value& value = plan.values[input];
+    return missing[value.storage == Storage::kAlias ? value.index : input];
+  };
+  std::vector<Group> ordered;
+  while (!waiting.empty()) {
+    const auto ready = std::find_if(waiting.begin(), waiting.end(), [&](const Group& group) {
+      return std::none_of(group.inputs.begin(), group.inputs.end(), is_missing);
+    });
+    if (ready == waiting.end()) throw OneDnnError("oneDNN's partitions wait for each other");
+    for (uint32_t output : ready->outputs) missing[output] = false;
+    ordered.push_back(std::move(*ready));
+    waiting.erase(ready);
+  }
+  return ordered;
+}
+
+}  // namespace
+
+std::vector<Group> form_groups(const Plan& plan) {
+  dnnl_graph_graph_t made;
+  check(dnnl_graph_graph_create(&made, dnnl_cpu), "making a graph");
+  const GraphOwner graph(made);
+  const size_t count = plan.operations.size();
+  for (size_t i = 0; i < count; i++) {
+    const Operation& operation = plan.operations[i];
+    std::vector<dnnl_graph_logical_tensor_t> inputs, outputs;
+    for (uint32_t value : operation.inputs) inputs.push_back(describe(plan.values[value], value));
+    for (uint32_t value : operation.outputs) outputs.push_back(describe(plan.values[value], value));
+    add_operation(made, i, static_cast<dnnl_graph_op_kind_t>(operation.kind), operation.name, inputs, outputs,
+                  operation.attributes);
+  }
+  // oneDNN must not fuse away a value that is needed outside of the graph it sees: what leaves the region, and what
+  // other operators read through a view.
+  std::vector<bool> needed(plan.values.size());
+  for (const Value& value : plan.values) {
+    if (value.storage == Storage::kAlias) needed[value.index] = true;
+  }
+  for (size_t i = 0; i < plan.values.size(); i++) {
+    if (plan.values[i].storage == Storage::kArgument) needed[i] = true;
+  }
+  size_t ends = 0;
+  for (const Operation& operation : plan.operations) {
+    for (uint32_t value : operation.outputs) {
+      if (!needed[value]) continue;
+      add_operation(made, count + ends, dnnl_graph_op_end, "end" + std::to_string(ends),
+                    {describe(plan.values[value], value)}, {}, {});
+      ends++;
+    }
+  }
+  check(dnnl_graph_graph_finalize(made), "finishing the graph");
+  check(dnnl_graph_graph_filter(made, dnnl_graph_partition_policy_fusion), "partitioning");
+  size_t partitions;
+  check(dnnl_graph_graph_get_partition_num(made, &partitions), "counting partitions");
+  std::vector<dnnl_graph_partition_t> handles(partitions);
+  check(dnnl_graph_graph_get_partitions(made, partitions, handles.data()), "reading partitions");
+  std::vector<PartitionOwner> owned(handles.begin(), handles.end());
+  std::vector<Group> groups;
+  for (PartitionOwner& partition : owned) {
+    size_t size;
+    check(dnnl_graph_partition_get_op_num(partition.get(), &size), "counting operators");
+    std::vector<size_t> ids(size);
+    check(dnnl_graph_partition_get_ops(partition.get(), size, ids.data()), "reading operators");
+    if (std::all_of(ids.begin(), ids.end(), [&](size_t id) { return id >= count; })) continue;  // an end
+    std::sort(ids.begin(), ids.end());
+    Group group;
+    for (size_t id : ids) {
+      if (id >= count) continue;
+      const Operation& operation = plan.operations[id];
+      group.name += (group.name.empty() ? "" : "+") + operation.name;
+      group.handles += (group.handles.empty() ? "" : ",") + std::to_string(operation.debug_handle);
+    }
+    uint8_t supported;
+    check(dnnl_graph_partition_is_supported(partition.get(), &supported), "asking for support");
+    if (!supported) throw OneDnnError("this oneDNN does not run " + group.name);
+    group.inputs =
+        ports(partition.get(), dnnl_graph_partition_get_input_ports_num, dnnl_graph_partition_get_input_ports);
+    group.outputs =
+        ports(partition.get(), dnnl_graph_partition_get_output_ports_num, dnnl_graph_partition_get_output_ports);
+    group.partition = std::move(partition);
+    groups.push_back(std::move(group));
+  }
+  return order(plan, std::move(groups));
+}
+
+}  // namespace edgex

@@ -1,0 +1,63 @@
+// oneDNN's C handles with owners, its engine with an allocator that keeps memory, and its errors.
+#pragma once
+
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <type_traits>
+
+#include "oneapi/dnnl/dnnl.h"
+#include "oneapi/dnnl/dnnl_graph.h"
+
+namespace edgex {
+
+// Thrown inside the backend only, and made into ExecuTorch's error codes at its border.
+struct OneDnnError : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+inline void check(dnnl_status_t status, const char* what) {
+  if (status != dnnl_success) {
+    throw OneDnnError(std::string("oneDNN: ") + what + " failed with status " + std::to_string(status));
+  }
+}
+
+template <typename Handle, dnnl_status_t (*destroy)(Handle)>
+struct Destroyer {
+  void operator()(Handle handle) const { destroy(handle); }
+};
+
+template <typename Handle, dnnl_status_t (*destroy)(Handle)>
+using Owner = std::unique_ptr<std::remove_pointer_t<Handle>, Destroyer<Handle, destroy>>;
+
+using GraphOwner = Owner<dnnl_graph_graph_t, dnnl_graph_graph_destroy>;
+using OpOwner = Owner<dnnl_graph_op_t, dnnl_graph_op_destroy>;
+using PartitionOwner = Owner<dnnl_graph_partition_t, dnnl_graph_partition_destroy>;
+using CompiledOwner = Owner<dnnl_graph_compiled_partition_t, dnnl_graph_compiled_partition_destroy>;
+using TensorOwner = Owner<dnnl_graph_tensor_t, dnnl_graph_tensor_destroy>;
+
+struct Device {
+  dnnl_engine_t engine;
+  dnnl_stream_t stream;
+};
+
+// One for the process, never destroyed: oneDNN's own globals may be gone before ours.
+const Device& device();
+
+// Gives the system back what partitions needed while they ran and need no more.
+void release_scratch();
+
+// Threads of the calling thread's OpenMP regions for as long as it lives: OpenMP keeps the number for each thread, and
+// torch, which shares the pool, has a number of its own.
+class ThreadScope {
+ public:
+  ThreadScope();
+  ~ThreadScope();
+  ThreadScope(const ThreadScope&) = delete;
+  ThreadScope& operator=(const ThreadScope&) = delete;
+
+ private:
+  int before_;
+};
+
+}  // namespace edgex

@@ -1,0 +1,24 @@
+// Reads a plan from bytes that may be damaged. Depends on neither oneDNN nor ExecuTorch, so that it can be fuzzed alone.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "plan.h"
+
+namespace edgex {
+
+// Little-endian. Header: magic "EDGEXDNN", u32 version, u32 zero, u64 bytes of the body, u64 offset of the constants,
+// u64 their bytes, u64 FNV-1a of the body. Then the body, in the order of the fields of `Plan`; counts are u32.
+constexpr char kMagic[] = "EDGEXDNN";
+constexpr uint32_t kVersion = 1;
+constexpr size_t kHeaderBytes = 48;
+
+// Returns the cause, empty when `plan` is complete. `data` must outlive `plan`, which points to the constants in it.
+// A plan that passes has every index in range, every operator after what it reads, and every constant inside `data`.
+std::string parse_plan(const void* data, size_t size, Plan& plan);
+
+uint64_t checksum(const uint8_t* data, size_t size);
+
+}  // namespace edgex

@@ -1,0 +1,77 @@
+#include "plan.h"
+
+#include <algorithm>
+
+namespace edgex {
+
+namespace {
+
+// Rounds towards minus infinity, as Python does.
+int64_t floor_divide(int64_t a, int64_t b) {
+  const int64_t quotient = a / b;
+  return (a % b != 0 && (a < 0) != (b < 0)) ? quotient - 1 : quotient;
+}
+
+bool apply(Step step, int64_t a, int64_t b, int64_t& result) {
+  switch (step) {
+    case Step::kAdd:
+      return !__builtin_add_overflow(a, b, &result);
+    case Step::kMultiply:
+      return !__builtin_mul_overflow(a, b, &result);
+    case Step::kMaximum:
+      result = std::max(a, b);
+      return true;
+    case Step::kMinimum:
+      result = std::min(a, b);
+      return true;
+    case Step::kFloorDivide:
+    case Step::kModulo:
+      if (b == 0 || (a == INT64_MIN && b == -1)) return false;
+      result = step == Step::kFloorDivide ? floor_divide(a, b) : a - floor_divide(a, b) * b;
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+bool evaluate(const Plan& plan, Size size, const std::vector<int64_t>& symbols, int64_t& result) {
+  if (size >= 0) {
+    result = size;
+    return true;
+  }
+  std::vector<int64_t> stack;
+  for (const Instruction& instruction : plan.expressions[static_cast<size_t>(-(size + 1))]) {
+    if (instruction.step == Step::kConstant) {
+      stack.push_back(instruction.operand);
+    } else if (instruction.step == Step::kSymbol) {
+      stack.push_back(symbols[static_cast<size_t>(instruction.operand)]);
+    } else {
+      const int64_t b = stack.back();
+      stack.pop_back();
+      if (!apply(instruction.step, stack.back(), b, stack.back())) return false;
+    }
+  }
+  result = stack.back();
+  return true;
+}
+
+size_t element_bytes(int dtype) {
+  constexpr int kBfloat16 = 2, kFloat32 = 3;  // dnnl_bf16, dnnl_f32
+  return dtype == kFloat32 ? 4 : dtype == kBfloat16 ? 2 : 0;
+}
+
+bool element_extent(const std::vector<int64_t>& dims, const std::vector<int64_t>& strides, int64_t& extent) {
+  extent = 1;
+  for (size_t i = 0; i < dims.size(); i++) {
+    int64_t step;
+    if (dims[i] < 1 || strides[i] < 0) return false;
+    if (__builtin_mul_overflow(dims[i] - 1, strides[i], &step)) return false;
+    if (__builtin_add_overflow(extent, step, &extent)) return false;
+  }
+  // Times the size of an element must still fit.
+  return extent <= INT64_MAX / 16;
+}
+
+}  // namespace edgex

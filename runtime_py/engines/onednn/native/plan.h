@@ -1,0 +1,84 @@
+// A region of the program as a oneDNN graph: what `parse_plan` makes of a delegate's bytes in a .pte.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace edgex {
+
+// A size known at export, or an expression over the sizes of the inputs.
+// Non-negative: the size itself. Negative: expression number -(size + 1).
+using Size = int64_t;
+
+constexpr size_t kMaxRank = 12;
+
+struct Symbol {
+  uint32_t arg;   // delegate argument whose size gives the symbol its value
+  uint32_t dim;
+  int64_t hint;   // its value in the example, with which the plan is warmed up
+};
+
+enum class Step : uint32_t { kConstant, kSymbol, kAdd, kMultiply, kFloorDivide, kModulo, kMaximum, kMinimum, kCount };
+
+// Postfix code: operands push, operators take two and push one.
+struct Instruction {
+  Step step;
+  int64_t operand;
+};
+using Expression = std::vector<Instruction>;
+
+enum class Storage : uint32_t { kArena, kArgument, kConstant, kAlias, kCount };
+
+struct Value {
+  int dtype = 0;                // dnnl_data_type_t: f32 or bf16
+  bool opaque = false;          // oneDNN may choose the layout
+  std::vector<Size> dims;
+  std::vector<Size> strides;    // in elements
+  Storage storage = Storage::kArena;
+  uint32_t index = 0;           // kArgument: argument; kAlias: the value whose memory it shares
+  uint64_t byte_offset = 0;     // kConstant: place among the constants
+  uint64_t byte_count = 0;      // kConstant
+  Size offset = 0;              // kAlias: first element
+};
+
+struct Attribute {
+  enum class Type : uint32_t { kFloat, kFloats, kInteger, kIntegers, kBool, kString, kCount };
+  int code = 0;                 // dnnl_graph_op_attr_t
+  Type type = Type::kFloat;
+  std::vector<float> floats;
+  std::vector<int64_t> integers;
+  std::string text;
+};
+
+struct Operation {
+  int kind = 0;                 // dnnl_graph_op_kind_t
+  uint32_t debug_handle = 0;    // ExecuTorch's number of the operator that it comes from
+  std::string name;             // what the profiler shows
+  std::vector<uint32_t> inputs;
+  std::vector<uint32_t> outputs;
+  std::vector<Attribute> attributes;
+};
+
+struct Plan {
+  std::vector<Symbol> symbols;
+  std::vector<Expression> expressions;
+  uint32_t input_count = 0;     // the first arguments are inputs, the rest outputs
+  std::vector<int64_t> args;    // value of each delegate argument; -1: not a tensor
+  std::vector<Value> values;
+  std::vector<Operation> operations;
+  const uint8_t* constants = nullptr;  // inside the parsed bytes
+  size_t constants_bytes = 0;
+};
+
+// The value of a size, given those of the symbols; false: overflow, or a division by zero.
+bool evaluate(const Plan& plan, Size size, const std::vector<int64_t>& symbols, int64_t& result);
+
+// Bytes of one element; 0 for a type that no plan holds.
+size_t element_bytes(int dtype);
+
+// Elements from the first to the last one touched, plus one; false: overflow or a negative size.
+bool element_extent(const std::vector<int64_t>& dims, const std::vector<int64_t>& strides, int64_t& extent);
+
+}  // namespace edgex
