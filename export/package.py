@@ -162,11 +162,16 @@ def write_debug(folder: Path, source_map: Mapping[str, Any]) -> None:
     (folder / "debug" / "source_map.json").write_text(text + "\n", encoding="utf-8")
 
 
-def list_files(folder: Path) -> tuple[FileEntry, ...]:
-    """Every file below the folder except the manifest, sorted by path, with size and hash."""
+def list_files(folder: Path, *, hashed: bool = True) -> tuple[FileEntry, ...]:
+    """Every file below the folder except the manifest, sorted by path.
+
+    Args:
+        folder: The artifact.
+        hashed: With SHA-256; without, while the artifact is not finished, the hashes are empty.
+    """
     paths = sorted(path for path in folder.rglob("*") if path.is_file())
     return tuple(
-        FileEntry(path.relative_to(folder).as_posix(), path.stat().st_size, hash_file(path))
+        FileEntry(path.relative_to(folder).as_posix(), path.stat().st_size, hash_file(path) if hashed else "")
         for path in paths
         if path.name != MANIFEST_FILE or path.parent != folder
     )

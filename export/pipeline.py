@@ -234,7 +234,7 @@ def _export_one(
             write_debug(folder, lowered.debug)
             write_golden(folder, prepared.cases)
             manifest = _make_manifest(job, prepared, lowered, settings)
-            write_manifest(folder, replace(manifest, files=list_files(folder)))
+            write_manifest(folder, replace(manifest, files=list_files(folder, hashed=False)))
         memory = peak_rss_bytes()
         with clock.stage("verify"):
             progress("verify", f"{target}, in a fresh process")

@@ -174,7 +174,7 @@ def verify_in_fresh_process(folder: Path) -> Mapping[str, Any]:
         VerificationError: The child was killed by a signal, which is named.
         EdgexError: The child could not load or run the artifact; its own error, passed on.
     """
-    command = [sys.executable, "-m", "edgex", "verify", str(folder), "--json"]
+    command = [sys.executable, "-m", "edgex", "verify", str(folder), "--check", "size", "--json"]
     # Not supervised by a process of its own: a crash must reach us as the signal that it was.
     environment = {**os.environ, "EDGEX_SUPERVISED": "1"}
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment) as child:

@@ -10,11 +10,14 @@ from edgex.cli.supervisor import supervise
 
 @click.command("verify")
 @click.argument("artifact", type=click.Path())
+@click.option("--check", type=click.Choice(["hash", "size"]), default="hash", show_default=True)
 @click.option("--threads", type=click.IntRange(min=1), help="Threads for the run.")
 @click.option("--timeout", type=click.FloatRange(min=0, min_open=True), help="Seconds after which it is stopped.")
 @click.option("--json", "as_json", is_flag=True, help="One document on stdout.")
 @click.option("-v", "--verbose", is_flag=True, help="Full tracebacks.")
-def command(artifact: str, threads: int | None, timeout: float | None, as_json: bool, verbose: bool) -> None:
+def command(
+    artifact: str, check: str, threads: int | None, timeout: float | None, as_json: bool, verbose: bool
+) -> None:
     """Check ARTIFACT again on this machine. Exit code 4 if its outputs are not eager PyTorch's."""
 
     def body() -> int:
@@ -22,7 +25,7 @@ def command(artifact: str, threads: int | None, timeout: float | None, as_json: 
         from edgex.runtime.replay import replay_artifact
         from edgex.runtime.session import load
 
-        with load(artifact, threads=threads) as session:
+        with load(artifact, threads=threads, check="size" if check == "size" else "hash") as session:
             verdict = replay_artifact(session.artifact, session)
         document = {"schema": "edgex.verify/1", **verdict.to_json()}
         print_json(document) if as_json else print_verification(document)
