@@ -8,9 +8,8 @@ from typing import Any
 
 from edgex.delegates.base import Availability, CapturedProgram, LoweredModule
 from edgex.delegates.plan import PartitionPlan
+from edgex.runtime.engines.executorch_binding import INSTALL_COMMAND
 from edgex.runtime.plugins import installed_version
-
-INSTALL_COMMAND = "pip install 'edgex-toolchain[xnnpack]'"
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ import numpy as np
 
 from edgex.errors import RunError, TargetUnavailable, nearest_name
 from edgex.runtime.engines.base import Availability, EngineSettings, LoadSeconds
+from edgex.runtime.engines.executorch_binding import INSTALL_COMMAND
 from edgex.runtime.engines.isa import missing_isa
 from edgex.runtime.engines.plugins import load_plugins
 from edgex.runtime.native_stderr import NativeStderr
@@ -36,7 +37,6 @@ OPTIONS = ("trace",)
 # last page of the caller's memory that is harmless; past it the process dies. 4096 divides every page size.
 _READ_PAST_BYTES = 64
 _PAGE_BYTES = 4096
-INSTALL_COMMAND = "pip install 'edgex-toolchain[xnnpack]'"
 
 
 class ExecuTorchEngine:

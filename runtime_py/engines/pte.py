@@ -51,7 +51,7 @@ def read_pte(path: Path) -> PteSummary:
     try:
         with path.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
             return _summarize(data)
-    except (struct.error, IndexError, ValueError, UnicodeDecodeError) as error:
+    except (struct.error, IndexError, ValueError) as error:
         raise ArtifactError(
             f"{path.name} is not an ExecuTorch program", fix="export the model again", why=str(error)
         ) from error
@@ -61,7 +61,9 @@ def _summarize(data: mmap.mmap) -> PteSummary:
     if data[4:6] != _IDENTIFIER_PREFIX:
         raise ValueError(f"its identifier is {data[4:8]!r}, not ET12")
     program = _Table(data, _u32(data, 0))
-    plan = next(program.tables(1))
+    plan = next(program.tables(1), None)
+    if plan is None:
+        raise ValueError("it has no method")
     operators = []
     for operator in plan.tables(6):
         name, overload = operator.text(0), operator.text(1)
