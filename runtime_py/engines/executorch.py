@@ -19,7 +19,7 @@ from edgex.runtime.engines.base import Availability, EngineSettings, LoadSeconds
 from edgex.runtime.engines.executorch_binding import INSTALL_COMMAND
 from edgex.runtime.engines.isa import missing_isa
 from edgex.runtime.engines.plugins import load_plugins
-from edgex.runtime.native_stderr import NativeStderr
+from edgex.runtime.native_stderr import NativeStderr, PythonStderr
 from edgex.runtime.plugins import installed_version
 from edgex.runtime.session import Session
 
@@ -103,6 +103,8 @@ class ExecuTorchRunner:
         self.planned_arena_bytes: int | None = summary.planned_arena_bytes
         self._pool = POOL
         self._stderr = NativeStderr()
+        # A run writes to Python's stderr only, and must be cheap; loading may write to the descriptor too.
+        self._log = PythonStderr()
         try:
             self.threads: int | None = POOL.join(threads)
         except BaseException:
@@ -146,31 +148,35 @@ class ExecuTorchRunner:
     def execute(self, inputs: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
         """Run once.
 
-        Inputs are not copied, but for the few that end where a page ends; outputs are copied once, by the binding, and
-        belong to the caller.
+        Inputs are not copied, but for the few that end where a page ends; outputs are copied once and belong to the
+        caller.
         """
         from_numpy = self._from_numpy
-        # torch warns of read-only arrays, because it cannot keep its users from writing; the engine only reads inputs.
-        tensors = [from_numpy(a) if a.flags.writeable else from_numpy(np.asarray(_WriteableAlias(a))) for a in inputs]
+        tensors = []
+        for array in inputs:
+            # torch warns of read-only arrays, because it cannot keep its users from writing; the engine only reads.
+            tensor = from_numpy(array if array.flags.writeable else np.asarray(_WriteableAlias(array)))
+            if -(tensor.data_ptr() + array.nbytes) % _PAGE_BYTES < _READ_PAST_BYTES:
+                tensor = _with_room_behind(tensor)
+            tensors.append(tensor)
         for index, spec in self._unlike_numpy.items():
             tensors[index] = _as_engine_wants(tensors[index], spec)
-        for index, tensor in enumerate(tensors):
-            if -(tensor.data_ptr() + tensor.nbytes) % _PAGE_BYTES < _READ_PAST_BYTES:
-                tensors[index] = _with_room_behind(tensor)
         try:
-            with self._stderr:
-                outputs = self._method(tensors)
+            with self._log:
+                outputs = self._method(tensors, clone_outputs=False)
         except RuntimeError as error:
             from edgex.runtime.engines.executorch_errors import engine_error
 
-            raise engine_error("run the program", error, self._stderr.tail(), self._where) from error
+            raise engine_error("run the program", error, self._log.tail(), self._where) from error
         if len(outputs) != self._output_count:
             raise RunError(
                 f"the program returned {len(outputs)} outputs, the manifest names {self._output_count}", self._where
             )
         for index in self._bfloat16_outputs:
             outputs[index] = outputs[index].float()
-        return tuple([output.numpy() for output in outputs])
+        # They lie in the program's own memory, which the next run overwrites. NumPy copies small ones faster than
+        # the binding would.
+        return tuple([output.numpy().copy() for output in outputs])
 
     def reset(self) -> None:
         """Write the saved initial values into the state's memory.

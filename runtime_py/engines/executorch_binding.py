@@ -6,8 +6,8 @@ loads in 0.03 s once torch is there. It is private, so that everything edgex use
 
 ```
 _C._load_program(path, enable_etdump=…, debug_buffer_size=…, program_verification=…) -> program
-program.load_method("forward") -> method        method([tensor, …]) -> [tensor, …] (copies)
-method.get_attribute(name) -> tensor that shares the method's memory
+program.load_method("forward") -> method        method([tensor, …], clone_outputs=False) -> [tensor, …]
+method.get_attribute(name) -> tensor            both kinds share the method's memory
 ```
 """
 

@@ -5,11 +5,12 @@ import os
 import subprocess
 import sys
 import textwrap
+import threading
 
 import psutil
 import pytest
 
-from edgex.runtime.native_stderr import NativeStderr, capture_native_stderr
+from edgex.runtime.native_stderr import NativeStderr, PythonStderr, capture_native_stderr
 
 
 def test_what_is_written_to_the_descriptor_is_kept_and_not_shown(capfd):
@@ -33,6 +34,43 @@ def test_what_goes_to_pythons_stderr_is_kept_wherever_that_leads(monkeypatch):
     assert notebook.getvalue() == ""
     assert captured.tail() == "from the binding\nfrom C"
     keeper.close()
+
+
+def test_the_cheap_capture_keeps_pythons_stderr_only(capfd):
+    keeper = PythonStderr()
+    before = sys.stderr
+    for text in ("first\n", "second\nthird\n\n"):
+        with keeper:
+            sys.stderr.write(text)
+            sys.stderr.flush()
+            os.write(2, b"from C")
+        assert keeper.tail() == text.strip()
+    with keeper:
+        pass
+    assert keeper.tail() == ""
+    assert sys.stderr is before
+    assert capfd.readouterr().err == "from C" * 2
+
+
+def test_cheap_captures_of_two_threads_give_back_what_was_there():
+    before = sys.stderr
+    keepers = [PythonStderr(), PythonStderr()]
+    kept = []
+
+    def work(keeper, text):
+        for _ in range(2000):
+            with keeper:
+                sys.stderr.write(text)
+            kept.append(keeper.tail() == text)
+
+    threads = [threading.Thread(target=work, args=(keeper, name)) for keeper, name in zip(keepers, "ab", strict=True)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sys.stderr is before
+    assert len(kept) == 4000
+    assert all(kept)
 
 
 def test_each_capture_begins_empty_and_keeps_the_last_lines():
