@@ -30,6 +30,8 @@ OnPartition = Callable[["ExportedProgram", Refuse], None]
 MakePartitioner = Callable[[OnPartition], Any]
 
 _WHY_LINES = 6
+# What torch.fx appends to an exception raised inside a graph.
+_NOISE = ("Original traceback:", "None", "Use tlparse")
 
 
 def predict_plan(program: CapturedProgram, target: str, make_partitioner: MakePartitioner) -> PartitionPlan:
@@ -119,7 +121,7 @@ def _exporter(program: CapturedProgram, target: str) -> Iterator[None]:
             raise
         except Exception as error:  # ExecuTorch raises every kind, and most of them for what the model holds
             text = f"{type(error).__name__}: {str(error).strip()}"
-            lines = [line for line in text.splitlines() if line.strip()]
+            lines = [line for line in text.splitlines() if line.strip() and not line.startswith(_NOISE)]
             raise LoweringError(
                 f"ExecuTorch could not lower the program for {target}",
                 source_in_trace(text, program.source_root),

@@ -99,7 +99,8 @@ def explain_refusal(
     """
     op = operator_name(node)
     if op.partition(".")[2] not in known_targets:
-        return Refusal("not_in_delegate", f"XNNPACK has no operator {op}")
+        about = "" if _has_tensor(node) else ": the runtime itself computes and checks sizes"
+        return Refusal("not_in_delegate", f"XNNPACK has no operator {op}{about}")
     if logged is not None and logged != "invalid dtype":
         return _from_text(node, logged, program)
     return _from_values(node, program) or _unsaid(node, op)
@@ -196,6 +197,14 @@ def _arguments(node: Node) -> dict[str, Any]:
         default = argument.default_value if argument.has_default_value() else None
         found[argument.name] = node.args[index] if index < len(node.args) else node.kwargs.get(argument.name, default)
     return found
+
+
+def _has_tensor(node: Node) -> bool:
+    """Whether the result is a tensor or several; not a size, not nothing."""
+    import torch
+
+    value = node.meta.get("val")
+    return isinstance(value, (torch.Tensor, list, tuple))
 
 
 def _first_shape(node: Node) -> tuple[Any, ...]:

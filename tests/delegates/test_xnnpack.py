@@ -144,6 +144,8 @@ def test_dynamic_shape_as_an_argument():
     found = only_fallback(program, "aten.view_copy.default")
     assert found.code == "dynamic_shape"
     assert "a size known only when the model runs" in found.reason
+    size = only_fallback(program, "operator.mul")
+    assert size.reason == "XNNPACK has no operator operator.mul: the runtime itself computes and checks sizes"
 
 
 def test_rank():
@@ -274,7 +276,7 @@ def test_operators_inside_a_branch_are_counted_and_not_kept_whole():
     assert {"aten.addmm.default", "aten.sub.Tensor"} <= inside
 
 
-def test_every_code_that_this_delegate_gives_is_known():
+def test_every_code_of_the_rules_is_known():
     from edgex.delegates.xnnpack.reasons import RULES
 
     assert {rule.code for rule in RULES} <= set(REASON_CODES)
@@ -325,8 +327,9 @@ def test_initial_values_are_kept_for_exactly_the_state():
 
     program = captured(counter_module(), torch.randn(2, 3))
     assert [state.name for state in program.state] == ["count"]
-    edge = exir.lower_to_edge(program.exported, _make_partitioner(lambda edge, refuse: None))
-    emitted = exir.emit(edge, plan_inputs=False)
+    with exir.quiet():
+        edge = exir.lower_to_edge(program.exported, _make_partitioner(lambda edge, refuse: None))
+        emitted = exir.emit(edge, plan_inputs=False)
     marked = [n.name for n in emitted.exported_program().graph.nodes if n.meta.get("et_init_buffer")]
     assert marked == ["b_count"]
 
@@ -398,7 +401,9 @@ def test_a_failure_inside_executorch_says_what_and_why(net, monkeypatch):
     import executorch.exir
 
     def fail(*args, **kwargs):
-        raise RuntimeError('first line\n  File "/home/someone/model.py", line 7, in forward\nlast line')
+        raise RuntimeError(
+            'first line\n  File "/home/someone/model.py", line 7, in forward\nlast line\nOriginal traceback:\nNone'
+        )
 
     monkeypatch.setattr(executorch.exir, "to_edge_transform_and_lower", fail)
     with pytest.raises(LoweringError) as caught:
@@ -406,6 +411,7 @@ def test_a_failure_inside_executorch_says_what_and_why(net, monkeypatch):
     assert caught.value.what == "ExecuTorch could not lower the program for xnnpack"
     assert caught.value.where == "model.py:7"
     assert caught.value.why.startswith("RuntimeError: first line")
+    assert caught.value.why.endswith("last line")
     assert isinstance(caught.value.__cause__, RuntimeError)
 
 
