@@ -54,10 +54,22 @@ def supervise(
         sys.exit(_run_body(body, as_json, verbose))
     sys.stdout.flush()
     sys.stderr.flush()
-    child = os.fork()
-    if child == 0:
-        _live_as_child(body, as_json, verbose)
-    sys.exit(_wait(child, timeout_seconds, as_json, clean_up))
+    received: list[int] = []
+
+    def remember(number: int, _frame: FrameType | None) -> None:
+        received.append(number)
+
+    # Before the fork: a signal that comes right after it must not end the parent and leave the child alone.
+    before = {number: signal.signal(number, remember) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        child = os.fork()
+        if child == 0:
+            _live_as_child(body, as_json, verbose)
+        code = _wait(child, timeout_seconds, received, as_json, clean_up)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    sys.exit(code)
 
 
 def _live_as_child(body: Callable[[], int], as_json: bool, verbose: bool) -> NoReturn:
@@ -106,33 +118,30 @@ def _run_body(body: Callable[[], int], as_json: bool, verbose: bool) -> int:
     return code
 
 
-def _wait(child: int, timeout_seconds: float | None, as_json: bool, clean_up: Callable[[int], None]) -> int:
-    received: list[int] = []
-
-    def remember(number: int, _frame: FrameType | None) -> None:
-        received.append(number)
-
-    before = {number: signal.signal(number, remember) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        status = _poll(child, timeout_seconds, received)
-        if status is None:
-            status = _end(child, clean_up)
-            if received:
-                click.echo("interrupted", err=True)
-                return 130
-            error = TimeoutExpired(
-                f"stopped after {timeout_seconds:g} s, as --timeout asks",
-                fix="give it more time with --timeout, or none",
-            )
-            return _tell(error, as_json)
-        if os.WIFSIGNALED(status):
-            name = signal.Signals(os.WTERMSIG(status)).name
-            clean_up(child)
-            return _tell(RunError(f"the process was killed by {name}", fix=_FIXES.get(name)), as_json)
-        return os.WEXITSTATUS(status)
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+def _wait(
+    child: int,
+    timeout_seconds: float | None,
+    received: Sequence[int],
+    as_json: bool,
+    clean_up: Callable[[int], None],
+) -> int:
+    """Wait for the child, or end it; the exit code of the command."""
+    status = _poll(child, timeout_seconds, received)
+    if status is None:
+        _end(child, clean_up)
+        if received:
+            click.echo("interrupted", err=True)
+            return 130
+        error = TimeoutExpired(
+            f"stopped after {timeout_seconds:g} s, as --timeout asks",
+            fix="give it more time with --timeout, or none",
+        )
+        return _tell(error, as_json)
+    if os.WIFSIGNALED(status):
+        name = signal.Signals(os.WTERMSIG(status)).name
+        clean_up(child)
+        return _tell(RunError(f"the process was killed by {name}", fix=_FIXES.get(name)), as_json)
+    return os.WEXITSTATUS(status)
 
 
 _FIXES = {
@@ -157,22 +166,20 @@ def _poll(child: int, timeout_seconds: float | None, received: Sequence[int]) ->
         wait_seconds = min(wait_seconds * 1.5, _POLL_SECONDS)
 
 
-def _end(child: int, clean_up: Callable[[int], None]) -> int:
+def _end(child: int, clean_up: Callable[[int], None]) -> None:
     """Ask the child's group to stop, then kill it."""
     _signal_group(child, signal.SIGINT)
     deadline = time.monotonic() + GRACE_SECONDS
-    status = 0
     while time.monotonic() < deadline:
-        done, status = os.waitpid(child, os.WNOHANG)
+        done, _ = os.waitpid(child, os.WNOHANG)
         if done:
             break
         time.sleep(_POLL_SECONDS)
     else:
         _signal_group(child, signal.SIGKILL)
-        _, status = os.waitpid(child, 0)
+        os.waitpid(child, 0)
     _signal_group(child, signal.SIGKILL)  # whatever the child had started and left behind
     clean_up(child)
-    return status
 
 
 def _signal_group(child: int, number: signal.Signals) -> None:
