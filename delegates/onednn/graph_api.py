@@ -133,7 +133,7 @@ def partition(operations: Sequence[Operation]) -> list[Partition]:
             graph.add(number, operation.kind, operation.inputs, [operation.output], operation.attributes)
         read_through_views = {value.root for step in operations for value in step.inputs if value.parent is not None}
         outputs = [step.output for step in operations if step.output in read_through_views]
-        outputs += [step.output for step in operations if step.output.argument is not None]
+        outputs += [step.output for step in operations if step.output.argument is not None or step.alone]
         for number, value in enumerate(dict.fromkeys(outputs)):
             graph.add(len(operations) + number, "end", [value], [], {})
         found = graph.partitions()

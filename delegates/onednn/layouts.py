@@ -15,6 +15,9 @@ from edgex.delegates.onednn.sizes import Layout, Permute, dense_strides, same_la
 # What makes images: their channels belong innermost, where oneDNN's kernels read them.
 _IMAGE_KINDS = ("convolution", "conv_transpose", "max_pool", "avg_pool", "interpolate", "batch_norm_inference")
 
+# oneDNN 3.2 takes their input's rows to lie side by side, whatever its strides say, and computes nonsense.
+_DENSE_INPUT_KINDS = ("layer_norm",)
+
 
 def assign_layouts(
     builder: RegionBuilder, outputs: Sequence[tuple[Value, Layout]]
@@ -51,6 +54,8 @@ class _Assignment:
         self.results = [self._own_output(value, layout) for value, layout in outputs]
 
     def _place_result(self, step: Operation) -> None:
+        if step.kind in _DENSE_INPUT_KINDS:
+            step.inputs[0] = self._dense_input(step.inputs[0])
         value = step.output
         expected = [layout for output, layout in self._outputs if output is value]
         if expected:
@@ -67,10 +72,19 @@ class _Assignment:
         assert value.parent is not None and value.parent.layout is not None and value.view is not None
         value.layout = value.view.apply(value.parent.layout)
         if value.layout is None:
-            if value.parent not in self._dense_copies:
-                self._dense_copies[value.parent] = self._copy(value.parent, _dense(value.parent))
-            value.parent = self._dense_copies[value.parent]
+            value.parent = self._dense_copy(value.parent)
             value.layout = value.view.apply(_dense(value.parent))
+
+    def _dense_input(self, value: Value) -> Value:
+        """The value, or a copy where it lies with gaps between its rows."""
+        assert value.layout is not None
+        dense = value.opaque or same_layout(value.shape, value.layout.strides, dense_strides(value.shape))
+        return value if dense else self._dense_copy(value)
+
+    def _dense_copy(self, value: Value) -> Value:
+        if value not in self._dense_copies:
+            self._dense_copies[value] = self._copy(value, _dense(value))
+        return self._dense_copies[value]
 
     def _best_layout(self, value: Value, kind: str) -> Layout:
         """The first order of dimensions that every view below, and every output among them, can live with."""

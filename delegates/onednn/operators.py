@@ -184,7 +184,11 @@ def _reduce(kind: str) -> Emit:
         dims = [dims] if isinstance(dims, int) else list(dims or range(rank))
         axes = sorted({dim % rank for dim in dims})
         kept = tuple(1 if i in axes else size for i, size in enumerate(value.shape))
-        result = builder.op(kind, [value], kept, axes=axes, keep_dims=True)
+        # oneDNN makes no kernel where nothing is reduced: a size of 1 is left out, an open one may turn out to be 1.
+        axes = [axis for axis in axes if value.shape[axis] != 1]
+        if axes and not any(isinstance(value.shape[axis], int) for axis in axes):
+            raise Refused("dynamic_shape", f"oneDNN reduces no dimension that may be 1: {value.shape[axes[0]]}")
+        result = builder.op(kind, [value], kept, axes=axes, keep_dims=True) if axes else value
         shape = shape_of(node.meta["val"])
         return result if kept == shape else builder.view(result, Reshape(shape), shape)
 

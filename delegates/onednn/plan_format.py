@@ -51,6 +51,7 @@ class _Encoder:
     _ids: dict[Value, int] = field(default_factory=dict)
     _symbols: dict[Any, int] = field(default_factory=dict)
     _symbol_places: list[tuple[int, int]] = field(default_factory=list)
+    _solved: dict[Any, list[tuple[int, int]]] = field(default_factory=dict)
     _expressions: dict[Any, int] = field(default_factory=dict)
     _codes: list[bytes] = field(default_factory=list)
     _constants: bytearray = field(default_factory=bytearray)
@@ -92,6 +93,18 @@ class _Encoder:
                 if not isinstance(size, int) and size not in self._symbols:
                     self._symbols[size] = len(self._symbols)
                     self._symbol_places.append((position, dim))
+        for size in list(self._symbols):
+            self._solve(size)
+
+    def _solve(self, size: Any) -> None:
+        """A size 2*n + 1 of an input tells n too, in which torch writes the sizes that follow."""
+        unknown = [symbol for symbol in size.free_symbols if symbol not in self._symbols and symbol not in self._solved]
+        if len(unknown) != 1 or len(size.free_symbols) != 1:
+            return
+        factor, rest = size.coeff(unknown[0], 1), size.subs(unknown[0], 0)
+        if factor.is_Integer and rest.is_Integer and factor > 0 and (factor * unknown[0] + rest - size).expand() == 0:
+            code = [(_STEPS["symbol"], self._symbols[size]), (_STEPS["constant"], -int(rest)), (_STEPS["Add"], 0)]
+            self._solved[unknown[0]] = [*code, (_STEPS["constant"], int(factor)), (_STEPS["FloorDiv"], 0)]
 
     def _number(self, value: Value | None) -> None:
         """Give a value its number; a view's memory comes before it."""
@@ -139,7 +152,7 @@ class _Encoder:
         attributes = [_encode_attribute(name, content) for name, content in operation.attributes.items()]
         return b"".join(
             (
-                _u32(OP_KINDS[operation.kind], operation.handle),
+                _u32(OP_KINDS[operation.kind], operation.handle, int(operation.alone)),
                 _text(operation.name),
                 _u32(len(inputs), *inputs),
                 _u32(1, self._ids[operation.output]),
@@ -163,6 +176,8 @@ class _Encoder:
     def _postfix(self, size: Any) -> list[tuple[int, int]]:
         if size in self._symbols:
             return [(_STEPS["symbol"], self._symbols[size])]
+        if size in self._solved:
+            return self._solved[size]
         if size.is_Integer:
             return [(_STEPS["constant"], int(size))]
         kind = type(size).__name__

@@ -84,6 +84,14 @@ class Operation:
     name: str
     handle: int
 
+    @property
+    def alone(self) -> bool:
+        """Whether nothing after it may be fused into it.
+
+        oneDNN 3.2 fuses a pooling with a following operator of two tensors, and then reads the second where it is not.
+        """
+        return self.kind in ("max_pool", "avg_pool")
+
 
 @dataclass
 class RegionBuilder:

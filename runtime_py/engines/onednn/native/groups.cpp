@@ -109,8 +109,8 @@ std::vector<Group> form_groups(const Plan& plan) {
     add_operation(made, i, static_cast<dnnl_graph_op_kind_t>(operation.kind), operation.name, inputs, outputs,
                   operation.attributes);
   }
-  // oneDNN must not fuse away a value that is needed outside of the graph it sees: what leaves the region, and what
-  // other operators read through a view.
+  // oneDNN must not fuse away a value that is needed outside of the graph it sees: what leaves the region, what other
+  // operators read through a view, and what the plan says.
   std::vector<bool> needed(plan.values.size());
   for (const Value& value : plan.values) {
     if (value.storage == Storage::kAlias) needed[value.index] = true;
@@ -121,7 +121,7 @@ std::vector<Group> form_groups(const Plan& plan) {
   size_t ends = 0;
   for (const Operation& operation : plan.operations) {
     for (uint32_t value : operation.outputs) {
-      if (!needed[value]) continue;
+      if (!needed[value] && !operation.alone) continue;
       add_operation(made, count + ends, dnnl_graph_op_end, "end" + std::to_string(ends),
                     {describe(plan.values[value], value)}, {}, {});
       ends++;

@@ -163,6 +163,7 @@ Operation read_operation(Reader& reader, const Plan& plan, std::vector<bool>& wr
   Operation operation;
   operation.kind = static_cast<int>(reader.u32());
   operation.debug_handle = reader.u32();
+  operation.alone = reader.u32() != 0;
   operation.name = reader.text();
   operation.inputs = reader.numbers<uint32_t>();
   operation.outputs = reader.numbers<uint32_t>();
@@ -219,7 +220,7 @@ void read_body(Reader& reader, Plan& plan) {
     require(symbol.dim < plan.values[static_cast<size_t>(plan.args[symbol.arg])].dims.size(), "a symbol of no size");
   }
   for (uint32_t i = 0; i < values; i++) written[i] = written[i] || plan.values[i].storage == Storage::kConstant;
-  const uint32_t operations = reader.count(24);
+  const uint32_t operations = reader.count(28);
   for (uint32_t i = 0; i < operations; i++) plan.operations.push_back(read_operation(reader, plan, written));
   for (size_t i = plan.input_count; i < plan.args.size(); i++) {
     require(written[root_of(plan, static_cast<uint32_t>(plan.args[i]))], "an output that nothing makes");

@@ -55,6 +55,7 @@ struct Attribute {
 struct Operation {
   int kind = 0;                 // dnnl_graph_op_kind_t
   uint32_t debug_handle = 0;    // ExecuTorch's number of the operator that it comes from
+  bool alone = false;           // nothing after it may be fused into it
   std::string name;             // what the profiler shows
   std::vector<uint32_t> inputs;
   std::vector<uint32_t> outputs;
