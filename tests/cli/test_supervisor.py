@@ -76,8 +76,7 @@ def test_timeout_ends_native_code_that_holds_the_lock(tmp_path: Path) -> None:
 def test_python_code_may_clean_up_before_it_ends(tmp_path: Path) -> None:
     body = (
         "open('half', 'w').close()\n"
-        "print('working', file=sys.stderr, flush=True)\n"
-        "try:\n    time.sleep(1000)\nfinally:\n    os.remove('half')"
+        "try:\n    print('working', file=sys.stderr, flush=True)\n    time.sleep(1000)\nfinally:\n    os.remove('half')"
     )
     process = start(body, tmp_path)
     assert process.stderr is not None

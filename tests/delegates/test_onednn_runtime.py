@@ -1,0 +1,162 @@
+"""The backend at run time: sizes, threads, memory, sessions side by side, events."""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+from onednn_support import HERE, Network, capture, check, compare, load, lower, needs_onednn
+from torch import nn
+
+from edgex.delegates.onednn.delegate import OneDnnDelegate, OneDnnOptions
+from edgex.errors import LoweringError, RunError
+from edgex.runtime.engines.isa import missing_isa
+
+pytestmark = needs_onednn
+SIZES = range(1, 21)
+
+
+def network() -> nn.Module:
+    torch.manual_seed(0)
+    return Network(
+        lambda x, a, b, n, c: c(n(b(F.relu(a(x))) + a(x)).flatten(2).transpose(1, 2)).softmax(-1),
+        nn.Conv2d(3, 8, 3, padding=1),
+        nn.Conv2d(8, 8, 3, padding=1),
+        nn.BatchNorm2d(8),
+        nn.Linear(8, 5),
+    ).eval()
+
+
+def image(batch: int, size: int = 8) -> torch.Tensor:
+    return torch.randn(batch, 3, size, size, generator=torch.Generator().manual_seed(batch))
+
+
+def test_more_sizes_than_stay_compiled_and_each_of_them_again() -> None:
+    """20 batch sizes, of which 16 stay; then all of them once more."""
+    shapes = {"inputs": ({0: torch.export.Dim("batch", min=1, max=32)},)}
+    # The batch size itself is read outside of the region, for the view.
+    check(network(), image(4), shapes=shapes, left=1, more=[(image(n),) for n in (*SIZES, *SIZES)])
+
+
+def test_two_dynamic_sizes_through_views_and_pooling() -> None:
+    torch.manual_seed(0)
+    module = Network(
+        lambda x, c, d: d(F.max_pool2d(F.relu(c(x)), 2).flatten(2).transpose(1, 2)),
+        nn.Conv2d(3, 8, 3, padding=1),
+        nn.Linear(8, 4),
+    )
+    dims = {0: torch.export.Dim("batch", min=1, max=4), 2: 2 * torch.export.Dim("half", min=2, max=8)}
+    more = [(torch.randn(b, 3, 2 * h, 6),) for b, h in ((1, 2), (4, 8), (3, 5))]
+    check(module, torch.randn(2, 3, 8, 6), shapes={"inputs": (dims,)}, left=3, more=more)
+
+
+def test_a_steady_run_takes_no_new_pages() -> None:
+    """Arena, scratch and outputs are there after the first runs: no page fault for each intermediate."""
+    inputs = [image(1, 64)]
+    loaded = load(lower(capture(network(), inputs)))
+    arrays = [value.numpy() for value in inputs]
+    for _ in range(10):
+        loaded.runner.execute(arrays)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for _ in range(50):
+        loaded.runner.execute(arrays)
+    faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+    loaded.runner.close()
+    # Each intermediate has 32 pages of 4 KiB; 50 runs with fresh ones would be thousands.
+    assert faults < 200, faults
+
+
+def test_torch_keeps_its_number_of_threads() -> None:
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        loaded = load(lower(capture(network(), [image(1)])), threads=1)
+        with torch.no_grad():
+            compare(network()(image(1)), loaded(image(1)))
+        assert loaded.runner.threads == 1 and torch.get_num_threads() == 2
+        loaded.runner.close()
+    finally:
+        torch.set_num_threads(before)
+
+
+THREADS_SCRIPT = """
+import sys, tempfile
+sys.path.insert(0, sys.argv[1])
+from test_onednn_runtime import capture, image, load, lower, network
+loaded = load(lower(capture(network(), [image(8, 32)])), threads=int(sys.argv[2]))
+import os
+before = len(os.listdir("/proc/self/task"))
+loaded(image(8, 32))
+maps = open("/proc/self/maps").read()
+pools = {line.split()[-1] for line in maps.splitlines() if "libgomp" in line}
+print(len(pools), len(os.listdir("/proc/self/task")) - before)
+"""
+
+
+def test_openmp_is_there_once_and_running_starts_no_threads() -> None:
+    """torch, oneDNN and the backend share one libgomp; after load all its threads are there."""
+    command = [sys.executable, "-c", THREADS_SCRIPT, str(HERE), "2"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env={**os.environ})
+    assert done.stdout.split() == ["1", "0"]
+
+
+def test_two_sessions_in_two_threads() -> None:
+    module = network()
+    lowered = lower(capture(module, [image(2)]))
+    sessions = [load(lowered), load(lowered)]
+    with torch.no_grad():
+        wanted = [module(image(2)), module(image(2) + 1)]
+    wrong = []
+
+    def serve(number: int) -> None:
+        for _ in range(100):
+            try:
+                compare(wanted[number], sessions[number](image(2) + number))
+            except AssertionError as error:
+                wrong.append(error)
+
+    threads = [threading.Thread(target=serve, args=(number,)) for number in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for session in sessions:
+        session.runner.close()
+    assert not wrong
+
+
+def test_an_input_of_another_size_is_refused_by_the_backend_too() -> None:
+    """The Session checks first; the backend must not read outside of memory all the same."""
+    loaded = load(lower(capture(network(), [image(2)])))
+    with pytest.raises(RunError):
+        loaded.runner.execute([torch.randn(1, 3, 8, 8).numpy()])
+    loaded.runner.close()
+
+
+def test_each_partition_is_an_event(tmp_path: Path) -> None:
+    loaded = load(lower(capture(network(), [image(1)])), trace=True)
+    loaded(image(1))
+    loaded.runner.write_trace(tmp_path / "trace.etdp")
+    loaded.runner.close()
+    content = (tmp_path / "trace.etdp").read_bytes()
+    assert b"convolution+relu" in content and b"softmax" in content
+
+
+def test_bfloat16_needs_a_processor_that_has_it() -> None:
+    program = capture(network(), [image(1)], precision="bf16")
+    if not missing_isa(("avx512_bf16",)):
+        assert OneDnnDelegate().lower(program, OneDnnOptions()).requirements.isa == ("avx512_bf16",)
+        return
+    for action in (OneDnnDelegate().plan, OneDnnDelegate().lower):
+        with pytest.raises(LoweringError, match="no avx512_bf16") as caught:
+            action(program, OneDnnOptions())
+        assert "allow_emulated=true" in str(caught.value.fix)
+    emulated = OneDnnDelegate().lower(program, OneDnnOptions(allow_emulated=True))
+    assert emulated.requirements.isa == () and any("avx512_bf16" in text for text in emulated.warnings)
