@@ -88,15 +88,15 @@ class PythonStderr:
     """A reusable capture of what goes through `sys.stderr`, in memory: `with keeper: …`, then `keeper.tail()`."""
 
     def __init__(self) -> None:
-        self._pieces: list[str] = []
+        self._text = io.StringIO()
         self._shown: TextIO | None = None
 
     def __enter__(self) -> PythonStderr:
         _DESCRIPTOR_LOCK.acquire()
-        if self._pieces:
-            self._pieces = []
+        if self._text.tell():
+            self._text = io.StringIO()
         self._shown = sys.stderr
-        sys.stderr = self  # `write` and `flush` are all that the binding calls
+        sys.stderr = self._text
         return self
 
     def __exit__(
@@ -105,17 +105,9 @@ class PythonStderr:
         sys.stderr = self._shown
         _DESCRIPTOR_LOCK.release()
 
-    def write(self, text: str) -> int:
-        """Keep a piece of text."""
-        self._pieces.append(text)
-        return len(text)
-
-    def flush(self) -> None:
-        """Nothing waits to be written."""
-
     def tail(self) -> str:
         """The last lines written, without trailing blanks; empty when nothing was written."""
-        return "\n".join("".join(self._pieces).rstrip().splitlines()[-_LAST_LINES:])
+        return "\n".join(self._text.getvalue().rstrip().splitlines()[-_LAST_LINES:])
 
 
 class CapturedText:
