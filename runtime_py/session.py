@@ -77,7 +77,7 @@ class Session:
         self.state = method.state
         self._lock = threading.Lock()
         self._closed = False
-        # (dtype, static shape or None) for each input: what the fast path of `run` compares with.
+        # (dtype, static shape or None) for each input: what `_fits` compares with.
         self._expected = [(spec.numpy_dtype, spec.static_shape) for spec in self.inputs]
         self._has_dims = not all(spec.is_static for spec in self.inputs)
         self._input_names = tuple(spec.name for spec in self.inputs)
@@ -105,7 +105,7 @@ class Session:
         Raises:
             RunError: An input is missing, unknown, of another dtype or shape; or the engine failed.
         """
-        arrays = self.prepare(*args, **kwargs)
+        arrays = args if not kwargs and self._fits(args) else self.prepare(*args, **kwargs)
         with self._lock:
             if self._closed:
                 raise RunError("this Session is closed", fix="edgex.load(...) opens a new one")
@@ -125,14 +125,7 @@ class Session:
             RunError: An input is missing, unknown, of another dtype or shape.
         """
         values = args if not kwargs and len(args) == len(self._expected) else self._bind(args, kwargs)
-        arrays = []
-        for index, value in enumerate(values):
-            dtype, shape = self._expected[index]
-            # Fast path, about 0.3 us: an array that is already right is passed on as it is, uncopied.
-            if type(value) is np.ndarray and value.dtype == dtype and value.shape == shape and value.flags.c_contiguous:
-                arrays.append(value)
-            else:
-                arrays.append(self._convert(value, self.inputs[index]))
+        arrays = [self._convert(value, spec) for value, spec in zip(values, self.inputs, strict=True)]
         if self._has_dims:
             self._check_shared_dims(arrays)
         return arrays
@@ -159,6 +152,17 @@ class Session:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def _fits(self, values: Sequence[Any]) -> bool:
+        """Whether the values are arrays that the engine can take as they are: decided in about 0.5 us."""
+        if len(values) != len(self._expected):
+            return False
+        for value, (dtype, shape) in zip(values, self._expected, strict=True):
+            if type(value) is not np.ndarray or value.dtype != dtype or value.shape != shape:
+                return False
+            if not value.flags.c_contiguous:
+                return False
+        return True
 
     def _bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
         """Positional and named inputs in the manifest's order."""

@@ -168,13 +168,15 @@ class ExecuTorchRunner:
             for index, spec in self._unlike_numpy.items():
                 tensors[index] = _as_engine_wants(tensors[index], spec)
         log = self._log
+        log.begin()
         try:
-            with log:
-                outputs = self._method(tensors, clone_outputs=False)
+            outputs = self._method(tensors, clone_outputs=False)
         except RuntimeError as error:
             from edgex.runtime.engines.executorch_errors import engine_error
 
             raise engine_error("run the program", error, log.tail(), self._where) from error
+        finally:
+            log.end()
         places = self._places
         if len(outputs) != len(places):
             raise RunError(

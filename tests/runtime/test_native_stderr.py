@@ -40,13 +40,14 @@ def test_the_cheap_capture_keeps_pythons_stderr_only(capfd):
     keeper = PythonStderr()
     before = sys.stderr
     for text in ("first\n", "second\nthird\n\n"):
-        with keeper:
-            sys.stderr.write(text)
-            sys.stderr.flush()
-            os.write(2, b"from C")
+        keeper.begin()
+        sys.stderr.write(text)
+        sys.stderr.flush()
+        os.write(2, b"from C")
+        keeper.end()
         assert keeper.tail() == text.strip()
-    with keeper:
-        pass
+    keeper.begin()
+    keeper.end()
     assert keeper.tail() == ""
     assert sys.stderr is before
     assert capfd.readouterr().err == "from C" * 2
@@ -59,8 +60,9 @@ def test_cheap_captures_of_two_threads_give_back_what_was_there():
 
     def work(keeper, text):
         for _ in range(2000):
-            with keeper:
-                sys.stderr.write(text)
+            keeper.begin()
+            sys.stderr.write(text)
+            keeper.end()
             kept.append(keeper.tail() == text)
 
     threads = [threading.Thread(target=work, args=(keeper, name)) for keeper, name in zip(keepers, "ab", strict=True)]
