@@ -10,7 +10,8 @@ import errno
 import json
 import os
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -162,19 +163,40 @@ def write_debug(folder: Path, source_map: Mapping[str, Any]) -> None:
     (folder / "debug" / "source_map.json").write_text(text + "\n", encoding="utf-8")
 
 
-def list_files(folder: Path, *, hashed: bool = True) -> tuple[FileEntry, ...]:
+@contextmanager
+def hashing(folder: Path, names: Iterable[str]) -> Iterator[Callable[[], Mapping[str, str]]]:
+    """Hash finished files in a thread while the block runs: the proof waits for another process, and a core is free.
+
+    Args:
+        folder: The artifact.
+        names: Files below it that the block leaves alone.
+
+    Yields:
+        A function that waits for the hashes and gives them by name.
+    """
+    pool = ThreadPoolExecutor(1, "edgex-hash")
+    try:
+        waiting = {name: pool.submit(hash_file, folder / name) for name in names}
+        yield lambda: {name: future.result() for name, future in waiting.items()}
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
+def list_files(folder: Path, hashes: Mapping[str, str] | None = None, *, hashed: bool = True) -> tuple[FileEntry, ...]:
     """Every file below the folder except the manifest, sorted by path.
 
     Args:
         folder: The artifact.
+        hashes: SHA-256 of files that need no hashing any more, by name.
         hashed: With SHA-256; without, while the artifact is not finished, the hashes are empty.
     """
-    paths = sorted(path for path in folder.rglob("*") if path.is_file())
-    return tuple(
-        FileEntry(path.relative_to(folder).as_posix(), path.stat().st_size, hash_file(path) if hashed else "")
-        for path in paths
-        if path.name != MANIFEST_FILE or path.parent != folder
-    )
+    known = hashes or {}
+    entries = []
+    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+        name = path.relative_to(folder).as_posix()
+        if name != MANIFEST_FILE:
+            entries.append(FileEntry(name, path.stat().st_size, (known.get(name) or hash_file(path)) if hashed else ""))
+    return tuple(entries)
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from edgex._version import __version__
 from edgex.errors import EdgexError, LoweringError, UsageError, VerificationError
-from edgex.export.package import list_files, publish, staged, write_debug, write_manifest
+from edgex.export.package import hashing, list_files, publish, staged, write_debug, write_manifest
 from edgex.export.result import ExportedArtifact, ExportReport, Failure, StageClock, peak_rss_bytes
 from edgex.export.settings import ExportSettings, Job, check_settings
 from edgex.export.verification import (
@@ -236,15 +236,16 @@ def _export_one(
             manifest = _make_manifest(job, prepared, lowered, settings)
             write_manifest(folder, replace(manifest, files=list_files(folder, hashed=False)))
         memory = peak_rss_bytes()
-        with clock.stage("verify"):
+        with clock.stage("verify"), hashing(folder, lowered.files) as wait_for_hashes:
             progress("verify", f"{target}, in a fresh process")
             verdict = verify_in_fresh_process(folder)
             if not verdict["passed"]:
                 raise explain_failure(verdict, target)
+            hashes = wait_for_hashes()
         with clock.stage("package"):
             replace_golden(folder, prepared.cases, carried_cases(prepared.cases))
             proof = {**verdict, "allow_inconclusive": settings.allow_inconclusive}
-            manifest = replace(manifest, verification=proof, status="verified", files=list_files(folder))
+            manifest = replace(manifest, verification=proof, status="verified", files=list_files(folder, hashes))
             write_manifest(folder, manifest)
             size = sum(entry.bytes for entry in manifest.files)
             publish(folder, job.destination)
