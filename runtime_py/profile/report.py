@@ -62,6 +62,8 @@ class ProfileSettings:
         calls_per_sample: Runs that share one sample, whose time is divided by them: more than 1 for very quick models.
         fresh_processes: Processes started for load, first run and memory.
         clock: Which clock.
+        threads_source: Where the number of threads comes from: `given`, `tuned` (a sweep found it quickest here) or
+            `default`; None in reports of before it was noted.
     """
 
     inputs: str
@@ -79,6 +81,7 @@ class ProfileSettings:
     calls_per_sample: int
     fresh_processes: int
     clock: str = "time.perf_counter_ns"
+    threads_source: str | None = None
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 @click.option("-i", "--input", "inputs", multiple=True, help="in.npz, or name=file.npy; default: the golden example.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Write the report to this .json or .md.")
 @click.option("--threads", type=click.IntRange(min=1), help="Threads for one run.")
+@click.option("--no-tuned", is_flag=True, help="The engine's default threads, whatever a sweep found quickest.")
 @click.option("--warmup", type=click.IntRange(min=1), help="Warm-up runs; default: until the latency settles.")
 @click.option("--runs", type=click.IntRange(min=1), help="Samples to take; default: about three seconds' worth.")
 @click.option("--check", type=click.Choice(["hash", "size"]), default="hash", show_default=True)
@@ -35,6 +36,7 @@ def command(
     inputs: tuple[str, ...],
     output: Path | None,
     threads: int | None,
+    no_tuned: bool,
     warmup: int | None,
     runs: int | None,
     check: str,
@@ -57,7 +59,7 @@ def command(
         level: CheckLevel = "size" if check == "size" else "hash"
         with StageProgress(quiet=quiet) as progress:
             progress("load", Path(artifact).name)
-            with load(artifact, threads=threads, check=level) as session:
+            with load(artifact, threads=threads, check=level, tuned=not no_tuned) as session:
                 values = read_inputs(inputs, session.artifact) if inputs else None
                 report = profile(session, values, warmup, runs, check=level, progress=progress)
         if output is not None:
