@@ -27,6 +27,8 @@ class ProcessContestant:
     """An artifact in a process of its own; see `edgex.runtime.compare.contest.Contestant`.
 
     Attributes:
+        label: How errors name it.
+        settings: Threads and engine settings.
         starts: What each fresh process said when it was ready: the fields of `Worker.describe`.
         switches: Involuntary context switches within the timed blocks, over all processes.
     """
@@ -38,7 +40,7 @@ class ProcessContestant:
         self._command += ["--check", check, "--options", json.dumps(dict(settings.options))]
         if settings.threads is not None:
             self._command += ["--threads", str(settings.threads)]
-        self._label = label
+        self.label, self.settings = label, settings
         self._process: subprocess.Popen[str] | None = None
         self._log: IO[str] | None = None
         self.starts: list[dict[str, Any]] = []
@@ -113,7 +115,7 @@ class ProcessContestant:
             raise self._died()
         answer: dict[str, Any] = json.loads(line)
         if "error" in answer:
-            raise _rebuild(answer["error"], self._label)
+            raise _rebuild(answer["error"], self.label)
         return answer
 
     def _died(self) -> RunError:
@@ -122,7 +124,7 @@ class ProcessContestant:
         ended = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
         self._log.seek(0)
         tail = self._log.read().strip().splitlines()[-_LAST_LINES:]
-        return RunError(f"the process that ran {self._label} ended: {ended}", why="\n".join(tail) or None)
+        return RunError(f"the process that ran {self.label} ended: {ended}", why="\n".join(tail) or None)
 
 
 def _rebuild(parts: Mapping[str, Any], label: str) -> EdgexError:

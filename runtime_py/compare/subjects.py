@@ -143,13 +143,14 @@ def _label(given: Sequence[Given]) -> list[str]:
         if isinstance(item, ProfileReport):
             return f"{item.artifact.name}.{item.artifact.target}"
         path = item.path if isinstance(item, Artifact) else Path(item)
-        return "/".join(path.parts[-parts:]) or str(path)
+        return "/".join(path.parts[-parts:]) or str(path)  # 0 parts: all of them
 
     labels = [name(item, 1) for item in given]
+    different = len({name(item, 0) for item in given})  # a path given twice stays what it is, however long
     for parts in (2, 3):
-        labels = [
-            label if labels.count(label) == 1 else name(item, parts) for label, item in zip(labels, given, strict=True)
-        ]
+        if len(set(labels)) == different:
+            break
+        labels = [name(item, parts) for item in given]
     numbered: list[str] = []
     for at, label in enumerate(labels):
         number = labels[: at + 1].count(label)
