@@ -65,7 +65,7 @@ def make_report(
         throughput=1.0 / summary.mean,
         memory=MemoryUse(80_000_000, 4096, 8000),
         activity=Activity(1.0, 0.0, 0.0, 0, 0.1, 0.1),
-        ops=tuple(op.to_json() for op in ops),
+        ops=ops,
         warnings=tuple(MeasurementWarning(code, code) for code in warnings),
     )
 

@@ -11,7 +11,7 @@ none         in one of the two only
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
@@ -53,15 +53,6 @@ class OperatorDelta:
     def to_json(self) -> dict[str, Any]:
         """One entry of `operators`."""
         return {**asdict(self), "delta_us": self.delta_us}
-
-
-def read_operators(ops: Sequence[OperatorRow | Mapping[str, Any]]) -> tuple[OperatorRow, ...]:
-    """The entries of a report's `ops` as rows.
-
-    Raises:
-        KeyError, TypeError: One is damaged.
-    """
-    return tuple(op if isinstance(op, OperatorRow) else OperatorRow.from_json(op) for op in ops)
 
 
 def compare_operators(baseline: Sequence[OperatorRow], candidate: Sequence[OperatorRow]) -> tuple[OperatorDelta, ...]:

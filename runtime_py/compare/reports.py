@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from edgex.errors import ArtifactError
 from edgex.runtime.activity import MeasurementWarning
-from edgex.runtime.compare.operators import OperatorDelta, compare_operators, read_operators
+from edgex.runtime.compare.operators import OperatorDelta, compare_operators
 from edgex.runtime.compare.result import Compared, Comparison, Contrast, Method
 from edgex.runtime.host import HostInfo
 from edgex.runtime.profile.report import ProfileReport
@@ -27,9 +26,6 @@ def compare_reports(labels: Sequence[str], reports: Sequence[ProfileReport], dif
         labels: A name of each.
         reports: The baseline first.
         differences: In what they differ as models.
-
-    Raises:
-        ArtifactError: The operators in one of them are damaged.
     """
     warnings = [
         MeasurementWarning(
@@ -38,6 +34,10 @@ def compare_reports(labels: Sequence[str], reports: Sequence[ProfileReport], dif
             "compare the artifacts themselves for a sharper answer",
         )
     ]
+    for label, report in zip(labels, reports, strict=True):
+        if not report.complete:
+            text = f"the profile {label} was interrupted: it holds what was measured until then"
+            warnings.append(MeasurementWarning("interrupted", text))
     contrasts = []
     for label, report in zip(labels[1:], reports[1:], strict=True):
         warnings += _find_mismatches(labels[0], reports[0], label, report)
@@ -138,14 +138,4 @@ def _find_mismatches(
 
 
 def _compare_ops(baseline: ProfileReport, candidate: ProfileReport) -> tuple[OperatorDelta, ...] | None:
-    if not baseline.ops or not candidate.ops:
-        return None
-    try:
-        return compare_operators(read_operators(baseline.ops), read_operators(candidate.ops))
-    except (KeyError, TypeError) as error:
-        raise ArtifactError(
-            "the operators of a report are damaged",
-            f"{baseline.artifact.name}, {candidate.artifact.name}",
-            "write the reports again: edgex profile ARTIFACT -o report.json",
-            why=f"{type(error).__name__}: {error}",
-        ) from error
+    return compare_operators(baseline.ops, candidate.ops) if baseline.ops and candidate.ops else None

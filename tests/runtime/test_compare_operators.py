@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
 from compare_support import make_row
 
-from edgex.runtime.compare.operators import compare_operators, read_operators
+from edgex.runtime.compare.operators import compare_operators
 
 
 def deltas(baseline, candidate):
@@ -53,10 +52,3 @@ def test_layout_and_casts_are_matched_by_category_and_nothing_else_is():
 def test_unknown_times_stay_unknown():
     (found,) = compare_operators([make_row("a", "add", median_us=None)], [make_row("a", "add", median_us=1.0)])
     assert (found.baseline_us, found.candidate_us, found.delta_us) == (None, 1.0, 1.0)
-
-
-def test_rows_come_back_from_json():
-    row = make_row("a", "add")
-    assert read_operators([row.to_json(), row]) == (row, row)
-    with pytest.raises((KeyError, TypeError)):
-        read_operators([{"name": "x"}])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from edgex.runtime.compare.gate import GateResult
     from edgex.runtime.compare.result import Comparison
 
-_FORMS = (".json", ".md")
 _FORM_NAMES = "artifacts: NAME.TARGET.edgex; saved profiles: report.json"
 
 
@@ -72,7 +71,7 @@ def command(
 
         limit = None if fail_on is None else parse_limit(fail_on)
         if output is not None:
-            check_output(output, _FORMS, force)
+            check_output(output, tuple(_FORMS), force)
         level: CheckLevel = "size" if check == "size" else "hash"
         values = _read_inputs(inputs, baseline_and_candidates, level)
         with StageProgress(quiet=quiet) as progress:
@@ -90,10 +89,9 @@ def command(
         if limit is not None:
             refuse_other_hosts(comparison, allow_different)
             gate = check_gate(comparison, limit)
-        document = comparison.dumps(fail_on=None if gate is None else gate.to_json())
         if output is not None:
-            write_text(output, document if output.suffix == ".json" else _as_markdown(comparison, gate))
-        click.echo(document, nl=False) if as_json else _print(comparison, gate)
+            write_text(output, _FORMS[output.suffix](comparison, gate))
+        click.echo(_as_json(comparison, gate), nl=False) if as_json else _print(comparison, gate)
         if gate is not None and gate.failed:
             report_failure(_gate_error(comparison, gate))
             return VerificationError.exit_code
@@ -121,10 +119,17 @@ def _gate_error(comparison: Comparison, gate: GateResult) -> VerificationError:
     return VerificationError("; ".join(describe_gate(gate)[: len(gate.failed)]), why="\n".join(said))
 
 
+def _as_json(comparison: Comparison, gate: GateResult | None) -> str:
+    return comparison.dumps(fail_on=None if gate is None else gate.to_json())
+
+
 def _as_markdown(comparison: Comparison, gate: GateResult | None) -> str:
     from edgex.runtime.report.comparison import render_comparison
 
     return render_comparison(comparison, gate)
+
+
+_FORMS: dict[str, Callable[[Comparison, GateResult | None], str]] = {".json": _as_json, ".md": _as_markdown}
 
 
 def _print(comparison: Comparison, gate: GateResult | None) -> None:
