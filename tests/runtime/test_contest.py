@@ -19,7 +19,7 @@ class Machine:
         self.now_ns = 0
         self.log: list[tuple[str, ...]] = []
         self.random = np.random.default_rng(seed)
-        size = 30_000
+        size = 4000
         state, walk = 0.0, []
         for step in self.random.normal(0.0, np.sqrt(1 - 0.98**2), size).tolist():
             state = 0.98 * state + step
