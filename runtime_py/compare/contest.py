@@ -135,6 +135,7 @@ def run_contest(
     processes: int = PROCESSES,
     max_seconds: float = BUDGET_SECONDS,
     target: float = DEFAULT_MARGIN / 3,
+    last_is_first: bool = True,
     seed: int = 0,
     at_end: Callable[[], None] = lambda: None,
     progress: Callable[[str, str], None] = lambda _stage, _detail: None,
@@ -148,6 +149,8 @@ def run_contest(
         max_seconds: Measuring goes on for so long while the intervals are wider than the target; what the smallest
             schedule needs is measured in any case. Starting processes is not counted.
         target: Half the width of the intervals, as a share, that is good enough.
+        last_is_first: The last contestant is the first once more, for the floor of a difference; it need not be known
+            better than the others.
         seed: Of the order.
         at_end: Called once everything is measured, while the last processes still run.
         progress: Told about each stage, with a detail.
@@ -174,8 +177,8 @@ def run_contest(
                     contestant.stop()
         assert plan is not None
         while len(taken[0]) < _MAX_SESSIONS * plan.rounds_per_session and measuring / 1e9 < max_seconds:
-            width = max((_half_width(taken[0], other, plan.rounds_per_session) for other in taken[1:]), default=0.0)
-            if width <= target:
+            width = _excess_width(taken, plan.rounds_per_session, target, last_is_first)
+            if width is None:
                 break
             progress("measure longer", f"the interval is {200 * width:.1f} % wide")
             started = clock()
@@ -257,6 +260,17 @@ def _choose_samples(paces: Sequence[Pace]) -> list[int]:
     return [min(wanted)] * len(wanted) if alike else wanted
 
 
-def _half_width(baseline: Rounds, candidate: Rounds, rounds_per_session: int) -> float:
-    interval = estimate_ratio(baseline, candidate, _LOOK_RESAMPLES, rounds_per_session=rounds_per_session).ci95
-    return math.inf if interval is None else (interval[1] - interval[0]) / 2
+def _excess_width(taken: Sequence[Rounds], rounds_per_session: int, target: float, last_is_first: bool) -> float | None:
+    """Half the width of the widest interval that is wider than need be, as a share; None where all are narrow enough.
+
+    Each must be known to the target, or to a tenth of its difference where that is more: of something three times as
+    slow nobody asks for whole percents.
+    """
+    estimates = [
+        estimate_ratio(taken[0], other, _LOOK_RESAMPLES, rounds_per_session=rounds_per_session) for other in taken[1:]
+    ]
+    needed = [max(target, abs(estimate.ratio - 1.0) / 10) for estimate in estimates]
+    if last_is_first and len(needed) > 1:
+        needed[-1] = min(needed[:-1])
+    widths = [math.inf if e.ci95 is None else (e.ci95[1] - e.ci95[0]) / 2 for e in estimates]
+    return max((width for width, enough in zip(widths, needed, strict=True) if width > enough), default=None)

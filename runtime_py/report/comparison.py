@@ -67,7 +67,7 @@ def describe_method(comparison: Comparison) -> str:
     floor = f"; the first one against itself: up to {100 * max(floors):.1f} %" if floors else ""
     sessions, processes = count(method.sessions or 0, "session"), count(method.processes or 0, "process")
     rounds = count(method.rounds_per_session or 0, "round")
-    return f"timed in turns: {sessions} of {rounds} each, in {processes} of its own{floor}"
+    return f"timed in turns: {sessions} of {rounds} each, in {processes}{floor}"
 
 
 def describe_gate(gate: GateResult) -> list[str]:
