@@ -203,7 +203,7 @@ def estimate_ratio(
             resamples,
             seed,
         )
-        wider = _widen_for(len(sessions))
+        wider = _widen_for(len(sessions)) * _widen_for_memory(sessions.mean(axis=1))
         interval = (
             float(np.exp(min(low, middle + (low - middle) * wider))),
             float(np.exp(max(high, middle + (high - middle) * wider))),
@@ -277,6 +277,19 @@ def _widen_for(count: int) -> float:
     first = (normal**3 + normal) / (4 * freedom)
     second = (5 * normal**5 + 16 * normal**3 + 3 * normal) / (96 * freedom**2)
     return float((normal + first + second) / normal * np.sqrt(count / freedom))
+
+
+def _widen_for_memory(values: FloatArray) -> float:
+    """How much wider an interval must be because neighbours in time resemble each other.
+
+    Values that remember the one before count for fewer: n (1 - r) / (1 + r) of them, r being the lag-1
+    autocorrelation (of ranks here, as single values may lie far out). At most three times as wide.
+    """
+    count = len(values)
+    ranks = np.argsort(np.argsort(values)) - (count - 1) / 2
+    # Of independent values the estimate lies 1 / n below nothing.
+    memory = float(np.sum(ranks[1:] * ranks[:-1]) / np.sum(ranks**2)) + 1 / count
+    return float(min(3.0, np.sqrt((1 + memory) / (1 - memory)))) if 0 < memory < 1 else 1.0
 
 
 def _bootstrap(

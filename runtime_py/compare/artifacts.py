@@ -123,9 +123,7 @@ def compare_artifacts(
         kind="artifacts",
         subjects=tuple(map(_compared, labels, artifacts, reports)),
         contrasts=tuple(contrasts),
-        method=Method(
-            True, contest.plan.processes, contest.sessions, per_session, settings.max_seconds, contest.seconds
-        ),
+        method=Method(True, contest.processes, contest.sessions, per_session, settings.max_seconds, contest.seconds),
         differences=tuple(differences),
         warnings=_gather_warnings(activity, host, reports),
     )

@@ -87,8 +87,8 @@ class ContestPlan:
     """The schedule.
 
     Attributes:
-        processes: How often all start in fresh processes.
-        sessions: Sessions of each in one process; after the last process more may follow.
+        processes: How often all start in fresh processes at least.
+        sessions: Sessions of each in one of these processes.
         rounds_per_session: Rounds with one session.
         passes: Passes of each contestant in a block.
         lead_in: Whether a block begins with a pass that is not counted, by contestant.
@@ -107,11 +107,13 @@ class Contest:
 
     Attributes:
         plan: The schedule.
+        processes: Fresh processes of each, those included in which measuring went on.
         rounds: Seconds per call, `[contestant][round][sample]`.
         seconds: How long it took, starting the processes included.
     """
 
     plan: ContestPlan
+    processes: int
     rounds: tuple[Rounds, ...]
     seconds: float
 
@@ -145,9 +147,9 @@ def run_contest(
 
     Args:
         contestants: What is timed; the others are held against the first.
-        processes: How often all start in fresh processes; at least 1.
-        max_seconds: Measuring goes on for so long while the intervals are wider than the target; what the smallest
-            schedule needs is measured in any case. Starting processes is not counted.
+        processes: How often all start in fresh processes at least; 1 or more.
+        max_seconds: Measuring goes on for so long, in more processes, while the intervals are wider than the target;
+            what the smallest schedule needs is measured in any case. Starting processes is not counted.
         target: Half the width of the intervals, as a share, that is good enough.
         last_is_first: The last contestant is the first once more, for the floor of a difference; it need not be known
             better than the others.
@@ -159,38 +161,38 @@ def run_contest(
     processes = max(1, processes)
     order = _Order(len(contestants), random.Random(seed))
     taken: list[list[tuple[float, ...]]] = [[] for _ in contestants]
-    began, measuring, plan = clock(), 0, None
+    began, measuring, process, plan = clock(), 0, 0, None
     try:
-        for process in range(processes):
-            progress("start", f"process {process + 1} of {processes} for each")
+        while True:
+            for contestant in contestants:
+                contestant.stop()
+            process += 1
+            progress("start", f"process {process} of each")
             paces = {index: contestants[index].start() for index in order.shuffled()}
             if plan is None:
                 ordered = [paces[index] for index in range(len(contestants))]
                 plan = _plan(ordered, processes, min(max_seconds, _FIRST_SECONDS))
+            done = len(taken[0]) // plan.rounds_per_session
+            # Half as many again in each process after the first ones, which start up once for all of them.
+            sessions = plan.sessions if process <= processes else max(plan.sessions, done // 2)
             started = clock()
-            for session in range(plan.sessions):
+            for session in range(sessions):
+                progress("measure", f"session {session + 1} of {sessions}, process {process} of each")
                 _run_session(contestants, plan, order, taken, reopen=session > 0)
-                progress("measure", f"session {session + 1} of {plan.sessions}, process {process + 1} of {processes}")
+                if process > processes and (measuring + clock() - started) / 1e9 >= max_seconds:
+                    break
             measuring += clock() - started
-            if process + 1 < processes:
-                for contestant in contestants:
-                    contestant.stop()
-        assert plan is not None
-        while len(taken[0]) < _MAX_SESSIONS * plan.rounds_per_session and measuring / 1e9 < max_seconds:
+            if process < processes:
+                continue
             width = _excess_width(taken, plan.rounds_per_session, target, last_is_first)
-            if width is None:
+            if width is None or measuring / 1e9 >= max_seconds or done + sessions >= _MAX_SESSIONS:
                 break
-            progress("measure longer", f"the interval is {200 * width:.1f} % wide")
-            started = clock()
-            # An eighth more each time: looking after every session would cost more than it saves.
-            for _ in range(max(1, len(taken[0]) // plan.rounds_per_session // 8)):
-                _run_session(contestants, plan, order, taken, reopen=True)
-            measuring += clock() - started
+            progress("measure longer", f"an interval is {200 * width:.1f} % wide")
         at_end()
     finally:
         for contestant in contestants:
             contestant.stop()
-    return Contest(plan, tuple(tuple(samples) for samples in taken), (clock() - began) / 1e9)
+    return Contest(plan, process, tuple(tuple(samples) for samples in taken), (clock() - began) / 1e9)
 
 
 def _run_session(

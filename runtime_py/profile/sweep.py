@@ -109,7 +109,7 @@ class Sweep:
         }
 
 
-def sweep(
+def run_sweep(
     artifact: Artifact,
     axes: Sequence[str],
     *,

@@ -45,10 +45,11 @@ def describe_best(sweep: Sweep) -> list[str]:
     why = "the engine's default: no other count is surely faster"
     if sweep.best_threads != sweep.default_threads:
         why = f"instead of the engine's default of {sweep.default_threads}"
-    return [
+    lines = [
         f"kept for this artifact on this machine: {best}, {why}",
         "edgex run, edgex profile and edgex.load use it from now on; --threads or --no-tuned overrides it",
     ]
+    return [*lines, "the machine was disturbed meanwhile: sweep again when it is quiet"] if sweep.warnings else lines
 
 
 def render_sweep(sweep: Sweep) -> str:

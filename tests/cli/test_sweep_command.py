@@ -9,7 +9,7 @@ import pytest
 
 from edgex.runtime.artifact import open_artifact
 from edgex.runtime.profile import sweep as sweep_module
-from edgex.runtime.profile.sweep import SweepRow, _choose_batches, _choose_best, _choose_threads, sweep
+from edgex.runtime.profile.sweep import SweepRow, _choose_batches, _choose_best, _choose_threads, run_sweep
 from edgex.runtime.statistics import Judgement, RatioEstimate, summarize
 from edgex.runtime.threads import default_threads
 from edgex.runtime.tuning import read_tuned_threads
@@ -22,7 +22,7 @@ def cache(tmp_path_factory, monkeypatch):
 
 
 def quick(artifact, axes, **options):
-    return sweep(open_artifact(artifact), axes, seconds=0.1, **options)
+    return run_sweep(open_artifact(artifact), axes, seconds=0.1, **options)
 
 
 def test_threads_are_swept_and_the_best_is_the_default_from_then_on(exported, edgex, tmp_path):

@@ -86,7 +86,7 @@ def contest(machine: Machine, seconds: dict[str, float], **options):
 def test_all_start_and_reopen_together_and_the_order_is_shuffled_and_turned():
     machine = Machine(0)
     found = contest(machine, {"a": 1e-3, "b": 1e-3, "a again": 1e-3}, max_seconds=0.1)
-    assert sum(entry == ("start", "b") for entry in machine.log) == found.plan.processes == 3
+    assert sum(entry == ("start", "b") for entry in machine.log) == found.plan.processes == found.processes == 3
     assert found.sessions == 12
     assert sum(entry == ("reopen", "b") for entry in machine.log) == 12 - 3
     blocks = [name for kind, name in machine.log if kind == "block"]
@@ -124,6 +124,7 @@ def test_a_wide_interval_is_measured_longer_and_a_narrow_one_is_not():
     noisy = contest(Machine(1, 0.3, 0.5, 0.3), {"a": 1e-3, "b": 1e-3}, max_seconds=20.0)
     short = contest(Machine(1, 0.3, 0.5, 0.3), {"a": 1e-3, "b": 1e-3}, max_seconds=0.1)
     assert noisy.sessions > quiet.sessions > short.sessions == 12
+    assert noisy.processes > quiet.processes == short.processes == 3  # a process's luck is not measured more often
 
 
 def test_a_failure_stops_everybody():

@@ -116,13 +116,13 @@ def _sweep(
     from edgex.cli.progress import StageProgress
     from edgex.cli.render import print_table
     from edgex.runtime.artifact import open_artifact
-    from edgex.runtime.profile.sweep import sweep
+    from edgex.runtime.profile.sweep import run_sweep
     from edgex.runtime.report.sweep import describe_best, render_sweep, tabulate_sweep
 
     opened = open_artifact(path, check)
     values = read_inputs(inputs, opened) if inputs else None
     with StageProgress(quiet=quiet) as progress:
-        found = sweep(opened, axes, inputs=values, threads=threads, check=check, progress=progress)
+        found = run_sweep(opened, axes, inputs=values, threads=threads, check=check, progress=progress)
     if output is not None:
         document = json.dumps(found.to_json(), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
         write_text(output, document if output.suffix == ".json" else render_sweep(found))
