@@ -15,7 +15,7 @@ import os
 import threading
 from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -24,6 +24,11 @@ from edgex.runtime.artifact import Artifact, CheckLevel, open_artifact
 from edgex.runtime.engines.base import EngineSettings, Runner
 from edgex.runtime.engines.registry import get_engine
 from edgex.runtime.specs import Dim, TensorSpec
+from edgex.runtime.tuning import read_tuned_threads
+
+# `given`: by a flag or an argument. `tuned`: found quickest here by a sweep. `default`: the engine's, or, for a second
+# session of an engine that has one thread pool a process, what the first session has set.
+ThreadsSource = Literal["given", "tuned", "default"]
 
 
 def load(
@@ -32,14 +37,17 @@ def load(
     threads: int | None = None,
     options: Mapping[str, Any] | None = None,
     check: CheckLevel = "hash",
+    tuned: bool = True,
 ) -> Session:
     """Open an artifact and load it into its engine.
 
     Args:
         path: The artifact's folder.
-        threads: Threads for one run; None is the engine's default.
+        threads: Threads for one run; None takes what `edgex profile --sweep threads` found quickest for this artifact
+            on this machine, else the engine's default.
         options: Engine settings by name.
         check: `hash` checks SHA-256 of every file first, `size` only their sizes.
+        tuned: False does not look for what a sweep found.
 
     Raises:
         ArtifactError: The artifact is damaged.
@@ -50,7 +58,8 @@ def load(
         raise RunError(f"threads must be at least 1, not {threads}")
     artifact = open_artifact(path, check)
     engine = get_engine(artifact.manifest.engine)
-    settings = EngineSettings(threads, dict(options or {}))
+    preferred = read_tuned_threads(artifact.digest) if tuned and threads is None else None
+    settings = EngineSettings(threads, dict(options or {}), preferred)
     session = engine.open(artifact, settings)
     session.settings = settings
     return session
@@ -91,6 +100,14 @@ class Session:
     def threads(self) -> int | None:
         """Threads in effect, or None where the engine does not say."""
         return self.runner.threads
+
+    @property
+    def threads_source(self) -> ThreadsSource:
+        """Where the number of threads comes from: see `ThreadsSource`."""
+        if self.settings.threads is not None:
+            return "given"
+        preferred = self.settings.preferred_threads
+        return "tuned" if preferred is not None and preferred == self.threads else "default"
 
     def run(self, *args: Any, **kwargs: Any) -> tuple[np.ndarray, ...]:
         """Run once.

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from statistics import median as middle_of  # for a few samples, quicker than NumPy's
 from typing import Any, Literal
 
 import numpy as np
@@ -78,7 +79,8 @@ class RatioEstimate:
 
     Attributes:
         ratio: 20 % trimmed mean over rounds of the ratio of the two medians of that round; 0.9 is a tenth less time.
-        ci95: Its 95 % bootstrap interval over rounds; None under `MIN_ROUNDS` rounds.
+        ci95: Its 95 % bootstrap interval over rounds, or over sessions where these were opened anew; None under
+            `MIN_ROUNDS` of them.
     """
 
     ratio: float
@@ -161,28 +163,60 @@ def bootstrap_median(rounds: Rounds, resamples: int = RESAMPLES, seed: int = 0) 
     )
 
 
-def estimate_ratio(baseline: Rounds, candidate: Rounds, resamples: int = RESAMPLES, seed: int = 0) -> RatioEstimate:
+def estimate_ratio(
+    baseline: Rounds,
+    candidate: Rounds,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+    rounds_per_session: int = 1,
+) -> RatioEstimate:
     """How many times longer the candidate took, from rounds in which both were timed next to each other.
 
     The ratio is taken within each round first: drift and slow changes of the machine touch both and cancel.
 
+    Args:
+        baseline: Rounds of the baseline.
+        candidate: Rounds of the candidate, the same number.
+        resamples: For the interval.
+        seed: For the interval.
+        rounds_per_session: After this many rounds the sessions were opened anew. Rounds of one session share the luck
+            of where its memory lies, so whole sessions are resampled. 1 resamples rounds.
+
     Raises:
-        ValueError: The numbers of rounds differ, or a round is empty.
+        ValueError: The numbers of rounds differ, they do not fill whole sessions, or a round is empty.
     """
     if len(baseline) != len(candidate):
         raise ValueError(f"{len(baseline)} rounds of the baseline, {len(candidate)} of the candidate")
+    if len(baseline) % rounds_per_session:
+        raise ValueError(f"{len(baseline)} rounds are no whole sessions of {rounds_per_session}")
     _pool(baseline)
     _pool(candidate)
-    logs = np.log([float(np.median(c)) / float(np.median(b)) for b, c in zip(baseline, candidate, strict=True)])
+    logs = np.log([middle_of(c) / middle_of(b) for b, c in zip(baseline, candidate, strict=True)])
+    middle = float(_trimmed_mean(logs[None, :])[0])
     interval = None
-    if len(logs) >= MIN_ROUNDS:
-        low, high = _bootstrap(len(logs), lambda chosen: _trimmed_mean(logs[chosen]), logs.size, resamples, seed)
-        interval = (float(np.exp(low)), float(np.exp(high)))
-    return RatioEstimate(float(np.exp(_trimmed_mean(logs[None, :])[0])), interval)
+    sessions = logs.reshape(-1, rounds_per_session)
+    if len(sessions) >= MIN_ROUNDS:
+        low, high = _bootstrap(
+            len(sessions),
+            lambda chosen: _trimmed_mean(sessions[chosen].reshape(len(chosen), -1)),
+            logs.size,
+            resamples,
+            seed,
+        )
+        wider = _widen_for(len(sessions)) * _widen_for_memory(sessions.mean(axis=1))
+        interval = (
+            float(np.exp(min(low, middle + (low - middle) * wider))),
+            float(np.exp(max(high, middle + (high - middle) * wider))),
+        )
+    return RatioEstimate(float(np.exp(middle)), interval)
 
 
 def judge(
-    baseline: Rounds, candidate: Rounds, baseline_again: Rounds | None, margin: float = DEFAULT_MARGIN
+    baseline: Rounds,
+    candidate: Rounds,
+    baseline_again: Rounds | None,
+    margin: float = DEFAULT_MARGIN,
+    rounds_per_session: int = 1,
 ) -> Judgement:
     """Say whether the candidate is faster or slower than the baseline, and only if the samples carry it.
 
@@ -192,11 +226,12 @@ def judge(
         baseline_again: The baseline once more in the same rounds: what two equal things differ by on this machine
             now. None where there is none; then the interval and `LEAST_CHANGE` decide.
         margin: Share below which a difference counts as none.
+        rounds_per_session: See `estimate_ratio`.
     """
-    estimate = estimate_ratio(baseline, candidate)
+    estimate = estimate_ratio(baseline, candidate, rounds_per_session=rounds_per_session)
     floor = None
     if baseline_again is not None:
-        again = estimate_ratio(baseline, baseline_again)
+        again = estimate_ratio(baseline, baseline_again, rounds_per_session=rounds_per_session)
         floor = max(abs(bound - 1.0) for bound in again.ci95 or (again.ratio,))
     return Judgement(estimate, floor, margin, decide(estimate, floor, margin))
 
@@ -229,6 +264,32 @@ def _trimmed_mean(rows: FloatArray) -> FloatArray:
     cut = int(rows.shape[1] * _TRIMMED_SHARE)
     ordered = np.sort(rows, axis=1)[:, cut : rows.shape[1] - cut]
     return np.asarray(ordered.mean(axis=1))
+
+
+def _widen_for(count: int) -> float:
+    """How much wider the percentile interval of a mean of `count` values must be than the bootstrap makes it.
+
+    Resampling few values underestimates their spread by sqrt((n - 1) / n) and takes the normal's quantile where
+    Student's is due (Hesterberg, "What teachers should know about the bootstrap", 2015).
+    """
+    normal, freedom = 1.959964, count - 1
+    # Cornish-Fisher: Student's 97.5 % quantile to 1 % from 5 degrees of freedom on.
+    first = (normal**3 + normal) / (4 * freedom)
+    second = (5 * normal**5 + 16 * normal**3 + 3 * normal) / (96 * freedom**2)
+    return float((normal + first + second) / normal * np.sqrt(count / freedom))
+
+
+def _widen_for_memory(values: FloatArray) -> float:
+    """How much wider an interval must be because neighbours in time resemble each other.
+
+    Values that remember the one before count for fewer: n (1 - r) / (1 + r) of them, r being the lag-1
+    autocorrelation (of ranks here, as single values may lie far out). At most three times as wide.
+    """
+    count = len(values)
+    ranks = np.argsort(np.argsort(values)) - (count - 1) / 2
+    # Of independent values the estimate lies 1 / n below nothing.
+    memory = float(np.sum(ranks[1:] * ranks[:-1]) / np.sum(ranks**2)) + 1 / count
+    return float(min(3.0, np.sqrt((1 + memory) / (1 - memory)))) if 0 < memory < 1 else 1.0
 
 
 def _bootstrap(

@@ -17,6 +17,8 @@ EXAMPLES = [
     if (block.language, example.language) == ("console", "json")
 ]
 
+_NAMES = ("compare", "error", "export", "inspect", "run", "sweep", "targets", "verify")
+
 # Objects whose keys depend on what is installed or on the model.
 FREE_KEYS = (".versions", ".producer", ".options", ".card")
 
@@ -39,7 +41,7 @@ def test_example(command, example, folder):
 
 def test_every_schema_has_its_example():
     shown = {param.values[1]["schema"] for param in EXAMPLES}
-    assert shown == {f"edgex.{name}/1" for name in ("error", "export", "inspect", "run", "targets", "verify")}
+    assert shown == {f"edgex.{name}/1" for name in _NAMES}
 
 
 def test_the_comparison_can_fail():

@@ -20,7 +20,7 @@ LAYERS = {
     "errors": set(),
     "_version": set(),
     "__main__": {"cli"},
-    # the package itself: lazily, the three functions that it offers
+    # the package itself: lazily, the functions that it offers
     "": {"export", "runtime", "_version"},
 }
 

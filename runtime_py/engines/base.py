@@ -46,12 +46,16 @@ class EngineSettings:
     """How a session is to run.
 
     Attributes:
-        threads: Threads for one run; None is the engine's default.
+        threads: Threads for one run; None leaves it to the engine, whose default is
+            `edgex.runtime.threads.default_threads()`.
         options: Further settings by name; an engine refuses those it does not know.
+        preferred_threads: What to take instead of the default, found quickest on this machine. Unlike `threads` it is
+            no order: an engine that cannot take it just now goes on with what it has.
     """
 
     threads: int | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
+    preferred_threads: int | None = None
 
 
 @dataclass(frozen=True)

@@ -73,7 +73,12 @@ class ExecuTorchEngine:
         _check_requirements(artifact)
         plugins = load_plugins(artifact.manifest.requirements.plugins, artifact.path.name)
         runner = ExecuTorchRunner(
-            artifact.file(".pte"), artifact.manifest.method, settings.threads, trace=trace, plugins=plugins
+            artifact.file(".pte"),
+            artifact.manifest.method,
+            settings.threads,
+            preferred_threads=settings.preferred_threads,
+            trace=trace,
+            plugins=plugins,
         )
         return Session(artifact, runner)
 
@@ -94,6 +99,7 @@ class ExecuTorchRunner:
         method: Method,
         threads: int | None,
         *,
+        preferred_threads: int | None = None,
         trace: bool = False,
         plugins: Sequence[EnginePlugin] = (),
     ) -> None:
@@ -109,7 +115,7 @@ class ExecuTorchRunner:
         # A run writes to Python's stderr only, and must be cheap; loading may write to the descriptor too.
         self._log = PythonStderr()
         try:
-            self.threads: int | None = POOL.join(threads)
+            self.threads: int | None = POOL.join(threads, preferred_threads)
         except BaseException:
             self._stderr.close()
             raise

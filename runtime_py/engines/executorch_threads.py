@@ -7,11 +7,11 @@ all of them are closed.
 
 from __future__ import annotations
 
-import os
 import threading
 
 from edgex.errors import RunError
 from edgex.runtime.engines import executorch_binding
+from edgex.runtime.threads import default_threads
 
 
 class ThreadPool:
@@ -21,11 +21,12 @@ class ThreadPool:
         self._lock = threading.Lock()
         self._open_sessions = 0
 
-    def join(self, requested: int | None) -> int:
+    def join(self, requested: int | None, preferred: int | None = None) -> int:
         """Enter as one more open session; `leave` must follow.
 
         Args:
-            requested: Threads that the session wants; None takes what is set, or `default_threads()`.
+            requested: Threads that the session wants; None takes what is set, or what follows.
+            preferred: Threads for the first session if none are requested; None is `default_threads()`.
 
         Returns:
             Threads in effect.
@@ -36,7 +37,7 @@ class ThreadPool:
         with self._lock:
             current = executorch_binding.thread_count()
             if self._open_sessions == 0:
-                wanted = requested or default_threads()
+                wanted = requested or preferred or default_threads()
                 if wanted != current:
                     executorch_binding.reset_thread_pool(wanted)
                     current = executorch_binding.thread_count()
@@ -55,14 +56,6 @@ class ThreadPool:
         """Leave after the program is let go."""
         with self._lock:
             self._open_sessions -= 1
-
-
-def default_threads() -> int:
-    """Cores that this process may run on, hyperthreads not counted: they share what matrix products need."""
-    import psutil
-
-    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, min(allowed, psutil.cpu_count(logical=False) or allowed))
 
 
 # One for the process, because the pool is.

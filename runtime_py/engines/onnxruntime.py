@@ -35,7 +35,7 @@ class OnnxRuntimeEngine:
 
         Args:
             artifact: An opened artifact.
-            settings: `threads`: for one run, default the cores that this process may use. `options`:
+            settings: `threads`: for one run. `options`:
                 `graph_optimization` = `all` (default) | `extended` | `basic` | `off`; `allow_spinning` = `true`
                 (default: idle threads wait busily, quicker and hotter) | `false`; `memory_arena` = `true`
                 (default) | `false`.

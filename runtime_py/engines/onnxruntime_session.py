@@ -18,6 +18,7 @@ from edgex.runtime.artifact import Artifact
 from edgex.runtime.engines.base import EngineSettings, LoadSeconds
 from edgex.runtime.native_stderr import capture_native_stderr
 from edgex.runtime.specs import NUMPY_DTYPES
+from edgex.runtime.threads import default_threads
 
 PROVIDER = "CPUExecutionProvider"
 STATE_FILE = "state.safetensors"
@@ -61,7 +62,7 @@ def parse_settings(settings: EngineSettings) -> OnnxRuntimeChoices:
     if level not in _OPTIMIZATION_LEVELS:
         raise RunError(f"graph_optimization={level} is unknown", why=nearest_name(str(level), _OPTIMIZATION_LEVELS))
     return OnnxRuntimeChoices(
-        threads=settings.threads if settings.threads is not None else _usable_cores(),
+        threads=settings.threads or settings.preferred_threads or default_threads(),
         graph_optimization=str(level),
         allow_spinning=_parse_flag(settings, "allow_spinning"),
         memory_arena=_parse_flag(settings, "memory_arena"),
@@ -74,13 +75,6 @@ def _parse_flag(settings: EngineSettings, name: str) -> bool:
     if str(value).lower() not in flags:
         raise RunError(f"{name}={value} is unknown", why="known: true, false")
     return flags[str(value).lower()]
-
-
-def _usable_cores() -> int:
-    """Cores that this process may run on, which `taskset` and containers make fewer than the machine has."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 class OnnxRuntimeRunner:

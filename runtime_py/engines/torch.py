@@ -12,6 +12,7 @@ from edgex.errors import RunError, TargetUnavailable, nearest_name
 from edgex.runtime.engines.base import Availability, EngineSettings, LoadSeconds
 from edgex.runtime.engines.pt2_archive import load_program
 from edgex.runtime.plugins import installed_version
+from edgex.runtime.threads import default_threads
 
 if TYPE_CHECKING:
     import torch
@@ -48,7 +49,7 @@ class TorchEngine:
             raise TargetUnavailable(str(availability.reason), fix=availability.fix)
         for option in settings.options:
             raise RunError(f"the torch engine has no option {option!r}", why=nearest_name(option, []))
-        return Session(artifact, TorchRunner(artifact, settings.threads))
+        return Session(artifact, TorchRunner(artifact, settings.threads or settings.preferred_threads))
 
 
 class TorchRunner:
@@ -65,7 +66,7 @@ class TorchRunner:
         self._module: torch.nn.Module = program.module()
         self.load_seconds = LoadSeconds(loaded - started, time.perf_counter() - loaded)
         self.executed_on = "torch: eager CPU"
-        self._threads = threads if threads is not None else torch.get_num_threads()
+        self._threads = threads if threads is not None else default_threads()
         self.threads: int | None = self._threads
         names = {state.name for state in artifact.manifest.method.state}
         self._state = {name: buffer for name, buffer in self._module.named_buffers() if name in names}

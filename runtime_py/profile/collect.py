@@ -20,6 +20,7 @@ from edgex._version import __version__
 from edgex.errors import ArtifactError
 from edgex.runtime.activity import describe_activity, take_snapshot
 from edgex.runtime.artifact import Artifact, CheckLevel
+from edgex.runtime.engines.base import EngineSettings
 from edgex.runtime.engines.registry import get_engine
 from edgex.runtime.golden import read_golden
 from edgex.runtime.host import read_host
@@ -108,6 +109,7 @@ def profile(
         samples_per_round=plan.samples_per_round,
         calls_per_sample=plan.calls_per_sample,
         fresh_processes=fresh_processes,
+        threads_source=session.threads_source,
     )
     return ProfileReport(
         edgex_version=__version__,
@@ -149,7 +151,10 @@ def _measure_fresh(
         file = Path(folder) / "inputs.safetensors"
         save_file({spec.name: array for spec, array in zip(session.inputs, arrays, strict=True)}, file)
         path = session.artifact.path.resolve()
-        return tuple(run_fresh(path, file, session.settings, check) for _ in range(max(1, processes)))
+        settings = session.settings
+        if session.threads_source == "tuned":
+            settings = EngineSettings(session.threads, settings.options)
+        return tuple(run_fresh(path, file, settings, check) for _ in range(max(1, processes)))
 
 
 def _summarize_load(fresh: Sequence[FreshRun]) -> LoadTimes:

@@ -7,14 +7,25 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import asdict, dataclass, fields, is_dataclass
+from typing import Any, TypeVar
 
 from edgex.runtime.activity import Activity, MeasurementWarning
 from edgex.runtime.host import HostInfo
+from edgex.runtime.profile.operators import (
+    ArenaSpan,
+    Ceilings,
+    MemoryStage,
+    OperatorRow,
+    SourceText,
+    Trace,
+    WeightRow,
+)
 from edgex.runtime.statistics import Rounds, Summary
 
 SCHEMA = "edgex.profile/1"
+
+_T = TypeVar("_T")
 
 _SAMPLES_HERE = "<samples of edgex.profile/1>"
 
@@ -62,6 +73,8 @@ class ProfileSettings:
         calls_per_sample: Runs that share one sample, whose time is divided by them: more than 1 for very quick models.
         fresh_processes: Processes started for load, first run and memory.
         clock: Which clock.
+        threads_source: Where the number of threads comes from: `given`, `tuned` (a sweep found it quickest here) or
+            `default`; None in reports of before it was noted.
     """
 
     inputs: str
@@ -79,6 +92,7 @@ class ProfileSettings:
     calls_per_sample: int
     fresh_processes: int
     clock: str = "time.perf_counter_ns"
+    threads_source: str | None = None
 
 
 @dataclass(frozen=True)
@@ -121,11 +135,29 @@ class MemoryUse:
         peak_rss_bytes: Median over the fresh processes of the largest resident set after load and first run.
         planned_arena_bytes: What the native file plans for activations.
         weights_bytes: Size of the native files, which are mostly weights.
+        stages: How the resident set of a fresh process grows, stage by stage; medians over the processes.
+        weights: The weights one by one, in the model's order; empty where the artifact does not list them.
+        arena: What lies where in the planned arena, and for how long; empty where there is no plan.
     """
 
     peak_rss_bytes: int | None
     planned_arena_bytes: int | None
     weights_bytes: int
+    stages: tuple[MemoryStage, ...] = ()
+    weights: tuple[WeightRow, ...] = ()
+    arena: tuple[ArenaSpan, ...] = ()
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> MemoryUse:
+        """The inverse of `dataclasses.asdict`; reports of earlier versions have the first three figures only."""
+        return cls(
+            peak_rss_bytes=data["peak_rss_bytes"],
+            planned_arena_bytes=data["planned_arena_bytes"],
+            weights_bytes=data["weights_bytes"],
+            stages=tuple(MemoryStage(**stage) for stage in data.get("stages", ())),
+            weights=tuple(WeightRow(**{**row, "shape": tuple(row["shape"])}) for row in data.get("weights", ())),
+            arena=tuple(ArenaSpan(**span) for span in data.get("arena", ())),
+        )
 
 
 @dataclass(frozen=True)
@@ -146,8 +178,14 @@ class ProfileReport:
         throughput: Runs per second, from the mean.
         memory: Memory.
         activity: What else the machine did meanwhile.
-        trace: How operators were traced; None as long as they were not.
-        ops: One entry an operator; empty as long as they were not traced.
+        trace: The traced runs as a whole; None where operators were not traced, for which a warning gives the reason.
+        ops: The operators of one traced run, in order of execution.
+        ceilings: What the host can do at best; None where it was not measured.
+        energy: `joules_per_run` and `source`, from runs that were not traced; None where the host has no meter.
+        counters: `instructions_per_run`, `cycles_per_run` and `cache_misses_per_run`, each None where the processor
+            does not count it; None where none is counted.
+        sources: Text of the model's files around the lines that operators come from.
+        complete: Whether all passes ended; False for a profile that was interrupted.
         warnings: Reasons to trust the figures less.
     """
 
@@ -164,8 +202,13 @@ class ProfileReport:
     throughput: float
     memory: MemoryUse
     activity: Activity
-    trace: Mapping[str, Any] | None = None
-    ops: tuple[Mapping[str, Any], ...] = ()
+    trace: Trace | None = None
+    ops: tuple[OperatorRow, ...] = ()
+    ceilings: Ceilings | None = None
+    energy: Mapping[str, Any] | None = None
+    counters: Mapping[str, Any] | None = None
+    sources: tuple[SourceText, ...] = ()
+    complete: bool = True
     warnings: tuple[MeasurementWarning, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
@@ -188,10 +231,15 @@ class ProfileReport:
             "fresh": [asdict(run) for run in self.fresh],
             "steady": steady,
             "throughput": self.throughput,
-            "memory": asdict(self.memory),
+            "memory": _in_json(self.memory),
             "activity": self.activity.to_json(),
-            "trace": None if self.trace is None else dict(self.trace),
-            "ops": [dict(op) for op in self.ops],
+            "trace": None if self.trace is None else asdict(self.trace),
+            "ops": [_in_json(row) for row in self.ops],
+            "ceilings": None if self.ceilings is None else _in_json(self.ceilings),
+            "energy": None if self.energy is None else dict(self.energy),
+            "counters": None if self.counters is None else dict(self.counters),
+            "sources": [_in_json(text) for text in self.sources],
+            "complete": self.complete,
             "warnings": [asdict(warning) for warning in self.warnings],
         }
 
@@ -243,9 +291,30 @@ def _read(data: Mapping[str, Any]) -> ProfileReport:
         steady=Summary(**steady),
         rounds=tuple(rounds),
         throughput=data["throughput"],
-        memory=MemoryUse(**data["memory"]),
+        memory=MemoryUse.from_json(data["memory"]),
         activity=Activity.from_json(data["activity"]),
-        trace=data["trace"],
-        ops=tuple(data["ops"]),
+        trace=None if data["trace"] is None else _known(Trace, data["trace"]),
+        ops=tuple(OperatorRow.from_json(row) for row in data["ops"]),
+        ceilings=None if data.get("ceilings") is None else _known(Ceilings, data["ceilings"]),
+        energy=data.get("energy"),
+        counters=data.get("counters"),
+        sources=tuple(
+            SourceText(text["file"], text["first_line"], tuple(text["lines"])) for text in data.get("sources", ())
+        ),
+        complete=data.get("complete", True),
         warnings=tuple(MeasurementWarning(**warning) for warning in data["warnings"]),
     )
+
+
+def _in_json(value: Any) -> Any:
+    """A value of dataclasses, mappings and tuples as JSON has it: what is written reads back equal."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return {field.name: _in_json(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, Mapping):
+        return {name: _in_json(item) for name, item in value.items()}
+    return [_in_json(item) for item in value] if isinstance(value, tuple) else value
+
+
+def _known(kind: type[_T], data: Mapping[str, Any]) -> _T:
+    """A dataclass of the fields that it knows."""
+    return kind(**{field.name: data[field.name] for field in fields(kind) if field.name in data})  # type: ignore[arg-type]

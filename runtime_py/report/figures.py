@@ -108,7 +108,8 @@ def draw_distribution(report: ProfileReport, width: int) -> Distribution | None:
 
 def describe_subject(report: ProfileReport) -> list[str]:
     """Target, precision and threads."""
-    threads = [] if report.threads is None else [count(report.threads, "thread")]
+    tuned = " (tuned)" if report.settings.threads_source == "tuned" else ""
+    threads = [] if report.threads is None else [count(report.threads, "thread") + tuned]
     return [report.artifact.target, report.artifact.precision, *threads]
 
 

@@ -27,7 +27,7 @@ def render_markdown(report: ProfileReport) -> str:
         interval = f" (95 % interval {format_interval(*steady.median_ci95, like=steady.median)})"
     versions = ", ".join(f"{name} {version}" for name, version in artifact.versions.items())
     sections = [
-        f"# {_escape(artifact.name)} on {_escape(artifact.target)}",
+        f"# {escape(artifact.name)} on {escape(artifact.target)}",
         f"**{format_seconds(steady.median, digits=4)}** median{interval}. " + " · ".join(describe_subject(report)),
         _table(
             ("latency", "time"),
@@ -39,14 +39,14 @@ def render_markdown(report: ProfileReport) -> str:
         f"Start and memory: medians of {count(len(report.fresh), 'fresh process')}.",
         "\n".join(
             [
-                f"- Executed on: {_escape(report.executed_on)} ({_escape(versions)})",
-                f"- Machine: {_escape(' · '.join(describe_host(report.host)))}",
+                f"- Executed on: {escape(report.executed_on)} ({escape(versions)})",
+                f"- Machine: {escape(' · '.join(describe_host(report.host)))}",
                 f"- Artifact digest: `{artifact.digest}`, edgex {report.edgex_version}",
             ]
         ),
     ]
     if report.warnings:
-        lines = [f"- **{warning.code}**: {_escape(warning.text)}" for warning in report.warnings]
+        lines = [f"- **{warning.code}**: {escape(warning.text)}" for warning in report.warnings]
         sections.append("\n".join(["## Warnings", "", *lines]))
     return "\n\n".join(sections) + "\n"
 
@@ -56,6 +56,6 @@ def _table(head: tuple[str, str], rows: Sequence[tuple[str, str]]) -> str:
     return "\n".join([*lines, *(f"| {name} | {value} |" for name, value in rows)])
 
 
-def _escape(text: str) -> str:
+def escape(text: str) -> str:
     """Names are the user's: what Markdown would take for markup is shown as it is."""
     return "".join(f"\\{letter}" if letter in "\\`*_[]<>|#" else letter for letter in text)

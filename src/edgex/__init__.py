@@ -8,7 +8,7 @@ with edgex.load(artifact.path) as session:
     (logits,) = session.run(x)
 ```
 
-The three functions are imported when first used: `import edgex` costs nothing, and `edgex.load` never
+The functions are imported when first used: `import edgex` costs nothing, and `edgex.load` never
 imports the exporter.
 """
 
@@ -20,15 +20,17 @@ from edgex._version import __version__
 
 if TYPE_CHECKING:
     from edgex.export.pipeline import export_model
+    from edgex.runtime.compare.collect import compare
     from edgex.runtime.profile.collect import profile
     from edgex.runtime.session import load
 
-__all__ = ["__version__", "export_model", "load", "profile"]
+__all__ = ["__version__", "compare", "export_model", "load", "profile"]
 
 _HOMES = {
     "export_model": "edgex.export.pipeline",
     "load": "edgex.runtime.session",
-    # the package edgex.runtime.profile and this function share a word; the function lives in its collect module
+    # the packages edgex.runtime.compare and .profile share a word with these; the functions live in collect modules
+    "compare": "edgex.runtime.compare.collect",
     "profile": "edgex.runtime.profile.collect",
 }
 

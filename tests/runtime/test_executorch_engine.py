@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 import sys
@@ -23,7 +22,7 @@ from edgex.runtime.engines import executorch_binding
 from edgex.runtime.engines.base import EngineSettings
 from edgex.runtime.engines.executorch import ExecuTorchEngine
 from edgex.runtime.engines.executorch_errors import ERROR_CODES, engine_error, explain_error
-from edgex.runtime.engines.executorch_threads import ThreadPool, default_threads
+from edgex.runtime.engines.executorch_threads import ThreadPool
 from edgex.runtime.engines.pte import read_pte
 from edgex.runtime.manifest import Requirements
 from edgex.runtime.numerics import measure_sqnr_db
@@ -427,12 +426,6 @@ def lowered_like_files(path):
         requirements=manifest.requirements,
         options={},
     )
-
-
-def test_the_default_is_what_this_process_may_use():
-    if hasattr(os, "sched_getaffinity"):
-        assert 1 <= default_threads() <= len(os.sched_getaffinity(0))
-    assert default_threads() >= 1
 
 
 def test_a_pool_that_stays_another_size_is_an_error(monkeypatch):

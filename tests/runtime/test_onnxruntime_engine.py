@@ -23,6 +23,7 @@ from edgex.runtime.engines.onnxruntime import OnnxRuntimeEngine
 from edgex.runtime.manifest import FileEntry, Manifest, Method, Requirements
 from edgex.runtime.session import Session
 from edgex.runtime.specs import Dim, StateSpec, TensorSpec
+from edgex.runtime.threads import default_threads
 
 
 def value(name: str, dtype: int, *shape: int | str) -> onnx.ValueInfoProto:
@@ -121,9 +122,8 @@ class TestRun:
             assert session.executed_on == "onnxruntime: CPUExecutionProvider"
             assert session.threads == 2
 
-    def test_threads_default_to_the_cores_that_the_process_may_use(self, adder: Path) -> None:
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-        assert load(adder, threads=None).threads == cores
+    def test_threads_default_to_what_every_engine_takes(self, adder: Path) -> None:
+        assert load(adder, threads=None).threads == default_threads()
 
     def test_outputs_belong_to_the_caller(self, adder: Path) -> None:
         session = load(adder)

@@ -17,6 +17,7 @@ COMMANDS = {
     "export": "Turn a PyTorch model into artifacts that have proved themselves.",
     "run": "Run an artifact once.",
     "profile": "Measure an artifact: load, first run, steady latency, memory.",
+    "compare": "Hold artifacts, timed in turns, or saved profiles, against the first.",
     "inspect": "Show what an artifact is, needs and has proved.",
     "verify": "Check an artifact again on this machine.",
     "targets": "List the targets and what works here.",

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import os
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from edgex.cli.files import check_output, write_text
 from edgex.cli.supervisor import supervise
-from edgex.errors import RunError, UsageError
+from edgex.errors import UsageError, nearest_name
 
 if TYPE_CHECKING:
     from edgex.runtime.artifact import CheckLevel
@@ -22,8 +23,10 @@ if TYPE_CHECKING:
 @click.option("-i", "--input", "inputs", multiple=True, help="in.npz, or name=file.npy; default: the golden example.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Write the report to this .json or .md.")
 @click.option("--threads", type=click.IntRange(min=1), help="Threads for one run.")
+@click.option("--no-tuned", is_flag=True, help="The engine's default threads, whatever a sweep found quickest.")
 @click.option("--warmup", type=click.IntRange(min=1), help="Warm-up runs; default: until the latency settles.")
 @click.option("--runs", type=click.IntRange(min=1), help="Samples to take; default: about three seconds' worth.")
+@click.option("--sweep", metavar="AXES", help="threads, batch or both: measure each setting, keep the best threads.")
 @click.option("--check", type=click.Choice(["hash", "size"]), default="hash", show_default=True)
 @click.option("--timeout", type=click.FloatRange(min=0, min_open=True), help="Seconds after which it is stopped.")
 @click.option("--force", is_flag=True, help="Replace an existing report.")
@@ -35,8 +38,10 @@ def command(
     inputs: tuple[str, ...],
     output: Path | None,
     threads: int | None,
+    no_tuned: bool,
     warmup: int | None,
     runs: int | None,
+    sweep: str | None,
     check: str,
     timeout: float | None,
     force: bool,
@@ -47,40 +52,90 @@ def command(
     """Measure ARTIFACT: load, first run, steady latency, memory; and say how far to trust it."""
 
     def body() -> int:
+        axes = None if sweep is None else _parse_axes(sweep, threads=threads, counts=(warmup, runs))
         if output is not None:
-            check_output(output, force)
+            check_output(output, tuple(_FORMS), force)
         from edgex.cli.inputs import read_inputs
         from edgex.cli.progress import StageProgress
         from edgex.runtime.profile.collect import profile
         from edgex.runtime.session import load
 
         level: CheckLevel = "size" if check == "size" else "hash"
+        if axes is not None:
+            return _sweep(artifact, axes, inputs, output, threads, level, as_json=as_json, quiet=quiet)
         with StageProgress(quiet=quiet) as progress:
             progress("load", Path(artifact).name)
-            with load(artifact, threads=threads, check=level) as session:
+            with load(artifact, threads=threads, check=level, tuned=not no_tuned) as session:
                 values = read_inputs(inputs, session.artifact) if inputs else None
                 report = profile(session, values, warmup, runs, check=level, progress=progress)
         if output is not None:
-            _write(output, report)
+            write_text(output, _FORMS[output.suffix](report))
         _show(report, as_json=as_json)
         return 0
 
     supervise(body, timeout_seconds=timeout, as_json=as_json, verbose=verbose)
 
 
-def check_output(path: Path, force: bool) -> None:
-    """Refuse a report that cannot or must not be written, before any slow step.
+def _parse_axes(text: str, *, threads: int | None, counts: tuple[int | None, ...]) -> tuple[str, ...]:
+    """What `--sweep` names.
 
     Raises:
-        UsageError: Its form is unknown, it exists already, or its folder does not.
+        UsageError: An axis is unknown, or another flag says otherwise.
     """
-    if path.suffix not in _FORMS:
-        forms = " or ".join(_FORMS)
-        raise UsageError(f"-o {path}: reports are written as {forms}", fix=f"-o {path.with_suffix('.json')}")
-    if path.exists() and not force:
-        raise UsageError(f"{path} exists", fix="--force replaces it")
-    if not path.parent.is_dir():
-        raise UsageError(f"no such folder: {path.parent}", where=f"-o {path}")
+    from edgex.cli.flags import split_list
+    from edgex.runtime.profile.sweep import AXES
+
+    axes = split_list([text])
+    unknown = [axis for axis in axes if axis not in AXES]
+    if unknown or not axes:
+        raise UsageError(
+            f"--sweep {text}: expected threads, batch or threads,batch",
+            why=nearest_name(unknown[0], AXES) if unknown else None,
+            fix="--sweep threads",
+        )
+    if threads is not None and "threads" in axes:
+        raise UsageError("--threads fixes what --sweep threads varies", fix="leave one of them out")
+    if any(count is not None for count in counts):
+        raise UsageError("--sweep chooses warm-up and runs itself", fix="leave --warmup and --runs out")
+    return axes
+
+
+def _sweep(
+    path: str,
+    axes: tuple[str, ...],
+    inputs: tuple[str, ...],
+    output: Path | None,
+    threads: int | None,
+    check: CheckLevel,
+    *,
+    as_json: bool,
+    quiet: bool,
+) -> int:
+    from edgex.cli.failure import print_json
+    from edgex.cli.inputs import read_inputs
+    from edgex.cli.progress import StageProgress
+    from edgex.cli.render import print_table
+    from edgex.runtime.artifact import open_artifact
+    from edgex.runtime.profile.sweep import run_sweep
+    from edgex.runtime.report.sweep import describe_best, render_sweep, tabulate_sweep
+
+    opened = open_artifact(path, check)
+    values = read_inputs(inputs, opened) if inputs else None
+    with StageProgress(quiet=quiet) as progress:
+        found = run_sweep(opened, axes, inputs=values, threads=threads, check=check, progress=progress)
+    if output is not None:
+        document = json.dumps(found.to_json(), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+        write_text(output, document if output.suffix == ".json" else render_sweep(found))
+    if as_json:
+        print_json(found.to_json())
+        return 0
+    table = tabulate_sweep(found)
+    print_table([table.head, *table.rows])
+    for line in describe_best(found):
+        click.echo(line)
+    for warning in found.warnings:
+        click.echo(click.style(f"warning: {warning.code}: ", fg="yellow") + warning.text)
+    return 0
 
 
 def _as_json(report: ProfileReport) -> str:
@@ -94,23 +149,6 @@ def _as_markdown(report: ProfileReport) -> str:
 
 
 _FORMS: dict[str, Callable[[ProfileReport], str]] = {".json": _as_json, ".md": _as_markdown}
-
-
-def _write(path: Path, report: ProfileReport) -> None:
-    """Write the report; whole or not at all.
-
-    Raises:
-        RunError: The disk refuses.
-    """
-    temporary = path.with_name(f".{path.name}.tmp-{os.getpid()}")
-    try:
-        temporary.write_text(_FORMS[path.suffix](report), encoding="utf-8")
-        temporary.replace(path)
-    except OSError as error:
-        raise RunError(f"cannot write {path}", why=error.strerror or str(error)) from error
-    finally:
-        temporary.unlink(missing_ok=True)
-    click.echo(f"written: {path}", err=True)
 
 
 def _show(report: ProfileReport, *, as_json: bool) -> None:

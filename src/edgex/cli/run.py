@@ -15,6 +15,7 @@ from edgex.errors import RunError, UsageError
 if TYPE_CHECKING:
     import numpy as np
 
+    from edgex.runtime.artifact import CheckLevel
     from edgex.runtime.session import Session
 
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 @click.option("-i", "--input", "inputs", multiple=True, help="in.npz, or name=file.npy; default: the golden example.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Write the outputs to this .npz.")
 @click.option("--threads", type=click.IntRange(min=1), help="Threads for the run.")
+@click.option("--no-tuned", is_flag=True, help="The engine's default threads, whatever a sweep found quickest.")
 @click.option("--check", type=click.Choice(["hash", "size"]), default="hash", show_default=True)
 @click.option("--timeout", type=click.FloatRange(min=0, min_open=True), help="Seconds after which it is stopped.")
 @click.option("--force", is_flag=True, help="Replace an existing output file.")
@@ -33,6 +35,7 @@ def command(
     inputs: tuple[str, ...],
     output: Path | None,
     threads: int | None,
+    no_tuned: bool,
     check: str,
     timeout: float | None,
     force: bool,
@@ -47,7 +50,8 @@ def command(
         from edgex.cli.inputs import read_inputs
         from edgex.runtime.session import load
 
-        with load(artifact, threads=threads, check="size" if check == "size" else "hash") as session:
+        level: CheckLevel = "size" if check == "size" else "hash"
+        with load(artifact, threads=threads, check=level, tuned=not no_tuned) as session:
             values = read_inputs(inputs, session.artifact)
             results = session.run(**values)
             if output is not None:
@@ -99,6 +103,7 @@ def describe_run(session: Session, results: tuple[np.ndarray, ...], output: Path
         "artifact": str(session.artifact.path),
         "executed_on": session.executed_on,
         "threads": session.threads,
+        "threads_source": session.threads_source,
         "outputs": [
             {"name": spec.name, "dtype": spec.dtype, "shape": list(array.shape), **_summarise(array)}
             for spec, array in zip(session.outputs, results, strict=True)
@@ -124,7 +129,9 @@ def _summarise(array: np.ndarray) -> dict[str, Any]:
 
 
 def _print_table(document: dict[str, Any]) -> None:
-    click.echo(f"{document['artifact']}  on {document['executed_on']}")
+    threads = document["threads"]
+    tuned = f", {threads} thread{'' if threads == 1 else 's'} (tuned)" if document["threads_source"] == "tuned" else ""
+    click.echo(f"{document['artifact']}  on {document['executed_on']}{tuned}")
     for out in document["outputs"]:
         shape = "x".join(map(str, out["shape"])) or "scalar"
         numbers = (

@@ -1,0 +1,1 @@
+"""Hold artifacts, or saved profiles, against each other: `edgex.compare(a, b)`."""

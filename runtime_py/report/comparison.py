@@ -1,0 +1,149 @@
+"""A comparison as rows of text, and as Markdown: the same figures in the terminal and in files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from edgex.runtime.compare.gate import GateResult
+from edgex.runtime.compare.result import Compared, Comparison, Contrast
+from edgex.runtime.report.figures import count, describe_host, format_bytes, format_interval, format_seconds
+from edgex.runtime.report.markdown import escape
+
+_MOST_OPERATORS = 12
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of text below a head; the first column names the row."""
+
+    head: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+def tabulate_subjects(comparison: Comparison) -> Table:
+    """A column for each thing compared: latency, start, memory, size, delegation, numerics."""
+    subjects = comparison.subjects
+    rows = [
+        ("target", [_describe_target(subject) for subject in subjects]),
+        ("threads", [_describe_threads(subject) for subject in subjects]),
+        ("median", [format_seconds(subject.report.steady.median, digits=4) for subject in subjects]),
+        ("95 % interval", [_interval(subject) for subject in subjects]),
+        ("fastest", [format_seconds(s.report.steady.min, s.report.steady.median, 4) for s in subjects]),
+        ("p95", [format_seconds(s.report.steady.p95, s.report.steady.median, 4) for s in subjects]),
+        ("load", [format_seconds(_load_seconds(subject)) for subject in subjects]),
+        ("first run", [format_seconds(subject.report.load_seconds.first) for subject in subjects]),
+        ("size", [format_bytes(subject.report.memory.weights_bytes) for subject in subjects]),
+        ("peak memory", [format_bytes(subject.report.memory.peak_rss_bytes) for subject in subjects]),
+        ("arena", [format_bytes(subject.report.memory.planned_arena_bytes) for subject in subjects]),
+        ("delegated", [_delegated(subject) for subject in subjects]),
+        ("SQNR to eager", [_sqnr(None if s.eager is None else s.eager["min_sqnr_db"]) for s in subjects]),
+        ("SQNR to first", ["", *(_sqnr_to_first(contrast) for contrast in comparison.contrasts)]),
+    ]
+    told = [(name, *cells) for name, cells in rows if any(cell not in ("", "unknown") for cell in cells)]
+    return Table(("", *(subject.label for subject in subjects)), tuple(told))
+
+
+def tabulate_operators(contrast: Contrast) -> Table | None:
+    """The largest changes by operator; None where there are no operators."""
+    if not contrast.operators:
+        return None
+    rows = []
+    for delta in contrast.operators[:_MOST_OPERATORS]:
+        where = delta.module_path if delta.module_path else "(model)" if delta.module_path == "" else delta.category
+        work = ", ".join(name.removeprefix("aten.") for name in delta.operators) or delta.category
+        sides = [_micro(delta.baseline_us, delta.baseline_rows), _micro(delta.candidate_us, delta.candidate_rows)]
+        rows.append((where, work, *sides, f"{delta.delta_us:+.1f} µs", delta.match))
+    head = ("module", "operators", contrast.baseline, contrast.candidate, "change", "matched by")
+    return Table(head, tuple(rows))
+
+
+def describe_method(comparison: Comparison) -> str:
+    """How the latencies were taken, one line."""
+    method = comparison.method
+    if not method.interleaved:
+        return "saved reports, taken at different times"
+    floors = [c.judgement.floor for c in comparison.contrasts if c.judgement.floor is not None]
+    floor = f"; the first one against itself: up to {100 * max(floors):.1f} %" if floors else ""
+    sessions, processes = count(method.sessions or 0, "session"), count(method.processes or 0, "process")
+    rounds = count(method.rounds_per_session or 0, "round")
+    return f"timed in turns: {sessions} of {rounds} each, in {processes}{floor}"
+
+
+def describe_gate(gate: GateResult) -> list[str]:
+    """What `--fail-on` says, a line each."""
+    limit = f"{100 * gate.limit:g} %"
+    lines = [f"{name} is slower than the first by more than {limit}" for name in gate.failed]
+    lines += [f"whether {name} is slower by more than {limit} cannot be decided" for name in gate.undecided]
+    return lines or [f"nothing is slower than the first by more than {limit}"]
+
+
+def render_comparison(comparison: Comparison, gate: GateResult | None = None) -> str:
+    """The comparison as a Markdown document that ends with a line break."""
+    sections = [
+        f"# {escape(' against '.join(subject.label for subject in comparison.subjects[::-1]))}",
+        "\n".join(f"- **{escape(contrast.sentence)}**" for contrast in comparison.contrasts),
+        render_table(tabulate_subjects(comparison)),
+        f"{describe_method(comparison)[0].upper()}{describe_method(comparison)[1:]}.",
+    ]
+    if gate is not None:
+        sections.append("\n".join(f"- {escape(line)}" for line in describe_gate(gate)))
+    for contrast in comparison.contrasts:
+        table = tabulate_operators(contrast)
+        if table is not None:
+            title = f"## Operators: {escape(contrast.candidate)} against {escape(contrast.baseline)}"
+            sections += [title, render_table(table)]
+    hosts = dict.fromkeys(" · ".join(describe_host(subject.report.host)) for subject in comparison.subjects)
+    sections.append("\n".join(f"- Machine: {escape(host)}" for host in hosts))
+    if comparison.differences:
+        lines = [f"- {escape(line)}" for line in comparison.differences]
+        sections.append("\n".join(["## Different models", "", *lines]))
+    if comparison.warnings:
+        lines = [f"- **{warning.code}**: {escape(warning.text)}" for warning in comparison.warnings]
+        sections.append("\n".join(["## Warnings", "", *lines]))
+    return "\n\n".join(sections) + "\n"
+
+
+def render_table(table: Table) -> str:
+    """A table in Markdown."""
+    lines = ["| " + " | ".join(map(escape, table.head)) + " |", "|---" * len(table.head) + "|"]
+    return "\n".join([*lines, *("| " + " | ".join(map(escape, row)) + " |" for row in table.rows)])
+
+
+def _describe_target(subject: Compared) -> str:
+    return f"{subject.report.artifact.target} {subject.report.artifact.precision}"
+
+
+def _describe_threads(subject: Compared) -> str:
+    tuned = " (tuned)" if subject.report.settings.threads_source == "tuned" else ""
+    return "unknown" if subject.report.threads is None else f"{subject.report.threads}{tuned}"
+
+
+def _interval(subject: Compared) -> str:
+    steady = subject.report.steady
+    return "unknown" if steady.median_ci95 is None else format_interval(*steady.median_ci95, like=steady.median)
+
+
+def _load_seconds(subject: Compared) -> float:
+    """Reading the file and making it ready; the engine's import is no property of the artifact."""
+    return (subject.report.load_seconds.program or 0.0) + subject.report.load_seconds.method
+
+
+def _delegated(subject: Compared) -> str:
+    if subject.delegation is None:
+        return "unknown"
+    work = subject.delegation["work_fraction"]
+    share = "" if work is None else f", {work:.1%} of work"
+    return f"{subject.delegation['delegated_ops']} of {subject.delegation['total_ops']} operators{share}"
+
+
+def _sqnr(value: float | None) -> str:
+    return "unknown" if value is None else "exact" if value >= 300 else f"{value:.0f} dB"
+
+
+def _sqnr_to_first(contrast: Contrast) -> str:
+    return "unknown" if contrast.numerics is None else _sqnr(contrast.numerics.min_sqnr_db)
+
+
+def _micro(value: float | None, rows: Sequence[str]) -> str:
+    return "–" if not rows else "unknown" if value is None else f"{value:,.1f} µs"

@@ -1,0 +1,48 @@
+"""Files that commands write: refused before any slow step, and written whole or not at all."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from edgex.errors import RunError, UsageError
+
+
+def check_output(path: Path, forms: Sequence[str], force: bool) -> None:
+    """Refuse a file that cannot or must not be written, before any slow step.
+
+    Args:
+        path: What `-o` was given.
+        forms: Suffixes that are known.
+        force: An existing file may be replaced.
+
+    Raises:
+        UsageError: Its form is unknown, it exists already, or its folder does not.
+    """
+    if path.suffix not in forms:
+        known = " or ".join(forms)
+        raise UsageError(f"-o {path}: reports are written as {known}", fix=f"-o {path.with_suffix(forms[0])}")
+    if path.exists() and not force:
+        raise UsageError(f"{path} exists", fix="--force replaces it")
+    if not path.parent.is_dir():
+        raise UsageError(f"no such folder: {path.parent}", where=f"-o {path}")
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file; whole or not at all.
+
+    Raises:
+        RunError: The disk refuses.
+    """
+    temporary = path.with_name(f".{path.name}.tmp-{os.getpid()}")
+    try:
+        temporary.write_text(text, encoding="utf-8")
+        temporary.replace(path)
+    except OSError as error:
+        raise RunError(f"cannot write {path}", why=error.strerror or str(error)) from error
+    finally:
+        temporary.unlink(missing_ok=True)
+    click.echo(f"written: {path}", err=True)
