@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 @click.option("--warmup", type=click.IntRange(min=1), help="Warm-up runs; default: until the latency settles.")
 @click.option("--runs", type=click.IntRange(min=1), help="Samples to take; default: about three seconds' worth.")
 @click.option("--check", type=click.Choice(["hash", "size"]), default="hash", show_default=True)
+@click.option("--allow-fallback", is_flag=True, help="Let the CPU run what an artifact's GPU provider does not.")
 @click.option("--timeout", type=click.FloatRange(min=0, min_open=True), help="Seconds after which it is stopped.")
 @click.option("--force", is_flag=True, help="Replace an existing report.")
 @click.option("--json", "as_json", is_flag=True, help="One document on stdout.")
@@ -38,6 +39,7 @@ def command(
     warmup: int | None,
     runs: int | None,
     check: str,
+    allow_fallback: bool,
     timeout: float | None,
     force: bool,
     as_json: bool,
@@ -57,7 +59,8 @@ def command(
         level: CheckLevel = "size" if check == "size" else "hash"
         with StageProgress(quiet=quiet) as progress:
             progress("load", Path(artifact).name)
-            with load(artifact, threads=threads, check=level) as session:
+            options = {"allow_fallback": True} if allow_fallback else {}
+            with load(artifact, threads=threads, options=options, check=level) as session:
                 values = read_inputs(inputs, session.artifact) if inputs else None
                 report = profile(session, values, warmup, runs, check=level, progress=progress)
         if output is not None:

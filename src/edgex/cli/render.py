@@ -44,7 +44,8 @@ def print_export(document: Mapping[str, Any]) -> None:
         for warning in artifact["warnings"]:
             click.echo(click.style("  warning     ", fg="yellow") + warning)
         if artifact["path"]:
-            click.echo(f"  next        edgex run {artifact['path']}   edgex profile {artifact['path']}")
+            flag = " --allow-fallback" if artifact["status"] == "assembled" else ""
+            click.echo(f"  next        edgex run {artifact['path']}{flag}   edgex profile {artifact['path']}{flag}")
 
 
 def describe_delegation(delegation: Mapping[str, Any]) -> str:
@@ -119,16 +120,26 @@ def print_artifact(document: Mapping[str, Any]) -> None:
 
 def print_targets(document: Mapping[str, Any]) -> None:
     """The table of `edgex targets`."""
-    rows = [("target", "usable", "precisions", "versions")]
+    rows = [("target", "usable", "precisions", "native", "versions")]
     for target in document["targets"]:
         versions = ", ".join(f"{name} {version}" for name, version in target["versions"].items())
         usable = "yes" if target["available"] else "no"
-        rows.append((target["name"], usable, " ".join(target["precisions"]), versions))
+        native = "unknown" if target["native_precisions"] is None else " ".join(target["native_precisions"])
+        rows.append((target["name"], usable, " ".join(target["precisions"]), native, versions))
     print_table(rows)
+    host = document["host"]
+    click.echo(f"{host['cpu'] or 'unknown processor'}, {host['machine']}: {' '.join(host['isa'] or ['unknown'])}")
     for target in document["targets"]:
-        if not target["available"]:
-            fix = f"; {target['fix']}" if target["fix"] else ""
-            click.echo(f"{target['name']}: {target['reason']}{fix}")
+        if target["available"]:
+            continue
+        click.echo(f"\n{bold(target['name'])} cannot run here:")
+        for rung in target["rungs"]:
+            click.echo(f"  {_RUNG_MARKS[rung['passed']]:<10}  {rung['name']}: {rung['detail']}")
+        if target["fix"]:
+            click.echo(f"  {'fix':<10}  {target['fix']}")
+
+
+_RUNG_MARKS = {True: "holds", False: "fails", None: "not tried"}
 
 
 def print_table(rows: Sequence[Sequence[str]]) -> None:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Write the outputs to this .npz.")
 @click.option("--threads", type=click.IntRange(min=1), help="Threads for the run.")
 @click.option("--check", type=click.Choice(["hash", "size"]), default="hash", show_default=True)
+@click.option("--allow-fallback", is_flag=True, help="Let the CPU run what an artifact's GPU provider does not.")
 @click.option("--timeout", type=click.FloatRange(min=0, min_open=True), help="Seconds after which it is stopped.")
 @click.option("--force", is_flag=True, help="Replace an existing output file.")
 @click.option("--json", "as_json", is_flag=True, help="One document on stdout.")
@@ -34,6 +35,7 @@ def command(
     output: Path | None,
     threads: int | None,
     check: str,
+    allow_fallback: bool,
     timeout: float | None,
     force: bool,
     as_json: bool,
@@ -47,7 +49,8 @@ def command(
         from edgex.cli.inputs import read_inputs
         from edgex.runtime.session import load
 
-        with load(artifact, threads=threads, check="size" if check == "size" else "hash") as session:
+        options = {"allow_fallback": True} if allow_fallback else {}
+        with load(artifact, threads=threads, options=options, check="size" if check == "size" else "hash") as session:
             values = read_inputs(inputs, session.artifact)
             results = session.run(**values)
             if output is not None:
@@ -98,6 +101,7 @@ def describe_run(session: Session, results: tuple[np.ndarray, ...], output: Path
         "schema": "edgex.run/1",
         "artifact": str(session.artifact.path),
         "executed_on": session.executed_on,
+        "assignment": None if session.assignment is None else dict(session.assignment),
         "threads": session.threads,
         "outputs": [
             {"name": spec.name, "dtype": spec.dtype, "shape": list(array.shape), **_summarise(array)}
