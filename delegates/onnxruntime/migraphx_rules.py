@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from edgex.delegates.onnxruntime.kernels import MissingKernel
@@ -45,9 +45,12 @@ def _reasons(node: Any, model: Any) -> Iterator[tuple[ReasonCode, str]]:
         yield "not_in_delegate", f"{name} is not among the operators that MIGraphX parses ({TABLE_VERSION})"
         return
     yield from _dtypes(node)
-    yield from _dynamic_sizes(node)
     yield from _attributes(node)
+    # A dynamic input makes arguments computed and outputs dynamic, a computed argument makes outputs dynamic: the
+    # cause is told, not what follows from it.
+    yield from _dynamic_sizes(node, node.inputs)
     yield from _constants(node)
+    yield from _dynamic_sizes(node, node.outputs)
     if name in DATA_SIZED:
         yield "dynamic_shape", f"the size of {name}'s result depends on the data; MIGraphX gives it the largest size"
 
@@ -58,8 +61,8 @@ def _dtypes(node: Any) -> Iterator[tuple[ReasonCode, str]]:
             yield "dtype", f"MIGraphX takes no {value.dtype.name.lower()}, which {node.op_type} has here"
 
 
-def _dynamic_sizes(node: Any) -> Iterator[tuple[ReasonCode, str]]:
-    for value in (*node.inputs, *node.outputs):
+def _dynamic_sizes(node: Any, values: Sequence[Any]) -> Iterator[tuple[ReasonCode, str]]:
+    for value in values:
         if value is None or value.shape is None:
             continue
         for size in value.shape:

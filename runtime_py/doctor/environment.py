@@ -1,4 +1,4 @@
-"""What is installed and set here, as a value: the checks look at nothing else, so tests can give them any environment."""
+"""What is installed and set here, as a value: the checks look at nothing else, so tests can give any."""
 
 from __future__ import annotations
 
