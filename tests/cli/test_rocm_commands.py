@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -222,8 +223,11 @@ def test_half_precision_is_proved_on_the_cpu(edgex: Callable, tmp_path: Path) ->
     assert_cpu(exported)
 
 
-def test_allow_fallback_on_another_target_is_no_silent_no_op(
-    edgex: Callable, exported: Callable[[str, str], Path]
-) -> None:
-    done = edgex("run", str(exported("convnet", "onnx-cpu")), "--allow-fallback")
+def test_allow_fallback_on_another_target_is_no_silent_no_op(command: Callable, folder: Path, tmp_path: Path) -> None:
+    ordinary = Path(shutil.copytree(folder / NAME, tmp_path / "convnet.onnx-cpu.edgex"))
+    manifest = json.loads((ordinary / "manifest.json").read_text())
+    del manifest["options"]["execution_provider"]
+    (ordinary / "manifest.json").write_text(json.dumps(manifest))
+    assert command("run", str(ordinary)).returncode == 0
+    done = command("run", str(ordinary), "--allow-fallback")
     assert done.returncode == 6 and "allow_fallback" in done.stderr

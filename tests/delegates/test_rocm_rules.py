@@ -198,7 +198,7 @@ def test_arguments_that_only_a_run_tells_are_refused() -> None:
     ]
     graph = helper.make_graph(nodes, "g", inputs, [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)])
     proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
-    model = onnx_ir.serde.deserialize_model(onnx.shape_inference.infer_shapes(proto))
+    model = onnx_ir.serde.deserialize_model(onnx.shape_inference.infer_shapes(proto, data_prop=True))
     (refused,) = [r for r in migraphx_refusals(model, fatal=True) if r.code == "non_constant_weight"]
     assert (refused.node, refused.fatal) == ("tile", True)
     assert refused.reason == "MIGraphX needs input 1 of Tile as a constant; the model computes it"
