@@ -198,6 +198,12 @@ def test_targets_and_doctor_imply_no_gpu(command: Callable) -> None:
     assert doctor["gpu"][0]["passed"] is False
 
 
+def test_pages_for_people_say_that_no_device_was_asked(command: Callable) -> None:
+    page = command("inspect", NAME).stdout
+    assert "as predicted" in page and "not executed on an AMD GPU" in page
+    assert "says nothing about the device" in command("verify", NAME, "--cpu-reference").stdout
+
+
 def test_dynamic_sizes_are_refused_with_advice(edgex: Callable, tmp_path: Path) -> None:
     (tmp_path / "dynamic.py").write_text(DYNAMIC)
     done = edgex("export", "dynamic.py", "-t", "onnx-rocm", "-q")

@@ -120,3 +120,17 @@ def test_only_the_end_of_a_huge_log_is_read(edgex: Callable, tmp_path: Path) -> 
 def test_the_list_has_every_code(edgex: Callable) -> None:
     lines = edgex("explain", "--list").stdout.splitlines()
     assert [line.split()[0] for line in lines] == [entry.code for entry in DICTIONARY]
+
+
+@pytest.mark.parametrize("number", sorted(ERROR_CODES))
+def test_every_code_of_executorch_is_found_in_its_forms(number: int) -> None:
+    for text in (
+        f"RuntimeError: Failed to execute method forward, error: 0x{number:02x}",
+        f"RuntimeError: loading method forward failed with error 0x{number:x}"
+        if number > 15
+        else f"error 0x{number:02x}",
+        f"CALL_DELEGATE execute failed at instruction 6: 0x{number:02x}",
+        f"Failed to create MmapDataLoader from file model.pte, error: 0x:{number:02x}",
+    ):
+        assert f"0x{number:02x}" in {match.entry.code for match in find_in_log([text])}, text
+    assert find_code(str(number))[0].entry.code == f"0x{number:02x}"

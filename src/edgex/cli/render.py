@@ -32,7 +32,9 @@ def print_export(document: Mapping[str, Any]) -> None:
         click.echo(f"{bold(artifact['target'])}  {artifact['status']}  {where}")
         if artifact["bytes"] is not None:
             click.echo(f"  size        {format_bytes(artifact['bytes'])}")
-        click.echo(f"  delegation  {describe_delegation(artifact['delegation'])}")
+        # Nobody has asked the device: what the delegate's table says is a prediction.
+        predicted = ", as predicted" if artifact["status"] == "assembled" else ""
+        click.echo(f"  delegation  {describe_delegation(artifact['delegation'])}{predicted}")
         for fallback in artifact["delegation"]["fallbacks"]:
             click.echo(f"              {_describe_fallback(fallback)}")
         for rewrite in artifact["rewrites"]:
@@ -86,7 +88,8 @@ def print_verification(document: Mapping[str, Any]) -> None:
     print_table(rows)
     click.echo(f"executed on {document['executed_on']}")
     if document["passed"]:
-        click.echo(f"{bold('passed')}: {describe_verification(document)}")
+        stand_in = " (CPU reference: says nothing about the device)" if document["verified_on"] != "target" else ""
+        click.echo(f"{bold('passed')}{stand_in}: {describe_verification(document)}")
     else:
         click.echo(f"{click.style('failed', fg='red', bold=True)}: {document['reason']}")
 
@@ -100,7 +103,10 @@ def print_artifact(document: Mapping[str, Any]) -> None:
         for spec in method[key]:
             click.echo(f"  {key.rstrip('s'):<12}{spec['name']}  {spec['dtype']}{_shape(spec['shape'])}")
     click.echo(f"  {'model':<12}{_model(manifest['model'])}")
-    click.echo(f"  {'delegation':<12}{describe_delegation(manifest['delegation'])}")
+    predicted = ", as predicted" if manifest["status"] == "assembled" else ""
+    click.echo(f"  {'delegation':<12}{describe_delegation(manifest['delegation'])}{predicted}")
+    if manifest["status_reason"]:
+        click.echo(f"  {manifest['status']:<12}{manifest['status_reason']}")
     for fallback in manifest["delegation"]["fallbacks"]:
         click.echo(f"  {'':<12}{_describe_fallback(fallback)}")
     if manifest["verification"]:
