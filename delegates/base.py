@@ -70,6 +70,8 @@ class LoweredModule:
         debug: Written as `debug/source_map.json`: native node or handle -> operator, module path, source line.
         options: The options in effect, for the manifest.
         warnings: What the user should know, a sentence each.
+        assembled_reason: Why this machine cannot run the result on its target; it is then proved on the engine's CPU
+            (`verified_on: cpu-reference`) and gets the status `assembled`. None where it can.
     """
 
     files: tuple[str, ...]
@@ -80,6 +82,7 @@ class LoweredModule:
     debug: Mapping[str, Any] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
+    assembled_reason: str | None = None
 
 
 class Delegate(Protocol):

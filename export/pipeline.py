@@ -227,6 +227,8 @@ def _export_one(
         lowered = job.delegate.lower(program, job.options)
         _check_lowered_border(program, lowered)
         warnings = (*lowered.warnings, *_check_delegation(lowered.plan, settings, target))
+        if lowered.assembled_reason is not None:
+            warnings = (*warnings, f"assembled, not verified: {lowered.assembled_reason}; proved on the CPU instead")
     with staged(job.destination) as folder:
         with clock.stage("package"):
             progress("package", target)
@@ -238,14 +240,20 @@ def _export_one(
         memory = peak_rss_bytes()
         with clock.stage("verify"), hashing(folder, lowered.files) as wait_for_hashes:
             progress("verify", f"{target}, in a fresh process")
-            verdict = verify_in_fresh_process(folder)
+            verdict = verify_in_fresh_process(folder, cpu_reference=lowered.assembled_reason is not None)
             if not verdict["passed"]:
                 raise explain_failure(verdict, target)
             hashes = wait_for_hashes()
         with clock.stage("package"):
             replace_golden(folder, prepared.cases, carried_cases(prepared.cases))
             proof = {**verdict, "allow_inconclusive": settings.allow_inconclusive}
-            manifest = replace(manifest, verification=proof, status="verified", files=list_files(folder, hashes))
+            manifest = replace(
+                manifest,
+                verification=proof,
+                status="verified" if lowered.assembled_reason is None else "assembled",
+                status_reason=lowered.assembled_reason,
+                files=list_files(folder, hashes),
+            )
             write_manifest(folder, manifest)
             size = sum(entry.bytes for entry in manifest.files)
             publish(folder, job.destination)

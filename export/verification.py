@@ -161,11 +161,12 @@ def _leave_out(cases: Sequence[Case], skip: Sequence[str]) -> list[Case]:
     ]
 
 
-def verify_in_fresh_process(folder: Path) -> Mapping[str, Any]:
+def verify_in_fresh_process(folder: Path, *, cpu_reference: bool = False) -> Mapping[str, Any]:
     """Have a child process load the artifact, run its cases and judge them.
 
     Args:
         folder: The artifact, under its temporary name.
+        cpu_reference: The engine's CPU stands in for a device that is not here.
 
     Returns:
         The verification object (`edgex.verify/1`), passed or not.
@@ -175,6 +176,7 @@ def verify_in_fresh_process(folder: Path) -> Mapping[str, Any]:
         EdgexError: The child could not load or run the artifact; its own error, passed on.
     """
     command = [sys.executable, "-m", "edgex", "verify", str(folder), "--check", "size", "--json"]
+    command += ["--cpu-reference"] if cpu_reference else []
     # Not supervised by a process of its own: a crash must reach us as the signal that it was.
     environment = {**os.environ, "EDGEX_SUPERVISED": "1"}
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment) as child:

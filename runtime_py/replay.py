@@ -60,6 +60,8 @@ class Verification:
         tolerance: What the float outputs were held to.
         executed_on: Who ran them.
         reason: Why it did not pass, one sentence.
+        verified_on: `target`, or `cpu-reference` where the engine's CPU stood in for a device that is not here.
+        assignment: How many nodes each provider of the engine ran; None where the engine does not tell.
     """
 
     passed: bool
@@ -67,6 +69,8 @@ class Verification:
     tolerance: Tolerance
     executed_on: str
     reason: str | None = None
+    verified_on: str = "target"
+    assignment: Mapping[str, int] | None = None
 
     @property
     def max_abs_error(self) -> float | None:
@@ -84,6 +88,8 @@ class Verification:
             "passed": self.passed,
             "reason": self.reason,
             "executed_on": self.executed_on,
+            "verified_on": self.verified_on,
+            "assignment": None if self.assignment is None else dict(self.assignment),
             "max_abs_error": round_significant(self.max_abs_error),
             "min_sqnr_db": round_significant(self.min_sqnr_db),
             "tolerance": self.tolerance.to_json(),
@@ -112,7 +118,24 @@ def replay_artifact(
         results += _run_case(case, session, tolerance)
     names = [spec.name for spec in session.outputs]
     reason = _find_shortfall(results, names, bool(settings.get("allow_inconclusive")))
-    return Verification(reason is None, tuple(results), tolerance, session.executed_on, reason)
+    return Verification(
+        reason is None,
+        tuple(results),
+        tolerance,
+        session.executed_on,
+        reason,
+        _verified_on(session),
+        session.assignment,
+    )
+
+
+def _verified_on(session: Session) -> str:
+    """`cpu-reference` when an artifact for another device was run on the engine's CPU, however it came about."""
+    wanted = session.artifact.manifest.options.get("execution_provider")
+    if wanted is None or session.assignment is None:
+        return "target"
+    others = [name for name in session.assignment if name != "CPUExecutionProvider"]
+    return "target" if others else "cpu-reference"
 
 
 def lay_out(array: np.ndarray, layout: Layout) -> np.ndarray:

@@ -74,6 +74,7 @@ class Session:
         outputs: What `run` returns, in order.
         runner: The engine's side; for edgex's own tools.
         settings: What was asked of the engine.
+        assignment: How many nodes each provider of the engine runs, as it reports; None where it does not tell.
     """
 
     def __init__(self, artifact: Artifact, runner: Runner) -> None:
@@ -81,6 +82,7 @@ class Session:
         self.artifact = artifact
         self.runner = runner
         self.settings = EngineSettings()
+        self.assignment: Mapping[str, int] | None = None
         self.inputs: tuple[TensorSpec, ...] = method.inputs
         self.outputs: tuple[TensorSpec, ...] = method.outputs
         self.state = method.state

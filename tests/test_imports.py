@@ -76,7 +76,7 @@ def test_help_needs_click_only(arguments):
     assert ours <= {"edgex", "edgex._version", "edgex.errors", "edgex.cli", "edgex.cli.main", "edgex.cli.failure"}
 
 
-@pytest.mark.parametrize("command", ["export", "run", "profile", "inspect", "verify", "targets"])
+@pytest.mark.parametrize("command", ["export", "run", "profile", "inspect", "verify", "targets", "doctor", "explain"])
 def test_help_of_a_command_imports_nothing_heavy(command):
     assert not packages(modules_after(command, "--help")) & HEAVY
 
@@ -84,6 +84,11 @@ def test_help_of_a_command_imports_nothing_heavy(command):
 def test_targets_imports_no_engine():
     # NumPy is there because the protocols speak of arrays; no engine and no exporter is.
     assert packages(modules_after("targets", "--json")) & HEAVY <= {"numpy"}
+
+
+@pytest.mark.parametrize("arguments", [("doctor", "--json"), ("explain", "0x14")])
+def test_looking_around_imports_no_engine(arguments):
+    assert packages(modules_after(*arguments)) & HEAVY <= {"numpy"}
 
 
 def test_running_onnx_imports_no_torch(artifacts):

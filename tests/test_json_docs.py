@@ -17,10 +17,10 @@ EXAMPLES = [
     if (block.language, example.language) == ("console", "json")
 ]
 
-_NAMES = ("compare", "error", "export", "inspect", "run", "sweep", "targets", "verify")
+_NAMES = ("compare", "doctor", "error", "explain", "export", "inspect", "run", "sweep", "targets", "verify")
 
 # Objects whose keys depend on what is installed or on the model.
-FREE_KEYS = (".versions", ".producer", ".options", ".card")
+FREE_KEYS = (".versions", ".producer", ".options", ".card", ".packages", ".variables")
 
 
 @pytest.fixture(scope="module")

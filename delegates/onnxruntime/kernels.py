@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from edgex.delegates.plan import ReasonCode
 from edgex.runtime.engines.onnxruntime_session import import_onnxruntime
 from edgex.runtime.native_stderr import capture_native_stderr
 
@@ -21,17 +22,20 @@ _TYPE_ERROR = "Type Error"
 
 @dataclass(frozen=True)
 class MissingKernel:
-    """A node that ONNX Runtime's CPU provider cannot run.
+    """A node that a provider of ONNX Runtime cannot run.
 
     Attributes:
         node: Name of the ONNX node.
-        code: `no_kernel`, or `dtype` where the ONNX operator itself does not allow the dtype.
+        code: `no_kernel`, or `dtype` where the ONNX operator itself does not allow the dtype; another where a
+            provider has more to say.
         reason: One sentence.
+        fatal: Nothing else can run it either, or may.
     """
 
     node: str
-    code: Literal["no_kernel", "dtype"]
+    code: ReasonCode
     reason: str
+    fatal: bool = True
 
 
 def missing_kernels(model: Any) -> tuple[MissingKernel, ...]:

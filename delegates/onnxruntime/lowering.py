@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from edgex.delegates.base import CapturedProgram, LoweredModule
 from edgex.delegates.onnxruntime import border, kernels, source_map, writer
 from edgex.delegates.onnxruntime.graphs import operators
+from edgex.delegates.onnxruntime.migraphx_rules import migraphx_refusals
 from edgex.delegates.onnxruntime.quiet import quiet_exporter
 from edgex.delegates.onnxruntime.state import STATE_FILE, LiftedProgram, lift_state, write_state
 from edgex.delegates.onnxruntime.translation import OTHER_TARGET, Refused, decomposition_errors, translate
@@ -24,6 +25,7 @@ from edgex.delegates.provenance import source_of
 from edgex.delegates.work import sum_flops
 from edgex.errors import LoweringError
 from edgex.runtime.manifest import Method, Requirements
+from edgex.runtime.specs import Dim, TensorSpec
 
 if TYPE_CHECKING:
     from torch.fx import Node
@@ -51,27 +53,50 @@ class _Assessment:
     warnings: tuple[str, ...] = ()
 
 
-def plan_program(program: CapturedProgram, opset: int) -> PartitionPlan:
+@dataclass(frozen=True)
+class Checks:
+    """What a graph is held against.
+
+    Attributes:
+        taker: Who is to run it, for messages.
+        migraphx: Hold it against MIGraphX's table too, not only against the kernels of the CPU provider.
+        fatal: Whether what MIGraphX leaves is in the way of the export.
+    """
+
+    taker: str = "ONNX Runtime's CPU provider"
+    migraphx: bool = False
+    fatal: bool = True
+
+    def find(self, model: Any) -> tuple[kernels.MissingKernel, ...]:
+        """The nodes that are refused, each once, those of MIGraphX first."""
+        refused = migraphx_refusals(model, fatal=self.fatal) if self.migraphx else ()
+        return (*refused, *kernels.missing_kernels(model))
+
+
+CPU_CHECKS = Checks()
+
+
+def plan_program(program: CapturedProgram, opset: int, checks: Checks = CPU_CHECKS) -> PartitionPlan:
     """What `lower_program` would take and leave; weights may be fake tensors.
 
     Raises:
         LoweringError: The program cannot be decomposed or translated for a reason that no operator explains.
     """
     with quiet_exporter():
-        return _assess(program, opset).plan
+        return _assess(program, opset, checks).plan
 
 
-def lower_program(program: CapturedProgram, opset: int, engine: str) -> LoweredModule:
+def lower_program(program: CapturedProgram, opset: int, engine: str, checks: Checks = CPU_CHECKS) -> LoweredModule:
     """Translate the program.
 
     Raises:
         LoweringError: Something in it cannot be translated or run; all of it is named.
     """
     with quiet_exporter():
-        assessed = _assess(program, opset)
+        assessed = _assess(program, opset, checks)
     model, lifted = assessed.model, assessed.lifted
     if model is None or assessed.plan.fatal:
-        raise _refusal(assessed.plan)
+        raise _refusal(assessed.plan, program, checks)
     method = program.method
 
     def write(folder: Path) -> None:
@@ -91,7 +116,7 @@ def lower_program(program: CapturedProgram, opset: int, engine: str) -> LoweredM
     )
 
 
-def _assess(program: CapturedProgram, opset: int) -> _Assessment:
+def _assess(program: CapturedProgram, opset: int, checks: Checks) -> _Assessment:
     with decomposition_errors("functional operators"):
         lifted = lift_state(program)
     result = translate(lifted.exported, opset)
@@ -111,7 +136,7 @@ def _assess(program: CapturedProgram, opset: int) -> _Assessment:
         [*(spec.name for spec in program.outputs), *(str(spec.output) for spec in lifted.carried)],
     )
     border.strip_metadata(model)
-    left, fallbacks = _without_kernel(model, origins, program.source_root)
+    left, fallbacks = _find_refused(checks.find(model), origins, program.source_root)
     plan = _make_plan(operators(result.program), left, fallbacks)
     written = result.program.graph_signature.user_inputs_to_mutate.values()
     warnings = tuple(
@@ -120,34 +145,48 @@ def _assess(program: CapturedProgram, opset: int) -> _Assessment:
     return _Assessment(_with_border(plan, program), lifted, model, origins, warnings)
 
 
-def _without_kernel(model: Any, origins: dict[str, Node], source_root: Path) -> tuple[set[Node], list[Fallback]]:
-    """The operators for which ONNX Runtime has no kernel."""
+def _find_refused(
+    refused: Sequence[kernels.MissingKernel], origins: dict[str, Node], source_root: Path
+) -> tuple[set[Node], list[Fallback]]:
+    """The operators behind the refused nodes."""
     fallbacks: list[Fallback] = []
     left: set[Node] = set()
-    for missing in kernels.missing_kernels(model):
+    for missing in refused:
         origin = origins.get(missing.node)
         if origin is None:
             # A node that the exporter made up: it has a name, but no operator of the user's behind it.
-            fallbacks.append(Fallback(missing.node, 1, missing.code, missing.reason, None, fatal=True))
+            fallbacks.append(Fallback(missing.node, 1, missing.code, missing.reason, None, missing.fatal))
         elif origin not in left:
             left.add(origin)
             source = source_of(origin, source_root)
-            fallbacks.append(Fallback(str(origin.target), 1, missing.code, missing.reason, source, fatal=True))
+            fallbacks.append(Fallback(str(origin.target), 1, missing.code, missing.reason, source, missing.fatal))
     return left, fallbacks
 
 
 def _make_plan(nodes: Iterable[Node], left: set[Node], fallbacks: Sequence[Fallback]) -> PartitionPlan:
-    """A plan in which everything is one region, or nothing where something is left: no other engine would run it."""
+    """A plan in which everything is one region, or none where nothing else would run what is left.
+
+    Where the CPU may run the rest, each unbroken stretch of taken operators counts as a region; what the provider makes
+    of the graph may be fewer or more.
+    """
     everything = list(nodes)
     taken = [node for node in everything if node not in left]
     total_flops = sum_flops(everything)
     return PartitionPlan(
         delegated_ops=len(taken),
         total_ops=len(everything),
-        delegate_calls=0 if fallbacks or not taken else 1,
+        delegate_calls=0 if any(fallback.fatal for fallback in fallbacks) else _count_stretches(everything, left),
         fallbacks=group_fallbacks(fallbacks),
         delegated_flops=None if total_flops is None else sum_flops(taken) or 0,
         total_flops=total_flops,
+    )
+
+
+def _count_stretches(nodes: Sequence[Node], left: set[Node]) -> int:
+    before = [None, *nodes]
+    return sum(
+        node not in left and (previous is None or previous in left)
+        for previous, node in zip(before, nodes, strict=False)
     )
 
 
@@ -164,7 +203,7 @@ def _with_border(plan: PartitionPlan, program: CapturedProgram) -> PartitionPlan
     return replace(plan, delegate_calls=0, fallbacks=(*refused, *plan.fallbacks))
 
 
-def _refusal(plan: PartitionPlan) -> LoweringError:
+def _refusal(plan: PartitionPlan, program: CapturedProgram, checks: Checks) -> LoweringError:
     """One error that names every fatal fallback with its source line."""
     lines = []
     for left in plan.fatal:
@@ -172,9 +211,28 @@ def _refusal(plan: PartitionPlan) -> LoweringError:
         times = f" ({left.count} times)" if left.count > 1 else ""
         lines.append(f"{place}{left.op}{times}: {left.reason}")
     names = list(dict.fromkeys(left.op for left in plan.fatal))
+    dynamic = [spec for spec in program.inputs if not spec.is_static] if checks.migraphx else []
+    if dynamic:
+        return _dynamic_refusal(checks.taker, dynamic)
     return LoweringError(
-        f"ONNX Runtime's CPU provider cannot run this model: {', '.join(names)}",
+        f"{checks.taker} cannot run this model: {', '.join(names)}",
         next((left.source for left in plan.fatal if left.source), None),
-        OTHER_TARGET,
+        f"{OTHER_TARGET}; --option allow_fallback=true leaves them to the CPU" if checks.migraphx else OTHER_TARGET,
+        why="\n".join(lines),
+    )
+
+
+def _dynamic_refusal(taker: str, inputs: Sequence[TensorSpec]) -> LoweringError:
+    """Every dynamic dimension, and the flags that fix them."""
+    lines, flags = [], []
+    for spec in inputs:
+        dims = [(axis, dim) for axis, dim in enumerate(spec.shape) if isinstance(dim, Dim)]
+        lines += [f"input {spec.name}: dimension {axis} is {d.name}={d.min}..{d.max}" for axis, d in dims]
+        sizes = [str(dim.max if isinstance(dim, Dim) else dim) for dim in spec.shape]
+        flags.append(f"--input-shape {spec.name}={'x'.join(sizes)}")
+    return LoweringError(
+        f"{taker} compiles for fixed sizes, and this model has dynamic ones",
+        fix=f"export one artifact a size, without --dynamic and dynamic_shapes: {' '.join(flags)}; or "
+        f"--option allow_fallback=true",
         why="\n".join(lines),
     )

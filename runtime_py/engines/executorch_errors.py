@@ -45,7 +45,9 @@ ERROR_CODES: Mapping[int, ErrorCode] = {
     ),
     0x13: ErrorCode("InvalidType", "a value has another type than the program expects", _EXPORT_AGAIN),
     0x14: ErrorCode(
-        "OperatorMissing", "the runtime has no kernel for an operator of the program", "edgex why MODEL names it"
+        "OperatorMissing",
+        "the runtime has no kernel for an operator of the program",
+        "edgex export MODEL -t xnnpack --dry-run names it",
     ),
     0x15: ErrorCode(
         "RegistrationExceedingMaxKernels", "too many kernels are registered", "load fewer operator libraries"

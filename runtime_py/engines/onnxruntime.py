@@ -15,20 +15,23 @@ if TYPE_CHECKING:
 
 INSTALL_COMMAND = "pip install 'edgex-toolchain[onnx]'"
 
+# Distributions that hold the module `onnxruntime`; only one of them can be installed in an environment.
+BUILDS = ("onnxruntime", "onnxruntime-migraphx", "onnxruntime-rocm", "onnxruntime-gpu")
+
 
 class OnnxRuntimeEngine:
     """ONNX Runtime as an engine."""
 
     def availability(self) -> Availability:
         """Available wherever onnxruntime is installed."""
-        if installed_version("onnxruntime"):
+        if self.versions():
             return Availability(True)
         return Availability(False, "onnxruntime is not installed", INSTALL_COMMAND)
 
     def versions(self) -> Mapping[str, str]:
-        """The version of onnxruntime."""
-        found = installed_version("onnxruntime")
-        return {"onnxruntime": found} if found else {}
+        """The version of the installed build of onnxruntime, by its distribution's name."""
+        versions = {name: installed_version(name) for name in BUILDS}
+        return {name: version for name, version in versions.items() if version}
 
     def open(self, artifact: Artifact, settings: EngineSettings) -> Session:
         """Load `model.onnx`.
@@ -38,7 +41,7 @@ class OnnxRuntimeEngine:
             settings: `threads`: for one run. `options`:
                 `graph_optimization` = `all` (default) | `extended` | `basic` | `off`; `allow_spinning` = `true`
                 (default: idle threads wait busily, quicker and hotter) | `false`; `memory_arena` = `true`
-                (default) | `false`.
+                (default) | `false`. An artifact for an AMD GPU also takes those of `rocm.opening`.
 
         Raises:
             TargetUnavailable: onnxruntime is not installed, or too old for this file.
@@ -47,17 +50,27 @@ class OnnxRuntimeEngine:
         # Imported here: the session module reads engines' settings, not the other way round, and this module is
         # imported to list targets.
         from edgex.runtime.engines.onnxruntime_session import OnnxRuntimeRunner, parse_settings
+        from edgex.runtime.engines.rocm.opening import GpuOpening, is_for_gpu
         from edgex.runtime.session import Session
 
-        choices = parse_settings(settings)
-        self._check_version(artifact)
-        return Session(artifact, OnnxRuntimeRunner(artifact, choices))
+        if is_for_gpu(artifact):
+            opening = GpuOpening(artifact, settings)
+            choices = parse_settings(opening.settings)
+            self._check_version(artifact)
+            runner = OnnxRuntimeRunner(artifact, choices, opening)
+        else:
+            choices = parse_settings(settings)
+            self._check_version(artifact)
+            runner = OnnxRuntimeRunner(artifact, choices)
+        session = Session(artifact, runner)
+        session.assignment = runner.assignment
+        return session
 
     def _check_version(self, artifact: Artifact) -> None:
         availability = self.availability()
         if not availability.available:
             raise TargetUnavailable(str(availability.reason), artifact.path.name, availability.fix)
-        installed, needed = self.versions()["onnxruntime"], artifact.manifest.requirements.minimum_version
+        installed, needed = next(iter(self.versions().values())), artifact.manifest.requirements.minimum_version
         if needed is not None and _version_key(installed) < _version_key(needed):
             raise TargetUnavailable(
                 f"onnxruntime {installed} is too old for this artifact: it needs {needed} or newer",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -13,9 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from edgex.errors import ArtifactError, RunError, TargetUnavailable, nearest_name
+from edgex.errors import ArtifactError, EdgexError, RunError, TargetUnavailable, nearest_name
 from edgex.runtime.artifact import Artifact
 from edgex.runtime.engines.base import EngineSettings, LoadSeconds
+from edgex.runtime.engines.rocm.providers import OpenedSession
 from edgex.runtime.native_stderr import capture_native_stderr
 from edgex.runtime.specs import NUMPY_DTYPES
 from edgex.runtime.threads import default_threads
@@ -82,16 +83,23 @@ class OnnxRuntimeRunner:
 
     planned_arena_bytes: int | None = None
 
-    def __init__(self, artifact: Artifact, choices: OnnxRuntimeChoices) -> None:
+    def __init__(
+        self,
+        artifact: Artifact,
+        choices: OnnxRuntimeChoices,
+        open_session: Callable[[Any, str, Any], OpenedSession] | None = None,
+    ) -> None:
         self._name = artifact.path.name
         path = artifact.file(".onnx")
         with capture_native_stderr():
             onnxruntime = import_onnxruntime()
             started = time.perf_counter()
             try:
-                session = onnxruntime.InferenceSession(
-                    str(path), _session_options(onnxruntime, choices), providers=[PROVIDER]
-                )
+                options = _session_options(onnxruntime, choices)
+                opened = open_session(onnxruntime, str(path), options) if open_session else None
+                session = opened.session if opened else onnxruntime.InferenceSession(str(path), options, [PROVIDER])
+            except EdgexError:
+                raise
             except Exception as error:  # ONNX Runtime's exception classes have no common public base
                 raise RunError(
                     f"ONNX Runtime {onnxruntime.__version__} cannot load {path.name}",
@@ -102,7 +110,8 @@ class OnnxRuntimeRunner:
         # ONNX Runtime reads the file and prepares its kernels in one call.
         self.load_seconds = LoadSeconds(None, time.perf_counter() - started)
         self.threads: int | None = choices.threads
-        self.executed_on = f"onnxruntime: {', '.join(session.get_providers())}"
+        self.assignment: Mapping[str, int] | None = opened.nodes if opened else None
+        self.executed_on = opened.executed_on if opened else f"onnxruntime: {', '.join(session.get_providers())}"
         self._run = session.run
         self._input_names = [node.name for node in session.get_inputs()]
         self._output_names = [node.name for node in session.get_outputs()]

@@ -25,7 +25,8 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., subprocess.C
     for name in NEEDED:
         if (here / name).exists():
             (site / name).symlink_to(here / name)
-    for info in here.glob("edgex_toolchain-*.dist-info"):
+    metadata = Path(str(distribution("edgex-toolchain").locate_file("")))
+    for info in metadata.glob("edgex_toolchain-*.dist-info"):
         (site / info.name).symlink_to(info)
     import edgex
 
@@ -41,13 +42,19 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., subprocess.C
 def test_help_and_targets_work_without_engines(bare: Callable, tmp_path: Path) -> None:
     assert bare("--help", cwd=tmp_path).returncode == 0
     document = json.loads(bare("targets", "--json", cwd=tmp_path).stdout)
-    assert {target["name"] for target in document["targets"]} == {"onednn", "onnx-cpu", "reference", "xnnpack"}
+    assert {target["name"] for target in document["targets"]} == {
+        "onednn",
+        "onnx-cpu",
+        "onnx-rocm",
+        "reference",
+        "xnnpack",
+    }
     for target in document["targets"]:
         assert target["available"] is False and "not installed" in target["reason"]
         assert target["fix"].startswith("pip install"), target
 
 
-@pytest.mark.parametrize("target", ["xnnpack", "onnx-cpu", "reference"])
+@pytest.mark.parametrize("target", ["xnnpack", "onnx-cpu", "onnx-rocm", "reference"])
 def test_export_names_the_install_command(bare: Callable, tmp_path: Path, target: str) -> None:
     (tmp_path / "model.py").write_text("model = 1\n")
     result = bare("export", "model.py", "-t", target, cwd=tmp_path)

@@ -131,8 +131,13 @@ class TestDelegate:
         delegate, program = usable, programs[name]
         options = delegate.options_type()
         planned = delegate.plan(program, options)
-        lowered = delegate.lower(program, options)
-        assert planned == lowered.plan
+        if planned.fatal:
+            # A target may refuse a program; then it names everything that is in the way.
+            with pytest.raises(LoweringError) as caught:
+                delegate.lower(program, options)
+            assert caught.value.why and caught.value.fix
+        else:
+            assert planned == delegate.lower(program, options).plan
         assert 0 <= planned.delegated_ops <= planned.total_ops
         left = sum(fallback.count for fallback in planned.fallbacks)
         assert planned.delegated_ops + left == planned.total_ops
@@ -153,6 +158,9 @@ class TestDelegate:
     ) -> None:
         delegate, program = usable, programs[name]
         before = fingerprint(program)
+        if delegate.plan(program, delegate.options_type()).fatal:
+            assert fingerprint(program) == before
+            pytest.skip(f"{delegate.name} refuses {name}; test_plan_and_lower_agree looks at how")
         lowered = delegate.lower(program, delegate.options_type())
         assert fingerprint(program) == before
         method = lowered.methods[0]
@@ -193,3 +201,15 @@ class TestDelegate:
         else:
             with pytest.raises(LoweringError, match="does not take --precision bf16"):
                 check_settings(ExportSettings((target,), precision="bf16"), "net")
+
+    def test_what_cannot_run_here_is_assembled_with_a_reason_or_runs(
+        self, usable: Delegate, programs: dict[str, CapturedProgram]
+    ) -> None:
+        reason = usable.lower(programs["conv"], usable.options_type()).assembled_reason
+        look = getattr(usable, "rungs", None)
+        if look is None:
+            assert reason is None, "only a target that looks for a device can lack one"
+        else:
+            failed = [rung for rung in look() if rung.passed is False]
+            assert (reason is None) == (not failed)
+            assert reason is None or failed[0].detail in reason

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 @click.option("--runs", type=click.IntRange(min=1), help="Samples to take; default: about three seconds' worth.")
 @click.option("--sweep", metavar="AXES", help="threads, batch or both: measure each setting, keep the best threads.")
 @click.option("--check", type=click.Choice(["hash", "size"]), default="hash", show_default=True)
+@click.option("--allow-fallback", is_flag=True, help="Let the CPU run what an artifact's GPU provider does not.")
 @click.option("--timeout", type=click.FloatRange(min=0, min_open=True), help="Seconds after which it is stopped.")
 @click.option("--force", is_flag=True, help="Replace an existing report.")
 @click.option("--json", "as_json", is_flag=True, help="One document on stdout.")
@@ -43,6 +44,7 @@ def command(
     runs: int | None,
     sweep: str | None,
     check: str,
+    allow_fallback: bool,
     timeout: float | None,
     force: bool,
     as_json: bool,
@@ -65,7 +67,8 @@ def command(
             return _sweep(artifact, axes, inputs, output, threads, level, as_json=as_json, quiet=quiet)
         with StageProgress(quiet=quiet) as progress:
             progress("load", Path(artifact).name)
-            with load(artifact, threads=threads, check=level, tuned=not no_tuned) as session:
+            options = {"allow_fallback": True} if allow_fallback else {}
+            with load(artifact, threads=threads, options=options, check=level, tuned=not no_tuned) as session:
                 values = read_inputs(inputs, session.artifact) if inputs else None
                 report = profile(session, values, warmup, runs, check=level, progress=progress)
         if output is not None:

@@ -32,7 +32,9 @@ def print_export(document: Mapping[str, Any]) -> None:
         click.echo(f"{bold(artifact['target'])}  {artifact['status']}  {where}")
         if artifact["bytes"] is not None:
             click.echo(f"  size        {format_bytes(artifact['bytes'])}")
-        click.echo(f"  delegation  {describe_delegation(artifact['delegation'])}")
+        # Nobody has asked the device: what the delegate's table says is a prediction.
+        predicted = ", as predicted" if artifact["status"] == "assembled" else ""
+        click.echo(f"  delegation  {describe_delegation(artifact['delegation'])}{predicted}")
         for fallback in artifact["delegation"]["fallbacks"]:
             click.echo(f"              {_describe_fallback(fallback)}")
         for rewrite in artifact["rewrites"]:
@@ -44,7 +46,8 @@ def print_export(document: Mapping[str, Any]) -> None:
         for warning in artifact["warnings"]:
             click.echo(click.style("  warning     ", fg="yellow") + warning)
         if artifact["path"]:
-            click.echo(f"  next        edgex run {artifact['path']}   edgex profile {artifact['path']}")
+            flag = " --allow-fallback" if artifact["status"] == "assembled" else ""
+            click.echo(f"  next        edgex run {artifact['path']}{flag}   edgex profile {artifact['path']}{flag}")
 
 
 def describe_delegation(delegation: Mapping[str, Any]) -> str:
@@ -85,7 +88,8 @@ def print_verification(document: Mapping[str, Any]) -> None:
     print_table(rows)
     click.echo(f"executed on {document['executed_on']}")
     if document["passed"]:
-        click.echo(f"{bold('passed')}: {describe_verification(document)}")
+        stand_in = " (CPU reference: says nothing about the device)" if document["verified_on"] != "target" else ""
+        click.echo(f"{bold('passed')}{stand_in}: {describe_verification(document)}")
     else:
         click.echo(f"{click.style('failed', fg='red', bold=True)}: {document['reason']}")
 
@@ -99,7 +103,10 @@ def print_artifact(document: Mapping[str, Any]) -> None:
         for spec in method[key]:
             click.echo(f"  {key.rstrip('s'):<12}{spec['name']}  {spec['dtype']}{_shape(spec['shape'])}")
     click.echo(f"  {'model':<12}{_model(manifest['model'])}")
-    click.echo(f"  {'delegation':<12}{describe_delegation(manifest['delegation'])}")
+    predicted = ", as predicted" if manifest["status"] == "assembled" else ""
+    click.echo(f"  {'delegation':<12}{describe_delegation(manifest['delegation'])}{predicted}")
+    if manifest["status_reason"]:
+        click.echo(f"  {manifest['status']:<12}{manifest['status_reason']}")
     for fallback in manifest["delegation"]["fallbacks"]:
         click.echo(f"  {'':<12}{_describe_fallback(fallback)}")
     if manifest["verification"]:
@@ -119,16 +126,26 @@ def print_artifact(document: Mapping[str, Any]) -> None:
 
 def print_targets(document: Mapping[str, Any]) -> None:
     """The table of `edgex targets`."""
-    rows = [("target", "usable", "precisions", "versions")]
+    rows = [("target", "usable", "precisions", "native", "versions")]
     for target in document["targets"]:
         versions = ", ".join(f"{name} {version}" for name, version in target["versions"].items())
         usable = "yes" if target["available"] else "no"
-        rows.append((target["name"], usable, " ".join(target["precisions"]), versions))
+        native = "unknown" if target["native_precisions"] is None else " ".join(target["native_precisions"])
+        rows.append((target["name"], usable, " ".join(target["precisions"]), native, versions))
     print_table(rows)
+    host = document["host"]
+    click.echo(f"{host['cpu'] or 'unknown processor'}, {host['machine']}: {' '.join(host['isa'] or ['unknown'])}")
     for target in document["targets"]:
-        if not target["available"]:
-            fix = f"; {target['fix']}" if target["fix"] else ""
-            click.echo(f"{target['name']}: {target['reason']}{fix}")
+        if target["available"]:
+            continue
+        click.echo(f"\n{bold(target['name'])} cannot run here:")
+        for rung in target["rungs"]:
+            click.echo(f"  {_RUNG_MARKS[rung['passed']]:<10}  {rung['name']}: {rung['detail']}")
+        if target["fix"]:
+            click.echo(f"  {'fix':<10}  {target['fix']}")
+
+
+_RUNG_MARKS = {True: "holds", False: "fails", None: "not tried"}
 
 
 def print_table(rows: Sequence[Sequence[str]]) -> None:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 @click.option("--threads", type=click.IntRange(min=1), help="Threads for the run.")
 @click.option("--no-tuned", is_flag=True, help="The engine's default threads, whatever a sweep found quickest.")
 @click.option("--check", type=click.Choice(["hash", "size"]), default="hash", show_default=True)
+@click.option("--allow-fallback", is_flag=True, help="Let the CPU run what an artifact's GPU provider does not.")
 @click.option("--timeout", type=click.FloatRange(min=0, min_open=True), help="Seconds after which it is stopped.")
 @click.option("--force", is_flag=True, help="Replace an existing output file.")
 @click.option("--json", "as_json", is_flag=True, help="One document on stdout.")
@@ -37,6 +38,7 @@ def command(
     threads: int | None,
     no_tuned: bool,
     check: str,
+    allow_fallback: bool,
     timeout: float | None,
     force: bool,
     as_json: bool,
@@ -51,7 +53,8 @@ def command(
         from edgex.runtime.session import load
 
         level: CheckLevel = "size" if check == "size" else "hash"
-        with load(artifact, threads=threads, check=level, tuned=not no_tuned) as session:
+        options = {"allow_fallback": True} if allow_fallback else {}
+        with load(artifact, threads=threads, options=options, check=level, tuned=not no_tuned) as session:
             values = read_inputs(inputs, session.artifact)
             results = session.run(**values)
             if output is not None:
@@ -102,6 +105,7 @@ def describe_run(session: Session, results: tuple[np.ndarray, ...], output: Path
         "schema": "edgex.run/1",
         "artifact": str(session.artifact.path),
         "executed_on": session.executed_on,
+        "assignment": None if session.assignment is None else dict(session.assignment),
         "threads": session.threads,
         "threads_source": session.threads_source,
         "outputs": [

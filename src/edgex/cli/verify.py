@@ -2,21 +2,35 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from edgex.cli.failure import print_json
 from edgex.cli.supervisor import supervise
+
+if TYPE_CHECKING:
+    from edgex.runtime.artifact import CheckLevel
 
 
 @click.command("verify")
 @click.argument("artifact", type=click.Path())
 @click.option("--check", type=click.Choice(["hash", "size"]), default="hash", show_default=True)
 @click.option("--threads", type=click.IntRange(min=1), help="Threads for the run.")
+@click.option("--allow-fallback", is_flag=True, help="Let the CPU run what an artifact's GPU provider does not.")
+@click.option("--cpu-reference", is_flag=True, help="Run an artifact for a GPU on the engine's CPU.")
 @click.option("--timeout", type=click.FloatRange(min=0, min_open=True), help="Seconds after which it is stopped.")
 @click.option("--json", "as_json", is_flag=True, help="One document on stdout.")
 @click.option("-v", "--verbose", is_flag=True, help="Full tracebacks.")
 def command(
-    artifact: str, check: str, threads: int | None, timeout: float | None, as_json: bool, verbose: bool
+    artifact: str,
+    check: str,
+    threads: int | None,
+    allow_fallback: bool,
+    cpu_reference: bool,
+    timeout: float | None,
+    as_json: bool,
+    verbose: bool,
 ) -> None:
     """Check ARTIFACT again on this machine. Exit code 4 if its outputs are not eager PyTorch's."""
 
@@ -25,8 +39,11 @@ def command(
         from edgex.runtime.replay import replay_artifact
         from edgex.runtime.session import load
 
+        chosen = {"allow_fallback": allow_fallback, "cpu_reference": cpu_reference}
+        options = {name: True for name, given in chosen.items() if given}
+        level: CheckLevel = "size" if check == "size" else "hash"
         # A proof depends on what it is given, never on what this user's cache holds.
-        with load(artifact, threads=threads, check="size" if check == "size" else "hash", tuned=False) as session:
+        with load(artifact, threads=threads, options=options, check=level, tuned=False) as session:
             verdict = replay_artifact(session.artifact, session)
         document = {"schema": "edgex.verify/1", **verdict.to_json()}
         print_json(document) if as_json else print_verification(document)

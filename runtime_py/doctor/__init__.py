@@ -1,0 +1,1 @@
+"""Whether this environment is one in which edgex is known to work."""

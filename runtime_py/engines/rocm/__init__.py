@@ -1,0 +1,1 @@
+"""AMD GPUs through ONNX Runtime: finding one honestly, and the two ways to MIGraphX."""

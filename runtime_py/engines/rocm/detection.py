@@ -1,0 +1,183 @@
+"""Whether an AMD GPU can be used here, rung by rung. Never by a vendor's name: an EPYC processor says AMD too.
+
+Nor do the providers that ONNX Runtime lists prove anything: AMD's wheels list MIGraphX on a machine without ROCm.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import stat
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+from edgex.runtime.engines.rungs import Rung, first_failure
+
+# The library of a plug-in provider; without it the classic provider of the installed build is meant.
+LIBRARY_VARIABLE = "EDGEX_MIGRAPHX_LIBRARY"
+
+DOCUMENT = "docs/rocm.md"
+_DRIVER_FIX = "install AMD's driver amdgpu-dkms and reboot: docs/rocm.md"
+_GROUP_FIX = "sudo usermod -aG render,video $USER, then log in again"
+_CLASSIC_LIBRARIES = ("libonnxruntime_providers_migraphx.so", "libonnxruntime_providers_rocm.so")
+_TIMEOUT_SECONDS = 20.0
+
+Command = Callable[[Sequence[str]], "tuple[int, str]"]
+
+
+def run_command(command: Sequence[str]) -> tuple[int, str]:
+    """Exit code and output of a program; 124 where it does not end in time."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_SECONDS, check=False)
+    except subprocess.TimeoutExpired:
+        return 124, f"no answer within {_TIMEOUT_SECONDS:g} s"
+    except OSError as error:
+        return 127, error.strerror or str(error)
+    return done.returncode, done.stdout + done.stderr
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Where the rungs are looked for; tests give another one.
+
+    Attributes:
+        root: Where `/dev`, `/sys` and `/opt` are.
+        path: Folders in which programs are looked for, as in PATH.
+        run: Runs a program.
+        capi: Folder of ONNX Runtime's own libraries, or None where it is not installed.
+        library: The plug-in library that is chosen, or None for the classic provider.
+    """
+
+    root: Path = Path("/")
+    path: str | None = None
+    run: Command = run_command
+    capi: Path | None = None
+    library: Path | None = None
+
+    @classmethod
+    def here(cls) -> Machine:
+        """This machine."""
+        spec = find_spec("onnxruntime")
+        capi = Path(spec.origin).parent / "capi" if spec is not None and spec.origin else None
+        return cls(path=os.environ.get("PATH"), capi=capi, library=chosen_library())
+
+
+def chosen_library() -> Path | None:
+    """The plug-in library that the environment names."""
+    named = os.environ.get(LIBRARY_VARIABLE)
+    return Path(named) if named else None
+
+
+def detect(machine: Machine | None = None, *, run_session: bool = True) -> list[Rung]:
+    """Look at every rung. The cheap ones are all looked at; a session is tried only where they hold.
+
+    Args:
+        machine: Where to look; None is here.
+        run_session: Whether to try the last rung, which starts a process that runs a tiny model on the GPU.
+    """
+    machine = machine or Machine.here()
+    rungs = [_device_node(machine), _topology(machine), _rocminfo(machine), _library(machine)]
+    if not run_session or first_failure(rungs) is not None:
+        return [*rungs, Rung("session", None, "not tried: a rung below does not hold")]
+    return [*rungs, _session(machine)]
+
+
+def _device_node(machine: Machine) -> Rung:
+    node = machine.root / "dev/kfd"
+    try:
+        mode = node.stat().st_mode
+    except FileNotFoundError:
+        return Rung("device node", False, "there is no /dev/kfd: no AMD GPU, or its driver is not loaded", _DRIVER_FIX)
+    except PermissionError:
+        return Rung("device node", False, "/dev/kfd may not be looked at", _GROUP_FIX)
+    if machine.root == Path("/") and not stat.S_ISCHR(mode):
+        return Rung("device node", False, "/dev/kfd is no device", _DRIVER_FIX)
+    if not os.access(node, os.R_OK | os.W_OK):
+        return Rung("device node", False, "permission denied: this user may not open /dev/kfd", _GROUP_FIX)
+    return Rung("device node", True, "/dev/kfd can be opened")
+
+
+def _topology(machine: Machine) -> Rung:
+    """GPUs that the kernel's driver knows; processors are nodes too, without a graphics version."""
+    found = []
+    for properties in sorted((machine.root / "sys/class/kfd/kfd/topology/nodes").glob("*/properties")):
+        try:
+            text = properties.read_text()
+        except OSError:
+            continue  # nodes of a GPU that is not ours to use cannot be read
+        version, units = (_number(text, name) for name in ("gfx_target_version", "simd_count"))
+        if version > 0 and units > 0:
+            found.append(gfx_name(version))
+    if not found:
+        return Rung("topology", False, "the driver lists no GPU that computes", "sudo dmesg | grep -i kfd")
+    return Rung("topology", True, f"the driver lists {', '.join(found)}")
+
+
+def _number(text: str, name: str) -> int:
+    match = re.search(rf"^{name} (\d+)$", text, re.MULTILINE)
+    return int(match[1]) if match else 0
+
+
+def gfx_name(version: int) -> str:
+    """`gfx_target_version` as the compilers name it: 90010 is gfx90a, 110001 is gfx1101."""
+    major, minor, step = version // 10000, version // 100 % 100, version % 100
+    return f"gfx{major}{minor:x}{step:x}"
+
+
+def _rocminfo(machine: Machine) -> Rung:
+    for name in ("rocminfo", "rocm_agent_enumerator"):
+        program = shutil.which(name, path=machine.path) or _in_opt(machine, name)
+        if program is None:
+            continue
+        code, text = machine.run([program])
+        names = [gfx for gfx in dict.fromkeys(re.findall(r"\bgfx[0-9a-f]{3,4}\b", text)) if gfx != "gfx000"]
+        if code == 0 and names:
+            return Rung("rocminfo", True, f"{name} names {', '.join(names)}")
+        last = text.strip().splitlines()[-1] if text.strip() else "nothing"
+        return Rung("rocminfo", False, f"{name} (exit {code}) names no GPU: {last}", "edgex explain - < its output")
+    return Rung("rocminfo", False, "rocminfo is not installed", "sudo apt install rocminfo")
+
+
+def _in_opt(machine: Machine, name: str) -> str | None:
+    program = machine.root / "opt/rocm/bin" / name
+    return str(program) if program.is_file() else None
+
+
+def provider_library(machine: Machine) -> Path | None:
+    """The library that holds the provider: the chosen plug-in, else the classic one of the installed build."""
+    if machine.library is not None:
+        return machine.library
+    if machine.capi is None:
+        return None
+    return next((machine.capi / name for name in _CLASSIC_LIBRARIES if (machine.capi / name).is_file()), None)
+
+
+def _library(machine: Machine) -> Rung:
+    """Load it in a process of its own: a library of another ROCm version may end the process that loads it."""
+    library = provider_library(machine)
+    if library is None:
+        detail = "the installed onnxruntime holds no MIGraphX provider, and no plug-in library is chosen"
+        return Rung("library", False, detail, f"install AMD's build of ONNX Runtime: {DOCUMENT}")
+    if not library.is_file():
+        return Rung(
+            "library", False, f"{library.name} does not exist", f"set {LIBRARY_VARIABLE} to the plug-in library"
+        )
+    code, text = machine.run([sys.executable, "-c", "import ctypes, sys; ctypes.CDLL(sys.argv[1])", str(library)])
+    if code != 0:
+        why = text.strip().splitlines()[-1] if text.strip() else f"the process ended with {code}"
+        return Rung("library", False, f"{library.name} does not load: {why}", f"ldd {library}")
+    return Rung("library", True, f"{library.name} loads")
+
+
+def _session(machine: Machine) -> Rung:
+    environment = [] if machine.library is None else [str(machine.library)]
+    code, text = machine.run([sys.executable, "-m", "edgex.runtime.engines.rocm.probe", *environment])
+    last = text.strip().splitlines()[-1] if text.strip() else f"the process ended with {code}"
+    if code != 0:
+        return Rung("session", False, f"a tiny model does not run: {last}", "edgex explain - < its output")
+    return Rung("session", True, f"a tiny model ran on {last}")

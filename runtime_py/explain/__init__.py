@@ -1,0 +1,1 @@
+"""What the messages of the engines mean: an offline dictionary, and the search in it."""
