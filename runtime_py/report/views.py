@@ -185,7 +185,8 @@ def fallback_rows(report: ProfileReport) -> tuple[int, ...]:
     delegate = find_delegate(report)
     if delegate is None and not report.executed_on.endswith(_OWN_KERNELS):
         return ()
-    return tuple(at for at, row in enumerate(report.ops) if row.category == "compute" and row.delegate != delegate)
+    outside = (delegate is None or row.delegate != delegate for row in report.ops)
+    return tuple(at for at, out in enumerate(outside) if out and report.ops[at].category == "compute")
 
 
 def critical_fallbacks(report: ProfileReport) -> tuple[Fallback, ...]:

@@ -83,24 +83,27 @@ _TOKENS = (1, LENGTH, WIDTH)
 # One layer, in order of execution: what runs, where it belongs, on which line, what it costs.
 # (op type, delegate?, category, module, line, ATen name, in, weight, out, microseconds)
 _FC = "Fully Connected (NC, F32) GEMM"
+_NORM, _ATEN_NORM = "native_call_native_layer_norm.out", "aten.native_layer_norm.default"
+_BMM = "Batch Matrix Multiply (NC, F32) GEMM"
+_FFN = (1, LENGTH, 4 * WIDTH)
 _SQUARE, _WIDE = (WIDTH, WIDTH), (4 * WIDTH, WIDTH)
 _SCORES = (1, 12, LENGTH, LENGTH)
 _HEADS = (1, 12, LENGTH, WIDTH // 12)
 _LAYER = (
-    ("native_call_native_layer_norm.out", False, "compute", "norm1", 30, "aten.native_layer_norm.default", _TOKENS, None, _TOKENS, 96.0),
+    (_NORM, False, "compute", "norm1", 30, _ATEN_NORM, _TOKENS, None, _TOKENS, 96.0),
     (_FC, True, "compute", "attention.q", 16, "aten.linear.default", _TOKENS, _SQUARE, _TOKENS, 210.0),
     (_FC, True, "compute", "attention.k", 16, "aten.linear.default", _TOKENS, _SQUARE, _TOKENS, 208.0),
     (_FC, True, "compute", "attention.v", 16, "aten.linear.default", _TOKENS, _SQUARE, _TOKENS, 211.0),
     ("Transpose (ND, X32)", True, "layout", None, None, None, _HEADS, None, _HEADS, 31.0),
-    ("Batch Matrix Multiply (NC, F32) GEMM", True, "compute", "attention", 17, "aten.matmul.default", _HEADS, None, _SCORES, 88.0),
+    (_BMM, True, "compute", "attention", 17, "aten.matmul.default", _HEADS, None, _SCORES, 88.0),
     ("Softmax (NC, F32)", True, "compute", "attention", 18, "aten.softmax.int", _SCORES, None, _SCORES, 74.0),
-    ("Batch Matrix Multiply (NC, F32) GEMM", True, "compute", "attention", 19, "aten.matmul.default", _SCORES, None, _HEADS, 85.0),
+    (_BMM, True, "compute", "attention", 19, "aten.matmul.default", _SCORES, None, _HEADS, 85.0),
     (_FC, True, "compute", "attention.out", 19, "aten.linear.default", _TOKENS, _SQUARE, _TOKENS, 209.0),
     ("Add (ND)", True, "compute", "", 30, "aten.add.Tensor", _TOKENS, None, _TOKENS, 6.0),
-    ("native_call_native_layer_norm.out", False, "compute", "norm2", 31, "aten.native_layer_norm.default", _TOKENS, None, _TOKENS, 95.0),
-    (_FC, True, "compute", "mlp.0", 31, "aten.linear.default", _TOKENS, _WIDE, (1, LENGTH, 4 * WIDTH), 830.0),
-    ("GELU (ND, F32)", True, "compute", "mlp.1", 31, "aten.gelu.default", (1, LENGTH, 4 * WIDTH), None, (1, LENGTH, 4 * WIDTH), 64.0),
-    (_FC, True, "compute", "mlp.2", 31, "aten.linear.default", (1, LENGTH, 4 * WIDTH), _WIDE, _TOKENS, 845.0),
+    (_NORM, False, "compute", "norm2", 31, _ATEN_NORM, _TOKENS, None, _TOKENS, 95.0),
+    (_FC, True, "compute", "mlp.0", 31, "aten.linear.default", _TOKENS, _WIDE, _FFN, 830.0),
+    ("GELU (ND, F32)", True, "compute", "mlp.1", 31, "aten.gelu.default", _FFN, None, _FFN, 64.0),
+    (_FC, True, "compute", "mlp.2", 31, "aten.linear.default", _FFN, _WIDE, _TOKENS, 845.0),
 )  # fmt: skip
 
 HOST = HostInfo(
