@@ -16,7 +16,20 @@ from edgex.runtime.report.figures import (
     format_interval,
     format_rate,
     format_seconds,
+    format_share,
 )
+from edgex.runtime.report.listings import (
+    Listing,
+    describe_trace,
+    list_fallbacks,
+    list_memory,
+    list_modules,
+    list_operators,
+    list_places,
+)
+from edgex.runtime.report.views import by_category
+
+_ROWS = 20
 
 
 def render_markdown(report: ProfileReport) -> str:
@@ -45,10 +58,40 @@ def render_markdown(report: ProfileReport) -> str:
             ]
         ),
     ]
+    if report.ops:
+        sections += _operator_sections(report)
+    sections += [_listing(listing) for listing in list_memory(report, _ROWS)]
     if report.warnings:
         lines = [f"- **{warning.code}**: {_escape(warning.text)}" for warning in report.warnings]
         sections.append("\n".join(["## Warnings", "", *lines]))
     return "\n\n".join(sections) + "\n"
+
+
+def _operator_sections(report: ProfileReport) -> list[str]:
+    kinds = " · ".join(f"{group.name} {format_share(group.share)}" for group in by_category(report))
+    listings = [*list_fallbacks(report, _ROWS), list_places(report, _ROWS), *list_operators(report, _ROWS)]
+    listings += list_modules(report, _ROWS)
+    return ["## Operators", f"{kinds}. {'; '.join(describe_trace(report))}.", *map(_listing, listings)]
+
+
+def _listing(listing: Listing) -> str:
+    """A table of names and figures; indented names keep their indent."""
+    head = "| " + " | ".join(column.title for column in listing.columns) + " |"
+    rule = "|" + "|".join("---:" if column.numeric else "---" for column in listing.columns) + "|"
+    rows = ["| " + " | ".join(_cell(cell) for cell in row) + " |" for row in listing.rows]
+    return "\n".join(
+        [f"### {_escape(_line(listing.title))}", "", head, rule, *rows, *(f"\n{note}." for note in listing.notes)]
+    )
+
+
+def _cell(text: str) -> str:
+    bare = text.lstrip(" ")
+    return "&nbsp;&nbsp;" * ((len(text) - len(bare)) // 2) + _escape(_line(bare))
+
+
+def _line(text: str) -> str:
+    """A name with a line break in it would end the table."""
+    return " ".join(text.split())
 
 
 def _table(head: tuple[str, str], rows: Sequence[tuple[str, str]]) -> str:

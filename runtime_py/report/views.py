@@ -41,8 +41,8 @@ class Group:
 
 
 @dataclass(frozen=True)
-class Fallback:
-    """An operator of the model that ran outside the artifact's delegate, all its occurrences on one source line.
+class Place:
+    """An operator on a source line, however often it runs there.
 
     Attributes:
         operator: ATen name where it is known, else the engine's.
@@ -189,15 +189,20 @@ def fallback_rows(report: ProfileReport) -> tuple[int, ...]:
     return tuple(at for at, out in enumerate(outside) if out and report.ops[at].category == "compute")
 
 
-def critical_fallbacks(report: ProfileReport) -> tuple[Fallback, ...]:
-    """Operators of the model outside its delegate, one entry an operator and source line, most time first."""
+def by_place(report: ProfileReport, rows: Iterable[int] | None = None) -> tuple[Place, ...]:
+    """Rows, or the given ones, with one entry for each operator and source line, most time first."""
     found: dict[tuple[str, str | None], list[int]] = defaultdict(list)
-    for at in fallback_rows(report):
+    for at in range(len(report.ops)) if rows is None else rows:
         row = report.ops[at]
         found[row.operators[0] if row.operators else row.op_type, row.source].append(at)
     whole = total_us(report)
-    entries = [Fallback(name, source, _make_group(report, name, rows, whole)) for (name, source), rows in found.items()]
+    entries = [Place(name, source, _make_group(report, name, rows, whole)) for (name, source), rows in found.items()]
     return tuple(sorted(entries, key=lambda entry: -entry.group.total_us))
+
+
+def critical_fallbacks(report: ProfileReport) -> tuple[Place, ...]:
+    """Operators of the model that ran outside its delegate, by operator and source line, most time first."""
+    return by_place(report, fallback_rows(report))
 
 
 def by_module(report: ProfileReport) -> ModuleTree:
