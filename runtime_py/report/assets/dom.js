@@ -1,0 +1,93 @@
+// Elements, numbers as text, and moving among the parts of a drawing by keyboard. Text only ever enters as text nodes.
+
+const SVG = "http://www.w3.org/2000/svg";
+
+function fill(element, attributes, children) {
+  for (const [name, value] of Object.entries(attributes || {})) {
+    if (value === null || value === undefined || value === false) continue;
+    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else element.setAttribute(name, value === true ? "" : value);
+  }
+  element.append(...children.flat().filter((child) => child !== null && child !== undefined));
+  return element;
+}
+
+const h = (tag, attributes, ...children) => fill(document.createElement(tag), attributes, children);
+const s = (tag, attributes, ...children) => fill(document.createElementNS(SVG, tag), attributes, children);
+
+function decimals(value, digits) {
+  return Math.max(0, digits - String(Math.trunc(Math.abs(value))).length);
+}
+
+function number(value, digits = 3) {
+  if (value === 0) return "0";
+  const places = decimals(value, digits);
+  return value.toLocaleString("en-US", { minimumFractionDigits: places, maximumFractionDigits: places });
+}
+
+const TIMES = [["s", 1e6], ["ms", 1e3], ["µs", 1], ["ns", 1e-3]];
+
+// Microseconds as text; `like` sets the unit, so that a column has one.
+function time(us, like = us, digits = 3) {
+  if (us === null) return "below resolution";
+  const [unit, size] = TIMES.find(([, least]) => Math.abs(like) >= least) || TIMES[2];
+  return `${number(us / size, digits)} ${unit}`;
+}
+
+function bytes(count) {
+  const units = ["B", "kB", "MB", "GB"];
+  let at = 0;
+  while (count >= 1000 && at < 3) { count /= 1000; at += 1; }
+  return `${at === 0 ? count : number(count)} ${units[at]}`;
+}
+
+function percent(share) {
+  if (share === null) return "";
+  return share > 0 && share < 0.0005 ? "<0.1 %" : `${(100 * share).toFixed(1)} %`;
+}
+
+const plural = (count, noun) => `${count.toLocaleString("en-US")} ${noun}${count === 1 ? "" : "s"}`;
+
+// As much of a text as fits: about 6.6 px a letter at 12 px.
+function clip(text, width) {
+  const letters = Math.floor(width / 6.6);
+  if (text.length <= letters) return text;
+  return letters < 3 ? "" : `${text.slice(0, letters - 1)}…`;
+}
+
+// A drawing is one stop of the tab key; arrows move inside. `next(index, key)` gives the index to go to, or null.
+function rove(nodes, next, start = 0) {
+  let current = Math.min(start, nodes.length - 1);
+  nodes.forEach((node, index) => {
+    node.setAttribute("tabindex", index === current ? 0 : -1);
+    node.addEventListener("focus", () => {
+      nodes[current].setAttribute("tabindex", -1);
+      current = index;
+      node.setAttribute("tabindex", 0);
+    });
+    node.addEventListener("keydown", (event) => {
+      const target = next(index, event.key);
+      if (target === null || target === undefined || !nodes[target]) return;
+      event.preventDefault();
+      nodes[target].focus();
+    });
+  });
+}
+
+const STEPS = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1, PageDown: 20, PageUp: -20 };
+const inOrder = (count) => (index, key) => {
+  if (key === "Home") return 0;
+  if (key === "End") return count - 1;
+  return key in STEPS ? Math.max(0, Math.min(count - 1, index + STEPS[key])) : null;
+};
+
+// Calls draw(width) now and whenever the width changes; a hidden element has none and waits.
+function whenSized(element, draw) {
+  let last = 0;
+  const look = () => {
+    const width = Math.floor(element.clientWidth);
+    if (width > 0 && width !== last) { last = width; draw(width); }
+  };
+  new ResizeObserver(look).observe(element);
+  look();
+}
