@@ -99,7 +99,7 @@ _LAYER = (
     ("Softmax (NC, F32)", True, "compute", "attention", 18, "aten.softmax.int", _SCORES, None, _SCORES, 74.0),
     (_BMM, True, "compute", "attention", 19, "aten.matmul.default", _SCORES, None, _HEADS, 85.0),
     (_FC, True, "compute", "attention.out", 19, "aten.linear.default", _TOKENS, _SQUARE, _TOKENS, 209.0),
-    ("Add (ND)", True, "compute", "", 30, "aten.add.Tensor", _TOKENS, None, _TOKENS, 6.0),
+    ("Add (ND)", True, "compute", "", 30, "aten.add.Tensor", _TOKENS, None, _TOKENS, 22.0),
     (_NORM, False, "compute", "norm2", 31, _ATEN_NORM, _TOKENS, None, _TOKENS, 95.0),
     (_FC, True, "compute", "mlp.0", 31, "aten.linear.default", _TOKENS, _WIDE, _FFN, 830.0),
     ("GELU (ND, F32)", True, "compute", "mlp.1", 31, "aten.gelu.default", _FFN, None, _FFN, 64.0),

@@ -27,7 +27,7 @@ function drawLatency(container, latency) {
     const peak = Math.max(...latency.bins);
     const step = (x(high) - x(low)) / latency.bins.length;
     const bars = latency.bins.map((count, index) => count === 0 ? null : s("rect", {
-      class: "bars", x: x(low) + index * step + 0.5, width: Math.max(0.6, step - 1),
+      class: "bin", x: x(low) + index * step + 0.5, width: Math.max(0.6, step - 1),
       y: floor - count / peak * (floor - top), height: count / peak * (floor - top) }));
     // Labels from the left to the right; one that would overlap the one before is left out, its line stays.
     const marks = [["median", latency.median], ["p90", latency.p90], ["p95", latency.p95], ["p99", latency.p99]]

@@ -55,22 +55,33 @@ function clip(text, width) {
   return letters < 3 ? "" : `${text.slice(0, letters - 1)}…`;
 }
 
-// A drawing is one stop of the tab key; arrows move inside. `next(index, key)` gives the index to go to, or null.
-function rove(nodes, next, start = 0) {
-  let current = Math.min(start, nodes.length - 1);
-  nodes.forEach((node, index) => {
-    node.setAttribute("tabindex", index === current ? 0 : -1);
-    node.addEventListener("focus", () => {
-      nodes[current].setAttribute("tabindex", -1);
-      current = index;
-      node.setAttribute("tabindex", 0);
-    });
-    node.addEventListener("keydown", (event) => {
-      const target = next(index, event.key);
-      if (target === null || target === undefined || !nodes[target]) return;
-      event.preventDefault();
-      nodes[target].focus();
-    });
+// The parts of a drawing: one stop of the tab key, arrows move inside. Listeners stand on the drawing, as it can have
+// thousands of parts. `next(index, key)` gives the index to go to; `enter` is told of focus and pointer, `open` of a
+// click and of Enter, `key` of other keys.
+function wire(drawing, nodes, { next, enter, open = () => {}, leave = () => {}, key = () => false, start = 0 }) {
+  const places = new Map(nodes.map((node, index) => [node, index]));
+  const placeOf = (event) => places.get(event.target.closest("[tabindex]"));
+  let current = Math.max(0, Math.min(start, nodes.length - 1));
+  nodes.forEach((node, index) => node.setAttribute("tabindex", index === current ? 0 : -1));
+  drawing.addEventListener("focusin", (event) => {
+    const index = placeOf(event);
+    if (index === undefined) return;
+    nodes[current].setAttribute("tabindex", -1);
+    nodes[index].setAttribute("tabindex", 0);
+    current = index;
+    enter(index);
+  });
+  drawing.addEventListener("mouseover", (event) => { const index = placeOf(event); if (index !== undefined) enter(index); });
+  drawing.addEventListener("mouseleave", () => leave());
+  drawing.addEventListener("click", (event) => { const index = placeOf(event); if (index !== undefined) open(index, false); });
+  drawing.addEventListener("keydown", (event) => {
+    const index = placeOf(event);
+    if (index === undefined) return;
+    const target = next(index, event.key);
+    if (nodes[target]) nodes[target].focus();
+    else if (event.key === "Enter" || event.key === " ") open(index, true);
+    else if (!key(index, event.key)) return;
+    event.preventDefault();
   });
 }
 
@@ -78,16 +89,15 @@ const STEPS = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1, PageDow
 const inOrder = (count) => (index, key) => {
   if (key === "Home") return 0;
   if (key === "End") return count - 1;
-  return key in STEPS ? Math.max(0, Math.min(count - 1, index + STEPS[key])) : null;
+  return key in STEPS ? Math.max(0, Math.min(count - 1, index + STEPS[key])) : undefined;
 };
 
-// Calls draw(width) now and whenever the width changes; a hidden element has none and waits.
+// Calls draw(width) with the next frame and whenever the width changes; a hidden element has none and waits. Nothing
+// asks for a width earlier: that would lay out the whole page once for each drawing.
 function whenSized(element, draw) {
   let last = 0;
-  const look = () => {
-    const width = Math.floor(element.clientWidth);
+  new ResizeObserver(([entry]) => {
+    const width = Math.floor(entry.contentRect.width);
     if (width > 0 && width !== last) { last = width; draw(width); }
-  };
-  new ResizeObserver(look).observe(element);
-  look();
+  }).observe(element);
 }

@@ -4,6 +4,20 @@ const reports = JSON.parse(document.getElementById("data").textContent);
 const panels = [...document.querySelectorAll(".panel")];
 const filters = [];
 
+// The charts below the table are drawn one at a time once the page can be used; printing does not wait for them.
+let waiting = [];
+function later(name, draw, part) {
+  if (part(name)) waiting.push(draw);
+}
+function drawNext() {
+  const draw = waiting.shift();
+  if (draw) draw();
+  if (waiting.length) setTimeout(drawNext);
+  // Drawings appear with the next frame; a page in the background has none and is ready when it comes up.
+  else requestAnimationFrame(() => setTimeout(() => { document.documentElement.dataset.ready = "all"; }));
+}
+window.addEventListener("beforeprint", () => { while (waiting.length) drawNext(); });
+
 function show(index) {
   panels.forEach((panel, at) => { panel.hidden = at !== index; });
   document.querySelectorAll(".bar nav a").forEach((link) => {
@@ -18,13 +32,15 @@ function start(index) {
   const part = (name) => panel.querySelector(`[data-part="${name}"]`);
   filters[index] = part("operators") ? makeOperators(part("operators"), report, rows) : () => {};
   const filter = (text, kind) => filters[index](text, kind);
-  if (part("modules")) makeModules(part("modules"), report, rows, filter);
-  if (part("roofline")) makeRoofline(part("roofline"), report, rows, filter);
-  if (part("arena")) makeArena(part("arena"), report, rows);
+  later("modules", () => makeModules(part("modules"), report, rows, filter), part);
+  later("roofline", () => makeRoofline(part("roofline"), report, rows, filter), part);
+  later("arena", () => makeArena(part("arena"), report, rows), part);
   panel.addEventListener("click", (event) => {
     const button = event.target.closest("[data-filter]");
     if (button) filter(button.dataset.filter, button.dataset.kind);
   });
+  document.documentElement.dataset.ready = "table";
+  setTimeout(drawNext);
 }
 
 document.querySelectorAll('[data-chart="latency"]').forEach((chart) => drawLatency(chart, reports[chart.dataset.report].latency));
@@ -75,4 +91,3 @@ system.addEventListener("change", paint);
 theme.hidden = false;
 paint();
 show(0);
-document.documentElement.dataset.ready = "";

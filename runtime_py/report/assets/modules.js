@@ -23,7 +23,7 @@ function readModules(report, rows) {
 function makeModules(container, report, rows, filter) {
   const root = readModules(report, rows);
   const unknown = report.unmapped.reduce((sum, at) => sum + (rows[at].us || 0), 0);
-  let zoom = root, focused = null;
+  let zoom = root, focused = null, width = 0;
   const chart = h("div", { class: "chart" });
   const crumbs = h("div", { class: "crumbs" });
   const readout = h("p", { class: "readout", "aria-live": "polite" });
@@ -34,7 +34,7 @@ function makeModules(container, report, rows, filter) {
     { title: "Total", numeric: true, value: (node) => node.total, cell: (node) => node.row && node.row.us === null ? "below resolution" : time(node.total, node.total || 1) },
     { title: "Self", numeric: true, value: (node) => node.row ? null : node.own, cell: (node) => node.row || !node.own ? "" : time(node.own) },
     { title: "Outside the delegate", numeric: true, wide: true, value: (node) => node.outside || null, cell: (node) => node.outside ? time(node.outside) : "" },
-    { title: "Share", numeric: true, value: (node) => node.total, cell: (node) => [percent(report.total ? node.total / report.total : 0), meter(zoom.total ? node.total / zoom.total : 0, node.row ? node.row.kind : "compute")] },
+    { title: "Share", numeric: true, value: (node) => node.total, cell: (node) => [meter(zoom.total ? node.total / zoom.total : 0, node.row ? node.row.kind : "compute"), percent(report.total ? node.total / report.total : 0)] },
   ], { sort: 2 });
 
   const label = (node) => node.row
@@ -56,11 +56,11 @@ function makeModules(container, report, rows, filter) {
       h("button", { type: "button", class: "quiet", style: "margin-left:auto", onclick: () => filter(node.path || "") }, "Show its operators"));
     table.show(node.children);
     describe(node);
-    draw(chart.clientWidth, refocus);
+    draw(refocus);
   }
 
   // Where everything that is wide enough to see stands: [node, x, width, level].
-  function place(width) {
+  function place() {
     const placed = [], up = [];
     for (let at = zoom.parent; at; at = at.parent) up.unshift(at);
     up.forEach((node, level) => placed.push({ node, x: 0, width, level, up: true }));
@@ -80,45 +80,40 @@ function makeModules(container, report, rows, filter) {
     return placed;
   }
 
-  function draw(width, refocus) {
+  function draw(refocus) {
     if (!width) return;
-    const placed = place(width), depth = 1 + Math.max(...placed.map((entry) => entry.level));
+    const placed = place(), depth = 1 + Math.max(...placed.map((entry) => entry.level));
     const nodes = placed.map(({ node, x, width: span, level, up }) => {
       const kind = node.row ? `op k-${node.row.kind}` : node.unknown ? "unknown" : `m${level % 2 ? " odd" : ""}${up ? " up" : ""}`;
       const group = s("g", { class: `node ${kind}`, role: "treeitem", "aria-level": level + 1, transform: `translate(${x.toFixed(2)} ${level * ROW})`,
-        "aria-label": `${label(node)}: ${time(node.total, node.total || 1)}, ${percent(report.total ? node.total / report.total : 0)}`,
-        onmouseenter: () => describe(node), onfocus: () => describe(node),
-        onclick: () => open(node) },
+        "aria-label": `${label(node)}: ${time(node.total, node.total || 1)}, ${percent(report.total ? node.total / report.total : 0)}` },
         s("rect", { class: "base", width: Math.max(0.5, span), height: ROW - 1, rx: 2 }),
         !node.row && node.outside && span > 3 ? s("rect", { class: "k-fallback", y: ROW - 4, height: 3, width: Math.max(1, node.outside / node.total * span) }) : null,
-        s("text", { x: 6, y: 17 }, clip(node.name, span - 10)));
+        span < 26 ? null : s("text", { x: 6, y: 17 }, clip(node.name, span - 10)));
       return group;
     });
     const index = new Map(placed.map((entry, at) => [entry.node, at]));
-    rove(nodes, (at, key) => {
-      const { node, x, level } = placed[at];
+    const next = (at, key) => {
+      const { node, level } = placed[at];
       if (key === "ArrowUp") return index.get(node.parent);
       if (key === "ArrowDown") {
         const seen = node.children.filter((child) => index.has(child)).sort((a, b) => b.total - a.total);
-        return seen.length ? index.get(seen[0]) : null;
+        return seen.length ? index.get(seen[0]) : undefined;
       }
       if (key === "ArrowLeft" || key === "ArrowRight") {
         const row = placed.map((entry, place) => [entry, place]).filter(([entry]) => entry.level === level).sort(([a], [b]) => a.x - b.x);
         const here = row.findIndex(([, place]) => place === at);
-        const next = row[here + (key === "ArrowRight" ? 1 : -1)];
-        return next ? next[1] : null;
+        return (row[here + (key === "ArrowRight" ? 1 : -1)] || [])[1];
       }
-      if (key === "Home") return index.get(zoom);
-      return null;
-    }, index.get(focused) ?? index.get(zoom));
-    nodes.forEach((group, at) => group.addEventListener("keydown", (event) => {
-      if (event.key === "Enter" || event.key === " ") { event.preventDefault(); open(placed[at].node, true); }
-      if (event.key === "Escape" && zoom.parent) { event.preventDefault(); go(zoom.parent, true); }
-    }));
-    const height = depth * ROW;
-    chart.replaceChildren(s("svg", { viewBox: `0 0 ${width} ${height}`, height, role: "tree",
-      "aria-label": "Modules by time. Arrows move, Enter zooms in, Escape zooms out." }, nodes));
-    if (refocus) (nodes[index.get(focused) ?? index.get(zoom)]).focus();
+      return key === "Home" ? index.get(zoom) : undefined;
+    };
+    const height = depth * ROW, start = index.get(focused) ?? index.get(zoom);
+    const svg = s("svg", { viewBox: `0 0 ${width} ${height}`, height, role: "tree",
+      "aria-label": "Modules by time. Arrows move, Enter zooms in, Escape zooms out." }, nodes);
+    wire(svg, nodes, { next, start, enter: (at) => describe(placed[at].node), open: (at, byKey) => open(placed[at].node, byKey),
+      key: (at, key) => { if (key !== "Escape" || !zoom.parent) return false; go(zoom.parent, true); return true; } });
+    chart.replaceChildren(svg);
+    if (refocus) nodes[start].focus();
   }
 
   function open(node, refocus = false) {
@@ -130,6 +125,6 @@ function makeModules(container, report, rows, filter) {
   container.append(h("p", { class: "lead" }, "As wide as their time, submodules and operators below their module. Choose one to zoom in; the orange edge is its part outside the delegate."
     + (unknown ? ` ${time(unknown)} (${percent(unknown / report.total)}) could be traced to no module.` : "")),
     crumbs, chart, readout, table.element);
-  whenSized(chart, (width) => draw(width, false));
+  whenSized(chart, (size) => { width = size; draw(false); });
   go(root);
 }

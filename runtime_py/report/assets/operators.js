@@ -43,7 +43,6 @@ function makeOperators(container, report, rows) {
   const words = h("input", { class: "field", type: "search", placeholder: "Filter: conv, layers.0, model.py:31 …",
     "aria-label": "Filter operators by name, module, source line or delegate" });
   const found = h("p", { class: "found", role: "status" });
-  const timeCell = (entry, kindName) => [timeText(entry.us)];
 
   const single = makeTable("Operators of one run", [
     { title: "Operator", value: (row) => row.type, cell: (row) => row.count > 1 ? `${row.type} × ${row.count}` : row.type },
@@ -51,8 +50,8 @@ function makeOperators(container, report, rows) {
       cell: (row) => row.module === null ? h("span", { class: "fine" }, row.kind === "compute" || row.kind === "fallback" ? "unknown" : "") : h("code", {}, row.module || "(the model itself)") },
     { title: "Source", wide: true, tight: true, value: (row) => row.source, cell: (row) => row.source === null ? "" : h("code", {}, row.source) },
     { title: "Kind", wide: true, value: (row) => row.kind, cell: (row) => h("span", { class: "kind" }, h("i", { class: `swatch k-${row.kind}` }), row.kind === "fallback" ? "outside" : row.kind) },
-    { title: "Time", numeric: true, value: (row) => row.us, cell: (row) => timeCell(row) },
-    { title: "Share", numeric: true, value: (row) => row.share, cell: (row) => row.share === null ? "" : [percent(row.share), meter(row.share / most, row.kind)] },
+    { title: "Time", numeric: true, value: (row) => row.us, cell: (row) => timeText(row.us) },
+    { title: "Share", numeric: true, value: (row) => row.share, cell: (row) => row.share === null ? "" : [meter(row.share / most, row.kind), percent(row.share)] },
     { title: "GFLOP/s", numeric: true, wide: true, value: (row) => row.gflops, cell: (row) => row.gflops === null ? "" : number(row.gflops) },
     { title: "Roofline", numeric: true, value: (row) => row.roof, cell: (row) => row.roof === null ? "" : `${(100 * row.roof).toFixed(0)} %` },
   ], { sort: 4, detail: (row) => describeRow(report, row) });
@@ -61,8 +60,8 @@ function makeOperators(container, report, rows) {
     { title: "Type", value: (group) => group.type, cell: (group) => group.type },
     { title: "Ran on", wide: true, value: (group) => group.delegate, cell: (group) => group.delegate },
     { title: "Operators", numeric: true, value: (group) => group.rows.length, cell: (group) => group.rows.length.toLocaleString("en-US") },
-    { title: "Time", numeric: true, value: (group) => group.us, cell: (group) => timeCell(group) },
-    { title: "Share", numeric: true, value: (group) => group.share, cell: (group) => [percent(group.share), meter(group.share, group.kind)] },
+    { title: "Time", numeric: true, value: (group) => group.us, cell: (group) => timeText(group.us) },
+    { title: "Share", numeric: true, value: (group) => group.share, cell: (group) => [meter(group.share, group.kind), percent(group.share)] },
   ], { sort: 3 });
 
   const one = h("button", { type: "button", "aria-pressed": "true", onclick: () => choose(false) }, "One by one");

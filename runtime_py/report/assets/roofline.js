@@ -50,14 +50,13 @@ function makeRoofline(container, report, rows, filter) {
         s("text", { x: right, y: y(rate) - 7, "text-anchor": "end" }, `${dtype} ${number(rate)} GFLOP/s`)])];
     const radius = (us) => 2.5 + 8.5 * Math.sqrt(greatest > least ? (us - least) / (greatest - least) : 1);
     const dots = points.map((point) => s("circle", { class: `dot k-${point.row.kind}`, role: "img", cx: x(point.intensity).toFixed(1), cy: y(point.row.gflops).toFixed(1),
-      r: radius(point.row.us).toFixed(1), "aria-label": `${point.row.type}: ${number(point.row.gflops)} GFLOP/s at ${number(point.intensity)} operations a byte`,
-      onmouseenter: () => describe(point), onfocus: () => describe(point), onclick: () => filter(point.row.name),
-      onkeydown: (event) => { if (event.key === "Enter") filter(point.row.name); } }));
-    rove(dots, inOrder(dots.length));
-    chart.replaceChildren(s("svg", { viewBox: `0 0 ${width} ${height}`, height, role: "group", "aria-label": "Roofline. Arrows move from operator to operator." },
+      r: radius(point.row.us).toFixed(1), "aria-label": `${point.row.type}: ${number(point.row.gflops)} GFLOP/s at ${number(point.intensity)} operations a byte` }));
+    const svg = s("svg", { viewBox: `0 0 ${width} ${height}`, height, role: "group", "aria-label": "Roofline. Arrows move from operator to operator." },
       grid, roofs, dots,
       s("text", { x: (left + right) / 2, y: height - 6, "text-anchor": "middle" }, "operations a byte"),
-      s("text", { transform: `translate(12 ${(top + floor) / 2}) rotate(-90)`, "text-anchor": "middle" }, "GFLOP/s")));
+      s("text", { transform: `translate(12 ${(top + floor) / 2}) rotate(-90)`, "text-anchor": "middle" }, "GFLOP/s"));
+    wire(svg, dots, { next: inOrder(dots.length), enter: (at) => describe(points[at]), open: (at) => filter(points[at].row.name) });
+    chart.replaceChildren(svg);
   });
   describe(points.reduce((best, point) => point.row.us > best.row.us ? point : best));
 }

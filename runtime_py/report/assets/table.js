@@ -1,6 +1,6 @@
 // A table that sorts by its headers, shows the first rows, and opens details below a row.
 
-const FIRST_ROWS = 100;
+const FIRST_ROWS = 30;
 
 // columns: {title, numeric, wide, value(row), cell(row)}; null values stand last whichever way it is sorted.
 function makeTable(caption, columns, { sort = 0, descending = true, detail = null } = {}) {
