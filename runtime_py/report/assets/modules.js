@@ -67,7 +67,7 @@ function makeModules(container, report, rows, filter) {
     const whole = zoom === root ? root.total + unknown : zoom.total;
     const visit = (node, x, level) => {
       const span = whole ? node.total / whole * width : width;
-      if (span < 1.5) return;
+      if (span < 1) return;
       placed.push({ node, x, width: span, level });
       for (const child of node.children) { visit(child, x, level + 1); x += whole ? child.total / whole * width : 0; }
     };
@@ -85,7 +85,8 @@ function makeModules(container, report, rows, filter) {
     const placed = place(), depth = 1 + Math.max(...placed.map((entry) => entry.level));
     const nodes = placed.map(({ node, x, width: span, level, up }) => {
       const kind = node.row ? `op k-${node.row.kind}` : node.unknown ? "unknown" : `m${level % 2 ? " odd" : ""}${up ? " up" : ""}`;
-      const group = s("g", { class: `node ${kind}`, role: "treeitem", "aria-level": level + 1, transform: `translate(${x.toFixed(2)} ${level * ROW})`,
+      const thin = span < 4 ? " thin" : "";
+      const group = s("g", { class: `node ${kind}${thin}`, role: "treeitem", "aria-level": level + 1, transform: `translate(${x.toFixed(2)} ${level * ROW})`,
         "aria-label": `${label(node)}: ${time(node.total, node.total || 1)}, ${percent(report.total ? node.total / report.total : 0)}` },
         s("rect", { class: "base", width: Math.max(0.5, span), height: ROW - 1, rx: 2 }),
         !node.row && node.outside && span > 3 ? s("rect", { class: "k-fallback", y: ROW - 4, height: 3, width: Math.max(1, node.outside / node.total * span) }) : null,

@@ -45,7 +45,8 @@ function makeOperators(container, report, rows) {
   const found = h("p", { class: "found", role: "status" });
 
   const single = makeTable("Operators of one run", [
-    { title: "Operator", value: (row) => row.type, cell: (row) => row.count > 1 ? `${row.type} × ${row.count}` : row.type },
+    { title: "Operator", value: (row) => row.type, cell: (row) => [row.count > 1 ? `${row.type} × ${row.count}` : row.type,
+      h("small", { class: "narrow" }, [row.module || null, row.source].filter(Boolean).join(" · "))] },
     { title: "Module", wide: true, value: (row) => row.module,
       cell: (row) => row.module === null ? h("span", { class: "fine" }, row.kind === "compute" || row.kind === "fallback" ? "unknown" : "") : h("code", {}, row.module || "(the model itself)") },
     { title: "Source", wide: true, tight: true, value: (row) => row.source, cell: (row) => row.source === null ? "" : h("code", {}, row.source) },
