@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any
@@ -42,25 +42,29 @@ _SCRIPTS = ("dom", "table", "charts", "operators", "modules", "roofline", "memor
 
 
 @dataclass(frozen=True)
-class Comparison:
-    """What was found by comparing the reports, to stand above their figures.
+class Findings:
+    """What comparing the reports found, to stand beside their figures.
 
     Attributes:
-        verdicts: One line for each report, in their order, for example `1.42 x the time of the first: slower`; empty
-            text for the one that the others are compared with.
+        verdicts: One line for each report, in their order; empty text for the one that the others are held against.
         listings: Tables, for example the operators that differ.
+        warnings: Reasons to trust the comparison less, one sentence each.
     """
 
     verdicts: tuple[str, ...]
     listings: tuple[Listing, ...] = ()
+    warnings: tuple[str, ...] = ()
 
 
-def render_html(reports: Sequence[ProfileReport], comparison: Comparison | None = None) -> str:
+def render_html(
+    reports: Sequence[ProfileReport], comparison: Findings | None = None, labels: Sequence[str] | None = None
+) -> str:
     """The text of an `.html` file.
 
     Args:
         reports: One profile, or up to four to stand side by side.
         comparison: What is known about their differences; None shows the figures only and judges nothing.
+        labels: A short name of each report; None takes the targets, with what else tells them apart.
 
     Raises:
         UsageError: There are none, or more than fit beside each other.
@@ -73,11 +77,12 @@ def render_html(reports: Sequence[ProfileReport], comparison: Comparison | None 
         loader=FunctionLoader(_read), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     environment.filters |= {"bytes": format_bytes, "us": format_us, "share": format_share, "count": count}
+    names = _name(reports) if labels is None or len(reports) == 1 else list(labels)
     script = "\n".join(['"use strict";', "(() => {", *(_read(f"{name}.js") for name in _SCRIPTS), "})();", ""])
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return environment.get_template("page.html.j2").render(
         title=_title(reports),
-        reports=[_describe(report) for report in reports],
+        reports=[_describe(report, label) for report, label in zip(reports, names, strict=True)],
         groups=_figure_groups(reports),
         kinds=KINDS,
         comparison=comparison,
@@ -107,7 +112,22 @@ def _title(reports: Sequence[ProfileReport]) -> str:
     return f"{names[0] if len(names) == 1 else ' and '.join(names)}: {count(len(reports), 'profile')} side by side"
 
 
-def _describe(report: ProfileReport) -> dict[str, Any]:
+def _name(reports: Sequence[ProfileReport]) -> list[str]:
+    """The shortest names that tell the reports apart."""
+    asked: tuple[Callable[[ProfileReport], str], ...] = (
+        lambda r: r.artifact.target,
+        lambda r: f"{r.artifact.target} {r.artifact.precision}",
+        lambda r: f"{r.artifact.target}, {describe_subject(r)[-1]}",
+        lambda r: f"{r.artifact.name} on {r.artifact.target}",
+    )
+    for ask in asked:
+        names = [ask(report) for report in reports]
+        if len(set(names)) == len(names):
+            return names
+    return [f"{number}: {asked[-1](report)}" for number, report in enumerate(reports, 1)]
+
+
+def _describe(report: ProfileReport, label: str) -> dict[str, Any]:
     """What the template prints of one report."""
     steady, whole = report.steady, views.total_us(report)
     number, _, unit = format_seconds(steady.median, digits=4).partition(" ")
@@ -117,8 +137,8 @@ def _describe(report: ProfileReport) -> dict[str, Any]:
     arena = views.live_bytes(report)
     return {
         "report": report,
-        "label": f"{report.artifact.name} on {report.artifact.target}",
-        "subject": describe_subject(report)[1:],
+        "label": label,
+        "subject": " · ".join(part for part in describe_subject(report) if part not in label),
         "number": number,
         "unit": unit,
         "interval": interval,
