@@ -16,7 +16,7 @@ function timeAxis(low, high, x, y, width) {
   const places = Math.max(0, -Math.floor(Math.log10(step) + 1e-9));
   return s("g", {}, s("line", { class: "axis", x1: x(low), x2: x(high), y1: y, y2: y }), ticks.map((tick) => s("g", {},
     s("line", { class: "axis", x1: x(tick * size), x2: x(tick * size), y1: y, y2: y + 4 }),
-    s("text", { x: x(tick * size), y: y + 18, "text-anchor": "middle" }, `${tick.toFixed(places)} ${unit}`))));
+    s("text", { x: x(tick * size), y: y + 18, "text-anchor": x(tick * size) < 20 ? "start" : "middle" }, `${tick.toFixed(places)} ${unit}`))));
 }
 
 function drawLatency(container, latency) {
@@ -63,7 +63,7 @@ function drawStrips(container, reports, names) {
       const y = rowHeight * index + 30, end = latency.p95 === null ? latency.median : latency.p95;
       const interval = latency.interval || [latency.median, latency.median];
       return s("g", {},
-        s("text", { x: 2, y: y - 13 }, s("tspan", { class: "strong" }, names[index]), `  ${time(latency.median, latency.median, 4)}`),
+        s("text", { x: 2, y: y - 13 }, s("tspan", { class: "strong" }, clip(names[index], width - 90)), `  ${time(latency.median, latency.median, 4)}`),
         s("rect", { class: "body", x: 2, width: Math.max(1, x(latency.median) - 2), y: y - 6, height: 12, rx: 2 }),
         s("line", { class: "whisker", x1: x(latency.low), x2: x(end), y1: y, y2: y }),
         s("line", { class: "whisker", x1: x(end), x2: x(end), y1: y - 5, y2: y + 5 }),

@@ -47,7 +47,7 @@ function makeRoofline(container, report, rows, filter) {
       s("text", { transform: `translate(${x(along)} ${y(ceilings.gbps * along) - 8}) rotate(${angle})`, "text-anchor": "middle" }, `${number(ceilings.gbps)} GB/s`),
       ...peaks.flatMap(([dtype, rate]) => [
         s("path", { class: "roof", d: `M${x(Math.max(rate / ceilings.gbps, 10 ** xs[0]))} ${y(rate)}H${right}` }),
-        s("text", { x: right, y: y(rate) - 7, "text-anchor": "end" }, `${dtype} ${number(rate)} GFLOP/s`)])];
+        s("text", { x: right, y: y(rate) - 7, "text-anchor": "end" }, clip(`${dtype} ${number(rate)} GFLOP/s`, right - left))])];
     const radius = (us) => 2.5 + 8.5 * Math.sqrt(greatest > least ? (us - least) / (greatest - least) : 1);
     const dots = points.map((point) => s("circle", { class: `dot k-${point.row.kind}`, role: "img", cx: x(point.intensity).toFixed(1), cy: y(point.row.gflops).toFixed(1),
       r: radius(point.row.us).toFixed(1), "aria-label": `${point.row.type}: ${number(point.row.gflops)} GFLOP/s at ${number(point.intensity)} operations a byte` }));
