@@ -41,7 +41,9 @@ def render_markdown(report: ProfileReport) -> str:
     versions = ", ".join(f"{name} {version}" for name, version in artifact.versions.items())
     sections = [
         f"# {_escape(artifact.name)} on {_escape(artifact.target)}",
-        f"**{format_seconds(steady.median, digits=4)}** median{interval}. " + " · ".join(describe_subject(report)),
+        *([] if report.complete else ["**Interrupted**: what is missing was not measured."]),
+        f"**{format_seconds(steady.median, digits=4)}** median{interval}. "
+        + _escape(" · ".join(describe_subject(report))),
         _table(
             ("latency", "time"),
             [("median", format_seconds(steady.median, digits=4)), *describe_percentiles(report)],
@@ -62,7 +64,7 @@ def render_markdown(report: ProfileReport) -> str:
         sections += _operator_sections(report)
     sections += [_listing(listing) for listing in list_memory(report, _ROWS)]
     if report.warnings:
-        lines = [f"- **{warning.code}**: {_escape(warning.text)}" for warning in report.warnings]
+        lines = [f"- **{_escape(warning.code)}**: {_escape(warning.text)}" for warning in report.warnings]
         sections.append("\n".join(["## Warnings", "", *lines]))
     return "\n\n".join(sections) + "\n"
 

@@ -102,7 +102,9 @@ def _figure_rows(report: ProfileReport, bar_count: int) -> list[Row]:
     from rich.text import Text
 
     blank = ("", Text())
+    interrupted = [("interrupted", Text("what is missing was not measured", style="yellow"))]
     return [
+        *(interrupted if not report.complete else []),
         ("artifact", Text.assemble((report.artifact.name, "bold"), "  ", _dotted(describe_subject(report)))),
         ("", Text(report.executed_on)),
         blank,

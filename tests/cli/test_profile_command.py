@@ -86,7 +86,7 @@ def test_inputs_come_from_files(exported, edgex, tmp_path):
 @pytest.mark.parametrize(
     ("flags", "code", "words"),
     [
-        (("-o", "report.html"), 2, "reports are written as .json or .md"),
+        (("-o", "report.pdf"), 2, "reports are written as .html, .json, .md or .trace.json"),
         (("-o", "nowhere/report.json"), 2, "no such folder: nowhere"),
         (("--runs", "0"), 2, "--runs"),
         (("--check", "none"), 2, "--check"),
