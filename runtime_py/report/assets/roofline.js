@@ -6,7 +6,7 @@ function makeRoofline(container, report, rows, filter) {
     .map((row) => ({ row, intensity: row.flops / row.bytes })).sort((a, b) => a.intensity - b.intensity || b.row.us - a.row.us);
   const covered = points.reduce((sum, { row }) => sum + row.us, 0);
   const over = points.filter(({ row }) => row.roof !== null && row.roof > 1);
-  container.append(h("p", { class: "lead" }, `Each circle is an operator, as large as its time; the lines are what this machine did at best with ${plural(ceilings.threads, "thread")}. `
+  container.append(h("p", { class: "lead" }, `Each circle is an operator, or several alike, as large as its time; the lines are what this machine did at best with ${plural(ceilings.threads, "thread")}. `
     + `${points.length.toLocaleString("en-US")} of ${plural(rows.length, "operator")}, ${percent(report.total ? covered / report.total : 0)} of the time, have all figures.`));
   if (over.length) container.append(h("p", { class: "note" }, `${plural(over.length, "operator")} above a ceiling: the ceiling was measured too low or the count of operations is wrong. Do not use these fractions.`));
   if (!points.length) return;
@@ -20,11 +20,12 @@ function makeRoofline(container, report, rows, filter) {
   const ys = [Math.floor(log(Math.min(...points.map(({ row }) => row.gflops)))), log(topRate) + 0.2];
   const least = Math.min(...points.map(({ row }) => row.us)), greatest = Math.max(...points.map(({ row }) => row.us));
 
-  function describe({ row, intensity }) {
+  function describe({ row, intensity, more }) {
     readout.replaceChildren(h("b", {}, row.type), ` ${time(row.us)}`, h("span", {},
       `${row.module ? `  · ${row.module}` : ""}${row.source ? `  · ${row.source}` : ""}`
       + `  · ${number(row.gflops)} GFLOP/s at ${number(intensity)} operations a byte`
-      + (row.roof === null ? "" : `  · ${(100 * row.roof).toFixed(0)} % of the ceiling`)));
+      + (row.roof === null ? "" : `  · ${(100 * row.roof).toFixed(0)} % of the ceiling`)
+      + (more ? `  · ${plural(more, "shorter one")} at the same place` : "")));
   }
 
   whenSized(chart, (width) => {
@@ -49,13 +50,22 @@ function makeRoofline(container, report, rows, filter) {
         s("path", { class: "roof", d: `M${x(Math.max(rate / ceilings.gbps, 10 ** xs[0]))} ${y(rate)}H${right}` }),
         s("text", { x: right, y: y(rate) - 7, "text-anchor": "end" }, clip(`${dtype} ${number(rate)} GFLOP/s`, right - left))])];
     const radius = (us) => 2.5 + 8.5 * Math.sqrt(greatest > least ? (us - least) / (greatest - least) : 1);
-    const dots = points.map((point) => s("circle", { class: `dot k-${point.row.kind}`, role: "img", cx: x(point.intensity).toFixed(1), cy: y(point.row.gflops).toFixed(1),
+    // Circles that would cover each other become one, that of the longest: a large model repeats its operators.
+    const places = new Map();
+    for (const point of points) {
+      const key = `${Math.round(x(point.intensity) / 3)} ${Math.round(y(point.row.gflops) / 3)} ${point.row.kind}`;
+      const there = places.get(key);
+      const longest = there && there.row.us >= point.row.us ? there : point;
+      places.set(key, { ...longest, more: there ? there.more + 1 : 0 });
+    }
+    const drawn = [...places.values()];
+    const dots = drawn.map((point) => s("circle", { class: `dot k-${point.row.kind}`, role: "img", cx: x(point.intensity).toFixed(1), cy: y(point.row.gflops).toFixed(1),
       r: radius(point.row.us).toFixed(1), "aria-label": `${point.row.type}: ${number(point.row.gflops)} GFLOP/s at ${number(point.intensity)} operations a byte` }));
     const svg = s("svg", { viewBox: `0 0 ${width} ${height}`, height, role: "group", "aria-label": "Roofline. Arrows move from operator to operator." },
       grid, roofs, dots,
       s("text", { x: (left + right) / 2, y: height - 6, "text-anchor": "middle" }, "operations a byte"),
       s("text", { transform: `translate(12 ${(top + floor) / 2}) rotate(-90)`, "text-anchor": "middle" }, "GFLOP/s"));
-    wire(svg, dots, { next: inOrder(dots.length), enter: (at) => describe(points[at]), open: (at) => filter(points[at].row.name) });
+    wire(svg, dots, { next: inOrder(dots.length), enter: (at) => describe(drawn[at]), open: (at) => filter(drawn[at].row.name) });
     chart.replaceChildren(svg);
   });
   describe(points.reduce((best, point) => point.row.us > best.row.us ? point : best));
