@@ -1,7 +1,7 @@
 """What flows through a graph, for the profiler: dtypes, shapes and work, sizes as expressions over the inputs' sizes.
 
 ```
-{"symbols": {"n0": {"input": "x", "dim": 0, "factor": 1, "rest": 0}},     # size of x in dimension 0 = factor * n0 + rest
+{"symbols": {"n0": {"input": "x", "dim": 0, "factor": 1, "rest": 0}},   # size of dimension 0 of x = factor * n0 + rest
  "values": {"x": {"dtype": "float32", "shape": ["n0", 3, 8, 8]}, …}}
 ```
 
@@ -103,7 +103,7 @@ class _SizeNames:
 
     def add_input(self, name: str, node: Node) -> None:
         """Each size of an input that holds one unknown symbol, linearly, tells that symbol."""
-        import sympy
+        import sympy  # type: ignore[import-untyped]
 
         for dim, size in enumerate(getattr(node.meta.get("val"), "shape", ())):
             expression = None if isinstance(size, int) else size.node.expr

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -39,8 +39,8 @@ def assign_operators(
     """The `nodes` of a source map's delegate.
 
     A node's main operator is the one of its handle that fits its kind. Operators without a node of their own were
-    fused: they go to the node that makes what they read, else to the one that reads what they make (the dequantization
-    of a weight).
+    fused: a dequantization goes to the node that reads what it makes, so that a node's inputs are what lies in memory;
+    others go to the node that makes what they read, else to its reader.
 
     Args:
         operators: Those of the region, in program order.
@@ -57,7 +57,9 @@ def assign_operators(
             groups[index].append(main)
             owner.setdefault(main, index)
     _assign_fused(operators, flow, owner, groups)
-    served = [_served(index, groups, after) if node.handle is None else groups[index] for index, node in enumerate(nodes)]
+    served = [
+        _served(index, groups, after) if node.handle is None else groups[index] for index, node in enumerate(nodes)
+    ]
     return [
         {"kind": node.kind, "ops": ops, "after": before, "inserted": node.handle is None}
         for node, ops, before in zip(nodes, served, after, strict=True)
@@ -80,25 +82,28 @@ def _main_operator(node: InnerNode, operators: Sequence[EdgeOperator], owner: Ma
 def _assign_fused(
     operators: Sequence[EdgeOperator], flow: GraphValues, owner: dict[str, int], groups: list[list[str]]
 ) -> None:
-    made_by = {value: item.node for item in operators if item.node in flow.nodes for value in flow.nodes[item.node].outputs}
+    made_by = {
+        value: item.node for item in operators if item.node in flow.nodes for value in flow.nodes[item.node].outputs
+    }
     read_by: dict[str, list[str]] = {}
     for item in operators:
         for value in flow.nodes[item.node].inputs if item.node in flow.nodes else ():
             read_by.setdefault(value, []).append(item.node)
 
-    def take(name: str, index: int | None) -> None:
+    def take(name: str, found: Iterable[str | None]) -> None:
+        index = next((owner[other] for other in found if other in owner), None)
         if index is not None and name not in owner:
             owner[name] = index
             groups[index].append(name)
 
-    for item in operators:
-        if item.node in flow.nodes and item.node not in owner:
-            makers = (made_by.get(value) for value in flow.nodes[item.node].inputs)
-            take(item.node, next((owner[maker] for maker in makers if maker in owner), None))
-    for item in reversed(operators):
-        if item.node in flow.nodes and item.node not in owner:
-            readers = (reader for value in flow.nodes[item.node].outputs for reader in read_by.get(value, ()))
-            take(item.node, next((owner[reader] for reader in readers if reader in owner), None))
+    known = [item for item in operators if item.node in flow.nodes]
+    for item in reversed(known):
+        if is_conversion(item.op) and ".dequantize" in item.op:
+            take(item.node, (reader for value in flow.nodes[item.node].outputs for reader in read_by.get(value, ())))
+    for item in known:
+        take(item.node, (made_by.get(value) for value in flow.nodes[item.node].inputs))
+    for item in reversed(known):
+        take(item.node, (reader for value in flow.nodes[item.node].outputs for reader in read_by.get(value, ())))
 
 
 def _served(index: int, groups: Sequence[list[str]], after: Sequence[list[int]]) -> list[str]:

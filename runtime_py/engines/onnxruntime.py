@@ -53,6 +53,12 @@ class OnnxRuntimeEngine:
         self._check_version(artifact)
         return Session(artifact, OnnxRuntimeRunner(artifact, choices))
 
+    def preload(self) -> None:
+        """Import onnxruntime."""
+        from edgex.runtime.engines.onnxruntime_session import import_onnxruntime
+
+        import_onnxruntime()
+
     def _check_version(self, artifact: Artifact) -> None:
         availability = self.availability()
         if not availability.available:

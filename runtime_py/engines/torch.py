@@ -29,6 +29,10 @@ class TorchEngine:
             return Availability(True)
         return Availability(False, "torch is not installed", "pip install torch")
 
+    def preload(self) -> None:
+        """Import torch."""
+        import torch  # noqa: F401
+
     def versions(self) -> Mapping[str, str]:
         """The version of torch."""
         found = installed_version("torch")

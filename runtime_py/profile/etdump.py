@@ -75,7 +75,9 @@ def read_etdump(path: Path) -> list[TracedRun]:
     try:
         return _Reader(data).runs()
     except (ValueError, IndexError, OverflowError, UnicodeDecodeError) as error:
-        raise RunError(f"the trace {path.name} is cut short or damaged", fix="trace it again", why=str(error)) from error
+        raise RunError(
+            f"the trace {path.name} is cut short or damaged", fix="trace it again", why=str(error)
+        ) from error
 
 
 class _Reader:
@@ -101,10 +103,10 @@ class _Reader:
             starts.append(profile[profile > 0])
             counts.append(len(starts[-1]))
         tables = np.concatenate(starts) if starts else np.empty(0, np.int64)
-        events, spans = self._events(self._follow(tables))
+        happened, spans = self._events(self._follow(tables))
         ends = np.cumsum(counts)
         return [
-            TracedRun(tuple(events[end - count : end]), spans[end - count : end])
+            TracedRun(tuple(happened[end - count : end]), spans[end - count : end])
             for end, count in zip(ends, counts, strict=True)
             if count
         ]
@@ -180,7 +182,8 @@ class _Reader:
         if int(places.min()) < 0 or int(places.max()) + size > len(self._data):
             raise ValueError("an offset points past its end")
         gathered = self._bytes[places[:, None] + np.arange(size)]
-        return gathered.view(dtype)[:, 0].astype(np.int64)
+        values: _Ints = gathered.view(dtype)[:, 0].astype(np.int64)
+        return values
 
 
 def same_runs(runs: Sequence[TracedRun]) -> list[TracedRun]:

@@ -1,4 +1,4 @@
-"""Sizes in a source map: numbers, or expressions such as `4*n0 + 1`, `(n0//2)` or `Max(1, n0)` over the inputs' sizes."""
+"""Sizes in a source map: numbers, or expressions such as `4*n0 + 1`, `(n0//2)` or `Max(1, n0)` over input sizes."""
 
 from __future__ import annotations
 

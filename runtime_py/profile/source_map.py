@@ -1,4 +1,4 @@
-"""`debug/source_map.json` as the profiler reads it: operators, what flows between them, and sizes for one set of inputs."""
+"""`debug/source_map.json` as the profiler reads it: operators, what flows between them, sizes for given inputs."""
 
 from __future__ import annotations
 

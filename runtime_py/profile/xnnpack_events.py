@@ -13,11 +13,13 @@ from typing import Any
 
 from edgex.runtime.profile.alignment import Match, align
 
+# fmt: off
 _UNARY = (
-    "Abs Ceiling Clamp Convert Copy Cos ELU Exp Floor Gelu Hardswish LeakyReLU Log Negate ReciprocalSquareRoot Sigmoid "
-    "Sin Square SquareRoot Tanh"
-).split()
-_BINARY = "Add Div Maximum Minimum Multiply PReLU Subtract".split()
+    "Abs", "Ceiling", "Clamp", "Convert", "Copy", "Cos", "ELU", "Exp", "Floor", "Gelu", "Hardswish", "LeakyReLU", "Log",
+    "Negate", "ReciprocalSquareRoot", "Sigmoid", "Sin", "Square", "SquareRoot", "Tanh",
+)
+_BINARY = ("Add", "Div", "Maximum", "Minimum", "Multiply", "PReLU", "Subtract")
+# fmt: on
 _CONCATENATIONS = tuple(f"Concatenate{count}" for count in range(2, 6))
 
 # Event -> kinds of node that it may be, the usual one first.
@@ -122,7 +124,7 @@ def _fused_into(index: int, nodes: Sequence[Mapping[str, Any]], taken: set[int])
     """The node with an event that does the work of one without: an activation's producer, a conversion's consumer."""
     producers = list(nodes[index]["after"])
     consumers = [at for at, node in enumerate(nodes) if index in node["after"]]
-    near = [*consumers, *producers] if nodes[index]["kind"] == "Convert" else [*producers, *consumers]
+    near: list[int] = [*consumers, *producers] if nodes[index]["kind"] == "Convert" else [*producers, *consumers]
     direct = next((at for at in near if at in taken), None)
     if direct is not None:
         return direct
