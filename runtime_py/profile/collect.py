@@ -26,8 +26,8 @@ from edgex.runtime.golden import read_golden
 from edgex.runtime.host import HostInfo, read_host
 from edgex.runtime.profile.doubts import find_doubts
 from edgex.runtime.profile.fresh import run_fresh
-from edgex.runtime.profile.passes import inspect_runs
 from edgex.runtime.profile.operators import MemoryStage
+from edgex.runtime.profile.passes import inspect_runs
 from edgex.runtime.profile.report import (
     FreshRun,
     LoadTimes,

@@ -264,7 +264,7 @@ def _row(
         delegate=delegate,
         category=category,
         count=count,
-        median_us=median if median > 0 else None,
+        median_us=median if median >= _resolution_us(nanoseconds) else None,
         share=None,
         module_path=next(iter(group.module_paths), None),
         module_paths=group.module_paths,
@@ -277,6 +277,11 @@ def _row(
         flops=None if group.flops is None else group.flops * count,
         bytes=None if group.bytes is None else group.bytes * count,
     )
+
+
+def _resolution_us(nanoseconds: _Columns) -> float:
+    """XNNPACK counts whole microseconds, the runtime itself nanoseconds."""
+    return _COARSE_NS / 1e3 if (nanoseconds % _COARSE_NS == 0).all() else 1e-3
 
 
 def _delegate_overheads(calls: Sequence[_Call], sources: SourceMap) -> list[OperatorRow]:

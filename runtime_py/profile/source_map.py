@@ -85,6 +85,7 @@ class SourceMap:
     _symbols: Mapping[str, int] = field(repr=False)
     _readers: Mapping[str, frozenset[str]] = field(repr=False)
     _results: frozenset[str] = field(repr=False)
+    _constants: frozenset[str] = field(repr=False)
 
     def group(self, names: Iterable[str]) -> OperatorGroup:
         """Describe operators that ran as one: what goes in from outside, and what comes out and is used outside."""
@@ -111,6 +112,11 @@ class SourceMap:
             flops=sum(flops) if flops else None,
             bytes=count_bytes(members[0].op, inputs, outputs) if whole else None,
         )
+
+    def constants_of(self, name: str) -> list[OperatorTensor]:
+        """The constants that an operator reads."""
+        values = self.operators[name].inputs
+        return [self._tensors[value] for value in values if value in self._constants]
 
     def by_handles(self, instruction: int, handles: Iterable[int]) -> list[str]:
         """Names of the operators of a region that have these debug handles, in the handles' order."""
@@ -200,6 +206,7 @@ def make_source_map(document: Mapping[str, Any], shapes: Mapping[str, Sequence[i
         symbols,
         {value: frozenset(names) for value, names in readers.items()},
         frozenset(document.get("results", ())),
+        frozenset(document.get("constants", ())) & frozenset(tensors),
     )
 
 
