@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from edgex.runtime.profile.operators import ArenaSpan, Ceilings, OperatorRow, Tr
 if TYPE_CHECKING:
     from edgex.runtime.artifact import Artifact
     from edgex.runtime.engines.base import EngineSettings
+    from edgex.runtime.session import Session
 
 TRACE_SECONDS = 0.6
 MIN_RUNS, MAX_RUNS = 5, 200
@@ -36,13 +37,11 @@ class TracePlan:
         steps: Inputs of the runs between two resets.
         shapes: Shape of each input by name.
         sequences: How often to go through the steps.
-        stateful: Whether the state must be reset before each sequence.
     """
 
     steps: Sequence[Arrays]
     shapes: Mapping[str, Sequence[int]]
     sequences: int
-    stateful: bool
 
 
 @dataclass(frozen=True)
@@ -77,26 +76,29 @@ class TracingEngine(Protocol):
         ...
 
 
-def plan_trace(steps: Sequence[Arrays], shapes: Mapping[str, Sequence[int]], stateful: bool, run: float) -> TracePlan:
+def plan_trace(steps: Sequence[Arrays], shapes: Mapping[str, Sequence[int]], run: float) -> TracePlan:
     """As many runs as fit into `TRACE_SECONDS`.
 
     Args:
         steps: Inputs of the runs between two resets.
         shapes: Shape of each input by name.
-        stateful: Whether there is state to reset.
         run: Seconds of one run, not traced.
     """
     runs = min(MAX_RUNS, max(MIN_RUNS, int(TRACE_SECONDS / max(run, 1e-9))))
-    return TracePlan(steps, shapes, max(1, -(-runs // len(steps))), stateful)
+    return TracePlan(steps, shapes, max(1, -(-runs // len(steps))))
 
 
-def run_sequences(session: Any, plan: TracePlan, sequences: int) -> None:
-    """Go through the plan's steps on a session, from reset where there is state."""
+def run_sequences(session: Session, plan: TracePlan, sequences: int) -> None:
+    """Go through the plan's steps on a session."""
     for _ in range(sequences):
-        if plan.stateful:
-            session.reset()
-        for arrays in plan.steps:
-            session.run(*arrays)
+        run_sequence(session, plan.steps)
+
+
+def run_sequence(session: Session, steps: Sequence[Arrays]) -> None:
+    """Run once through the steps, from reset."""
+    session.reset()
+    for arrays in steps:
+        session.run(*arrays)
 
 
 def finish_rows(trace: EngineTrace, ceilings: Ceilings | None) -> tuple[OperatorRow, ...]:

@@ -44,7 +44,10 @@ def command(
     quiet: bool,
     verbose: bool,
 ) -> None:
-    """Measure ARTIFACT: load, first run, steady latency, memory; and say how far to trust it."""
+    """Measure ARTIFACT: load, first run, steady latency, memory, operators; and say how far to trust it.
+
+    Interrupted, or out of time, it still writes what was measured to the given output, marked as not complete.
+    """
 
     def body() -> int:
         if output is not None:
@@ -59,7 +62,15 @@ def command(
             progress("load", Path(artifact).name)
             with load(artifact, threads=threads, check=level) as session:
                 values = read_inputs(inputs, session.artifact) if inputs else None
-                report = profile(session, values, warmup, runs, check=level, progress=progress)
+                measured: list[ProfileReport] = []
+                try:
+                    report = profile(
+                        session, values, warmup, runs, check=level, progress=progress, keep=measured.append
+                    )
+                except KeyboardInterrupt:
+                    if output is not None and measured:
+                        _write(output, measured[-1])
+                    raise
         if output is not None:
             _write(output, report)
         _show(report, as_json=as_json)
