@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,6 +18,9 @@ from edgex.runtime.artifact import Artifact
 from edgex.runtime.engines.base import EngineSettings, LoadSeconds
 from edgex.runtime.native_stderr import capture_native_stderr
 from edgex.runtime.specs import NUMPY_DTYPES
+
+if TYPE_CHECKING:
+    from edgex.runtime.profile.onnx_trace import OnnxProfile
 
 PROVIDER = "CPUExecutionProvider"
 STATE_FILE = "state.safetensors"
@@ -88,7 +91,7 @@ class OnnxRuntimeRunner:
 
     planned_arena_bytes: int | None = None
 
-    def __init__(self, artifact: Artifact, choices: OnnxRuntimeChoices) -> None:
+    def __init__(self, artifact: Artifact, choices: OnnxRuntimeChoices, profile: OnnxProfile | None = None) -> None:
         self._name = artifact.path.name
         path = artifact.file(".onnx")
         with capture_native_stderr():
@@ -96,7 +99,7 @@ class OnnxRuntimeRunner:
             started = time.perf_counter()
             try:
                 session = onnxruntime.InferenceSession(
-                    str(path), _session_options(onnxruntime, choices), providers=[PROVIDER]
+                    str(path), _session_options(onnxruntime, choices, profile), providers=[PROVIDER]
                 )
             except Exception as error:  # ONNX Runtime's exception classes have no common public base
                 raise RunError(
@@ -110,6 +113,7 @@ class OnnxRuntimeRunner:
         self.threads: int | None = choices.threads
         self.executed_on = f"onnxruntime: {', '.join(session.get_providers())}"
         self._run = session.run
+        self._end_profiling = session.end_profiling
         self._input_names = [node.name for node in session.get_inputs()]
         self._output_names = [node.name for node in session.get_outputs()]
         carried = [spec for spec in artifact.manifest.method.state if spec.input is not None]
@@ -139,9 +143,13 @@ class OnnxRuntimeRunner:
         """Start the next run from the initial values; no run writes to them."""
         self._state = self._initial
 
+    def end_profile(self) -> Path:
+        """Write the profile of the runs so far, for a session that was opened with one."""
+        return Path(self._end_profiling())
+
     def close(self) -> None:
         """Drop the session and the state."""
-        del self._run
+        del self._run, self._end_profiling
         self._state = self._initial = []
 
     def _check_border(self, artifact: Artifact, state_outputs: list[str]) -> None:
@@ -183,7 +191,7 @@ def import_onnxruntime() -> ModuleType:
     return module
 
 
-def _session_options(onnxruntime: Any, choices: OnnxRuntimeChoices) -> Any:
+def _session_options(onnxruntime: Any, choices: OnnxRuntimeChoices, profile: OnnxProfile | None) -> Any:
     options = onnxruntime.SessionOptions()
     # Its errors come as exceptions; what it would log on top of them is the same text with colours.
     options.log_severity_level = 4
@@ -192,6 +200,11 @@ def _session_options(onnxruntime: Any, choices: OnnxRuntimeChoices) -> Any:
     options.enable_cpu_mem_arena = choices.memory_arena
     level = _OPTIMIZATION_LEVELS[choices.graph_optimization]
     options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, level)
+    if profile is not None:
+        options.enable_profiling = True
+        options.profile_file_prefix = str(profile.prefix)
+        if profile.graph is not None:
+            options.optimized_model_filepath = str(profile.graph)
     options.add_session_config_entry("session.intra_op.allow_spinning", str(int(choices.allow_spinning)))
     return options
 

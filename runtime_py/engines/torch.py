@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     import torch
 
     from edgex.runtime.artifact import Artifact
+    from edgex.runtime.profile.torch_trace import NodeTimer
+    from edgex.runtime.profile.tracing import EngineTrace, TracePlan
     from edgex.runtime.session import Session
 
 
@@ -28,6 +30,10 @@ class TorchEngine:
         if installed_version("torch"):
             return Availability(True)
         return Availability(False, "torch is not installed", "pip install torch")
+
+    def preload(self) -> None:
+        """Import torch."""
+        import torch  # noqa: F401
 
     def versions(self) -> Mapping[str, str]:
         """The version of torch."""
@@ -50,6 +56,14 @@ class TorchEngine:
             raise RunError(f"the torch engine has no option {option!r}", why=nearest_name(option, []))
         return Session(artifact, TorchRunner(artifact, settings.threads))
 
+    def trace(self, artifact: Artifact, settings: EngineSettings, plan: TracePlan) -> EngineTrace:
+        """Operators of runs node by node; see `edgex.runtime.profile.tracing.TracingEngine`."""
+        from edgex.runtime.profile.torch_trace import trace_torch
+        from edgex.runtime.session import Session
+
+        runner = TorchRunner(artifact, settings.threads)
+        return trace_torch(artifact, lambda: (Session(artifact, runner), runner.time_nodes()), plan)
+
 
 class TorchRunner:
     """One `.pt2` program, ready to be called."""
@@ -63,6 +77,7 @@ class TorchRunner:
         program = load_program(artifact.file(".pt2"))
         loaded = time.perf_counter()
         self._module: torch.nn.Module = program.module()
+        self._call: Callable[..., Any] = self._module
         self.load_seconds = LoadSeconds(loaded - started, time.perf_counter() - loaded)
         self.executed_on = "torch: eager CPU"
         self._threads = threads if threads is not None else torch.get_num_threads()
@@ -86,12 +101,19 @@ class TorchRunner:
         torch.set_num_threads(self._threads)
         try:
             with torch.no_grad():
-                outputs: Any = self._module(*tensors)
+                outputs: Any = self._call(*tensors)
         except RuntimeError as error:
             raise RunError("torch failed to run the program", why=str(error)) from error
         finally:
             torch.set_num_threads(before)
         return tuple(_to_numpy(output) for output in outputs)
+
+    def time_nodes(self) -> NodeTimer:
+        """Let a timer make all further runs, node by node."""
+        from edgex.runtime.profile.torch_trace import NodeTimer
+
+        self._call = timer = NodeTimer(self._module)
+        return timer
 
     def reset(self) -> None:
         """Copy the initial values back into the program's buffers."""
@@ -103,7 +125,7 @@ class TorchRunner:
 
     def close(self) -> None:
         """Drop the program."""
-        del self._module
+        del self._module, self._call
         self._state, self._initial = {}, {}
 
 

@@ -12,6 +12,7 @@ from edgex.cli.supervisor import supervise
 
 if TYPE_CHECKING:
     from edgex.runtime.artifact import CheckLevel
+    from edgex.runtime.profile.report import ProfileReport
 
 
 @click.command("profile")
@@ -45,7 +46,10 @@ def command(
     quiet: bool,
     verbose: bool,
 ) -> None:
-    """Measure ARTIFACT: load, first run, steady latency, memory; and say how far to trust it."""
+    """Measure ARTIFACT: load, first run, steady latency, memory, operators; and say how far to trust it.
+
+    Interrupted, or out of time, it still writes what was measured to the given output, marked as not complete.
+    """
 
     def body() -> int:
         check_outputs(outputs, force)
@@ -59,7 +63,15 @@ def command(
             progress("load", Path(artifact).name)
             with load(artifact, threads=threads, check=level) as session:
                 values = read_inputs(inputs, session.artifact) if inputs else None
-                report = profile(session, values, warmup, runs, check=level, progress=progress)
+                measured: list[ProfileReport] = []
+                try:
+                    report = profile(
+                        session, values, warmup, runs, check=level, progress=progress, keep=measured.append
+                    )
+                except KeyboardInterrupt:
+                    if measured:
+                        write_outputs(outputs, measured[-1:])
+                    raise
         write_outputs(outputs, [report])
         if as_json:
             click.echo(report.dumps(), nl=False)
