@@ -69,7 +69,7 @@ def format_us(microseconds: float | None, like: float | None = None) -> str:
     """A duration that is held in microseconds; None is `below resolution`, which is how rows have it."""
     if microseconds is None:
         return "below resolution"
-    return format_seconds(microseconds * 1e-6, None if like is None else like * 1e-6)
+    return format_seconds(microseconds * 1e-6, like * 1e-6 if like else None)
 
 
 def format_share(share: float | None) -> str:

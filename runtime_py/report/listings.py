@@ -101,15 +101,15 @@ def list_modules(report: ProfileReport, limit: int | None) -> list[Listing]:
     rows = [
         (
             "  " * depth + (node.name or report.artifact.name),
-            format_us(node.total_us, like),
+            format_us(node.total_us or None, like),
             format_share(node.total_us / whole),
-            format_us(node.self_us, like) if node.rows else "",
+            format_us(node.self_us or None, like) if node.rows else "",
         )
         for depth, node in kept
     ]
     if tree.unmapped.rows:
         unmapped = tree.unmapped
-        rows.append((unmapped.name, format_us(unmapped.total_us, like), format_share(unmapped.share), ""))
+        rows.append((unmapped.name, format_us(unmapped.total_us or None, like), format_share(unmapped.share), ""))
     columns = (Column("module"), *_numbers("total", "share", "self"))
     return [Listing("modules", columns, tuple(rows), _left_out(len(nodes) - len(kept)))]
 
@@ -129,7 +129,11 @@ def list_source(report: ProfileReport) -> list[Listing]:
             if last is not None and line.number != last + 1:
                 rows.append(("", "", "…", ""))
             last = line.number
-            cost = ("", "") if line.group is None else (format_us(line.group.total_us), format_share(line.group.share))
+            cost = (
+                ("", "")
+                if line.group is None
+                else (format_us(line.group.total_us or None), format_share(line.group.share))
+            )
             rows.append((*cost, str(line.number), line.text if line.text is not None else "(not in the report)"))
         title = f"{file.file}: {format_us(file.total_us)}, {format_share(file.share)}"
         columns = (*_numbers("time", "share", "line"), Column("source"))
@@ -153,7 +157,7 @@ def list_delegates(report: ProfileReport, limit: int | None) -> list[Listing]:
             part = [at for at in group.rows if report.ops[at].category == kind]
             total = sum(report.ops[at].median_us or 0.0 for at in part)
             share = total / (views.total_us(report) or 1.0)
-            rows.append((f"  {kind}", str(len(part)), format_us(total, like), format_share(share)))
+            rows.append((f"  {kind}", str(len(part)), format_us(total or None, like), format_share(share)))
     table = Listing("who ran it", (Column("delegate"), *_numbers("operators", "time", "share")), tuple(rows))
     return [table, *list_fallbacks(report, limit)]
 
@@ -239,7 +243,7 @@ def _list_groups(title: str, noun: str, groups: Sequence[views.Group], limit: in
 
 
 def _group_numbers(group: views.Group, like: float | None) -> tuple[str, str, str]:
-    return (f"{len(group.rows):,}", format_us(group.total_us, like), format_share(group.share))
+    return (f"{len(group.rows):,}", format_us(group.total_us or None, like), format_share(group.share))
 
 
 def _numbers(*titles: str) -> tuple[Column, ...]:

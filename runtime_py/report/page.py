@@ -36,6 +36,7 @@ from edgex.runtime.report.listings import Listing, describe_trace
 from edgex.runtime.report.page_data import KINDS, describe_report
 
 MAX_REPORTS = 4
+_SEEN = 8
 
 # In this order: later ones use what earlier ones define.
 _SCRIPTS = ("dom", "table", "charts", "operators", "modules", "roofline", "memory", "main")
@@ -84,6 +85,7 @@ def render_html(
         title=_title(reports),
         reports=[_describe(report, label) for report, label in zip(reports, names, strict=True)],
         groups=_figure_groups(reports),
+        one_scale=_share_a_scale(reports),
         kinds=KINDS,
         comparison=comparison,
         style=_read("style.css"),
@@ -183,6 +185,12 @@ def _figure_groups(reports: Sequence[ProfileReport]) -> list[tuple[str, list[tup
     return [(name, [row for row in rows if any(row[1])]) for name, rows in groups]
 
 
+def _share_a_scale(reports: Sequence[ProfileReport]) -> bool:
+    """Whether bars of all runs can be drawn on one scale: the shortest would still be seen."""
+    totals = [views.total_us(report) for report in reports if report.ops]
+    return not totals or max(totals) <= _SEEN * min(totals)
+
+
 def _environment(report: ProfileReport) -> list[tuple[str, str]]:
     """How and where it was measured, as names and values."""
     settings, artifact, activity = report.settings, report.artifact, report.activity
@@ -220,7 +228,7 @@ def _describe_overhead(report: ProfileReport) -> str:
 
 
 def _join_ceilings(ceilings: Ceilings) -> str:
-    peaks = [f"{dtype} {rate:,.0f} GFLOP/s" for dtype, rate in ceilings.gflops.items()]
+    peaks = [f"{dtype} {rate:.3g} GFLOP/s" for dtype, rate in ceilings.gflops.items()]
     return ", ".join([*peaks, f"{ceilings.gbps:,.1f} GB/s"]) + f" with {count(ceilings.threads, 'thread')}"
 
 

@@ -94,9 +94,8 @@ def _describe_latency(report: ProfileReport) -> dict[str, Any]:
     steady = report.steady
     pooled = np.concatenate([np.asarray(samples, dtype=np.float64) for samples in report.rounds]) * 1e6
     low = steady.min * 1e6
-    ends = [value for value in (steady.p99, steady.p95, steady.p90) if value is not None]
     high = min(float(pooled.max()), (steady.median + 10.0 * steady.mad) * 1e6)
-    high = max(high, *(value * 1e6 for value in ends[-2:])) if ends else float(pooled.max())
+    high = float(pooled.max()) if steady.p90 is None else max(high, steady.p90 * 1e6)
     heights, _ = np.histogram(pooled, bins=_BINS, range=(low, high)) if high > low else ([pooled.size], None)
     interval = steady.median_ci95
     return {

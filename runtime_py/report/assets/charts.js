@@ -57,7 +57,7 @@ function drawLatency(container, latency) {
 function drawStrips(container, reports, names) {
   whenSized(container, (width) => {
     const rowHeight = 46, height = rowHeight * reports.length + 26;
-    const high = 1.04 * Math.max(...reports.map(({ latency: l }) => l.p95 === null ? l.median : l.p95));
+    const high = 1.04 * Math.max(...reports.flatMap(({ latency: l }) => [l.median, l.p95, ...(l.interval || [])]));
     const x = (us) => 2 + us / high * (width - 34);
     const strips = reports.map(({ latency }, index) => {
       const y = rowHeight * index + 30, end = latency.p95 === null ? latency.median : latency.p95;

@@ -34,6 +34,9 @@ function time(us, like = us, digits = 3) {
   return `${number(us / size, digits)} ${unit}`;
 }
 
+// A sum of times: 0 is nothing but rows that the clock could not see.
+const spent = (us) => us ? time(us) : "below resolution";
+
 function bytes(count) {
   const units = ["B", "kB", "MB", "GB"];
   let at = 0;

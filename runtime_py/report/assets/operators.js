@@ -54,14 +54,14 @@ function makeOperators(container, report, rows) {
     { title: "Time", numeric: true, value: (row) => row.us, cell: (row) => timeText(row.us) },
     { title: "Share", numeric: true, value: (row) => row.share, cell: (row) => row.share === null ? "" : [meter(row.share / most, row.kind), percent(row.share)] },
     { title: "GFLOP/s", numeric: true, wide: true, value: (row) => row.gflops, cell: (row) => row.gflops === null ? "" : number(row.gflops) },
-    { title: "Roofline", numeric: true, value: (row) => row.roof, cell: (row) => row.roof === null ? "" : `${(100 * row.roof).toFixed(0)} %` },
+    { title: "Roofline", numeric: true, value: (row) => row.roof, cell: (row) => row.roof === null ? "" : row.roof < 0.005 ? "<1 %" : `${(100 * row.roof).toFixed(0)} %` },
   ], { sort: 4, detail: (row) => describeRow(report, row) });
 
   const grouped = makeTable("Types of operators", [
     { title: "Type", value: (group) => group.type, cell: (group) => group.type },
     { title: "Ran on", wide: true, value: (group) => group.delegate, cell: (group) => group.delegate },
     { title: "Operators", numeric: true, value: (group) => group.rows.length, cell: (group) => group.rows.length.toLocaleString("en-US") },
-    { title: "Time", numeric: true, value: (group) => group.us, cell: (group) => timeText(group.us) },
+    { title: "Time", numeric: true, value: (group) => group.us, cell: (group) => spent(group.us) },
     { title: "Share", numeric: true, value: (group) => group.share, cell: (group) => [meter(group.share, group.kind), percent(group.share)] },
   ], { sort: 3 });
 
@@ -83,7 +83,7 @@ function makeOperators(container, report, rows) {
       && (!kind.value || row.kind === kind.value) && (!delegate.value || row.delegate === delegate.value));
     const total = kept.reduce((sum, row) => sum + (row.us || 0), 0);
     found.textContent = `${kept.length === rows.length ? "" : `${kept.length.toLocaleString("en-US")} of `}${plural(rows.length, "operator")}`
-      + ` · ${time(total, total || 1)} · ${percent(report.total ? total / report.total : 0)}`;
+      + ` · ${kept.length ? spent(total) : "nothing"} · ${percent(report.total ? total / report.total : 0)}`;
     if (byType) {
       const groups = new Map();
       for (const row of kept) {

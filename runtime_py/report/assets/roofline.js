@@ -13,11 +13,12 @@ function makeRoofline(container, report, rows, filter) {
   const chart = h("div", { class: "chart" });
   const readout = h("p", { class: "readout", "aria-live": "polite" });
   container.append(chart, readout);
-  const peaks = Object.entries(ceilings.gflops);
+  const dtypes = new Set(points.map(({ row }) => row.dtype)), known = Object.entries(ceilings.gflops);
+  const own = known.filter(([dtype]) => dtypes.has(dtype)), peaks = own.length ? own : known;
   const topRate = Math.max(...peaks.map(([, rate]) => rate), ...points.map(({ row }) => row.gflops));
-  const log = Math.log10, ridge = topRate / ceilings.gbps;
+  const log = Math.log10, best = Math.max(...peaks.map(([, rate]) => rate)), ridge = best / ceilings.gbps;
   const xs = [Math.floor(log(points[0].intensity)), Math.ceil(log(Math.max(points[points.length - 1].intensity, ridge * 1.5)))];
-  const ys = [Math.floor(log(Math.min(...points.map(({ row }) => row.gflops)))), log(topRate) + 0.2];
+  const ys = [Math.floor(log(Math.min(...points.map(({ row }) => row.gflops), ...peaks.map(([, rate]) => rate)))), log(topRate) + 0.2];
   const least = Math.min(...points.map(({ row }) => row.us)), greatest = Math.max(...points.map(({ row }) => row.us));
 
   function describe({ row, intensity, more }) {
@@ -44,7 +45,7 @@ function makeRoofline(container, report, rows, filter) {
     const angle = -Math.atan2(y(ceilings.gbps * enter) - y(ceilings.gbps * enter * 10), x(enter * 10) - x(enter)) * 180 / Math.PI;
     const along = Math.sqrt(enter * ridge);
     const roofs = [
-      s("path", { class: "roof", d: `M${x(enter)} ${y(ceilings.gbps * enter)}L${x(ridge)} ${y(topRate)}` }),
+      s("path", { class: "roof", d: `M${x(enter)} ${y(ceilings.gbps * enter)}L${x(ridge)} ${y(best)}` }),
       s("text", { transform: `translate(${x(along)} ${y(ceilings.gbps * along) - 8}) rotate(${angle})`, "text-anchor": "middle" }, `${number(ceilings.gbps)} GB/s`),
       ...peaks.flatMap(([dtype, rate]) => [
         s("path", { class: "roof", d: `M${x(Math.max(rate / ceilings.gbps, 10 ** xs[0]))} ${y(rate)}H${right}` }),
@@ -68,5 +69,5 @@ function makeRoofline(container, report, rows, filter) {
     wire(svg, dots, { next: inOrder(dots.length), enter: (at) => describe(drawn[at]), open: (at) => filter(drawn[at].row.name) });
     chart.replaceChildren(svg);
   });
-  describe(points.reduce((best, point) => point.row.us > best.row.us ? point : best));
+  describe(points.reduce((longest, point) => point.row.us > longest.row.us ? point : longest));
 }

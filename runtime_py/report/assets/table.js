@@ -1,10 +1,10 @@
 // A table that sorts by its headers, shows the first rows, and opens details below a row.
 
-const FIRST_ROWS = 30;
+const FIRST_ROWS = 30, MANY_ROWS = 60;
 
 // columns: {title, numeric, wide, value(row), cell(row)}; null values stand last whichever way it is sorted.
 function makeTable(caption, columns, { sort = 0, descending = true, detail = null } = {}) {
-  let rows = [], limit = FIRST_ROWS, by = sort, down = descending;
+  let rows = [], all = false, by = sort, down = descending;
   const body = h("tbody");
   const heads = columns.map((column, index) => h("th",
     { scope: "col", class: [column.numeric ? "n" : "", column.wide ? "wide" : ""].join(" ").trim() || null },
@@ -13,7 +13,7 @@ function makeTable(caption, columns, { sort = 0, descending = true, detail = nul
       by = index;
       draw();
     } }, column.title)));
-  const more = h("button", { type: "button", class: "quiet more", onclick: () => { limit = Infinity; draw(); } });
+  const more = h("button", { type: "button", class: "quiet more", onclick: () => { all = true; draw(); } });
   const table = h("table", { class: "grid" }, h("caption", { class: "visually-hidden" }, caption),
     h("thead", {}, h("tr", {}, heads)), body);
 
@@ -49,6 +49,7 @@ function makeTable(caption, columns, { sort = 0, descending = true, detail = nul
       else head.removeAttribute("aria-sort");
     });
     const sorted = [...rows].sort(compare);
+    const limit = all || sorted.length <= MANY_ROWS ? sorted.length : FIRST_ROWS;
     body.replaceChildren(...sorted.slice(0, limit).map(drawRow));
     more.hidden = sorted.length <= limit;
     more.textContent = `Show all ${sorted.length.toLocaleString("en-US")}`;
