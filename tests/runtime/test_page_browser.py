@@ -309,3 +309,15 @@ def test_paper_shows_the_charts_and_none_of_the_controls(open_page):
     assert page.locator(".controls").is_hidden() and page.locator(".bar").is_hidden()
     assert page.locator("[data-part=roofline] svg").is_visible()
     assert len(page.pdf()) > 20_000
+
+
+def test_what_the_clock_could_not_see_is_no_zero(browser, tmp_path, report):
+    rows = tuple(replace(row, median_us=None, share=None) for row in report.ops[:5]) + report.ops[5:12]
+    (tmp_path / "short.html").write_text(render_html([replace(report, ops=rows)]), encoding="utf-8")
+    page = browser.new_page()
+    page.goto((tmp_path / "short.html").as_uri())
+    page.wait_for_selector("html[data-ready=all]")
+    assert cells(page, 5)[-5:] == ["< 1 µs"] * 5
+    page.get_by_role("button", name="By type").click()
+    assert cells(page, 4, "Types of operators")[-1] == "too short"
+    page.close()

@@ -29,13 +29,12 @@ const TIMES = [["s", 1e6], ["ms", 1e3], ["µs", 1], ["ns", 1e-3]];
 
 // Microseconds as text; `like` sets the unit, so that a column has one.
 function time(us, like = us, digits = 3) {
-  if (us === null) return "below resolution";
   const [unit, size] = TIMES.find(([, least]) => Math.abs(like) >= least) || TIMES[2];
   return `${number(us / size, digits)} ${unit}`;
 }
 
 // A sum of times: 0 is nothing but rows that the clock could not see.
-const spent = (us) => us ? time(us) : "below resolution";
+const spent = (us) => us ? time(us) : "too short";
 
 function bytes(count) {
   const units = ["B", "kB", "MB", "GB"];

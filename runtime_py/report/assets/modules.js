@@ -31,17 +31,18 @@ function makeModules(container, report, rows, filter) {
     { title: "Inside", value: (node) => node.name,
       cell: (node) => node.row ? node.name : h("button", { type: "button", class: "link", onclick: () => go(node) }, node.name) },
     { title: "Operators", numeric: true, wide: true, value: (node) => node.count, cell: (node) => node.count.toLocaleString("en-US") },
-    { title: "Total", numeric: true, value: (node) => node.total, cell: (node) => spent(node.total) },
+    { title: "Total", numeric: true, value: (node) => node.total, cell: (node) => timeOf(node) },
     { title: "Self", numeric: true, value: (node) => node.row ? null : node.own, cell: (node) => node.row || !node.own ? "" : time(node.own) },
     { title: "Outside the delegate", numeric: true, wide: true, value: (node) => node.outside || null, cell: (node) => node.outside ? time(node.outside) : "" },
     { title: "Share", numeric: true, value: (node) => node.total, cell: (node) => [meter(zoom.total ? node.total / zoom.total : 0, node.row ? node.row.kind : "compute"), percent(report.total ? node.total / report.total : 0)] },
   ], { sort: 2 });
 
+  const timeOf = (node) => node.row ? timeText(report, node.row.us) : spent(node.total);
   const label = (node) => node.row
     ? `${node.name}${node.row.module ? ` in ${node.row.module}` : ""}` : (node.path === null ? node.name : node.path);
   function describe(node) {
     focused = node;
-    const parts = [h("b", {}, label(node)), ` ${spent(node.total)}, ${percent(report.total ? node.total / report.total : 0)} of the run`];
+    const parts = [h("b", {}, label(node)), ` ${timeOf(node)}, ${percent(report.total ? node.total / report.total : 0)} of the run`];
     if (!node.row) parts.push(h("span", {}, `  · ${plural(node.count, "operator")} · self ${node.own ? time(node.own) : "none"}`));
     if (node.row && node.row.source) parts.push(h("span", {}, `  · ${node.row.source}`));
     if (node.outside) parts.push(h("span", {}, `  · ${time(node.outside)} outside ${report.delegate || "any delegate"}`));
@@ -87,7 +88,7 @@ function makeModules(container, report, rows, filter) {
       const kind = node.row ? `op k-${node.row.kind}` : node.unknown ? "unknown" : `m${level % 2 ? " odd" : ""}${up ? " up" : ""}`;
       const thin = span < 4 ? " thin" : "";
       const group = s("g", { class: `node ${kind}${thin}`, role: "treeitem", "aria-level": level + 1, transform: `translate(${x.toFixed(2)} ${level * ROW})`,
-        "aria-label": `${label(node)}: ${spent(node.total)}, ${percent(report.total ? node.total / report.total : 0)}` },
+        "aria-label": `${label(node)}: ${timeOf(node)}, ${percent(report.total ? node.total / report.total : 0)}` },
         s("rect", { class: "base", width: Math.max(0.5, span), height: ROW - 1, rx: 2 }),
         !node.row && node.outside && span > 3 ? s("rect", { class: "k-fallback", y: ROW - 4, height: 3, width: Math.max(1, node.outside / node.total * span) }) : null,
         span < 26 ? null : s("text", { x: 6, y: 17 }, clip(node.name, span - 10)));

@@ -16,7 +16,8 @@ function readRows(report) {
 }
 
 const kindLabel = (report, kind) => kind === "fallback" ? `outside ${report.delegate || "any delegate"}` : kind;
-const timeText = (us) => us === null ? "below resolution" : time(us);
+// A row without a time is one that the engine's clock could not see.
+const timeText = (report, us) => us !== null ? time(us) : report.resolution ? `< ${time(report.resolution, report.resolution, 1)}` : "unknown";
 
 function describeRow(report, row) {
   const pairs = [
@@ -51,7 +52,7 @@ function makeOperators(container, report, rows) {
       cell: (row) => row.module === null ? h("span", { class: "fine" }, row.kind === "compute" || row.kind === "fallback" ? "unknown" : "") : h("code", {}, row.module || "(the model itself)") },
     { title: "Source", wide: true, tight: true, value: (row) => row.source, cell: (row) => row.source === null ? "" : h("code", {}, row.source) },
     { title: "Kind", wide: true, value: (row) => row.kind, cell: (row) => h("span", { class: "kind" }, h("i", { class: `swatch k-${row.kind}` }), row.kind === "fallback" ? "outside" : row.kind) },
-    { title: "Time", numeric: true, value: (row) => row.us, cell: (row) => timeText(row.us) },
+    { title: "Time", numeric: true, value: (row) => row.us, cell: (row) => timeText(report, row.us) },
     { title: "Share", numeric: true, value: (row) => row.share, cell: (row) => row.share === null ? "" : [meter(row.share / most, row.kind), percent(row.share)] },
     { title: "GFLOP/s", numeric: true, wide: true, value: (row) => row.gflops, cell: (row) => row.gflops === null ? "" : number(row.gflops) },
     { title: "Roofline", numeric: true, value: (row) => row.roof, cell: (row) => row.roof === null ? "" : row.roof < 0.005 ? "<1 %" : `${(100 * row.roof).toFixed(0)} %` },
