@@ -53,7 +53,7 @@ function makeOperators(container, report, rows) {
     { title: "Source", wide: true, tight: true, value: (row) => row.source, cell: (row) => row.source === null ? "" : h("code", {}, row.source) },
     { title: "Kind", wide: true, value: (row) => row.kind, cell: (row) => h("span", { class: "kind" }, h("i", { class: `swatch k-${row.kind}` }), row.kind === "fallback" ? "outside" : row.kind) },
     { title: "Time", numeric: true, value: (row) => row.us, cell: (row) => timeText(report, row.us) },
-    { title: "Share", numeric: true, value: (row) => row.share, cell: (row) => row.share === null ? "" : [meter(row.share / most, row.kind), percent(row.share)] },
+    { title: "Share", numeric: true, wide: true, value: (row) => row.share, cell: (row) => row.share === null ? "" : [meter(row.share / most, row.kind), percent(row.share)] },
     { title: "GFLOP/s", numeric: true, wide: true, value: (row) => row.gflops, cell: (row) => row.gflops === null ? "" : number(row.gflops) },
     { title: "Roofline", numeric: true, value: (row) => row.roof, cell: (row) => row.roof === null ? "" : row.roof < 0.005 ? "<1 %" : `${(100 * row.roof).toFixed(0)} %` },
   ], { sort: 4, detail: (row) => describeRow(report, row) });
