@@ -53,6 +53,7 @@ class EngineTrace:
         runs: Runs that the medians are over.
         execute_us: Median of the whole run.
         resolution_us: The engine's clock counts in these.
+        coverage: Median over the runs of the part of a run that its operators took.
         arena: Planned memory, where the engine plans it.
     """
 
@@ -60,6 +61,7 @@ class EngineTrace:
     runs: int
     execute_us: float
     resolution_us: float
+    coverage: float
     arena: tuple[ArenaSpan, ...] = ()
 
 
@@ -147,7 +149,7 @@ def summarize_trace(trace: EngineTrace, rows: Sequence[OperatorRow], untraced_us
     with_source = sum(row.median_us or 0.0 for row in certain if row.source is not None)
     return Trace(
         runs=trace.runs,
-        coverage=total / trace.execute_us if trace.execute_us > 0 else 0.0,
+        coverage=trace.coverage,
         execute_us=trace.execute_us,
         overhead_ratio=trace.execute_us / untraced_us,
         resolution_us=trace.resolution_us,
