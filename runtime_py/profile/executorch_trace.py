@@ -27,6 +27,8 @@ _EXECUTE, _DELEGATE, _OPERATOR, _KERNEL = "Method::execute", "DELEGATE_CALL", "O
 # The file grows by about 70 bytes an event; more events say nothing new.
 _MAX_EVENTS = 400_000
 _COARSE_NS = 1000
+# What the oneDNN backend calls a copy into another layout.
+_COPY = "copy"
 # Kernels on numbers instead of tensors: sizes of dynamic dimensions.
 _SIZE_ARITHMETIC = ("aten.sym_", "executorch_prim.add", "executorch_prim.mul", "executorch_prim.sub",
                     "executorch_prim.floordiv", "executorch_prim.mod", "executorch_prim.truediv")  # fmt: skip
@@ -215,7 +217,9 @@ def _inner_rows(call: _Call, backend: str, sources: SourceMap) -> list[OperatorR
     rows = []
     for leaf, one in zip(call.inner, found, strict=True):
         op_type = event_type(leaf.event.name)
-        category: Category = "layout" if one.inserted else "cast" if op_type.startswith("Convert") else "compute"
+        category: Category = "layout" if one.inserted or op_type == _COPY else "compute"
+        if op_type.startswith("Convert"):
+            category = "cast"
         names = one.names or tuple(item.name for item in region)
         confidence = one.confidence if one.names else "delegate" if region else "none"
         row = _row(

@@ -259,7 +259,7 @@ class _NodeFinder:
 
 def _plain_name(name: str) -> str:
     """The exported name in one that ONNX Runtime made of it."""
-    return name.removeprefix("fused ").removesuffix("_nchwc").removesuffix("_nhwc")
+    return name.removeprefix("fused ").split("/")[0].removesuffix("_nchwc").removesuffix("_nhwc")
 
 
 def _is_heavy(operator: str) -> bool:

@@ -25,6 +25,7 @@ from edgex.runtime.host import read_host
 from edgex.runtime.manifest import FileEntry, Manifest, Method, Requirements
 from edgex.runtime.profile import collect
 from edgex.runtime.profile.doubts import find_doubts
+from edgex.runtime.profile.operators import ArenaSpan, SourceText, WeightRow
 from edgex.runtime.profile.report import FreshRun, ProfileReport
 from edgex.runtime.report.figures import draw_distribution, format_bytes, format_interval, format_rate, format_seconds
 from edgex.runtime.report.markdown import render_markdown
@@ -237,7 +238,13 @@ def test_the_documented_example_has_the_fields_of_today(report):
     text = page.split("```json\n")[1].split("```")[0]
     document = json.loads(text)
     assert ProfileReport.from_json(document).dumps() == text
-    assert _fields(document) == _fields(report.to_json())
+    memory = replace(
+        report.memory,
+        weights=(WeightRow("fc.weight", "fc", "float32", (2, 3), 24),),
+        arena=(ArenaSpan("x", 0, 16, 0, 1),),
+    )
+    filled = replace(report, memory=memory, sources=(SourceText("net.py", 1, ("y = x",)),))
+    assert _fields(document) == _fields(filled.to_json())
     for warning in document["warnings"]:
         assert f"| `{warning['code']}` |" in page
 
