@@ -9,7 +9,8 @@
  "delegates": [{"id": 0, "backend": "XnnpackBackend", "instruction": 1, "handles": [2, 3, 4],
                 "nodes": [{"kind": "Conv2d", "ops": ["aten_convolution_default", "aten_relu_default"], "after": [],
                            "inserted": false}, …]}, …],  # what the backend made of the region, where it is known
- "instructions": [{"id": 2, "handles": [5], "ops": ["aten_cumsum_default"]}, …],    # delegate calls included
+ "instructions": [{"id": 2, "handles": [5], "kernel": "aten::cumsum.out", "ops": ["aten_cumsum_default"]}, …],
+                                                        # delegate calls included
  "arena": [{"name": "x", "offset": 0, "bytes": 4096, "first": 0, "last": 2}, …]}    # planned memory, by instructions
 ```
 
@@ -104,7 +105,8 @@ def _instructions(
             for item in (named or same_handle)[:1]:
                 free.remove(item)
                 mine = [item.node]
-        found.append({"id": number, "handles": list(handles.get(number, ())), "ops": mine})
+        entry = {"id": number, "handles": list(handles.get(number, ())), "kernel": kernels.get(number), "ops": mine}
+        found.append(entry)
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,6 +13,7 @@ import numpy as np
 
 from edgex.errors import RunError
 from edgex.runtime.profile.etdump import TracedRun, TraceEvent, read_etdump, same_runs
+from edgex.runtime.profile.handles import Identified, match_handles
 from edgex.runtime.profile.operators import ArenaSpan, Category, Confidence, OperatorRow
 from edgex.runtime.profile.source_map import SourceMap, read_source_map
 from edgex.runtime.profile.tracing import WARMUP_RUNS, EngineTrace, TracePlan, run_sequences
@@ -25,6 +27,11 @@ _EXECUTE, _DELEGATE, _OPERATOR, _KERNEL = "Method::execute", "DELEGATE_CALL", "O
 # The file grows by about 70 bytes an event; more events say nothing new.
 _MAX_EVENTS = 400_000
 _COARSE_NS = 1000
+# What the oneDNN backend calls a copy into another layout.
+_COPY = "copy"
+# Kernels on numbers instead of tensors: sizes of dynamic dimensions.
+_SIZE_ARITHMETIC = ("aten.sym_", "executorch_prim.add", "executorch_prim.mul", "executorch_prim.sub",
+                    "executorch_prim.floordiv", "executorch_prim.mod", "executorch_prim.truediv")  # fmt: skip
 
 _Columns = np.ndarray[Any, np.dtype[np.int64]]
 
@@ -72,8 +79,12 @@ def read_trace(runs: Sequence[TracedRun], sources: SourceMap) -> EngineTrace:
     overhead = leaves.whole - sum(call.nanoseconds for call in leaves.calls)
     rows += [*_delegate_overheads(leaves.calls, sources), _overhead_row("ExecuTorch", len(leaves.calls), overhead)]
     execute_us = float(np.median(leaves.whole)) / 1e3
+    # A delegate without events of its own is covered as a whole.
+    uncovered = overhead + sum(_uncovered(call) for call in leaves.calls if call.inner)
+    coverage = float(np.median(1.0 - uncovered / np.maximum(leaves.whole, 1)))
+    resolution_us = _COARSE_NS / 1e3 if coarse else 1e-3
     arena = _arena(sources, places)
-    return EngineTrace(tuple(rows), len(alike), execute_us, 1.0 if coarse else 0.001, arena)
+    return EngineTrace(tuple(rows), len(alike), execute_us, resolution_us, min(1.0, max(0.0, coverage)), arena)
 
 
 def _arena(sources: SourceMap, places: Sequence[int]) -> tuple[ArenaSpan, ...]:
@@ -157,23 +168,32 @@ def _add(found: dict[tuple[int, bool], _Call], event: TraceEvent, times: _Column
 def _rows_of_call(call: _Call, sources: SourceMap) -> list[OperatorRow]:
     instruction = call.event.instruction
     if not call.is_delegate:
-        names = sources.instructions.get(instruction, ())
-        return [_kernel_row(call, names, sources)]
+        return [_kernel_row(call, sources)]
     backend = str(sources.delegates.get(instruction, {}).get("backend", "delegate"))
     if not call.inner:
-        names = sources.of_region(instruction)
+        names = [item.name for item in sources.of_region(instruction)]
         confidence: Confidence = "exact" if len(names) == 1 else "delegate" if names else "none"
         name = f"{backend} {sources.delegates.get(instruction, {}).get('id', instruction)}"
-        return [_row(name, backend, backend, "compute", call.nanoseconds, call.count, names, confidence, sources)]
+        row = _row(name, backend, backend, "compute", call.nanoseconds, call.count, names, confidence, sources)
+        return [row]
     return _inner_rows(call, backend, sources)
 
 
-def _kernel_row(call: _Call, names: Sequence[str], sources: SourceMap) -> OperatorRow:
+def _kernel_row(call: _Call, sources: SourceMap) -> OperatorRow:
+    names = sources.instructions.get(call.event.instruction, ())
     kernel = call.event.name.removeprefix(_KERNEL)
-    operator = sources.operators[names[0]].op if names else None
-    op_type = f"{operator.split('.')[0]}.{kernel}" if operator and kernel != _OPERATOR else operator or kernel
-    category: Category = "cast" if operator is not None and _casts(names, sources) else "compute"
-    confidence: Confidence = "exact" if names else "none"
+    if kernel == _OPERATOR:
+        kernel = sources.kernels.get(call.event.instruction, kernel)
+    operator = sources.operators[names[0]].op if names and names[0] in sources.operators else None
+    op_type = kernel.replace("::", ".")
+    if operator is not None and "::" not in kernel:
+        op_type = f"{operator.split('.')[0]}.{kernel}"
+    category: Category = "compute"
+    if op_type.startswith(_SIZE_ARITHMETIC):
+        category = "overhead"
+    elif operator is not None and _casts(names, sources):
+        category = "cast"
+    confidence: Confidence = "exact" if operator is not None else "none"
     return _row(kernel, op_type, None, category, call.nanoseconds, call.count, names, confidence, sources)
 
 
@@ -186,63 +206,56 @@ def _casts(names: Sequence[str], sources: SourceMap) -> bool:
 
 def _inner_rows(call: _Call, backend: str, sources: SourceMap) -> list[OperatorRow]:
     """Rows of what a delegate reports: by the handles that it attached, else by aligning it with its graph."""
-    instruction = call.event.instruction
+    region = sources.of_region(call.event.instruction)
+    nodes = sources.delegates.get(call.event.instruction, {}).get("nodes", ())
+    if any(leaf.event.metadata for leaf in call.inner):
+        found = match_handles([leaf.event for leaf in call.inner], region)
+    elif nodes:
+        found = _by_alignment([leaf.event.name for leaf in call.inner], nodes)
+    else:
+        found = [Identified()] * len(call.inner)
     rows = []
-    nodes: Sequence[Mapping[str, Any]] = sources.delegates.get(instruction, {}).get("nodes", ())
-    matches = match_events([leaf.event.name for leaf in call.inner], nodes) if nodes else []
-    for index, leaf in enumerate(call.inner):
+    for leaf, one in zip(call.inner, found, strict=True):
         op_type = event_type(leaf.event.name)
-        category: Category = _category(op_type)
-        names = sources.by_handles(instruction, _handles(leaf.event.metadata))
-        confidence: Confidence = "exact"
-        inserted = False
-        if not names and matches and matches[index][0].node is not None:
-            match, indices = matches[index]
-            inserted = bool(nodes[indices[0]]["inserted"])
-            category = "layout" if inserted else category
-            # What was fused is named too, but not what an inserted node beside it serves.
-            ran = [at for at in indices if at == indices[0] or not nodes[at]["inserted"]]
-            names = list(dict.fromkeys(name for at in ran for name in nodes[at]["ops"]))
-            confidence = "exact" if match.only_choice else "aligned"
-        if not names:
-            names, confidence = sources.of_region(instruction), "delegate"
+        category: Category = "layout" if one.inserted or op_type == _COPY else "compute"
+        if op_type.startswith("Convert"):
+            category = "cast"
+        names = one.names or tuple(item.name for item in region)
+        confidence = one.confidence if one.names else "delegate" if region else "none"
         row = _row(
             leaf.event.name, op_type, backend, category, leaf.nanoseconds, leaf.count, names, confidence, sources
         )
-        rows.append(_of_neighbour(row) if inserted or confidence == "delegate" else row)
+        rows.append(row if one.names and one.own_work else _without_work(row))
     return rows
 
 
-def _category(op_type: str) -> Category:
-    if op_type.startswith("Convert"):
-        return "cast"
-    return "layout" if op_type in ("reorder", "Reorder") else "compute"
+def _by_alignment(names: Sequence[str], nodes: Sequence[Mapping[str, Any]]) -> list[Identified]:
+    found = []
+    for match, indices in match_events(names, nodes):
+        if match.node is None:
+            found.append(Identified())
+            continue
+        inserted = bool(nodes[match.node]["inserted"])
+        # What was fused is named too, but not what an inserted node beside it serves.
+        ran = [at for at in indices if at == match.node or not nodes[at]["inserted"]]
+        ops = tuple(dict.fromkeys(name for at in ran for name in nodes[at]["ops"]))
+        found.append(Identified(ops, "exact" if match.only_choice else "aligned", not inserted, inserted))
+    return found
 
 
-def _of_neighbour(row: OperatorRow) -> OperatorRow:
-    """The row without what describes its operators' own work: it only stands beside them, or is one of many."""
+def _without_work(row: OperatorRow) -> OperatorRow:
+    """The row without its operators' sizes: it stands beside them, is one of many, or only a part of them."""
     several = row.map_confidence == "delegate"
-    return OperatorRow(
-        name=row.name,
-        op_type=row.op_type,
-        delegate=row.delegate,
-        category=row.category,
-        count=row.count,
-        median_us=row.median_us,
-        share=None,
+    return dataclasses.replace(
+        row,
         module_path=None if several else row.module_path,
-        module_paths=row.module_paths,
         source=None if several else row.source,
-        sources=row.sources,
-        operators=(),
-        map_confidence=row.map_confidence,
+        operators=() if several or row.category == "layout" else row.operators,
+        inputs=(),
+        outputs=(),
+        flops=None,
+        bytes=None,
     )
-
-
-def _handles(metadata: bytes) -> list[int]:
-    """Debug handles that a delegate attached, for example `3,4,5`."""
-    text = metadata.rstrip(b"\0").decode("ascii", errors="replace")
-    return [int(part) for part in text.split(",") if part.isdigit()]
 
 
 def _row(
@@ -285,20 +298,39 @@ def _resolution_us(nanoseconds: _Columns) -> float:
 
 
 def _delegate_overheads(calls: Sequence[_Call], sources: SourceMap) -> list[OperatorRow]:
-    """For each backend the time of its calls that none of its operators took."""
-    by_backend: dict[str, list[_Call]] = {}
+    """The time of delegates' calls that none of their operators took, by the module and line of the whole region.
+
+    A region that one line of one module made has them; regions of several share a row without.
+    """
+    groups: dict[tuple[str, str | None, str | None], list[_Call]] = {}
     for call in calls:
         if call.inner:
             backend = str(sources.delegates.get(call.event.instruction, {}).get("backend", "delegate"))
-            by_backend.setdefault(backend, []).append(call)
+            region = sources.of_region(call.event.instruction)
+            modules, places = {item.module for item in region}, {item.source for item in region}
+            key = (
+                backend,
+                next(iter(modules)) if len(modules) == 1 else None,
+                next(iter(places)) if len(places) == 1 else None,
+            )
+            groups.setdefault(key, []).append(call)
     rows = []
-    for backend, mine in by_backend.items():
-        left = sum(call.nanoseconds for call in mine) - sum(leaf.nanoseconds for call in mine for leaf in call.inner)
-        rows.append(_overhead_row(backend, sum(call.count for call in mine), np.asarray(left)))
+    for (backend, module, source), mine in groups.items():
+        left = sum(_uncovered(call) for call in mine)
+        count = sum(call.count for call in mine)
+        rows.append(_overhead_row(backend, count, np.asarray(left), module, source))
     return rows
 
 
-def _overhead_row(who: str, count: int, nanoseconds: _Columns) -> OperatorRow:
+def _uncovered(call: _Call) -> _Columns:
+    """Time of a delegate's call outside its operators."""
+    inside: _Columns = call.nanoseconds - sum(leaf.nanoseconds for leaf in call.inner)
+    return inside
+
+
+def _overhead_row(
+    who: str, count: int, nanoseconds: _Columns, module: str | None = None, source: str | None = None
+) -> OperatorRow:
     median = float(np.median(nanoseconds)) / 1e3
     return OperatorRow(
         name=f"{who}: between operators",
@@ -308,10 +340,10 @@ def _overhead_row(who: str, count: int, nanoseconds: _Columns) -> OperatorRow:
         count=count,
         median_us=median if median > 0 else None,
         share=None,
-        module_path=None,
-        module_paths=(),
-        source=None,
-        sources=(),
+        module_path=module,
+        module_paths=() if module is None else (module,),
+        source=source,
+        sources=() if source is None else (source,),
         operators=(),
-        map_confidence="none",
+        map_confidence="none" if module is None and source is None else "exact",
     )

@@ -179,7 +179,8 @@ def read_profile(runs: Sequence[_Run], optimized: Sequence[OnnxNode], sources: S
     rows = [row for _, row in sorted(placed, key=lambda item: item[0])]
     left = [run.us - sum(event.us for event in run.events) for run in alike]
     rows.append(_overhead_row(len(alike[0].events), left))
-    return EngineTrace(tuple(rows), len(alike), float(median(run.us for run in alike)), 1.0)
+    coverage = median(1.0 - rest / max(run.us, 1) for run, rest in zip(alike, left, strict=True))
+    return EngineTrace(tuple(rows), len(alike), float(median(run.us for run in alike)), 1.0, max(0.0, coverage))
 
 
 @dataclass(frozen=True)
@@ -258,7 +259,7 @@ class _NodeFinder:
 
 def _plain_name(name: str) -> str:
     """The exported name in one that ONNX Runtime made of it."""
-    return name.removeprefix("fused ").removesuffix("_nchwc").removesuffix("_nhwc")
+    return name.removeprefix("fused ").split("/")[0].removesuffix("_nchwc").removesuffix("_nhwc")
 
 
 def _is_heavy(operator: str) -> bool:

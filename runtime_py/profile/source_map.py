@@ -74,12 +74,14 @@ class SourceMap:
         operators: By their names, in program order.
         delegates: Regions as the document has them, by instruction.
         instructions: Names of the operators that an instruction runs.
+        kernels: The kernel that an instruction calls.
         arena: Planned memory as the document has it.
     """
 
     operators: Mapping[str, MappedOperator]
     delegates: Mapping[int, Mapping[str, Any]]
     instructions: Mapping[int, Sequence[str]]
+    kernels: Mapping[int, str]
     arena: Sequence[Mapping[str, Any]]
     _tensors: Mapping[str, OperatorTensor] = field(repr=False)
     _symbols: Mapping[str, int] = field(repr=False)
@@ -118,16 +120,10 @@ class SourceMap:
         values = self.operators[name].inputs
         return [self._tensors[value] for value in values if value in self._constants]
 
-    def by_handles(self, instruction: int, handles: Iterable[int]) -> list[str]:
-        """Names of the operators of a region that have these debug handles, in the handles' order."""
+    def of_region(self, instruction: int) -> list[MappedOperator]:
+        """All operators of a region, in program order."""
         region = self.delegates.get(instruction, {}).get("id")
-        inside = [item for item in self.operators.values() if region is not None and item.delegate == region]
-        return [item.name for handle in dict.fromkeys(handles) for item in inside if item.handle == handle]
-
-    def of_region(self, instruction: int) -> list[str]:
-        """Names of all operators of a region."""
-        region = self.delegates.get(instruction, {}).get("id")
-        return [item.name for item in self.operators.values() if region is not None and item.delegate == region]
+        return [item for item in self.operators.values() if region is not None and item.delegate == region]
 
 
 def count_bytes(op: str, inputs: Sequence[OperatorTensor], outputs: Sequence[OperatorTensor]) -> int:
@@ -201,6 +197,7 @@ def make_source_map(document: Mapping[str, Any], shapes: Mapping[str, Sequence[i
         operators,
         {item["instruction"]: item for item in document.get("delegates", ()) if item["instruction"] is not None},
         {item["id"]: tuple(item.get("ops", ())) for item in document.get("instructions", ())},
+        {item["id"]: item["kernel"] for item in document.get("instructions", ()) if item.get("kernel")},
         tuple(document.get("arena", ())),
         tensors,
         symbols,

@@ -107,7 +107,8 @@ def read_times(names: list[str], times: np.ndarray[Any, np.dtype[np.int64]], sou
             map_confidence="none",
         )
     )
-    return EngineTrace(tuple(rows), len(times), float(np.median(whole)) / 1e3, 0.001)
+    coverage = float(np.median(work / np.maximum(whole, 1)))
+    return EngineTrace(tuple(rows), len(times), float(np.median(whole)) / 1e3, 0.001, coverage)
 
 
 def _row(name: str, nanoseconds: Any, sources: SourceMap) -> OperatorRow:

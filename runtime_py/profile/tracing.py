@@ -7,6 +7,7 @@ operators and says why.
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
@@ -25,6 +26,9 @@ TRACE_SECONDS = 0.6
 MIN_RUNS, MAX_RUNS = 5, 200
 WARMUP_RUNS = 3
 _MIN_TICKS = 5
+_FINE_US = 1e-3
+# XNNPACK's names of quantized kernels: `Fully Connected (NC, QDU8, F32, QC8W) GEMM`.
+_QUANTIZED = re.compile(r"\(\w+, Q[A-Z]*8")
 
 Arrays = Sequence[np.ndarray]
 
@@ -53,6 +57,7 @@ class EngineTrace:
         runs: Runs that the medians are over.
         execute_us: Median of the whole run.
         resolution_us: The engine's clock counts in these.
+        coverage: Median over the runs of the part of a run that its operators took.
         arena: Planned memory, where the engine plans it.
     """
 
@@ -60,6 +65,7 @@ class EngineTrace:
     runs: int
     execute_us: float
     resolution_us: float
+    coverage: float
     arena: tuple[ArenaSpan, ...] = ()
 
 
@@ -117,6 +123,8 @@ def finish_rows(trace: EngineTrace, ceilings: Ceilings | None) -> tuple[Operator
             finished.append(dataclasses.replace(row, name=name))
             continue
         us = row.median_us
+        # The engine's own kernels are timed by the runtime's clock, which is fine everywhere.
+        tick = _FINE_US if row.delegate is None else trace.resolution_us
         finished.append(
             dataclasses.replace(
                 row,
@@ -124,9 +132,7 @@ def finish_rows(trace: EngineTrace, ceilings: Ceilings | None) -> tuple[Operator
                 share=us / total,
                 gflops=None if row.flops is None else row.flops / us / 1e3,
                 gbps=None if row.bytes is None else row.bytes / us / 1e3,
-                roofline_fraction=_roofline_fraction(row, us, ceilings)
-                if us >= _MIN_TICKS * trace.resolution_us
-                else None,
+                roofline_fraction=_roofline_fraction(row, us, ceilings) if us >= _MIN_TICKS * tick else None,
             )
         )
     return tuple(finished)
@@ -147,7 +153,7 @@ def summarize_trace(trace: EngineTrace, rows: Sequence[OperatorRow], untraced_us
     with_source = sum(row.median_us or 0.0 for row in certain if row.source is not None)
     return Trace(
         runs=trace.runs,
-        coverage=total / trace.execute_us if trace.execute_us > 0 else 0.0,
+        coverage=trace.coverage,
         execute_us=trace.execute_us,
         overhead_ratio=trace.execute_us / untraced_us,
         resolution_us=trace.resolution_us,
@@ -170,13 +176,21 @@ def flag_impossible(rows: Sequence[OperatorRow]) -> tuple[tuple[OperatorRow, ...
     return kept, (MeasurementWarning("above-roofline", text),)
 
 
+def compute_dtype(row: OperatorRow) -> str:
+    """In what an operator computes: `int8` where it multiplies bytes, else the dtype of its first input."""
+    if _QUANTIZED.search(row.op_type):
+        return "int8"
+    first = next((tensor.dtype for tensor in row.inputs), "")
+    return "int8" if first == "uint8" else first
+
+
 def _roofline_fraction(row: OperatorRow, us: float, ceilings: Ceilings | None) -> float | None:
     """Time of a perfect implementation over the measured one."""
     if ceilings is None or row.category == "overhead" or row.bytes is None:
         return None
     least = row.bytes / ceilings.gbps / 1e3
     if row.flops:
-        dtype = next((tensor.dtype for tensor in row.inputs), "")
+        dtype = compute_dtype(row)
         if dtype not in ceilings.gflops:
             return None
         least = max(least, row.flops / ceilings.gflops[dtype] / 1e3)
