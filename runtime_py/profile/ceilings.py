@@ -122,9 +122,6 @@ def _torch_products(threads: int) -> Iterator[tuple[str, int, Burst]]:
         for size in _PRODUCT_SIZES:
             one, other = torch.ones(size, size, dtype=dtype), torch.ones(size, size, dtype=dtype)
             yield name, 2 * size**3, _torch_product(torch.mm, one, other)
-    for size in _PRODUCT_SIZES:
-        one, other = torch.ones(size, size, dtype=torch.int8), torch.ones(size, size, dtype=torch.int8)
-        yield "int8", 2 * size**3, _torch_product(torch._int_mm, one, other)
 
 
 def _torch_product(multiply: Callable[[Any, Any], Any], one: Any, other: Any) -> Burst:
