@@ -86,7 +86,7 @@ def program():
 
 
 def test_weights_are_listed_once_and_state_is_not_one(program):
-    rows = {row["name"]: row for row in list_weights(program.exported)}
+    rows = {row["name"]: row for row in list_weights(program)}
     assert set(rows) == {"one.weight", "one.bias", "table"}
     assert rows["one.weight"] == {
         "name": "one.weight", "module": "one", "dtype": "float32", "shape": [4, 4], "bytes": 64
