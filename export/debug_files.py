@@ -20,22 +20,21 @@ from typing import TYPE_CHECKING, Any
 from edgex.export.user_line import is_installed
 
 if TYPE_CHECKING:
-    from torch.export import ExportedProgram
+    from edgex.delegates.base import CapturedProgram
 
 
-def write_debug(folder: Path, source_map: Mapping[str, Any], program: ExportedProgram, source_root: Path) -> None:
+def write_debug(folder: Path, source_map: Mapping[str, Any], program: CapturedProgram) -> None:
     """Write the folder `debug/`.
 
     Args:
         folder: The artifact.
         source_map: What the delegate gave.
-        program: What it was given, for the weights.
-        source_root: Folder of the user's file.
+        program: What it was given, for the weights and the folder of the user's file.
     """
     (folder / "debug").mkdir()
     files = {
         "source_map": source_map,
-        "source_text": quote_sources((item["source"] for item in source_map.get("ops", ())), source_root),
+        "source_text": quote_sources((item["source"] for item in source_map.get("ops", ())), program.source_root),
         "weights": list_weights(program),
     }
     for name, document in files.items():
@@ -69,20 +68,20 @@ def quote_sources(places: Iterable[str | None], source_root: Path) -> list[dict[
     return found
 
 
-def list_weights(program: ExportedProgram) -> list[dict[str, Any]]:
-    """Parameters and constant buffers by their names in the model, each tensor once."""
-    signature = program.graph_signature
-    nodes = {node.name: node for node in program.graph.find_nodes(op="placeholder")}
+def list_weights(program: CapturedProgram) -> list[dict[str, Any]]:
+    """Parameters and constant buffers that are used, by their names in the model; state is none of them."""
+    signature = program.exported.graph_signature
+    nodes = {node.name: node for node in program.exported.graph.find_nodes(op="placeholder")}
     names = {
         **signature.inputs_to_parameters,
         **signature.inputs_to_buffers,
         **signature.inputs_to_lifted_tensor_constants,
     }
-    mutated = set(signature.buffers_to_mutate.values())
+    state = {spec.name for spec in program.state}
     rows = []
     for placeholder, name in names.items():
         tensor = nodes[placeholder].meta["val"]
-        if name in mutated or not nodes[placeholder].users:
+        if name in state or not nodes[placeholder].users:
             continue
         rows.append(
             {

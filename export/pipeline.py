@@ -232,7 +232,7 @@ def _export_one(
         with clock.stage("package"):
             progress("package", target)
             lowered.write(folder)
-            write_debug(folder, lowered.debug, program.exported, program.source_root)
+            write_debug(folder, lowered.debug, program)
             write_golden(folder, prepared.cases)
             manifest = _make_manifest(job, prepared, lowered, settings)
             write_manifest(folder, replace(manifest, files=list_files(folder, hashed=False)))

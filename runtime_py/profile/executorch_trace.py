@@ -27,6 +27,7 @@ _EXECUTE, _DELEGATE, _OPERATOR, _KERNEL = "Method::execute", "DELEGATE_CALL", "O
 # The file grows by about 70 bytes an event; more events say nothing new.
 _MAX_EVENTS = 400_000
 _COARSE_NS = 1000
+_VIEW = "executorch_prim::et_view"
 # What the oneDNN backend calls a copy into another layout.
 _COPY = "copy"
 # Kernels on numbers instead of tensors: sizes of dynamic dimensions.
@@ -194,7 +195,9 @@ def _kernel_row(call: _Call, sources: SourceMap) -> OperatorRow:
     elif operator is not None and _casts(names, sources):
         category = "cast"
     confidence: Confidence = "exact" if operator is not None else "none"
-    return _row(kernel, op_type, None, category, call.nanoseconds, call.count, names, confidence, sources)
+    row = _row(kernel, op_type, None, category, call.nanoseconds, call.count, names, confidence, sources)
+    # A view moves nothing.
+    return dataclasses.replace(row, bytes=None) if kernel.startswith(_VIEW) else row
 
 
 def _casts(names: Sequence[str], sources: SourceMap) -> bool:
