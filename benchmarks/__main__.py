@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from benchmarks import export_cost, overhead, startup
+from benchmarks import export_cost, overhead, page, startup
 from benchmarks.outcome import Outcome, render_page, write_page
 from benchmarks.processes import ROOT
 from edgex.runtime.activity import describe_activity, take_snapshot
@@ -17,6 +17,7 @@ BENCHMARKS: Mapping[str, Callable[[bool], Outcome]] = {
     overhead.NAME: overhead.measure,
     startup.NAME: startup.measure,
     export_cost.NAME: export_cost.measure,
+    page.NAME: page.measure,
 }
 
 

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from torch.fx import Node
 
+# What torch writes as the module of nodes that no module ran.
+_NO_MODULE = "_empty_nn_module_stack_from_metadata_hook"
 _FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+)')
 
 
@@ -48,12 +50,15 @@ def shorten_path(path: Path, source_root: Path) -> str:
 def module_path_of(node: Node) -> str | None:
     """The innermost module that ran the node, for example `layers.0.attention`; empty for the model itself.
 
-    `nn_module_stack` maps a key to (qualified name, class); the last entry is the innermost.
+    `nn_module_stack` maps a key to (qualified name, class); the last entry is the innermost. None where a pass made
+    the node, for example for a size.
     """
     stack: dict[str, tuple[str, Any]] | None = node.meta.get("nn_module_stack")
     if not stack:
         return None
     name = list(stack.values())[-1][0]
+    if name == _NO_MODULE:
+        return None
     return re.sub(r"^L\['self'\]\.?", "", name).removeprefix("L__self__").lstrip(".")
 
 

@@ -27,6 +27,24 @@ def count_flops(node: Node) -> int | None:
     Returns:
         None where there is no formula for the operator, or a size is not known.
     """
+    found = _count(node, _size)
+    return None if found is None else int(found)
+
+
+def express_flops(node: Node) -> Any | None:
+    """The same for any sizes: an int, or a SymPy expression over torch's symbols.
+
+    Returns:
+        None also where a formula does not hold for symbols.
+    """
+    try:
+        return _count(node, _expression)
+    except (AssertionError, TypeError):
+        # The registry's formulas compare sizes, which symbols do not always allow.
+        return None
+
+
+def _count(node: Node, size: Callable[[Any], Any]) -> Any | None:
     from edgex.delegates.torch_internals import OpOverload
 
     target: Any = node.target
@@ -39,15 +57,15 @@ def count_flops(node: Node) -> int | None:
     own, registered = _own_formulas(), _registered_formulas()
     if packet not in own and packet not in registered:
         return None
-    args = [_shapes(argument) for argument in node.args]
-    out = _shapes(node.meta.get("val"))
+    args = [_shapes(argument, size) for argument in node.args]
+    out = _shapes(node.meta.get("val"), size)
     if _unknown(args) or _unknown([out]):
         return None
     if packet in own:
         return own[packet](args, out)
-    kwargs = {name: _shapes(value) for name, value in node.kwargs.items()}
+    kwargs = {name: _shapes(value, size) for name, value in node.kwargs.items()}
     # The registry's formulas take shapes where they would take tensors.
-    return int(registered[packet](*args, out_val=out, **kwargs))
+    return registered[packet](*args, out_val=out, **kwargs)
 
 
 def sum_flops(nodes: Iterable[Node]) -> int | None:
@@ -108,17 +126,17 @@ def _attention(args: list[Any], out: Shape) -> int:
     return 2 * math.prod(query[:-1]) * key[-2] * (query[-1] + value[-1])
 
 
-def _shapes(value: Any) -> Any:
-    """`value` with every node and tensor replaced by its shape, sizes known only symbolically by the example's."""
+def _shapes(value: Any, size: Callable[[Any], Any]) -> Any:
+    """`value` with every node and tensor replaced by its shape, each size as `size` gives it."""
     import torch
     from torch.fx import Node
 
     if isinstance(value, Node):
-        return _shapes(value.meta.get("val"))
+        return _shapes(value.meta.get("val"), size)
     if isinstance(value, torch.Tensor):
-        return tuple(_size(size) for size in value.shape)
+        return tuple(size(one) for one in value.shape)
     if isinstance(value, (list, tuple)):
-        return type(value)(_shapes(item) for item in value)
+        return type(value)(_shapes(item, size) for item in value)
     return value
 
 
@@ -128,6 +146,11 @@ def _size(size: Any) -> int | None:
         return size
     hint = getattr(size.node, "hint", None)
     return hint if isinstance(hint, int) else None
+
+
+def _expression(size: Any) -> Any:
+    """A size as an int, or as the expression of its symbols."""
+    return size if isinstance(size, int) else size.node.expr
 
 
 def _unknown(shapes: list[Any]) -> bool:

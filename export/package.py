@@ -7,7 +7,6 @@ before, an interrupt included, removes it again, with the folders that were made
 from __future__ import annotations
 
 import errno
-import json
 import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -15,7 +14,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from edgex.errors import ArtifactError, UsageError
 from edgex.runtime.artifact import SUFFIX, hash_file
@@ -154,13 +152,6 @@ def remove_empty(folders: Sequence[Path]) -> None:
             continue
         except OSError:  # not empty: someone else's too
             return
-
-
-def write_debug(folder: Path, source_map: Mapping[str, Any]) -> None:
-    """Write `debug/source_map.json`."""
-    (folder / "debug").mkdir()
-    text = json.dumps(source_map, indent=1, ensure_ascii=False)
-    (folder / "debug" / "source_map.json").write_text(text + "\n", encoding="utf-8")
 
 
 @contextmanager

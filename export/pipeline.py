@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from edgex._version import __version__
 from edgex.errors import EdgexError, LoweringError, UsageError, VerificationError
-from edgex.export.package import hashing, list_files, publish, staged, write_debug, write_manifest
+from edgex.export.debug_files import write_debug
+from edgex.export.package import hashing, list_files, publish, staged, write_manifest
 from edgex.export.result import ExportedArtifact, ExportReport, Failure, StageClock, peak_rss_bytes
 from edgex.export.settings import ExportSettings, Job, check_settings
 from edgex.export.verification import (
@@ -233,7 +234,7 @@ def _export_one(
         with clock.stage("package"):
             progress("package", target)
             lowered.write(folder)
-            write_debug(folder, lowered.debug)
+            write_debug(folder, lowered.debug, program)
             write_golden(folder, prepared.cases)
             manifest = _make_manifest(job, prepared, lowered, settings)
             write_manifest(folder, replace(manifest, files=list_files(folder, hashed=False)))

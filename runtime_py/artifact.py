@@ -6,7 +6,7 @@ NAME.TARGET.edgex/
   model.pte | model.onnx [+ model.onnx.data] | model.pt2
   state.safetensors     initial values of carried state (where the native file does not keep them)
   golden/               inputs and eager outputs, see edgex.runtime.golden
-  debug/                operator -> module path and source line
+  debug/                operator -> module path and source line; quoted source lines; weights by name
 ```
 
 Opening one executes nothing of it: JSON and safetensors only, every path checked to stay inside the folder.

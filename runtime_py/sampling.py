@@ -138,6 +138,7 @@ def sample_rounds(
     plan: RoundPlan,
     *,
     after_round: Callable[[int], object] | None = None,
+    into: list[tuple[float, ...]] | None = None,
     clock: Clock = time.perf_counter_ns,
 ) -> tuple[tuple[float, ...], ...]:
     """Time a workload in rounds.
@@ -146,6 +147,7 @@ def sample_rounds(
         workload: What is timed.
         plan: How many samples.
         after_round: Called with the number of finished rounds, outside what is timed.
+        into: Receives each round as it ends: what is left of a measurement that is interrupted.
         clock: Nanoseconds.
 
     Returns:
@@ -153,7 +155,7 @@ def sample_rounds(
     """
     calls = split_pass(workload, plan.calls_per_sample)
     left = plan.samples // len(calls)
-    rounds: list[tuple[float, ...]] = []
+    rounds = [] if into is None else into
     with collector_off():
         for number in range(plan.rounds):
             passes = min(plan.samples_per_round // len(calls), left)

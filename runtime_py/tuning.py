@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from edgex.errors import RunError
+from edgex.runtime.cache import user_cache
 from edgex.runtime.host import read_host
 
 FORMAT = "edgex.tuned/1"
@@ -25,8 +26,7 @@ FORMAT = "edgex.tuned/1"
 
 def tuning_folder() -> Path:
     """Where results are kept: `edgex/tuned` in the user's cache folder."""
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "edgex" / "tuned"
+    return user_cache() / "tuned"
 
 
 def read_tuned_threads(digest: str) -> int | None:

@@ -76,7 +76,9 @@ def test_help_needs_click_only(arguments):
     assert ours <= {"edgex", "edgex._version", "edgex.errors", "edgex.cli", "edgex.cli.main", "edgex.cli.failure"}
 
 
-@pytest.mark.parametrize("command", ["export", "run", "profile", "inspect", "verify", "targets", "doctor", "explain"])
+@pytest.mark.parametrize(
+    "command", ["export", "run", "profile", "report", "compare", "inspect", "verify", "targets", "doctor", "explain"]
+)
 def test_help_of_a_command_imports_nothing_heavy(command):
     assert not packages(modules_after(command, "--help")) & HEAVY
 

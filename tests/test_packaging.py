@@ -11,6 +11,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from report_support import make_report
 
 import edgex
 
@@ -75,6 +76,15 @@ def test_wheel_holds_every_module_as_a_real_file(built):
     for name, path in expected.items():
         assert found[name] == path.read_bytes(), name
     assert "edgex/py.typed" in found
+
+
+def test_wheel_holds_what_the_html_report_is_made_of(built):
+    source, wheel, _ = built
+    found = content(wheel)
+    assets = sorted((source / "runtime_py" / "report" / "assets").iterdir())
+    assert {"page.html.j2", "style.css", "main.js"} <= {path.name for path in assets}
+    for path in assets:
+        assert found[f"edgex/runtime/report/assets/{path.name}"] == path.read_bytes()
 
 
 def test_wheel_holds_nothing_else(built):
@@ -146,6 +156,13 @@ def test_both_doors_open(elsewhere, tmp_path):
     help_text = run(elsewhere / "python", "-m", "edgex", "--help", cwd=tmp_path)
     assert help_text.returncode == 0
     assert "export" in help_text.stdout
+
+
+def test_it_renders_a_page(elsewhere, tmp_path):
+    (tmp_path / "saved.json").write_text(make_report(20).dumps(), encoding="utf-8")
+    done = run(elsewhere / "edgex", "report", "saved.json", "-o", "page.html", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "encoder on xnnpack" in (tmp_path / "page.html").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("target", ["xnnpack", "onnx-cpu"])

@@ -6,10 +6,11 @@ Importing this module is cheap; the exporter itself (seconds) is imported inside
 from __future__ import annotations
 
 import logging
+import math
 import warnings
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from edgex.runtime.native_stderr import capture_native_stderr
@@ -26,10 +27,31 @@ class Region:
     Attributes:
         backend: Its name, for example `XnnpackBackend`.
         nodes: Names of the edge nodes it took, operators and getitems, in order.
+        processed: What the backend made of it, as it is in the file.
     """
 
     backend: str
     nodes: tuple[str, ...]
+    processed: bytes = field(default=b"", repr=False)
+
+
+@dataclass(frozen=True)
+class PlannedSpan:
+    """A tensor in the planned arena.
+
+    Attributes:
+        name: Of the program's input or state that it is; None otherwise.
+        offset: Its first byte.
+        bytes: Its size.
+        first: Instruction that makes it, 0 for inputs and state.
+        last: Instruction that reads it last; the program's last for outputs and state.
+    """
+
+    name: str | None
+    offset: int
+    bytes: int
+    first: int
+    last: int
 
 
 @contextmanager
@@ -140,6 +162,51 @@ def instruction_handles(emitted: Any) -> tuple[dict[int, tuple[int, ...]], list[
     return by_instruction, sorted(int(call) for call in emitted.delegate_map.get("forward", {}))
 
 
+def instruction_kernels(emitted: Any) -> dict[int, str]:
+    """The kernel that each instruction calls, for example `aten::cumsum.out`; those that call none are not in it."""
+    from executorch.exir.schema import KernelCall
+
+    plan = emitted.executorch_program.execution_plan[0]
+    names = emitted_kernels(emitted)
+    return {
+        number: names[instruction.instr_args.op_index]
+        for number, instruction in enumerate(plan.chains[0].instructions)
+        if isinstance(instruction.instr_args, KernelCall)
+    }
+
+
+def planned_spans(emitted: Any) -> list[PlannedSpan]:
+    """Every tensor that has a place in the planned arena, in the order of their first use."""
+    from executorch.exir.schema import DelegateCall, KernelCall, OptionalTensorList, Tensor, TensorList
+    from executorch.exir.tensor import get_scalar_type
+
+    plan = emitted.executorch_program.execution_plan[0]
+    used: dict[int, tuple[int, int]] = {}
+    for number, instruction in enumerate(plan.chains[0].instructions):
+        call = instruction.instr_args
+        for index in call.args if isinstance(call, (DelegateCall, KernelCall)) else ():
+            value = plan.values[index].val
+            for member in value.items if isinstance(value, (TensorList, OptionalTensorList)) else (index,):
+                used[member] = (used.get(member, (number, number))[0], number)
+    end = len(plan.chains[0].instructions) - 1
+    spans = []
+    for index, value in enumerate(plan.values):
+        tensor = value.val
+        if not isinstance(tensor, Tensor) or tensor.allocation_info is None:
+            continue
+        first, last = used.get(index, (0, end))
+        state = tensor.extra_tensor_info.fully_qualified_name if tensor.extra_tensor_info else None
+        is_input = index in plan.inputs
+        name = state or (f"input {plan.inputs.index(index)}" if is_input else None)
+        kept = state or index in plan.outputs
+        place = tensor.allocation_info
+        # Buffer 0 is reserved for constants and empty; the others follow one another.
+        start = sum(plan.non_const_buffer_sizes[1 : place.memory_id]) + place.memory_offset
+        size = math.prod(tensor.sizes) * get_scalar_type(tensor.scalar_type).itemsize
+        spans.append(PlannedSpan(name, start, size, 0 if name else first, end if kept else last))
+    return sorted(spans, key=lambda span: (span.first, span.offset, span.last))
+
+
 def regions_of(program: ExportedProgram) -> list[Region]:
     """The calls into backends of a lowered program, in program order."""
     from executorch.exir.delegate import executorch_call_delegate
@@ -150,7 +217,7 @@ def regions_of(program: ExportedProgram) -> list[Region]:
             lowered = getattr(program.graph_module, node.args[0].target)
             inner: Graph = lowered.original_module.graph
             names = tuple(inside.name for inside in inner.nodes if inside.op == "call_function")
-            regions.append(Region(str(lowered.backend_id), names))
+            regions.append(Region(str(lowered.backend_id), names, bytes(lowered.processed_bytes)))
     return regions
 
 

@@ -11,7 +11,8 @@ from edgex.delegates.base import CapturedProgram, LoweredModule
 from edgex.delegates.executorch import exir
 from edgex.delegates.executorch.kernels import check_emitted, refuse_missing
 from edgex.delegates.executorch.partition import EdgeOperator, Refuse, assign_regions, make_plan, read_partition
-from edgex.delegates.executorch.source_map import make_source_map
+from edgex.delegates.executorch.source_map import ReadRegion, make_source_map
+from edgex.delegates.graph_values import GraphValues, read_graph_values
 from edgex.delegates.plan import PartitionPlan
 from edgex.delegates.provenance import source_in_trace
 from edgex.errors import EdgexError, LoweringError
@@ -61,6 +62,7 @@ def lower_program(
     *,
     plan_inputs: bool,
     options: Mapping[str, Any],
+    read_region: ReadRegion | None = None,
 ) -> LoweredModule:
     """Lower to a .pte in memory.
 
@@ -70,14 +72,17 @@ def lower_program(
         make_partitioner: Makes the target's partitioner.
         plan_inputs: See `edgex.delegates.executorch.exir.emit`.
         options: The options in effect, for the manifest.
+        read_region: Reads what the backend made of a region, for the profiler; see `make_source_map`.
 
     Raises:
         LoweringError: Operators have no kernel (all are named), or ExecuTorch failed.
     """
     seen: tuple[EdgeOperator, ...] = ()
+    flow = GraphValues({}, {}, {}, ())
 
     def watch(edge: ExportedProgram, refuse: Refuse) -> None:
-        nonlocal seen
+        nonlocal seen, flow
+        flow = read_graph_values(edge, [spec.name for spec in program.inputs])
         seen = read_partition(edge, program.source_root, refuse)
         # Here, before the backend packs weights: what cannot run is known already.
         refuse_missing(make_plan(seen).fatal, target)
@@ -100,7 +105,7 @@ def lower_program(
         methods=(program.method,),
         plan=plan,
         requirements=Requirements(ENGINE, minimum_version=_runtime_version()),
-        debug=make_source_map(operators, regions, emitted),
+        debug=make_source_map(operators, regions, emitted, flow, read_region),
         options=options,
         warnings=_warnings(plan, target),
     )

@@ -110,7 +110,7 @@ def lower_program(program: CapturedProgram, opset: int, engine: str, checks: Che
         methods=(Method(method.name, method.inputs, method.outputs, lifted.state),),
         plan=assessed.plan,
         requirements=Requirements(engine, OLDEST_RUNTIME[opset]),
-        debug=source_map.build_source_map(assessed.origins, program.source_root),
+        debug=source_map.build_source_map(model, assessed.origins, program.source_root),
         options={"opset": opset},
         warnings=assessed.warnings,
     )

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from edgex.delegates.base import Availability, CapturedProgram, LoweredModule
+from edgex.delegates.graph_values import read_graph_values
 from edgex.delegates.plan import PartitionPlan
 from edgex.delegates.provenance import is_operator, module_path_of, source_of
 from edgex.runtime.manifest import Requirements
@@ -55,12 +56,16 @@ class ReferenceDelegate:
 
             torch.export.save(program.exported, folder / MODEL_FILE)
 
+        flow = read_graph_values(program.exported, [spec.name for spec in program.inputs])
         operators = [
             {
                 "id": node.name,
                 "op": str(node.target),
                 "module": module_path_of(node),
                 "source": source_of(node, program.source_root),
+                "inputs": list(flow.nodes[node.name].inputs),
+                "outputs": list(flow.nodes[node.name].outputs),
+                "flops": flow.nodes[node.name].flops,
             }
             for node in program.exported.graph.nodes
             if is_operator(node)
@@ -71,7 +76,7 @@ class ReferenceDelegate:
             methods=(program.method,),
             plan=self.plan(program, options),
             requirements=Requirements(self.engine, "2.13"),
-            debug={"format": "edgex.source_map/1", "ops": operators},
+            debug={"format": "edgex.source_map/1", "ops": operators, **flow.to_json()},
         )
 
     def quantizer(self, scheme: str) -> Any | None:

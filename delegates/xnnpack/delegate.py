@@ -58,6 +58,7 @@ class XnnpackDelegate:
     def lower(self, program: CapturedProgram, options: XnnpackOptions) -> LoweredModule:
         """Lower to `model.pte`; see `Delegate.lower`."""
         from edgex.delegates.executorch.lowering import lower_program
+        from edgex.delegates.xnnpack.serialized import read_nodes
 
         return lower_program(
             program,
@@ -65,6 +66,7 @@ class XnnpackDelegate:
             _make_partitioner,
             plan_inputs=options.plan_inputs,
             options=dataclasses.asdict(options),
+            read_region=read_nodes,
         )
 
     def quantizer(self, scheme: str) -> Any | None:

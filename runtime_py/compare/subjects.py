@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,7 +9,8 @@ from typing import TypeGuard
 
 from edgex.errors import ArtifactError, UsageError
 from edgex.runtime.artifact import Artifact, CheckLevel, open_artifact
-from edgex.runtime.profile.report import SCHEMA, ProfileReport
+from edgex.runtime.profile.report import ProfileReport
+from edgex.runtime.profile.saved import read_report
 
 Given = str | os.PathLike[str] | Artifact | ProfileReport
 Subject = Artifact | ProfileReport
@@ -52,32 +52,6 @@ def all_artifacts(subjects: Sequence[Subject]) -> TypeGuard[Sequence[Artifact]]:
 def all_reports(subjects: Sequence[Subject]) -> TypeGuard[Sequence[ProfileReport]]:
     """Whether all are reports."""
     return all(isinstance(subject, ProfileReport) for subject in subjects)
-
-
-def read_report(path: Path) -> ProfileReport:
-    """Read a saved profile.
-
-    Raises:
-        ArtifactError: It cannot be read, is damaged, or of another schema.
-    """
-    again = "write it again: edgex profile ARTIFACT -o report.json"
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ArtifactError(f"{path.name} cannot be read", str(path), why=error.strerror or str(error)) from error
-    except ValueError as error:  # not UTF-8, or cut off
-        raise ArtifactError(f"{path.name} is not whole JSON", str(path), again, why=str(error)) from error
-    schema = data.get("schema") if isinstance(data, dict) else None
-    if schema != SCHEMA:
-        found = f"of schema {schema!r}" if schema else "of no schema that is known"
-        maker = data.get("edgex_version") if isinstance(data, dict) else None
-        newer = isinstance(schema, str) and schema.startswith("edgex.profile/")
-        fix = f"compare with the edgex that wrote it ({maker}), or profile again with this one" if newer else again
-        raise ArtifactError(f"{path.name} is {found}; compare reads {SCHEMA!r}", str(path), fix)
-    try:
-        return ProfileReport.from_json(data)
-    except ValueError as error:
-        raise ArtifactError(f"{path.name} is damaged", str(path), again, why=str(error)) from error
 
 
 def find_differences(labels: Sequence[str], subjects: Sequence[Subject]) -> tuple[str, ...]:

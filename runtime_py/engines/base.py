@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -127,4 +127,17 @@ class Engine(Protocol):
 
     def versions(self) -> Mapping[str, str]:
         """Installed versions of the engine's packages, by distribution name, without importing them."""
+        ...
+
+
+@runtime_checkable
+class PreloadingEngine(Protocol):
+    """An engine whose library can be imported apart from loading a file, so that its memory can be told apart."""
+
+    def preload(self) -> None:
+        """Import the engine's library.
+
+        Raises:
+            TargetUnavailable: It is not installed, or does not import.
+        """
         ...

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from edgex.runtime.engines.plugins import EnginePlugin
     from edgex.runtime.engines.pte import PteSummary
     from edgex.runtime.manifest import Method
+    from edgex.runtime.profile.tracing import EngineTrace, TracePlan
     from edgex.runtime.specs import TensorSpec
 
 PACKAGES = ("executorch", "torch")
@@ -81,6 +82,21 @@ class ExecuTorchEngine:
             plugins=plugins,
         )
         return Session(artifact, runner)
+
+    def preload(self) -> None:
+        """Import torch and the runtime's binding."""
+        import torch  # noqa: F401
+
+        from edgex.runtime.engines import executorch_binding
+
+        executorch_binding.operator_names()
+
+    def trace(self, artifact: Artifact, settings: EngineSettings, plan: TracePlan) -> EngineTrace:
+        """Operators of traced runs; see `edgex.runtime.profile.tracing.TracingEngine`."""
+        from edgex.runtime.profile.executorch_trace import trace_executorch
+
+        traced = EngineSettings(settings.threads, {**settings.options, "trace": True})
+        return trace_executorch(artifact, lambda: self.open(artifact, traced), plan)
 
 
 class ExecuTorchRunner:

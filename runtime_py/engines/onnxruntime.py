@@ -11,6 +11,7 @@ from edgex.runtime.plugins import installed_version
 
 if TYPE_CHECKING:
     from edgex.runtime.artifact import Artifact
+    from edgex.runtime.profile.tracing import EngineTrace, TracePlan
     from edgex.runtime.session import Session
 
 INSTALL_COMMAND = "pip install 'edgex-toolchain[onnx]'"
@@ -65,6 +66,25 @@ class OnnxRuntimeEngine:
         session = Session(artifact, runner)
         session.assignment = runner.assignment
         return session
+
+    def preload(self) -> None:
+        """Import onnxruntime."""
+        from edgex.runtime.engines.onnxruntime_session import import_onnxruntime
+
+        import_onnxruntime()
+
+    def trace(self, artifact: Artifact, settings: EngineSettings, plan: TracePlan) -> EngineTrace:
+        """Operators of profiled runs; see `edgex.runtime.profile.tracing.TracingEngine`."""
+        from edgex.runtime.engines.onnxruntime_session import OnnxRuntimeRunner, parse_settings
+        from edgex.runtime.profile.onnx_trace import OnnxProfile, trace_onnx
+        from edgex.runtime.session import Session
+
+        choices = parse_settings(settings)
+
+        def open_profiled(profile: OnnxProfile) -> Session:
+            return Session(artifact, OnnxRuntimeRunner(artifact, choices, profile=profile))
+
+        return trace_onnx(artifact, open_profiled, plan)
 
     def _check_version(self, artifact: Artifact) -> None:
         availability = self.availability()

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,6 +20,9 @@ from edgex.runtime.engines.rocm.providers import OpenedSession
 from edgex.runtime.native_stderr import capture_native_stderr
 from edgex.runtime.specs import NUMPY_DTYPES
 from edgex.runtime.threads import default_threads
+
+if TYPE_CHECKING:
+    from edgex.runtime.profile.onnx_trace import OnnxProfile
 
 PROVIDER = "CPUExecutionProvider"
 STATE_FILE = "state.safetensors"
@@ -88,6 +91,8 @@ class OnnxRuntimeRunner:
         artifact: Artifact,
         choices: OnnxRuntimeChoices,
         open_session: Callable[[Any, str, Any], OpenedSession] | None = None,
+        *,
+        profile: OnnxProfile | None = None,
     ) -> None:
         self._name = artifact.path.name
         path = artifact.file(".onnx")
@@ -95,7 +100,7 @@ class OnnxRuntimeRunner:
             onnxruntime = import_onnxruntime()
             started = time.perf_counter()
             try:
-                options = _session_options(onnxruntime, choices)
+                options = _session_options(onnxruntime, choices, profile)
                 opened = open_session(onnxruntime, str(path), options) if open_session else None
                 session = opened.session if opened else onnxruntime.InferenceSession(str(path), options, [PROVIDER])
             except EdgexError:
@@ -113,6 +118,7 @@ class OnnxRuntimeRunner:
         self.assignment: Mapping[str, int] | None = opened.nodes if opened else None
         self.executed_on = opened.executed_on if opened else f"onnxruntime: {', '.join(session.get_providers())}"
         self._run = session.run
+        self._end_profiling = session.end_profiling
         self._input_names = [node.name for node in session.get_inputs()]
         self._output_names = [node.name for node in session.get_outputs()]
         carried = [spec for spec in artifact.manifest.method.state if spec.input is not None]
@@ -142,9 +148,13 @@ class OnnxRuntimeRunner:
         """Start the next run from the initial values; no run writes to them."""
         self._state = self._initial
 
+    def end_profile(self) -> Path:
+        """Write the profile of the runs so far, for a session that was opened with one."""
+        return Path(self._end_profiling())
+
     def close(self) -> None:
         """Drop the session and the state."""
-        del self._run
+        del self._run, self._end_profiling
         self._state = self._initial = []
 
     def _check_border(self, artifact: Artifact, state_outputs: list[str]) -> None:
@@ -186,7 +196,7 @@ def import_onnxruntime() -> ModuleType:
     return module
 
 
-def _session_options(onnxruntime: Any, choices: OnnxRuntimeChoices) -> Any:
+def _session_options(onnxruntime: Any, choices: OnnxRuntimeChoices, profile: OnnxProfile | None) -> Any:
     options = onnxruntime.SessionOptions()
     # Its errors come as exceptions; what it would log on top of them is the same text with colours.
     options.log_severity_level = 4
@@ -195,6 +205,11 @@ def _session_options(onnxruntime: Any, choices: OnnxRuntimeChoices) -> Any:
     options.enable_cpu_mem_arena = choices.memory_arena
     level = _OPTIMIZATION_LEVELS[choices.graph_optimization]
     options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, level)
+    if profile is not None:
+        options.enable_profiling = True
+        options.profile_file_prefix = str(profile.prefix)
+        if profile.graph is not None:
+            options.optimized_model_filepath = str(profile.graph)
     options.add_session_config_entry("session.intra_op.allow_spinning", str(int(choices.allow_spinning)))
     return options
 

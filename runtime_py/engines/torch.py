@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     import torch
 
     from edgex.runtime.artifact import Artifact
+    from edgex.runtime.profile.torch_trace import NodeTimer
+    from edgex.runtime.profile.tracing import EngineTrace, TracePlan
     from edgex.runtime.session import Session
 
 
@@ -29,6 +31,10 @@ class TorchEngine:
         if installed_version("torch"):
             return Availability(True)
         return Availability(False, "torch is not installed", "pip install torch")
+
+    def preload(self) -> None:
+        """Import torch."""
+        import torch  # noqa: F401
 
     def versions(self) -> Mapping[str, str]:
         """The version of torch."""
@@ -51,6 +57,14 @@ class TorchEngine:
             raise RunError(f"the torch engine has no option {option!r}", why=nearest_name(option, []))
         return Session(artifact, TorchRunner(artifact, settings.threads or settings.preferred_threads))
 
+    def trace(self, artifact: Artifact, settings: EngineSettings, plan: TracePlan) -> EngineTrace:
+        """Operators of runs node by node; see `edgex.runtime.profile.tracing.TracingEngine`."""
+        from edgex.runtime.profile.torch_trace import trace_torch
+        from edgex.runtime.session import Session
+
+        runner = TorchRunner(artifact, settings.threads)
+        return trace_torch(artifact, lambda: (Session(artifact, runner), runner.time_nodes()), plan)
+
 
 class TorchRunner:
     """One `.pt2` program, ready to be called."""
@@ -64,6 +78,7 @@ class TorchRunner:
         program = load_program(artifact.file(".pt2"))
         loaded = time.perf_counter()
         self._module: torch.nn.Module = program.module()
+        self._call: Callable[..., Any] = self._module
         self.load_seconds = LoadSeconds(loaded - started, time.perf_counter() - loaded)
         self.executed_on = "torch: eager CPU"
         self._threads = threads if threads is not None else default_threads()
@@ -87,12 +102,19 @@ class TorchRunner:
         torch.set_num_threads(self._threads)
         try:
             with torch.no_grad():
-                outputs: Any = self._module(*tensors)
+                outputs: Any = self._call(*tensors)
         except RuntimeError as error:
             raise RunError("torch failed to run the program", why=str(error)) from error
         finally:
             torch.set_num_threads(before)
         return tuple(_to_numpy(output) for output in outputs)
+
+    def time_nodes(self) -> NodeTimer:
+        """Let a timer make all further runs, node by node."""
+        from edgex.runtime.profile.torch_trace import NodeTimer
+
+        self._call = timer = NodeTimer(self._module)
+        return timer
 
     def reset(self) -> None:
         """Copy the initial values back into the program's buffers."""
@@ -104,7 +126,7 @@ class TorchRunner:
 
     def close(self) -> None:
         """Drop the program."""
-        del self._module
+        del self._module, self._call
         self._state, self._initial = {}, {}
 
 

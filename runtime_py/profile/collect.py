@@ -10,6 +10,7 @@ import functools
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -18,14 +19,16 @@ import numpy as np
 
 from edgex._version import __version__
 from edgex.errors import ArtifactError
-from edgex.runtime.activity import describe_activity, take_snapshot
+from edgex.runtime.activity import Activity, describe_activity, take_snapshot
 from edgex.runtime.artifact import Artifact, CheckLevel
 from edgex.runtime.engines.base import EngineSettings
 from edgex.runtime.engines.registry import get_engine
 from edgex.runtime.golden import read_golden
-from edgex.runtime.host import read_host
+from edgex.runtime.host import HostInfo, read_host
 from edgex.runtime.profile.doubts import find_doubts
 from edgex.runtime.profile.fresh import run_fresh
+from edgex.runtime.profile.operators import MemoryStage
+from edgex.runtime.profile.passes import inspect_runs
 from edgex.runtime.profile.report import (
     FreshRun,
     LoadTimes,
@@ -34,6 +37,7 @@ from edgex.runtime.profile.report import (
     ProfileReport,
     ProfileSettings,
 )
+from edgex.runtime.profile.source_map import read_weights
 from edgex.runtime.sampling import Clock, Workload, plan_rounds, sample_rounds, warm_up
 from edgex.runtime.session import Session
 from edgex.runtime.statistics import summarize
@@ -52,10 +56,12 @@ def profile(
     *,
     check: CheckLevel = "hash",
     fresh_processes: int = FRESH_PROCESSES,
+    trace: bool = True,
     progress: Progress = lambda _stage, _detail: None,
+    keep: Callable[[ProfileReport], object] = lambda _report: None,
     clock: Clock = time.perf_counter_ns,
 ) -> ProfileReport:
-    """Measure load, first run, steady latency and memory of an artifact.
+    """Measure load, first run, steady latency, memory and operators of an artifact.
 
     A model with state is timed in whole sequences, each from `session.reset()`: the longest proved one, or the given
     inputs as often. The session is left reset.
@@ -67,14 +73,15 @@ def profile(
         runs: Samples to take; None takes about three seconds' worth.
         check: How the fresh processes check the artifact: `hash` or `size`.
         fresh_processes: How many processes to start for load, first run and memory; at least 1.
+        trace: Whether to trace operators, in runs of their own after the latency was measured.
         progress: Told about each stage, with a detail.
+        keep: Receives what is measured so far, marked as not complete, when there is more and when it is interrupted.
         clock: Nanoseconds, for the steady latency.
 
     Raises:
         ArtifactError: There are no example inputs and none were given.
         RunError: The inputs do not fit, or the engine failed.
     """
-    artifact = session.artifact
     steps = _find_steps(session, inputs)
     progress("fresh", f"load and first run in {fresh_processes} new processes")
     fresh = _measure_fresh(session, steps[0], fresh_processes, check)
@@ -87,13 +94,12 @@ def profile(
     warm = warm_up(workload, warmup, clock=clock)
     plan = plan_rounds(workload, warm, runs)
     progress("measure", f"{plan.samples} samples in {plan.rounds} rounds")
-    samples = sample_rounds(workload, plan, clock=clock)
-    activity = describe_activity(before, take_snapshot(), host.logical_cores)
-    session.reset()
+    taken: list[tuple[float, ...]] = []
 
-    # A tenth of a nanosecond is finer than any clock here; more digits would only be noise of a division.
-    rounds = tuple(tuple(round(sample, 10) for sample in one) for one in samples)
-    summary = summarize(rounds)
+    def report() -> ProfileReport:
+        activity = describe_activity(before, take_snapshot(), host.logical_cores)
+        return _make_report(session, host, settings, fresh, taken, activity)
+
     settings = ProfileSettings(
         inputs="golden" if inputs is None else "given",
         shapes={spec.name: array.shape for spec, array in zip(session.inputs, steps[0], strict=True)},
@@ -111,9 +117,34 @@ def profile(
         fresh_processes=fresh_processes,
         threads_source=session.threads_source,
     )
+    try:
+        sample_rounds(workload, plan, into=taken, clock=clock)
+    except KeyboardInterrupt:
+        if taken:
+            keep(replace(report(), complete=False))
+        raise
+    measured = report()
+    session.reset()
+    if not trace:
+        return measured
+    keep(replace(measured, complete=False))
+    return inspect_runs(session, steps, measured, progress)
+
+
+def _make_report(
+    session: Session,
+    host: HostInfo,
+    settings: ProfileSettings,
+    fresh: tuple[FreshRun, ...],
+    samples: Sequence[Sequence[float]],
+    activity: Activity,
+) -> ProfileReport:
+    # A tenth of a nanosecond is finer than any clock here; more digits would only be noise of a division.
+    rounds = tuple(tuple(round(sample, 10) for sample in one) for one in samples)
+    summary = summarize(rounds)
     return ProfileReport(
         edgex_version=__version__,
-        artifact=_describe_artifact(artifact),
+        artifact=_describe_artifact(session.artifact),
         host=host,
         settings=settings,
         executed_on=session.executed_on,
@@ -188,4 +219,13 @@ def _describe_memory(session: Session, fresh: Sequence[FreshRun]) -> MemoryUse:
         peak_rss_bytes=int(median(peaks)) if peaks else None,
         planned_arena_bytes=session.runner.planned_arena_bytes,
         weights_bytes=sum(entry.bytes for entry in native),
+        stages=_summarize_stages(fresh),
+        weights=read_weights(session.artifact),
+    )
+
+
+def _summarize_stages(fresh: Sequence[FreshRun]) -> tuple[MemoryStage, ...]:
+    names = dict.fromkeys(stage for run in fresh for stage in run.stages)
+    return tuple(
+        MemoryStage(name, int(median(run.stages[name] for run in fresh if name in run.stages))) for name in names
     )

@@ -18,7 +18,7 @@ from typing import Any
 
 from edgex.errors import EdgexError, RunError
 from edgex.runtime.artifact import CheckLevel
-from edgex.runtime.engines.base import EngineSettings
+from edgex.runtime.engines.base import EngineSettings, PreloadingEngine
 from edgex.runtime.profile.report import FreshRun
 
 _MODULE = "edgex.runtime.profile.fresh"
@@ -65,10 +65,16 @@ def measure_here(path: str, inputs: str | None, settings: EngineSettings, check:
     from edgex.runtime.golden import read_example
     from edgex.runtime.memory import read_peak_rss_bytes
 
+    stages: dict[str, int | None] = {"interpreter": read_peak_rss_bytes()}
     artifact = open_artifact(path, check)
+    engine = get_engine(artifact.manifest.engine)
     started = time.perf_counter()
-    session = get_engine(artifact.manifest.engine).open(artifact, settings)
+    if isinstance(engine, PreloadingEngine):
+        engine.preload()
+        stages["engine"] = read_peak_rss_bytes()
+    session = engine.open(artifact, settings)
     open_seconds = time.perf_counter() - started
+    stages["load"] = read_peak_rss_bytes()
     values = read_example(artifact) if inputs is None else load_file(inputs)
     arrays = [values[spec.name] for spec in session.inputs]
     started = time.perf_counter()
@@ -83,7 +89,9 @@ def measure_here(path: str, inputs: str | None, settings: EngineSettings, check:
         "first": first,
     }
     rounded = {part: None if value is None else round(value, 9) for part, value in seconds.items()}
-    return {**rounded, "peak_rss_bytes": read_peak_rss_bytes()}
+    stages["first"] = peak = read_peak_rss_bytes()
+    known = {stage: size for stage, size in stages.items() if size is not None}
+    return {**rounded, "peak_rss_bytes": peak, "stages": known}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

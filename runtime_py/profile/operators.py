@@ -29,8 +29,8 @@ class OperatorRow:
         name: As the engine calls it; unique in the report.
         op_type: Kind of work, for example `Convolution (NHWC, F32) IGEMM` or `aten.cumsum.out`.
         delegate: Who ran it, for example `XnnpackBackend` or `CPUExecutionProvider`; None for the engine's own kernels.
-        category: `compute` is the model's own work; `layout` transposes and reorders, `cast` dtype conversions, both
-            inserted by the engine; `overhead` is the engine's time between operators.
+        category: `compute` is the model's own work; `layout` transposes and reorders that the engine inserted; `cast`
+            dtype conversions, quantization among them; `overhead` is the engine's time between operators.
         count: How often it ran in one run of the model.
         median_us: Median over the traced runs, of all `count` together; None where it is below the clock's resolution.
         share: Its part of the summed leaves, 0 to 1; None where `median_us` is.
@@ -93,11 +93,11 @@ class Trace:
 
     Attributes:
         runs: Traced runs that the medians are over.
-        coverage: Sum of the leaves over the whole run, 0 to about 1, medians of both.
+        coverage: Part of a run that its operators took, 0 to 1, median over the runs; the rest is `overhead`.
         execute_us: Median of the whole traced run.
         overhead_ratio: `execute_us` over the untraced median of `steady`.
         resolution_us: The engine's clock counts in these.
-        module_share: Part of the leaves' time with a module path, counting confidence `exact` and `aligned` only.
+        module_share: Part of the operators' time with a module path, counting confidence `exact` and `aligned` only.
         source_share: The same for a source line.
     """
 

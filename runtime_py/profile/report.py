@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, is_dataclass
+from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from typing import Any, TypeVar
 
 from edgex.runtime.activity import Activity, MeasurementWarning
@@ -106,6 +106,7 @@ class FreshRun:
         method: Making it ready to run.
         first: The first run.
         peak_rss_bytes: Largest resident set of the process, interpreter and engine included.
+        stages: The same up to the end of each stage of `MemoryStage`; empty where the system does not say.
     """
 
     check: float
@@ -114,6 +115,7 @@ class FreshRun:
     method: float
     first: float
     peak_rss_bytes: int | None
+    stages: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from edgex.runtime.compare.gate import GateResult
 from edgex.runtime.compare.result import Compared, Comparison, Contrast
 from edgex.runtime.report.figures import count, describe_host, format_bytes, format_interval, format_seconds
+from edgex.runtime.report.listings import Column, Listing
 from edgex.runtime.report.markdown import escape
+from edgex.runtime.report.page import Findings
 
 _MOST_OPERATORS = 12
 
@@ -56,6 +58,20 @@ def tabulate_operators(contrast: Contrast) -> Table | None:
         rows.append((where, work, *sides, f"{delta.delta_us:+.1f} µs", delta.match))
     head = ("module", "operators", contrast.baseline, contrast.candidate, "change", "matched by")
     return Table(head, tuple(rows))
+
+
+def describe_findings(comparison: Comparison, gate: GateResult | None = None) -> Findings:
+    """What the page shows beside the subjects' figures: verdicts, operators that differ, doubts."""
+    listings = []
+    for contrast in comparison.contrasts:
+        table = tabulate_operators(contrast)
+        if table is not None:
+            columns = tuple(Column(title, title in (*table.head[2:4], "change")) for title in table.head)
+            listings.append(Listing(f"{contrast.candidate} against {contrast.baseline}", columns, table.rows))
+    doubts = [*comparison.differences, *(warning.text for warning in comparison.warnings)]
+    gated = [] if gate is None else describe_gate(gate)
+    verdicts = ("", *(contrast.sentence for contrast in comparison.contrasts))
+    return Findings(verdicts, tuple(listings), (describe_method(comparison), *gated, *doubts))
 
 
 def describe_method(comparison: Comparison) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from edgex.runtime.host import HostInfo
+from edgex.runtime.profile.operators import OperatorTensor
 from edgex.runtime.profile.report import ProfileReport
 
 _UNITS = (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6), ("ns", 1e-9))
@@ -62,6 +63,25 @@ def format_bytes(count: int | None) -> str:
             return f"{size:.0f} {unit}" if unit == "B" else f"{_significant(size, 3)} {unit}"
         size /= 1000
     return f"{_significant(size, 3)} GB"
+
+
+def format_us(microseconds: float | None, like: float | None = None) -> str:
+    """A duration that is held in microseconds; None is `below resolution`, which is how rows have it."""
+    if microseconds is None:
+        return "below resolution"
+    return format_seconds(microseconds * 1e-6, like * 1e-6 if like else None)
+
+
+def format_share(share: float | None) -> str:
+    """`12.3 %`; small shares that are not nothing as `<0.1 %`."""
+    if share is None:
+        return ""
+    return "<0.1 %" if 0 < share < 0.0005 else f"{100 * share:.1f} %"
+
+
+def format_tensor(tensor: OperatorTensor) -> str:
+    """`float32 [1, 3, 32, 32]`."""
+    return f"{tensor.dtype} [{', '.join(map(str, tensor.shape))}]"
 
 
 def format_rate(per_second: float) -> str:

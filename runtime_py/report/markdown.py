@@ -16,7 +16,20 @@ from edgex.runtime.report.figures import (
     format_interval,
     format_rate,
     format_seconds,
+    format_share,
 )
+from edgex.runtime.report.listings import (
+    Listing,
+    describe_trace,
+    list_fallbacks,
+    list_memory,
+    list_modules,
+    list_operators,
+    list_places,
+)
+from edgex.runtime.report.views import by_category
+
+_ROWS = 20
 
 
 def render_markdown(report: ProfileReport) -> str:
@@ -28,7 +41,9 @@ def render_markdown(report: ProfileReport) -> str:
     versions = ", ".join(f"{name} {version}" for name, version in artifact.versions.items())
     sections = [
         f"# {escape(artifact.name)} on {escape(artifact.target)}",
-        f"**{format_seconds(steady.median, digits=4)}** median{interval}. " + " · ".join(describe_subject(report)),
+        *([] if report.complete else ["**Interrupted**: what is missing was not measured."]),
+        f"**{format_seconds(steady.median, digits=4)}** median{interval}. "
+        + escape(" · ".join(describe_subject(report))),
         _table(
             ("latency", "time"),
             [("median", format_seconds(steady.median, digits=4)), *describe_percentiles(report)],
@@ -45,10 +60,40 @@ def render_markdown(report: ProfileReport) -> str:
             ]
         ),
     ]
+    if report.ops:
+        sections += _operator_sections(report)
+    sections += [_listing(listing) for listing in list_memory(report, _ROWS)]
     if report.warnings:
-        lines = [f"- **{warning.code}**: {escape(warning.text)}" for warning in report.warnings]
+        lines = [f"- **{escape(warning.code)}**: {escape(warning.text)}" for warning in report.warnings]
         sections.append("\n".join(["## Warnings", "", *lines]))
     return "\n\n".join(sections) + "\n"
+
+
+def _operator_sections(report: ProfileReport) -> list[str]:
+    kinds = " · ".join(f"{group.name} {format_share(group.share)}" for group in by_category(report))
+    listings = [*list_fallbacks(report, _ROWS), list_places(report, _ROWS), *list_operators(report, _ROWS)]
+    listings += list_modules(report, _ROWS)
+    return ["## Operators", f"{kinds}. {'; '.join(describe_trace(report))}.", *map(_listing, listings)]
+
+
+def _listing(listing: Listing) -> str:
+    """A table of names and figures; indented names keep their indent."""
+    head = "| " + " | ".join(column.title for column in listing.columns) + " |"
+    rule = "|" + "|".join("---:" if column.numeric else "---" for column in listing.columns) + "|"
+    rows = ["| " + " | ".join(_cell(cell) for cell in row) + " |" for row in listing.rows]
+    return "\n".join(
+        [f"### {escape(_line(listing.title))}", "", head, rule, *rows, *(f"\n{note}." for note in listing.notes)]
+    )
+
+
+def _cell(text: str) -> str:
+    bare = text.lstrip(" ")
+    return "&nbsp;&nbsp;" * ((len(text) - len(bare)) // 2) + escape(_line(bare))
+
+
+def _line(text: str) -> str:
+    """A name with a line break in it would end the table."""
+    return " ".join(text.split())
 
 
 def _table(head: tuple[str, str], rows: Sequence[tuple[str, str]]) -> str:

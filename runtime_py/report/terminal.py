@@ -17,7 +17,11 @@ from edgex.runtime.report.figures import (
     format_interval,
     format_rate,
     format_seconds,
+    format_share,
 )
+from edgex.runtime.report.listings import By, Listing, describe_trace, list_fallbacks, list_places, list_view
+from edgex.runtime.report.tables import print_listing
+from edgex.runtime.report.views import by_category
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -31,6 +35,8 @@ _CODE_WIDTH = 23
 _MAX_BARS, _BAR_ENDS = 48, 30
 # Longer lines are hard to read, however wide the terminal.
 _MAX_WIDTH = 110
+# Rows of each table that stand under the summary.
+_FEW = 8
 
 # Rich breaks lines at every white space, the no-break space included. This stands for a space until lines are broken.
 _GLUE = "\ue000"
@@ -38,12 +44,14 @@ _UNGLUE = str.maketrans({_GLUE: " "})
 _ASCII = str.maketrans({"µ": "u", "·": "-", "…": "~", "×": "x", _GLUE: " "})
 
 
-def print_report(report: ProfileReport, console: Console) -> None:
+def print_report(report: ProfileReport, console: Console, by: By | None = None, limit: int | None = 20) -> None:
     """Print a profile.
 
     Args:
         report: What to print.
         console: Where; its width, its colours and its character set are respected.
+        by: The view of the operators; None prints a few lines on where the time goes.
+        limit: Rows of a table; None prints all.
     """
     from rich.text import Text
 
@@ -57,7 +65,22 @@ def print_report(report: ProfileReport, console: Console) -> None:
         _print_row(console, Text("warnings", style="bold yellow"), Text(), _LABEL_WIDTH)
         for warning in report.warnings:
             _print_row(console, Text(warning.code, style="yellow"), Text(warning.text), _CODE_WIDTH)
+    for listing in _choose_listings(report, by, limit):
+        console.print()
+        print_listing(listing, console)
+    if report.ops and by is None:
+        console.print()
+        hint = "--by operator, module, source or delegate shows more; -o report.html shows all"
+        _print_row(console, Text(), Text(hint, style="dim"), 0)
     console.print()
+
+
+def _choose_listings(report: ProfileReport, by: By | None, limit: int | None) -> list[Listing]:
+    if not report.ops:
+        return []
+    if by is not None:
+        return list_view(report, by, limit)
+    return [*list_fallbacks(report, _FEW), list_places(report, _FEW)]
 
 
 def _print_row(console: Console, label: Text, text: Text, label_width: int) -> None:
@@ -79,7 +102,9 @@ def _figure_rows(report: ProfileReport, bar_count: int) -> list[Row]:
     from rich.text import Text
 
     blank = ("", Text())
+    interrupted = [("interrupted", Text("what is missing was not measured", style="yellow"))]
     return [
+        *(interrupted if not report.complete else []),
         ("artifact", Text.assemble((report.artifact.name, "bold"), "  ", _dotted(describe_subject(report)))),
         ("", Text(report.executed_on)),
         blank,
@@ -87,8 +112,19 @@ def _figure_rows(report: ProfileReport, bar_count: int) -> list[Row]:
         blank,
         *_start_rows(report),
         blank,
+        *_time_rows(report),
         ("machine", _dotted(describe_host(report.host))),
     ]
+
+
+def _time_rows(report: ProfileReport) -> list[Row]:
+    from rich.text import Text
+
+    if not report.ops:
+        return []
+    parts = [(group.name, format_share(group.share)) for group in by_category(report)]
+    traced = [("", Text(line, style="dim")) for line in describe_trace(report)]
+    return [("time in", _figures(parts)), *traced, ("", Text())]
 
 
 def _latency_rows(report: ProfileReport, bar_count: int) -> list[Row]:

@@ -92,6 +92,9 @@ def test_markdown_and_operators(edgex, tmp_path):
     assert "| conv | convolution.default | 10.0 µs | 14.0 µs | +4.0 µs | operators |" in text
     assert edgex("compare", "a.json", "b.json", "-o", "out.md").returncode == 2
     assert edgex("compare", "a.json", "b.json", "-o", "out.md", "--force").returncode == 0
+    assert edgex("compare", "a.json", "b.json", "-o", "out.html").returncode == 0
+    page = (tmp_path / "out.html").read_text()
+    assert page.lstrip().lower().startswith("<!doctype html>") and " than " in page
 
 
 @pytest.mark.parametrize(
@@ -105,7 +108,7 @@ def test_markdown_and_operators(edgex, tmp_path):
         (("a.json", "other.json"), 2, "different models"),
         (("a.json", "far.json", "--fail-on", "3%"), 2, "--fail-on cannot judge reports of different machines"),
         (("a.json", "same.json", "--fail-on", "3"), 2, "--fail-on 3: expected a percentage"),
-        (("a.json", "same.json", "-o", "out.html"), 2, "reports are written as .json or .md"),
+        (("a.json", "same.json", "-o", "out.txt"), 2, "reports are written as .html or .json or .md"),
         (("a.json", "same.json", "-o", "nowhere/out.md"), 2, "no such folder: nowhere"),
         (("a.json", "same.json", "--threads", "2"), 2, "for artifacts"),
         (("a.json", "same.json", "-i", "x.npz"), 2, "-i is for artifacts"),

@@ -30,6 +30,13 @@ def test_every_target_gives_a_whole_report(target, exported, edgex):
     assert (report.memory.planned_arena_bytes is not None) == (target == "xnnpack")
     assert report.load_seconds.first > 0 and len(report.fresh) == 3
     assert str(artifact.parent) not in done.stdout
+    assert report.complete and report.trace.runs >= 5
+    assert report.trace.module_share >= 0.95 and report.trace.source_share >= 0.9
+    assert {"conv", "head"} <= {row.module_path for row in report.ops}
+    assert [text.file for text in report.sources] == ["convnet.py"]
+    assert "self.head(x.mean((2, 3)))" in "".join(report.sources[0].lines)
+    assert {row.module_path for row in report.memory.weights} == {"conv", "head"}
+    assert bool(report.memory.arena) == (target == "xnnpack")
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -49,7 +56,7 @@ def test_the_terminal_report_goes_to_stdout_and_progress_to_stderr(exported, edg
     assert "\x1b" not in done.stdout
     assert "median" not in done.stderr
     assert [line.split("] ")[1].split(":")[0] for line in done.stderr.splitlines()] == [
-        "load", "fresh", "warm up", "measure"
+        "load", "fresh", "warm up", "measure", "trace", "ceilings"
     ]  # fmt: skip
 
 
@@ -86,7 +93,7 @@ def test_inputs_come_from_files(exported, edgex, tmp_path):
 @pytest.mark.parametrize(
     ("flags", "code", "words"),
     [
-        (("-o", "report.html"), 2, "reports are written as .json or .md"),
+        (("-o", "report.pdf"), 2, "reports are written as .html, .json, .md or .trace.json"),
         (("-o", "nowhere/report.json"), 2, "no such folder: nowhere"),
         (("--runs", "0"), 2, "--runs"),
         (("--check", "none"), 2, "--check"),

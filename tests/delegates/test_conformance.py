@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -173,11 +174,14 @@ class TestDelegate:
         delegate = usable
         for name in ("conv", "state"):
             folders = [tmp_path / name / str(n) for n in range(2)]
+            maps = []
             for folder in folders:
                 folder.mkdir(parents=True)
                 lowered = delegate.lower(programs[name], delegate.options_type())
                 lowered.write(folder)
+                maps.append(json.dumps(lowered.debug))
                 assert sorted(lowered.files) == sorted(p.name for p in folder.iterdir())
+            assert maps[0] == maps[1]
             if target != "reference":  # a .pt2 is a zip archive with an identity of its own
                 assert digests(folders[0]) == digests(folders[1])
 

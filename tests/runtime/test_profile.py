@@ -7,6 +7,7 @@ import json
 import re
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from edgex.runtime.host import read_host
 from edgex.runtime.manifest import FileEntry, Manifest, Method, Requirements
 from edgex.runtime.profile import collect
 from edgex.runtime.profile.doubts import find_doubts
+from edgex.runtime.profile.operators import ArenaSpan, SourceText, WeightRow
 from edgex.runtime.profile.report import FreshRun, ProfileReport
 from edgex.runtime.report.figures import draw_distribution, format_bytes, format_interval, format_rate, format_seconds
 from edgex.runtime.report.markdown import render_markdown
@@ -117,8 +119,105 @@ def test_load_and_memory_come_from_a_fresh_process(report, artifact):
     assert report.memory.weights_bytes == (artifact / "model.onnx").stat().st_size
 
 
-def test_nothing_is_traced_yet_and_nothing_is_made_up(report):
-    assert report.trace is None and report.ops == ()
+def test_operators_are_traced_apart_from_the_latency(report):
+    """The file has no source map: nothing is said of where an operator comes from."""
+    add, overhead = report.ops
+    assert (add.op_type, add.delegate, add.category) == ("Add", "CPUExecutionProvider", "compute")
+    assert (add.map_confidence, add.module_path, add.source, add.operators) == ("none", None, None, ())
+    assert add.bytes == 3 * 16 and add.inputs[0].shape == (1, 4)
+    assert overhead.category == "overhead"
+    assert report.trace.runs >= 5 and report.trace.module_share == 0.0
+    assert sum(row.share for row in report.ops if row.share is not None) == pytest.approx(1.0)
+    assert report.ceilings.threads == 1 and report.ceilings.gflops["float32"] > 0 < report.ceilings.gbps
+    assert report.complete and report.sources == () and report.memory.weights == ()
+
+
+def test_memory_grows_stage_by_stage(report):
+    stages = report.memory.stages
+    assert [stage.stage for stage in stages] == ["interpreter", "engine", "load", "first"]
+    sizes = [stage.peak_rss_bytes for stage in stages]
+    assert sizes == sorted(sizes) and sizes[-1] == report.memory.peak_rss_bytes
+
+
+def test_reports_of_before_operators_were_traced_still_read(report):
+    document = report.to_json()
+    for name in ("ceilings", "energy", "counters", "sources", "complete"):
+        del document[name]
+    for name in ("stages", "weights", "arena"):
+        del document["memory"][name]
+    document |= {"trace": None, "ops": []}
+    for run in document["fresh"]:
+        del run["stages"]
+    old = ProfileReport.from_json(document)
+    assert old.complete and old.trace is None and old.ops == () and old.memory.stages == ()
+
+
+def test_an_engine_that_cannot_trace_says_so(artifact, monkeypatch):
+    from edgex.runtime.profile import passes
+
+    monkeypatch.setattr(passes, "get_engine", lambda _: object())
+    with edgex.load(artifact, threads=1) as session:
+        found = edgex.profile(session, warmup=1, runs=2, fresh_processes=1)
+    assert found.trace is None and found.ops == () and found.ceilings is None
+    assert "reports no operators" in {warning.code: warning.text for warning in found.warnings}["not-traced"]
+
+
+class Interrupting:
+    """A runner that is interrupted at a given run."""
+
+    executed_on, threads, planned_arena_bytes = "simulated", 1, None
+    load_seconds = LoadSeconds(0.0, 0.0)
+
+    def __init__(self, runs: int) -> None:
+        self.left = runs
+
+    def execute(self, inputs):
+        self.left -= 1
+        if self.left < 0:
+            raise KeyboardInterrupt
+        time.sleep(1e-4)  # long enough for a sample of its own
+        return (inputs[0] * 2,)
+
+    def reset(self):
+        raise AssertionError("there is no state")
+
+    def close(self):
+        return
+
+
+@pytest.mark.usefixtures("without_fresh_process")
+def test_an_interrupted_measurement_keeps_its_rounds(artifact):
+    kept = []
+    # One run of warm-up, then 30 rounds of two runs, ten of which are finished.
+    session = Session(open_artifact(artifact), Interrupting(22))
+    with pytest.raises(KeyboardInterrupt):
+        collect.profile(session, warmup=1, runs=60, keep=kept.append)
+    (report,) = kept
+    assert not report.complete and 0 < len(report.rounds) < report.settings.rounds
+    assert report.trace is None and report.steady == summarize(report.rounds)
+    assert ProfileReport.from_json(json.loads(report.dumps())) == report
+
+
+@pytest.mark.usefixtures("without_fresh_process")
+def test_what_was_measured_is_kept_before_operators_are_traced(artifact, monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(collect, "inspect_runs", interrupted)
+    kept = []
+    with edgex.load(artifact, threads=1) as session, pytest.raises(KeyboardInterrupt):
+        collect.profile(session, warmup=1, runs=4, keep=kept.append)
+    assert [report.complete for report in kept] == [False]
+    assert kept[0].steady.n == 4
+
+
+@pytest.mark.usefixtures("without_fresh_process")
+def test_interrupted_before_the_first_round_there_is_nothing_to_keep(artifact):
+    kept = []
+    session = Session(open_artifact(artifact), Interrupting(2))
+    with pytest.raises(KeyboardInterrupt):
+        collect.profile(session, warmup=1, runs=60, keep=kept.append)
+    assert kept == []
 
 
 def test_the_report_survives_json(report, tmp_path):
@@ -139,14 +238,23 @@ def test_the_documented_example_has_the_fields_of_today(report):
     text = page.split("```json\n")[1].split("```")[0]
     document = json.loads(text)
     assert ProfileReport.from_json(document).dumps() == text
-    assert _fields(document) == _fields(report.to_json())
+    memory = replace(
+        report.memory,
+        weights=(WeightRow("fc.weight", "fc", "float32", (2, 3), 24),),
+        arena=(ArenaSpan("x", 0, 16, 0, 1),),
+    )
+    filled = replace(report, memory=memory, sources=(SourceText("net.py", 1, ("y = x",)),))
+    assert _fields(document) == _fields(filled.to_json())
     for warning in document["warnings"]:
         assert f"| `{warning['code']}` |" in page
 
 
 def _fields(document, path="") -> set[str]:
     """Paths of all fields; the names of inputs, packages and options are values, not fields."""
-    if not isinstance(document, dict) or path in (".settings.shapes", ".settings.options", ".artifact.versions"):
+    values = (".settings.shapes", ".settings.options", ".artifact.versions", ".ceilings.gflops")
+    if isinstance(document, list) and document and isinstance(document[0], dict):
+        return {field for item in document for field in _fields(item, f"{path}[]")}
+    if not isinstance(document, dict) or path in values:
         return {path}
     return {field for name, value in document.items() for field in _fields(value, f"{path}.{name}")}
 
@@ -242,7 +350,7 @@ def test_simulated_state_runs_through_the_longest_proved_sequence_from_reset(tmp
     path = write_artifact(tmp_path / "state.edgex", steps=3, stateful=True)
     runner = SimulatedRunner(0.1)
     session = Session(open_artifact(path), runner)
-    report = collect.profile(session, warmup=3, runs=6, clock=lambda: runner.now_ns)
+    report = collect.profile(session, warmup=3, runs=6, trace=False, clock=lambda: runner.now_ns)
     assert report.settings.steps == 3
     assert runner.log == ["reset", 1.0, 2.0, 3.0] * 3 + ["reset"]
     assert report.rounds == ((0.1, 0.1, 0.1), (0.1, 0.1, 0.1))  # a reset takes a second, and is not counted
@@ -253,7 +361,9 @@ def test_simulated_state_runs_through_the_longest_proved_sequence_from_reset(tmp
 def test_simulated_state_with_given_inputs_keeps_the_length_of_the_sequence(tmp_path):
     path = write_artifact(tmp_path / "state.edgex", steps=3, stateful=True)
     runner = SimulatedRunner(0.1)
-    collect.profile(Session(open_artifact(path), runner), [X], warmup=1, runs=3, clock=lambda: runner.now_ns)
+    collect.profile(
+        Session(open_artifact(path), runner), [X], warmup=1, runs=3, trace=False, clock=lambda: runner.now_ns
+    )
     assert runner.log == ["reset", 1.0, "reset", 1.0, 1.0, 1.0, "reset"]
 
 
@@ -262,7 +372,9 @@ def test_simulated_latency_settles_and_is_summarised(artifact):
     runner = SimulatedRunner(2e-3)
     told = []
     session = Session(open_artifact(artifact), runner)
-    report = collect.profile(session, progress=lambda *line: told.append(line), clock=lambda: runner.now_ns)
+    report = collect.profile(
+        session, progress=lambda *line: told.append(line), trace=False, clock=lambda: runner.now_ns
+    )
     assert report.settings.warmup_settled is True
     assert report.steady.n == 1500 and report.steady.median == report.steady.p99 == 2e-3
     assert report.steady.median_ci95 == (2e-3, 2e-3)
@@ -275,7 +387,7 @@ def test_simulated_latency_settles_and_is_summarised(artifact):
 def test_simulated_quick_runs_share_samples_and_the_report_says_so(artifact):
     runner = SimulatedRunner(3e-6)
     session = Session(open_artifact(artifact), runner)
-    report = collect.profile(session, runs=10, clock=lambda: runner.now_ns)
+    report = collect.profile(session, runs=10, trace=False, clock=lambda: runner.now_ns)
     assert report.settings.calls_per_sample == 7
     assert report.steady.n == 10 and report.steady.median == 3e-6
     assert "10 samples of 7 runs each" in shown(report, 80)

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from edgex.errors import TargetUnavailable
+from edgex.runtime.cache import user_cache
 from edgex.runtime.engines.onednn.library import Toolchain, find_library, find_toolchain
 from edgex.runtime.plugins import installed_version
 
@@ -24,8 +25,7 @@ _OUTPUT_LINES = 12
 
 def cache_folder() -> Path:
     """Where compiled backends are kept: `edgex/onednn` in the user's cache folder."""
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "edgex" / "onednn"
+    return user_cache() / "onednn"
 
 
 def built_backend() -> Path:

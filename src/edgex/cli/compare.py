@@ -25,7 +25,9 @@ _FORM_NAMES = "artifacts: NAME.TARGET.edgex; saved profiles: report.json"
 @click.command("compare")
 @click.argument("baseline_and_candidates", nargs=-1, type=click.Path(), metavar="BASELINE CANDIDATE...")
 @click.option("-i", "--input", "inputs", multiple=True, help="in.npz, or name=file.npy; default: the golden example.")
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="Write the comparison to this .json or .md.")
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path), help="Write it to this .html, .md or .json."
+)
 @click.option("--threads", type=click.IntRange(min=1), help="Threads of each; default: the engines', one for all.")
 @click.option("--fail-on", metavar="PERCENT", help="3%: exit code 4 if a candidate is surely slower by more than that.")
 @click.option("--allow-different", is_flag=True, help="Compare different models or machines too, and say so.")
@@ -129,7 +131,20 @@ def _as_markdown(comparison: Comparison, gate: GateResult | None) -> str:
     return render_comparison(comparison, gate)
 
 
-_FORMS: dict[str, Callable[[Comparison, GateResult | None], str]] = {".json": _as_json, ".md": _as_markdown}
+def _as_html(comparison: Comparison, gate: GateResult | None) -> str:
+    from edgex.runtime.report.comparison import describe_findings
+    from edgex.runtime.report.page import render_html
+
+    subjects = comparison.subjects
+    labels = [subject.label for subject in subjects]
+    return render_html([subject.report for subject in subjects], describe_findings(comparison, gate), labels)
+
+
+_FORMS: dict[str, Callable[[Comparison, GateResult | None], str]] = {
+    ".html": _as_html,
+    ".json": _as_json,
+    ".md": _as_markdown,
+}
 
 
 def _print(comparison: Comparison, gate: GateResult | None) -> None:

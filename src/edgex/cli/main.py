@@ -16,7 +16,8 @@ from edgex.errors import EdgexError, nearest_name
 COMMANDS = {
     "export": "Turn a PyTorch model into artifacts that have proved themselves.",
     "run": "Run an artifact once.",
-    "profile": "Measure an artifact: load, first run, steady latency, memory.",
+    "profile": "Measure an artifact: load, latency, memory, every operator.",
+    "report": "Show saved profiles: in the terminal, as HTML, Markdown or a trace.",
     "compare": "Hold artifacts, timed in turns, or saved profiles, against the first.",
     "inspect": "Show what an artifact is, needs and has proved.",
     "verify": "Check an artifact again on this machine.",

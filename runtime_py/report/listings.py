@@ -1,0 +1,262 @@
+"""The views of a report as tables of text, the same in the terminal and in Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from edgex.runtime.profile.operators import OperatorRow
+from edgex.runtime.profile.report import ProfileReport
+from edgex.runtime.report import views
+from edgex.runtime.report.figures import count, format_bytes, format_seconds, format_share, format_us
+
+By = Literal["operator", "module", "source", "delegate"]
+
+_CONTEXT_LINES = 2
+_FIGURES = ("time", "share", "GFLOP/s", "roofline")
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column's title; numbers stand right, text stands left and may be cut."""
+
+    title: str
+    numeric: bool = False
+
+
+@dataclass(frozen=True)
+class Listing:
+    """A table of text.
+
+    Attributes:
+        title: What it shows.
+        columns: Titles.
+        rows: Cells, one for each column.
+        notes: Sentences under it: what was left out, what could not be placed.
+    """
+
+    title: str
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[str, ...], ...]
+    notes: tuple[str, ...] = ()
+
+
+def list_view(report: ProfileReport, by: By, limit: int | None) -> list[Listing]:
+    """The tables of one view, at most `limit` rows each where rows are ranked; None is all."""
+    return _VIEWS[by](report, limit)
+
+
+def describe_trace(report: ProfileReport) -> list[str]:
+    """How operators were measured and how much of the run they explain; empty where they were not."""
+    trace = report.trace
+    if trace is None:
+        return []
+    return [
+        f"{count(len(report.ops), 'operator')}, medians of {count(trace.runs, 'traced run')}",
+        f"{format_share(trace.coverage)} of the traced run is in operators",
+        f"{format_share(trace.module_share)} traced to a module, {format_share(trace.source_share)} to a source line",
+    ]
+
+
+def list_fallbacks(report: ProfileReport, limit: int | None) -> list[Listing]:
+    """Operators of the model outside the artifact's delegate; empty where there are none."""
+    entries = views.critical_fallbacks(report)
+    if not entries:
+        return []
+    total = sum(entry.group.total_us for entry in entries)
+    share = total / (views.total_us(report) or 1.0)
+    title = f"outside {views.find_delegate(report) or 'any delegate'}: {format_us(total)}, {format_share(share)}"
+    return [_list_places(title, entries, limit)]
+
+
+def list_places(report: ProfileReport, limit: int | None) -> Listing:
+    """Operators by source line, the most time first: the shortest answer to where the time goes."""
+    return _list_places("where the time goes", views.by_place(report), limit)
+
+
+def list_operators(report: ProfileReport, limit: int | None) -> list[Listing]:
+    """Types of operators, then the operators themselves, slowest first."""
+    order = views.by_time(report)
+    shown = order[:limit]
+    like = report.ops[order[0]].median_us if order else None
+    rows = tuple(_operator_cells(report, at, like) for at in shown)
+    columns = (Column("operator"), Column("module"), Column("source"), *_numbers(*_FIGURES))
+    operators = Listing("operators", columns, rows, _left_out(len(order) - len(shown)) + _untimed(report))
+    return [_list_groups("types of operators", "type", views.by_type(report), limit), operators]
+
+
+def list_modules(report: ProfileReport, limit: int | None) -> list[Listing]:
+    """The tree of modules, submodules indented under theirs, the slowest first."""
+    tree = views.by_module(report)
+    whole = views.total_us(report) or 1.0
+    nodes = list(views.walk_modules(tree.root))
+    kept = nodes
+    if limit is not None and len(nodes) > limit:
+        # The slowest, with the modules they stand in: a tree with holes could not be read.
+        slowest = sorted(nodes, key=lambda entry: -entry[1].total_us)[:limit]
+        paths = {node.path for _, node in slowest}
+        kept = [entry for entry in nodes if entry[1].path in paths]
+    like = tree.root.total_us
+    rows = [
+        (
+            "  " * depth + (node.name or report.artifact.name),
+            format_us(node.total_us or None, like),
+            format_share(node.total_us / whole),
+            format_us(node.self_us or None, like) if node.rows else "",
+        )
+        for depth, node in kept
+    ]
+    if tree.unmapped.rows:
+        unmapped = tree.unmapped
+        rows.append((unmapped.name, format_us(unmapped.total_us or None, like), format_share(unmapped.share), ""))
+    columns = (Column("module"), *_numbers("total", "share", "self"))
+    return [Listing("modules", columns, tuple(rows), _left_out(len(nodes) - len(kept)))]
+
+
+def list_source(report: ProfileReport) -> list[Listing]:
+    """The user's files with the time of each line beside it; lines far from any time are left out."""
+    view = views.by_source(report)
+    listings = []
+    for file in view.files:
+        costly = {line.number for line in file.lines if line.group is not None}
+        near = {number + offset for number in costly for offset in range(-_CONTEXT_LINES, _CONTEXT_LINES + 1)}
+        rows: list[tuple[str, ...]] = []
+        last = None
+        for line in file.lines:
+            if line.number not in near:
+                continue
+            if last is not None and line.number != last + 1:
+                rows.append(("", "", "…", ""))
+            last = line.number
+            cost = (
+                ("", "")
+                if line.group is None
+                else (format_us(line.group.total_us or None), format_share(line.group.share))
+            )
+            rows.append((*cost, str(line.number), line.text if line.text is not None else "(not in the report)"))
+        title = f"{file.file}: {format_us(file.total_us)}, {format_share(file.share)}"
+        columns = (*_numbers("time", "share", "line"), Column("source"))
+        listings.append(Listing(title, columns, tuple(rows)))
+    if view.unmapped.rows:
+        unmapped = view.unmapped
+        text = f"{unmapped.name}: {format_us(unmapped.total_us)}, {format_share(unmapped.share)}"
+        listings.append(Listing(text, (), ()))
+    return listings
+
+
+def list_delegates(report: ProfileReport, limit: int | None) -> list[Listing]:
+    """Who ran what kind of work, and then what ran outside the delegate."""
+    groups = views.by_delegate(report)
+    like = groups[0].total_us if groups else None
+    rows = []
+    for group in groups:
+        rows.append((group.name, *_group_numbers(group, like)))
+        kinds = dict.fromkeys(report.ops[at].category for at in group.rows)
+        for kind in kinds if len(kinds) > 1 else ():
+            part = [at for at in group.rows if report.ops[at].category == kind]
+            total = sum(report.ops[at].median_us or 0.0 for at in part)
+            share = total / (views.total_us(report) or 1.0)
+            rows.append((f"  {kind}", str(len(part)), format_us(total or None, like), format_share(share)))
+    table = Listing("who ran it", (Column("delegate"), *_numbers("operators", "time", "share")), tuple(rows))
+    return [table, *list_fallbacks(report, limit)]
+
+
+def list_memory(report: ProfileReport, limit: int | None) -> list[Listing]:
+    """Peak resident set stage by stage, and the modules with the largest weights; empty where neither is known."""
+    listings = []
+    if report.memory.stages:
+        rows, before = [], 0
+        for stage in report.memory.stages:
+            rows.append(
+                (stage.stage, format_bytes(stage.peak_rss_bytes), f"+{format_bytes(stage.peak_rss_bytes - before)}")
+            )
+            before = stage.peak_rss_bytes
+        columns = (Column("peak memory up to"), *_numbers("size", "grown by"))
+        listings.append(Listing("memory by stage", columns, tuple(rows)))
+    groups = views.weights_by_module(report)
+    if groups:
+        cells = tuple(
+            (
+                g.module_path or "(the model itself)",
+                ", ".join(g.dtypes),
+                str(g.tensors),
+                format_bytes(g.bytes),
+                format_share(g.share),
+            )
+            for g in groups[:limit]
+        )
+        columns = (Column("module"), Column("dtype"), *_numbers("tensors", "size", "share"))
+        listings.append(Listing("weights by module", columns, cells, _left_out(len(groups) - len(cells))))
+    return listings
+
+
+_VIEWS: dict[By, Callable[[ProfileReport, int | None], list[Listing]]] = {
+    "operator": list_operators,
+    "module": list_modules,
+    "source": lambda report, _limit: list_source(report),
+    "delegate": list_delegates,
+}
+
+
+def _operator_cells(report: ProfileReport, at: int, like: float | None) -> tuple[str, ...]:
+    row = report.ops[at]
+    return (
+        row.op_type if row.count == 1 else f"{row.op_type} x {row.count}",
+        describe_module(row),
+        row.source or "",
+        format_us(row.median_us, like),
+        format_share(row.share),
+        "" if row.gflops is None else f"{row.gflops:,.1f}",
+        "" if row.roofline_fraction is None else f"{100 * row.roofline_fraction:.0f} %",
+    )
+
+
+def describe_module(row: OperatorRow) -> str:
+    """The row's module, with how many more were fused into it; words where there is none."""
+    if row.category != "compute" and row.module_path is None:
+        return f"({row.category})"
+    if row.module_path is None:
+        return "(unknown)"
+    more = len(row.module_paths) - 1
+    return _name_module(row.module_path) + (f" +{more}" if more > 0 else "")
+
+
+def _name_module(path: str) -> str:
+    return path or "(the model itself)"
+
+
+def _list_places(title: str, places: Sequence[views.Place], limit: int | None) -> Listing:
+    like = places[0].group.total_us if places else None
+    shown = places[:limit]
+    rows = tuple((p.operator, p.source or "no source line", *_group_numbers(p.group, like)) for p in shown)
+    columns = (Column("operator"), Column("source"), *_numbers("count", "time", "share"))
+    return Listing(title, columns, rows, _left_out(len(places) - len(shown)))
+
+
+def _list_groups(title: str, noun: str, groups: Sequence[views.Group], limit: int | None) -> Listing:
+    like = groups[0].total_us if groups else None
+    shown = groups[:limit]
+    rows = tuple((group.name, *_group_numbers(group, like)) for group in shown)
+    columns = (Column(noun), *_numbers("operators", "time", "share"))
+    return Listing(title, columns, rows, _left_out(len(groups) - len(shown)))
+
+
+def _group_numbers(group: views.Group, like: float | None) -> tuple[str, str, str]:
+    return (f"{len(group.rows):,}", format_us(group.total_us or None, like), format_share(group.share))
+
+
+def _numbers(*titles: str) -> tuple[Column, ...]:
+    return tuple(Column(title, numeric=True) for title in titles)
+
+
+def _left_out(number: int) -> tuple[str, ...]:
+    return (f"{count(number, 'row')} more",) if number > 0 else ()
+
+
+def _untimed(report: ProfileReport) -> tuple[str, ...]:
+    untimed = sum(row.median_us is None for row in report.ops)
+    if not untimed or report.trace is None:
+        return ()
+    limit = format_seconds(report.trace.resolution_us * 1e-6, digits=2)
+    return (f"{count(untimed, 'operator')} below the clock's resolution of {limit}",)
