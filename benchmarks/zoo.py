@@ -80,9 +80,9 @@ def _torchvision() -> Any:
     ):
         if not hasattr(torch.ops.torchvision, schema.split("(")[0]):
             library.define(schema)
+    _KEPT.append(library)
     import torchvision.models
 
-    _KEPT.append(library)
     return torchvision.models
 
 
@@ -121,6 +121,7 @@ def squeezenet1_1() -> Example:
 
 def vit_small() -> Example:
     """timm, `vit_small_patch16_224`, 22 million parameters."""
+    _torchvision()  # timm imports it
     import timm
 
     return draw_weights(timm.create_model("vit_small_patch16_224", pretrained=False)), _images()
@@ -141,6 +142,7 @@ class Output(nn.Module):
 
 def bert_base() -> Example:
     """transformers, 110 million parameters, 128 tokens."""
+    _torchvision()  # transformers imports it
     from transformers import BertConfig, BertModel
 
     config = BertConfig()
@@ -149,6 +151,7 @@ def bert_base() -> Example:
 
 def distilgpt2() -> Example:
     """transformers, 82 million parameters, 128 tokens, without a cache."""
+    _torchvision()
     from transformers import GPT2Config, GPT2LMHeadModel
 
     config = GPT2Config(n_layer=6, use_cache=False)
@@ -157,6 +160,7 @@ def distilgpt2() -> Example:
 
 def whisper_tiny_encoder() -> Example:
     """transformers, 8 million parameters, 30 seconds of sound."""
+    _torchvision()
     from transformers import WhisperConfig
     from transformers.models.whisper.modeling_whisper import WhisperEncoder
 
