@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from edgex.delegates.onednn.operators_nn import NETWORK_OPERATORS
 from edgex.delegates.onednn.operators_views import VIEW_OPERATORS, identity
 from edgex.delegates.onednn.region import Refused, RegionBuilder, Value, arguments, make_value
-from edgex.delegates.onednn.sizes import Reshape, Size, shape_of
+from edgex.delegates.onednn.sizes import Expand, Reshape, Size, shape_of
 
 if TYPE_CHECKING:
     from torch.fx import Node
@@ -138,6 +138,11 @@ def binary(builder: RegionBuilder, kind: str, left: Value, right: Value, shape: 
     Raises:
         Refused: Both are repeated.
     """
+    # What the program repeats before, oneDNN repeats by itself.
+    if left.shape == shape:
+        right = _before_repeating(right)
+    if right.shape == shape and kind != "divide":
+        left = _before_repeating(left)
     if left.shape != shape and right.shape != shape:
         raise Refused("attribute", f"oneDNN repeats one operand, not both: {list(left.shape)} and {list(right.shape)}")
     if left.shape == shape:
@@ -148,6 +153,10 @@ def binary(builder: RegionBuilder, kind: str, left: Value, right: Value, shape: 
     if kind == "divide":
         raise Refused("attribute", f"oneDNN does not repeat what it divides: {list(left.shape)} by {list(shape)}")
     return builder.op(kind, [right, _aligned(builder, left, len(shape))], shape)
+
+
+def _before_repeating(value: Value) -> Value:
+    return value.parent if value.parent is not None and isinstance(value.view, Expand) else value
 
 
 def _aligned(builder: RegionBuilder, value: Value, rank: int) -> Value:
