@@ -71,7 +71,7 @@ def _tokens(words: int) -> tuple[torch.Tensor, ...]:
 
 
 def _torchvision() -> Any:
-    """torchvision's models without its compiled part, which exists for one build of torch only."""
+    """Torchvision's models without its compiled part, which exists for one build of torch only."""
     # The package asks for two operators while it is imported, and no model here uses them.
     library = torch.library.Library("torchvision", "FRAGMENT")
     for schema in (

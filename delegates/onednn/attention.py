@@ -1,7 +1,7 @@
 """Attention as the operators that oneDNN fuses: product, scale, mask, softmax, product.
 
-A row whose mask is -inf throughout leaves nothing to look at: PyTorch gives 0, a softmax alone NaN. A mask that is known
-at export has such rows or has not; for one that is computed, the rows are found while the model runs.
+A row whose mask is -inf throughout leaves nothing to look at: PyTorch gives 0, a softmax alone NaN. In a mask that is
+known at export such rows are found there; in one that is computed, while the model runs.
 """
 
 from __future__ import annotations
