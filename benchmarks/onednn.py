@@ -287,8 +287,8 @@ def _render_inside(results: Mapping[str, Any]) -> list[str]:
         parts += [
             "## Load, memory and size",
             "Two threads. *load* reads the plan, compiles the partitions and runs twice; *compiling* is oneDNN's part. "
-            "*own* memory and that *of the file* are what stays resident after it, *peak* the most of both together while loading. Required: load "
-            "under 3x the bare compile time, .pte at most weights + 3 %.",
+            "*own* memory and that *of the file* are what stays resident after it, *peak* the most of both together "
+            "while loading. Required: load under 3x the bare compile time, .pte at most weights + 3 %.",
             render_table(head, rows),
         ]
     if results["call"]:
