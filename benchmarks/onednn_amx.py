@@ -161,7 +161,7 @@ def _measure_models(folder: Path, precision: str, threads: int, ends: float, res
         log = stack.enter_context((result / f"log-{precision}-{threads}.txt").open("w"))
         # All of them get ready at the same time, which takes a machine of many cores as long as the slowest.
         servers: dict[str, list[Server]] = {}
-        for model in MODELS:
+        for model in (name for name in MODELS if (folder / f"{name}.{precision}.pte").exists()):
             servers[model] = []
             for contender in (NATIVE, *PEERS):
                 server = _start(folder, contender, model, precision, threads, log)
