@@ -108,6 +108,7 @@ def pack(folder: Path) -> None:
     import edgex
     from edgex.runtime.engines.onednn.build import built_backend
     from edgex.runtime.engines.onednn.library import find_executorch, find_library
+    from edgex.runtime.numerics import Tolerance
 
     folder.mkdir(parents=True, exist_ok=True)
     executorch = find_executorch()
@@ -133,9 +134,22 @@ def pack(folder: Path) -> None:
             np.save(folder / f"{name}.expected.npy", module(*args).numpy())
         (folder / f"{name}.bin").write_bytes(args[0].numpy().tobytes())
         for precision in PRECISIONS:
+            if (folder / f"{name}.{precision}.pte").exists():
+                continue
             options = {"allow_emulated": True} if precision == "bf16" else {}
+            # Large stress inputs drive attention in bf16 to its edge; the run compares the example itself.
+            tolerance = Tolerance(15.0) if precision == "bf16" else None
             path = folder / f"{name}.onednn.edgex"
-            edgex.export_model(module, args, target="onednn", output=path, precision=precision, options=options)
+            shutil.rmtree(path, ignore_errors=True)
+            edgex.export_model(
+                module,
+                args,
+                target="onednn",
+                output=path,
+                precision=precision,
+                options=options,
+                tolerance=tolerance,
+            )
             (path / "model.pte").rename(folder / f"{name}.{precision}.pte")
             shutil.rmtree(path)
         print(name, file=sys.stderr, flush=True)
@@ -146,7 +160,8 @@ def run(folder: Path, result: Path, seconds: float) -> None:
     ends = time.monotonic() + seconds
     document: dict[str, Any] = {"machine": _machine(), "cases": []}
     for precision in PRECISIONS:
-        for threads in (n for n in THREADS if n <= (os.cpu_count() or 1)):
+        cores = os.cpu_count() or 1
+        for threads in [n for n in THREADS if n <= cores] or [cores]:
             if time.monotonic() > ends:
                 document["cut"] = f"the time was over before {precision}, {threads} threads"
                 break
@@ -243,7 +258,7 @@ def render(document: dict[str, Any]) -> str:
         cells += [f"{best} {peers[best] / own:.2f}x" if best and own else "", f"{case['sqnr_db']} dB"]
         lines.append(f"| {' | '.join(cells)} |")
     for precision in PRECISIONS:
-        for threads in THREADS:
+        for threads in sorted({case["threads"] for case in document["cases"]}):
             ratios = [
                 min(times[name] for name in PEERS if name in times) / times[NATIVE]
                 for case in document["cases"]

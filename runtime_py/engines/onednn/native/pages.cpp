@@ -28,7 +28,10 @@ void FilePages::forget(const uint8_t* start, size_t bytes) const {
   const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
   const auto first = reinterpret_cast<uintptr_t>(start);
   const uintptr_t low = (first + page - 1) / page * page, high = (first + bytes) / page * page;
-  if (file_ && low < high) madvise(reinterpret_cast<void*>(low), high - low, MADV_DONTNEED);
+  if (!file_ || low >= high) return;
+  // ExecuTorch locks what it maps, where the system lets it.
+  munlock(reinterpret_cast<void*>(low), high - low);
+  madvise(reinterpret_cast<void*>(low), high - low, MADV_DONTNEED);
 }
 
 }  // namespace edgex
