@@ -181,6 +181,14 @@ def _softmax(kind: str) -> Emit:
     return emit
 
 
+def _mean_of_image(builder: RegionBuilder, value: Value, shape: tuple[Size, ...]) -> Value:
+    """As a pooling over the whole image: oneDNN 3.2 has a reference kernel only to reduce its own layouts."""
+    size = list(value.shape[2:])
+    none = [0, 0]
+    attributes = {"kernel": size, "strides": size, "pads_begin": none, "pads_end": none, "data_format": "NCX"}
+    return builder.op("avg_pool", [value], shape, **attributes, exclude_pad=False, rounding_type="floor")
+
+
 def _reduce(kind: str) -> Emit:
     def emit(builder: RegionBuilder, node: Node) -> Value:
         given = arguments(node)
@@ -197,7 +205,15 @@ def _reduce(kind: str) -> Emit:
         axes = [axis for axis in axes if value.shape[axis] != 1]
         if axes and not any(isinstance(value.shape[axis], int) for axis in axes):
             raise Refused("dynamic_shape", f"oneDNN reduces no dimension that may be 1: {value.shape[axes[0]]}")
-        result = builder.op(kind, [value], kept, axes=axes, keep_dims=True) if axes else value
+        if (
+            kind == "reduce_mean"
+            and rank == 4
+            and axes == [2, 3]
+            and all(isinstance(size, int) for size in value.shape[2:])
+        ):
+            result = _mean_of_image(builder, value, kept)
+        else:
+            result = builder.op(kind, [value], kept, axes=axes, keep_dims=True) if axes else value
         shape = shape_of(node.meta["val"])
         return result if kept == shape else builder.view(result, Reshape(shape), shape)
 
