@@ -185,7 +185,13 @@ def _mean_of_image(builder: RegionBuilder, value: Value, shape: tuple[Size, ...]
     """As a pooling over the whole image: oneDNN 3.2 has a reference kernel only to reduce its own layouts."""
     size = list(value.shape[2:])
     none = [0, 0]
-    attributes = {"kernel": size, "strides": size, "pads_begin": none, "pads_end": none, "data_format": "NCX"}
+    attributes: dict[str, Any] = {
+        "kernel": size,
+        "strides": size,
+        "pads_begin": none,
+        "pads_end": none,
+        "data_format": "NCX",
+    }
     return builder.op("avg_pool", [value], shape, **attributes, exclude_pad=False, rounding_type="floor")
 
 
