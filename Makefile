@@ -10,7 +10,7 @@ BIN := $(VENV)/bin
 KEY := $(shell (pwd; cat pyproject.toml constraints.txt) | cksum | cut -d ' ' -f 1)
 INSTALLED := $(VENV)/.edgex-installed-$(KEY)
 
-.PHONY: help install demo test check lint types bench wheel-check slow minilm clean
+.PHONY: help install demo test check lint types bench wheel wheel-check slow minilm clean
 .NOTPARALLEL:
 
 help:
@@ -18,6 +18,7 @@ help:
 	@echo 'make test         set up and run all tests'
 	@echo 'make check        lint, format and types, then all tests: what CI runs'
 	@echo 'make bench        the measurements of benchmarks/, beside the bare engines'
+	@echo 'make wheel        the wheel for Linux on x86-64 with the compiled oneDNN backend, into dist/'
 	@echo 'make wheel-check  install the built wheel with its dependencies elsewhere, export and run there'
 	@echo 'make slow         the tests that need minutes or gigabytes'
 	@echo 'make minilm       the real weights of the sentence encoder sample, 84 MB'
@@ -50,6 +51,10 @@ types: $(INSTALLED)
 
 bench: $(INSTALLED)
 	$(BIN)/python -m benchmarks
+
+# pip wants no executorch to build other wheels; so this one is built with what is installed.
+wheel: $(INSTALLED)
+	EDGEX_PREBUILD_ONEDNN=1 $(BIN)/python -m build --no-isolation --wheel
 
 wheel-check: $(INSTALLED)
 	$(BIN)/python tests/wheel_check.py

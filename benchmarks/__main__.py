@@ -1,4 +1,7 @@
-"""`python -m benchmarks [--quick] [--only NAME]`: run the benchmarks and write docs/benchmarks.{md,json}."""
+"""`python -m benchmarks [--quick] [--only NAME]`: run the benchmarks and write docs/benchmarks.{md,json}.
+
+`onednn` runs only when it is named: it takes an hour and peers that edgex does not need (see `benchmarks/zoo.py`).
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from benchmarks import export_cost, overhead, page, startup
+from benchmarks import export_cost, onednn, overhead, page, startup
 from benchmarks.outcome import Outcome, render_page, write_page
 from benchmarks.processes import ROOT
 from edgex.runtime.activity import describe_activity, take_snapshot
@@ -25,10 +28,16 @@ def main() -> int:
     """Run what was asked for; a goal that is not met is reported, not an error."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="edgex beside the bare engines.")
     parser.add_argument("--quick", action="store_true", help="Few rounds and small models; prints, writes nothing.")
-    parser.add_argument("--only", action="append", choices=list(BENCHMARKS), help="Run this one; may be repeated.")
+    names = [*BENCHMARKS, onednn.NAME]
+    parser.add_argument("--only", action="append", choices=names, help="Run this one; may be repeated.")
     parser.add_argument("-o", "--output", type=Path, default=ROOT / "docs", help="Folder of the page.")
+    parser.add_argument("--lock", type=Path, help="onednn: a file to lock; alone while it times.")
+    parser.add_argument("--fresh", action="store_true", help="onednn: measure again what is measured already.")
     given = parser.parse_args()
     for name in given.only or BENCHMARKS:
+        if name == onednn.NAME:
+            onednn.run(given.quick, given.output, given.lock, given.fresh)
+            continue
         print(f"{name}:", file=sys.stderr, flush=True)
         before = take_snapshot()
         outcome = BENCHMARKS[name](given.quick)

@@ -14,6 +14,7 @@ import pytest
 from report_support import make_report
 
 import edgex
+from edgex.runtime.engines.onednn.plugin import OneDnnPlugin
 
 ROOT = Path(__file__).parent.parent
 FOLDERS = {"export": "export", "delegates": "delegates", "runtime": "runtime_py", "samples": "samples"}
@@ -50,9 +51,9 @@ def built(tmp_path_factory):
     return source, wheel, next(again.glob("*.whl"))
 
 
-def build(source, out, *kinds):
+def build(source, out, *kinds, **variables):
     command = [sys.executable, "-m", "build", "--no-isolation", *kinds, "--outdir", str(out), str(source)]
-    done = subprocess.run(command, capture_output=True, text=True)
+    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **variables})
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -116,17 +117,20 @@ def test_sdist_makes_the_same_wheel(built):
 
 @pytest.fixture(scope="module")
 def elsewhere(built, tmp_path_factory):
+    return make_environment(tmp_path_factory.mktemp("venv"), built[1])
+
+
+def make_environment(folder, wheel):
     """An environment with the wheel and this one's dependencies, but not this checkout; gives its `bin` folder.
 
     `--system-site-packages` would show the base interpreter's packages, not those of the environment that runs the
     tests; a line in a .pth file shows exactly these. The .pth files *in* the shown folder are not read by Python, so
     the editable install of the checkout stays out.
     """
-    folder = tmp_path_factory.mktemp("venv")
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
     python = folder / "bin" / "python"
     command = [sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet", "--no-index", "--no-deps"]
-    subprocess.run([*command, str(built[1])], check=True)
+    subprocess.run([*command, str(wheel)], check=True)
     own = subprocess.run(
         [python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"],
         capture_output=True, text=True, check=True,
@@ -136,9 +140,9 @@ def elsewhere(built, tmp_path_factory):
     return folder / "bin"
 
 
-def run(*command, cwd):
+def run(*command, cwd, **variables):
     """Run in the other environment, with nothing of this one in the variables."""
-    env = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")}
+    env = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")} | variables
     return subprocess.run([str(c) for c in command], env=env, cwd=cwd, capture_output=True, text=True, timeout=300)
 
 
@@ -174,3 +178,23 @@ def test_it_exports_and_runs(elsewhere, tmp_path, target):
     done = run(elsewhere / "edgex", "run", f"tiny.{target}.edgex", "--json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["outputs"][0]["shape"] == [4, 3]
+
+
+@pytest.mark.skipif(not OneDnnPlugin().availability().available, reason="onednn is not available")
+def test_the_wheel_with_the_backend_needs_no_compiler(built, tmp_path):
+    """It is for one platform and every Python; without it, the same machine says what is missing."""
+    out = tmp_path / "dist"
+    build(built[0], out, "--wheel", EDGEX_PREBUILD_ONEDNN="1")
+    (wheel,) = out.glob("*.whl")
+    assert wheel.name.endswith(f"-py3-none-linux_{os.uname().machine}.whl")
+    more = content(wheel).keys() - content(built[1]).keys()
+    assert len(more) == 1, more
+    assert more.pop().startswith("edgex/runtime/engines/onednn/prebuilt/libedgex_onednn-executorch-")
+    bare = {"PATH": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    (tmp_path / "tiny.py").write_text(MODEL)
+    for number, (made, code) in enumerate([(wheel, 0), (built[1], 7)]):
+        binaries = make_environment(tmp_path / f"venv{number}", made)
+        done = run(binaries / "edgex", "export", "tiny.py", "-t", "onednn", "--force", cwd=tmp_path, **bare)
+        assert done.returncode == code, done.stderr
+        assert code == 0 or ("no C++ compiler" in done.stderr and "apt-get install g++" in done.stderr), done.stderr
+    assert not list((tmp_path / "cache").rglob("*.so"))

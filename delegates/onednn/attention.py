@@ -1,11 +1,21 @@
 """Attention as the operators that oneDNN fuses: product, scale, mask, softmax, product.
 
-A row whose mask is -inf throughout gives NaN here and 0 in PyTorch, so masks that are inputs are refused.
+A row whose mask is -inf throughout leaves nothing to look at: PyTorch gives 0, a softmax alone NaN. In a mask that is
+known at export such rows are found there; in one that is computed, while the model runs.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 from edgex.delegates.onednn.region import Refused, RegionBuilder, Value
+from edgex.delegates.onednn.sizes import Reshape, broadcasts
+
+# Above the smallest normal number of float32 and bfloat16, so that no processor takes it for 0: exp(x * _TINY) is 0 for
+# -inf alone, and 0.001 for the most negative finite number.
+_TINY = 2e-38
+_ALIVE = 1e4
 
 
 def emit_attention(
@@ -17,6 +27,7 @@ def emit_attention(
     mask: Value | None,
     *,
     causal: bool,
+    reducible: bool = True,
 ) -> Value:
     """The operators of one attention.
 
@@ -28,6 +39,7 @@ def emit_attention(
         scale: Multiplied to the scores.
         mask: Added to the scores, or None.
         causal: Leave out what comes later; without a mask only.
+        reducible: Whether the other length is known to be more than 1, where it is not fixed.
 
     Raises:
         Refused: The mask is none that oneDNN adds.
@@ -37,21 +49,68 @@ def emit_attention(
     scores_shape = (*query.shape[:-1], swapped_key.shape[-1])
     scores = builder.op("matmul", [query, swapped_key], scores_shape)
     scores = builder.op("multiply", [scores, builder.constant(scale, query.dtype)], scores_shape)
+    result_shape = (*query.shape[:-1], value.shape[-1])
+    alive = None
     if causal:
         rows, columns = scores_shape[-2:]
         if not isinstance(rows, int) or not isinstance(columns, int):
             raise Refused("dynamic_shape", f"a causal mask of the sizes {rows} and {columns}, known only when it runs")
         table = torch.full((1,) * (len(scores_shape) - 2) + (rows, columns), float("-inf")).triu(1)
-        mask = builder.constant(table, query.dtype)
-    if mask is not None:
+        scores = builder.op("add", [scores, builder.constant(table, query.dtype)], scores_shape)
+    elif mask is not None:
         if mask.dtype != query.dtype:
             raise Refused("dtype", f"oneDNN adds a mask of the scores' dtype {query.dtype}, not {mask.dtype}")
-        if not mask.is_constant:
-            raise Refused(
-                "non_constant_weight", "a row that the mask leaves empty would be NaN, and the mask is computed"
-            )
-        if len(mask.shape) != len(scores_shape):
-            raise Refused("rank", f"oneDNN adds a mask with as many dimensions as the scores, not {list(mask.shape)}")
+        if not broadcasts(mask.shape, scores_shape):
+            raise Refused("attribute", f"oneDNN repeats no scores {list(scores_shape)} for a mask {list(mask.shape)}")
+        mask, alive = _living_rows(builder, mask, len(scores_shape), reducible)
         scores = builder.op("add", [scores, mask], scores_shape)
     weights = builder.op("softmax", [scores], scores_shape, axis=len(scores_shape) - 1)
-    return builder.op("matmul", [weights, value], (*query.shape[:-1], value.shape[-1]))
+    result = builder.op("matmul", [weights, value], result_shape)
+    return result if alive is None else builder.op("multiply", [result, alive], result_shape)
+
+
+def _living_rows(builder: RegionBuilder, mask: Value, rank: int, reducible: bool) -> tuple[Value, Value]:
+    """The mask without rows of -inf only, and for each row 0 where it was one, else 1; made once for each mask."""
+    if mask not in builder.prepared_masks:
+        if not isinstance(mask.shape[-1], int) and not reducible:
+            raise Refused("dynamic_shape", f"oneDNN reduces no dimension that may be 1: {mask.shape[-1]}")
+        prepare = _prepare_constant if mask.tensor is not None else _prepare
+        builder.prepared_masks[mask] = prepare(builder, mask, rank)
+    return builder.prepared_masks[mask]
+
+
+def _prepare_constant(builder: RegionBuilder, mask: Value, rank: int) -> tuple[Value, Value]:
+    read = mask.tensor
+    assert read is not None
+    shape = (1,) * (rank - len(mask.shape)) + mask.shape
+
+    def living() -> Any:
+        return (read() > float("-inf")).any(-1, keepdim=True)
+
+    def lifted() -> Any:
+        return read().masked_fill(~living(), 0.0)
+
+    def factor() -> Any:
+        return living().to(read().dtype)
+
+    return builder.derived_constant(mask, lifted, shape), builder.derived_constant(mask, factor, (*shape[:-1], 1))
+
+
+def _prepare(builder: RegionBuilder, mask: Value, rank: int) -> tuple[Value, Value]:
+    def apply(kind: str, inputs: Sequence[Value], **attributes: Any) -> Value:
+        return builder.op(kind, inputs, inputs[0].shape, **attributes)
+
+    def number(content: float) -> Value:
+        return builder.constant(content, mask.dtype)
+
+    if len(mask.shape) < rank:
+        shape = (1,) * (rank - len(mask.shape)) + mask.shape
+        mask = builder.view(mask, Reshape(shape), shape)
+    largest = apply("exp", [apply("multiply", [mask, number(_TINY)])])
+    if mask.shape[-1] != 1:
+        rows = (*mask.shape[:-1], 1)
+        largest = builder.op("reduce_max", [largest], rows, axes=[rank - 1], keep_dims=True)
+    alive = apply("clamp", [apply("multiply", [largest, number(_ALIVE)])], min=0.0, max=1.0)
+    dead = apply("add", [apply("multiply", [alive, number(-1.0)]), number(1.0)])
+    # The logarithm is 0 for a row of -inf, which becomes a row of equals, and -inf for the others, which stay.
+    return apply("maximum", [mask, apply("log", [dead])]), alive

@@ -54,6 +54,7 @@ class _Assignment:
         self.results = [self._own_output(value, layout) for value, layout in outputs]
 
     def _place_result(self, step: Operation) -> None:
+        step.inputs = [self._dense_copy(value) if _repeats(value) else value for value in step.inputs]
         if step.kind in _DENSE_INPUT_KINDS:
             step.inputs[0] = self._dense_input(step.inputs[0])
         value = step.output
@@ -130,6 +131,12 @@ class _Assignment:
             value = self._copy(value, expected)
         self._claimed.add(value.root)
         return value
+
+
+def _repeats(value: Value) -> bool:
+    """Whether elements lie in several places of it at once, which oneDNN takes in a copy only."""
+    assert value.layout is not None
+    return any(stride == 0 and size != 1 for size, stride in zip(value.shape, value.layout.strides, strict=True))
 
 
 def _dense(value: Value) -> Layout:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from edgex.delegates.onednn.operators_nn import NETWORK_OPERATORS
 from edgex.delegates.onednn.operators_views import VIEW_OPERATORS, identity
 from edgex.delegates.onednn.region import Refused, RegionBuilder, Value, arguments, make_value
-from edgex.delegates.onednn.sizes import Reshape, Size, shape_of
+from edgex.delegates.onednn.sizes import Expand, Reshape, Size, shape_of
 
 if TYPE_CHECKING:
     from torch.fx import Node
@@ -138,6 +138,11 @@ def binary(builder: RegionBuilder, kind: str, left: Value, right: Value, shape: 
     Raises:
         Refused: Both are repeated.
     """
+    # What the program repeats before, oneDNN repeats by itself.
+    if left.shape == shape:
+        right = _before_repeating(right)
+    if right.shape == shape and kind != "divide":
+        left = _before_repeating(left)
     if left.shape != shape and right.shape != shape:
         raise Refused("attribute", f"oneDNN repeats one operand, not both: {list(left.shape)} and {list(right.shape)}")
     if left.shape == shape:
@@ -148,6 +153,10 @@ def binary(builder: RegionBuilder, kind: str, left: Value, right: Value, shape: 
     if kind == "divide":
         raise Refused("attribute", f"oneDNN does not repeat what it divides: {list(left.shape)} by {list(shape)}")
     return builder.op(kind, [right, _aligned(builder, left, len(shape))], shape)
+
+
+def _before_repeating(value: Value) -> Value:
+    return value.parent if value.parent is not None and isinstance(value.view, Expand) else value
 
 
 def _aligned(builder: RegionBuilder, value: Value, rank: int) -> Value:
@@ -172,6 +181,20 @@ def _softmax(kind: str) -> Emit:
     return emit
 
 
+def _mean_of_image(builder: RegionBuilder, value: Value, shape: tuple[Size, ...]) -> Value:
+    """As a pooling over the whole image: oneDNN 3.2 has a reference kernel only to reduce its own layouts."""
+    size = list(value.shape[2:])
+    none = [0, 0]
+    attributes: dict[str, Any] = {
+        "kernel": size,
+        "strides": size,
+        "pads_begin": none,
+        "pads_end": none,
+        "data_format": "NCX",
+    }
+    return builder.op("avg_pool", [value], shape, **attributes, exclude_pad=False, rounding_type="floor")
+
+
 def _reduce(kind: str) -> Emit:
     def emit(builder: RegionBuilder, node: Node) -> Value:
         given = arguments(node)
@@ -188,7 +211,15 @@ def _reduce(kind: str) -> Emit:
         axes = [axis for axis in axes if value.shape[axis] != 1]
         if axes and not any(isinstance(value.shape[axis], int) for axis in axes):
             raise Refused("dynamic_shape", f"oneDNN reduces no dimension that may be 1: {value.shape[axes[0]]}")
-        result = builder.op(kind, [value], kept, axes=axes, keep_dims=True) if axes else value
+        if (
+            kind == "reduce_mean"
+            and rank == 4
+            and axes == [2, 3]
+            and all(isinstance(size, int) for size in value.shape[2:])
+        ):
+            result = _mean_of_image(builder, value, kept)
+        else:
+            result = builder.op(kind, [value], kept, axes=axes, keep_dims=True) if axes else value
         shape = shape_of(node.meta["val"])
         return result if kept == shape else builder.view(result, Reshape(shape), shape)
 

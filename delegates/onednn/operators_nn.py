@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from edgex.delegates.onednn.attention import emit_attention
 from edgex.delegates.onednn.region import Refused, RegionBuilder, Value, arguments
-from edgex.delegates.onednn.sizes import Permute, Reshape, Size, shape_of
+from edgex.delegates.onednn.sizes import Permute, Reshape, Size, at_least_two, shape_of
 
 if TYPE_CHECKING:
     from torch.fx import Node
@@ -228,7 +228,9 @@ def _attention(builder: RegionBuilder, node: Node) -> Value:
     swapped = (*range(rank - 2), rank - 1, rank - 2)
     key = builder.view(key, Permute(swapped), tuple(key.shape[dim] for dim in swapped))
     mask = None if given["attn_mask"] is None else builder.value(given["attn_mask"])
-    return emit_attention(builder, query, key, value, float(scale), mask, causal=bool(given["is_causal"]))
+    reducible = mask is not None and at_least_two(given["attn_mask"].meta["val"].shape[-1])
+    causal = bool(given["is_causal"])
+    return emit_attention(builder, query, key, value, float(scale), mask, causal=causal, reducible=reducible)
 
 
 NETWORK_OPERATORS: dict[str, Callable[[RegionBuilder, Node], Any]] = {

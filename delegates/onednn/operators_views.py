@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from edgex.delegates.onednn.region import Refused, RegionBuilder, Value, arguments, same_size
-from edgex.delegates.onednn.sizes import Permute, Reshape, Size, Slice, shape_of, size_of
+from edgex.delegates.onednn.sizes import Expand, Permute, Reshape, Size, Slice, broadcasts, shape_of, size_of
 
 if TYPE_CHECKING:
     from torch.fx import Node
@@ -28,10 +28,12 @@ def identity(builder: RegionBuilder, node: Node) -> Value:
 
 
 def _expand(builder: RegionBuilder, node: Node) -> Value:
-    if builder.value(node.args[0]).shape != shape_of(node.meta["val"]):
-        size = list(node.meta["val"].shape)
-        raise Refused("attribute", f"oneDNN does not repeat a tensor by itself: to {size}")
-    return identity(builder, node)
+    value, shape = builder.value(node.args[0]), shape_of(node.meta["val"])
+    if value.shape == shape:
+        return identity(builder, node)
+    if not broadcasts(value.shape, shape):
+        raise Refused("dynamic_shape", f"{list(value.shape)} cannot be told to be repeated to {list(shape)}")
+    return builder.view(value, Expand(shape), shape)
 
 
 def _permute(builder: RegionBuilder, node: Node) -> Value:

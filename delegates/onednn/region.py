@@ -102,12 +102,14 @@ class RegionBuilder:
         steps: Operators, and views as they came: a view that needs a copy gets it at its place.
         constants: Placeholders that are constants, with their tensor.
         free_inputs: Take nodes that are not known as inputs: when only one operator is looked at.
+        prepared_masks: What attention made of each mask, which layers share.
     """
 
     values: dict[Node, Any] = field(default_factory=dict)
     steps: list[Operation | Value] = field(default_factory=list)
     constants: Mapping[str, Callable[[], torch.Tensor]] = field(default_factory=dict)
     free_inputs: bool = False
+    prepared_masks: dict[Value, tuple[Value, Value]] = field(default_factory=dict)
     _node: Node | None = None
 
     def lower(self, node: Node, emit: Callable[[RegionBuilder, Node], Any]) -> None:
@@ -203,6 +205,10 @@ class RegionBuilder:
 
         read, torch_dtype = value.tensor, torch.float32 if dtype == "f32" else torch.bfloat16
         return Value(dtype, value.shape, tensor=lambda: read().to(torch_dtype), layout=value.layout)
+
+    def derived_constant(self, value: Value, read: Callable[[], torch.Tensor], shape: Sequence[Size]) -> Value:
+        """A constant computed at export from others; of the dtype of `value`."""
+        return Value(value.dtype, tuple(shape), tensor=read, layout=Layout(tuple(shape), dense_strides(shape)))
 
     def _make_constant(self, described: Any, read: Callable[[], torch.Tensor]) -> Value:
         value = make_value(described)

@@ -1,18 +1,21 @@
-"""Make a program indifferent to how attention lays out its result.
+"""Make a program indifferent to how attention lays out its result, and write its masks as what is added.
 
 torch.export records what is done to the result of `scaled_dot_product_attention` as views that are possible only with
 the strides that PyTorch's own kernel gives it. Kept whole, the operator promises no strides, and decomposing the
 program around it fails. So its result is made contiguous (which costs nothing: in a region, a copy is a view), and
 `view` becomes `reshape`, which says what is meant.
+
+A boolean mask tells which scores count. Outside of the region, once for all layers that share it, it becomes 0 or -inf.
 """
 
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
+    from torch.fx import Graph, Node
 
 
 def free_of_strides(program: ExportedProgram) -> ExportedProgram:
@@ -31,7 +34,9 @@ def free_of_strides(program: ExportedProgram) -> ExportedProgram:
             node.target = original.target
         elif node.target is aten.view.default:
             node.target = aten.reshape.default
+    added: dict[Node, Node] = {}
     for node in graph.find_nodes(op="call_function", target=attention):
+        _add_mask(graph, node, added)
         with graph.inserting_after(node):
             dense = graph.call_function(aten.clone.default, (node,), {"memory_format": torch.contiguous_format})
         dense.meta = dict(node.meta)
@@ -48,3 +53,35 @@ def free_of_strides(program: ExportedProgram) -> ExportedProgram:
         example_inputs=program.example_inputs,
         constants=program.constants,
     )
+
+
+def _add_mask(graph: Graph, node: Node, added: dict[Node, Node]) -> None:
+    """Replace a boolean mask of one attention; `added` holds those that were made."""
+    import torch
+
+    names = [argument.name for argument in node.target._schema.arguments]  # type: ignore[union-attr]
+    position = names.index("attn_mask")
+    mask: Any = node.args[position] if position < len(node.args) else node.kwargs.get("attn_mask")
+    if mask is None or mask.meta["val"].dtype != torch.bool:
+        return
+    if mask not in added:
+        query: Any = node.args[0] if node.args else node.kwargs["query"]
+        fake, dtype = mask.meta["val"], query.meta["val"].dtype
+        with graph.inserting_after(mask):
+            arguments = (mask, 0.0, float("-inf"))
+            made = graph.call_function(torch.ops.aten.where.Scalar, arguments)
+        made.meta = dict(mask.meta)
+        with fake.fake_mode:
+            made.meta["val"] = torch.where(fake, 0.0, float("-inf"))
+        if dtype != torch.float32:
+            with graph.inserting_after(made):
+                cast = graph.call_function(torch.ops.aten._to_copy.default, (made,), {"dtype": dtype})
+            cast.meta = dict(made.meta)
+            with fake.fake_mode:
+                cast.meta["val"] = made.meta["val"].to(dtype)
+            made = cast
+        added[mask] = made
+    if position < len(node.args):
+        node.update_arg(position, added[mask])
+    else:
+        node.update_kwarg("attn_mask", added[mask])

@@ -28,6 +28,13 @@ def size_of(value: Any) -> Size:
     return int(expression) if expression.is_Integer else expression
 
 
+def at_least_two(value: Any) -> bool:
+    """Whether a size of a fake tensor is never below 2, by the bounds that the user gave."""
+    if isinstance(value, int):
+        return value >= 2
+    return bool(value.node.shape_env.bound_sympy(value.node.expr).lower >= 2)
+
+
 def shape_of(tensor: Any) -> tuple[Size, ...]:
     """The shape of a (fake) tensor; a scalar is a vector of one."""
     return tuple(size_of(value) for value in tensor.shape) or (1,)
@@ -54,6 +61,12 @@ def dense_strides(shape: Sequence[Size], order: Sequence[int] | None = None) -> 
         strides[dim] = product(inner)
         inner.append(shape[dim])
     return tuple(strides)
+
+
+def broadcasts(shape: Sequence[Size], to: Sequence[Size]) -> bool:
+    """Whether a tensor of `shape` is repeated to exactly `to`."""
+    missing = len(to) - len(shape)
+    return missing >= 0 and all(a in (1, b) for a, b in zip(shape, to[missing:], strict=True))
 
 
 def same_layout(shape: Sequence[Size], one: Sequence[Size], other: Sequence[Size]) -> bool:
@@ -103,7 +116,23 @@ class Reshape:
         return None if strides is None else Layout(self.shape, strides, layout.offset)
 
 
-View = Permute | Slice | Reshape
+@dataclass(frozen=True)
+class Expand:
+    """Dimensions of size 1 repeated, and new ones before the first: steps of 0."""
+
+    shape: tuple[Size, ...]
+
+    def apply(self, layout: Layout) -> Layout | None:
+        """The view's layout on the same memory."""
+        missing = len(self.shape) - len(layout.shape)
+        kept = [
+            stride if old == new else 0
+            for old, new, stride in zip(layout.shape, self.shape[missing:], layout.strides, strict=True)
+        ]
+        return Layout(self.shape, (*[0] * missing, *kept), layout.offset)
+
+
+View = Permute | Slice | Reshape | Expand
 
 
 def _reshaped_strides(layout: Layout, shape: Sequence[Size]) -> tuple[Size, ...] | None:

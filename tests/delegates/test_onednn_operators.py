@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import pytest
 import torch
 import torch.nn.functional as F
-from onednn_support import Network, capture, compare, load, lower, needs_onednn
+from onednn_support import Network, capture, check, compare, load, lower, needs_onednn
 from torch import nn
 
 from edgex.delegates.onednn.delegate import OneDnnDelegate, OneDnnOptions
@@ -155,6 +155,45 @@ CASES["attention"] = (attention(causal=False), (TOKENS,), layers(nn.Linear(8, 24
 CASES["attention_causal"] = (attention(causal=True), (TOKENS,), layers(nn.Linear(8, 24)))
 
 
+def attention_mask() -> torch.Tensor:
+    """Some left out, a row of which nothing is left, and numbers that are next to nothing but not -inf."""
+    mask = torch.zeros(2, 1, 5, 5)
+    mask[0, 0, 1, :3] = float("-inf")
+    mask[1, 0, 2] = float("-inf")
+    mask[1, 0, 3] = -1e30
+    mask[0, 0, 4, :4], mask[0, 0, 4, 4] = -1e30, float("-inf")
+    mask[0, 0, 0] = torch.arange(5) / 4
+    return mask
+
+
+def attention_masked(x: torch.Tensor, *masks: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    query = heads(x)
+    mixed = (F.scaled_dot_product_attention(query * 1.5, query, query + 1, attn_mask=mask) for mask in masks)
+    return tuple(result.transpose(1, 2).flatten(2) for result in mixed)
+
+
+CASES["attention_masked"] = (
+    lambda x, mask: attention_masked(x, mask, mask, mask[0, 0] * 1, mask[:, :, :1]),
+    (TOKENS, attention_mask()),
+)
+CASES["attention_mask_constant"] = (
+    lambda x, given: attention_masked(x, given.weight, given.weight),
+    (TOKENS,),
+    (nn.Embedding.from_pretrained(attention_mask()[1, 0]),),
+)
+CASES["expand"] = (
+    lambda x, y: (
+        x.exp()[:, :, None].expand(2, 4, 3, 6, 6).reshape(2, 12, 36) * 1.5,  # keys shared between heads
+        x.tanh().expand(3, 2, 4, 6, 6),
+        x[:, :1].exp().expand(2, 4, 6, 6) - y,
+        y - x[:, :1].exp().expand(2, 4, 6, 6),
+        x[:, :1].exp().expand(2, 4, 6, 6) / y.exp(),
+        x[:, :1].exp().expand(2, 4, 6, 6) @ y.transpose(2, 3),
+    ),
+    (IMAGE, WIDE),
+)
+
+
 class Together(nn.Module):
     """All cases as one network, so that they are lowered once; outputs are those of the cases in order."""
 
@@ -229,7 +268,6 @@ REFUSED: dict[str, tuple] = {
     "cumsum": (lambda x: x.cumsum(1), (TOKENS,), "not_in_delegate", "cumsum"),
     "view_alone": (lambda x: x.permute(2, 0, 1), (TOKENS,), "attribute", "another way"),
     "rounding_mode": (lambda x: torch.div(x, 2.0, rounding_mode="floor"), (TOKENS,), "attribute", "rounding_mode"),
-    "repeat": (lambda x: x.expand(3, 2, 5, 8), (TOKENS,), "attribute", "repeat"),
 }
 
 
@@ -238,3 +276,27 @@ def test_what_is_left_has_its_reason(name: str) -> None:
     function, inputs, code, word = REFUSED[name]
     plan = OneDnnDelegate().plan(capture(Network(function), inputs), OneDnnOptions())
     assert any(item.code == code and word in item.reason for item in plan.fallbacks), plan.fallbacks
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_a_boolean_mask_is_made_additive_once(precision: str) -> None:
+    mask = torch.isfinite(attention_mask())
+    # Outside: the two numbers and the choice between them, whatever the number of layers.
+    check(Network(lambda x, m: attention_masked(x, m, m, m)), TOKENS, mask, precision=precision, left=3)
+
+
+def test_a_mask_of_open_length() -> None:
+    length = torch.export.Dim("length", min=2, max=16)
+
+    def run(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        query = x.unflatten(-1, (2, 4)).transpose(1, 2)
+        return F.scaled_dot_product_attention(query, query, query, attn_mask=mask).transpose(1, 2).flatten(2)
+
+    def example(size: int) -> tuple[torch.Tensor, torch.Tensor]:
+        mask = torch.zeros(1, 1, 1, size)
+        mask[..., size // 2 :] = float("-inf")
+        return random(1, size, 8), mask
+
+    shapes = {"inputs": ({1: length}, {3: length})}
+    lowered = check(Network(run), *example(5), shapes=shapes, left=1, more=[example(2), example(9)])
+    assert lowered.plan.delegate_calls == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import resource
 import subprocess
@@ -12,12 +13,17 @@ from pathlib import Path
 import pytest
 import torch
 import torch.nn.functional as F
+from click.testing import CliRunner
 from onednn_support import HERE, Network, capture, check, compare, load, lower, needs_onednn
 from torch import nn
 
+import edgex
+from edgex.cli.inspect import command as inspect_command
 from edgex.delegates.onednn.delegate import OneDnnDelegate, OneDnnOptions
 from edgex.errors import LoweringError, RunError
 from edgex.runtime.engines.isa import missing_isa
+from edgex.runtime.engines.onednn.build import SOURCES
+from edgex.runtime.engines.onednn.compiled_sizes import MOST_KEPT
 
 pytestmark = needs_onednn
 SIZES = range(1, 21)
@@ -57,6 +63,18 @@ def test_two_dynamic_sizes_through_views_and_pooling() -> None:
     check(module, torch.randn(2, 3, 8, 6), shapes={"inputs": (dims,)}, left=3, more=more)
 
 
+def test_inspect_lists_the_sizes(tmp_path: Path) -> None:
+    dims = {"inputs": ({0: torch.export.Dim("batch", min=1, max=32)},)}
+    path = tmp_path / "net.onednn.edgex"
+    edgex.export_model(network(), (image(4),), target="onednn", dynamic_shapes=dims, output=path)
+    done = CliRunner().invoke(inspect_command, [str(path), "--json"])
+    assert json.loads(done.output)["compiled_sizes"] == {"at_load": {"batch": 4}, "kept": MOST_KEPT}
+    shown = CliRunner().invoke(inspect_command, [str(path)]).output
+    assert "compiled    for batch=4 when loaded; for others when first seen, 16 kept" in shown
+    source = (SOURCES / "backend.cpp").read_text()
+    assert f"kMostExecutables = {MOST_KEPT};" in source
+
+
 def test_a_steady_run_takes_no_new_pages() -> None:
     """Arena, scratch and outputs are there after the first runs: no page fault for each intermediate."""
     inputs = [image(1, 64)]
@@ -71,6 +89,35 @@ def test_a_steady_run_takes_no_new_pages() -> None:
     loaded.runner.close()
     # Each intermediate has 32 pages of 4 KiB; 50 runs with fresh ones would be thousands.
     assert faults < 200, faults
+
+
+MEMORY_SCRIPT = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from test_onednn_runtime import capture, load, lower, nn, torch
+def resident():
+    lines = dict(line.split(":", 1) for line in open("/proc/self/status"))
+    return [int(lines[name].split()[0]) / 1024 for name in ("RssAnon", "RssFile")]
+torch.manual_seed(0)
+x = torch.randn(8, 1024)
+small = load(lower(capture(nn.Linear(8, 8), [torch.randn(1, 8)])))
+lowered = lower(capture(nn.Sequential(*(nn.Linear(1024, 1024) for _ in range(16))), [x]))
+before = resident()
+loaded = load(lowered)
+after = resident()
+loaded(x)
+steady = resident()
+print(after[0] - before[0], after[1] - before[1], steady[1] - after[1])
+"""
+
+
+def test_weights_are_not_held_twice() -> None:
+    """64 MiB of them: in oneDNN's layout in memory; the file's pages are let go while it is loaded."""
+    command = [sys.executable, "-c", MEMORY_SCRIPT, str(HERE)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    own, file, later = map(float, done.stdout.split())
+    assert own + file < 90, (own, file)
+    assert file < 12 and later < 4, (file, later)
 
 
 def test_torch_keeps_its_number_of_threads() -> None:

@@ -1,4 +1,8 @@
-"""Compile the backend once, into the user's cache, under a name that says what it was made from."""
+"""The backend's library: the one that came with the wheel, else compiled once into the user's cache.
+
+Both are kept under a name that says what they were made from, so that none is loaded with another ExecuTorch, whose
+classes have no stable layout.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +23,8 @@ from edgex.runtime.plugins import installed_version
 
 SOURCES = Path(__file__).parent / "native"
 LIBRARY_NAME = "libedgex_onednn.so"
+# `make wheel` puts the compiled backend there.
+PREBUILT = Path(__file__).parent / "prebuilt"
 _KEY_DIGITS = 20
 _OUTPUT_LINES = 12
 
@@ -28,15 +34,67 @@ def cache_folder() -> Path:
     return user_cache() / "onednn"
 
 
+def find_prebuilt() -> Path | None:
+    """The backend that came with the wheel, if it is of these sources and the installed executorch."""
+    path = PREBUILT / prebuilt_name()
+    return path if path.is_file() else None
+
+
+def prebuilt_name() -> str:
+    """The file that `find_prebuilt` looks for, with the installed executorch in its name."""
+    version = installed_version("executorch") or "none"
+    digest = hashlib.sha256(_source_bytes() + version.encode())
+    return f"libedgex_onednn-executorch-{version}-{digest.hexdigest()[:_KEY_DIGITS]}.so"
+
+
+def prebuild_backend(folder: Path) -> Path:
+    """Compile the backend for a wheel.
+
+    Args:
+        folder: Receives the library under `prebuilt_name()`.
+
+    Raises:
+        TargetUnavailable: A part is missing, or compiling failed.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    library = folder / prebuilt_name()
+    _compile(find_toolchain(), library)
+    return library
+
+
+def require_backend() -> None:
+    """Check that the backend is there, or can be compiled; nothing is compiled.
+
+    Raises:
+        TargetUnavailable: There is none, and what compiling takes is not there either.
+    """
+    if find_prebuilt() is None:
+        _toolchain()
+
+
+def _toolchain() -> Toolchain:
+    try:
+        return find_toolchain()
+    except TargetUnavailable as error:
+        others = sorted(path.name.split("-")[2] for path in PREBUILT.glob("libedgex_onednn-*.so"))
+        if not others:
+            raise
+        why = f"the compiled one of this wheel is for executorch {', '.join(others)}"
+        raise TargetUnavailable(error.what, error.where, error.fix, why=why) from error
+
+
 def built_backend() -> Path:
-    """The backend's library, compiled if this is the first use with these sources, executorch and compiler.
+    """The backend's library: the wheel's, or one that is compiled at the first use with these parts.
 
     Two processes may start together: one compiles, the other waits for it.
 
     Raises:
         TargetUnavailable: A part is missing, the cache folder is not writable, or compiling failed.
     """
-    toolchain = find_toolchain()
+    prebuilt = find_prebuilt()
+    if prebuilt is not None:
+        return prebuilt
+    toolchain = _toolchain()
     folder = cache_folder() / _key(toolchain)
     library = folder / LIBRARY_NAME
     if library.is_file():
@@ -97,16 +155,18 @@ def _compile(toolchain: Toolchain, library: Path) -> None:
 
 def _key(toolchain: Toolchain) -> str:
     """Changes with everything that the library is made from."""
-    digest = hashlib.sha256()
-    for source in sorted(SOURCES.iterdir()):
-        if source.suffix in (".cpp", ".h"):
-            digest.update(f"{source.name}\0".encode() + source.read_bytes() + b"\0")
+    digest = hashlib.sha256(_source_bytes())
     compiler = toolchain.compiler.resolve()
     stamp = compiler.stat()
     # The file's identity stands for the version: asking the compiler costs a process at every start.
     parts = (installed_version("executorch"), installed_version("onednn-devel-cpu-gomp"), compiler, stamp.st_size)
     digest.update(repr([*map(str, parts), stamp.st_mtime_ns]).encode())
     return digest.hexdigest()[:_KEY_DIGITS]
+
+
+def _source_bytes() -> bytes:
+    sources = sorted(source for source in SOURCES.iterdir() if source.suffix in (".cpp", ".h"))
+    return b"".join(source.name.encode() + b"\0" + source.read_bytes() + b"\0" for source in sources)
 
 
 @contextmanager

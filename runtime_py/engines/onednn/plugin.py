@@ -7,8 +7,8 @@ import threading
 
 from edgex.errors import TargetUnavailable
 from edgex.runtime.engines.base import Availability
-from edgex.runtime.engines.onednn.build import built_backend
-from edgex.runtime.engines.onednn.library import find_library, find_toolchain, require_machine
+from edgex.runtime.engines.onednn.build import built_backend, require_backend
+from edgex.runtime.engines.onednn.library import find_library, require_machine
 
 NAME = "onednn"
 BACKEND = "OneDnnGraphBackend"
@@ -18,11 +18,11 @@ class OneDnnPlugin:
     """See `edgex.runtime.engines.plugins.EnginePlugin`."""
 
     def availability(self) -> Availability:
-        """Whether machine, library, headers and compiler are there; nothing is loaded or compiled."""
+        """Whether machine, library and backend, or what it takes to compile one, are there; nothing is loaded."""
         try:
             require_machine()
             find_library()
-            find_toolchain()
+            require_backend()
         except TargetUnavailable as error:
             return Availability(False, error.what, error.fix)
         return Availability(True)

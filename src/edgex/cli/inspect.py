@@ -18,9 +18,11 @@ def command(artifact: str, check: str, as_json: bool) -> None:
     """Show the manifest of ARTIFACT with its sizes, after checking that its files are whole."""
     from edgex.cli.render import print_artifact
     from edgex.runtime.artifact import open_artifact
+    from edgex.runtime.engines.onednn.compiled_sizes import describe_compiled_sizes
 
     try:
         opened = open_artifact(artifact, "size" if check == "size" else "hash")
+        compiled = describe_compiled_sizes(opened)
     except EdgexError as error:
         if as_json:
             print_json(failure_document(error))
@@ -31,6 +33,7 @@ def command(artifact: str, check: str, as_json: bool) -> None:
         "golden_bytes": _bytes_of(opened.manifest.to_json(), ("golden/",)),
     }
     document = {"schema": "edgex.inspect/1", "path": artifact, "digest": opened.digest, **sizes}
+    document["compiled_sizes"] = compiled
     document["manifest"] = opened.manifest.to_json()
     print_json(document) if as_json else print_artifact(document)
 

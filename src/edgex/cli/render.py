@@ -102,6 +102,10 @@ def print_artifact(document: Mapping[str, Any]) -> None:
     for key in ("inputs", "outputs", "state"):
         for spec in method[key]:
             click.echo(f"  {key.rstrip('s'):<12}{spec['name']}  {spec['dtype']}{_shape(spec['shape'])}")
+    compiled = document["compiled_sizes"]
+    if compiled:
+        sizes = ", ".join(f"{name}={size}" for name, size in compiled["at_load"].items())
+        click.echo(f"  {'compiled':<12}for {sizes} when loaded; for others when first seen, {compiled['kept']} kept")
     click.echo(f"  {'model':<12}{_model(manifest['model'])}")
     predicted = ", as predicted" if manifest["status"] == "assembled" else ""
     click.echo(f"  {'delegation':<12}{describe_delegation(manifest['delegation'])}{predicted}")

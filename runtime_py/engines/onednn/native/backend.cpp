@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "executable.h"
+#include "pages.h"
 #include "parser.h"
 
 namespace edgex {
@@ -93,7 +94,8 @@ class Region {
 
  private:
   // The first run brings constants into the processor's layout. It happens here, on memory made for it, so that no
-  // call of the user pays for it.
+  // call of the user pays for it. Behind it the file's pages of these constants are let go: they are not held twice.
+  // The second run reads those again that oneDNN takes as they are.
   void warm_up(Executable& executable) {
     std::vector<std::unique_ptr<void, void (*)(void*)>> memory;
     for (size_t i = 0; i < plan_.args.size(); i++) {
@@ -103,6 +105,14 @@ class Region {
       if (memory.back() == nullptr) throw std::bad_alloc();
       pointers_[i] = memory.back().get();
     }
+    const FilePages pages(plan_.constants, plan_.constants_bytes);
+    const auto forget = [&](size_t group) {
+      for (uint32_t input : groups_[group].inputs) {
+        const Value& value = plan_.values[input];
+        if (value.storage == Storage::kConstant) pages.forget(plan_.constants + value.byte_offset, value.byte_count);
+      }
+    };
+    executable.run(pointers_.data(), [](size_t) {}, forget);
     executable.run(pointers_.data(), [](size_t) {}, [](size_t) {});
   }
 

@@ -121,6 +121,7 @@ void Executable::compile(const std::vector<Group>& groups) {
     check(dnnl_graph_compiled_partition_create(&made, group.partition.get()), "making a compiled partition");
     Call call;
     call.compiled.reset(made);
+    const CompileClock clock;
     check(dnnl_graph_partition_compile(group.partition.get(), made, inputs.size(), inputs.data(), outputs.size(),
                                        outputs.data(), device().engine),
           ("compiling " + group.name).c_str());

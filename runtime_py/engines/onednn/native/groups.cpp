@@ -118,6 +118,13 @@ std::vector<Group> form_groups(const Plan& plan) {
   for (size_t i = 0; i < plan.values.size(); i++) {
     if (plan.values[i].storage == Storage::kArgument) needed[i] = true;
   }
+  // A conversion is a partition of its own: oneDNN 3.2 fuses one into the convolution, sum and relu before it, for which
+  // it has a reference kernel only, 400 times slower than the convolution alone.
+  for (const Operation& operation : plan.operations) {
+    if (operation.kind != dnnl_graph_op_type_cast) continue;
+    for (uint32_t value : operation.inputs) needed[value] = true;
+    for (uint32_t value : operation.outputs) needed[value] = true;
+  }
   size_t ends = 0;
   for (const Operation& operation : plan.operations) {
     for (uint32_t value : operation.outputs) {

@@ -3,6 +3,7 @@
 #include <omp.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <mutex>
 #include <vector>
@@ -12,6 +13,12 @@ namespace edgex {
 namespace {
 
 std::atomic<int> wanted_threads{0};
+std::atomic<int64_t> compile_nanoseconds{0};
+
+int64_t now() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
 
 // Partitions take scratch memory at every run and give it back. From malloc, large blocks come as fresh pages each
 // time, at 2 us a page; so blocks are kept, and the same run finds the same blocks.
@@ -105,7 +112,14 @@ ThreadScope::~ThreadScope() {
   if (omp_get_max_threads() != before_) omp_set_num_threads(before_);
 }
 
+CompileClock::CompileClock() : started_(now()) {}
+
+CompileClock::~CompileClock() { compile_nanoseconds += now() - started_; }
+
 }  // namespace edgex
+
+// What oneDNN's compiling has cost in this process so far.
+extern "C" double edgex_onednn_compile_seconds() { return static_cast<double>(edgex::compile_nanoseconds.load()) * 1e-9; }
 
 // Threads that the backend uses from now on; 0 leaves it to OpenMP.
 extern "C" void edgex_onednn_set_threads(int threads) { edgex::wanted_threads.store(threads); }

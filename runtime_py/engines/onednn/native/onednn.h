@@ -1,6 +1,7 @@
 // oneDNN's C handles with owners, its engine with an allocator that keeps memory, and its errors.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -58,6 +59,18 @@ class ThreadScope {
 
  private:
   int before_;
+};
+
+// Adds the time it lives to what `edgex_onednn_compile_seconds` tells.
+class CompileClock {
+ public:
+  CompileClock();
+  ~CompileClock();
+  CompileClock(const CompileClock&) = delete;
+  CompileClock& operator=(const CompileClock&) = delete;
+
+ private:
+  int64_t started_;
 };
 
 }  // namespace edgex

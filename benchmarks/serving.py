@@ -1,0 +1,90 @@
+"""Contenders in processes of their own that run when they are told to, so that all of them are timed in turns.
+
+A contender's process prints `ready {...}`, then answers each line with a number on its stdin by that many runs: a JSON
+list of their seconds. `native_runner.cpp` speaks the same.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from statistics import median
+from typing import Any, TextIO
+
+_READY = "ready "
+# OpenMP's threads spin for a while after a run; the next contender must not compete with them.
+_PAUSE_SECONDS = 0.02
+
+
+class Server:
+    """A contender's process, started but perhaps not ready."""
+
+    def __init__(self, name: str, command: Sequence[str], environment: Mapping[str, str], log: TextIO) -> None:
+        self.name = name
+        self._process = subprocess.Popen(
+            command, env=dict(environment), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True
+        )
+
+    def wait(self) -> dict[str, Any] | None:
+        """What it said when it was ready; None where it ended instead."""
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            if line.startswith(_READY):
+                facts: dict[str, Any] = json.loads(line[len(_READY) :])
+                return facts
+        return None
+
+    def run(self, count: int) -> list[float]:
+        """Seconds of `count` runs.
+
+        Raises:
+            RuntimeError: The process ended.
+        """
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._process.stdin.write(f"{count}\n")
+        self._process.stdin.flush()
+        line = self._process.stdout.readline()
+        if not line.startswith("["):
+            raise RuntimeError(f"{self.name} ended while it was measured")
+        seconds: list[float] = json.loads(line)
+        return seconds
+
+    def close(self) -> None:
+        """End the process."""
+        self._process.terminate()
+        self._process.communicate()
+
+
+def serve(call: Callable[[], object], facts: Mapping[str, Any]) -> None:
+    """The contender's side: be ready, then run as often as stdin says, until it ends."""
+    print(_READY + json.dumps(facts), flush=True)
+    for line in sys.stdin:
+        seconds = []
+        for _ in range(int(line)):
+            started = time.perf_counter()
+            call()
+            seconds.append(time.perf_counter() - started)
+        print(json.dumps(seconds), flush=True)
+
+
+def time_in_turns(servers: Sequence[Server], rounds: int, seconds_each: float) -> dict[str, list[list[float]]]:
+    """Seconds of the runs of each server, round by round, in alternating order.
+
+    Args:
+        servers: All ready.
+        rounds: Turns that each one gets.
+        seconds_each: How long a turn lasts, about; three runs at least, of which the first warms the caches.
+    """
+    counts = {}
+    for server in servers:
+        server.run(3)
+        counts[server.name] = max(3, round(seconds_each / median(server.run(3))))
+    found: dict[str, list[list[float]]] = {server.name: [] for server in servers}
+    for number in range(rounds):
+        for server in servers if number % 2 == 0 else reversed(servers):
+            time.sleep(_PAUSE_SECONDS)
+            found[server.name].append(server.run(counts[server.name])[1:])
+    return found

@@ -1,0 +1,37 @@
+"""For which sizes an artifact with dynamic dimensions is compiled, and when."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from edgex.runtime.artifact import Artifact
+from edgex.runtime.engines.onednn.plugin import NAME
+from edgex.runtime.golden import read_example
+from edgex.runtime.specs import Dim
+
+# `kMostExecutables` in native/backend.cpp.
+MOST_KEPT = 16
+
+
+def describe_compiled_sizes(artifact: Artifact) -> dict[str, Any] | None:
+    """Sizes of the dynamic dimensions: compiled while loading, and how many others stay compiled.
+
+    Returns:
+        `{"at_load": {dimension: size}, "kept": 16}`: each region keeps that many combinations of sizes, each compiled
+        when it is seen first, and lets the one go that was used longest ago. None for artifacts of other engines, and
+        where all sizes are fixed.
+
+    Raises:
+        ArtifactError: The artifact's example cannot be read.
+    """
+    manifest = artifact.manifest
+    if NAME not in manifest.requirements.plugins or all(spec.is_static for spec in manifest.method.inputs):
+        return None
+    example = read_example(artifact)
+    sizes = {
+        dim.name: int(example[spec.name].shape[axis])
+        for spec in manifest.method.inputs
+        for axis, dim in enumerate(spec.shape)
+        if isinstance(dim, Dim)
+    }
+    return {"at_load": sizes, "kept": MOST_KEPT}
