@@ -19,6 +19,7 @@ COMMANDS = {
     "profile": "Measure an artifact: load, first run, steady latency, memory.",
     "inspect": "Show what an artifact is, needs and has proved.",
     "verify": "Check an artifact again on this machine.",
+    "android": "Make an Android app around an artifact.",
     "targets": "List the targets and what works here.",
 }
 
