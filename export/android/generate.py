@@ -5,7 +5,6 @@ Two generations from one artifact with the same options give the same bytes.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import shutil
@@ -154,7 +153,9 @@ def _notice(artifact: Artifact, options: AppOptions, image: ImageInput | None) -
     if image is not None and len(artifact.manifest.method.inputs) > 1:
         notices.append("the model has several inputs, so the app shows tensor cards instead of the image screen")
     if options.model_source == "asset" and artifact.manifest.file(".pte").bytes > 150_000_000:
-        notices.append("the model is larger than 150 MB, the store's limit for an app: --model-source push leaves it out")
+        notices.append(
+            "the model is larger than 150 MB, the store's limit for an app: --model-source push leaves it out"
+        )
     return tuple(notices)
 
 
@@ -217,9 +218,7 @@ def _copy_project(folder: Path, identity: Identity) -> None:
         target.chmod(0o755 if content.startswith(b"#!") else 0o644)
 
 
-def _describe_bundle(
-    folder: Path, artifact: Artifact, identity: Identity, document: dict[str, Any]
-) -> dict[str, Any]:
+def _describe_bundle(folder: Path, artifact: Artifact, identity: Identity, document: dict[str, Any]) -> dict[str, Any]:
     """`edgex-bundle.json`: where the project comes from, and what it was when it was written."""
     known = {f"{ASSETS}/model.pte": document["model"]["sha256"]}
     files = []

@@ -1,4 +1,4 @@
-"""What may be chosen for an app: identity, labels, how pictures become the input, flavor, where the model comes from."""
+"""What may be chosen for an app: identity, labels, how pictures become the input, flavor, where the model is."""
 
 from __future__ import annotations
 
@@ -16,10 +16,61 @@ ModelSource = Literal["asset", "push"]
 LAYOUTS = ("NCHW", "NHWC")
 
 _JAVA_KEYWORDS = frozenset(
-    "abstract assert boolean break byte case catch char class const continue default do double else enum extends false "
-    "final finally float for goto if implements import instanceof int interface long native new null package private "
-    "protected public return short static strictfp super switch synchronized this throw throws transient true try void "
-    "volatile while".split()
+    [
+        "abstract",
+        "assert",
+        "boolean",
+        "break",
+        "byte",
+        "case",
+        "catch",
+        "char",
+        "class",
+        "const",
+        "continue",
+        "default",
+        "do",
+        "double",
+        "else",
+        "enum",
+        "extends",
+        "false",
+        "final",
+        "finally",
+        "float",
+        "for",
+        "goto",
+        "if",
+        "implements",
+        "import",
+        "instanceof",
+        "int",
+        "interface",
+        "long",
+        "native",
+        "new",
+        "null",
+        "package",
+        "private",
+        "protected",
+        "public",
+        "return",
+        "short",
+        "static",
+        "strictfp",
+        "super",
+        "switch",
+        "synchronized",
+        "this",
+        "throw",
+        "throws",
+        "transient",
+        "true",
+        "try",
+        "void",
+        "volatile",
+        "while",
+    ]
 )
 
 
@@ -116,7 +167,9 @@ def read_labels(path: Path) -> tuple[str, ...]:
         raise UsageError(f"--labels {path}: the file cannot be read", why=str(error)) from error
     for number, line in enumerate(lines, 1):
         if not line.strip():
-            raise UsageError(f"--labels {path}: line {number} is empty", fix="one class name a line, in the model's order")
+            raise UsageError(
+                f"--labels {path}: line {number} is empty", fix="one class name a line, in the model's order"
+            )
     if not lines:
         raise UsageError(f"--labels {path}: the file is empty", fix="one class name a line, in the model's order")
     return tuple(line.strip() for line in lines)

@@ -124,7 +124,9 @@ def check_image(manifest: Manifest, image: ImageInput, where: str) -> None:
         raise UsageError(f"a picture cannot become {spec}", where, fix, why="float or uint8 of 4 dimensions can be one")
     channels = spec.shape[3 if image.layout == "NHWC" else 1]
     if channels not in (1, 3):
-        why = f"dimension {3 if image.layout == 'NHWC' else 1} is {channels}, in layout {image.layout}; it must be 1 or 3"
+        why = (
+            f"dimension {3 if image.layout == 'NHWC' else 1} is {channels}, in layout {image.layout}; it must be 1 or 3"
+        )
         raise UsageError(f"a picture cannot become {spec}", where, "give the other layout", why=why)
     count = int(channels)
     if len(image.mean) < count or len(image.std) < count or 0.0 in image.std:

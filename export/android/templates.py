@@ -1,7 +1,7 @@
 """The four files of the project that differ from app to app: one line of each, or two.
 
-`samples/android` holds a project that builds as it stands, with values of its own in those lines. Each is replaced by a pattern that
-must match exactly once, so a changed sample cannot silently keep its own values.
+`samples/android` holds a project that builds as it stands, with values of its own in those lines. Each is replaced by a
+pattern that must match exactly once, so a changed sample cannot silently keep its own values.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def resource_text(text: str) -> str:
     return escape(escaped)
 
 
-# File -> (pattern with the value as group 2, the value's text).
+# File -> (pattern whose second group is what is replaced, the text in its place).
 _LINES: Mapping[str, tuple[tuple[str, Callable[[Identity], str]], ...]] = {
     "settings.gradle.kts": ((r'^(rootProject\.name = )(".*")()$', lambda i: kotlin_text(i.project)),),
     "gradle/libs.versions.toml": (
@@ -75,8 +75,8 @@ def fill_template(path: str, text: str, identity: Identity) -> str:
         ValueError: The sample's file has no such line any more, or several.
     """
     for pattern, value in _LINES[path]:
-        replacement = value(identity)
-        text, count = re.subn(pattern, lambda m, new=replacement: m[1] + new + m[3], text, flags=re.M)
-        if count != 1:
-            raise ValueError(f"{path}: {pattern} matches {count} times, not once")
+        found = list(re.finditer(pattern, text, flags=re.M))
+        if len(found) != 1:
+            raise ValueError(f"{path}: {pattern} matches {len(found)} times, not once")
+        text = text[: found[0].start(2)] + value(identity) + text[found[0].end(2) :]
     return text

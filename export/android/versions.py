@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from edgex.errors import TargetUnavailable
 
-# Version of the exporter -> version on Maven Central. Not every release of the wheel was published there: 1.5.0 was not.
+# Version of the exporter -> version on Maven Central. Not every release of the wheel is there: 1.5.0 is not.
 AARS = {"1.5.1": "1.5.1"}
 
-# Flavor -> (library, the backends that it registers). `-qnn` exists too, for arm64 alone, but no target here lowers to it.
+# Flavor -> (library, the backends that it registers). `-qnn` exists too, but no target here lowers to it.
 FLAVORS = {
     "xnnpack": ("executorch-android", frozenset({"XnnpackBackend"})),
     "vulkan": ("executorch-android-vulkan", frozenset({"XnnpackBackend", "VulkanBackend"})),

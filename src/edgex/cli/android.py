@@ -1,4 +1,4 @@
-"""`edgex android`: a sample app around an artifact, as a Gradle project; built, with --build, where the SDK is there."""
+"""`edgex android`: a sample app around an artifact, as a Gradle project; with --build, built where the SDK is."""
 
 from __future__ import annotations
 
@@ -111,4 +111,4 @@ def _print_app(document: dict[str, Any]) -> None:
     if document["apk"]:
         click.echo(f"  built       {document['apk']}")
     else:
-        click.echo(f"  next        cd {document['path']} && ./gradlew installDebug")
+        click.echo(f"  next        cd {document['path']} && ./gradlew installDebug   (for a store: bundleRelease)")
