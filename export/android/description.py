@@ -1,4 +1,4 @@
-"""`assets/edgex/manifest.json`, format `edgex.android/1`: all that the app knows of its model."""
+"""`assets/edgex/manifest.json`, format `edgex.android-app/1`: all that the app knows of its model."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from edgex.runtime.engines.pte import PteSummary
 from edgex.runtime.numerics import DEFAULT_TOLERANCES, Tolerance
 from edgex.runtime.specs import TensorSpec
 
-FORMAT = "edgex.android/1"
+FORMAT = "edgex.android-app/1"
 
 
 def describe_app(

@@ -3,9 +3,9 @@
     python tests/android/check.py [ARTIFACT …]      default: the image classifier sample, exported first
 
 What it proves: resources link; the Kotlin compiles with -Werror, and calls only what Android's published method list
-has; the logic passes its tests, on the app's own golden data; edgex reads the app's report; D8 takes the classes; an APK
-and an AAB are assembled, signed and validated. What it does not: Gradle with Google's plugin, ART, a device. The APK holds
-no fbjni and an older ExecuTorch, so it would not run; it is thrown away.
+has; the logic passes its tests, on the app's own golden data; edgex reads the app's report; D8 takes the classes; an
+APK and an AAB are assembled, signed and validated. What it does not: Gradle with Google's plugin, ART, a device. The
+APK holds no fbjni and an older ExecuTorch, so it would not run; it is thrown away.
 """
 
 import json

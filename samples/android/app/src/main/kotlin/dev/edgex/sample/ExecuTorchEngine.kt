@@ -100,7 +100,7 @@ class ExecuTorchEngine private constructor(private val module: Module) : Inferen
         fun loadLibrary() {
             try {
                 ExecuTorchRuntime.getRuntime()
-            } catch (error: UnsatisfiedLinkError) {
+            } catch (error: LinkageError) {
                 throw EngineException("ExecuTorch's library cannot be loaded; it exists for arm64-v8a and x86_64", error)
             }
         }

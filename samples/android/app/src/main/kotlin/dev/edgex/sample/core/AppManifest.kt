@@ -39,7 +39,7 @@ data class GoldenStep(val inputs: List<GoldenTensor>, val outputs: List<GoldenTe
 /** Steps that run in a row on a freshly loaded model, and what eager PyTorch answered. */
 data class GoldenCase(val name: String, val steps: List<GoldenStep>)
 
-/** `assets/edgex/manifest.json`, format `edgex.android/1`: all that this app knows of its model. */
+/** `assets/edgex/manifest.json`, format `edgex.android-app/1`: all that this app knows of its model. */
 data class AppManifest(
     val model: ModelInfo,
     val versions: Versions,
@@ -57,7 +57,7 @@ data class AppManifest(
     val dynamicDims: List<Dim> get() = inputs.flatMap { it.spec.dims }.filter { it.isDynamic }.distinctBy { it.name }
 
     companion object {
-        const val FORMAT = "edgex.android/1"
+        const val FORMAT = "edgex.android-app/1"
 
         /** Throws [JsonException] that names the place of what is wrong. */
         fun parse(text: String): AppManifest {

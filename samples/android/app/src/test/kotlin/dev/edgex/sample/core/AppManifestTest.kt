@@ -24,7 +24,7 @@ class AppManifestTest {
     @Test
     fun `what is wrong is named`() {
         val changes = mapOf(
-            "edgex.android/1" to "edgex.android/2",
+            "edgex.android-app/1" to "edgex.android-app/2",
             "\"float32\"" to "\"bool\"",
             "\"logits\"" to "\"sigmoid\"",
             "\"shape\": [2, 3]" to "\"shape\": [9, 3]",

@@ -5,7 +5,7 @@ object Samples {
     fun manifest(stateful: Boolean = false, dtype: String = "float32"): AppManifest = AppManifest.parse(text(stateful, dtype))
 
     fun text(stateful: Boolean = false, dtype: String = "float32"): String = """
-        {"format": "edgex.android/1",
+        {"format": "edgex.android-app/1",
          "model": {"name": "tiny", "target": "xnnpack", "precision": "fp32", "digest": "d1", "source": "asset",
            "file_bytes": 10, "sha256": "${"a".repeat(64)}", "artifact_bytes": 20, "native_bytes": 10,
            "planned_arena_bytes": 64, "backends": ["XnnpackBackend"], "portable_operators": 1, "parameters": 9,
