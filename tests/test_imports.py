@@ -76,7 +76,7 @@ def test_help_needs_click_only(arguments):
     assert ours <= {"edgex", "edgex._version", "edgex.errors", "edgex.cli", "edgex.cli.main", "edgex.cli.failure"}
 
 
-@pytest.mark.parametrize("command", ["export", "run", "profile", "inspect", "verify", "targets"])
+@pytest.mark.parametrize("command", ["export", "run", "profile", "inspect", "verify", "android", "targets"])
 def test_help_of_a_command_imports_nothing_heavy(command):
     assert not packages(modules_after(command, "--help")) & HEAVY
 

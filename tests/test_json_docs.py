@@ -39,7 +39,9 @@ def test_example(command, example, folder):
 
 def test_every_schema_has_its_example():
     shown = {param.values[1]["schema"] for param in EXAMPLES}
-    assert shown == {f"edgex.{name}/1" for name in ("android", "error", "export", "inspect", "run", "targets", "verify")}
+    assert shown == {
+        f"edgex.{name}/1" for name in ("android", "error", "export", "inspect", "run", "targets", "verify")
+    }
 
 
 def test_the_comparison_can_fail():
