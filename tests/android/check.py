@@ -80,7 +80,7 @@ class Check:
         run(
             "aapt2", "link", "-I", FRAMEWORK, "--manifest", self.work / "AndroidManifest.xml",
             "--min-sdk-version", "26", "--target-sdk-version", "36", "--version-code", "1", "--version-name", "1",
-            "-A", self.main / "assets", "-0", "pte", "-0", "bin", "-o", output, *more, self.work / "resources.zip",
+            "-A", self.main / "assets", "-0", ".pte", "-0", ".bin", "-o", output, *more, self.work / "resources.zip",
         )  # fmt: skip
 
     def resources(self):
