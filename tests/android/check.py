@@ -25,7 +25,6 @@ from tools import FRAMEWORK, JUNIT, fetch_tools, missing_packages
 ROOT = Path(__file__).parent.parent.parent
 STUBS = Path(__file__).parent / "stubs"
 APPLICATION = "dev.edgex.app.check"
-PAGE_BYTES = 16384
 ABIS = ("arm64-v8a", "x86_64")
 KEY = ("-storepass", "android", "-keypass", "android", "-alias", "check")
 
@@ -261,22 +260,8 @@ class Check:
             f"--aapt2={shutil.which('aapt2')}",
         )  # fmt: skip
         with zipfile.ZipFile(apks) as archive:
-            archive.extract("universal.apk", self.work)
-        self.require_pages(self.work / "universal.apk")
-        return "AAB validated by bundletool and signed; libraries of its APK lie on pages of 16 KB"
-
-    def require_pages(self, apk):
-        with zipfile.ZipFile(apk) as archive, apk.open("rb") as stream:
-            for info in archive.infolist():
-                if not info.filename.endswith(".so"):
-                    continue
-                stream.seek(info.header_offset + 26)
-                name, extra = (int.from_bytes(stream.read(2), "little") for _ in range(2))
-                offset = info.header_offset + 30 + name + extra
-                require(
-                    info.compress_type == zipfile.ZIP_STORED and offset % PAGE_BYTES == 0,
-                    f"{info.filename} at {offset}",
-                )
+            require("universal.apk" in archive.namelist(), "bundletool made no universal APK")
+        return "AAB validated by bundletool, signed, and turned into a universal APK"
 
 
 def join(paths):
