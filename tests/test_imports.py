@@ -77,7 +77,8 @@ def test_help_needs_click_only(arguments):
 
 
 @pytest.mark.parametrize(
-    "command", ["export", "run", "profile", "report", "compare", "inspect", "verify", "targets", "doctor", "explain"]
+    "command",
+    ["export", "run", "profile", "report", "compare", "inspect", "verify", "targets", "doctor", "explain", "android"],
 )
 def test_help_of_a_command_imports_nothing_heavy(command):
     assert not packages(modules_after(command, "--help")) & HEAVY

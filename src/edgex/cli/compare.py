@@ -25,9 +25,7 @@ _FORM_NAMES = "artifacts: NAME.TARGET.edgex; saved profiles: report.json"
 @click.command("compare")
 @click.argument("baseline_and_candidates", nargs=-1, type=click.Path(), metavar="BASELINE CANDIDATE...")
 @click.option("-i", "--input", "inputs", multiple=True, help="in.npz, or name=file.npy; default: the golden example.")
-@click.option(
-    "-o", "--output", type=click.Path(path_type=Path), help="Write it to this .html, .md or .json."
-)
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Write it to this .html, .md or .json.")
 @click.option("--threads", type=click.IntRange(min=1), help="Threads of each; default: the engines', one for all.")
 @click.option("--fail-on", metavar="PERCENT", help="3%: exit code 4 if a candidate is surely slower by more than that.")
 @click.option("--allow-different", is_flag=True, help="Compare different models or machines too, and say so.")

@@ -21,6 +21,7 @@ COMMANDS = {
     "compare": "Hold artifacts, timed in turns, or saved profiles, against the first.",
     "inspect": "Show what an artifact is, needs and has proved.",
     "verify": "Check an artifact again on this machine.",
+    "android": "Make an Android app around an artifact.",
     "targets": "List the targets and what works here.",
     "doctor": "Check this environment against the versions that are known to work.",
     "explain": "Say what an engine's error code or log means, and what to do.",

@@ -1,0 +1,100 @@
+"""`assets/edgex/manifest.json`, format `edgex.android-app/1`: all that the app knows of its model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from edgex.export.android.golden_files import GoldenSelection
+from edgex.export.android.options import AppOptions, ImageInput
+from edgex.export.android.refusals import scores_labels
+from edgex.runtime.artifact import Artifact
+from edgex.runtime.engines.pte import PteSummary
+from edgex.runtime.numerics import DEFAULT_TOLERANCES, Tolerance
+from edgex.runtime.specs import TensorSpec
+
+FORMAT = "edgex.android-app/1"
+
+
+def describe_app(
+    artifact: Artifact,
+    program: PteSummary,
+    options: AppOptions,
+    *,
+    aar: str,
+    image: ImageInput | None,
+    labels: tuple[str, ...],
+    selection: GoldenSelection,
+) -> dict[str, Any]:
+    """The app's manifest without its `golden` entry.
+
+    Args:
+        artifact: What the app is made of.
+        program: What its .pte needs.
+        options: What was chosen.
+        aar: Version of ExecuTorch's Android library.
+        image: How a picture becomes an input, or None.
+        labels: Names of the classes; empty where there are none.
+        selection: The golden cases that the app carries.
+    """
+    manifest = artifact.manifest
+    native = manifest.file(".pte")
+    return {
+        "format": FORMAT,
+        "model": {
+            "name": manifest.name,
+            "target": manifest.target,
+            "precision": manifest.precision,
+            "digest": artifact.digest,
+            "source": options.model_source,
+            "file_bytes": native.bytes,
+            "sha256": native.sha256,
+            "artifact_bytes": artifact.total_bytes,
+            "native_bytes": sum(f.bytes for f in manifest.files if not f.path.startswith(("golden/", "debug/"))),
+            "planned_arena_bytes": program.planned_arena_bytes,
+            "backends": list(program.backends),
+            "portable_operators": len(program.operators),
+            "parameters": manifest.model.get("parameters"),
+            "stateful": bool(manifest.method.state),
+            "description": _text(manifest.model.get("card", {}).get("description")),
+        },
+        "versions": {
+            "edgex": manifest.producer.get("edgex", "unknown"),
+            "executorch": manifest.producer["executorch"],
+            "aar": aar,
+            "flavor": options.flavor,
+        },
+        "tolerance": _find_tolerance(manifest.verification, manifest.precision).to_json(),
+        "inputs": [
+            {**spec.to_json(), "image": image.to_json() if image is not None and image.input == spec.name else None}
+            for spec in manifest.method.inputs
+        ],
+        "outputs": [
+            {**spec.to_json(), "activation": _find_activation(spec, labels, selection)}
+            for spec in manifest.method.outputs
+        ],
+        "labels": list(labels),
+        "golden_left_out": selection.left_out,
+    }
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) and value.strip() else None
+
+
+def _find_tolerance(verification: Mapping[str, Any] | None, precision: str) -> Tolerance:
+    """The one that the artifact was proved with, so that the phone is judged as the desktop was."""
+    if verification and verification.get("tolerance"):
+        return Tolerance.from_json(verification["tolerance"])
+    return DEFAULT_TOLERANCES[precision]
+
+
+def _find_activation(spec: TensorSpec, labels: tuple[str, ...], selection: GoldenSelection) -> str | None:
+    """Whether an output's scores are probabilities already, by the golden values; None where there are no labels."""
+    if not labels or not scores_labels(spec, len(labels)):
+        return None
+    values = [step.outputs[spec.name].astype(np.float64) for case in selection.cases for step in case.steps]
+    sums_to_one = all(np.all(v >= -1e-3) and np.allclose(v.sum(-1), 1.0, atol=1e-2) for v in values if v.size)
+    return "probabilities" if sums_to_one else "logits"

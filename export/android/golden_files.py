@@ -1,0 +1,85 @@
+"""The golden data as the app reads it: one raw little-endian file a tensor, since a phone has no safetensors reader."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from edgex.errors import ArtifactError
+from edgex.runtime.artifact import Artifact
+from edgex.runtime.golden import Case, read_golden
+from edgex.runtime.specs import TensorSpec
+
+# What an app grows by. The first case is always carried.
+MAX_BYTES = 16 * 2**20
+
+
+@dataclass(frozen=True)
+class GoldenSelection:
+    """The cases that an app replays.
+
+    Attributes:
+        cases: Those carried along, the example first.
+        left_out: How many others were too large.
+    """
+
+    cases: tuple[Case, ...]
+    left_out: int
+
+
+def select_golden(artifact: Artifact) -> GoldenSelection:
+    """The cases that compare, each set of values once: memory order is the session's matter, an app has one.
+
+    Raises:
+        ArtifactError: There is nothing to replay.
+    """
+    comparing = [case for case in read_golden(artifact) if case.kind == "compare" and case.layout == "contiguous"]
+    if not comparing:
+        raise ArtifactError("the artifact holds no golden data to replay", artifact.path.name, "export the model again")
+    chosen: list[Case] = []
+    total = 0
+    for case in comparing:
+        size = sum(a.nbytes for step in case.steps for a in (*step.inputs.values(), *step.outputs.values()))
+        if not chosen or total + size <= MAX_BYTES:
+            chosen.append(case)
+            total += size
+    return GoldenSelection(tuple(chosen), len(comparing) - len(chosen))
+
+
+def write_golden_files(
+    folder: Path, cases: Sequence[Case], inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]
+) -> list[dict[str, Any]]:
+    """Write the values below `folder/golden`.
+
+    Returns:
+        The `golden` entry of the app's manifest, with paths relative to `folder`.
+    """
+    described = []
+    for number, case in enumerate(cases):
+        steps = []
+        for at, step in enumerate(case.steps):
+            stem = f"golden/{number:02d}-{at:02d}"
+            taken = [(f"{stem}-in{i}.bin", step.inputs[spec.name], spec) for i, spec in enumerate(inputs)]
+            given = [(f"{stem}-out{i}.bin", step.outputs[spec.name], spec) for i, spec in enumerate(outputs)]
+            steps.append({"inputs": _write(folder, taken), "outputs": _write(folder, given)})
+        described.append({"name": case.name, "steps": steps})
+    return described
+
+
+def _write(folder: Path, tensors: Sequence[tuple[str, np.ndarray, TensorSpec]]) -> list[dict[str, Any]]:
+    entries = []
+    for name, array, spec in tensors:
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # Eager answers in float32 also for models of lower precision; the app compares values of the output's own type.
+        path.write_bytes(np.ascontiguousarray(array.astype(spec.numpy_dtype)).astype(_little(spec)).tobytes())
+        entries.append({"file": name, "shape": list(array.shape)})
+    return entries
+
+
+def _little(spec: TensorSpec) -> np.dtype[Any]:
+    return spec.numpy_dtype.newbyteorder("<")

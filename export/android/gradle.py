@@ -1,0 +1,91 @@
+"""`--build`: run Gradle in a generated project, when what it needs is there."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+from edgex.errors import RunError, TargetUnavailable
+
+_JAVA = 17
+_SDK_PLACES = ("Android/Sdk", "Library/Android/sdk")
+_LAST_LINES = 30
+APK = "app/build/outputs/apk/debug/app-debug.apk"
+
+
+def find_missing(environment: Mapping[str, str], home: Path) -> list[tuple[str, str]]:
+    """What a build lacks here, each with what to do about it; empty when it can start.
+
+    Args:
+        environment: Environment variables.
+        home: The user's home folder, where Android Studio puts the SDK.
+    """
+    missing = []
+    java = _java_version(environment)
+    if java is None or java < _JAVA:
+        found = "there is none" if java is None else f"this is {java}"
+        missing.append((f"a JDK of version {_JAVA} or later ({found})", "install one, or set JAVA_HOME"))
+    if find_sdk(environment, home) is None:
+        missing.append(("the Android SDK", "install Android Studio or its command-line tools, and set ANDROID_HOME"))
+    return missing
+
+
+def find_sdk(environment: Mapping[str, str], home: Path) -> Path | None:
+    """The Android SDK's folder, as Gradle looks for it, or where Android Studio puts it."""
+    named = [environment.get("ANDROID_HOME"), environment.get("ANDROID_SDK_ROOT")]
+    places = [Path(name) for name in named if name] + [home / place for place in _SDK_PLACES]
+    return next((place for place in places if (place / "platforms").is_dir() or (place / "licenses").is_dir()), None)
+
+
+def build_app(project: Path, environment: Mapping[str, str], home: Path) -> Path:
+    """Build the debug app; Gradle's output goes to stderr as it comes.
+
+    Returns:
+        The APK.
+
+    Raises:
+        TargetUnavailable: JDK or SDK are missing. The project is complete all the same.
+        RunError: Gradle failed.
+    """
+    missing = find_missing(environment, home)
+    if missing:
+        raise TargetUnavailable(
+            f"{project} is written, but cannot be built here: {' and '.join(what for what, _ in missing)} is missing",
+            fix="; ".join(fix for _, fix in missing) + f"; then: cd {project} && ./gradlew assembleDebug",
+        )
+    sdk = find_sdk(environment, home)
+    command = ["sh", "./gradlew", "assembleDebug", "--console=plain"]
+    process = subprocess.Popen(
+        command, cwd=project, env={**environment, "ANDROID_HOME": str(sdk)},
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
+    )  # fmt: skip
+    lines: list[str] = []
+    assert process.stdout is not None
+    with process:
+        for line in process.stdout:
+            lines.append(line.rstrip())
+            os.write(2, line.encode())
+    if process.returncode != 0:
+        why = "\n".join(lines[-_LAST_LINES:])
+        raise RunError(f"Gradle failed, exit code {process.returncode}", str(project), why=why)
+    apk = project / APK
+    if not apk.is_file():
+        raise RunError(f"Gradle ended well, but there is no {APK}", str(project))
+    return apk
+
+
+def _java_version(environment: Mapping[str, str]) -> int | None:
+    home = environment.get("JAVA_HOME")
+    java = str(Path(home) / "bin" / "java") if home else shutil.which("java", path=environment.get("PATH"))
+    if java is None:
+        return None
+    try:
+        done = subprocess.run([java, "-version"], capture_output=True, text=True, check=False, timeout=30)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    match = re.search(r'version "(\d+)', done.stderr + done.stdout)
+    return int(match[1]) if match else None

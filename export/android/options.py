@@ -1,0 +1,179 @@
+"""What may be chosen for an app: identity, labels, how pictures become the input, flavor, where the model is."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from edgex.errors import UsageError, nearest_name
+
+Flavor = Literal["xnnpack", "vulkan"]
+ModelSource = Literal["asset", "push"]
+
+LAYOUTS = ("NCHW", "NHWC")
+
+_JAVA_KEYWORDS = frozenset(
+    (
+        *("abstract", "assert", "boolean", "break", "byte", "case", "catch", "char", "class", "const"),
+        *("continue", "default", "do", "double", "else", "enum", "extends", "false", "final", "finally"),
+        *("float", "for", "goto", "if", "implements", "import", "instanceof", "int", "interface", "long"),
+        *("native", "new", "null", "package", "private", "protected", "public", "return", "short", "static"),
+        *("strictfp", "super", "switch", "synchronized", "this", "throw", "throws", "transient", "true", "try"),
+        *("void", "volatile", "while"),
+    )
+)
+
+
+@dataclass(frozen=True)
+class ImageInput:
+    """How a picture becomes an input: bytes as they are for uint8, else `(byte / 255 - mean) / std`.
+
+    Attributes:
+        input: The input's name.
+        layout: `NCHW` or `NHWC`.
+        color: `RGB` or `BGR`.
+        mean: For each channel, of values from 0 to 1.
+        std: Likewise.
+    """
+
+    input: str
+    layout: str
+    color: str
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """What the app's manifest says of it."""
+        return {"layout": self.layout, "color": self.color, "mean": list(self.mean), "std": list(self.std)}
+
+
+@dataclass(frozen=True)
+class AppOptions:
+    """What was chosen; None takes what the artifact says, or a default made from its name.
+
+    Attributes:
+        application_id: The app's identity on a device, for example `com.example.digits`.
+        name: What the launcher shows.
+        labels: Names of the classes.
+        image: How a picture becomes the input.
+        flavor: Which of ExecuTorch's Android libraries the app is built with.
+        model_source: `asset` carries the model within the app, `push` leaves it to `adb push`.
+    """
+
+    application_id: str | None = None
+    name: str | None = None
+    labels: tuple[str, ...] | None = None
+    image: ImageInput | None = None
+    flavor: Flavor = "xnnpack"
+    model_source: ModelSource = "asset"
+
+
+def check_application_id(text: str) -> str:
+    """The text, if Android, Java and the Play store all take it as an application id.
+
+    Raises:
+        UsageError: They do not.
+    """
+    parts = text.split(".")
+    why = None
+    if len(parts) < 2:
+        why = "it needs two parts or more, with dots between them"
+    elif not all(re.fullmatch(r"[a-z][a-z0-9_]*", part) for part in parts):
+        why = "each part is a lower-case letter followed by lower-case letters, digits and _"
+    elif reserved := [part for part in parts if part in _JAVA_KEYWORDS]:
+        why = f"{reserved[0]!r} is a word of Java"
+    if why is not None:
+        fix = "--application-id com.yourcompany.yourapp"
+        raise UsageError(f"--application-id {text}: not an application id", why=why, fix=fix)
+    return text
+
+
+def default_application_id(name: str) -> str:
+    """`dev.edgex.app.<name>`, from an artifact's name."""
+    slug = re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_") or "model"
+    return f"dev.edgex.app.{slug if slug[0].isalpha() and slug not in _JAVA_KEYWORDS else 'm_' + slug}"
+
+
+def check_app_name(text: str) -> str:
+    """The text, if it can be the app's name: printable, and short enough for a launcher.
+
+    Raises:
+        UsageError: It cannot.
+    """
+    if not text.strip() or len(text) > 50 or not text.isprintable():
+        raise UsageError(f"--name {text!r}: a name is 1 to 50 printable characters")
+    return text.strip()
+
+
+def read_labels(path: Path) -> tuple[str, ...]:
+    """Class names from a text file, one a line.
+
+    Raises:
+        UsageError: The file cannot be read, or a line is empty.
+    """
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"--labels {path}: the file cannot be read", why=str(error)) from error
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            raise UsageError(
+                f"--labels {path}: line {number} is empty", fix="one class name a line, in the model's order"
+            )
+    if not lines:
+        raise UsageError(f"--labels {path}: the file is empty", fix="one class name a line, in the model's order")
+    return tuple(line.strip() for line in lines)
+
+
+def parse_image_input(text: str) -> ImageInput:
+    """`name:mean,std,layout`, where mean and std are one number or one for each channel with `/` between them.
+
+    Raises:
+        UsageError: The text has another form.
+    """
+    form = "--image-input x:0.485/0.456/0.406,0.229/0.224/0.225,NCHW"
+    name, _, rest = text.rpartition(":")
+    parts = rest.split(",")
+    if not name or len(parts) != 3:
+        raise UsageError(f"--image-input {text}: expected name:mean,std,layout", fix=form)
+    layout = parts[2].strip().upper()
+    if layout not in LAYOUTS:
+        raise UsageError(f"--image-input {text}: unknown layout {parts[2]!r}", why=nearest_name(layout, LAYOUTS))
+    try:
+        mean, std = (tuple(float(number) for number in part.split("/")) for part in parts[:2])
+    except ValueError as error:
+        raise UsageError(f"--image-input {text}: mean and std must be numbers", why=str(error), fix=form) from error
+    return ImageInput(name, layout, "RGB", _spread(mean), _spread(std))
+
+
+def read_image_card(card: Mapping[str, Any], where: str) -> ImageInput | None:
+    """The `image` entry of a model card; None where there is none.
+
+    Raises:
+        UsageError: The entry is not as it must be.
+    """
+    entry = card.get("image")
+    if entry is None:
+        return None
+    try:
+        layout, color = str(entry.get("layout", "NCHW")), str(entry.get("color", "RGB"))
+        if layout not in LAYOUTS or color not in ("RGB", "BGR"):
+            raise ValueError(f"layout {layout!r}, color {color!r}")
+        mean = tuple(float(value) for value in entry.get("mean", (0.0, 0.0, 0.0)))
+        std = tuple(float(value) for value in entry.get("std", (1.0, 1.0, 1.0)))
+        return ImageInput(str(entry["input"]), layout, color, _spread(mean), _spread(std))
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise UsageError(
+            "the model card's `image` entry is not as it must be",
+            where,
+            "--image-input name:mean,std,layout says it anew",
+            why=f"{type(error).__name__}: {error}",
+        ) from error
+
+
+def _spread(values: Sequence[float]) -> tuple[float, ...]:
+    """One number stands for three channels."""
+    return tuple(values) * 3 if len(values) == 1 else tuple(values)

@@ -1,0 +1,136 @@
+"""What an Android app cannot take, said before anything is written."""
+
+from __future__ import annotations
+
+import math
+
+from edgex.errors import LoweringError, UsageError, nearest_name
+from edgex.export.android.options import AppOptions, ImageInput
+from edgex.export.android.versions import FLAVORS
+from edgex.runtime.artifact import Artifact
+from edgex.runtime.engines.pte import PteSummary
+from edgex.runtime.manifest import Manifest
+from edgex.runtime.specs import NUMPY_DTYPES, Dim, TensorSpec
+
+# What ExecuTorch's Java classes can make and read.
+JAVA_DTYPES = ("float32", "float64", "float16", "int8", "uint8", "int32", "int64")
+
+_CASTS = {"bool": "uint8", "int16": "int32", "bfloat16": "float32", "complex64": "float32 pairs"}
+
+# A Java buffer holds fewer bytes than this; 64 of them are the slack that kernels may read beyond the end.
+_MAX_TENSOR_BYTES = 2**31 - 1 - 64
+
+
+def check_engine(artifact: Artifact) -> None:
+    """Only what ExecuTorch runs on a phone can be put into the app.
+
+    Raises:
+        UsageError: Another engine runs the artifact, or it needs a plug-in.
+    """
+    manifest = artifact.manifest
+    if manifest.engine != "executorch":
+        raise UsageError(
+            f"{artifact.path.name} is not for Android: {manifest.engine} runs it",
+            why="the app runs ExecuTorch programs (.pte)",
+            fix="edgex export MODEL -t xnnpack",
+        )
+    if manifest.requirements.plugins:
+        plugins = ", ".join(manifest.requirements.plugins)
+        raise UsageError(
+            f"{artifact.path.name} is not for Android: it needs the plug-in {plugins}",
+            why="ExecuTorch's library for Android does not have it",
+            fix="edgex export MODEL -t xnnpack",
+        )
+
+
+def check_backends(artifact: Artifact, program: PteSummary, options: AppOptions) -> None:
+    """Every backend of the program must be in the chosen library.
+
+    Raises:
+        LoweringError: One is not.
+    """
+    library, present = FLAVORS[options.flavor]
+    for backend in sorted(set(program.backends) - present):
+        other = [flavor for flavor, (_, backends) in FLAVORS.items() if backend in backends]
+        raise LoweringError(
+            f"{library} lacks the backend {backend}, which the model needs",
+            artifact.path.name,
+            f"--flavor {other[0]}" if other else "edgex export MODEL -t xnnpack",
+            why=f"it has {', '.join(sorted(present))}",
+        )
+
+
+def check_tensors(artifact: Artifact) -> None:
+    """Every input and output must be of a type that ExecuTorch's Java classes have, and fit into a buffer.
+
+    Raises:
+        LoweringError: One is not.
+    """
+    method = artifact.manifest.method
+    for kind, specs in (("input", method.inputs), ("output", method.outputs)):
+        for spec in specs:
+            if spec.dtype not in JAVA_DTYPES:
+                raise LoweringError(
+                    f"{kind} {spec.name!r} is {spec.dtype}, which an Android app cannot {_VERBS[kind]}",
+                    artifact.path.name,
+                    f"let the model {_VERBS[kind]} {_CASTS.get(spec.dtype, 'float32')} and convert within `forward`",
+                    why=f"ExecuTorch's Java classes have {', '.join(JAVA_DTYPES)}",
+                )
+            largest = math.prod(dim.max if isinstance(dim, Dim) else dim for dim in spec.shape)
+            if largest * NUMPY_DTYPES[spec.dtype].itemsize > _MAX_TENSOR_BYTES:
+                raise LoweringError(
+                    f"{kind} {spec.name!r} may be larger than 2 GiB, which a Java buffer cannot hold",
+                    artifact.path.name,
+                    "export with smaller upper bounds: --dynamic x:0=1..8",
+                )
+
+
+_VERBS = {"input": "take", "output": "give"}
+
+
+def check_labels(manifest: Manifest, labels: tuple[str, ...], where: str) -> None:
+    """Labels need an output with one score for each.
+
+    Raises:
+        UsageError: There is none.
+    """
+    if not any(scores_labels(spec, len(labels)) for spec in manifest.method.outputs):
+        outputs = "; ".join(str(spec) for spec in manifest.method.outputs)
+        raise UsageError(
+            f"{len(labels)} labels, but no float output has {len(labels)} values in its last dimension",
+            where,
+            "give the labels of this model with --labels, one a line",
+            why=outputs,
+        )
+
+
+def scores_labels(spec: TensorSpec, count: int) -> bool:
+    """Whether an output has one float for each of `count` labels."""
+    return spec.dtype.startswith("float") and len(spec.shape) > 0 and spec.shape[-1] == count
+
+
+def check_image(manifest: Manifest, image: ImageInput, where: str) -> None:
+    """A picture must fit the input that it is to become.
+
+    Raises:
+        UsageError: It does not.
+    """
+    inputs = {spec.name: spec for spec in manifest.method.inputs}
+    if image.input not in inputs:
+        raise UsageError(f"no input {image.input!r} for a picture", where, why=nearest_name(image.input, inputs))
+    spec = inputs[image.input]
+    fix = "leave the image input out, and the app shows a tensor card"
+    if spec.dtype not in ("float32", "float16", "uint8") or len(spec.shape) != 4:
+        raise UsageError(f"a picture cannot become {spec}", where, fix, why="float or uint8 of 4 dimensions can be one")
+    channels = spec.shape[3 if image.layout == "NHWC" else 1]
+    if channels not in (1, 3):
+        why = (
+            f"dimension {3 if image.layout == 'NHWC' else 1} is {channels}, in layout {image.layout}; it must be 1 or 3"
+        )
+        raise UsageError(f"a picture cannot become {spec}", where, "give the other layout", why=why)
+    count = int(channels)
+    if len(image.mean) < count or len(image.std) < count or 0.0 in image.std:
+        why = f"mean {list(image.mean)}, std {list(image.std)}"
+        raise UsageError(f"mean and std need {count} numbers, std none of them 0", where, why=why)
+    if not all(math.isfinite(value) for value in (*image.mean, *image.std)):
+        raise UsageError("mean and std must be finite numbers", where)

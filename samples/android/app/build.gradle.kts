@@ -1,0 +1,75 @@
+import java.util.Properties
+
+// AGP 9 compiles Kotlin itself: there is no Kotlin plugin to apply.
+plugins {
+    alias(libs.plugins.android.application)
+}
+
+// storeFile, storePassword, keyAlias, keyPassword; never to be committed.
+val keystore = providers.fileContents(rootProject.layout.projectDirectory.file("keystore.properties")).asText.map { text ->
+    Properties().apply { load(text.reader()) }
+}
+
+android {
+    namespace = "dev.edgex.sample"
+    compileSdk = 36
+
+    defaultConfig {
+        applicationId = "dev.edgex.sample"
+        minSdk = 26
+        targetSdk = 36
+        versionCode = 1
+        versionName = "1.0"
+        ndk {
+            // What ExecuTorch's AAR is built for.
+            abiFilters += listOf("arm64-v8a", "x86_64")
+        }
+    }
+
+    signingConfigs {
+        if (keystore.isPresent) {
+            create("release") {
+                val properties = keystore.get()
+                storeFile = rootProject.file(properties.getProperty("storeFile"))
+                storePassword = properties.getProperty("storePassword")
+                keyAlias = properties.getProperty("keyAlias")
+                keyPassword = properties.getProperty("keyPassword")
+            }
+        }
+    }
+
+    buildTypes {
+        release {
+            isMinifyEnabled = true
+            isShrinkResources = true
+            proguardFiles(getDefaultProguardFile("proguard-android-optimize.txt"), "proguard-rules.pro")
+            if (!keystore.isPresent) {
+                logger.warn("No keystore.properties: the release is signed with the debug key and cannot be published.")
+            }
+            signingConfig = signingConfigs.getByName(if (keystore.isPresent) "release" else "debug")
+        }
+    }
+
+    compileOptions {
+        sourceCompatibility = JavaVersion.VERSION_17
+        targetCompatibility = JavaVersion.VERSION_17
+    }
+
+    androidResources {
+        // Already compressed or incompressible; stored, they are copied and mapped faster.
+        noCompress += listOf("pte", "bin")
+    }
+}
+
+dependencies {
+    // -PedgexExecutorchAar=path takes an AAR of your own, for example one built for profiling.
+    val localAar = providers.gradleProperty("edgexExecutorchAar").orNull
+    if (localAar == null) {
+        implementation(libs.executorch)
+    } else {
+        implementation(files(localAar))
+        implementation(libs.fbjni)
+        implementation(libs.nativeloader)
+    }
+    testImplementation(libs.junit)
+}

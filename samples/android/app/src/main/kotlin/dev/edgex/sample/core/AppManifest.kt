@@ -1,0 +1,147 @@
+package dev.edgex.sample.core
+
+enum class ModelSource(val label: String) { ASSET("asset"), PUSH("push") }
+
+enum class Activation(val label: String) { LOGITS("logits"), PROBABILITIES("probabilities") }
+
+/** The model's file and what is known of it. Sizes are in bytes. */
+data class ModelInfo(
+    val name: String,
+    val target: String,
+    val precision: String,
+    val digest: String,
+    val source: ModelSource,
+    val fileBytes: Long,
+    val sha256: String,
+    val artifactBytes: Long,
+    val nativeBytes: Long,
+    val plannedArenaBytes: Long?,
+    val backends: List<String>,
+    val portableOperators: Int,
+    val parameters: Long?,
+    val isStateful: Boolean,
+    val description: String?,
+)
+
+data class Versions(val edgex: String, val executorch: String, val aar: String, val flavor: String)
+
+/** An input; [image] says how a picture becomes it, null for tensors that are no pictures. */
+data class InputInfo(val spec: TensorSpec, val image: ImageInput?)
+
+/** An output; [activation] is set where its last dimension is one score for each label. */
+data class OutputInfo(val spec: TensorSpec, val activation: Activation?)
+
+/** A tensor of the golden data: a file under `edgex/` in the assets. */
+data class GoldenTensor(val file: String, val shape: IntArray)
+
+data class GoldenStep(val inputs: List<GoldenTensor>, val outputs: List<GoldenTensor>)
+
+/** Steps that run in a row on a freshly loaded model, and what eager PyTorch answered. */
+data class GoldenCase(val name: String, val steps: List<GoldenStep>)
+
+/** `assets/edgex/manifest.json`, format `edgex.android-app/1`: all that this app knows of its model. */
+data class AppManifest(
+    val model: ModelInfo,
+    val versions: Versions,
+    val tolerance: Tolerance,
+    val inputs: List<InputInfo>,
+    val outputs: List<OutputInfo>,
+    val labels: List<String>,
+    val golden: List<GoldenCase>,
+    val goldenLeftOut: Int,
+) {
+    /** The only input, where it is a picture. */
+    val imageInput: InputInfo? get() = inputs.singleOrNull()?.takeIf { it.image != null }
+
+    /** Dimensions whose size can be chosen, each name once. */
+    val dynamicDims: List<Dim> get() = inputs.flatMap { it.spec.dims }.filter { it.isDynamic }.distinctBy { it.name }
+
+    companion object {
+        const val FORMAT = "edgex.android-app/1"
+
+        /** Throws [JsonException] that names the place of what is wrong. */
+        fun parse(text: String): AppManifest {
+            val root = JsonNode(Json.parse(text), "manifest")
+            if (root["format"].text() != FORMAT) root["format"].wrong("\"$FORMAT\"")
+            return AppManifest(
+                model = root["model"].run(::parseModel),
+                versions = root["versions"].run(::parseVersions),
+                tolerance = root["tolerance"].run {
+                    Tolerance(get("min_sqnr_db").double(), get("atol").orNull { double() }, get("rtol").orNull { double() })
+                },
+                inputs = root["inputs"].items().map { InputInfo(parseSpec(it), it["image"].orNull(::parseImage)) },
+                outputs = root["outputs"].items().map(::parseOutput),
+                labels = root["labels"].items().map { it.text() },
+                golden = root["golden"].items().map(::parseCase),
+                goldenLeftOut = root["golden_left_out"].int(),
+            ).also { it.check() }
+        }
+
+        private fun parseModel(node: JsonNode) = ModelInfo(
+            name = node["name"].text(),
+            target = node["target"].text(),
+            precision = node["precision"].text(),
+            digest = node["digest"].text(),
+            source = node["source"].choice(ModelSource.entries) { it.label },
+            fileBytes = node["file_bytes"].long(),
+            sha256 = node["sha256"].text(),
+            artifactBytes = node["artifact_bytes"].long(),
+            nativeBytes = node["native_bytes"].long(),
+            plannedArenaBytes = node["planned_arena_bytes"].orNull { long() },
+            backends = node["backends"].items().map { it.text() },
+            portableOperators = node["portable_operators"].int(),
+            parameters = node["parameters"].orNull { long() },
+            isStateful = node["stateful"].bool(),
+            description = node["description"].orNull { text() },
+        )
+
+        private fun parseVersions(node: JsonNode) =
+            Versions(node["edgex"].text(), node["executorch"].text(), node["aar"].text(), node["flavor"].text())
+
+        private fun parseSpec(node: JsonNode) = TensorSpec(
+            node["name"].text(),
+            node["dtype"].choice(DType.entries) { it.label },
+            node["shape"].items().map { dim ->
+                if (dim.isObject()) {
+                    Dim(dim["name"].text(), dim["min"].int(), dim["max"].int())
+                } else {
+                    dim.int().let { Dim(null, it, it) }
+                }
+            },
+        )
+
+        private fun parseImage(node: JsonNode) = ImageInput(
+            node["layout"].choice(Layout.entries) { it.label },
+            node["color"].choice(ColorOrder.entries) { it.label },
+            node["mean"].items().map { it.double() },
+            node["std"].items().map { it.double() },
+        )
+
+        private fun parseOutput(node: JsonNode) =
+            OutputInfo(parseSpec(node), node["activation"].orNull { choice(Activation.entries) { it.label } })
+
+        private fun parseCase(node: JsonNode) = GoldenCase(
+            node["name"].text(),
+            node["steps"].items().map { step ->
+                GoldenStep(step["inputs"].items().map(::parseTensor), step["outputs"].items().map(::parseTensor))
+            },
+        )
+
+        private fun parseTensor(node: JsonNode) =
+            GoldenTensor(node["file"].text(), node["shape"].items().map { it.int() }.toIntArray())
+    }
+
+    private fun check() {
+        fun refuse(what: String): Nothing = throw JsonException("manifest: $what")
+        if (inputs.isEmpty() || outputs.isEmpty()) refuse("there must be inputs and outputs")
+        if (golden.isEmpty() || golden.any { it.steps.isEmpty() }) refuse("there must be golden data")
+        for (case in golden) {
+            for (step in case.steps) {
+                if (step.inputs.size != inputs.size || step.outputs.size != outputs.size) {
+                    refuse("the golden case \"${case.name}\" has another number of tensors than the model")
+                }
+                inputs.zip(step.inputs).forEach { (input, tensor) -> input.spec.refusal(tensor.shape)?.let { refuse(it) } }
+            }
+        }
+    }
+}

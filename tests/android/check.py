@@ -1,0 +1,305 @@
+"""`make android-check`: compile, test, assemble and validate the Android app with what can be had without Google's SDK.
+
+    python tests/android/check.py [ARTIFACT …]      default: the image classifier sample, exported first
+
+What it proves: resources link; the Kotlin compiles with -Werror, and calls only what Android's published method list
+has; the logic passes its tests, on the app's own golden data; edgex reads the app's report; D8 takes the classes; an
+APK and an AAB are assembled, signed and validated. What it does not: Gradle with Google's plugin, ART, a device. The
+APK holds no fbjni and an older ExecuTorch, so it would not run; it is thrown away.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import zipfile
+from pathlib import Path
+
+import api
+import class_file
+from tools import FRAMEWORK, JUNIT, fetch_tools, missing_packages
+
+ROOT = Path(__file__).parent.parent.parent
+STUBS = Path(__file__).parent / "stubs"
+APPLICATION = "dev.edgex.app.check"
+ABIS = ("arm64-v8a", "x86_64")
+KEY = ("-storepass", "android", "-keypass", "android", "-alias", "check")
+
+
+def run(*command, cwd=None, env=None):
+    """Run, and end the check with what was printed if it fails."""
+    done = subprocess.run([str(c) for c in command], cwd=cwd, env=env, capture_output=True, text=True)
+    if done.returncode != 0:
+        sys.exit(f"failed: {' '.join(map(str, command))[:300]}\n{done.stdout[-6000:]}\n{done.stderr[-6000:]}")
+    return done.stdout + done.stderr
+
+
+def require(condition, what):
+    if not condition:
+        sys.exit(f"failed: {what}")
+
+
+class Check:
+    """The steps, in order; each takes what the ones before left in `work`."""
+
+    def __init__(self, tools, work, app):
+        self.tools, self.work, self.app = tools, work, app
+        self.main = app / "app" / "src" / "main"
+
+    def java(self, *arguments):
+        return run("java", "-Xmx1500m", *arguments)
+
+    def classes_of(self, name):
+        folder = self.work / name
+        folder.mkdir(exist_ok=True)
+        return folder
+
+    def write_manifest(self):
+        """What the manifest merger does: the placeholder, and the instrumentation that is to be removed."""
+        text = (self.main / "AndroidManifest.xml").read_text()
+        cut = text.index("    <!-- ExecuTorch's AAR declares")
+        text = text[:cut] + text[text.index("</manifest>") :]
+        text = text.replace("${applicationId}", APPLICATION).replace(
+            "<manifest ", f'<manifest package="{APPLICATION}" ', 1
+        )
+        for name in (
+            "SampleApplication",
+            "MainActivity",
+            "BenchmarkActivity",
+            "DetailsActivity",
+            "BenchInstrumentation",
+        ):
+            text = text.replace(f'"\x2e{name}"', f'"dev.edgex.sample.{name}"')
+        (self.work / "AndroidManifest.xml").write_text(text)
+
+    def link(self, output, *more):
+        run(
+            "aapt2", "link", "-I", FRAMEWORK, "--manifest", self.work / "AndroidManifest.xml",
+            "--min-sdk-version", "26", "--target-sdk-version", "36", "--version-code", "1", "--version-name", "1",
+            "-A", self.main / "assets", "-0", ".pte", "-0", ".bin", "-o", output, *more, self.work / "resources.zip",
+        )  # fmt: skip
+
+    def resources(self):
+        self.write_manifest()
+        run("aapt2", "compile", "--dir", self.main / "res", "-o", self.work / "resources.zip")
+        generated = self.classes_of("generated")
+        self.link(self.work / "base.apk", "--java", generated, "--custom-package", "dev.edgex.sample")
+        return "aapt2 compiled and linked the resources"
+
+    def kotlin(self, output, sources, class_path, *more):
+        lib = self.tools.kotlin
+        names = ("compiler", "stdlib", "script-runtime", "reflect", "daemon-client")
+        jars = [lib / f"kotlin-{name}.jar" for name in names] + [
+            *lib.glob("trove4j*.jar"),
+            *lib.glob("annotations-*.jar"),
+        ]
+        jars += [*lib.glob("kotlinx-coroutines-core-jvm.jar")]
+        self.java(
+            "-cp", join(jars), "org.jetbrains.kotlin.cli.jvm.K2JVMCompiler", "-Werror", "-language-version", "2.2",
+            # Gradle compiles for 17; this dexer is older than the sealed classes that this would bring.
+            "-jvm-target", "11", "-no-reflect", "-no-stdlib", "-cp", join(class_path), "-d", output, *more, sources,
+        )  # fmt: skip
+
+    def compile(self):
+        stubs, resources, app = (self.classes_of(name) for name in ("stubs", "r", "classes"))
+        run("javac", "-nowarn", "-d", stubs, *STUBS.rglob("*.java"))
+        run("javac", "-nowarn", "-d", resources, *(self.work / "generated").rglob("*.java"))
+        executorch = self.tools.executorch / "android" / "libs" / "classes.jar"
+        self.kotlin(app, self.main / "kotlin", [stubs, resources, executorch, self.stdlib])
+        return "kotlinc compiled the app with -Werror"
+
+    @property
+    def stdlib(self):
+        return self.tools.kotlin / "kotlin-stdlib.jar"
+
+    def calls(self):
+        classes = api.read_list(self.tools.api / api.LIST)
+        named = set()
+        for path in (self.work / "classes").rglob("*.class"):
+            named |= class_file.read_members(path.read_bytes())
+        wrong = api.check_calls(named, classes)
+        require(not wrong, "\n".join(wrong))
+        # The check itself: an invented method, a wrong number of parameters, a method that is too new.
+        for member in (
+            ("android/app/Activity", "fly", "()V"),
+            ("android/app/Activity", "setContentView", "(IIII)V"),
+            ("android/view/View", "setFrameContentVelocity", "(F)V"),
+        ):
+            require(api.check_calls({member}, classes), f"{member} was not noticed")
+        count = sum(owner.startswith("android/") for owner, _, _ in named)
+        return f"{count} members of Android exist with that many parameters since API {api.MIN_SDK} or behind a check"
+
+    def tests(self):
+        tests, lib = self.classes_of("tests"), [self.work / "classes", self.stdlib, *JUNIT]
+        sources = self.app / "app" / "src" / "test" / "kotlin"
+        self.kotlin(tests, sources, lib, f"-Xfriend-paths={self.work / 'classes'}")
+        names = sorted(path.stem for path in sources.rglob("*Test.kt"))
+        printed = self.java(
+            f"-Dedgex.assets={self.main / 'assets' / 'edgex'}", f"-Dedgex.pillow={self.pictures()}",
+            f"-Dedgex.report={self.work / 'report.json'}", "-cp", join([tests, *lib]),
+            "org.junit.runner.JUnitCore", *(f"dev.edgex.sample.core.{name}" for name in names),
+        )  # fmt: skip
+        return "JUnit: " + next(line for line in printed.splitlines() if line.startswith("OK"))
+
+    def pictures(self):
+        """A picture and what Pillow makes of it, as raw RGB."""
+        import numpy as np
+        from PIL import Image
+
+        folder = self.classes_of("pictures")
+        generator = np.random.default_rng(0)
+        y, x = np.mgrid[0:47, 0:61]
+        waves = np.stack([np.sin(x / 5) * 120 + 128, np.cos(y / 4) * 120 + 128, (x * y) % 256], -1)
+        pixels = (waves + generator.normal(0, 10, waves.shape)).clip(0, 255).astype(np.uint8)
+        picture = Image.fromarray(pixels)
+        (folder / "big-61x47.rgb").write_bytes(picture.tobytes())
+        for size in ((7, 5), (30, 40), (96, 96)):
+            small = picture.resize(size, Image.Resampling.BILINEAR)
+            (folder / f"small-{size[0]}x{size[1]}.rgb").write_bytes(small.tobytes())
+        return folder
+
+    def report(self):
+        from edgex.runtime.profile.report import ProfileReport
+        from edgex.runtime.statistics import summarize
+
+        report = ProfileReport.from_json(json.loads((self.work / "report.json").read_text()))
+        again = summarize(report.rounds)
+        for name in ("n", "min", "median", "mean", "p90", "p95", "p99", "mad", "outlier_share"):
+            ours, theirs = getattr(again, name), getattr(report.steady, name)
+            require(ours == theirs or abs(ours - theirs) < 1e-12, f"{name}: {theirs} on the device, {ours} here")
+        return "edgex reads the app's report, and its figures are those that edgex computes from its samples"
+
+    def dex(self):
+        out = self.classes_of("dex")
+        app = sorted((self.work / "classes").rglob("*.class")) + sorted((self.work / "r").rglob("*.class"))
+        executorch = self.tools.executorch / "android" / "libs" / "classes.jar"
+        self.java(
+            "-cp", self.tools.bundletool, "com.android.tools.r8.D8", "--release", "--min-api", "26",
+            "--lib", self.platform_jar(), "--output", out, *app, executorch, self.stdlib,
+        )  # fmt: skip
+        header = (out / "classes.dex").read_bytes()[:8]
+        require(header.startswith(b"dex\n"), "D8 wrote no dex file")
+        return f"D8 made dex version {header[4:7].decode()}"
+
+    def platform_jar(self):
+        """The stubs as a library for the dexer."""
+        path = self.work / "platform.jar"
+        with zipfile.ZipFile(path, "w") as jar:
+            for entry in sorted((self.work / "stubs").rglob("*.class")):
+                jar.write(entry, entry.relative_to(self.work / "stubs"))
+        return path
+
+    def libraries(self):
+        base = self.tools.executorch / "third-party" / "android" / "libs" / "executorch"
+        return [(f"lib/{abi}/libexecutorch.so", base / abi / "libexecutorch.so") for abi in ABIS]
+
+    def sign_with(self):
+        store = self.work / "check.keystore"
+        if not store.is_file():
+            names = ("-dname", "CN=check", "-keyalg", "RSA", "-validity", "2")
+            run("keytool", "-genkeypair", "-keystore", store, *KEY, *names)
+        return store
+
+    def apk(self):
+        plain, aligned = self.work / "plain.apk", self.work / "app.apk"
+        shutil.copy(self.work / "base.apk", plain)
+        with zipfile.ZipFile(plain, "a") as archive:
+            archive.write(self.work / "dex" / "classes.dex", "classes.dex", zipfile.ZIP_DEFLATED)
+            for name, path in self.libraries():
+                archive.write(path, name, zipfile.ZIP_STORED)
+        run("zipalign", "-f", "-p", "4", plain, aligned)
+        run(
+            "apksigner", "sign", "--ks", self.sign_with(), "--ks-pass", "pass:android", "--ks-key-alias", "check",
+            "--min-sdk-version", "26", aligned,
+        )  # fmt: skip
+        verified = run("apksigner", "verify", "--verbose", "--min-sdk-version", "26", aligned)
+        require("v2 scheme (APK Signature Scheme v2): true" in verified, "the APK has no v2 signature")
+        badging = run("aapt2", "dump", "badging", aligned)
+        require(f"package: name='{APPLICATION}'" in badging, "the APK is called otherwise")
+        require("uses-permission" not in badging, "the APK asks for a permission")
+        require("launchable-activity: name='dev.edgex.sample.MainActivity'" in badging, "no launcher activity")
+        with zipfile.ZipFile(aligned) as archive:
+            model = archive.getinfo("assets/edgex/model.pte")
+            require(model.compress_type == zipfile.ZIP_STORED, "the model is compressed")
+        return f"APK of {aligned.stat().st_size / 1e6:.0f} MB, signed (v2), no permission, model stored"
+
+    def bundle(self):
+        linked, module = self.work / "proto.apk", self.work / "base.zip"
+        self.link(linked, "--proto-format")
+        with zipfile.ZipFile(linked) as source, zipfile.ZipFile(module, "w", zipfile.ZIP_DEFLATED) as target:
+            for name in source.namelist():
+                moved = "manifest/AndroidManifest.xml" if name == "AndroidManifest.xml" else name
+                target.writestr(moved, source.read(name))
+            target.write(self.work / "dex" / "classes.dex", "dex/classes.dex")
+            for name, path in self.libraries():
+                target.write(path, name)
+        settings = {
+            "compression": {"uncompressedGlob": ["assets/**.pte", "assets/**.bin"]},
+            "optimizations": {"uncompressNativeLibraries": {"enabled": True, "alignment": "PAGE_ALIGNMENT_16K"}},
+        }
+        (self.work / "BundleConfig.json").write_text(json.dumps(settings))
+        bundle, tool = self.work / "app.aab", ("-jar", self.tools.bundletool)
+        self.java(
+            *tool,
+            "build-bundle",
+            f"--modules={module}",
+            f"--output={bundle}",
+            f"--config={self.work / 'BundleConfig.json'}",
+        )
+        self.java(*tool, "validate", f"--bundle={bundle}")
+        store = self.sign_with()
+        run("jarsigner", "-keystore", store, "-storepass", "android", "-keypass", "android", bundle, "check")
+        run("jarsigner", "-verify", bundle)
+        apks = self.work / "app.apks"
+        self.java(
+            *tool, "build-apks", f"--bundle={bundle}", f"--output={apks}", "--mode=universal", f"--ks={store}",
+            "--ks-pass=pass:android", "--ks-key-alias=check", "--key-pass=pass:android",
+            f"--aapt2={shutil.which('aapt2')}",
+        )  # fmt: skip
+        with zipfile.ZipFile(apks) as archive:
+            require("universal.apk" in archive.namelist(), "bundletool made no universal APK")
+        return "AAB validated by bundletool, signed, and turned into a universal APK"
+
+
+def join(paths):
+    return os.pathsep.join(str(path) for path in paths)
+
+
+def make_app(artifact, folder):
+    """The app of an artifact; of the image classifier sample where none is given."""
+    if artifact is None:
+        sample = ROOT / "samples" / "image_classifier.py"
+        run(sys.executable, "-m", "edgex", "export", sample, "-t", "xnnpack", "-o", folder)
+        artifact = folder / "image_classifier.xnnpack.edgex"
+    run(sys.executable, "-m", "edgex", "android", artifact, "-o", folder / "app", "--application-id", APPLICATION)
+    return folder / "app"
+
+
+def main():
+    if missing := missing_packages():
+        sys.exit(f"not checked: apt-get install {' '.join(missing)}")
+    tools = fetch_tools(ROOT / ".android-check")
+    for artifact in [Path(text) for text in sys.argv[1:]] or [None]:
+        with tempfile.TemporaryDirectory(prefix="edgex-android-") as folder:
+            work = Path(folder)
+            check = Check(tools, work, make_app(artifact, work))
+            steps = (
+                check.resources,
+                check.compile,
+                check.calls,
+                check.tests,
+                check.report,
+                check.dex,
+                check.apk,
+                check.bundle,
+            )
+            for step in steps:
+                started = time.monotonic()
+                print(f"{step()}  ({time.monotonic() - started:.0f} s)", flush=True)
+
+
+if __name__ == "__main__":
+    main()

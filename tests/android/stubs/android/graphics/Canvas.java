@@ -1,0 +1,5 @@
+package android.graphics;
+
+public class Canvas {
+    public void drawRect(float left, float top, float right, float bottom, Paint paint) {}
+}
