@@ -1,9 +1,9 @@
 """oneDNN Graph beside its peers on a machine that has torch but neither edgex, ExecuTorch nor a compiler.
 
 `python -m benchmarks.onednn_amx pack FOLDER`, where edgex is installed, exports the models and gathers what runs them:
-ExecuTorch's libraries, oneDNN, the compiled backend and `native_runner`. There, with FOLDER and
-this package copied, `python -m benchmarks.onednn_amx run FOLDER RESULT` runs them beside the torch of that machine: each
-contender in a process of its own, in turns, bf16 and fp32, 4 and 16 threads.
+ExecuTorch's libraries, oneDNN, the compiled backend and `native_runner`. There, with FOLDER and this package copied,
+`python -m benchmarks.onednn_amx run FOLDER RESULT` runs them beside the torch of that machine: each contender in a
+process of its own, in turns, bf16 and fp32, 4 and 16 threads.
 
 Weights repeat a short stretch of random numbers, so that the archive stays small; no dense kernel looks at them.
 """
