@@ -138,7 +138,7 @@ def test_labels_differ(tmp_path):
     [
         ("", "is not whole JSON"),
         ('{"schema": "edgex.pro', "is not whole JSON"),
-        ("[1, 2]", "of no schema that is known"),
+        ("[1, 2]", "it names no schema"),
         ('{"schema": "edgex.profile/2", "edgex_version": "9.0"}', "of schema 'edgex.profile/2'"),
         ('{"schema": "edgex.compare/1"}', "of schema 'edgex.compare/1'"),
         ('{"schema": "edgex.profile/1"}', "is damaged"),
