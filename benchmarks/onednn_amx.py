@@ -246,7 +246,7 @@ def render(document: dict[str, Any]) -> str:
     """The tables as Markdown."""
     machine = document["machine"]
     lines = [f"{machine['cpu']}, {machine['cores']} cores, {machine['isa']}; torch {machine['torch']}.", ""]
-    lines += ["| model | precision | threads | edgex onednn | " + " | ".join(PEERS) + " | best peer | SQNR |"]
+    lines += ["| model | precision | threads | edgex | " + " | ".join(PEERS) + " | best peer | SQNR |"]
     lines += ["|---|---|---:|---:|" + "---:|" * (len(PEERS) + 2)]
     for case in document["cases"]:
         times = case["median_seconds"]
