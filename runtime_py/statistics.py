@@ -47,6 +47,9 @@ LEAST_CHANGE = 0.01
 
 _CELLS_PER_PIECE = 4_000_000
 
+# The normal distribution's 97.5 % quantile.
+_NORMAL = 1.959964
+
 
 @dataclass(frozen=True)
 class Summary:
@@ -177,6 +180,7 @@ def estimate_ratio(
     resamples: int = RESAMPLES,
     seed: int = 0,
     rounds_per_session: int = 1,
+    luck: float = 0.0,
 ) -> RatioEstimate:
     """How many times longer the candidate took, from rounds in which both were timed next to each other.
 
@@ -189,6 +193,8 @@ def estimate_ratio(
         seed: For the interval.
         rounds_per_session: After this many rounds the sessions were opened anew. Rounds of one session share the luck
             of where its memory lies, so whole sessions are resampled. 1 resamples rounds.
+        luck: What a few processes leave unknown, in logarithms: see `measure_luck`. It adds to the interval as
+            independent errors do.
 
     Raises:
         ValueError: The numbers of rounds differ, they do not fill whole sessions, or a round is empty.
@@ -213,10 +219,44 @@ def estimate_ratio(
         )
         wider = _widen_for(len(sessions)) * _widen_for_memory(sessions.mean(axis=1))
         interval = (
-            float(np.exp(min(low, middle + (low - middle) * wider))),
-            float(np.exp(max(high, middle + (high - middle) * wider))),
+            float(np.exp(middle - math.hypot((middle - min(low, middle)) * wider, luck))),
+            float(np.exp(middle + math.hypot((max(high, middle) - middle) * wider, luck))),
         )
     return RatioEstimate(float(np.exp(middle)), interval)
+
+
+def measure_luck(
+    baseline: Rounds, others: Sequence[Rounds], rounds_per_process: Sequence[int], rounds_per_session: int = 1
+) -> float:
+    """How far ratios lie from the truth because every process has a luck of its own, 95 times in 100.
+
+    A process keeps for life what it was given at its start: where its libraries and threads lie. Two processes of one
+    artifact can differ by 1 % for good, and no resampling of the sessions within few processes shows that. The
+    variance between processes is that of their own ratios, less what the sessions' spread explains (analysis of
+    variance with random effects), pooled over all contestants, as there are only a few processes of each.
+
+    Args:
+        baseline: Rounds of the baseline.
+        others: Rounds of each of the others.
+        rounds_per_process: How many of the rounds each process timed, in order.
+        rounds_per_session: See `estimate_ratio`.
+
+    Returns:
+        Half the width of Student's interval of the processes' mean, in logarithms (0.01 is 1 %); 0 where the sessions
+        explain everything, and for fewer than two processes, which tell nothing.
+    """
+    count = len(rounds_per_process)
+    if count < 2:
+        return 0.0
+    bounds = np.cumsum(rounds_per_process)[:-1]
+    between, explained = [], []
+    for other in others:
+        logs = np.log([middle_of(c) / middle_of(b) for b, c in zip(baseline, other, strict=True)])
+        processes = [part.reshape(-1, rounds_per_session).mean(axis=1) for part in np.split(logs, bounds)]
+        between.append(np.var([_trimmed_mean(part[None, :])[0] for part in processes], ddof=1))
+        explained += [_trimmed_variance(part) for part in processes if len(part) > 1]
+    variance = float(np.mean(between)) - (float(np.mean(explained)) if explained else 0.0)
+    return _student(len(others) * (count - 1)) * math.sqrt(max(0.0, variance) / count)
 
 
 def judge(
@@ -225,6 +265,7 @@ def judge(
     baseline_again: Rounds | None,
     margin: float = DEFAULT_MARGIN,
     rounds_per_session: int = 1,
+    luck: float = 0.0,
 ) -> Judgement:
     """Say whether the candidate is faster or slower than the baseline, and only if the samples carry it.
 
@@ -235,11 +276,12 @@ def judge(
             now. None where there is none; then the interval and `LEAST_CHANGE` decide.
         margin: Share below which a difference counts as none.
         rounds_per_session: See `estimate_ratio`.
+        luck: See `estimate_ratio`.
     """
-    estimate = estimate_ratio(baseline, candidate, rounds_per_session=rounds_per_session)
+    estimate = estimate_ratio(baseline, candidate, rounds_per_session=rounds_per_session, luck=luck)
     floor = None
     if baseline_again is not None:
-        again = estimate_ratio(baseline, baseline_again, rounds_per_session=rounds_per_session)
+        again = estimate_ratio(baseline, baseline_again, rounds_per_session=rounds_per_session, luck=luck)
         floor = max(abs(bound - 1.0) for bound in again.ci95 or (again.ratio,))
     return Judgement(estimate, floor, margin, decide(estimate, floor, margin))
 
@@ -274,17 +316,33 @@ def _trimmed_mean(rows: FloatArray) -> FloatArray:
     return np.asarray(ordered.mean(axis=1))
 
 
+def _trimmed_variance(values: FloatArray) -> float:
+    """The variance of the trimmed mean of values: that of the winsorized values over n (1 - 2 g)^2 (Yuen, 1974)."""
+    count, cut = len(values), int(len(values) * _TRIMMED_SHARE)
+    ordered = np.sort(values)
+    winsorized = np.clip(values, ordered[cut], ordered[count - cut - 1])
+    return float(np.var(winsorized, ddof=1)) / (count * (1 - 2 * cut / count) ** 2)
+
+
 def _widen_for(count: int) -> float:
     """How much wider the percentile interval of a mean of `count` values must be than the bootstrap makes it.
 
     Resampling few values underestimates their spread by sqrt((n - 1) / n) and takes the normal's quantile where
     Student's is due (Hesterberg, "What teachers should know about the bootstrap", 2015).
     """
-    normal, freedom = 1.959964, count - 1
-    # Cornish-Fisher: Student's 97.5 % quantile to 1 % from 5 degrees of freedom on.
-    first = (normal**3 + normal) / (4 * freedom)
-    second = (5 * normal**5 + 16 * normal**3 + 3 * normal) / (96 * freedom**2)
-    return float((normal + first + second) / normal * np.sqrt(count / freedom))
+    return float(_student(count - 1) / _NORMAL * np.sqrt(count / (count - 1)))
+
+
+def _student(freedom: int) -> float:
+    """Student's 97.5 % quantile, to 1 % from 3 degrees of freedom on (4 % at 2): the Cornish-Fisher expansion.
+
+    Abramowitz and Stegun, "Handbook of Mathematical Functions", 26.7.5.
+    """
+    z = _NORMAL
+    first = (z**3 + z) / 4
+    second = (5 * z**5 + 16 * z**3 + 3 * z) / 96
+    third = (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384
+    return z + first / freedom + second / freedom**2 + third / freedom**3
 
 
 def _widen_for_memory(values: FloatArray) -> float:

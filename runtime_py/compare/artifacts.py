@@ -27,7 +27,7 @@ from edgex.runtime.golden import Case, read_golden
 from edgex.runtime.host import HostInfo, read_host
 from edgex.runtime.profile.doubts import find_doubts
 from edgex.runtime.profile.report import LoadTimes, MemoryUse, ProfiledArtifact, ProfileReport, ProfileSettings
-from edgex.runtime.statistics import judge, summarize
+from edgex.runtime.statistics import summarize
 
 Steps = Sequence[Mapping[str, np.ndarray]]
 
@@ -114,7 +114,7 @@ def compare_artifacts(
         Contrast(
             labels[0],
             labels[number],
-            judge(contest.rounds[0], contest.rounds[number], contest.rounds[-1], rounds_per_session=per_session),
+            contest.judge(number),
             numerics[number],
         )
         for number in range(1, len(artifacts))

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from edgex.runtime.sampling import Clock
-from edgex.runtime.statistics import DEFAULT_MARGIN, Rounds, estimate_ratio
+from edgex.runtime.statistics import DEFAULT_MARGIN, Judgement, Rounds, estimate_ratio, judge, measure_luck
 
 PROCESSES = 3
 BUDGET_SECONDS = 20.0
@@ -109,18 +109,31 @@ class Contest:
         plan: The schedule.
         processes: Fresh processes of each, those included in which measuring went on.
         rounds: Seconds per call, `[contestant][round][sample]`.
+        rounds_per_process: How many of the rounds each process timed, in order.
         seconds: How long it took, starting the processes included.
     """
 
     plan: ContestPlan
     processes: int
     rounds: tuple[Rounds, ...]
+    rounds_per_process: tuple[int, ...]
     seconds: float
 
     @property
     def sessions(self) -> int:
         """Sessions that each contestant opened, over all processes."""
         return len(self.rounds[0]) // self.plan.rounds_per_session
+
+    def judge(self, contestant: int) -> Judgement:
+        """A contestant against the first; the last is the first once more."""
+        first, *others = self.rounds
+        return judge(
+            first,
+            self.rounds[contestant],
+            self.rounds[-1],
+            rounds_per_session=self.plan.rounds_per_session,
+            luck=measure_luck(first, others, self.rounds_per_process, self.plan.rounds_per_session),
+        )
 
     def by_session(self, contestant: int) -> Rounds:
         """The samples of one contestant, those of a session together."""
@@ -162,6 +175,7 @@ def run_contest(
     order = _Order(len(contestants), random.Random(seed))
     taken: list[list[tuple[float, ...]]] = [[] for _ in contestants]
     began, measuring, process, plan = clock(), 0, 0, None
+    in_process: list[int] = []
     try:
         while True:
             for contestant in contestants:
@@ -182,9 +196,10 @@ def run_contest(
                 if process > processes and (measuring + clock() - started) / 1e9 >= max_seconds:
                     break
             measuring += clock() - started
+            in_process.append(len(taken[0]) - sum(in_process))
             if process < processes:
                 continue
-            width = _excess_width(taken, plan.rounds_per_session, target, last_is_first)
+            width = _excess_width(taken, in_process, plan.rounds_per_session, target, last_is_first)
             if width is None or measuring / 1e9 >= max_seconds or done + sessions >= _MAX_SESSIONS:
                 break
             progress("measure longer", f"an interval is {200 * width:.1f} % wide")
@@ -192,7 +207,8 @@ def run_contest(
     finally:
         for contestant in contestants:
             contestant.stop()
-    return Contest(plan, process, tuple(tuple(samples) for samples in taken), (clock() - began) / 1e9)
+    rounds = tuple(tuple(samples) for samples in taken)
+    return Contest(plan, process, rounds, tuple(in_process), (clock() - began) / 1e9)
 
 
 def _run_session(
@@ -262,14 +278,23 @@ def _choose_samples(paces: Sequence[Pace]) -> list[int]:
     return [min(wanted)] * len(wanted) if alike else wanted
 
 
-def _excess_width(taken: Sequence[Rounds], rounds_per_session: int, target: float, last_is_first: bool) -> float | None:
+def _excess_width(
+    taken: Sequence[Rounds],
+    rounds_per_process: Sequence[int],
+    rounds_per_session: int,
+    target: float,
+    last_is_first: bool,
+) -> float | None:
     """Half the width of the widest interval that is wider than need be, as a share; None where all are narrow enough.
 
     Each must be known to the target, or to a tenth of its difference where that is more: of something three times as
     slow nobody asks for whole percents.
     """
+    first, *others = taken
+    luck = measure_luck(first, others, rounds_per_process, rounds_per_session)
     estimates = [
-        estimate_ratio(taken[0], other, _LOOK_RESAMPLES, rounds_per_session=rounds_per_session) for other in taken[1:]
+        estimate_ratio(first, other, _LOOK_RESAMPLES, rounds_per_session=rounds_per_session, luck=luck)
+        for other in others
     ]
     needed = [max(target, abs(estimate.ratio - 1.0) / 10) for estimate in estimates]
     if last_is_first and len(needed) > 1:

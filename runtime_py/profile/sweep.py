@@ -25,7 +25,7 @@ from edgex.runtime.compare.process import ProcessContestant
 from edgex.runtime.engines.base import EngineSettings
 from edgex.runtime.host import HostInfo, read_host
 from edgex.runtime.specs import Dim
-from edgex.runtime.statistics import Judgement, Summary, judge, summarize
+from edgex.runtime.statistics import Judgement, Summary, summarize
 from edgex.runtime.threads import default_threads
 from edgex.runtime.tuning import write_tuned_threads
 
@@ -193,15 +193,10 @@ def _measure(
             for count in slots
         ]
         contest = run_contest(contestants, processes=1, max_seconds=seconds, progress=progress)
-    per_session = contest.plan.rounds_per_session
     rows = []
     for number, count in enumerate(counts):
         summary = summarize(contest.by_session(number))
-        judgement = None
-        if number:
-            judgement = judge(
-                contest.rounds[0], contest.rounds[number], contest.rounds[-1], rounds_per_session=per_session
-            )
+        judgement = contest.judge(number) if number else None
         rows.append(SweepRow(count, batch, summary, (batch or 1) / summary.mean, judgement))
     return sorted(rows, key=lambda row: row.threads)
 

@@ -12,6 +12,7 @@ from edgex.runtime.statistics import (
     decide,
     estimate_ratio,
     judge,
+    measure_luck,
     summarize,
 )
 
@@ -127,3 +128,16 @@ def test_floor_is_the_far_end_of_the_baseline_against_itself():
         "margin": 0.03,
         "verdict": "no difference",
     }
+
+
+def test_luck_of_processes_is_students_interval_over_them():
+    generator = np.random.default_rng(0)
+    luck = [0.01, -0.01, 0.0]
+    first = [[1.0]] * 30
+    other = [[float(np.exp(shift + generator.normal(0, 1e-5)))] for shift in luck for _ in range(10)]
+    # Student's 97.5 % quantile with 2 degrees of freedom is 4.303; the processes' standard deviation is 0.01.
+    assert measure_luck(first, [other], [10, 10, 10]) == pytest.approx(4.303 * 0.01 / np.sqrt(3), rel=0.05)
+    assert measure_luck(first, [other, first], [10, 10, 10]) < measure_luck(first, [other], [10, 10, 10])
+    assert measure_luck(first, [other], [30]) == 0.0
+    low, high = estimate_ratio(first, other, luck=0.02).ci95
+    assert np.log(low) < -0.0199 and np.log(high) > 0.0199
