@@ -19,6 +19,7 @@ from edgex.runtime.activity import Activity, MeasurementWarning, describe_activi
 from edgex.runtime.artifact import Artifact, CheckLevel
 from edgex.runtime.compare.contest import BUDGET_SECONDS, PROCESSES, Contest, run_contest
 from edgex.runtime.compare.numerics import Numerics, choose_cases, measure_distance, save_cases
+from edgex.runtime.compare.operators import compare_traced
 from edgex.runtime.compare.process import ProcessContestant
 from edgex.runtime.compare.result import Compared, Comparison, Contrast, Method
 from edgex.runtime.engines.base import EngineSettings
@@ -26,10 +27,13 @@ from edgex.runtime.engines.registry import get_engine
 from edgex.runtime.golden import Case, read_golden
 from edgex.runtime.host import HostInfo, read_host
 from edgex.runtime.profile.doubts import find_doubts
+from edgex.runtime.profile.operators import OperatorRow, Trace
 from edgex.runtime.profile.report import LoadTimes, MemoryUse, ProfiledArtifact, ProfileReport, ProfileSettings
 from edgex.runtime.statistics import summarize
 
 Steps = Sequence[Mapping[str, np.ndarray]]
+# Rows, what they are together, and the reason why there are none.
+_Traced = tuple[tuple[OperatorRow, ...], Trace | None, str | None]
 
 
 @dataclass(frozen=True)
@@ -90,24 +94,31 @@ def compare_artifacts(
         )
         numerics: list[Numerics | None] = [None] * len(artifacts)
 
-        def run_outputs() -> None:
+        traces: list[_Traced] = []
+
+        def look_inside() -> None:
             if not differences:
                 progress("outputs", "the golden inputs of the baseline, on all")
                 numerics[1:] = _compare_outputs(choose_cases(artifacts[0]), contestants, folder)
+            for contestant in contestants:
+                progress("trace", f"operators of {contestant.label}, in runs of their own")
+                traces.append(contestant.trace())
 
         before = take_snapshot()
         contest = run_contest(
             [*contestants, again],
             processes=settings.processes,
             max_seconds=settings.max_seconds,
-            at_end=run_outputs,
+            at_end=look_inside,
             progress=progress,
         )
         activity = describe_activity(before, take_snapshot(), host.logical_cores)
     activity = dataclasses.replace(activity, involuntary_switches=sum(one.switches for one in (*contestants, again)))
     reports = [
-        _report(artifact, contestant, contest, number, steps, settings, host, activity)
-        for number, (artifact, contestant, steps) in enumerate(zip(artifacts, contestants, sequences, strict=True))
+        _with_operators(_report(artifact, contestant, contest, number, steps, settings, host, activity), traced)
+        for number, (artifact, contestant, steps, traced) in enumerate(
+            zip(artifacts, contestants, sequences, traces, strict=True)
+        )
     ]
     per_session = contest.plan.rounds_per_session
     contrasts = [
@@ -116,6 +127,7 @@ def compare_artifacts(
             labels[number],
             contest.judge(number),
             numerics[number],
+            compare_traced(reports[0], reports[number]),
         )
         for number in range(1, len(artifacts))
     ]
@@ -225,6 +237,8 @@ def _report(
         host=host,
         settings=how,
         executed_on=last["executed_on"],
+        assignment=last["assignment"],
+        delegation=manifest.delegation,
         threads=last["threads"],
         load_seconds=LoadTimes(
             check=median(run.check for run in fresh),
@@ -245,6 +259,14 @@ def _report(
         activity=activity,
         warnings=find_doubts(summary, rounds, how, host, last["threads"], activity),
     )
+
+
+def _with_operators(report: ProfileReport, traced: _Traced) -> ProfileReport:
+    rows, trace, reason = traced
+    if trace is not None:
+        trace = dataclasses.replace(trace, overhead_ratio=trace.execute_us / (report.steady.median * 1e6))
+    doubts = () if reason is None else (MeasurementWarning("not-traced", reason),)
+    return dataclasses.replace(report, ops=rows, trace=trace, warnings=(*report.warnings, *doubts))
 
 
 def _compared(label: str, artifact: Artifact, report: ProfileReport) -> Compared:

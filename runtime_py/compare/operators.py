@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from edgex.runtime.profile.operators import OperatorRow
+from edgex.runtime.profile.report import ProfileReport
 
 Match = Literal["operators", "module", "category", "none"]
 
@@ -53,6 +54,11 @@ class OperatorDelta:
     def to_json(self) -> dict[str, Any]:
         """One entry of `operators`."""
         return {**asdict(self), "delta_us": self.delta_us}
+
+
+def compare_traced(baseline: ProfileReport, candidate: ProfileReport) -> tuple[OperatorDelta, ...] | None:
+    """The differences by operator; None unless both were traced."""
+    return compare_operators(baseline.ops, candidate.ops) if baseline.ops and candidate.ops else None
 
 
 def compare_operators(baseline: Sequence[OperatorRow], candidate: Sequence[OperatorRow]) -> tuple[OperatorDelta, ...]:

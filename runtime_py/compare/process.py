@@ -16,6 +16,7 @@ from edgex.errors import EdgexError, RunError
 from edgex.runtime.artifact import CheckLevel
 from edgex.runtime.compare.contest import Pace
 from edgex.runtime.engines.base import EngineSettings
+from edgex.runtime.profile.operators import OperatorRow, Trace
 from edgex.runtime.profile.report import FreshRun
 
 _MODULE = "edgex.runtime.compare.worker"
@@ -81,6 +82,13 @@ class ProcessContestant:
         """Run sequences from one file into another; see `edgex.runtime.compare.worker.run_cases`."""
         refused: dict[str, str] = self._ask({"do": "run", "inputs": str(inputs), "outputs": str(outputs)})["refused"]
         return refused
+
+    def trace(self) -> tuple[tuple[OperatorRow, ...], Trace | None, str | None]:
+        """Trace the operators: rows and what they are together; or none, and the reason."""
+        answer = self._ask({"do": "trace"})
+        if "reason" in answer:
+            return (), None, answer["reason"]
+        return tuple(map(OperatorRow.from_json, answer["rows"])), Trace(**answer["trace"]), None
 
     def stop(self) -> None:
         """End the process; without one nothing happens."""

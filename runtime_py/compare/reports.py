@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from edgex.runtime.activity import MeasurementWarning
-from edgex.runtime.compare.operators import OperatorDelta, compare_operators
+from edgex.runtime.compare.operators import compare_traced
 from edgex.runtime.compare.result import Compared, Comparison, Contrast, Method
 from edgex.runtime.host import HostInfo
 from edgex.runtime.profile.report import ProfileReport
@@ -42,7 +42,7 @@ def compare_reports(labels: Sequence[str], reports: Sequence[ProfileReport], dif
     for label, report in zip(labels[1:], reports[1:], strict=True):
         warnings += _find_mismatches(labels[0], reports[0], label, report)
         contrasts.append(
-            Contrast(labels[0], label, judge_reports(reports[0], report), None, _compare_ops(reports[0], report))
+            Contrast(labels[0], label, judge_reports(reports[0], report), None, compare_traced(reports[0], report))
         )
     return Comparison(
         kind="reports",
@@ -135,7 +135,3 @@ def _find_mismatches(
         text = f"engine versions: {versions[0]} for {label}, {versions[1]} for {other_label}"
         found.append(MeasurementWarning("other-versions", text))
     return found
-
-
-def _compare_ops(baseline: ProfileReport, candidate: ProfileReport) -> tuple[OperatorDelta, ...] | None:
-    return compare_operators(baseline.ops, candidate.ops) if baseline.ops and candidate.ops else None

@@ -9,6 +9,7 @@ JSON to stdout; end of input ends it.
 {"do": "block", "passes": 5, "lead_in": true}  -> {"seconds": […], "switches": 0}
 {"do": "reopen"}                          -> {}
 {"do": "run", "inputs": FILE, "outputs": FILE} -> {"refused": {…}}
+{"do": "trace"}                           -> {"rows": […], "trace": {…}} or {"reason": "…"}
 anything that fails                       -> {"error": {"class": "RunError", "what": …, …}}
 ```
 """
@@ -24,15 +25,18 @@ import os
 import sys
 import time
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any, TextIO
 
 import numpy as np
 
 from edgex.errors import EdgexError, RunError
-from edgex.runtime.artifact import Artifact, CheckLevel, open_artifact
+from edgex.runtime.artifact import CheckLevel
 from edgex.runtime.engines.base import EngineSettings
 from edgex.runtime.engines.registry import get_engine
-from edgex.runtime.memory import read_peak_rss_bytes
+from edgex.runtime.profile.fresh import open_measured
+from edgex.runtime.profile.passes import trace_session
+from edgex.runtime.profile.tracing import finish_rows, summarize_trace
 from edgex.runtime.sampling import (
     WarmUp,
     Workload,
@@ -54,28 +58,17 @@ _REST_STEP_SECONDS, _REST_BUSY_SHARE, _REST_MAX_SECONDS = 0.002, 0.1, 0.3
 class Worker:
     """A session, and what is needed to time it."""
 
-    def __init__(self, artifact: Artifact, settings: EngineSettings, inputs: str) -> None:
+    def __init__(self, path: str, settings: EngineSettings, check: CheckLevel, inputs: str) -> None:
         from safetensors.numpy import load_file
 
-        self._artifact, self._settings = artifact, settings
-        self._engine = get_engine(artifact.manifest.engine)
-        started = time.perf_counter()
-        self._session = self._open()
-        open_seconds = time.perf_counter() - started
+        self._settings = settings
+        opened = open_measured(path, settings, check)
+        self._session = opened.session
+        self._artifact = opened.session.artifact
+        self._engine = get_engine(self._artifact.manifest.engine)
         # `<step>/<name>`: one step without state, a sequence with it.
         self._steps = list(split_keys(load_file(inputs)).values())
-        started = time.perf_counter()
-        self._session.run(**self._steps[0])
-        first = time.perf_counter() - started
-        load = self._session.runner.load_seconds
-        self._fresh = {
-            "check": artifact.check_seconds,
-            "engine_import": max(0.0, open_seconds - (load.program or 0.0) - load.method),
-            "program": load.program,
-            "method": load.method,
-            "first": first,
-            "peak_rss_bytes": read_peak_rss_bytes(),
-        }
+        self._fresh = opened.first_run(self._steps[0])
         self._workload = self._make_workload()
         self._warm: WarmUp = warm_up(self._workload)
         self._calls_per_sample = count_calls_per_sample(self._workload, self._warm.call_seconds)
@@ -93,6 +86,7 @@ class Worker:
         return {
             "fresh": self._fresh,
             "executed_on": runner.executed_on,
+            "assignment": None if self._session.assignment is None else dict(self._session.assignment),
             "threads": runner.threads,
             "planned_arena_bytes": runner.planned_arena_bytes,
             "sample_seconds": self._warm.mean_seconds * self._calls_per_sample,
@@ -113,6 +107,8 @@ class Worker:
             self._reopen()
             rest()
             return {}
+        if request["do"] == "trace":
+            return self._trace()
         return {"refused": run_cases(self._session, request["inputs"], request["outputs"])}
 
     def close(self) -> None:
@@ -130,6 +126,15 @@ class Worker:
         rest()
         # A tenth of a nanosecond is finer than any clock here.
         return {"seconds": [round(sample, 10) for sample in samples], "switches": switches}
+
+    def _trace(self) -> dict[str, Any]:
+        steps = [self._session.prepare(**step) for step in self._steps]
+        found, reason = trace_session(self._session, steps, self._warm.call_seconds)
+        if found is None:
+            return {"reason": reason}
+        rows = finish_rows(found, None)
+        trace = summarize_trace(found, rows, self._warm.call_seconds * 1e6)
+        return {"rows": [row.to_json() for row in rows], "trace": asdict(trace)}
 
     def _open(self) -> Session:
         session = self._engine.open(self._artifact, self._settings)
@@ -230,9 +235,7 @@ def main() -> int:
     os.dup2(2, 1)
     level: CheckLevel = "size" if given.check == "size" else "hash"
     try:
-        worker = Worker(
-            open_artifact(given.artifact, level), EngineSettings(given.threads, given.options), given.inputs
-        )
+        worker = Worker(given.artifact, EngineSettings(given.threads, given.options), level, given.inputs)
         try:
             print(json.dumps(worker.describe()), file=answers, flush=True)
             _serve(worker, answers)

@@ -1,8 +1,8 @@
 """Which precisions a target computes in on a processor, without converting to another one.
 
-Measured or read in the engines' sources: ONNX Runtime's CPU provider casts float16 to float32 around its kernels;
-XNNPACK has float16 kernels for avx512_fp16 and ARM's half-precision arithmetic; oneDNN computes bfloat16 with
-avx512_bf16 or AMX.
+From the engines' sources, not from a measurement on each processor: ONNX Runtime's CPU provider casts float16 to
+float32 around its kernels; XNNPACK has float16 kernels for avx512_fp16 and ARM's half-precision arithmetic; oneDNN and
+PyTorch compute bfloat16 with avx512_bf16 or AMX.
 """
 
 from __future__ import annotations

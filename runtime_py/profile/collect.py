@@ -148,6 +148,8 @@ def _make_report(
         host=host,
         settings=settings,
         executed_on=session.executed_on,
+        assignment=session.assignment,
+        delegation=session.artifact.manifest.delegation,
         threads=session.threads,
         load_seconds=_summarize_load(fresh),
         fresh=fresh,

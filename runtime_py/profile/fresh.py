@@ -12,7 +12,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from edgex.errors import EdgexError, RunError
 from edgex.runtime.artifact import CheckLevel
 from edgex.runtime.engines.base import EngineSettings, PreloadingEngine
 from edgex.runtime.profile.report import FreshRun
+from edgex.runtime.session import Session
 
 _MODULE = "edgex.runtime.profile.fresh"
 _LAST_LINES = 20
@@ -60,9 +62,47 @@ def measure_here(path: str, inputs: str | None, settings: EngineSettings, check:
     """Load, run once and look at the memory of this process; the fields of `FreshRun`."""
     from safetensors.numpy import load_file
 
+    from edgex.runtime.golden import read_example
+
+    opening = open_measured(path, settings, check)
+    return opening.first_run(read_example(opening.session.artifact) if inputs is None else load_file(inputs))
+
+
+@dataclass(frozen=True)
+class FreshSession:
+    """A session that was just opened in this process, with what that took.
+
+    Attributes:
+        session: Open, and not run yet.
+        seconds: `check`, `engine_import`, `program`, `method`, as in `LoadTimes`.
+        stages: Peak resident bytes at the end of each stage so far; None where the system does not tell.
+    """
+
+    session: Session
+    seconds: Mapping[str, float | None]
+    stages: Mapping[str, int | None]
+
+    def first_run(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Run once, with inputs by name; the fields of `FreshRun`."""
+        from edgex.runtime.memory import read_peak_rss_bytes
+
+        arrays = [values[spec.name] for spec in self.session.inputs]
+        started = time.perf_counter()
+        self.session.run(*arrays)
+        seconds = {**self.seconds, "first": time.perf_counter() - started}
+        peak = read_peak_rss_bytes()
+        stages = {**self.stages, "first": peak}
+        return {
+            **{part: None if value is None else round(value, 9) for part, value in seconds.items()},
+            "peak_rss_bytes": peak,
+            "stages": {stage: size for stage, size in stages.items() if size is not None},
+        }
+
+
+def open_measured(path: str, settings: EngineSettings, check: CheckLevel) -> FreshSession:
+    """Open an artifact in this process, which should be fresh, and take the time and the memory of each stage."""
     from edgex.runtime.artifact import open_artifact
     from edgex.runtime.engines.registry import get_engine
-    from edgex.runtime.golden import read_example
     from edgex.runtime.memory import read_peak_rss_bytes
 
     stages: dict[str, int | None] = {"interpreter": read_peak_rss_bytes()}
@@ -73,25 +113,17 @@ def measure_here(path: str, inputs: str | None, settings: EngineSettings, check:
         engine.preload()
         stages["engine"] = read_peak_rss_bytes()
     session = engine.open(artifact, settings)
+    session.settings = settings
     open_seconds = time.perf_counter() - started
     stages["load"] = read_peak_rss_bytes()
-    values = read_example(artifact) if inputs is None else load_file(inputs)
-    arrays = [values[spec.name] for spec in session.inputs]
-    started = time.perf_counter()
-    session.run(*arrays)
-    first = time.perf_counter() - started
     load = session.runner.load_seconds
     seconds = {
         "check": artifact.check_seconds,
         "engine_import": max(0.0, open_seconds - (load.program or 0.0) - load.method),
         "program": load.program,
         "method": load.method,
-        "first": first,
     }
-    rounded = {part: None if value is None else round(value, 9) for part, value in seconds.items()}
-    stages["first"] = peak = read_peak_rss_bytes()
-    known = {stage: size for stage, size in stages.items() if size is not None}
-    return {**rounded, "peak_rss_bytes": peak, "stages": known}
+    return FreshSession(session, seconds, stages)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

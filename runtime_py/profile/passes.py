@@ -43,7 +43,10 @@ def inspect_runs(
         progress: Told about each stage, with a detail.
     """
     progress("trace", "operators, in runs of their own")
-    found, warnings = _trace(session, steps, measured)
+    found, reason = trace_session(session, steps, measured.steady.median)
+    warnings: tuple[MeasurementWarning, ...] = ()
+    if reason is not None:
+        warnings = (MeasurementWarning("not-traced", reason),)
     if found is not None:
         progress("ceilings", "what this machine can do at best")
         rows, ceilings, doubts = _judge(found, session.threads)
@@ -79,17 +82,29 @@ def _judge(
     return kept, ceilings, impossible
 
 
-def _trace(
-    session: Session, steps: Sequence[Sequence[np.ndarray]], measured: ProfileReport
-) -> tuple[EngineTrace | None, tuple[MeasurementWarning, ...]]:
-    engine = get_engine(session.artifact.manifest.engine)
+def trace_session(
+    session: Session, steps: Sequence[Sequence[np.ndarray]], run_seconds: float
+) -> tuple[EngineTrace | None, str | None]:
+    """Trace the operators of a session's artifact, in a session of its own with the same threads and settings.
+
+    Args:
+        session: Whose artifact, threads and settings to take.
+        steps: Inputs of the runs between two resets.
+        run_seconds: Of one run that is not traced.
+
+    Returns:
+        What the engine found; or None, and the reason.
+    """
+    manifest = session.artifact.manifest
+    engine = get_engine(manifest.engine)
     if not isinstance(engine, TracingEngine):
-        return None, (MeasurementWarning("not-traced", f"the engine {measured.artifact.engine} reports no operators"),)
-    plan = plan_trace(steps, measured.settings.shapes, measured.steady.median)
+        return None, f"the engine {manifest.engine} reports no operators"
+    shapes = {spec.name: array.shape for spec, array in zip(session.inputs, steps[0], strict=True)}
+    plan = plan_trace(steps, shapes, run_seconds)
     try:
-        return engine.trace(session.artifact, replace(session.settings, threads=session.threads), plan), ()
+        return engine.trace(session.artifact, replace(session.settings, threads=session.threads), plan), None
     except EdgexError as error:
-        return None, (MeasurementWarning("not-traced", _one_line(error)),)
+        return None, _one_line(error)
 
 
 def _one_line(error: EdgexError) -> str:

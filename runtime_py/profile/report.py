@@ -189,6 +189,8 @@ class ProfileReport:
         sources: Text of the model's files around the lines that operators come from.
         complete: Whether all passes ended; False for a profile that was interrupted.
         warnings: Reasons to trust the figures less.
+        assignment: How many nodes each provider of the engine ran; None where it does not tell.
+        delegation: What the target took and left out, as in the manifest; None in reports of earlier versions.
     """
 
     edgex_version: str
@@ -212,6 +214,8 @@ class ProfileReport:
     sources: tuple[SourceText, ...] = ()
     complete: bool = True
     warnings: tuple[MeasurementWarning, ...] = ()
+    assignment: Mapping[str, int] | None = None
+    delegation: Mapping[str, Any] | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The document `edgex.profile/1`."""
@@ -228,6 +232,7 @@ class ProfileReport:
             "host": self.host.to_json(),
             "settings": settings,
             "executed_on": self.executed_on,
+            "assignment": None if self.assignment is None else dict(self.assignment),
             "threads": self.threads,
             "load_seconds": asdict(self.load_seconds),
             "fresh": [asdict(run) for run in self.fresh],
@@ -240,6 +245,7 @@ class ProfileReport:
             "ceilings": None if self.ceilings is None else _in_json(self.ceilings),
             "energy": None if self.energy is None else dict(self.energy),
             "counters": None if self.counters is None else dict(self.counters),
+            "delegation": None if self.delegation is None else dict(self.delegation),
             "sources": [_in_json(text) for text in self.sources],
             "complete": self.complete,
             "warnings": [asdict(warning) for warning in self.warnings],
@@ -303,6 +309,8 @@ def _read(data: Mapping[str, Any]) -> ProfileReport:
         sources=tuple(
             SourceText(text["file"], text["first_line"], tuple(text["lines"])) for text in data.get("sources", ())
         ),
+        assignment=data.get("assignment"),
+        delegation=data.get("delegation"),
         complete=data.get("complete", True),
         warnings=tuple(MeasurementWarning(**warning) for warning in data["warnings"]),
     )

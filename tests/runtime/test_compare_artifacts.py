@@ -56,6 +56,11 @@ def test_two_targets_of_one_model(exported):
         assert report.steady.n == sum(map(len, report.rounds)) and len(report.rounds) == comparison.method.sessions
         assert subject.delegation["total_ops"] > 0 and subject.eager["min_sqnr_db"] >= 80
         assert type(report).from_json(report.to_json()) == report
+        assert {"engine", "load", "first"} <= set(report.fresh[0].stages)
+        assert report.trace.runs >= 5 and report.ops
+    matched = [delta for delta in contrast.operators if delta.match in ("operators", "module")]
+    assert any("conv" in " ".join(delta.operators) for delta in matched), contrast.operators
+    assert all(delta.baseline_us and delta.candidate_us for delta in matched)
 
 
 def test_sequences_with_state_are_timed_whole_and_their_outputs_are_equal(exported):
