@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 
 TARGETS = ("reference", "xnnpack", "onnx-cpu")
 
@@ -154,18 +156,28 @@ def model_file(tmp_path: Path) -> Callable[[str], Path]:
     return write
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files that take minutes start first: begun last, one would keep a worker busy while the other has nothing."""
+    items.sort(key=lambda item: item.get_closest_marker("long_file") is None)
+
+
 @pytest.fixture(scope="session")
 def exported(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], Path]:
     """Artifacts by model and target, exported once a run by the command line; treat them as read-only."""
-    folder = tmp_path_factory.mktemp("exported")
-    done: set[str] = set()
+    folder = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        folder = folder.parent  # the run's own, which its workers share
+    folder /= "exported"
+    folder.mkdir(exist_ok=True)
 
     def get(model: str, target: str) -> Path:
-        if model not in done:
-            (folder / f"{model}.py").write_text(MODELS[model])
-            result = run_edgex("export", f"{model}.py", "-t", ",".join(TARGETS), "-q", cwd=folder)
-            assert result.returncode == 0, result.stderr
-            done.add(model)
+        done = folder / f"{model}.done"
+        with FileLock(folder / f"{model}.lock"):
+            if not done.exists():
+                (folder / f"{model}.py").write_text(MODELS[model])
+                result = run_edgex("export", f"{model}.py", "-t", ",".join(TARGETS), "-q", cwd=folder)
+                assert result.returncode == 0, result.stderr
+                done.touch()
         return folder / f"{model}.{target}.edgex"
 
     return get

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from doc_blocks import read_blocks, read_commands, run_command, write_files
 
+pytestmark = pytest.mark.long_file
+
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "json.md"
 BLOCKS = read_blocks(PAGE)

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from doc_blocks import Command, find_difference, read_blocks, read_commands, run_command, write_files
 
+pytestmark = pytest.mark.long_file
+
 ROOT = Path(__file__).parent.parent
 PLUGIN = ROOT / "tests" / "plugins" / "edgex-numpy-plugin"
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]

@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 import torch
 
+pytestmark = pytest.mark.long_file
+
 SAMPLES = Path(__file__).parent.parent / "samples"
 NAMES = ["decoder", "digits", "image_classifier", "keyword_spotter", "sentence_encoder", "vocoder"]
 TARGETS = ("xnnpack", "onnx-cpu")
@@ -51,7 +53,13 @@ def test_outputs_vary_and_repeat(name):
     assert first.std().item() > 0.1 * rms
 
 
-@pytest.mark.parametrize("name", NAMES)
+# The demo exports the digits; the largest take a minute each.
+_SLOW = {"digits", "keyword_spotter", "sentence_encoder"}
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] if name in _SLOW else []) for name in NAMES]
+)
 def test_exports_and_verifies(name, tmp_path):
     from edgex.export.pipeline import export_to_targets
     from edgex.export.settings import ExportSettings

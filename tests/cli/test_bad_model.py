@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.long_file
+
 Edgex = Callable[..., subprocess.CompletedProcess[str]]
 
 HEAD = "import torch\nfrom torch import nn\n\n"

@@ -8,6 +8,8 @@ from dataclasses import replace
 import pytest
 from report_support import make_report
 
+pytestmark = pytest.mark.long_file
+
 FEW = ("--warmup", "3", "--runs", "12", "-q")
 
 

@@ -14,6 +14,8 @@ from edgex.runtime.statistics import Judgement, RatioEstimate, summarize
 from edgex.runtime.threads import default_threads
 from edgex.runtime.tuning import read_tuned_threads
 
+pytestmark = pytest.mark.long_file
+
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path_factory, monkeypatch):

@@ -19,6 +19,8 @@ from edgex.errors import LoweringError
 from edgex.export.program import capture
 from edgex.runtime.engines.registry import get_engine
 
+pytestmark = pytest.mark.long_file
+
 
 class Conv(nn.Module):
     def __init__(self) -> None:

@@ -17,6 +17,8 @@ from edgex.delegates.onnxruntime.versions import NEWEST_OPSET, OLDEST_OPSET, OLD
 from edgex.errors import LoweringError
 from edgex.runtime.specs import Dim
 
+pytestmark = pytest.mark.long_file
+
 
 def random(*shape: int, seed: int = 0) -> torch.Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
@@ -191,7 +193,10 @@ class TestNames:
 
 
 class TestOpset:
-    @pytest.mark.parametrize("opset", [OLDEST_OPSET, 18, 21, 22, 23, 24, NEWEST_OPSET])
+    @pytest.mark.parametrize(
+        "opset",
+        [OLDEST_OPSET, 18, *(pytest.param(n, marks=pytest.mark.slow) for n in (21, 22, 23, 24)), NEWEST_OPSET],
+    )
     def test_it_is_the_one_asked_for(self, opset: int, tmp_path: Path) -> None:
         module, args = reinitialise(nn.Sequential(nn.Linear(4, 3), nn.GELU())), (random(2, 4),)
         lowered = lower(capture(module, args), opset)

@@ -18,6 +18,8 @@ from edgex.errors import LoweringError, UsageError
 from edgex.runtime.engines.rocm.options import PROVIDER_OPTIONS
 from edgex.runtime.specs import Dim
 
+pytestmark = pytest.mark.long_file
+
 DELEGATE = OnnxRocmDelegate()
 THIS = Path(__file__).name
 

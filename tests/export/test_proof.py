@@ -17,6 +17,8 @@ from edgex.errors import ArtifactError, VerificationError
 from edgex.export.program import capture
 from edgex.runtime.numerics import Tolerance
 
+pytestmark = pytest.mark.long_file
+
 TRUTH = ReferenceDelegate.lower
 
 
