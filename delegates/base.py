@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 DELEGATE_GROUP = "edgex.delegates"
 
-__all__ = ["DELEGATE_GROUP", "Availability", "CapturedProgram", "ChoosesRewrites", "Delegate", "LoweredModule"]
+__all__ = ["DELEGATE_GROUP", "Availability", "CapturedProgram", "ChoosesRewrites", "Delegate", "ImportsSlowly", "LoweredModule"]
 
 
 @dataclass(frozen=True)
@@ -95,6 +95,15 @@ class ChoosesRewrites(Protocol):
     """
 
     rewrites: tuple[str, ...]
+
+
+@runtime_checkable
+class ImportsSlowly(Protocol):
+    """A delegate whose planning imports packages that take seconds, and that can do so ahead of time."""
+
+    def import_planner(self) -> None:
+        """Import them, without a word on the terminal."""
+        ...
 
 
 class Delegate(Protocol):

@@ -51,6 +51,13 @@ class OneDnnDelegate:
         """Why fp16 is refused."""
         return f"oneDNN's library of 2023 computes {precision} on few processors; use bf16 or fp32"
 
+    def import_planner(self) -> None:
+        """See `ImportsSlowly`."""
+        from edgex.delegates.executorch.exir import import_dialect
+
+        import_dialect()
+        _make_partitioner(lambda _program, _refuse: None)
+
     def plan(self, program: CapturedProgram, options: OneDnnOptions) -> PartitionPlan:
         """Predict the split; see `Delegate.plan`."""
         from edgex.delegates.executorch.lowering import predict_plan

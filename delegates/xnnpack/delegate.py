@@ -48,6 +48,13 @@ class XnnpackDelegate:
             "convolution can take a second; use fp16 or fp32"
         )
 
+    def import_planner(self) -> None:
+        """See `ImportsSlowly`."""
+        from edgex.delegates.executorch.exir import import_dialect
+
+        import_dialect()
+        _make_partitioner(lambda _program, _refuse: None)
+
     def plan(self, program: CapturedProgram, options: XnnpackOptions) -> PartitionPlan:
         """Predict the split; see `Delegate.plan`. No option changes it."""
         from edgex.delegates.executorch.lowering import predict_plan

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from contextlib import nullcontext
+from dataclasses import asdict
 from typing import Any
 
+import torch
 from torch.export import ExportedProgram
 
-from edgex.delegates.base import CapturedProgram, Delegate
+from edgex.delegates.base import CapturedProgram, Delegate, ImportsSlowly
 from edgex.delegates.plan import PartitionPlan
 from edgex.delegates.registry import get_delegate, parse_options
 from edgex.errors import CaptureError, EdgexError, LoweringError, TargetUnavailable
@@ -17,52 +19,95 @@ from edgex.export.program import capture, capture_unrun
 from edgex.export.result import Failure, StageClock, peak_rss_bytes
 from edgex.export.rewrites import apply_rewrites, wanted_rewrites
 from edgex.export.rewrites.precision import convert_precision
-from edgex.export.source import ModelSource
+from edgex.export.source import ModelSource, find_model
+from edgex.export.why.blockers import find_blockers
+from edgex.export.why.question import Question, choose_options
 from edgex.export.why.report import LeftOut, TargetView, WhyReport
 from edgex.export.why.unweighted import drop_values, give_values
 from edgex.export.why.way_out import find_way_out
-from edgex.runtime.specs import Dim
+from edgex.export.why.weightless import attempt_on_meta
 
 Progress = Callable[[str, str], None]
 
 
-@dataclass(frozen=True)
-class Question:
-    """What the user asks.
+def ask(model: str, question: Question, progress: Progress) -> tuple[dict[str, Any], int]:
+    """Answer about a model file: without values if its code allows that, else with the weights that it builds.
 
-    Attributes:
-        targets: Names of delegates, in the order of the answer.
-        precision: `fp32`, `fp16` or `bf16`.
-        rewrite: Apply the rewrites that `export` would apply.
-        dynamic: Bounds by input name and axis.
-        options: Delegate options by name; `target.key` reaches one target only.
+    Args:
+        model: `file.py[:name]`, `package.module:name` or `file.pt2`.
+        question: Checked already.
+        progress: Called with a stage and a detail.
+
+    Returns:
+        The document `edgex.why/1`, and the exit code.
+
+    Raises:
+        EdgexError: The model cannot be found.
     """
+    clock = StageClock()
+    with clock.stage("import"):
+        progress("import", "torch and the targets")
+        _import_targets(question.targets)
 
-    targets: tuple[str, ...]
-    precision: str = "fp32"
-    rewrite: bool = True
-    dynamic: Mapping[tuple[str, int], Dim] = field(default_factory=dict)
-    options: Mapping[str, Any] = field(default_factory=dict)
+    def answer(weights: str) -> dict[str, Any]:
+        with clock.stage("find"):
+            progress("find", "the model and its example inputs")
+            with torch.device("meta") if weights == "none" else nullcontext():
+                source = find_model(model, input_shapes=question.shapes)
+        report = answer_model(source, question, weights, clock, progress)
+        return {"document": report.to_json(), "exit_code": report.exit_code}
+
+    if model.endswith(".pt2"):
+        found, why = None, None
+    else:
+        found, why = attempt_on_meta(lambda: answer("none"))
+    if found is None:
+        found = answer("built")
+        if why is not None and not found["document"]["blockers"]:
+            text = f"the weights were built: under torch.device('meta') the model cannot be made or captured: {why}"
+            found["document"]["notices"].append(text)
+    return found["document"], found["exit_code"]
 
 
-def answer_model(source: ModelSource, question: Question, weights: str, clock: StageClock, progress: Progress) -> WhyReport:
+def _import_targets(targets: Sequence[str]) -> None:
+    """Import what planning needs, once, before anything is forked or timed; what fails here fails later with a reason."""
+    for target in targets:
+        delegate = get_delegate(target)
+        if delegate.availability().available and isinstance(delegate, ImportsSlowly):
+            delegate.import_planner()
+
+
+def answer_model(
+    source: ModelSource, question: Question, weights: str, clock: StageClock, progress: Progress
+) -> WhyReport:
     """What each target takes and leaves of a model.
 
     Args:
-        source: The model; its weights are dropped, it computes nothing afterwards.
+        source: The model; where `weights` is `none` its tensors are replaced, and it computes nothing afterwards.
         question: What is asked.
         weights: `none` or `built`: how the model came to be, for the report.
         clock: Takes the time of the stages.
         progress: Called with a stage and a detail.
 
     Raises:
-        CaptureError: The model cannot be captured; `edgex.export.why.blockers` finds out what is in the way.
-        UsageError: An option does not fit its target.
+        CaptureError: A model without values cannot be captured. One with values can be looked into: what is in its way
+            is in the report then.
     """
     parameters = source.parameters
-    with clock.stage("capture"):
-        progress("capture", source.description)
-        program, notices = _capture(source, question)
+    try:
+        with clock.stage("capture"):
+            progress("capture", source.description)
+            program, notices = _capture(source, question, weights)
+    except CaptureError as error:
+        if weights == "none":
+            raise
+        with clock.stage("blockers"):
+            progress("blockers", "what keeps the model from being captured")
+            blockers = find_blockers(source, error)
+        return WhyReport(
+            source.description, parameters, weights, blockers=blockers, notices=source.notices,
+            seconds=dict(clock.seconds), peak_rss_bytes=peak_rss_bytes(),
+        )  # fmt: skip
     views: list[TargetView] = []
     failures: list[Failure] = []
     for name in question.targets:
@@ -85,12 +130,13 @@ def answer_model(source: ModelSource, question: Question, weights: str, clock: S
     )
 
 
-def _capture(source: ModelSource, question: Question) -> tuple[CapturedProgram, tuple[str, ...]]:
+def _capture(source: ModelSource, question: Question, weights: str) -> tuple[CapturedProgram, tuple[str, ...]]:
     if isinstance(source.module, ExportedProgram):
         captured = capture(source.module, source_root=source.source_root, dynamic=question.dynamic)
         return captured.program, captured.notices
     module = getattr(source.module, "_orig_mod", source.module)
-    drop_values(module)
+    if weights == "none":
+        drop_values(module)
     return capture_unrun(
         module,
         give_values(source.args),
@@ -113,24 +159,13 @@ def _ask(delegate: Delegate, program: CapturedProgram, question: Question) -> Ta
             why=delegate.precision_refusal(question.precision),
             fix=f"it takes {', '.join(delegate.precisions)}",
         )
-    options = parse_options(delegate, _options_of(delegate, question.options))
+    options = parse_options(delegate, choose_options(delegate, question.options))
     applied: tuple[Mapping[str, Any], ...] = ()
     if question.rewrite:
         program, rewrites = apply_rewrites(program, wanted_rewrites(delegate))
         applied = tuple(asdict(rewrite) for rewrite in rewrites)
     plan = delegate.plan(convert_precision(program, question.precision), options)
     return TargetView(delegate.name, plan, _left_out(delegate.name, plan, question.rewrite), applied)
-
-
-def _options_of(delegate: Delegate, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Those that name this target, and those without a target's name that it knows."""
-    known = {item.name for item in dataclasses.fields(delegate.options_type)}
-    chosen = {}
-    for key, value in given.items():
-        prefix, _, plain = key.rpartition(".")
-        if prefix == delegate.name or (not prefix and plain.replace("-", "_") in known):
-            chosen[plain] = value
-    return chosen
 
 
 def _left_out(target: str, plan: PartitionPlan, rewrites_on: bool) -> tuple[LeftOut, ...]:

@@ -189,6 +189,17 @@ def fallback_rows(report: ProfileReport) -> tuple[int, ...]:
     return tuple(at for at, out in enumerate(outside) if out and report.ops[at].category == "compute")
 
 
+def fallback_share(report: ProfileReport) -> float | None:
+    """Part of the operators' time that compute outside the artifact's delegate takes, 0 to 1.
+
+    None where the engine has no delegates, and where no operator has a time.
+    """
+    whole = total_us(report)
+    if not whole or (find_delegate(report) is None and not report.executed_on.endswith(_OWN_KERNELS)):
+        return None
+    return _sum(report, fallback_rows(report)) / whole
+
+
 def by_place(report: ProfileReport, rows: Iterable[int] | None = None) -> tuple[Place, ...]:
     """Rows, or the given ones, with one entry for each operator and source line, most time first."""
     found: dict[tuple[str, str | None], list[int]] = defaultdict(list)
