@@ -28,7 +28,15 @@ if TYPE_CHECKING:
 
 DELEGATE_GROUP = "edgex.delegates"
 
-__all__ = ["DELEGATE_GROUP", "Availability", "CapturedProgram", "ChoosesRewrites", "Delegate", "ImportsSlowly", "LoweredModule"]
+__all__ = [
+    "DELEGATE_GROUP",
+    "Availability",
+    "CapturedProgram",
+    "ChoosesRewrites",
+    "Delegate",
+    "ImportsSlowly",
+    "LoweredModule",
+]
 
 
 @dataclass(frozen=True)

@@ -53,8 +53,11 @@ def apply_rewrites(
 
 def _passes() -> tuple[tuple[str, bool, Pass], ...]:
     """Name, whether it runs on request only, and the pass, in order; torch is imported here, not with the package."""
+    from edgex.export.rewrites.alpha import split_alpha
+    from edgex.export.rewrites.attention import unfold_attention
     from edgex.export.rewrites.batch_norm import fold_batch_norm
     from edgex.export.rewrites.constants import fold_constants
+    from edgex.export.rewrites.literals import fold_literals
     from edgex.export.rewrites.regions import inline_regions
 
     return (
@@ -64,4 +67,8 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
         # way round nothing would be found, and batch norm leaves no new subgraph of weights behind.
         ("fold_constants", False, fold_constants),
         ("fold_batch_norm", False, fold_batch_norm),
+        # Masks become constants, which attention looks at.
+        ("fold_literals", True, fold_literals),
+        ("unfold_attention", True, unfold_attention),
+        ("split_alpha", True, split_alpha),
     )

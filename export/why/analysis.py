@@ -70,7 +70,7 @@ def ask(model: str, question: Question, progress: Progress) -> tuple[dict[str, A
 
 
 def _import_targets(targets: Sequence[str]) -> None:
-    """Import what planning needs, once, before anything is forked or timed; what fails here fails later with a reason."""
+    """Import what planning needs, once, before anything is forked or timed."""
     for target in targets:
         delegate = get_delegate(target)
         if delegate.availability().available and isinstance(delegate, ImportsSlowly):

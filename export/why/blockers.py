@@ -1,7 +1,8 @@
 """All that keeps a model from being captured, not only what torch.export stumbles over first.
 
-The model is run once in eager on its example inputs, and watched: every place where Python reads a value out of a tensor,
-and every operator that does not work on tensors without values. What another path through the model holds is not seen.
+The model is run once in eager on its example inputs, and watched: every place where Python reads a value out of a
+tensor, and every operator that does not work on tensors without values. What another path through the model holds is
+not seen.
 """
 
 from __future__ import annotations
@@ -86,9 +87,9 @@ class _Watch:
         return line_of_frames([frame for frame in frames if frame[0] != __file__], self._root)
 
 
-class _Reads(TorchFunctionMode):
+class _Reads(TorchFunctionMode):  # type: ignore[no-untyped-call]  # of a parent without types
     def __init__(self, note: Callable[[], None]) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self._note = note
 
     def __torch_function__(

@@ -34,7 +34,11 @@ def answer_artifact(path: str, report_path: Path | None) -> WhyReport:
     if report is not None:
         left_out = _measured(left_out, report)
     view = TargetView(
-        manifest.target, plan, tuple(left_out), manifest.rewrites, None if report is None else fallback_share(report)
+        manifest.target,
+        plan,
+        tuple(left_out),
+        tuple(manifest.rewrites),
+        None if report is None else fallback_share(report),
     )
     return WhyReport(path, manifest.model.get("parameters"), "artifact", (view,))
 

@@ -23,7 +23,9 @@ def drop_values(module: torch.nn.Module) -> None:
     """
     mode = FakeTensorMode(allow_non_fake_inputs=True)
     # All are held until all are replaced: an id is only unique as long as its object lives.
-    stores = [store for part in module.modules() for store in (part._parameters, part._buffers, vars(part))]
+    stores: list[dict[str, Any]] = []
+    for part in module.modules():
+        stores += [part._parameters, part._buffers, vars(part)]
     found = [(store, name, value) for store in stores for name, value in store.items() if _is_plain(value)]
     made: dict[int, torch.Tensor] = {}
     for _, _, tensor in found:

@@ -1,7 +1,7 @@
 """Build the user's model under `torch.device("meta")`, in a child process that a failure leaves no trace of.
 
-A file that is run twice may define an operator twice, and libraries that were imported under another default device keep
-the constants that they made there. So the attempt runs in a fork; where it fails the parent starts afresh.
+A file that is run twice may define an operator twice, and libraries that were imported under another default device
+keep the constants that they made there. So the attempt runs in a fork; where it fails the parent starts afresh.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from edgex.cli.failure import print_json
 from edgex.cli.supervisor import supervise
 
 if TYPE_CHECKING:
-    from edgex.export.why.analysis import Question
+    from edgex.export.why.question import Question
 
 
 @click.command("why")
@@ -61,9 +61,8 @@ def command(
 
             if report is not None:
                 raise UsageError("--profile goes with an artifact", fix=f"edgex export {model} …, then ask about that")
-            question = Question(
-                split_list(targets), precision, fix, parse_dynamic(dynamic), parse_key_values(options), parse_shapes(shapes)
-            )
+            bounds, chosen, sizes = parse_dynamic(dynamic), parse_key_values(options), parse_shapes(shapes)
+            question = Question(split_list(targets), precision, fix, bounds, chosen, sizes)
             check_question(model, question)
             document, code = _ask_model(model, question, quiet=quiet)
         for notice in document["notices"]:
