@@ -39,7 +39,8 @@ class Fallback:
         reason: A sentence that names the offending value.
         source: `file.py:line` in the user's code, or None where the program does not carry it.
         fatal: Nothing else on this engine can run it either, so that lowering fails.
-        modules: Paths of the modules that run it, for example `layers.0.attention`, in program order; `""` is the model.
+        modules: Paths of the modules that run it, for example `layers.0.attention`, in program order; `""` is the
+            model.
         flops: Floating-point operations of all `count` nodes; None where none of them has a count.
     """
 
@@ -105,7 +106,7 @@ class PartitionPlan:
 
 
 def group_fallbacks(single: Sequence[Fallback]) -> tuple[Fallback, ...]:
-    """Merge fallbacks of one operator, line and reason: counts and work add up, the order is that of first appearance."""
+    """Merge fallbacks of one operator, line and reason; counts and work add up, in the order of first appearance."""
     merged: dict[tuple[Any, ...], list[Fallback]] = {}
     for item in single:
         merged.setdefault((item.op, item.code, item.reason, item.source, item.fatal), []).append(item)

@@ -10,9 +10,9 @@ after:   q, k, v = aten.reshape.default(…, [-1, length, width])
          y       = aten.reshape.default(aten.bmm.default(weights, v), [batch, heads, length, width])
 ```
 
-Rewritten: attention without a mask, causal attention, and attention with a constant mask in which every row has a key; all
-with float tensors of 4 dimensions of which only the batch may vary. Left alone: masks that are computed when the model
-runs, for a row without any key would become NaN where eager has 0; dropout; grouped heads.
+Rewritten: attention without a mask, causal attention, and attention with a constant mask in which every row has a key;
+all with float tensors of 4 dimensions of which only the batch may vary. Left alone: masks that are computed when the
+model runs, for a row without any key would become NaN where eager has 0; dropout; grouped heads.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Fold subgraphs that depend on nothing but literals, for engines that would compute them in every run.
 
-Attention masks and position tables are often made in forward. ONNX Runtime folds them when it loads a model, ExecuTorch does
-not.
+Attention masks and position tables are often made in forward. ONNX Runtime folds them when it loads a model, ExecuTorch
+does not.
 
 ```
 before:  ones = aten.ones.default([16, 16])

@@ -14,9 +14,8 @@ from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
 
-from edgex.delegates.torch_internals import FakeTensorMode, OpOverload, pytree
+from edgex.delegates.torch_internals import FakeTensorMode, OpOverload, TorchDispatchMode, pytree
 from edgex.errors import CaptureError
 from edgex.export.eager import reference_conditions
 from edgex.export.export_failures import explain_data_dependence, explain_missing_fake
@@ -87,9 +86,9 @@ class _Watch:
         return line_of_frames([frame for frame in frames if frame[0] != __file__], self._root)
 
 
-class _Reads(TorchFunctionMode):  # type: ignore[no-untyped-call]  # of a parent without types
+class _Reads(TorchFunctionMode):
     def __init__(self, note: Callable[[], None]) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self._note = note
 
     def __torch_function__(
@@ -100,9 +99,9 @@ class _Reads(TorchFunctionMode):  # type: ignore[no-untyped-call]  # of a parent
         return func(*args, **(kwargs or {}))
 
 
-class _Operators(TorchDispatchMode):
+class _Operators(TorchDispatchMode):  # type: ignore[no-untyped-call]  # its parent has no types
     def __init__(self, note: Callable[[OpOverload, Sequence[Any], dict[str, Any]], None]) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self._note = note
 
     def __torch_dispatch__(self, func: Any, types: Iterable[Any], args: Any = (), kwargs: Any = None) -> Any:

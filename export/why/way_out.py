@@ -33,23 +33,9 @@ _ATEN = r"aten\."
 _RULES = (
     _Rule("xnnpack", _ATEN + r"mean\.dim", "keepdim", "average with keepdim=True, then flatten(1)"),
     _Rule("xnnpack", _ATEN + r"mean\.dim", "dimension", "give the tensor four dimensions and average over (2, 3)"),
-    _Rule(
-        "xnnpack",
-        _ATEN + r"(_native_batch_norm_legit_no_training|native_batch_norm|batch_norm)",
-        "",
-        "a batch norm right behind a convolution is folded into it; others become a multiplication and an addition",
-        "affine_batch_norm",
-    ),
     _Rule("xnnpack", _ATEN + r"(add|sub)", "alpha", "write x + alpha * y as two operations", "split_alpha"),
     _Rule(
         "xnnpack|onednn",
-        r"(aten|dim_order_ops)\.(_?clone\w*|alias_copy|detach_copy|_to_copy|_to_dim_order_copy)",
-        "",
-        "it only copies: leave it out where nothing writes to the result",
-        "remove_identities",
-    ),
-    _Rule(
-        "xnnpack",
         _ATEN + r"(arange|full|ones|zeros|tril|triu|where|logical_not|ge|le|lt|gt|eq)\b.*",
         "no operator",
         "what depends on no input belongs in __init__, in a buffer",

@@ -17,6 +17,9 @@ from edgex.runtime.profile.report import ProfileReport
 # Only these were traced to a module or a line; the others know the region at best.
 _MAPPED = ("exact", "aligned")
 
+# Above this share of the time, what a delegate left out is said loudly.
+LOUD_FALLBACK_SHARE = 0.2
+
 # What an engine calls kernels of its own in `executed_on`.
 _OWN_KERNELS = "portable"
 
