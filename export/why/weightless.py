@@ -53,7 +53,7 @@ def _live_as_child(answer: Callable[[], Document], write_end: int) -> NoReturn:
         try:
             result: tuple[Document | None, str | None] = (answer(), None)
         except EdgexError as error:
-            result = (None, "; ".join(part for part in (error.what, error.why) if part))
+            result = (None, "; ".join(part for part in (error.what, error.where, error.why) if part))
         except Exception as error:  # the user's code, in a situation that it does not expect
             result = (None, f"{type(error).__name__}: {error}")
         with os.fdopen(write_end, "w", encoding="utf-8") as stream:
