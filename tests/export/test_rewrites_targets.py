@@ -1,4 +1,4 @@
-"""Rewrites that some targets ask for: the numbers stay, the operator in question goes, and what must not match does not."""
+"""Rewrites that some targets ask for: numbers stay, the operator in question goes, what must not match does not."""
 
 import math
 import operator

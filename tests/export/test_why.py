@@ -1,6 +1,7 @@
-"""`why` as a library: no values needed, the same plan as an export's, every blocker, and the cost of what was left out."""
+"""`why` as a library: no values needed, the plan of an export, every blocker, the cost of what was left out."""
 
 import json
+import shutil
 from dataclasses import replace
 
 import pytest
@@ -8,6 +9,7 @@ import torch
 from report_support import make_report
 from torch import nn
 
+import edgex
 from edgex.delegates.plan import Fallback, group_fallbacks
 from edgex.delegates.registry import get_delegate
 from edgex.delegates.torch_internals import FakeTensor
@@ -19,6 +21,7 @@ from edgex.export.why.blockers import find_blockers
 from edgex.export.why.of_artifact import answer_artifact
 from edgex.export.why.unweighted import drop_values, give_values
 from edgex.export.why.way_out import find_way_out
+from edgex.runtime.artifact import open_artifact
 from edgex.runtime.report import views
 
 
@@ -73,12 +76,14 @@ def test_the_program_without_values_is_that_of_an_export(device, tmp_path):
     assert plans[0] == plans[1]
 
 
-def test_onnx_plans_the_same_without_values(tmp_path):
+@pytest.mark.slow
+@pytest.mark.parametrize("target", ["onnx-cpu", "xnnpack"])
+def test_other_targets_plan_the_same_without_values(target, tmp_path):
     model = Net().eval()
     real = capture(model, (ids(),), source_root=tmp_path).program
     drop_values(model)
     program, _ = capture_unrun(model, (ids(),), source_root=tmp_path)
-    delegate = get_delegate("onnx-cpu")
+    delegate = get_delegate(target)
     plans = [delegate.plan(apply_rewrites(p)[0], delegate.options_type()) for p in (program, real)]
     assert plans[0] == plans[1]
     assert plans[0].total_ops > 3
@@ -135,15 +140,18 @@ def test_ways_out():
     assert find_way_out("other", replace(mean, code="rank"), rewrites_on=True) == (None, None)
 
 
+@pytest.fixture(scope="module")
+def exported_line(tmp_path_factory):
+    torch.manual_seed(0)
+    folder = tmp_path_factory.mktemp("line")
+    return edgex.export_model(nn.Linear(3, 2), (torch.rand(1, 3),), target="reference", output=folder)
+
+
 @pytest.fixture
-def artifact(exported, tmp_path):
+def artifact(exported_line, tmp_path):
     """A small artifact that claims to have left out what the made-up profile measured."""
-    import shutil
-
-    from edgex.runtime.artifact import open_artifact
-
     folder = tmp_path / "net.reference.edgex"
-    shutil.copytree(exported("counter", "reference"), folder)
+    shutil.copytree(exported_line.path, folder)
     report = make_report(60)
     worst = views.critical_fallbacks(report)[0]
     manifest = json.loads((folder / "manifest.json").read_text())
