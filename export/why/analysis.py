@@ -26,6 +26,7 @@ from edgex.export.why.report import LeftOut, TargetView, WhyReport
 from edgex.export.why.unweighted import drop_values, give_values
 from edgex.export.why.way_out import find_way_out
 from edgex.export.why.weightless import attempt_on_meta
+from edgex.runtime.host import read_host
 
 Progress = Callable[[str, str], None]
 
@@ -94,6 +95,7 @@ def answer_model(
             is in the report then.
     """
     parameters = source.parameters
+    memory = memory_notices(source.module, read_host().memory_bytes)
     try:
         with clock.stage("capture"):
             progress("capture", source.description)
@@ -124,9 +126,26 @@ def answer_model(
         _compare(views),
         (),
         tuple(failures),
-        (*source.notices, *notices),
+        (*source.notices, *notices, *memory),
         dict(clock.seconds),
         peak_rss_bytes(),
+    )
+
+
+def memory_notices(module: torch.nn.Module | ExportedProgram, installed_bytes: int | None) -> tuple[str, ...]:
+    """A sentence where exporting needs more memory than there is: lowering holds the weights a second time.
+
+    Args:
+        module: Its weights may be without values.
+        installed_bytes: The machine's memory; None where unknown.
+    """
+    weights = {id(t): t.numel() * t.element_size() for t in (*module.parameters(), *module.buffers())}
+    needed = 2 * sum(weights.values())
+    if installed_bytes is None or needed <= installed_bytes:
+        return ()
+    return (
+        f"exporting needs about {needed / 1e9:.1f} GB for the weights and their lowered copy, and this machine has "
+        f"{installed_bytes / 1e9:.1f} GB",
     )
 
 

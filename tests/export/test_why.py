@@ -17,6 +17,7 @@ from edgex.errors import ArtifactError, CaptureError, UsageError
 from edgex.export.program import capture, capture_unrun
 from edgex.export.rewrites import apply_rewrites
 from edgex.export.source import wrap_model
+from edgex.export.why.analysis import memory_notices
 from edgex.export.why.blockers import find_blockers
 from edgex.export.why.of_artifact import answer_artifact
 from edgex.export.why.unweighted import drop_values, give_values
@@ -122,6 +123,16 @@ def test_a_model_that_fails_by_itself_keeps_its_own_error():
     source = wrap_model(nn.Linear(3, 2), (torch.ones(4),), {})
     first = CaptureError("it fails")
     assert find_blockers(source, first) == (first,)
+
+
+def test_a_model_larger_than_the_memory_is_said():
+    with torch.device("meta"):
+        model = nn.Linear(100_000, 10_000, bias=False)
+    (sentence,) = memory_notices(model, 7_000_000_000)
+    assert "8.0 GB" in sentence
+    assert "7.0 GB" in sentence
+    assert memory_notices(model, 8_000_000_000) == ()
+    assert memory_notices(model, None) == ()
 
 
 def test_merged_fallbacks_add_up():
