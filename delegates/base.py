@@ -7,7 +7,8 @@ A delegate lowers; an engine runs. A new delegate is a class with these members 
 mytarget = "mypackage.delegate:MyDelegate"
 ```
 
-`edgex.delegates.reference` is the smallest complete one.
+`edgex.delegates.reference` is the smallest complete one. One that wants rewrites of its own also has what
+`ChoosesRewrites` describes.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from edgex.delegates.plan import PartitionPlan
 from edgex.runtime.engines.base import Availability
@@ -27,7 +28,15 @@ if TYPE_CHECKING:
 
 DELEGATE_GROUP = "edgex.delegates"
 
-__all__ = ["DELEGATE_GROUP", "Availability", "CapturedProgram", "Delegate", "LoweredModule"]
+__all__ = [
+    "DELEGATE_GROUP",
+    "Availability",
+    "CapturedProgram",
+    "ChoosesRewrites",
+    "Delegate",
+    "ImportsSlowly",
+    "LoweredModule",
+]
 
 
 @dataclass(frozen=True)
@@ -83,6 +92,26 @@ class LoweredModule:
     options: Mapping[str, Any] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     assembled_reason: str | None = None
+
+
+@runtime_checkable
+class ChoosesRewrites(Protocol):
+    """A delegate that asks for rewrites which help its target and no other; without it there are none of these.
+
+    Attributes:
+        rewrites: Names of passes of `edgex.export.rewrites`, beside those that every target gets.
+    """
+
+    rewrites: tuple[str, ...]
+
+
+@runtime_checkable
+class ImportsSlowly(Protocol):
+    """A delegate whose planning imports packages that take seconds, and that can do so ahead of time."""
+
+    def import_planner(self) -> None:
+        """Import them, without a word on the terminal."""
+        ...
 
 
 class Delegate(Protocol):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 ReasonCode = Literal[
@@ -39,6 +39,9 @@ class Fallback:
         reason: A sentence that names the offending value.
         source: `file.py:line` in the user's code, or None where the program does not carry it.
         fatal: Nothing else on this engine can run it either, so that lowering fails.
+        modules: Paths of the modules that run it, for example `layers.0.attention`, in program order; `""` is the
+            model.
+        flops: Floating-point operations of all `count` nodes; None where none of them has a count.
     """
 
     op: str
@@ -47,6 +50,8 @@ class Fallback:
     reason: str
     source: str | None
     fatal: bool = False
+    modules: tuple[str, ...] = ()
+    flops: int | None = None
 
 
 @dataclass(frozen=True)
@@ -96,16 +101,23 @@ class PartitionPlan:
             "delegated_ops": self.delegated_ops,
             "total_ops": self.total_ops,
             "delegate_calls": self.delegate_calls,
-            "fallbacks": [asdict(fallback) for fallback in self.fallbacks],
+            "fallbacks": [{**asdict(fallback), "modules": list(fallback.modules)} for fallback in self.fallbacks],
         }
 
 
 def group_fallbacks(single: Sequence[Fallback]) -> tuple[Fallback, ...]:
-    """Merge fallbacks that differ only in `count`, keeping the order of first appearance."""
-    merged: dict[tuple[Any, ...], int] = {}
+    """Merge fallbacks of one operator, line and reason; counts and work add up, in the order of first appearance."""
+    merged: dict[tuple[Any, ...], list[Fallback]] = {}
     for item in single:
-        key = (item.op, item.code, item.reason, item.source, item.fatal)
-        merged[key] = merged.get(key, 0) + item.count
-    return tuple(
-        Fallback(op, count, code, reason, source, fatal) for (op, code, reason, source, fatal), count in merged.items()
+        merged.setdefault((item.op, item.code, item.reason, item.source, item.fatal), []).append(item)
+    return tuple(_merge(items) for items in merged.values())
+
+
+def _merge(items: Sequence[Fallback]) -> Fallback:
+    work = [item.flops for item in items if item.flops is not None]
+    return replace(
+        items[0],
+        count=sum(item.count for item in items),
+        modules=tuple(dict.fromkeys(module for item in items for module in item.modules)),
+        flops=sum(work) if work else None,
     )

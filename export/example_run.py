@@ -72,12 +72,7 @@ def run_example(
         CaptureError: The model raises on its own example inputs, returns something else than tensors, or keeps
             state outside of buffers.
     """
-    signature = inspect.signature(module.forward)
-    kwargs = in_signature_order(signature, kwargs)
-    register_dataclasses((args, kwargs))
-    args, kwargs = _in_plain_form(args, kwargs)
-    inputs = name_inputs(positional or name_positional(signature, len(args)), args, kwargs)
-    diagnosis.check_inputs(inputs)
+    args, kwargs, inputs = _read_call(module, args, kwargs, positional)
     check_on_cpu(module, (args, kwargs))
 
     def call() -> Any:
@@ -122,6 +117,33 @@ def run_example(
         if kept := [change.name for change in harmless if change.place is not None and change.kind != "random"]:
             notices.append(f"forward also sets {shorten(kept)}; the artifact does not")
     return ExampleRun(module, args, kwargs, inputs, name_outputs(output), output, buffers, touched, tuple(notices))
+
+
+def describe_example(
+    module: torch.nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], positional: Sequence[str] | None = None
+) -> ExampleRun:
+    """The same without running anything: nothing is known of outputs and of what a run changes.
+
+    For models whose weights are fake tensors.
+
+    Raises:
+        CaptureError: An example input is neither a tensor nor a constant.
+    """
+    args, kwargs, inputs = _read_call(module, args, kwargs, positional)
+    return ExampleRun(module, args, kwargs, inputs, (), None, BufferSnapshot(torch.nn.Module()), {})
+
+
+def _read_call(
+    module: torch.nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], positional: Sequence[str] | None
+) -> tuple[tuple[Any, ...], dict[str, Any], tuple[Leaf, ...]]:
+    """The call's arguments in plain form, and their leaves with names."""
+    signature = inspect.signature(module.forward)
+    kwargs = in_signature_order(signature, kwargs)
+    register_dataclasses((args, kwargs))
+    args, kwargs = _in_plain_form(args, kwargs)
+    inputs = name_inputs(positional or name_positional(signature, len(args)), args, kwargs)
+    diagnosis.check_inputs(inputs)
+    return args, kwargs, inputs
 
 
 def _in_plain_form(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:

@@ -86,8 +86,16 @@ def _find_rule(error: Exception) -> _Rule | None:
     return next((rule for rule in _RULES if re.search(rule.pattern, text)), None)
 
 
-def _explain_data_dependence(error: Exception, line: UserLine | None) -> tuple[str, str, str]:
-    """A Python decision or number that depends on the values of a tensor; the line's text tells which."""
+def explain_data_dependence(error: Exception | None, line: UserLine | None) -> tuple[str, str, str]:
+    """A Python decision or number that depends on the values of a tensor; the line's text tells which.
+
+    Args:
+        error: What torch.export raised; None where something else found the line.
+        line: The user's line.
+
+    Returns:
+        What, why and fix.
+    """
     text = line.text if line is not None else ""
     if re.match(r"(while|for)\b", text):
         why = "how often a loop runs depends on the values of a tensor, and an exported program has one path"
@@ -100,6 +108,20 @@ def _explain_data_dependence(error: Exception, line: UserLine | None) -> tuple[s
         return "a size depends on the data", why, _SIZE_FIX
     why = "a branch depends on the values of a tensor, and an exported program has one path"
     return "data-dependent control flow", why, _BRANCH_FIX
+
+
+def explain_missing_fake(operator: str) -> tuple[str, str, str]:
+    """An operator of the user's that works on real tensors only: what, why and fix."""
+    return (
+        f"the operator {operator} has no fake kernel",
+        "torch.export runs the model on tensors without values, and nothing says what shape and dtype it returns",
+        f'register one: @torch.library.register_fake("{operator}"), a function that returns torch.empty_like(x), say',
+    )
+
+
+def _explain_no_fake(error: Exception, _line: UserLine | None) -> tuple[str, str, str]:
+    found = re.search(r"\b(\w+)(?:::|\.)(\w+)", re.sub(r".*?(operator|for) ", "", first_line(error), count=1))
+    return explain_missing_fake(f"{found[1]}::{found[2]}" if found else "of the model")
 
 
 def _explain_unsupported(error: Exception, line: UserLine | None) -> tuple[str, str, str]:
@@ -178,7 +200,8 @@ _RULES = (
           r"different definitions .* for the same symbolic dimension", _explain_shapes_mismatch),
     _Rule(r"specialized it to be a constant|0/1 specialized", _explain_specialized, _specializing_guard),
     _Rule(r"Constraints violated|conflicts between user-specified", _explain_range, _violated_guard),
-    _Rule(r"data-dependent|Data-dependent|DataDependent", _explain_data_dependence),
+    _Rule(r"UnsupportedOperatorException|no fake impl", _explain_no_fake),
+    _Rule(r"data-dependent|Data-dependent|DataDependent", explain_data_dependence),
     _Rule(r"Cannot access data pointer", _explain_data_pointer),
     _Rule(r"Unsupported:", _explain_unsupported),
 )  # fmt: skip

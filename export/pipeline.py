@@ -32,8 +32,9 @@ from edgex.runtime.numerics import Tolerance
 from edgex.runtime.plugins import installed_version
 
 if TYPE_CHECKING:
-    from edgex.delegates.base import CapturedProgram, LoweredModule
+    from edgex.delegates.base import CapturedProgram, Delegate, LoweredModule
     from edgex.delegates.plan import PartitionPlan
+    from edgex.export.rewrites.proof import ProvedRewrites
     from edgex.export.source import ModelSource
 
 # Below this share of delegated work an artifact is written with a warning; --min-delegation makes it an error.
@@ -121,7 +122,7 @@ def export_to_targets(
     clock = StageClock()
     with clock.stage("check"):
         jobs = check_settings(settings, name)
-    prepared = _prepare(find, settings, clock, progress, with_cases=not dry_run)
+    prepared = _prepare(find, settings, [job.delegate for job in jobs], clock, progress, with_cases=not dry_run)
     artifacts: list[ExportedArtifact] = []
     failures: list[Failure] = []
     for job in jobs:
@@ -138,18 +139,22 @@ def export_to_targets(
 
 @dataclass(frozen=True)
 class _Prepared:
-    """What all targets share."""
+    """What all targets share, and the program of each in its precision."""
 
     source: ModelSource
-    program: CapturedProgram
+    programs: Mapping[str, ProvedRewrites]
     cases: Sequence[Case]
-    rewrites: tuple[Mapping[str, Any], ...]
     notices: tuple[str, ...]
+
+    def rewrites(self, target: str) -> tuple[Mapping[str, Any], ...]:
+        """What was rewritten for a target, for the report and the manifest."""
+        return tuple(asdict(rewrite) for rewrite in self.programs[target].applied)
 
 
 def _prepare(
     find: Callable[[], ModelSource],
     settings: ExportSettings,
+    delegates: Sequence[Delegate],
     clock: StageClock,
     progress: Progress,
     *,
@@ -159,8 +164,9 @@ def _prepare(
     with clock.stage("import"):
         progress("import", "torch")
         from edgex.export.program import capture
-        from edgex.export.rewrites import apply_rewrites
+        from edgex.export.rewrites import wanted_rewrites
         from edgex.export.rewrites.precision import convert_precision
+        from edgex.export.rewrites.proof import ProvedRewrites, rewrite_and_prove
         from edgex.export.weights import check_weights
     with clock.stage("find"):
         progress("find", "the model and its example inputs")
@@ -176,15 +182,21 @@ def _prepare(
             source_root=source.source_root,
             dynamic=settings.dynamic,
         )
-    program = captured.program
-    applied: tuple[Mapping[str, Any], ...] = ()
+    programs: dict[str, ProvedRewrites] = {}
     with clock.stage("rewrite"):
-        if settings.rewrite:
-            progress("rewrite", "fold constants and batch norms")
-            program, rewrites = apply_rewrites(program)
-            applied = tuple(asdict(rewrite) for rewrite in rewrites)
-        program = convert_precision(program, settings.precision)
-        _check_border(captured.program, program)
+        # Targets that ask for the same rewrites share their program.
+        made: dict[tuple[str, ...], ProvedRewrites] = {}
+        for delegate in delegates:
+            wanted = wanted_rewrites(delegate)
+            if wanted not in made:
+                proved = ProvedRewrites(captured.program, ())
+                if settings.rewrite:
+                    progress("rewrite", "what helps the targets")
+                    proved = rewrite_and_prove(captured.program, captured.eager, wanted)
+                made[wanted] = replace(proved, program=convert_precision(proved.program, settings.precision))
+                _check_border(captured.program, made[wanted].program)
+            programs[delegate.name] = made[wanted]
+        program = next(iter(programs.values())).program
     cases: list[Case] = []
     if with_cases:
         with clock.stage("reference"):
@@ -193,18 +205,19 @@ def _prepare(
                 program, captured.eager, steps, settings.skip_cases, lambda case: progress("reference", case)
             )
             require_state_shown(cases, settings.allow_inconclusive)
-    return _Prepared(source, program, cases, applied, (*source.notices, *captured.notices))
+    return _Prepared(source, programs, cases, (*source.notices, *captured.notices))
 
 
 def _plan_one(
     job: Job, prepared: _Prepared, settings: ExportSettings, clock: StageClock, progress: Progress
 ) -> ExportedArtifact:
     """A dry run's answer: what the target would take."""
-    program = prepared.program
+    proved = prepared.programs[job.delegate.name]
+    program = proved.program
     with clock.stage("plan"):
         progress("plan", job.delegate.name)
         plan = job.delegate.plan(program, job.options)
-        warnings = _check_delegation(plan, settings, job.delegate.name)
+        warnings = (*proved.dropped, *_check_delegation(plan, settings, job.delegate.name))
     return ExportedArtifact(
         job.delegate.name,
         "planned",
@@ -212,7 +225,7 @@ def _plan_one(
         program.outputs,
         plan,
         clock.seconds,
-        rewrites=prepared.rewrites,
+        rewrites=prepared.rewrites(job.delegate.name),
         peak_rss_bytes=peak_rss_bytes(),
         warnings=warnings,
     )
@@ -222,12 +235,14 @@ def _export_one(
     job: Job, prepared: _Prepared, settings: ExportSettings, clock: StageClock, progress: Progress
 ) -> ExportedArtifact:
     """Lower, write under a temporary name, prove in a fresh process, publish."""
-    target, program = job.delegate.name, prepared.program
+    target = job.delegate.name
+    proved = prepared.programs[target]
+    program = proved.program
     with clock.stage("lower"):
         progress("lower", target)
         lowered = job.delegate.lower(program, job.options)
         _check_lowered_border(program, lowered)
-        warnings = (*lowered.warnings, *_check_delegation(lowered.plan, settings, target))
+        warnings = (*proved.dropped, *lowered.warnings, *_check_delegation(lowered.plan, settings, target))
         if lowered.assembled_reason is not None:
             warnings = (*warnings, f"assembled, not verified: {lowered.assembled_reason}; proved on the CPU instead")
     with staged(job.destination) as folder:
@@ -268,7 +283,7 @@ def _export_one(
         job.destination.path,
         size,
         verdict,
-        prepared.rewrites,
+        prepared.rewrites(target),
         memory,
         warnings,
     )
@@ -294,7 +309,7 @@ def _make_manifest(job: Job, prepared: _Prepared, lowered: LoweredModule, settin
             "allow_inconclusive": settings.allow_inconclusive,
         },
         status_reason=None,
-        rewrites=prepared.rewrites,
+        rewrites=prepared.rewrites(job.delegate.name),
         options=lowered.options,
         model={
             "source": prepared.source.description,

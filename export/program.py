@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import io
 import logging
@@ -14,7 +15,7 @@ from typing import Any
 
 import torch
 from torch.export import ExportedProgram
-from torch.export.graph_signature import InputKind, OutputKind
+from torch.export.graph_signature import InputKind, OutputKind, TensorArgument
 
 from edgex.delegates.base import CapturedProgram
 from edgex.delegates.torch_internals import pytree
@@ -32,10 +33,11 @@ from edgex.export.dynamic import (
     unchecked_guards,
 )
 from edgex.export.eager import EagerModel, reference_conditions
-from edgex.export.example_run import ExampleRun, run_example
+from edgex.export.example_run import ExampleRun, describe_example, run_example
 from edgex.export.export_failures import explain_export_failure, explain_strict
 from edgex.export.flat import flatten_program
-from edgex.export.leaves import Leaf
+from edgex.export.leaves import Leaf, name_outputs
+from edgex.export.mutation import find_written_placeholders
 from edgex.export.side_effects import attributes_kept
 from edgex.export.state import find_state, own_initial_values
 from edgex.export.weights import put_in_eval
@@ -109,6 +111,56 @@ def capture(
     asked, shapes, values = _prepare_dynamic(example, dynamic_shapes, requests)
     exported, strict, why = _export(example.module, shapes, values, source_root)
     return _assemble(exported, example, asked, source_root, strict, [*notices, *example.notices, *why])
+
+
+def capture_unrun(
+    module: torch.nn.Module,
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    dynamic_shapes: Any = None,
+    *,
+    source_root: Path,
+    dynamic: Requests | None = None,
+) -> tuple[CapturedProgram, tuple[str, ...]]:
+    """Capture a module without running it, so that its weights may be fake tensors; else as `capture`.
+
+    What only a run shows is not checked: whether eager raises, changes Python values, or agrees on the state.
+
+    Returns:
+        The program, and what the user should know, a sentence each.
+
+    Raises:
+        CaptureError: The model cannot be captured.
+        UsageError: `dynamic` names an input or dimension that does not exist.
+    """
+    example = describe_example(module, tuple(args), kwargs or {})
+    if hasattr(dynamic_shapes, "dynamic_shapes"):
+        dynamic_shapes = dynamic_shapes.dynamic_shapes(module, tuple(args), dict(kwargs or {}))
+    asked, shapes, values = _prepare_dynamic(example, None if dynamic else dynamic_shapes, dynamic or {})
+    exported, strict, why = _export(module, shapes, values, source_root)
+    captured = _assemble(exported, _example_of(exported, example), asked, source_root, strict, [*why])
+    return captured.program, captured.notices
+
+
+def _example_of(program: ExportedProgram, example: ExampleRun) -> ExampleRun:
+    """The example with what the program tells of its outputs and of the buffers that it writes."""
+    nodes = {node.name: node for node in program.graph.nodes}
+    values = [
+        nodes[spec.arg.name].meta["val"] if isinstance(spec.arg, TensorArgument) else getattr(spec.arg, "value", None)
+        for spec in program.graph_signature.output_specs
+        if spec.kind == OutputKind.USER_OUTPUT
+    ]
+    output = pytree.tree_unflatten(values, program.call_spec.out_spec)
+    written = find_written_placeholders(program.graph, program.graph_module)
+    buffers = [
+        str(spec.target)
+        for spec in program.graph_signature.input_specs
+        if spec.kind == InputKind.BUFFER and spec.arg.name in written
+    ]
+    changed = dict.fromkeys([*buffers, *program.graph_signature.buffers_to_mutate.values()])
+    return dataclasses.replace(
+        example, output=output, outputs=name_outputs(output), touched={name: (name,) for name in changed}
+    )
 
 
 def _take_program(program: ExportedProgram, source_root: Path) -> Capture:

@@ -43,7 +43,11 @@ ALLOWED = {"torch._ops.OpOverload", "torch._ops.OpOverloadPacket", "torch._ops.H
 # The modules that alone may use the others.
 PRIVATE_ADAPTERS: dict[str, tuple[str, ...]] = {
     "edgex.delegates.onnxruntime.torch_registry": ("torch.onnx._internal",),
-    "edgex.delegates.torch_internals": ("torch._subclasses.fake_tensor", "torch.utils._pytree"),
+    "edgex.delegates.torch_internals": (
+        "torch._subclasses.fake_tensor",
+        "torch.utils._pytree",
+        "torch.utils._python_dispatch",
+    ),
     "edgex.delegates.xnnpack.serialized": ("executorch.exir._serialize",),
     "edgex.export.shape_sources": ("torch._dynamo.source",),
     "edgex.export.torch_internals": ("torch.utils._sympy",),

@@ -83,6 +83,15 @@ def import_exporter() -> None:
         import executorch.exir  # noqa: F401
 
 
+def import_dialect() -> None:
+    """Import the exporter, and read its table of edge operators: seconds that the first lowering would take."""
+    import_exporter()
+    with quiet():
+        from executorch.exir.dialects._ops import ops
+
+        _ = ops.edge.aten.add.Tensor
+
+
 @contextmanager
 def _sizes_kept() -> Iterator[None]:
     """Keep the bounds of dynamic dimensions while ExecuTorch's passes run the graph on fake tensors.

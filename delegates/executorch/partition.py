@@ -93,10 +93,13 @@ def make_plan(operators: tuple[EdgeOperator, ...]) -> PartitionPlan:
     """The plan of these operators."""
     taken = [operator for operator in operators if operator.region is not None]
     fallbacks = [
-        Fallback(item.op, 1, item.refusal.code, item.refusal.reason, item.source, item.refusal.fatal)
+        Fallback(
+            item.op, 1, item.refusal.code, item.refusal.reason, item.source, item.refusal.fatal,
+            () if item.module is None else (item.module,), item.flops,
+        )
         for item in operators
         if item.region is None and item.refusal is not None
-    ]
+    ]  # fmt: skip
     total_flops = add_flops(operator.flops for operator in operators)
     return PartitionPlan(
         delegated_ops=len(taken),

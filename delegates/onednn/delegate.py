@@ -38,6 +38,7 @@ class OneDnnDelegate:
     options_type: type[Any] = OneDnnOptions
     precisions: tuple[str, ...] = ("fp32", "bf16")
     packages: tuple[str, ...] = ("executorch", "onednn-cpu-gomp", "torch", "torchao")
+    rewrites: tuple[str, ...] = ("fold_literals",)
 
     def availability(self) -> Availability:
         """Whether ExecuTorch, the library, its headers and a compiler are there; nothing is imported or compiled."""
@@ -50,6 +51,13 @@ class OneDnnDelegate:
     def precision_refusal(self, precision: str) -> str:
         """Why fp16 is refused."""
         return f"oneDNN's library of 2023 computes {precision} on few processors; use bf16 or fp32"
+
+    def import_planner(self) -> None:
+        """See `ImportsSlowly`."""
+        from edgex.delegates.executorch.exir import import_dialect
+
+        import_dialect()
+        _make_partitioner(lambda _program, _refuse: None)
 
     def plan(self, program: CapturedProgram, options: OneDnnOptions) -> PartitionPlan:
         """Predict the split; see `Delegate.plan`."""

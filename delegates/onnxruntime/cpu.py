@@ -56,6 +56,12 @@ class OnnxCpuDelegate:
             )
         return f"onnx-cpu does not take {precision}; use --precision fp32 or fp16"
 
+    def import_planner(self) -> None:
+        """See `ImportsSlowly`."""
+        from edgex.delegates.onnxruntime.torch_registry import load_registry
+
+        load_registry(self.options_type().opset)
+
     def plan(self, program: CapturedProgram, options: Any) -> PartitionPlan:
         """Which operators translate to ONNX and have a kernel; weights may be fake.
 

@@ -20,9 +20,9 @@ from edgex.delegates.onnxruntime.quiet import quiet_exporter
 from edgex.delegates.onnxruntime.state import STATE_FILE, LiftedProgram, lift_state, write_state
 from edgex.delegates.onnxruntime.translation import OTHER_TARGET, Refused, decomposition_errors, translate
 from edgex.delegates.onnxruntime.versions import OLDEST_RUNTIME
-from edgex.delegates.plan import Fallback, PartitionPlan, group_fallbacks
-from edgex.delegates.provenance import source_of
-from edgex.delegates.work import sum_flops
+from edgex.delegates.plan import Fallback, PartitionPlan, ReasonCode, group_fallbacks
+from edgex.delegates.provenance import module_path_of, source_of
+from edgex.delegates.work import count_flops, sum_flops
 from edgex.errors import LoweringError
 from edgex.runtime.manifest import Method, Requirements
 from edgex.runtime.specs import Dim, TensorSpec
@@ -122,8 +122,7 @@ def _assess(program: CapturedProgram, opset: int, checks: Checks) -> _Assessment
     result = translate(lifted.exported, opset)
     if isinstance(result, Refused):
         fallbacks = [
-            Fallback(str(node.target), 1, code, reason, source_of(node, program.source_root), fatal=True)
-            for node, code, reason in result.left
+            _left_out(node, code, reason, program.source_root, fatal=True) for node, code, reason in result.left
         ]
         plan = _make_plan(operators(result.program), {node for node, _, _ in result.left}, fallbacks)
         return _Assessment(_with_border(plan, program), lifted)
@@ -158,9 +157,15 @@ def _find_refused(
             fallbacks.append(Fallback(missing.node, 1, missing.code, missing.reason, None, missing.fatal))
         elif origin not in left:
             left.add(origin)
-            source = source_of(origin, source_root)
-            fallbacks.append(Fallback(str(origin.target), 1, missing.code, missing.reason, source, missing.fatal))
+            fallbacks.append(_left_out(origin, missing.code, missing.reason, source_root, fatal=missing.fatal))
     return left, fallbacks
+
+
+def _left_out(node: Node, code: ReasonCode, reason: str, source_root: Path, *, fatal: bool) -> Fallback:
+    module = module_path_of(node)
+    modules = () if module is None else (module,)
+    source = source_of(node, source_root)
+    return Fallback(str(node.target), 1, code, reason, source, fatal, modules, count_flops(node))
 
 
 def _make_plan(nodes: Iterable[Node], left: set[Node], fallbacks: Sequence[Fallback]) -> PartitionPlan:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from edgex.delegates.onnxruntime.graphs import operators
+from edgex.delegates.onnxruntime.quiet import quiet_exporter
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
@@ -61,6 +62,14 @@ def diagnose(error: Exception, program: ExportedProgram, opset: int) -> Diagnosi
     while (cause := causes[-1].__cause__) is not None:
         causes.append(cause)
     return Diagnosis(decomposed, tuple(untranslatable), _failing_node(causes, decomposed), first_line(causes[-1]))
+
+
+def load_registry(opset: int) -> None:
+    """Import the exporter with its translations, which takes seconds the first time."""
+    from torch.onnx._internal.exporter._registration import ONNXRegistry
+
+    with quiet_exporter():
+        ONNXRegistry.from_torchlib(opset_version=max(opset, _OLDEST_TRANSLATIONS))
 
 
 def own_decomposition(node: Node) -> Any | None:

@@ -32,6 +32,7 @@ class XnnpackDelegate:
     options_type: type[Any] = XnnpackOptions
     precisions: tuple[str, ...] = ("fp32", "fp16")
     packages: tuple[str, ...] = ("executorch", "torch", "torchao")
+    rewrites: tuple[str, ...] = ("fold_literals", "unfold_attention", "split_alpha")
 
     def availability(self) -> Availability:
         """Whether executorch, torch and torchao are installed; nothing is imported."""
@@ -47,6 +48,13 @@ class XnnpackDelegate:
             f"XNNPACK takes no {precision}: every operator would run on ExecuTorch's portable kernels, where one "
             "convolution can take a second; use fp16 or fp32"
         )
+
+    def import_planner(self) -> None:
+        """See `ImportsSlowly`."""
+        from edgex.delegates.executorch.exir import import_dialect
+
+        import_dialect()
+        _make_partitioner(lambda _program, _refuse: None)
 
     def plan(self, program: CapturedProgram, options: XnnpackOptions) -> PartitionPlan:
         """Predict the split; see `Delegate.plan`. No option changes it."""

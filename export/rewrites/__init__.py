@@ -1,43 +1,74 @@
-"""Graph rewrites, one pass a file; each keeps the numbers and says what it changed."""
+"""Graph rewrites, one pass a file; each keeps the numbers and says what it changed.
+
+Some are for every target, some for the targets whose delegate asks for them by name (`ChoosesRewrites`): what removes
+slow operators from one target is a slower program on another.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
-from edgex.delegates.base import CapturedProgram
+from edgex.delegates.base import CapturedProgram, ChoosesRewrites
 from edgex.export.rewrites.base import Rewrite
 
-__all__ = ["Rewrite", "apply_rewrites"]
+__all__ = ["Rewrite", "apply_rewrites", "wanted_rewrites"]
+
+Pass = Callable[[CapturedProgram], tuple[CapturedProgram, Rewrite | None]]
 
 
-def apply_rewrites(program: CapturedProgram) -> tuple[CapturedProgram, tuple[Rewrite, ...]]:
+def wanted_rewrites(delegate: object) -> tuple[str, ...]:
+    """Names of the passes that a delegate asks for.
+
+    Raises:
+        AssertionError: There is no such pass.
+    """
+    names = delegate.rewrites if isinstance(delegate, ChoosesRewrites) else ()
+    known = {name for name, on_request, _ in _passes() if on_request}
+    assert known.issuperset(names), f"unknown rewrites {sorted(set(names) - known)}; known: {sorted(known)}"
+    return names
+
+
+def apply_rewrites(
+    program: CapturedProgram, wanted: Collection[str] = (), without: Collection[str] = ()
+) -> tuple[CapturedProgram, tuple[Rewrite, ...]]:
     """Run every pass in order.
 
     Args:
         program: What capture made; it is not changed.
+        wanted: Passes that run on request, by name.
+        without: Passes to leave out, by name.
 
     Returns:
         The rewritten program (the same object where nothing matched), and what the passes that changed something did.
     """
     rewrites: list[Rewrite] = []
-    for run in _passes():
+    for name, on_request, run in _passes():
+        if name in without or (on_request and name not in wanted):
+            continue
         program, rewrite = run(program)
         if rewrite is not None:
             rewrites.append(rewrite)
     return program, tuple(rewrites)
 
 
-def _passes() -> tuple[Callable[[CapturedProgram], tuple[CapturedProgram, Rewrite | None]], ...]:
-    """The passes in the order in which they run; torch is imported here, not with the package."""
+def _passes() -> tuple[tuple[str, bool, Pass], ...]:
+    """Name, whether it runs on request only, and the pass, in order; torch is imported here, not with the package."""
+    from edgex.export.rewrites.alpha import split_alpha
+    from edgex.export.rewrites.attention import unfold_attention
     from edgex.export.rewrites.batch_norm import fold_batch_norm
     from edgex.export.rewrites.constants import fold_constants
+    from edgex.export.rewrites.literals import fold_literals
     from edgex.export.rewrites.regions import inline_regions
 
     return (
         # First: operators inside a region are invisible to the passes below.
-        inline_regions,
+        ("inline_regions", False, inline_regions),
         # Then: weight_norm's computed weight becomes a constant, which folding batch norm into it needs. The other
         # way round nothing would be found, and batch norm leaves no new subgraph of weights behind.
-        fold_constants,
-        fold_batch_norm,
+        ("fold_constants", False, fold_constants),
+        ("fold_batch_norm", False, fold_batch_norm),
+        # Masks become constants, which attention looks at.
+        ("fold_literals", True, fold_literals),
+        ("unfold_attention", True, unfold_attention),
+        ("split_alpha", True, split_alpha),
     )

@@ -54,15 +54,43 @@ _CONVERSIONS = frozenset(f"aten::{name}" for name in ("to", "_to_copy"))
 def fold_constants(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite | None]:
     """Fold every subgraph that depends on weights only; the same program comes back where there is none."""
     weights = constant_tensors(program)
-    foldable = _find_foldable(program, weights)
+    foldable = _find_foldable(program, weights, SIZE_ALLOWANCE_BYTES)
     worked = _find_worked(foldable, weights)
-    if not worked:
+    folded = fold_nodes(program, worked, foldable, weights, SIZE_ALLOWANCE_BYTES)
+    if folded is None:
         return program, None
+    rewritten, operators, count = folded
+    detail = f"{len(operators)} operator(s) that depend on weights only became {count} constant(s)"
+    where = locations_of(operators, program.source_root)
+    return rewritten, Rewrite("fold_constants", len(operators), detail, where)
+
+
+def fold_nodes(
+    program: CapturedProgram,
+    worked: set[Node],
+    foldable: dict[Node, None],
+    weights: Mapping[Node, torch.Tensor],
+    allowance_bytes: int,
+) -> tuple[CapturedProgram, list[Node], int] | None:
+    """Compute nodes here instead of in every run.
+
+    Args:
+        program: It is not changed.
+        worked: The nodes that are worth it.
+        foldable: All whose result is the same in every run, in program order.
+        weights: The tensors that they may read.
+        allowance_bytes: By how much the constants of one subgraph may outgrow the weights that it makes superfluous.
+
+    Returns:
+        The new program, the operators that went, and how many constants took their place; None where nothing fits.
+    """
+    if not worked:
+        return None
     roots: dict[Node, None] = {}
     for group in _connected_groups(worked, foldable):
-        roots |= _choose_roots(group, foldable, weights)
+        roots |= _choose_roots(group, foldable, weights, allowance_bytes)
     if not roots:
-        return program, None
+        return None
     values = _evaluate(roots, foldable, weights)
     editor = ProgramEditor(program)
     parameters = {node for node, spec in placeholders(program.exported) if spec.kind is InputKind.PARAMETER}
@@ -84,12 +112,15 @@ def fold_constants(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite |
     for node in reversed(removed):
         editor.graph.erase_node(editor.node(node))
     operators = [node for node in removed if node.target is not operator.getitem]
-    detail = f"{len(operators)} operator(s) that depend on weights only became {len(roots)} constant(s)"
-    where = locations_of(operators, program.source_root)
-    return editor.finish(), Rewrite("fold_constants", len(operators), detail, where)
+    return editor.finish(), operators, len(roots)
 
 
-def _find_foldable(program: CapturedProgram, weights: Mapping[Node, Any]) -> dict[Node, None]:
+def find_literals(program: CapturedProgram, allowance_bytes: int) -> dict[Node, None]:
+    """The operators that depend on nothing at all, in program order."""
+    return _find_foldable(program, {}, allowance_bytes)
+
+
+def _find_foldable(program: CapturedProgram, weights: Mapping[Node, Any], allowance_bytes: int) -> dict[Node, None]:
     """The operators whose result is the same in every run, in program order."""
     graph = program.exported.graph
     mutated = mutated_nodes(program.exported)
@@ -100,12 +131,12 @@ def _find_foldable(program: CapturedProgram, weights: Mapping[Node, Any]) -> dic
             continue
         if not all(arg in weights or arg in found for arg in node.all_input_nodes):
             continue
-        if (node.target is operator.getitem or _is_pure(node)) and _has_static_tensors(node):
+        if (node.target is operator.getitem or _is_pure(node, allowance_bytes)) and _has_static_tensors(node):
             found[node] = None
     return found
 
 
-def _is_pure(node: Node) -> bool:
+def _is_pure(node: Node, allowance_bytes: int) -> bool:
     overload = overload_of(node)
     if overload is None or overload.namespace not in _NAMESPACES or operator_name(node) in _UNINITIALISED:
         return False
@@ -113,7 +144,7 @@ def _is_pure(node: Node) -> bool:
     if schema.is_mutable or not schema.returns or torch.Tag.nondeterministic_seeded in overload.tags:
         return False
     # A literal factory is worth a constant only where it is a small part of something that folds.
-    return bool(node.all_input_nodes) or _bytes_of(node) <= SIZE_ALLOWANCE_BYTES
+    return bool(node.all_input_nodes) or _bytes_of(node) <= allowance_bytes
 
 
 def _has_static_tensors(node: Node) -> bool:
@@ -166,7 +197,9 @@ def _connected_groups(worked: set[Node], foldable: Mapping[Node, None]) -> list[
     return list(groups.values())
 
 
-def _choose_roots(group: list[Node], foldable: dict[Node, None], weights: Mapping[Node, Any]) -> dict[Node, None]:
+def _choose_roots(
+    group: list[Node], foldable: dict[Node, None], weights: Mapping[Node, Any], allowance_bytes: int
+) -> dict[Node, None]:
     """The nodes of a group to replace by constants: as late as possible, within the size allowance.
 
     While the constants would be too large, the largest one is computed at run time after all, and its inputs
@@ -184,7 +217,7 @@ def _choose_roots(group: list[Node], foldable: dict[Node, None], weights: Mappin
         }
         dead = _dead_nodes(roots, foldable)
         freed_bytes = sum(_bytes_of(arg) for arg in _ancestors(group) if arg in weights and dead.issuperset(_uses(arg)))
-        if sum(map(_bytes_of, roots)) <= freed_bytes + SIZE_ALLOWANCE_BYTES:
+        if sum(map(_bytes_of, roots)) <= freed_bytes + allowance_bytes:
             return roots
         node = max(reversed(roots), key=_bytes_of)
         at_run_time.add(node)

@@ -70,6 +70,19 @@ def list_fallbacks(report: ProfileReport, limit: int | None) -> list[Listing]:
     return [_list_places(title, entries, limit)]
 
 
+def warn_of_fallbacks(report: ProfileReport) -> str | None:
+    """A sentence where compute outside the delegate takes more than `views.LOUD_FALLBACK_SHARE` of the time."""
+    share = views.fallback_share(report)
+    if share is None or share <= views.LOUD_FALLBACK_SHARE:
+        return None
+    worst = views.critical_fallbacks(report)[0]
+    line = f" at {worst.source}" if worst.source else ""
+    return (
+        f"{format_share(share)} of the time runs outside {views.find_delegate(report) or 'any delegate'}, most of it "
+        f"in {worst.operator}{line}: `edgex why ARTIFACT --profile REPORT.json` says why, and what to do"
+    )
+
+
 def list_places(report: ProfileReport, limit: int | None) -> Listing:
     """Operators by source line, the most time first: the shortest answer to where the time goes."""
     return _list_places("where the time goes", views.by_place(report), limit)

@@ -26,6 +26,7 @@ from edgex.runtime.report.listings import (
     list_modules,
     list_operators,
     list_places,
+    warn_of_fallbacks,
 )
 from edgex.runtime.report.views import by_category
 
@@ -44,6 +45,7 @@ def render_markdown(report: ProfileReport) -> str:
         *([] if report.complete else ["**Interrupted**: what is missing was not measured."]),
         f"**{format_seconds(steady.median, digits=4)}** median{interval}. "
         + escape(" · ".join(describe_subject(report))),
+        *([] if (loud := warn_of_fallbacks(report)) is None else [f"**Left out**: {escape(loud)}"]),
         _table(
             ("latency", "time"),
             [("median", format_seconds(steady.median, digits=4)), *describe_percentiles(report)],

@@ -19,7 +19,15 @@ from edgex.runtime.report.figures import (
     format_seconds,
     format_share,
 )
-from edgex.runtime.report.listings import By, Listing, describe_trace, list_fallbacks, list_places, list_view
+from edgex.runtime.report.listings import (
+    By,
+    Listing,
+    describe_trace,
+    list_fallbacks,
+    list_places,
+    list_view,
+    warn_of_fallbacks,
+)
 from edgex.runtime.report.tables import print_listing
 from edgex.runtime.report.views import by_category
 
@@ -60,6 +68,9 @@ def print_report(report: ProfileReport, console: Console, by: By | None = None, 
     bars = 0 if console.options.ascii_only else min(_MAX_BARS, width - _BAR_ENDS)
     for label, text in _figure_rows(report, bars):
         _print_row(console, Text(label, style="dim"), text, _LABEL_WIDTH)
+    if (loud := warn_of_fallbacks(report)) is not None:
+        console.print()
+        _print_row(console, Text("left out", style="bold red"), Text(loud, style="bold"), _LABEL_WIDTH)
     if report.warnings:
         console.print()
         _print_row(console, Text("warnings", style="bold yellow"), Text(), _LABEL_WIDTH)

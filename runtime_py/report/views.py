@@ -17,6 +17,9 @@ from edgex.runtime.profile.report import ProfileReport
 # Only these were traced to a module or a line; the others know the region at best.
 _MAPPED = ("exact", "aligned")
 
+# Above this share of the time, what a delegate left out is said loudly.
+LOUD_FALLBACK_SHARE = 0.2
+
 # What an engine calls kernels of its own in `executed_on`.
 _OWN_KERNELS = "portable"
 
@@ -187,6 +190,17 @@ def fallback_rows(report: ProfileReport) -> tuple[int, ...]:
         return ()
     outside = (delegate is None or row.delegate != delegate for row in report.ops)
     return tuple(at for at, out in enumerate(outside) if out and report.ops[at].category == "compute")
+
+
+def fallback_share(report: ProfileReport) -> float | None:
+    """Part of the operators' time that compute outside the artifact's delegate takes, 0 to 1.
+
+    None where the engine has no delegates, and where no operator has a time.
+    """
+    whole = total_us(report)
+    if not whole or (find_delegate(report) is None and not report.executed_on.endswith(_OWN_KERNELS)):
+        return None
+    return _sum(report, fallback_rows(report)) / whole
 
 
 def by_place(report: ProfileReport, rows: Iterable[int] | None = None) -> tuple[Place, ...]:

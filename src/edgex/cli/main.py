@@ -15,6 +15,7 @@ from edgex.errors import EdgexError, nearest_name
 # Command -> one line of help, here so that `edgex --help` imports no command.
 COMMANDS = {
     "export": "Turn a PyTorch model into artifacts that have proved themselves.",
+    "why": "Say what each target takes of a model, what it leaves, and why.",
     "run": "Run an artifact once.",
     "profile": "Measure an artifact: load, latency, memory, every operator.",
     "report": "Show saved profiles: in the terminal, as HTML, Markdown or a trace.",

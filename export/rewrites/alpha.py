@@ -1,0 +1,51 @@
+"""Write a scaled addition as a multiplication and an addition, for delegates that know no `alpha`.
+
+```
+before:  y = aten.add.Tensor(x, z, alpha=2)
+after:   scaled = aten.mul.Tensor(z, 2.0)
+         y      = aten.add.Tensor(x, scaled)
+```
+
+The same for `aten.sub.Tensor`. Only for floating-point results of tensors of one dtype: the product is then rounded as
+eager rounds it, up to the last bit.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch.fx import Node
+
+from edgex.delegates.base import CapturedProgram
+from edgex.export.rewrites.base import Rewrite, locations_of
+from edgex.export.rewrites.building import Replacement
+from edgex.export.rewrites.editor import ProgramEditor
+from edgex.export.rewrites.schema import named_arguments
+
+_SCALED = (torch.ops.aten.add.Tensor, torch.ops.aten.sub.Tensor)
+
+
+def split_alpha(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite | None]:
+    """Split every addition and subtraction with another alpha than 1; the same program comes back without one."""
+    found = [node for node in program.exported.graph.nodes if _is_scaled(node)]
+    if not found:
+        return program, None
+    editor = ProgramEditor(program)
+    for node in found:
+        step = Replacement(editor, node)
+        # Read from the copy: an argument may have been replaced already.
+        arguments = named_arguments(editor.node(node))
+        scaled = step.call(torch.ops.aten.mul.Tensor, arguments["other"], float(arguments["alpha"]))
+        step.finish(step.call(node.target, arguments["self"], scaled))
+    detail = f"{len(found)} addition(s) with a factor became a multiplication and an addition"
+    return editor.finish(), Rewrite("split_alpha", len(found), detail, locations_of(found, program.source_root))
+
+
+def _is_scaled(node: Node) -> bool:
+    if node.target not in _SCALED:
+        return False
+    arguments = named_arguments(node)
+    if not isinstance(arguments["alpha"], (int, float)) or arguments["alpha"] == 1:
+        return False
+    tensors = [value.meta["val"] for value in (arguments["self"], arguments["other"]) if isinstance(value, Node)]
+    dtypes = {tensor.dtype for tensor in (*tensors, node.meta["val"])}
+    return len(tensors) == 2 and len(dtypes) == 1 and dtypes.pop().is_floating_point

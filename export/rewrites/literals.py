@@ -1,0 +1,39 @@
+"""Fold subgraphs that depend on nothing but literals, for engines that would compute them in every run.
+
+Attention masks and position tables are often made in forward. ONNX Runtime folds them when it loads a model, ExecuTorch
+does not.
+
+```
+before:  ones = aten.ones.default([16, 16])
+         tril = aten.tril.default(ones)
+         mask = aten.eq.Scalar(tril, 0)
+         y    = aten.masked_fill.Scalar(scores, mask, -1e9)
+after:   y    = aten.masked_fill.Scalar(scores, c_eq, -1e9)
+```
+
+Not folded: random numbers, uninitialised memory, what the model writes to or returns, and constants of more than
+`ALLOWANCE_BYTES` together.
+"""
+
+from __future__ import annotations
+
+import operator
+
+from edgex.delegates.base import CapturedProgram
+from edgex.export.rewrites.base import Rewrite, locations_of
+from edgex.export.rewrites.constants import find_literals, fold_nodes
+
+# A mask of 1024 x 1024 numbers.
+ALLOWANCE_BYTES = 4 * 1024 * 1024
+
+
+def fold_literals(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite | None]:
+    """Fold every subgraph that depends on literals only; the same program comes back where there is none."""
+    literals = find_literals(program, ALLOWANCE_BYTES)
+    worked = {node for node in literals if node.target is not operator.getitem}
+    folded = fold_nodes(program, worked, literals, {}, ALLOWANCE_BYTES)
+    if folded is None:
+        return program, None
+    rewritten, operators, count = folded
+    detail = f"{len(operators)} operator(s) that depend on no input became {count} constant(s)"
+    return rewritten, Rewrite("fold_literals", len(operators), detail, locations_of(operators, program.source_root))

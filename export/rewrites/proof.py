@@ -1,0 +1,95 @@
+"""Hold a rewritten program against eager on the example inputs, and drop the rewrite that changes the numbers.
+
+One run of the graph proves all rewrites together. Only where that fails is each one tried without.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch.export.graph_signature import InputKind, OutputKind
+
+from edgex.delegates.base import CapturedProgram
+from edgex.export.eager import EagerModel, reference_conditions
+from edgex.export.rewrites import Rewrite, apply_rewrites
+from edgex.export.rewrites.editor import placeholders, tensor_of
+from edgex.runtime.numerics import DEFAULT_TOLERANCES, compare_output
+
+_TOLERANCES = {torch.float16: DEFAULT_TOLERANCES["fp16"], torch.bfloat16: DEFAULT_TOLERANCES["bf16"]}
+
+
+@dataclass(frozen=True)
+class ProvedRewrites:
+    """A rewritten program whose numbers are eager's.
+
+    Attributes:
+        program: With the rewrites that hold.
+        applied: What they did.
+        dropped: For each rewrite that changed the numbers a sentence that names it.
+    """
+
+    program: CapturedProgram
+    applied: tuple[Rewrite, ...]
+    dropped: tuple[str, ...] = ()
+
+
+def rewrite_and_prove(program: CapturedProgram, eager: EagerModel, wanted: Collection[str]) -> ProvedRewrites:
+    """Apply the rewrites, and keep those that keep the numbers.
+
+    Args:
+        program: What capture made.
+        eager: The model, with its answer to the example inputs.
+        wanted: Names of the passes that the target asks for.
+    """
+    rewritten, applied = apply_rewrites(program, wanted)
+    wrong = _difference(rewritten, eager) if applied else None
+    if wrong is None or _difference(program, eager) is not None:
+        # Where the captured program itself strays from eager, the proof of the artifact has to say so.
+        return ProvedRewrites(rewritten, applied)
+    for culprit in applied:
+        without, rest = apply_rewrites(program, wanted, {culprit.name})
+        if _difference(without, eager) is None:
+            return ProvedRewrites(without, rest, (_sentence(culprit.name, wrong),))
+    return ProvedRewrites(program, (), tuple(_sentence(rewrite.name, wrong) for rewrite in applied))
+
+
+def _sentence(name: str, wrong: str) -> str:
+    return f"the rewrite {name} was dropped, since it changes the numbers: {wrong}"
+
+
+def _difference(program: CapturedProgram, eager: EagerModel) -> str | None:
+    """How the program's outputs differ from eager's on the example inputs; None where they agree."""
+    for spec, expected, actual in zip(
+        program.outputs, eager.example_outputs, _run(program, eager.example), strict=True
+    ):
+        tolerance = _TOLERANCES.get(expected.dtype, DEFAULT_TOLERANCES["fp32"])
+        found = compare_output(_array(expected), _array(actual), tolerance)
+        if found.verdict == "fail":
+            return f"{spec.name}: {found.reason}"
+    return None
+
+
+def _run(program: CapturedProgram, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """The user outputs of one run of the graph; nothing that it writes to is the program's own."""
+    exported = program.exported
+    given = iter(inputs)
+    values = [
+        next(given).clone()
+        if spec.kind is InputKind.USER_INPUT
+        else tensor_of(exported, spec).detach()
+        if spec.kind is InputKind.PARAMETER
+        else tensor_of(exported, spec).detach().clone()
+        for _, spec in placeholders(exported)
+    ]
+    with reference_conditions():
+        results = torch.fx.Interpreter(exported.graph_module).run(*values)
+    kinds = [spec.kind for spec in exported.graph_signature.output_specs]
+    return [value for value, kind in zip(results, kinds, strict=True) if kind is OutputKind.USER_OUTPUT]
+
+
+def _array(tensor: torch.Tensor) -> np.ndarray:
+    detached = tensor.detach()
+    return (detached.float() if detached.dtype == torch.bfloat16 else detached).numpy()

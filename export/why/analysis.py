@@ -1,0 +1,210 @@
+"""The answer about a model: capture without values, rewrite, and ask every target for its plan."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import asdict
+from typing import Any
+
+import torch
+from torch.export import ExportedProgram
+
+from edgex.delegates.base import CapturedProgram, Delegate, ImportsSlowly
+from edgex.delegates.plan import PartitionPlan
+from edgex.delegates.registry import get_delegate, parse_options
+from edgex.errors import CaptureError, EdgexError, LoweringError, TargetUnavailable
+from edgex.export.program import capture, capture_unrun
+from edgex.export.result import Failure, StageClock, peak_rss_bytes
+from edgex.export.rewrites import apply_rewrites, wanted_rewrites
+from edgex.export.rewrites.precision import convert_precision
+from edgex.export.source import ModelSource, find_model
+from edgex.export.why.blockers import find_blockers
+from edgex.export.why.question import Question, choose_options
+from edgex.export.why.report import LeftOut, TargetView, WhyReport
+from edgex.export.why.unweighted import drop_values, give_values
+from edgex.export.why.way_out import find_way_out
+from edgex.export.why.weightless import attempt_on_meta
+from edgex.runtime.host import read_host
+
+Progress = Callable[[str, str], None]
+
+
+def ask(model: str, question: Question, progress: Progress) -> tuple[dict[str, Any], int]:
+    """Answer about a model file: without values if its code allows that, else with the weights that it builds.
+
+    Args:
+        model: `file.py[:name]`, `package.module:name` or `file.pt2`.
+        question: Checked already.
+        progress: Called with a stage and a detail.
+
+    Returns:
+        The document `edgex.why/1`, and the exit code.
+
+    Raises:
+        EdgexError: The model cannot be found.
+    """
+    clock = StageClock()
+    with clock.stage("import"):
+        progress("import", "torch and the targets")
+        _import_targets(question.targets)
+
+    def answer(weights: str) -> dict[str, Any]:
+        with clock.stage("find"):
+            progress("find", "the model and its example inputs")
+            with torch.device("meta") if weights == "none" else nullcontext():
+                source = find_model(model, input_shapes=question.shapes)
+        report = answer_model(source, question, weights, clock, progress)
+        return {"document": report.to_json(), "exit_code": report.exit_code}
+
+    if model.endswith(".pt2"):
+        found, why = None, None
+    else:
+        found, why = attempt_on_meta(lambda: answer("none"))
+    if found is None:
+        found = answer("built")
+        if why is not None and not found["document"]["blockers"]:
+            text = f"the weights were built: under torch.device('meta') the model cannot be made or captured: {why}"
+            found["document"]["notices"].append(text)
+    return found["document"], found["exit_code"]
+
+
+def _import_targets(targets: Sequence[str]) -> None:
+    """Import what planning needs, once, before anything is forked or timed."""
+    for target in targets:
+        delegate = get_delegate(target)
+        if delegate.availability().available and isinstance(delegate, ImportsSlowly):
+            delegate.import_planner()
+
+
+def answer_model(
+    source: ModelSource, question: Question, weights: str, clock: StageClock, progress: Progress
+) -> WhyReport:
+    """What each target takes and leaves of a model.
+
+    Args:
+        source: The model; where `weights` is `none` its tensors are replaced, and it computes nothing afterwards.
+        question: What is asked.
+        weights: `none` or `built`: how the model came to be, for the report.
+        clock: Takes the time of the stages.
+        progress: Called with a stage and a detail.
+
+    Raises:
+        CaptureError: A model without values cannot be captured. One with values can be looked into: what is in its way
+            is in the report then.
+    """
+    parameters = source.parameters
+    memory = memory_notices(source.module, read_host().memory_bytes)
+    try:
+        with clock.stage("capture"):
+            progress("capture", source.description)
+            program, notices = _capture(source, question, weights)
+    except CaptureError as error:
+        if weights == "none":
+            raise
+        with clock.stage("blockers"):
+            progress("blockers", "what keeps the model from being captured")
+            blockers = find_blockers(source, error)
+        return WhyReport(
+            source.description, parameters, weights, blockers=blockers, notices=source.notices,
+            seconds=dict(clock.seconds), peak_rss_bytes=peak_rss_bytes(),
+        )  # fmt: skip
+    views: list[TargetView] = []
+    failures: list[Failure] = []
+    for name in question.targets:
+        try:
+            with clock.stage(f"plan {name}"):
+                progress("plan", name)
+                views.append(_ask(get_delegate(name), program, question))
+        except EdgexError as error:
+            failures.append(Failure(name, error))
+    return WhyReport(
+        source.description,
+        parameters,
+        weights,
+        _compare(views),
+        (),
+        tuple(failures),
+        (*source.notices, *notices, *memory),
+        dict(clock.seconds),
+        peak_rss_bytes(),
+    )
+
+
+def memory_notices(module: torch.nn.Module | ExportedProgram, installed_bytes: int | None) -> tuple[str, ...]:
+    """A sentence where exporting needs more memory than there is: lowering holds the weights a second time.
+
+    Args:
+        module: Its weights may be without values.
+        installed_bytes: The machine's memory; None where unknown.
+    """
+    weights = {id(t): t.numel() * t.element_size() for t in (*module.parameters(), *module.buffers())}
+    needed = 2 * sum(weights.values())
+    if installed_bytes is None or needed <= installed_bytes:
+        return ()
+    return (
+        f"exporting needs about {needed / 1e9:.1f} GB for the weights and their lowered copy, and this machine has "
+        f"{installed_bytes / 1e9:.1f} GB",
+    )
+
+
+def _capture(source: ModelSource, question: Question, weights: str) -> tuple[CapturedProgram, tuple[str, ...]]:
+    if isinstance(source.module, ExportedProgram):
+        captured = capture(source.module, source_root=source.source_root, dynamic=question.dynamic)
+        return captured.program, captured.notices
+    module = getattr(source.module, "_orig_mod", source.module)
+    if weights == "none":
+        drop_values(module)
+    return capture_unrun(
+        module,
+        give_values(source.args),
+        give_values(source.kwargs),
+        source.dynamic_shapes,
+        source_root=source.source_root,
+        dynamic=question.dynamic,
+    )
+
+
+def _ask(delegate: Delegate, program: CapturedProgram, question: Question) -> TargetView:
+    availability = delegate.availability()
+    if not availability.available:
+        raise TargetUnavailable(
+            f"target {delegate.name!r} cannot be used here", why=availability.reason, fix=availability.fix
+        )
+    if question.precision not in delegate.precisions:
+        raise LoweringError(
+            f"target {delegate.name!r} does not take --precision {question.precision}",
+            why=delegate.precision_refusal(question.precision),
+            fix=f"it takes {', '.join(delegate.precisions)}",
+        )
+    options = parse_options(delegate, choose_options(delegate, question.options))
+    applied: tuple[Mapping[str, Any], ...] = ()
+    if question.rewrite:
+        program, rewrites = apply_rewrites(program, wanted_rewrites(delegate))
+        applied = tuple(asdict(rewrite) for rewrite in rewrites)
+    plan = delegate.plan(convert_precision(program, question.precision), options)
+    return TargetView(delegate.name, plan, _left_out(delegate.name, plan, question.rewrite), applied)
+
+
+def _left_out(target: str, plan: PartitionPlan, rewrites_on: bool) -> tuple[LeftOut, ...]:
+    return tuple(
+        LeftOut(fallback, *find_way_out(target, fallback, rewrites_on=rewrites_on)) for fallback in plan.fallbacks
+    )
+
+
+def _compare(views: Sequence[TargetView]) -> tuple[TargetView, ...]:
+    """The views, each operator with the targets that take what stands on its line."""
+    refused = {view.target: {fallback.source for fallback in view.plan.fallbacks} for view in views}
+
+    def takers(item: LeftOut, own: str) -> tuple[str, ...]:
+        source = item.fallback.source
+        return tuple(name for name, lines in refused.items() if name != own and source and source not in lines)
+
+    return tuple(
+        dataclasses.replace(
+            view,
+            left_out=tuple(dataclasses.replace(item, taken_by=takers(item, view.target)) for item in view.left_out),
+        )
+        for view in views
+    )

@@ -1,0 +1,120 @@
+"""All that keeps a model from being captured, not only what torch.export stumbles over first.
+
+The model is run once in eager on its example inputs, and watched: every place where Python reads a value out of a
+tensor, and every operator that does not work on tensors without values. What another path through the model holds is
+not seen.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+from edgex.delegates.torch_internals import FakeTensorMode, OpOverload, TorchDispatchMode, pytree
+from edgex.errors import CaptureError
+from edgex.export.eager import reference_conditions
+from edgex.export.export_failures import explain_data_dependence, explain_missing_fake
+from edgex.export.source import ModelSource
+from edgex.export.user_line import UserLine, line_of_frames
+
+# Methods of a tensor that hand its values to Python.
+_READS = ("__bool__", "__int__", "__float__", "__index__", "__array__", "item", "tolist", "numpy")
+# PyTorch's own operators have fake kernels, or are torch.export's to complain about.
+_OWN = ("aten", "prims", "prim", "profiler")
+
+
+def find_blockers(source: ModelSource, first: CaptureError) -> tuple[CaptureError, ...]:
+    """Everything in the way of capturing a model.
+
+    Args:
+        source: The model, with its weights.
+        first: What capture raised; it comes first, for it is known for sure.
+    """
+    found = [first]
+    if isinstance(source.module, torch.nn.Module):
+        watch = _Watch(source.source_root)
+        try:
+            with reference_conditions(), watch.operators(), watch.reads():
+                source.module(*source.args, **source.kwargs)
+        except Exception:  # the model may fail on its own inputs, which capture has said already
+            pass
+        found += watch.found
+    unique: dict[str, CaptureError] = {}
+    for blocker in found:
+        unique.setdefault(blocker.where or blocker.what, blocker)
+    return tuple(unique.values())
+
+
+class _Watch:
+    """Collects blockers while the model runs."""
+
+    def __init__(self, source_root: Path) -> None:
+        self.found: list[CaptureError] = []
+        self._root = source_root
+        self._judged: dict[str, bool] = {}
+
+    def reads(self) -> TorchFunctionMode:
+        """A mode that notes where values are read out of tensors."""
+        return _Reads(self._note_read)
+
+    def operators(self) -> TorchDispatchMode:
+        """A mode that notes operators without a fake kernel."""
+        return _Operators(self._note_operator)
+
+    def _note_read(self) -> None:
+        line = self._user_line()
+        if line is not None:
+            what, why, fix = explain_data_dependence(None, line)
+            self.found.append(CaptureError(what, str(line), fix, why=why))
+
+    def _note_operator(self, operator: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+        name = operator._schema.name
+        if name not in self._judged:
+            self._judged[name] = _works_without_values(operator, args, kwargs)
+        if not self._judged[name]:
+            line = self._user_line()
+            what, why, fix = explain_missing_fake(name)
+            self.found.append(CaptureError(what, None if line is None else str(line), fix, why=why))
+
+    def _user_line(self) -> UserLine | None:
+        frames = [(frame.filename, frame.lineno or 0) for frame in traceback.extract_stack()]
+        return line_of_frames([frame for frame in frames if frame[0] != __file__], self._root)
+
+
+class _Reads(TorchFunctionMode):
+    def __init__(self, note: Callable[[], None]) -> None:
+        super().__init__()
+        self._note = note
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Iterable[Any], args: Any = (), kwargs: Any = None
+    ) -> Any:
+        if getattr(func, "__name__", "") in _READS and args and isinstance(args[0], torch.Tensor):
+            self._note()
+        return func(*args, **(kwargs or {}))
+
+
+class _Operators(TorchDispatchMode):  # type: ignore[no-untyped-call]  # its parent has no types
+    def __init__(self, note: Callable[[OpOverload, Sequence[Any], dict[str, Any]], None]) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._note = note
+
+    def __torch_dispatch__(self, func: Any, types: Iterable[Any], args: Any = (), kwargs: Any = None) -> Any:
+        if isinstance(func, OpOverload) and func.namespace not in _OWN:
+            self._note(func, args, kwargs or {})
+        return func(*args, **(kwargs or {}))
+
+
+def _works_without_values(operator: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
+    mode = FakeTensorMode(allow_non_fake_inputs=True)
+    try:
+        with mode:
+            operator(*pytree.tree_map_only(torch.Tensor, mode.from_tensor, (args, kwargs))[0], **kwargs)
+    except Exception:  # whatever it raises, torch.export would meet it too
+        return False
+    return True

@@ -1,0 +1,90 @@
+"""The answer about an artifact: what its manifest says was left out, with the milliseconds of a profile."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+from edgex.delegates.plan import Fallback, PartitionPlan
+from edgex.errors import UsageError
+from edgex.export.why.report import LeftOut, Measured, TargetView, WhyReport
+from edgex.export.why.way_out import find_way_out
+from edgex.runtime.artifact import Artifact, open_artifact
+from edgex.runtime.profile.report import ProfileReport
+from edgex.runtime.profile.saved import read_report
+from edgex.runtime.report.views import critical_fallbacks, fallback_share
+
+
+def answer_artifact(path: str, report_path: Path | None) -> WhyReport:
+    """What an artifact's target took and left; nothing is run.
+
+    Args:
+        path: The artifact's folder.
+        report_path: A profile of this artifact, as `edgex profile -o report.json` writes it; None for none.
+
+    Raises:
+        ArtifactError: The artifact or the report cannot be read.
+        UsageError: The report is of another artifact, or does not know operators.
+    """
+    artifact = open_artifact(path, "size")
+    manifest = artifact.manifest
+    report = None if report_path is None else _read_profile(report_path, artifact)
+    plan = _read_plan(artifact)
+    left_out = [LeftOut(item, *find_way_out(manifest.target, item, rewrites_on=True)) for item in plan.fallbacks]
+    if report is not None:
+        left_out = _measured(left_out, report)
+    view = TargetView(
+        manifest.target,
+        plan,
+        tuple(left_out),
+        tuple(manifest.rewrites),
+        None if report is None else fallback_share(report),
+    )
+    return WhyReport(path, manifest.model.get("parameters"), "artifact", (view,))
+
+
+def _read_profile(path: Path, artifact: Artifact) -> ProfileReport:
+    report = read_report(path)
+    again = f"edgex profile {artifact.path} -o {path} --force"
+    if report.artifact.digest != artifact.digest:
+        raise UsageError(
+            f"{path.name} is a profile of another artifact",
+            why=f"it measured {report.artifact.name} for {report.artifact.target}, with other model files",
+            fix=again,
+        )
+    if not report.ops:
+        raise UsageError(f"{path.name} knows no operators: they were not traced", fix=again)
+    return report
+
+
+def _read_plan(artifact: Artifact) -> PartitionPlan:
+    delegation = artifact.manifest.delegation
+    fallbacks = tuple(
+        Fallback(
+            item["op"], item["count"], item["code"], item["reason"], item["source"], item["fatal"],
+            tuple(item.get("modules", ())), item.get("flops"),
+        )
+        for item in delegation["fallbacks"]
+    )  # fmt: skip
+    # The manifest keeps the shares; a total of one million operations gives them back.
+    share = delegation["work_fraction"]
+    return PartitionPlan(
+        delegation["delegated_ops"],
+        delegation["total_ops"],
+        delegation["delegate_calls"],
+        fallbacks,
+        None if share is None else round(share * 1e6),
+        None if share is None else 10**6,
+    )
+
+
+def _measured(left_out: list[LeftOut], report: ProfileReport) -> list[LeftOut]:
+    """Each with the time of the rows of its operator and source line, most expensive first."""
+    costs: dict[tuple[str, str | None], tuple[float, float]] = {}
+    for place in critical_fallbacks(report):
+        costs[place.operator, place.source] = (place.group.total_us, place.group.share or 0.0)
+    found = []
+    for item in left_out:
+        cost = costs.pop((item.fallback.op, item.fallback.source), None)
+        found.append(item if cost is None else dataclasses.replace(item, measured=Measured(*cost)))
+    return sorted(found, key=lambda item: -(item.measured.median_us if item.measured else 0.0))

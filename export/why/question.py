@@ -1,0 +1,71 @@
+"""What the user asks of `edgex why`, and the checks that come before any slow step."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from edgex.delegates.base import Delegate
+from edgex.delegates.registry import get_delegate, parse_options
+from edgex.errors import UsageError, nearest_name
+from edgex.export.naming import parse_model_name
+from edgex.export.settings import PRECISIONS
+from edgex.runtime.specs import Dim
+
+
+@dataclass(frozen=True)
+class Question:
+    """What the user asks.
+
+    Attributes:
+        targets: Names of delegates, in the order of the answer.
+        precision: `fp32`, `fp16` or `bf16`.
+        rewrite: Count with the rewrites that `export` would apply.
+        dynamic: Bounds by input name and axis.
+        options: Delegate options by name; `target.key` reaches one target only.
+        shapes: Shapes of example inputs by name.
+    """
+
+    targets: tuple[str, ...]
+    precision: str = "fp32"
+    rewrite: bool = True
+    dynamic: Mapping[tuple[str, int], Dim] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict)
+    shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+
+
+def check_question(model: str, question: Question) -> None:
+    """Check the model's path and every flag; nothing heavy is imported.
+
+    Raises:
+        UsageError: A path, target, precision or option is wrong.
+    """
+    parse_model_name(model)
+    if not question.targets:
+        raise UsageError("no target given", fix="--target xnnpack,onnx-cpu; `edgex targets` lists them")
+    if len(set(question.targets)) < len(question.targets):
+        raise UsageError(f"a target is given twice: {', '.join(question.targets)}")
+    if question.precision not in PRECISIONS:
+        raise UsageError(f"unknown precision {question.precision!r}", why=nearest_name(question.precision, PRECISIONS))
+    delegates = [get_delegate(target) for target in question.targets]
+    taken = set[str]()
+    for delegate in delegates:
+        chosen = choose_options(delegate, question.options)
+        parse_options(delegate, chosen)
+        taken.update(key for key in question.options if key.rpartition(".")[2] in chosen)
+    if unknown := [key for key in question.options if key not in taken]:
+        known = {f"{d.name}.{item.name}" for d in delegates for item in dataclasses.fields(d.options_type)}
+        raise UsageError(f"no given target has an option {unknown[0]!r}", why=nearest_name(unknown[0], known))
+
+
+def choose_options(delegate: Delegate, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Those options that name this target, and those without a target's name that it knows."""
+    known = {item.name for item in dataclasses.fields(delegate.options_type)}
+    chosen = {}
+    for key, value in given.items():
+        prefix, _, plain = key.rpartition(".")
+        if prefix == delegate.name or (not prefix and plain.replace("-", "_") in known):
+            chosen[plain] = value
+    return chosen

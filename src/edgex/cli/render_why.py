@@ -1,0 +1,78 @@
+"""What `edgex why` prints for people: targets side by side, then every operator left out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+from edgex.cli.render import bold, print_table
+
+_MODULES_SHOWN = 3
+
+
+def print_why(document: Mapping[str, Any]) -> None:
+    """The table of targets, and a block for each that leaves something."""
+    targets = document["targets"]
+    if targets:
+        print_table([_HEAD, *(_row(target) for target in targets)])
+    for target in targets:
+        if target["delegation"]["fallbacks"]:
+            click.echo(f"\n{bold(target['target'])} leaves out:")
+        for fallback in target["delegation"]["fallbacks"]:
+            _print_fallback(fallback)
+    for failure in document["failures"]:
+        click.echo(f"\n{bold(failure['target'])} has no answer: {failure['what']}")
+        _print_details(failure)
+    if document["blockers"]:
+        count = len(document["blockers"])
+        click.echo(bold(f"the model cannot be captured: {count} blocker{'' if count == 1 else 's'}"))
+    for number, blocker in enumerate(document["blockers"], 1):
+        click.echo(f"\n{number}. {blocker['what']}")
+        _print_details(blocker)
+
+
+_HEAD = ("target", "operators", "work", "calls", "exportable", "time left out", "rewrites")
+
+
+def _row(target: Mapping[str, Any]) -> tuple[str, ...]:
+    delegation = target["delegation"]
+    work = delegation["work_fraction"]
+    share = target["fallback_share"]
+    rewrites = ", ".join(f"{rewrite['name']} x {rewrite['count']}" for rewrite in target["rewrites"])
+    return (
+        target["target"],
+        f"{delegation['delegated_ops']} of {delegation['total_ops']}, {delegation['fraction']:.1%}",
+        "unknown" if work is None else f"{work:.1%}",
+        str(delegation["delegate_calls"]),
+        "yes" if target["exportable"] else "no",
+        "not measured" if share is None else f"{share:.1%}",
+        rewrites or "none",
+    )
+
+
+def _print_fallback(fallback: Mapping[str, Any]) -> None:
+    cost = fallback["measured"]
+    paid = "" if cost is None else f"  {cost['median_us'] / 1000:.3f} ms, {cost['share']:.1%}"
+    fatal = click.style("  cannot run here", fg="red") if fallback["fatal"] else ""
+    click.echo(f"  {fallback['count']} x {fallback['op']}  [{fallback['code']}]{paid}{fatal}")
+    modules = [module or "the model" for module in fallback["modules"]]
+    more = f" and {len(modules) - _MODULES_SHOWN} more" if len(modules) > _MODULES_SHOWN else ""
+    inside = f" in {', '.join(modules[:_MODULES_SHOWN])}{more}" if modules else ""
+    lines = [
+        ("where", f"{fallback['source'] or 'no source line'}{inside}"),
+        ("why", fallback["reason"]),
+        ("way out", fallback["way_out"]),
+        ("rewrite", fallback["rewrite"] and f"{fallback['rewrite']} does it: leave --no-fix out"),
+        ("taken by", ", ".join(fallback["taken_by"])),
+    ]
+    for label, text in lines:
+        if text:
+            click.echo(f"      {label:<9} {text}")
+
+
+def _print_details(entry: Mapping[str, Any]) -> None:
+    for label in ("where", "why", "fix"):
+        for number, line in enumerate((entry[label] or "").splitlines()):
+            click.echo(f"      {label if number == 0 else '':<9} {line}")

@@ -1,0 +1,201 @@
+"""`why` as a library: no values needed, the plan of an export, every blocker, the cost of what was left out."""
+
+import json
+import shutil
+from dataclasses import replace
+
+import pytest
+import torch
+from report_support import make_report
+from torch import nn
+
+import edgex
+from edgex.delegates.plan import Fallback, group_fallbacks
+from edgex.delegates.registry import get_delegate
+from edgex.delegates.torch_internals import FakeTensor
+from edgex.errors import ArtifactError, CaptureError, UsageError
+from edgex.export.program import capture, capture_unrun
+from edgex.export.rewrites import apply_rewrites
+from edgex.export.source import wrap_model
+from edgex.export.why.analysis import memory_notices
+from edgex.export.why.blockers import find_blockers
+from edgex.export.why.of_artifact import answer_artifact
+from edgex.export.why.unweighted import drop_values, give_values
+from edgex.export.why.way_out import find_way_out
+from edgex.runtime.artifact import open_artifact
+from edgex.runtime.report import views
+
+
+class Net(nn.Module):
+    """Tied weights, a batch norm, state, a tensor that is no buffer, and two outputs."""
+
+    def __init__(self):
+        super().__init__()
+        self.table = nn.Embedding(20, 8)
+        self.norm = nn.BatchNorm1d(8)
+        self.head = nn.Linear(8, 20, bias=False)
+        self.head.weight = self.table.weight
+        self.register_buffer("count", torch.zeros(1))
+        self.scale = torch.full((8,), 2.0)
+
+    def forward(self, ids):
+        self.count.add_(1)
+        x = self.norm(self.table(ids) * self.scale)
+        return {"logits": self.head(x), "count": self.count + 0}
+
+
+def ids():
+    return torch.arange(6) % 3
+
+
+def test_dropped_values_leave_dtypes_shapes_and_ties():
+    model = Net().eval()
+    drop_values(model)
+    assert model.head.weight is model.table.weight
+    assert isinstance(model.table.weight, nn.Parameter)
+    tensors = [*model.parameters(), *model.buffers(), model.scale]
+    assert all(isinstance(t.data if isinstance(t, nn.Parameter) else t, FakeTensor) for t in tensors)
+    assert (tuple(model.scale.shape), model.norm.num_batches_tracked.dtype) == ((8,), torch.int64)
+
+
+def test_example_inputs_on_meta_become_zeros():
+    given = give_values(({"a": torch.rand(2, device="meta")}, torch.ones(3)))
+    assert given[0]["a"].tolist() == [0.0, 0.0]
+    assert given[1].tolist() == [1.0, 1.0, 1.0]
+
+
+@pytest.mark.parametrize("device", ["meta", "cpu"])
+def test_the_program_without_values_is_that_of_an_export(device, tmp_path):
+    with torch.device(device):
+        model, args = Net().eval(), (torch.zeros(6, dtype=torch.int64),)
+    drop_values(model)
+    program, _ = capture_unrun(model, give_values(args), source_root=tmp_path)
+    real = capture(Net().eval(), (ids(),), source_root=tmp_path).program
+    assert (program.inputs, program.outputs, program.state) == (real.inputs, real.outputs, real.state)
+    delegate = get_delegate("reference")
+    plans = [delegate.plan(apply_rewrites(p)[0], delegate.options_type()) for p in (program, real)]
+    assert plans[0] == plans[1]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", ["onnx-cpu", "xnnpack"])
+def test_other_targets_plan_the_same_without_values(target, tmp_path):
+    model = Net().eval()
+    real = capture(model, (ids(),), source_root=tmp_path).program
+    drop_values(model)
+    program, _ = capture_unrun(model, (ids(),), source_root=tmp_path)
+    delegate = get_delegate(target)
+    plans = [delegate.plan(apply_rewrites(p)[0], delegate.options_type()) for p in (program, real)]
+    assert plans[0] == plans[1]
+    assert plans[0].total_ops > 3
+
+
+@torch.library.custom_op("edgex_test_why::twice", mutates_args=())
+def twice(x: torch.Tensor) -> torch.Tensor:
+    return x * 2
+
+
+class Blocked(nn.Module):
+    def forward(self, x):
+        if x.sum() > 0:
+            x = x + 1
+        x = twice(x)
+        size = int(x.abs().max().item())
+        while x.max() > 3:
+            x = x / 2
+        return x + size
+
+
+def test_all_blockers_are_found_not_only_the_first():
+    source = wrap_model(Blocked().eval(), (torch.ones(3),), {})
+    with pytest.raises(CaptureError) as caught:
+        capture_unrun(source.module, source.args, source_root=source.source_root)
+    found = find_blockers(source, caught.value)
+    assert found[0] is caught.value
+    texts = [f"{blocker.what} {blocker.where}" for blocker in found]
+    for wanted in ("if x.sum() > 0", "edgex_test_why::twice has no fake kernel", ".item()", "while x.max() > 3"):
+        assert sum(wanted in text for text in texts) == 1, texts
+    assert all(blocker.fix and blocker.why for blocker in found)
+    assert len(found) == 4
+
+
+def test_a_model_that_fails_by_itself_keeps_its_own_error():
+    source = wrap_model(nn.Linear(3, 2), (torch.ones(4),), {})
+    first = CaptureError("it fails")
+    assert find_blockers(source, first) == (first,)
+
+
+def test_a_model_larger_than_the_memory_is_said():
+    with torch.device("meta"):
+        model = nn.Linear(100_000, 10_000, bias=False)
+    (sentence,) = memory_notices(model, 7_000_000_000)
+    assert "8.0 GB" in sentence
+    assert "7.0 GB" in sentence
+    assert memory_notices(model, 8_000_000_000) == ()
+    assert memory_notices(model, None) == ()
+
+
+def test_merged_fallbacks_add_up():
+    one = Fallback("aten.x", 1, "dtype", "why", "a.py:1", modules=("l.0",), flops=10)
+    two = replace(one, modules=("l.1",), flops=None)
+    (merged,) = group_fallbacks([one, two, one])
+    assert (merged.count, merged.modules, merged.flops) == (3, ("l.0", "l.1"), 20)
+
+
+def test_ways_out():
+    mean = Fallback("aten.mean.dim", 1, "attribute", "XNNPACK averages with keepdim=True only", None)
+    assert "keepdim=True" in find_way_out("xnnpack", mean, rewrites_on=True)[0]
+    alpha = Fallback("aten.add.Tensor", 1, "attribute", "XNNPACK adds and subtracts with alpha=1 only", None)
+    assert find_way_out("xnnpack", alpha, rewrites_on=False)[1] == "split_alpha"
+    assert find_way_out("xnnpack", alpha, rewrites_on=True)[1] is None
+    assert find_way_out("other", replace(mean, code="rank"), rewrites_on=True) == (None, None)
+
+
+@pytest.fixture(scope="module")
+def exported_line(tmp_path_factory):
+    torch.manual_seed(0)
+    folder = tmp_path_factory.mktemp("line")
+    return edgex.export_model(nn.Linear(3, 2), (torch.rand(1, 3),), target="reference", output=folder)
+
+
+@pytest.fixture
+def artifact(exported_line, tmp_path):
+    """A small artifact that claims to have left out what the made-up profile measured."""
+    folder = tmp_path / "net.reference.edgex"
+    shutil.copytree(exported_line.path, folder)
+    report = make_report(60)
+    worst = views.critical_fallbacks(report)[0]
+    manifest = json.loads((folder / "manifest.json").read_text())
+    left = {"count": 1, "code": "not_in_delegate", "reason": "no operator", "fatal": False}
+    manifest["delegation"]["fallbacks"] = [
+        {"op": "aten.elsewhere", "source": "net.py:1", **left},
+        {"op": worst.operator, "source": worst.source, **left},
+    ]
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    digest = open_artifact(str(folder)).digest
+    return folder, replace(report, artifact=replace(report.artifact, digest=digest)), worst
+
+
+def test_an_artifact_with_its_profile_shows_what_was_left_out_costs(artifact, tmp_path):
+    folder, report, worst = artifact
+    (tmp_path / "report.json").write_text(report.dumps())
+    found = answer_artifact(str(folder), tmp_path / "report.json")
+    (view,) = found.targets
+    assert view.fallback_share == pytest.approx(views.fallback_share(report))
+    first, second = view.left_out
+    assert (first.fallback.op, second.fallback.op) == (worst.operator, "aten.elsewhere")
+    assert first.measured.median_us == pytest.approx(worst.group.total_us)
+    assert second.measured is None
+    assert answer_artifact(str(folder), None).targets[0].fallback_share is None
+
+
+def test_a_profile_of_another_artifact_is_refused(artifact, tmp_path):
+    folder, report, _ = artifact
+    (tmp_path / "other.json").write_text(make_report(60).dumps())
+    with pytest.raises(UsageError, match="another artifact"):
+        answer_artifact(str(folder), tmp_path / "other.json")
+    (tmp_path / "bare.json").write_text(replace(report, ops=()).dumps())
+    with pytest.raises(UsageError, match="knows no operators"):
+        answer_artifact(str(folder), tmp_path / "bare.json")
+    with pytest.raises(ArtifactError):
+        answer_artifact(str(folder), tmp_path / "none.json")
