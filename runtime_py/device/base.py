@@ -5,8 +5,8 @@ with open_device("ssh:pi@raspberrypi") as device:
     answer = device.execute(artifact, DeviceRequest(sequences=((inputs,),), runs=100), progress)
 ```
 
-`edgex run`, `verify` and `profile` are three kinds of request; `edgex.runtime.device.commands` makes them, and turns the
-answers into the same results that a run on this machine gives.
+`edgex run`, `verify` and `profile` are three kinds of request; `edgex.runtime.device.commands` makes them, and turns
+the answers into the same results that a run on this machine gives.
 """
 
 from __future__ import annotations
