@@ -22,6 +22,7 @@ from typing import IO, Protocol
 from edgex.runtime.device.base import Progress
 
 _LAST_LINES = 20
+_COPIED_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -166,7 +167,7 @@ class LocalLink:
         return stream_process(["/bin/sh", "-c", guarded(folder, command)], on_line)
 
     def provide(self, name: str, digest: str, files: Mapping[str, Path], progress: Progress) -> str:
-        """A folder of links to the files, kept in the user's cache where they lie in several folders."""
+        """The files' own folder; where they lie in several, one in the user's cache that brings them together."""
         from edgex.runtime.cache import user_cache
 
         parents = {path.parent for path in files.values()}
@@ -177,10 +178,14 @@ class LocalLink:
         for there, path in files.items():
             place = folder / there
             place.parent.mkdir(parents=True, exist_ok=True)
-            if place.is_symlink() and Path(os.readlink(place)) == path.resolve():  # noqa: PTH115 - exactly this link
+            if place.exists():
                 continue
             temporary = place.with_name(f".{place.name}.{os.getpid()}")
-            temporary.symlink_to(path.resolve())
+            # A program finds its libraries beside where it really lies: so it must lie here. Large files are libraries.
+            if path.stat().st_size < _COPIED_BYTES:
+                shutil.copy2(path, temporary)
+            else:
+                temporary.symlink_to(path.resolve())
             temporary.replace(place)
         return str(folder)
 

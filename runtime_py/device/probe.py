@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -12,13 +13,15 @@ from edgex.runtime.device.kit import normal_machine
 from edgex.runtime.device.link import Link
 from edgex.runtime.host import SPEED_FEATURES, HostInfo
 
-_PYTHON = """import importlib.metadata as m, sys
+_PACKAGES = ("numpy", "safetensors", "onnxruntime", "onnxruntime-migraphx", "onnxruntime-rocm", "onnxruntime-gpu")
+_PYTHON = f"""import importlib.metadata as m, sys
 print("python", sys.version.split()[0])
-for d in m.distributions():
-    n = (d.metadata["Name"] or "").lower()
-    if n in ("numpy", "safetensors") or n.startswith("onnxruntime"):
-        print(n, d.version)
-"""
+for n in {" ".join(_PACKAGES)!r}.split():
+    try:
+        print(n, m.version(n))
+    except m.PackageNotFoundError:
+        pass
+""".replace("'", '"')
 
 _QUESTIONS = {
     "uname": "uname -s; uname -r; uname -m",
@@ -34,7 +37,6 @@ _QUESTIONS = {
     "governor": "cat /sys/devices/system/cpu/cpu0/cpufreq/scaling_governor",
     "frequency": "cat /sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq",
     "load": "cat /proc/loadavg",
-    "python": f"python3 -c '{_PYTHON}'",
 }
 _MARK = "@@edgex "
 
@@ -60,13 +62,14 @@ class Probed:
     load_average: float | None
 
 
-def probe(link: Link, kind: str) -> Probed:
+def probe(link: Link, kind: str, python: str = "python3") -> Probed:
     """Ask a machine what it is.
 
     Raises:
         DeviceError: It does not answer, or its shell is no POSIX shell.
     """
-    script = "; ".join(f"echo '{_MARK}{name}'; {{ {question}; }} 2>/dev/null" for name, question in _QUESTIONS.items())
+    questions = {**_QUESTIONS, "python": f"{shlex.quote(python)} -c '{_PYTHON}'"}
+    script = "; ".join(f"echo '{_MARK}{name}'; {{ {question}; }} 2>/dev/null" for name, question in questions.items())
     done = link.run(script)
     answers: dict[str, str] = {}
     for section in done.output.decode("utf-8", "replace").split(_MARK)[1:]:
@@ -78,7 +81,7 @@ def probe(link: Link, kind: str) -> Probed:
 
 
 def _read(answers: Mapping[str, str], kind: str, address: str) -> Probed:
-    system, kernel, machine = (answers["uname"].splitlines() + ["", "", ""])[:3]
+    system, kernel, machine = [*answers["uname"].splitlines(), "", "", ""][:3]
     cpuinfo, meminfo = answers.get("cpuinfo", ""), answers.get("meminfo", "")
     flags = (_field(cpuinfo, "flags") or _field(cpuinfo, "Features") or "").split()
     features = tuple(name for name in SPEED_FEATURES if name in flags)

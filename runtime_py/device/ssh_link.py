@@ -207,8 +207,9 @@ class SshLink:
         done = self.run(f"df -Pk {shlex.quote(self._cache)}")
         found = re.search(r"\s(\d+)\s+\d+%\s", done.output.decode(errors="replace"))
         if found is not None and int(found[1]) * 1024 < needed + _SPARE_BYTES:
+            free = int(found[1]) * 1024 / 1e6
             raise DeviceError(
-                f"the device is out of space: {name} needs {needed / 1e6:.1f} MB, {int(found[1]) / 1e3:.1f} MB are free",
+                f"the device is out of space: {name} needs {needed / 1e6:.1f} MB, {free:.1f} MB are free",
                 self.address,
                 f"remove what is not needed; edgex keeps its own files in {self._cache}",
             )
