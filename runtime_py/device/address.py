@@ -14,7 +14,7 @@ Kind = Literal["adb", "ssh", "local-native"]
 
 FORMS = ("adb[:SERIAL]", "ssh:[USER@]HOST[:PORT]", "local-native")
 
-# Function that opens a device of a kind: (address) -> Device, for Linux machines (address, options). Imported when it is needed.
+# Function that opens a device of a kind: (address) -> Device; for Linux machines (address, options) -> Device.
 OPENERS = {
     "adb": "edgex.runtime.device.adb:open_adb",
     "ssh": "edgex.runtime.device.ssh:open_ssh",
