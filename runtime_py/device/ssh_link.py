@@ -13,14 +13,14 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path, PurePosixPath
 
 from edgex.errors import DeviceError, UsageError
 from edgex.runtime.artifact import hash_file
 from edgex.runtime.device.address import Address
 from edgex.runtime.device.base import Progress
-from edgex.runtime.device.link import Done, Sent, guarded, run_process, stream_process
+from edgex.runtime.device.link import Done, Sent, ShellJob, Streamed, run_process, stream_process
 
 OPTIONS_VARIABLE = "EDGEX_SSH_OPTIONS"
 _CONNECT_SECONDS = 15
@@ -28,7 +28,7 @@ _CONNECT_SECONDS = 15
 _SSH_FAILED = 255
 # Where a device keeps what is sent; also what is told to users.
 CACHE = '"${XDG_CACHE_HOME:-$HOME/.cache}"/edgex/device'
-_PIECE = 1 << 20
+_HAVE = "@@edgex-have "
 # Besides the files themselves, for inputs, outputs and the file system's own blocks.
 _SPARE_BYTES = 8 << 20
 
@@ -88,6 +88,7 @@ class SshLink:
         self._target += ["--", self._host]
         self._master: subprocess.Popen[bytes] | None = None
         self._cache = ""
+        self._have: set[str] = set()
         try:
             self._connect()
         except BaseException:
@@ -110,34 +111,49 @@ class SshLink:
             if time.monotonic() > deadline:
                 raise _explain(self._host, "Connection timed out")
             time.sleep(0.005)
-        script = f'umask 077; C={CACHE}; mkdir -p "$C" && find "$C" -maxdepth 1 -mmin +60 '
-        # Left by a machine that lost power in the middle of a run.
-        script += "\\( -name 'run-*' -o -name 'part-*' \\) -exec rm -rf {} + ; cd \"$C\" && pwd"
-        done = self.run(script)
-        self._cache = done.output.decode(errors="replace").strip().splitlines()[-1] if done.output.strip() else ""
-        if done.code or not self._cache.startswith("/"):
-            raise DeviceError(
-                "the device has no folder to work in", self.address, why=done.errors or "no home folder, or a full disk"
-            )
+
+    def _begin(self) -> str:
+        """A script for the start of the first command: makes edgex's folder, and says what is in it."""
+        # What a machine left that lost power in the middle of a run.
+        stale = "find . -maxdepth 1 -mmin +60 \\( -name 'run-*' -o -name 'part-*' \\) -exec rm -rf {} +"
+        return (
+            f'C={CACHE}; umask 077; mkdir -p "$C" && cd "$C" || exit 1; {stale}; '
+            f"echo \"{_HAVE}$(pwd)\"; ls; echo '{_HAVE}'; "
+        )
 
     def run(self, script: str, data: bytes = b"") -> Done:
         """See `Link`."""
-        done = run_process(self._command(script), data)
+        first = not self._cache
+        done = run_process(self._command((self._begin() if first else "") + script), data)
         if done.code == _SSH_FAILED:
             raise self._lost(done.errors)
-        return done
+        return self._take_in(done) if first else done
 
-    def stream(self, folder: str, command: Sequence[str], on_line: Callable[[str], None]) -> Done:
+    def _take_in(self, done: Done) -> Done:
+        """Note what `_begin` said, and leave the rest."""
+        # A login shell's own greetings may come before.
+        _, _, said = done.output.partition(_HAVE.encode())
+        listed, end, rest = said.partition(f"{_HAVE}\n".encode())
+        lines = listed.decode(errors="replace").splitlines()
+        if not end or not lines[0].startswith("/"):
+            why = done.errors or "no home folder, or a full disk"
+            raise DeviceError("the device has no folder to work in", self.address, why=why)
+        self._cache, self._have = lines[0], set(lines[1:])
+        return Done(done.code, rest, done.errors)
+
+    def stream(self, job: ShellJob, on_line: Callable[[str], None]) -> Streamed:
         """See `Link`."""
-        done = stream_process(self._command(guarded(folder, command)), on_line)
+        done = stream_process(self._command(job.script), job.data, on_line)
         if done.code == _SSH_FAILED:
             raise self._lost(done.errors)
         return done
 
     def provide(self, name: str, digest: str, files: Mapping[str, Path], progress: Progress) -> str:
         """See `Link`; each file's SHA-256 is checked there before the folder gets its name."""
+        if not self._cache:
+            self.run(":")
         folder = f"{self._cache}/{name}-{digest}"
-        if self.run(f"test -d {shlex.quote(folder)}").code == 0:
+        if f"{name}-{digest}" in self._have:
             return folder
         total = sum(path.stat().st_size for path in files.values())
         self._check_space(total, name)
@@ -162,18 +178,13 @@ class SshLink:
         finally:
             with contextlib.suppress(DeviceError):
                 self.run(f"rm -rf {shlex.quote(part)}")
+        self._have.add(f"{name}-{digest}")
         self.sent = Sent(self.sent.bytes + total, self.sent.seconds + time.monotonic() - started)
         return folder
 
-    def make_workspace(self, run_id: str) -> str:
+    def workspace(self, run_id: str) -> str:
         """See `Link`."""
-        folder = f"{self._cache}/run-{run_id}"
-        self._checked(f"umask 077; mkdir {shlex.quote(folder)}", "no folder can be made for the run")
-        return folder
-
-    def remove_workspace(self, folder: str) -> None:
-        """See `Link`."""
-        self.run(f"rm -rf {shlex.quote(folder)}")
+        return f"{self._cache}/run-{run_id}"
 
     def close(self) -> None:
         """End the connection."""
