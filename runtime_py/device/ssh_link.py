@@ -15,6 +15,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path, PurePosixPath
+from typing import IO
 
 from edgex.errors import DeviceError, UsageError
 from edgex.runtime.artifact import hash_file
@@ -29,6 +30,9 @@ _SSH_FAILED = 255
 # Where a device keeps what is sent; also what is told to users.
 CACHE = '"${XDG_CACHE_HOME:-$HOME/.cache}"/edgex/device'
 _HAVE = "@@edgex-have "
+_PIECE = 1 << 20
+# The exit code of a script that found what arrived to be other than what was sent.
+_DAMAGED = 9
 # Besides the files themselves, for inputs, outputs and the file system's own blocks.
 _SPARE_BYTES = 8 << 20
 
@@ -160,24 +164,11 @@ class SshLink:
         started = time.monotonic()
         part = f"{self._cache}/part-{name}-{digest}-{os.getpid()}"
         try:
-            folders = sorted({str(PurePosixPath(part, there).parent) for there in files})
-            self._checked(f"mkdir -p {' '.join(map(shlex.quote, folders))}", f"{name} cannot be sent")
-            for there, path in files.items():
-                progress("send", f"{there}, {path.stat().st_size / 1e6:.1f} MB")
-                self._send(path, f"{part}/{there}")
-            sums = "".join(f"{hash_file(path)}  {there}\n" for there, path in files.items())
-            self._checked(
-                f"cd {shlex.quote(part)} && sha256sum -c - >/dev/null", f"{name} arrived damaged", sums.encode()
-            )
-            executable = " ".join(shlex.quote(there) for there, path in files.items() if os.access(path, os.X_OK))
-            script = f"cd {shlex.quote(part)} && " + (f"chmod u+x {executable} && " if executable else "")
-            # Another session may have been quicker.
-            target = shlex.quote(folder)
-            script += f"cd .. && {{ test -d {target} || mv {shlex.quote(part)} {target}; }}"
-            self._checked(script, f"{name} cannot be kept")
-        finally:
+            self._send(name, part, folder, files, progress)
+        except BaseException:
             with contextlib.suppress(DeviceError):
                 self.run(f"rm -rf {shlex.quote(part)}")
+            raise
         self._have.add(f"{name}-{digest}")
         self.sent = Sent(self.sent.bytes + total, self.sent.seconds + time.monotonic() - started)
         return folder
@@ -198,21 +189,38 @@ class SshLink:
         # One argument for the login shell there, whichever it is: sh runs the script.
         return [*self._base, "-o", "ControlMaster=no", *self._target, f"exec sh -c {shlex.quote(script)}"]
 
-    def _send(self, path: Path, there: str) -> None:
-        with path.open("rb") as stream:
-            command = self._command(f"cat > {shlex.quote(there)}")
-            done = subprocess.run(command, stdin=stream, capture_output=True, check=False)
-        errors = done.stderr.decode(errors="replace").strip()
-        if done.returncode == _SSH_FAILED:
-            raise self._lost(errors)
-        if done.returncode:
-            raise self._refused(f"{path.name} cannot be sent", errors)
-
-    def _checked(self, script: str, what: str, data: bytes = b"") -> Done:
-        done = self.run(script, data)
-        if done.code:
-            raise self._refused(what, done.errors)
-        return done
+    def _send(self, name: str, part: str, folder: str, files: Mapping[str, Path], progress: Progress) -> None:
+        """All files through one command, checked there, before the folder gets its name."""
+        sums = "".join(f"{hash_file(path)}  {there}\n" for there, path in files.items()).encode()
+        places = sorted({str(PurePosixPath(there).parent) for there in files})
+        executable = " ".join(shlex.quote(there) for there, path in files.items() if os.access(path, os.X_OK))
+        steps = [
+            f"umask 077; mkdir -p {shlex.quote(part)} && cd {shlex.quote(part)}",
+            f"mkdir -p {' '.join(map(shlex.quote, places))}",
+            f"head -c {len(sums)} > .sums",
+            *(f"head -c {path.stat().st_size} > {shlex.quote(there)}" for there, path in files.items()),
+            f"{{ sha256sum -c .sums >/dev/null || exit {_DAMAGED}; }}",
+            "rm .sums",
+            *([f"chmod u+x {executable}"] if executable else []),
+            # Another session may have been quicker.
+            f"cd .. && {{ test -d {shlex.quote(folder)} || mv {shlex.quote(part)} {shlex.quote(folder)}; }}",
+        ]
+        with tempfile.TemporaryFile() as errors:
+            command = self._command(" && ".join(steps))
+            process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=errors)
+            assert process.stdin is not None
+            try:
+                _pour(process.stdin, sums, files, progress)
+            finally:
+                with contextlib.suppress(OSError):
+                    process.stdin.close()
+                code = process.wait()
+            errors.seek(0)
+            said = errors.read().decode(errors="replace").strip()
+        if code == _SSH_FAILED:
+            raise self._lost(said)
+        if code:
+            raise self._refused(f"{name} {'arrived damaged' if code == _DAMAGED else 'cannot be kept'}", said)
 
     def _check_space(self, needed: int, name: str) -> None:
         done = self.run(f"df -Pk {shlex.quote(self._cache)}")
@@ -234,6 +242,17 @@ class SshLink:
         alive = self._master is not None and self._master.poll() is None
         what = "ssh failed" if alive else "the connection to the device broke"
         return DeviceError(what, self.address, "try again; its files are removed at the next visit", why=errors or None)
+
+
+def _pour(pipe: IO[bytes], sums: bytes, files: Mapping[str, Path], progress: Progress) -> None:
+    # The other side may end early, for want of space: its exit code and its words say why.
+    with contextlib.suppress(BrokenPipeError):
+        pipe.write(sums)
+        for there, path in files.items():
+            progress("send", f"{there}, {path.stat().st_size / 1e6:.1f} MB")
+            with path.open("rb") as stream:
+                shutil.copyfileobj(stream, pipe, _PIECE)
+        pipe.flush()
 
 
 def _explain(host: str, log: str) -> DeviceError:
