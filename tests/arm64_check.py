@@ -1,7 +1,7 @@
 """`make arm64-check`: samples in bundles for Arm64, really executed: XNNPACK's Arm kernels under qemu's user emulation.
 
-Needs Debian's g++-aarch64-linux-gnu and qemu-user-static, and downloads executorch's Arm64 wheel (18 MB) once. Times under
-emulation mean nothing, and none are shown.
+Needs Debian's g++-aarch64-linux-gnu and qemu-user-static, and downloads executorch's Arm64 wheel (18 MB) once. Times
+under emulation mean nothing, and none are shown.
 """
 
 from __future__ import annotations

@@ -18,6 +18,9 @@ EXAMPLES = [
 ]
 
 _NAMES = (
+    *("android", "compare", "devices", "doctor", "error", "explain", "export", "inspect", "run", "sweep", "targets"),
+    "verify",
+)
     "android",
     "compare",
     "devices",
