@@ -21,19 +21,6 @@ _NAMES = (
     *("android", "compare", "devices", "doctor", "error", "explain", "export", "inspect", "run", "sweep", "targets"),
     "verify",
 )
-    "android",
-    "compare",
-    "devices",
-    "doctor",
-    "error",
-    "explain",
-    "export",
-    "inspect",
-    "run",
-    "sweep",
-    "targets",
-    "verify",
-)
 
 # Objects whose keys depend on what is installed or on the model.
 FREE_KEYS = (".versions", ".producer", ".options", ".card", ".packages", ".variables")

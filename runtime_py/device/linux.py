@@ -21,7 +21,7 @@ from edgex.runtime.device.base import (
 )
 from edgex.runtime.device.lines import LineReader
 from edgex.runtime.device.link import Done, Link, ShellJob
-from edgex.runtime.device.probe import Probed, probe
+from edgex.runtime.device.probe import Probed, probe_machine
 from edgex.runtime.device.tensors import describe_inputs, pack_tensors, unpack_tensors
 from edgex.runtime.host import HostInfo
 
@@ -76,7 +76,7 @@ class LinuxDevice:
     def probed(self) -> Probed:
         """What the machine is; asked once."""
         if self._probed is None:
-            self._probed = probe(self._link, self._kind)
+            self._probed = probe_machine(self._link, self._kind)
         return self._probed
 
     @property

@@ -60,7 +60,7 @@ class Probed:
     load_average: float | None
 
 
-def probe(link: Link, kind: str) -> Probed:
+def probe_machine(link: Link, kind: str) -> Probed:
     """Ask a machine what it is.
 
     Raises:
