@@ -112,9 +112,8 @@ def _list_apps(client: AdbClient) -> list[str]:
     done = client.shell("pm list instrumentation")
     if done.returncode != 0:
         raise explain(client, "list the apps on the device", done)
-    return sorted(
-        set(re.findall(rf"^instrumentation:([\w.]+)/{re.escape(INSTRUMENTATION)}\s", done.text, re.MULTILINE))
-    )
+    line = rf"^instrumentation:([\w.]+)/{re.escape(INSTRUMENTATION)}\s"
+    return sorted(set(re.findall(line, done.text, re.MULTILINE)))
 
 
 def _install(

@@ -40,13 +40,17 @@ def _read(data: bytes) -> str:
         if kind == _POOL:
             strings = _read_pool(data, at)
         elif kind == _START:
-            first, width, count = struct.unpack_from("<HHH", data, at + header + 8)
-            for number in range(count):
-                name, raw = struct.unpack_from("<II", data, at + header + first + number * width + 4)
-                if strings[name] == "package" and raw != _NOTHING:
-                    return strings[raw]
-            break
+            return _find_package(data, at + header, strings)
         at += size
+    raise ValueError("the manifest has no element")
+
+
+def _find_package(data: bytes, at: int, strings: list[str]) -> str:
+    first, width, count = struct.unpack_from("<HHH", data, at + 8)
+    for number in range(count):
+        name, raw = struct.unpack_from("<II", data, at + first + number * width + 4)
+        if strings[name] == "package" and raw != _NOTHING:
+            return strings[raw]
     raise ValueError("the manifest names no package")
 
 

@@ -84,7 +84,7 @@ def make_answer(
 
 def find_warnings(document: Mapping[str, Any]) -> list[Mapping[str, str]]:
     """What the device's state says against its figures."""
-    found = []
+    found: list[Mapping[str, str]] = []
     before, after = document["before"], document["after"]
 
     def warn(code: str, text: str) -> None:

@@ -1,7 +1,7 @@
 """What the app is to do, as files: `job.json` (`edgex.device-job/1`) and one raw little-endian file for each input.
 
 ```
-job.json   {"format", "run_id", "model": {"sha256", "bytes", "stateful"}, "inputs": [{"name", "dtype"}], "outputs": [...],
+job.json   {"format", "run_id", "model": {"sha256", "bytes", "stateful"}, "inputs": [{"name", "dtype"}], "outputs",
             "sequences": [[[shape of each input] for each step] for each sequence],
             "threads", "warmup", "runs", "load_mode", "trace"}
 in-S-T-I.bin, out-S-T-O.bin      sequence, step, place of the input or output

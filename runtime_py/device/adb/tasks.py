@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from edgex.errors import DeviceError
-from edgex.runtime.device.adb.answer import parse, refusal, require_run, unpack
+from edgex.runtime.device.adb.answer import damaged, parse, refusal, require_run, unpack
 from edgex.runtime.device.adb.app import InstalledApp
 from edgex.runtime.device.adb.client import AdbClient, Completed
 from edgex.runtime.device.adb.failure import explain, find_loss
@@ -126,6 +126,8 @@ class AppRunner:
 
     def _run_on_screen(self, task: Task, since: str | None, refused: str) -> Reply:
         self._progress("start", "am instrument is not allowed: the app's screen does it")
+        # The file is waited for: one of the task before this one must not be there.
+        self._client.shell(f"rm -f {shlex.quote(self._answer_path(task))}")
         component = f"{self._app.application_id}/{ACTIVITY}"
         words = task.arguments.format(flag="--es")
         done = self._client.shell(f"am start -S -W -n {component} {words}")
@@ -149,7 +151,7 @@ class AppRunner:
         name = f"job-{task.run_id}/{ANSWER_FILE}"
         with tempfile.TemporaryDirectory(prefix="edgex-adb-") as folder:
             target = Path(folder) / ANSWER_FILE
-            done = self._client.run("pull", f"{self.folder}/{name}", str(target))
+            done = self._client.run("pull", self._answer_path(task), str(target))
             if done.returncode == 0 and target.is_file():
                 return Reply(self._checked(parse(target.read_bytes(), self._where), task), "pull")
         content = self.read_as_app(name)
@@ -157,15 +159,19 @@ class AppRunner:
 
     def read_as_app(self, name: str) -> bytes | None:
         """A file of the app's folder, read in the app's name; None where the build or the system does not allow it."""
-        done = self._client.run(
-            "exec-out", f"run-as {self._app.application_id} cat {shlex.quote(self.folder + '/' + name)}"
-        )
+        path = shlex.quote(f"{self.folder}/{name}")
+        done = self._client.run("exec-out", f"run-as {self._app.application_id} cat {path}")
         # Where `run-as` refuses, it says so on the same stream.
         refused = done.returncode != 0 or not done.stdout or done.stdout.startswith((b"run-as:", b"cat:"))
         return None if refused else done.stdout
 
+    def _answer_path(self, task: Task) -> str:
+        return f"{self.folder}/job-{task.run_id}/{ANSWER_FILE}"
+
     def _checked(self, document: dict[str, Any], task: Task) -> dict[str, Any]:
         require_run(document, task.run_id, self._where)
+        if document.get("task") != task.name:
+            raise damaged(self._where, f"it answers the task {document.get('task')!r} instead of {task.name!r}")
         return document
 
     def _lost(self, task: Task) -> Reply:
