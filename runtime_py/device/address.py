@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from typing import Literal, cast
 
 from edgex.errors import UsageError, nearest_name
-from edgex.runtime.device.base import Device
+from edgex.runtime.device.base import Device, DeviceOptions
 
 Kind = Literal["adb", "ssh", "local-native"]
 
 FORMS = ("adb[:SERIAL]", "ssh:[USER@]HOST[:PORT]", "local-native")
 
-# Function that opens a device of a kind: (address) -> Device. Imported when it is needed.
+# Function that opens a device of a kind: (address) -> Device, for Linux machines (address, options). Imported when it is needed.
 OPENERS = {
     "adb": "edgex.runtime.device.adb:open_adb",
     "ssh": "edgex.runtime.device.ssh:open_ssh",
@@ -86,16 +86,22 @@ def _parse_ssh(text: str, rest: str) -> Address:
     return Address("ssh", user=found[1], host=found[2] or found[3], port=port)
 
 
-def open_device(address: Address | str) -> Device:
+def open_device(address: Address | str, options: DeviceOptions | None = None) -> Device:
     """Open a device; nothing is sent to it yet.
 
     Args:
         address: As `--device` takes it.
+        options: For Linux machines.
 
     Raises:
-        UsageError: The address has another form.
+        UsageError: The address has another form, or the options are not for its kind.
         DeviceError: The device cannot be reached.
     """
     parsed = parse_address(address) if isinstance(address, str) else address
     module, _, function = OPENERS[parsed.kind].partition(":")
-    return cast(Device, getattr(importlib.import_module(module), function)(parsed))
+    opener = getattr(importlib.import_module(module), function)
+    if parsed.kind == "adb":
+        if options is not None and options != DeviceOptions():
+            raise UsageError("--executorch-wheel and --device-python are for Linux machines, not for adb")
+        return cast(Device, opener(parsed))
+    return cast(Device, opener(parsed, options or DeviceOptions()))

@@ -5,20 +5,22 @@ with open_device("ssh:pi@raspberrypi") as device:
     answer = device.execute(artifact, DeviceRequest(sequences=((inputs,),), runs=100), progress)
 ```
 
-`edgex run`, `verify` and `profile` are three kinds of request; `edgex.runtime.device.commands` makes them, and turns the
-answers into the same results that a run on this machine gives.
+`edgex run`, `verify` and `profile` are three kinds of request; `edgex.runtime.device.commands` makes them, and turns
+the answers into the same results that a run on this machine gives.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol
 
 import numpy as np
 
 from edgex.runtime.artifact import Artifact
+from edgex.runtime.host import HostInfo
 
 Arrays = Mapping[str, np.ndarray]
 # Told about each stage, with a detail.
@@ -70,6 +72,20 @@ class DeviceInfo:
 
 
 @dataclass(frozen=True)
+class DeviceOptions:
+    """How a Linux machine is used.
+
+    Attributes:
+        executorch_wheel: The executorch wheel whose libraries fit it; None is what is installed here, or was given
+            before.
+        python: The interpreter there that has onnxruntime, for ONNX artifacts.
+    """
+
+    executorch_wheel: Path | None = None
+    python: str = "python3"
+
+
+@dataclass(frozen=True)
 class DeviceRequest:
     """What a device is to do with an artifact.
 
@@ -97,16 +113,22 @@ class ColdStart:
     """One process on the device, from its start to the end of the first run, in seconds; None where it is not known.
 
     Attributes:
-        program: Reading and checking the native file.
-        method: Making it ready to run, plug-ins included.
+        program: Reading and checking the native file, plug-ins included.
+        method: Making it ready to run.
         first: The first run.
         peak_rss_bytes: Largest resident set after the first run.
+        check: Hashing the model.
+        startup: The process, until it could begin to load: libraries, an interpreter, an engine.
+        stages: Largest resident set up to the end of each stage, by its name in `edgex.runtime.profile`.
     """
 
     program: float | None
     method: float | None
     first: float | None
     peak_rss_bytes: int | None = None
+    check: float | None = None
+    startup: float | None = None
+    stages: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -172,6 +194,11 @@ class Device(Protocol):
         Raises:
             DeviceError: It cannot be reached.
         """
+        ...
+
+    @property
+    def host(self) -> HostInfo:
+        """The machine, as a profile describes one; read when it is first asked for."""
         ...
 
     def execute(self, artifact: Artifact, request: DeviceRequest, progress: Progress = no_progress) -> DeviceAnswer:
