@@ -55,9 +55,17 @@ def make_artifact(folder, *, state=False, dtype="float32", engine="executorch", 
     first = np.arange(6, dtype=dtype).reshape(2, 3)
     second = first[::-1] + 1
     if state:
-        cases = [Case("row", "compare", (Step({"x": first}, {"y": 2 * first}), Step({"x": second}, {"y": 2 * (first + second)})))]
+        cases = [
+            Case(
+                "row",
+                "compare",
+                (Step({"x": first}, {"y": 2 * first}), Step({"x": second}, {"y": 2 * (first + second)})),
+            )
+        ]
     else:
-        cases = [Case(n, "compare", (Step({"x": x}, {"y": 2 * x}),)) for n, x in (("example", first), ("other", second))]
+        cases = [
+            Case(n, "compare", (Step({"x": x}, {"y": 2 * x}),)) for n, x in (("example", first), ("other", second))
+        ]
     write_golden(path, cases)
     spec = {"dtype": dtype, "shape": (2, 3)}
     method = Method(

@@ -1,8 +1,8 @@
 """A stand-in for a phone's adbd: the real ADB wire protocol over TCP, for the real adb program; no Android behind it.
 
-Speaks CNXN, AUTH, OPEN, OKAY, WRTE, CLSE; the services `shell,v2`, `exec` and `sync` (version 1: STAT, SEND, RECV). Shell
-lines run in this machine's `sh` within a folder that plays the device's storage, with a few programs of Android's in
-front of the PATH; `am`, `pidof`, `logcat`, `run-as` and `cmd package` are answered by `StandInApp`.
+Speaks CNXN, AUTH, OPEN, OKAY, WRTE, CLSE; the services `shell,v2`, `exec` and `sync` (version 1: STAT, SEND, RECV).
+Shell lines run in this machine's `sh` within a folder that plays the device's storage, with a few programs of Android's
+in front of the PATH; `am`, `pidof`, `logcat`, `run-as` and `cmd package` are answered by `StandInApp`.
 """
 
 import os
@@ -12,6 +12,7 @@ import socket
 import struct
 import subprocess
 import threading
+from contextlib import suppress
 from pathlib import Path
 
 CNXN, AUTH, OPEN, OKAY, WRTE, CLSE = (
@@ -38,6 +39,7 @@ class StandInPhone:
 
     Attributes:
         root: What plays its file system.
+        serial: What adb calls it.
         app: Answers what the app and the package manager would.
         pushed_bytes: What came in by `sync`, in all.
         lines: Every shell and exec line that came.
@@ -49,14 +51,11 @@ class StandInPhone:
         self.lines = []
         self.full = False
         self._listener = socket.create_server(("127.0.0.1", 0))
+        self.serial = f"127.0.0.1:{self._listener.getsockname()[1]}"
         self._connections = []
         self._prepare(properties or {}, free_kib)
         app.phone = self
         threading.Thread(target=self._accept, daemon=True).start()
-
-    @property
-    def serial(self):
-        return f"127.0.0.1:{self._listener.getsockname()[1]}"
 
     def path(self, name):
         """Where a path of the device lies."""
@@ -71,10 +70,8 @@ class StandInPhone:
         """Go away: every connection ends, and no other is taken."""
         # A blocked accept keeps the socket alive: shutting it down wakes it.
         for one in [self._listener, *self._connections]:
-            try:
+            with suppress(OSError):
                 one.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                pass
             one.close()
 
     def _prepare(self, properties, free_kib):
@@ -115,7 +112,7 @@ class StandInPhone:
         answered = self.app.answer(line, stream)
         if answered is not None:
             return answered
-        script = re.sub(r"/(sdcard|proc|data)\b", lambda m: f"{self.root}/{m[1]}", line)
+        script = re.sub(r"(?<!\w)/(sdcard|proc|data)\b", lambda m: f"{self.root}/{m[1]}", line)
         environment = {"PATH": f"{self.root}/bin:{os.environ['PATH']}"}
         done = subprocess.run(["sh", "-c", script], capture_output=True, env=environment, cwd=self.root, check=False)
         back = str(self.root).encode()
@@ -150,7 +147,9 @@ class _Connection:
     def _handle(self, command, first, second, data):
         if command in (CNXN, AUTH):
             if not self.phone.authorized:
-                self.send(AUTH, 1, 0, b"t" * 20)
+                # A signature is not good enough; the public key waits for the owner's word, which never comes.
+                if (command, first) != (AUTH, 3):
+                    self.send(AUTH, 1, 0, b"t" * 20)
                 return
             banner = f"device::ro.product.name=standin;ro.product.model={self.phone.model};ro.product.device=standin;"
             self.send(CNXN, VERSION, MAX_DATA, (banner + "features=shell_v2,cmd").encode())

@@ -163,7 +163,7 @@ class StandInApp:
         return 0
 
     def _uninstall(self, stream, app):
-        self.installed.remove(app)
+        self.installed.remove(app.strip("'"))
         stream.stdout(b"Success\n")
 
     def _arguments(self, words):

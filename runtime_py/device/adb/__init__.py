@@ -22,15 +22,15 @@ from edgex.runtime.device.base import DeviceInfo
 if TYPE_CHECKING:
     from edgex.runtime.device.adb.device import AdbDevice
     from edgex.runtime.device.address import Address
+    from edgex.runtime.device.base import DeviceOptions
 
 
-def open_adb(address: Address, app: str | None = None) -> AdbDevice:
+def open_adb(address: Address, options: DeviceOptions) -> AdbDevice:
     """Open the Android device that is meant.
 
     Args:
         address: With a serial number, or without one where a single device is connected.
-        app: An APK, the folder of a project that `edgex android` wrote, or an application id; None takes the edgex
-            app that is installed.
+        options: Names the app.
 
     Raises:
         DeviceError: There is no adb, no server, no such device or several, or it is not ready; or the app is none.
@@ -40,7 +40,7 @@ def open_adb(address: Address, app: str | None = None) -> AdbDevice:
     from edgex.runtime.device.adb.device import AdbDevice
     from edgex.runtime.device.adb.listing import choose
 
-    choice = None if app is None else check_app_choice(app)
+    choice = None if options.app is None else check_app_choice(options.app)
     client = find_client(os.environ)
     return AdbDevice(replace(client, serial=choose(client, address.serial).serial), choice)
 

@@ -110,6 +110,8 @@ def _read_cold(cold: Mapping[str, Any]) -> ColdStart:
         method=float(cold["method"]),
         first=float(cold["first"]),
         peak_rss_bytes=cold["peak_rss_bytes"],
+        check=float(cold["check"]),
+        startup=float(cold["engine_import"]),
     )
 
 

@@ -10,6 +10,7 @@ from edgex.errors import DeviceError
 from edgex.runtime.device.adb.client import AdbClient
 from edgex.runtime.device.adb.failure import explain
 from edgex.runtime.device.base import DeviceInfo
+from edgex.runtime.host import SPEED_FEATURES, HostInfo
 
 STORAGE = "/sdcard"
 
@@ -18,9 +19,12 @@ MIN_API = 26
 ABIS = ("arm64-v8a", "x86_64")
 
 _CUT = "--edgex--"
+_PARTS = 7
+_CPU = "/sys/devices/system/cpu/cpu0/cpufreq/scaling_"
 _SCRIPT = f"; echo {_CUT}; ".join(
-    ("getprop", "cat /proc/meminfo", "grep -m 1 -E '^(Features|flags)' /proc/cpuinfo", f"df -k {STORAGE}")
-)
+    ("getprop", "cat /proc/meminfo", "cat /proc/cpuinfo", f"df -k {STORAGE}", "uname -r; uname -m",
+     f"cat {_CPU}governor", f"cat {_CPU}cur_freq")
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -32,9 +36,11 @@ class Description:
         api: Android's API level.
         abis: What its processor runs, the preferred first.
         free_storage_bytes: Room where apps keep their files; None where it does not tell.
+        host: The same as a profile describes a machine.
     """
 
     info: DeviceInfo
+    host: HostInfo
     api: int
     abis: tuple[str, ...]
     free_storage_bytes: int | None
@@ -62,10 +68,9 @@ def parse_description(serial: str, text: str) -> Description:
     parts = text.replace("\r\n", "\n").split(f"{_CUT}\n")
     properties = dict(re.findall(r"^\[(.+?)\]: \[(.*)\]$", parts[0], re.MULTILINE))
     level = properties.get("ro.build.version.sdk", "")
-    if len(parts) != 4 or not level.isdigit():
+    if len(parts) != _PARTS or not level.isdigit():
         raise DeviceError("the device does not answer as Android does", f"adb:{serial}", why=text.strip()[:300])
-    memory = re.search(r"^MemAvailable:\s+(\d+) kB", parts[1], re.MULTILINE)
-    features = parts[2].partition(":")[2].split()
+    features = re.search(r"^(?:Features|flags)\s*:(.*)$", parts[2], re.MULTILINE)
     abis = tuple(a for a in properties.get("ro.product.cpu.abilist", "").split(",") if a)
     api = int(level)
     info = DeviceInfo(
@@ -75,11 +80,39 @@ def parse_description(serial: str, text: str) -> Description:
         soc=_soc(properties),
         abi=abis[0] if abis else None,
         os=f"Android {properties.get('ro.build.version.release', '?')} (API {api})",
-        free_memory_bytes=int(memory[1]) * 1024 if memory else None,
-        features=tuple(features),
+        free_memory_bytes=_memory(parts[1], "MemAvailable"),
+        features=tuple(features[1].split()) if features else (),
         problems=tuple(_find_problems(api, abis)),
     )
-    return Description(info, api, abis, _free_bytes(parts[3]))
+    return Description(info, _describe_host(info, properties, parts), api, abis, _free_bytes(parts[3]))
+
+
+def _describe_host(info: DeviceInfo, properties: Mapping[str, str], parts: list[str]) -> HostInfo:
+    cores = len(re.findall(r"^processor\s*:", parts[2], re.MULTILINE)) or None
+    kernel, _, machine = parts[4].strip().partition("\n")
+    frequency = parts[6].strip()
+    emulated = "1" in (properties.get("ro.kernel.qemu"), properties.get("ro.boot.qemu"))
+    return HostInfo(
+        cpu=info.soc or info.model,
+        machine=machine,
+        isa=tuple(name for name in SPEED_FEATURES if name in info.features) if info.features else None,
+        physical_cores=cores,
+        logical_cores=cores,
+        usable_cores=cores,
+        cpu_quota=None,
+        memory_bytes=_memory(parts[1], "MemTotal"),
+        system=str(info.os),
+        kernel=kernel,
+        virtualised=True if emulated else None,
+        governor=parts[5].strip() or None,
+        frequency_hz=int(frequency) * 1000.0 if frequency.isdigit() else None,
+        python="none",
+    )
+
+
+def _memory(table: str, name: str) -> int | None:
+    found = re.search(rf"^{name}:\s+(\d+) kB", table, re.MULTILINE)
+    return int(found[1]) * 1024 if found else None
 
 
 def _find_problems(api: int, abis: tuple[str, ...]) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 import tempfile
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -22,6 +23,7 @@ from edgex.runtime.device.adb.store import Store
 from edgex.runtime.device.adb.tasks import AppRunner, Reply, Task
 from edgex.runtime.device.base import DeviceAnswer, DeviceInfo, DeviceRequest, Progress, no_progress
 from edgex.runtime.engines.pte import PteSummary, read_pte
+from edgex.runtime.host import HostInfo
 
 TRACE_FILE = "trace.etdump"
 
@@ -42,7 +44,16 @@ class AdbDevice:
 
     def describe(self) -> DeviceInfo:
         """See `Device.describe`."""
-        return describe(self._client).info
+        return self._description.info
+
+    @property
+    def host(self) -> HostInfo:
+        """See `Device.host`."""
+        return self._description.host
+
+    @cached_property
+    def _description(self) -> Description:
+        return describe(self._client)
 
     def execute(self, artifact: Artifact, request: DeviceRequest, progress: Progress = no_progress) -> DeviceAnswer:
         """See `Device.execute`."""
@@ -50,7 +61,7 @@ class AdbDevice:
         check_request(request)
         program = read_pte(artifact.file(".pte"))
         progress("device", self._where)
-        description = describe(self._client)
+        description = self._description
         if description.info.problems:
             raise DeviceError(
                 f"{description.info.model} cannot run ExecuTorch's app", self._where, "use another device",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -10,6 +11,11 @@ from edgex.errors import DeviceError
 from edgex.runtime.device.adb.client import AdbClient
 
 READY = "device"
+
+# States that pass by themselves; a device is looked at again before it is refused for one.
+_PASSING = ("authorizing", "connecting")
+_LOOKS = 8
+_PAUSE_SECONDS = 0.25
 
 # State in `adb devices` -> (what is the matter, what to do). States that are not here are named as adb names them.
 _STATES: Mapping[str, tuple[str, str]] = {
@@ -88,7 +94,7 @@ def choose(client: AdbClient, serial: str | None) -> Listed:
     Raises:
         DeviceError: There is none, there are several, or it is not ready.
     """
-    connected = list_connected(client)
+    connected = _list_settled(client)
     wanted = serial or client.environment.get("ANDROID_SERIAL") or None
     known = "\n".join(map(str, connected))
     if not connected:
@@ -108,6 +114,15 @@ def choose(client: AdbClient, serial: str | None) -> Listed:
         chosen = connected[0]
     require_ready(chosen)
     return chosen
+
+
+def _list_settled(client: AdbClient) -> list[Listed]:
+    for _ in range(_LOOKS):
+        connected = list_connected(client)
+        if not any(one.state in _PASSING for one in connected):
+            break
+        time.sleep(_PAUSE_SECONDS)
+    return connected
 
 
 def require_ready(listed: Listed) -> None:

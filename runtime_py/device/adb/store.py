@@ -2,7 +2,7 @@
 
 ```
 /sdcard/Android/data/APPLICATION/files/edgex/
-  SHA256.pte              a model: stays, and is not sent again; goes with the app, or with a run that sent it and failed
+  SHA256.pte              a model: stays, and is not sent again; goes with the app, or where the run that sent it failed
   SHA256.pte.part         on its way
   job-RUN/                inputs, outputs and answer of one run
 ```

@@ -138,7 +138,8 @@ class AppRunner:
         while absent < _ABSENT_LOOKS:
             time.sleep(_POLL_SECONDS)
             alive = self._client.shell(f"pidof {self._app.application_id}")
-            if alive.returncode != 0 and (gone := find_loss(self._client)) is not None:
+            # 1 is "no such process"; more than that is adb's own failure.
+            if alive.returncode > 1 and (gone := find_loss(self._client)) is not None:
                 raise DeviceError(f"the device went away during the run: it is {gone}", self._where, "reconnect it")
             reply = self._read_file(task)
             if reply is not None:
