@@ -57,10 +57,10 @@ class Link(Protocol):
         """Run a script of the POSIX shell; `data` is its stdin."""
         ...
 
-    def stream(self, folder: str, command: Sequence[str], on_line: Callable[[str], None]) -> Done:
-        """Run one program in a folder, and hand over its lines of stdout as they come.
+    def stream(self, job: ShellJob, on_line: Callable[[str], None]) -> Streamed:
+        """Run a job in a folder of its own, and hand over its lines as they come.
 
-        Should the way break, or this process end, the program is killed there and the folder removed.
+        Should the way break, or this process end, the programs are killed there and the folder removed.
         """
         ...
 
@@ -75,12 +75,8 @@ class Link(Protocol):
         """
         ...
 
-    def make_workspace(self, run_id: str) -> str:
-        """A new, empty folder there for one run."""
-        ...
-
-    def remove_workspace(self, folder: str) -> None:
-        """Remove it with all that is in it."""
+    def workspace(self, run_id: str) -> str:
+        """Where the folder of a run will be; it is made when the job starts, and removed when it ends."""
         ...
 
     def close(self) -> None:
@@ -88,18 +84,61 @@ class Link(Protocol):
         ...
 
 
-def guarded(folder: str, command: Sequence[str]) -> str:
-    """A script that runs a program in a folder as long as its stdin is open.
+_EXIT, _FILE = "@@edgex-exit ", "@@edgex-file "
 
-    When this end of it goes away, stdin ends there: then the program is killed and the folder removed.
+
+@dataclass(frozen=True)
+class ShellJob:
+    """Programs that run one after the other in one folder, as long as each ends well.
+
+    Attributes:
+        folder: Made for it.
+        data: Written to `in.tensors` there first.
+        commands: The programs.
+        files: Names of files there that come back afterwards, if all ended well.
     """
-    line = " ".join(map(shlex.quote, command))
-    where = shlex.quote(folder)
-    return (
-        f"cd {where} || exit 1; exec 3<&0; {line} </dev/null 3<&- & R=$!; "
-        f"(cat <&3; kill -9 $R; rm -rf {where}) >/dev/null 2>&1 & G=$!; "
-        "exec 3<&-; wait $R; C=$?; kill $G 2>/dev/null; exit $C"
-    )
+
+    folder: str
+    data: bytes
+    commands: Sequence[Sequence[str]]
+    files: Sequence[str]
+
+    @property
+    def script(self) -> str:
+        """For the POSIX shell: all in one, as starting a shell can take half a second on the other side.
+
+        Its stdin begins with the data and stays open after it. When this end goes away, stdin ends there: then what
+        runs is killed, and the folder removed.
+        """
+        where = shlex.quote(self.folder)
+        steps = " && ".join("go " + " ".join(map(shlex.quote, command)) for command in self.commands)
+        files = "; ".join(f'echo "{_FILE}{name} $(wc -c < {name})"; cat {name}' for name in self.files)
+        return (
+            f"umask 077; mkdir -p {where} && cd {where} || exit 1; head -c {len(self.data)} > in.tensors || exit 1; "
+            "exec 3<&0; "
+            f"(cat <&3; kill -9 $$ $(cat pid); rm -rf {where}) >/dev/null 2>&1 & G=$!; exec 3<&-; "
+            'go() { "$@" </dev/null & P=$!; echo $P > pid; wait $P; C=$?; '
+            f'echo "{_EXIT}$C"; return $C; }}; '
+            f"{steps}; C=$?; kill $G 2>/dev/null; "
+            f"[ $C -eq 0 ] && {{ {files or ':'}; }}; cd /; rm -rf {where}; exit $C"
+        )
+
+
+@dataclass(frozen=True)
+class Streamed:
+    """How a job ended.
+
+    Attributes:
+        code: Of the whole.
+        codes: Of each program that ran.
+        files: What came back, by name.
+        errors: Last lines of stderr.
+    """
+
+    code: int
+    codes: tuple[int, ...]
+    files: Mapping[str, bytes]
+    errors: str
 
 
 def run_process(command: Sequence[str], data: bytes) -> Done:
@@ -108,27 +147,48 @@ def run_process(command: Sequence[str], data: bytes) -> Done:
     return Done(done.returncode, done.stdout, _last_lines(done.stderr))
 
 
-def stream_process(command: Sequence[str], on_line: Callable[[str], None]) -> Done:
-    """Run a process whose stdin stays open, and hand over its lines; killed if this is left early."""
+def stream_process(command: Sequence[str], data: bytes, on_line: Callable[[str], None]) -> Streamed:
+    """Run a shell with a `ShellJob`'s script, and read what it says; killed if this is left early."""
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert process.stdout is not None and process.stderr is not None and process.stdin is not None
     errors: list[bytes] = []
-    # A full pipe of stderr would stop the program.
-    drain = threading.Thread(target=_drain, args=(process.stderr, errors), daemon=True)
-    drain.start()
+    # Full pipes would stop the other side: stderr is read, and stdin written, beside.
+    helpers = [
+        threading.Thread(target=_drain, args=(process.stderr, errors), daemon=True),
+        threading.Thread(target=_feed, args=(process.stdin, data), daemon=True),
+    ]
+    for helper in helpers:
+        helper.start()
+    codes: list[int] = []
+    files: dict[str, bytes] = {}
     try:
-        for line in process.stdout:
-            on_line(line.decode("utf-8", "replace").rstrip("\n"))
+        for raw in process.stdout:
+            line = raw.decode("utf-8", "replace").rstrip("\n")
+            if line.startswith(_EXIT):
+                codes.append(int(line[len(_EXIT) :]))
+            elif line.startswith(_FILE):
+                name, size = line[len(_FILE) :].split()
+                files[name] = process.stdout.read(int(size))
+            else:
+                on_line(line)
         code = process.wait()
     finally:
-        with contextlib.suppress(BrokenPipeError):
+        helpers[1].join(timeout=1.0)
+        with contextlib.suppress(OSError):
             process.stdin.close()
         if process.poll() is None:
             process.terminate()
             process.wait()
         process.stdout.close()
-    drain.join(timeout=1.0)
-    return Done(code, b"", _last_lines(b"".join(errors)))
+    helpers[0].join(timeout=1.0)
+    return Streamed(code, tuple(codes), files, _last_lines(b"".join(errors)))
+
+
+def _feed(stream: IO[bytes], data: bytes) -> None:
+    # The other side may be gone: its exit code says so.
+    with contextlib.suppress(OSError):
+        stream.write(data)
+        stream.flush()
 
 
 def _drain(stream: IO[bytes], into: list[bytes]) -> None:
@@ -162,9 +222,9 @@ class LocalLink:
         """See `Link`."""
         return run_process(["/bin/sh", "-c", script], data)
 
-    def stream(self, folder: str, command: Sequence[str], on_line: Callable[[str], None]) -> Done:
+    def stream(self, job: ShellJob, on_line: Callable[[str], None]) -> Streamed:
         """See `Link`."""
-        return stream_process(["/bin/sh", "-c", guarded(folder, command)], on_line)
+        return stream_process(["/bin/sh", "-c", job.script], job.data, on_line)
 
     def provide(self, name: str, digest: str, files: Mapping[str, Path], progress: Progress) -> str:
         """The files' own folder; where they lie in several, one in the user's cache that brings them together."""
@@ -189,13 +249,9 @@ class LocalLink:
             temporary.replace(place)
         return str(folder)
 
-    def make_workspace(self, run_id: str) -> str:
+    def workspace(self, run_id: str) -> str:
         """See `Link`."""
-        return tempfile.mkdtemp(prefix=f"edgex-run-{run_id}-")
-
-    def remove_workspace(self, folder: str) -> None:
-        """See `Link`."""
-        shutil.rmtree(folder, ignore_errors=True)
+        return str(Path(tempfile.gettempdir()) / f"edgex-run-{run_id}")
 
     def close(self) -> None:
         """Nothing is held."""

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import secrets
-import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Protocol
@@ -21,13 +20,14 @@ from edgex.runtime.device.base import (
     no_progress,
 )
 from edgex.runtime.device.lines import LineReader
-from edgex.runtime.device.link import Link
+from edgex.runtime.device.link import Done, Link, ShellJob
 from edgex.runtime.device.probe import Probed, probe
 from edgex.runtime.device.tensors import describe_inputs, pack_tensors, unpack_tensors
 from edgex.runtime.host import HostInfo
 
 # Runs whose operators are recorded: few, as each event takes 70 bytes and a median needs no more.
 _TRACED_RUNS = 50
+_OUTPUTS, _TRACE = "out.tensors", "trace.etdp"
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class LinuxDevice:
     def probed(self) -> Probed:
         """What the machine is; asked once."""
         if self._probed is None:
-            self._probed = probe(self._link, self._kind, self._options.python)
+            self._probed = probe(self._link, self._kind)
         return self._probed
 
     @property
@@ -99,12 +99,8 @@ class LinuxDevice:
         program = self._find_maker(artifact)(artifact, self._link, there, progress)
         sent = self._link.sent
         run_id = secrets.token_hex(8)
-        work = self._link.make_workspace(run_id)
-        try:
-            job = _Job(self._link, work, artifact, program, request, run_id, there, progress)
-            answer = job.answer()
-        finally:
-            self._link.remove_workspace(work)
+        job = _Job(self._link, artifact, program, request, run_id, there, progress)
+        answer = job.answer()
         copied = sent.bytes - before.bytes
         seconds = sent.seconds - before.seconds if copied else None
         return replace(answer, copy_seconds=seconds, copied_bytes=copied)
@@ -154,7 +150,6 @@ class _Job:
     """One request, on one machine, in one folder of it."""
 
     link: Link
-    work: str
     artifact: Artifact
     program: Program
     request: DeviceRequest
@@ -163,22 +158,19 @@ class _Job:
     progress: Progress
 
     def answer(self) -> DeviceAnswer:
-        request = self.request
-        method = self.artifact.manifest.method
-        packed = b"".join(pack_tensors(method.inputs, step) for steps in request.sequences for step in steps)
-        done = self.link.run(f"cat > {shlex.quote(f'{self.work}/in.tensors')}", packed)
-        if done.code:
-            raise DeviceError("the inputs cannot be sent", self.link.address, why=done.errors)
-        cold = []
-        for number in range(request.fresh_processes):
-            self.progress("fresh", f"load and first run, process {number + 1} of {request.fresh_processes}")
-            cold.append(self._start(["--case", "run:1:"]).cold())
+        request, specs = self.request, self.artifact.manifest.method.inputs
+        packed = b"".join(pack_tensors(specs, step) for steps in request.sequences for step in steps)
         cases = [flag for steps in request.sequences for flag in ("--case", f"run:{len(steps)}:")]
-        said = self._start([*cases, "--outputs", f"{self.work}/out.tensors", *self._sampling()])
-        trace = self._trace(cases[:2]) if request.trace and self.program.traces else None
-        found, loaded, plan = said.found, said.found.get("loaded", {}), said.found.get("plan", {})
-        warmup = found.get("warmup", {})
-        digest = str(found["model"]["sha256"])
+        traced = request.trace and self.program.traces
+        flags = [["--case", "run:1:"]] * request.fresh_processes
+        flags.append([*cases, "--outputs", _OUTPUTS, *self._sampling()])
+        if traced:
+            # In a process of its own: recording makes every run slower.
+            flags.append([*cases[:2], "--etdump", _TRACE, "--warmup", "1", "--runs", str(_TRACED_RUNS)])
+        said, files = self._run(packed, flags, [_OUTPUTS, *([_TRACE] if traced else [])])
+        main = said[request.fresh_processes]
+        loaded, plan, warmup = (main.found.get(name, {}) for name in ("loaded", "plan", "warmup"))
+        digest = str(main.found["model"]["sha256"])
         if digest != self.program.model_digest:
             raise DeviceError(
                 "the device ran another model than it was given", self.link.address, why=f"its SHA-256 is {digest}"
@@ -189,19 +181,54 @@ class _Job:
             device=self.there.info,
             executed_on=self.program.executed_on or str(loaded.get("executed_on")),
             threads=loaded.get("threads"),
-            outputs=self._fetch_outputs(),
-            cold=tuple(cold) or (said.cold(),),
-            rounds=tuple(said.rounds),
+            outputs=self._split_outputs(files[_OUTPUTS]),
+            cold=tuple(one.cold() for one in said[: request.fresh_processes] or [main]),
+            rounds=tuple(main.rounds),
             steps=int(plan.get("steps", 1)),
             calls_per_sample=int(plan.get("calls_per_sample", 1)),
             warmup_runs=int(warmup.get("runs", 0)),
             warmup_seconds=float(warmup.get("seconds", 0.0)),
             warmup_settled=warmup.get("settled"),
             versions=self.program.versions,
-            trace=trace,
+            trace=files.get(_TRACE),
             no_trace_reason=self.program.no_trace_reason,
             conditions={"load_average_before": self.there.load_average},
         )
+
+    def _run(
+        self, data: bytes, flags: Sequence[Sequence[str]], files: Sequence[str]
+    ) -> tuple[list[LineReader], Mapping[str, bytes]]:
+        """Start a process for each of `flags`, one after the other; what they said, and the files that came back."""
+        address, name = self.link.address, self.artifact.path.name
+        said = [LineReader(self.run_id, address, name, self.progress) for _ in flags]
+        common = self._common_flags()
+        commands = [[*self.program.command, *common, *more] for more in flags]
+
+        def on_line(line: str) -> None:
+            said[min(sum("done" in one.found for one in said), len(said) - 1)](line)
+
+        job = ShellJob(self.link.workspace(self.run_id), data, commands, files)
+        done = self.link.stream(job, on_line)
+        for at, one in enumerate(said):
+            code = done.codes[at] if at < len(done.codes) else done.code
+            one.finish(Done(code, b"", done.errors))
+        missing = [file for file in files if file not in done.files]
+        if missing or done.code:
+            why = done.errors or f"exit code {done.code}"
+            raise DeviceError(f"{', '.join(missing) or 'the answer'} did not come back whole", address, why=why)
+        return said, done.files
+
+    def _common_flags(self) -> list[str]:
+        method = self.artifact.manifest.method
+        flags = ["--run-id", self.run_id, "--inputs", "in.tensors"]
+        flags += ["--threads", str(self.request.threads or self._default_threads())]
+        for flag, values in (
+            ("--input", describe_inputs(method.inputs)),
+            ("--output", [spec.name for spec in method.outputs]),
+            ("--state", [state.name for state in method.state]),
+        ):
+            flags += [part for value in values for part in (flag, value)]
+        return flags
 
     def _sampling(self) -> list[str]:
         if self.request.runs == 0:
@@ -209,42 +236,15 @@ class _Job:
         counts = ("--warmup", self.request.warmup), ("--runs", self.request.runs)
         return [part for flag, count in counts for part in (flag, "auto" if count is None else str(count))]
 
-    def _trace(self, case: Sequence[str]) -> bytes:
-        """An ETDump of a process of its own: recording makes every run slower."""
-        self.progress("trace", "operators, in runs of their own")
-        file = f"{self.work}/trace.etdp"
-        self._start([*case, "--etdump", file, "--warmup", "1", "--runs", str(_TRACED_RUNS)])
-        return self._fetch(file)
-
-    def _start(self, flags: Sequence[str]) -> LineReader:
-        method = self.artifact.manifest.method
-        said = LineReader(self.run_id, self.link.address, self.artifact.path.name, self.progress)
-        command = [*self.program.command, "--run-id", self.run_id, "--inputs", f"{self.work}/in.tensors"]
-        command += ["--threads", str(self.request.threads or self._default_threads())]
-        for flag, values in (
-            ("--input", describe_inputs(method.inputs)),
-            ("--output", [spec.name for spec in method.outputs]),
-            ("--state", [state.name for state in method.state]),
-        ):
-            command += [part for value in values for part in (flag, value)]
-        said.finish(self.link.stream(self.work, [*command, *flags], said))
-        return said
-
     def _default_threads(self) -> int:
         """The rule of `edgex.runtime.threads`: usable cores, or physical ones where they are fewer."""
         host = self.there.host
         known = [count for count in (host.usable_cores, host.physical_cores) if count]
         return max(1, min(known, default=1))
 
-    def _fetch(self, file: str) -> bytes:
-        done = self.link.run(f"cat {shlex.quote(file)}")
-        if done.code:
-            raise DeviceError("the answer cannot be fetched", self.link.address, why=done.errors)
-        return done.output
-
-    def _fetch_outputs(self) -> tuple[tuple[Arrays, ...], ...]:
+    def _split_outputs(self, data: bytes) -> tuple[tuple[Arrays, ...], ...]:
         try:
-            flat = unpack_tensors(self._fetch(f"{self.work}/out.tensors"))
+            flat = unpack_tensors(data)
         except (ValueError, KeyError) as error:
             raise DeviceError("the outputs arrived damaged", self.link.address, why=str(error)) from error
         expected = sum(len(steps) for steps in self.request.sequences)

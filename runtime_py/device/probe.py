@@ -50,7 +50,6 @@ class Probed:
         host: For a profile.
         machine: Its architecture: `x86_64`, `aarch64` or another.
         libc: Its glibc as numbers; None for another library, or where it does not tell.
-        packages: Python and what is installed for it, by name.
         load_average: Runnable tasks, averaged over the minute before.
     """
 
@@ -58,18 +57,16 @@ class Probed:
     host: HostInfo
     machine: str
     libc: tuple[int, ...] | None
-    packages: Mapping[str, str]
     load_average: float | None
 
 
-def probe(link: Link, kind: str, python: str = "python3") -> Probed:
+def probe(link: Link, kind: str) -> Probed:
     """Ask a machine what it is.
 
     Raises:
         DeviceError: It does not answer, or its shell is no POSIX shell.
     """
-    questions = {**_QUESTIONS, "python": f"{shlex.quote(python)} -c '{_PYTHON}'"}
-    script = "; ".join(f"echo '{_MARK}{name}'; {{ {question}; }} 2>/dev/null" for name, question in questions.items())
+    script = "; ".join(f"echo '{_MARK}{name}'; {{ {question}; }} 2>/dev/null" for name, question in _QUESTIONS.items())
     done = link.run(script)
     answers: dict[str, str] = {}
     for section in done.output.decode("utf-8", "replace").split(_MARK)[1:]:
@@ -78,6 +75,13 @@ def probe(link: Link, kind: str, python: str = "python3") -> Probed:
     if not answers.get("uname"):
         raise DeviceError("the device's shell gives no answers", link.address, why=done.errors or None)
     return _read(answers, kind, link.address)
+
+
+def read_packages(link: Link, python: str) -> Mapping[str, str]:
+    """A device's Python (`python`), and what is installed for it of what ONNX artifacts need; empty without Python."""
+    done = link.run(f"{shlex.quote(python)} -c '{_PYTHON}'")
+    lines = done.output.decode("utf-8", "replace").splitlines()
+    return dict(line.split(" ", 1) for line in lines if line.count(" ") == 1)
 
 
 def _read(answers: Mapping[str, str], kind: str, address: str) -> Probed:
@@ -89,7 +93,6 @@ def _read(answers: Mapping[str, str], kind: str, address: str) -> Probed:
     libc = re.search(r"(?i)(?:glibc|gnu libc|ldd \(.*\)).*?(\d+(?:\.\d+)+)", answers.get("libc", ""))
     musl = "musl" in answers.get("libc", "")
     name = re.search(r'^PRETTY_NAME="?([^"\n]*)', answers.get("os", ""), re.MULTILINE)
-    packages = dict(line.split(" ", 1) for line in answers.get("python", "").splitlines() if " " in line)
     chip = answers.get("compatible", "").split()
     info = DeviceInfo(
         kind=kind,
@@ -101,7 +104,6 @@ def _read(answers: Mapping[str, str], kind: str, address: str) -> Probed:
         libc=f"glibc {libc[1]}" if libc and not musl else "musl" if musl else None,
         free_memory_bytes=_kilobytes(meminfo, "MemAvailable"),
         features=features,
-        versions=packages,
         problems=_problems(system, machine),
     )
     host = HostInfo(
@@ -118,11 +120,11 @@ def _read(answers: Mapping[str, str], kind: str, address: str) -> Probed:
         virtualised="hypervisor" in flags if _field(cpuinfo, "flags") else None,
         governor=answers.get("governor") or None,
         frequency_hz=_kilohertz(answers.get("frequency")),
-        python=packages.get("python", "none"),
+        python="none",
     )
     load = answers.get("load", "").split()
     glibc = tuple(int(part) for part in libc[1].split(".")) if libc and not musl else None
-    return Probed(info, host, normal_machine(machine), glibc, packages, float(load[0]) if load else None)
+    return Probed(info, host, normal_machine(machine), glibc, float(load[0]) if load else None)
 
 
 def _problems(system: str, machine: str) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import importlib.util
+from collections.abc import Mapping
 from pathlib import Path
 
 from edgex.errors import DeviceError
@@ -12,7 +13,7 @@ from edgex.runtime.artifact import Artifact
 from edgex.runtime.device.base import Progress
 from edgex.runtime.device.link import Link
 from edgex.runtime.device.linux import Program
-from edgex.runtime.device.probe import Probed
+from edgex.runtime.device.probe import Probed, read_packages
 from edgex.runtime.engines.onnxruntime import BUILDS
 from edgex.runtime.manifest import MANIFEST_FILE
 
@@ -35,8 +36,9 @@ class PythonMaker:
 
     def __call__(self, artifact: Artifact, link: Link, there: Probed, progress: Progress) -> Program:
         """Send the files of edgex and of the artifact unless they are there."""
-        _refuse_environment(artifact, there, link.address, self._python)
-        progress("runner", f"Python {there.packages['python']} of the device")
+        packages = read_packages(link, self._python)
+        _refuse_environment(artifact, packages, link.address, self._python)
+        progress("runner", f"Python {packages['python']} of the device")
         code = list_modules()
         digest = hashlib.sha256()
         for name, path in code.items():
@@ -50,7 +52,7 @@ class PythonMaker:
         model = link.provide("artifact", mark.hexdigest()[:20], files, progress)
         main = artifact.manifest.file(".onnx")
         command = ("env", f"PYTHONPATH={folder}", "PYTHONDONTWRITEBYTECODE=1", self._python, "-m", WORKER)
-        versions = {name: there.packages[name] for name in BUILDS if name in there.packages}
+        versions = {name: packages[name] for name in BUILDS if name in packages}
         return Program((*command, "--artifact", model), main.sha256, None, versions, False, _NO_TRACE)
 
 
@@ -96,9 +98,9 @@ def _imports(path: Path) -> list[str]:
     return found
 
 
-def _refuse_environment(artifact: Artifact, there: Probed, address: str, name: str) -> None:
+def _refuse_environment(artifact: Artifact, packages: Mapping[str, str], address: str, name: str) -> None:
     """What the device must have of its own."""
-    python = there.packages.get("python")
+    python = packages.get("python")
     if python is None:
         raise DeviceError(
             f"the device has no {name}, which an ONNX artifact needs",
@@ -109,8 +111,8 @@ def _refuse_environment(artifact: Artifact, there: Probed, address: str, name: s
     if tuple(int(part) for part in python.split(".")[:2]) < _LEAST_PYTHON:
         raise DeviceError(f"the device's Python is {python}; 3.10 or newer is needed", address)
     needed = ["numpy", *(["safetensors"] if _has_state_file(artifact) else [])]
-    missing = [name for name in needed if name not in there.packages]
-    build = next((name for name in BUILDS if name in there.packages), None)
+    missing = [name for name in needed if name not in packages]
+    build = next((name for name in BUILDS if name in packages), None)
     if build is None:
         missing.append("onnxruntime")
     if missing:
@@ -119,7 +121,7 @@ def _refuse_environment(artifact: Artifact, there: Probed, address: str, name: s
             address,
             f"on the device: {name} -m pip install {' '.join(missing)}; or name another with --device-python",
         )
-    installed, least = there.packages[str(build)], artifact.manifest.requirements.minimum_version
+    installed, least = packages[str(build)], artifact.manifest.requirements.minimum_version
     if least is not None and _parts(installed) < _parts(least):
         raise DeviceError(
             f"the device's onnxruntime is {installed}; the artifact needs {least} or newer",

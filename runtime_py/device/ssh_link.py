@@ -13,14 +13,15 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path, PurePosixPath
+from typing import IO
 
 from edgex.errors import DeviceError, UsageError
 from edgex.runtime.artifact import hash_file
 from edgex.runtime.device.address import Address
 from edgex.runtime.device.base import Progress
-from edgex.runtime.device.link import Done, Sent, guarded, run_process, stream_process
+from edgex.runtime.device.link import Done, Sent, ShellJob, Streamed, run_process, stream_process
 
 OPTIONS_VARIABLE = "EDGEX_SSH_OPTIONS"
 _CONNECT_SECONDS = 15
@@ -28,7 +29,10 @@ _CONNECT_SECONDS = 15
 _SSH_FAILED = 255
 # Where a device keeps what is sent; also what is told to users.
 CACHE = '"${XDG_CACHE_HOME:-$HOME/.cache}"/edgex/device'
+_HAVE = "@@edgex-have "
 _PIECE = 1 << 20
+# The exit code of a script that found what arrived to be other than what was sent.
+_DAMAGED = 9
 # Besides the files themselves, for inputs, outputs and the file system's own blocks.
 _SPARE_BYTES = 8 << 20
 
@@ -88,6 +92,7 @@ class SshLink:
         self._target += ["--", self._host]
         self._master: subprocess.Popen[bytes] | None = None
         self._cache = ""
+        self._have: set[str] = set()
         try:
             self._connect()
         except BaseException:
@@ -110,70 +115,67 @@ class SshLink:
             if time.monotonic() > deadline:
                 raise _explain(self._host, "Connection timed out")
             time.sleep(0.005)
-        script = f'umask 077; C={CACHE}; mkdir -p "$C" && find "$C" -maxdepth 1 -mmin +60 '
-        # Left by a machine that lost power in the middle of a run.
-        script += "\\( -name 'run-*' -o -name 'part-*' \\) -exec rm -rf {} + ; cd \"$C\" && pwd"
-        done = self.run(script)
-        self._cache = done.output.decode(errors="replace").strip().splitlines()[-1] if done.output.strip() else ""
-        if done.code or not self._cache.startswith("/"):
-            raise DeviceError(
-                "the device has no folder to work in", self.address, why=done.errors or "no home folder, or a full disk"
-            )
+
+    def _begin(self) -> str:
+        """A script for the start of the first command: makes edgex's folder, and says what is in it."""
+        # What a machine left that lost power in the middle of a run.
+        stale = "find . -maxdepth 1 -mmin +60 \\( -name 'run-*' -o -name 'part-*' \\) -exec rm -rf {} +"
+        return (
+            f'C={CACHE}; umask 077; mkdir -p "$C" && cd "$C" || exit 1; {stale}; '
+            f"echo \"{_HAVE}$(pwd)\"; ls; echo '{_HAVE}'; "
+        )
 
     def run(self, script: str, data: bytes = b"") -> Done:
         """See `Link`."""
-        done = run_process(self._command(script), data)
+        first = not self._cache
+        done = run_process(self._command((self._begin() if first else "") + script), data)
         if done.code == _SSH_FAILED:
             raise self._lost(done.errors)
-        return done
+        return self._take_in(done) if first else done
 
-    def stream(self, folder: str, command: Sequence[str], on_line: Callable[[str], None]) -> Done:
+    def _take_in(self, done: Done) -> Done:
+        """Note what `_begin` said, and leave the rest."""
+        # A login shell's own greetings may come before.
+        _, _, said = done.output.partition(_HAVE.encode())
+        listed, end, rest = said.partition(f"{_HAVE}\n".encode())
+        lines = listed.decode(errors="replace").splitlines()
+        if not end or not lines[0].startswith("/"):
+            why = done.errors or "no home folder, or a full disk"
+            raise DeviceError("the device has no folder to work in", self.address, why=why)
+        self._cache, self._have = lines[0], set(lines[1:])
+        return Done(done.code, rest, done.errors)
+
+    def stream(self, job: ShellJob, on_line: Callable[[str], None]) -> Streamed:
         """See `Link`."""
-        done = stream_process(self._command(guarded(folder, command)), on_line)
+        done = stream_process(self._command(job.script), job.data, on_line)
         if done.code == _SSH_FAILED:
             raise self._lost(done.errors)
         return done
 
     def provide(self, name: str, digest: str, files: Mapping[str, Path], progress: Progress) -> str:
         """See `Link`; each file's SHA-256 is checked there before the folder gets its name."""
+        if not self._cache:
+            self.run(":")
         folder = f"{self._cache}/{name}-{digest}"
-        if self.run(f"test -d {shlex.quote(folder)}").code == 0:
+        if f"{name}-{digest}" in self._have:
             return folder
         total = sum(path.stat().st_size for path in files.values())
         self._check_space(total, name)
         started = time.monotonic()
         part = f"{self._cache}/part-{name}-{digest}-{os.getpid()}"
         try:
-            folders = sorted({str(PurePosixPath(part, there).parent) for there in files})
-            self._checked(f"mkdir -p {' '.join(map(shlex.quote, folders))}", f"{name} cannot be sent")
-            for there, path in files.items():
-                progress("send", f"{there}, {path.stat().st_size / 1e6:.1f} MB")
-                self._send(path, f"{part}/{there}")
-            sums = "".join(f"{hash_file(path)}  {there}\n" for there, path in files.items())
-            self._checked(
-                f"cd {shlex.quote(part)} && sha256sum -c - >/dev/null", f"{name} arrived damaged", sums.encode()
-            )
-            executable = " ".join(shlex.quote(there) for there, path in files.items() if os.access(path, os.X_OK))
-            script = f"cd {shlex.quote(part)} && " + (f"chmod u+x {executable} && " if executable else "")
-            # Another session may have been quicker.
-            target = shlex.quote(folder)
-            script += f"cd .. && {{ test -d {target} || mv {shlex.quote(part)} {target}; }}"
-            self._checked(script, f"{name} cannot be kept")
-        finally:
+            self._send(name, part, folder, files, progress)
+        except BaseException:
             with contextlib.suppress(DeviceError):
                 self.run(f"rm -rf {shlex.quote(part)}")
+            raise
+        self._have.add(f"{name}-{digest}")
         self.sent = Sent(self.sent.bytes + total, self.sent.seconds + time.monotonic() - started)
         return folder
 
-    def make_workspace(self, run_id: str) -> str:
+    def workspace(self, run_id: str) -> str:
         """See `Link`."""
-        folder = f"{self._cache}/run-{run_id}"
-        self._checked(f"umask 077; mkdir {shlex.quote(folder)}", "no folder can be made for the run")
-        return folder
-
-    def remove_workspace(self, folder: str) -> None:
-        """See `Link`."""
-        self.run(f"rm -rf {shlex.quote(folder)}")
+        return f"{self._cache}/run-{run_id}"
 
     def close(self) -> None:
         """End the connection."""
@@ -187,21 +189,38 @@ class SshLink:
         # One argument for the login shell there, whichever it is: sh runs the script.
         return [*self._base, "-o", "ControlMaster=no", *self._target, f"exec sh -c {shlex.quote(script)}"]
 
-    def _send(self, path: Path, there: str) -> None:
-        with path.open("rb") as stream:
-            command = self._command(f"cat > {shlex.quote(there)}")
-            done = subprocess.run(command, stdin=stream, capture_output=True, check=False)
-        errors = done.stderr.decode(errors="replace").strip()
-        if done.returncode == _SSH_FAILED:
-            raise self._lost(errors)
-        if done.returncode:
-            raise self._refused(f"{path.name} cannot be sent", errors)
-
-    def _checked(self, script: str, what: str, data: bytes = b"") -> Done:
-        done = self.run(script, data)
-        if done.code:
-            raise self._refused(what, done.errors)
-        return done
+    def _send(self, name: str, part: str, folder: str, files: Mapping[str, Path], progress: Progress) -> None:
+        """All files through one command, checked there, before the folder gets its name."""
+        sums = "".join(f"{hash_file(path)}  {there}\n" for there, path in files.items()).encode()
+        places = sorted({str(PurePosixPath(there).parent) for there in files})
+        executable = " ".join(shlex.quote(there) for there, path in files.items() if os.access(path, os.X_OK))
+        steps = [
+            f"umask 077; mkdir -p {shlex.quote(part)} && cd {shlex.quote(part)}",
+            f"mkdir -p {' '.join(map(shlex.quote, places))}",
+            f"head -c {len(sums)} > .sums",
+            *(f"head -c {path.stat().st_size} > {shlex.quote(there)}" for there, path in files.items()),
+            f"{{ sha256sum -c .sums >/dev/null || exit {_DAMAGED}; }}",
+            "rm .sums",
+            *([f"chmod u+x {executable}"] if executable else []),
+            # Another session may have been quicker.
+            f"cd .. && {{ test -d {shlex.quote(folder)} || mv {shlex.quote(part)} {shlex.quote(folder)}; }}",
+        ]
+        with tempfile.TemporaryFile() as errors:
+            command = self._command(" && ".join(steps))
+            process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=errors)
+            assert process.stdin is not None
+            try:
+                _pour(process.stdin, sums, files, progress)
+            finally:
+                with contextlib.suppress(OSError):
+                    process.stdin.close()
+                code = process.wait()
+            errors.seek(0)
+            said = errors.read().decode(errors="replace").strip()
+        if code == _SSH_FAILED:
+            raise self._lost(said)
+        if code:
+            raise self._refused(f"{name} {'arrived damaged' if code == _DAMAGED else 'cannot be kept'}", said)
 
     def _check_space(self, needed: int, name: str) -> None:
         done = self.run(f"df -Pk {shlex.quote(self._cache)}")
@@ -223,6 +242,17 @@ class SshLink:
         alive = self._master is not None and self._master.poll() is None
         what = "ssh failed" if alive else "the connection to the device broke"
         return DeviceError(what, self.address, "try again; its files are removed at the next visit", why=errors or None)
+
+
+def _pour(pipe: IO[bytes], sums: bytes, files: Mapping[str, Path], progress: Progress) -> None:
+    # The other side may end early, for want of space: its exit code and its words say why.
+    with contextlib.suppress(BrokenPipeError):
+        pipe.write(sums)
+        for there, path in files.items():
+            progress("send", f"{there}, {path.stat().st_size / 1e6:.1f} MB")
+            with path.open("rb") as stream:
+                shutil.copyfileobj(stream, pipe, _PIECE)
+        pipe.flush()
 
 
 def _explain(host: str, log: str) -> DeviceError:
