@@ -70,6 +70,14 @@ def test_no_server_is_started(tmp_path):
     assert not (tmp_path / "called").exists()
 
 
+def test_a_list_without_adb_says_so(tmp_path, monkeypatch):
+    for name in ("ADB", "ANDROID_HOME", "ANDROID_SDK_ROOT"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    (info,) = list_adb()
+    assert info.address == "adb" and info.problems[0].startswith("adb is not installed: install")
+
+
 @needs_adb
 def test_a_server_of_another_version_is_left_alone():
     """The real adb would end it."""

@@ -17,10 +17,13 @@ import os
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from edgex.errors import DeviceError
 from edgex.runtime.device.base import DeviceInfo
 
 if TYPE_CHECKING:
+    from edgex.runtime.device.adb.client import AdbClient
     from edgex.runtime.device.adb.device import AdbDevice
+    from edgex.runtime.device.adb.listing import Listed
     from edgex.runtime.device.address import Address
     from edgex.runtime.device.base import DeviceOptions
 
@@ -46,22 +49,28 @@ def open_adb(address: Address, options: DeviceOptions) -> AdbDevice:
 
 
 def list_adb() -> list[DeviceInfo]:
-    """Every device that adb sees, with what it is; one that is not ready has its problem.
-
-    Raises:
-        DeviceError: There is no adb, or no server runs.
-    """
+    """Every device that adb sees, with what it is; what keeps one from being used, or adb itself, is its problem."""
     from edgex.runtime.device.adb.client import find_client
-    from edgex.runtime.device.adb.describe import describe
     from edgex.runtime.device.adb.listing import list_connected
 
-    client = find_client(os.environ)
-    found = []
-    for listed in list_connected(client):
-        if listed.problem is None:
-            found.append(describe(replace(client, serial=listed.serial)).info)
-        else:
-            what, fix = listed.problem
-            problem = f"{what} ({listed.state}): {fix}"
-            found.append(DeviceInfo("adb", f"adb:{listed.serial}", model=listed.model, problems=(problem,)))
-    return found
+    try:
+        client = find_client(os.environ)
+        return [_describe(client, listed) for listed in list_connected(client)]
+    except DeviceError as error:
+        return [_unusable("adb", None, error)]
+
+
+def _describe(client: AdbClient, listed: Listed) -> DeviceInfo:
+    from edgex.runtime.device.adb.describe import describe
+    from edgex.runtime.device.adb.listing import require_ready
+
+    try:
+        require_ready(listed)
+        return describe(replace(client, serial=listed.serial)).info
+    except DeviceError as error:
+        return _unusable(f"adb:{listed.serial}", listed.model, error)
+
+
+def _unusable(address: str, model: str | None, error: DeviceError) -> DeviceInfo:
+    problem = error.what if error.fix is None else f"{error.what}: {error.fix}"
+    return DeviceInfo("adb", address, model=model, problems=(problem,))

@@ -48,7 +48,7 @@ def _read(data: bytes) -> str:
 def _find_package(data: bytes, at: int, strings: list[str]) -> str:
     first, width, count = struct.unpack_from("<HHH", data, at + 8)
     for number in range(count):
-        name, raw = struct.unpack_from("<II", data, at + first + number * width + 4)
+        name, raw = map(int, struct.unpack_from("<II", data, at + first + number * width + 4))
         if strings[name] == "package" and raw != _NOTHING:
             return strings[raw]
     raise ValueError("the manifest names no package")
