@@ -1,12 +1,15 @@
 """`--device adb` on the command line: documents, progress, exit codes."""
 
 import json
+import re
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pytest
 from adb_support import make_artifact, needs_adb
 from standin_app import APP, StandInApp
+from test_adb_app import write_apk
 
 from edgex.cli.main import main
 
@@ -86,3 +89,19 @@ def test_app_goes_with_adb_only(run, artifact):
     assert "--app is for a device" in done.stderr
     done = run("run", artifact.path, "--app", "x.y", "--device", "local-native")
     assert "--app is for Android devices" in done.stderr
+
+
+def test_the_commands_of_the_page_work(run, bench, artifact, tmp_path, monkeypatch):
+    phone = bench(StandInApp(installed=()))
+    artifact.path.rename(tmp_path / "digits.xnnpack.edgex")
+    write_apk(tmp_path / "app/app/build/outputs/apk/release/app-release.apk")
+    monkeypatch.chdir(tmp_path)
+    page = (Path(__file__).parent.parent.parent / "docs" / "devices-adb.md").read_text()
+    commands = re.findall(r"^edgex ((?:profile|verify) .*)$", page, re.MULTILINE)
+    assert len(commands) == 2
+    for command in commands:
+        done = run(*command.split())
+        assert done.exit_code == 0, done.stderr
+    assert phone.app.installed == [APP]
+    ways = set(re.findall(r"^\| `([\w-]+)` \| (?!does)", page, re.MULTILINE)) - {"returned_by"}
+    assert ways == {"instrument", "pull", "run-as", "activity"}
