@@ -175,7 +175,7 @@ def _command(compiler: Path, executorch: Executorch, output: Path) -> list[str]:
 
 def _key(executorch: Executorch, compiler: Path) -> str:
     digest = hashlib.sha256(repr((executorch.version, str(executorch.folder), compiler_stamp(compiler))).encode())
-    for source in sorted(SOURCES.iterdir()):
+    for source in sorted((*SOURCES.glob("*.cpp"), *SOURCES.glob("*.h"))):
         digest.update(source.name.encode() + b"\0" + source.read_bytes() + b"\0")
     return digest.hexdigest()[:_KEY_DIGITS]
 
