@@ -78,8 +78,8 @@ class DeviceOptions:
     Attributes:
         app: adb: the benchmark app: an APK, the folder of a project of `edgex android`, or an application id; None is
             the one that is installed.
-        executorch_wheel: Linux: the executorch wheel whose libraries fit it; None is what is installed here, or was given
-            before.
+        executorch_wheel: Linux: the executorch wheel whose libraries fit it; None is what is installed here, or was
+            given before.
         python: Linux: the interpreter there that has onnxruntime, for ONNX artifacts.
     """
 

@@ -32,8 +32,8 @@ class StandInApp:
         fault: None, or what goes wrong: `crash`, `leave` (the phone goes away), `engine`, `other run`, `other model`,
             `damaged`, `wrong outputs`, `silent` (the pieces get lost), `no instrument`, `no start`.
         forbids_pull: Whether the shell may not read the app's folder.
-        debuggable: Whether `run-as` may.
-        info: What the app says of itself.
+        trace: What a profiling build would record, or None.
+        info: What the app says of itself; `run-as` may read its folder where it is debuggable.
     """
 
     def __init__(self, installed=(APP,), fault=None, **info):
@@ -43,7 +43,7 @@ class StandInApp:
         self.forbids_pull = False
         self.leaves_during_push = False
         self.running = False
-        self.samples = 0.001
+        self.trace = None
         self.info = {
             "protocol": 1, "executorch": "1.5.1", "flavor": "xnnpack", "edgex": "0.1.0",
             "backends": ["XnnpackBackend"], "debuggable": False, **info,
@@ -207,6 +207,8 @@ class StandInApp:
                 (folder / f"out-{at}-{number}-0.bin").write_bytes(result.astype(dtype).tobytes())
                 shapes.append([step[0]])
             outputs.append(shapes)
+        if self.trace is not None:
+            (folder / "trace.etdump").write_bytes(self.trace)
         count = 0 if task != "job" else 60 if job["runs"] is None else job["runs"]
         rounds = min(20, count)
         state = {"thermal_status": 0, "battery_celsius": 30.5, "power_save": False, "screen_on": True}
@@ -218,12 +220,12 @@ class StandInApp:
                      "peak_rss_bytes": 50_000_000},
             "outputs": outputs,
             "steps": len(job["sequences"][0]),
-            "rounds": [[self.samples * (1 + r / 1000)] * (count // rounds) for r in range(rounds)],
+            "rounds": [[0.001 * (1 + r / 1000)] * (count // rounds) for r in range(rounds)],
             "warm_up": {"runs": job["warmup"] or 0, "seconds": 0.01, "settled": None},
             "memory": {"peak_rss_bytes": 60_000_000, "pss_bytes": 40_000_000, "native_heap_bytes": 10_000_000},
             "before": state,
             "after": {**state, "thermal_status": 2},
-            "trace": {"written": False, "reason": "the published AAR is built without it"},
+            "trace": {"written": self.trace is not None, "reason": "the published AAR is built without it"},
             "device": {"model": "Stand-in Phone 1", "emulator": False, "cores": 8, "governor": None},
         }  # fmt: skip
 

@@ -105,3 +105,12 @@ def test_the_commands_of_the_page_work(run, bench, artifact, tmp_path, monkeypat
     assert phone.app.installed == [APP]
     ways = set(re.findall(r"^\| `([\w-]+)` \| (?!does)", page, re.MULTILINE)) - {"returned_by"}
     assert ways == {"instrument", "pull", "run-as", "activity"}
+
+
+def test_devices_lists_phones(run, bench):
+    phone, locked = bench(), bench(authorized=False)
+    done = run("devices", "--json")
+    assert done.exit_code == 0, done.stderr
+    found = {info["address"]: info for info in json.loads(done.stdout)["devices"]}
+    assert found[f"adb:{phone.serial}"]["model"] == "Stand-in Phone 1"
+    assert "accept the question" in found[f"adb:{locked.serial}"]["problems"][0]

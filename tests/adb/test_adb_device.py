@@ -182,6 +182,27 @@ def test_what_an_interrupted_run_left_is_removed(bench, artifact):
     assert phone.files() == [model_file(artifact)]
 
 
+def test_an_interrupted_run_leaves_nothing(bench, artifact):
+    phone = bench()
+
+    def interrupt(stage, _detail):
+        if stage == "measure":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        execute(phone, artifact, progress=interrupt)
+    assert phone.files() == []
+    assert any(line.startswith("am force-stop") for line in phone.lines)
+
+
+def test_a_trace_comes_back_where_the_app_records_one(bench, artifact):
+    app = StandInApp()
+    app.trace = b"ED00" * 100
+    phone = bench(app)
+    assert execute(phone, artifact).trace == app.trace
+    assert phone.files() == [model_file(artifact)]
+
+
 def test_a_device_that_goes_away_is_named(bench, artifact):
     phone = bench(StandInApp(fault="leave"))
     with pytest.raises(DeviceError, match="the device went away while edgex tried to run the app") as caught:

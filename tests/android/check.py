@@ -4,8 +4,9 @@
 
 What it proves: resources link; the Kotlin compiles with -Werror, and calls only what Android's published method list
 has; the logic passes its tests, on the app's own golden data; edgex reads the app's report; the app reads the jobs of
-`--device adb`, and edgex its answers; D8 takes the classes; an APK and an AAB are assembled, signed and validated. What it does not: Gradle with Google's plugin, ART, a device. The
-APK holds no fbjni and an older ExecuTorch, so it would not run; it is thrown away.
+`--device adb`, and edgex its answers; D8 takes the classes; an APK and an AAB are assembled, signed and validated. What
+it does not: Gradle with Google's plugin, ART, a device. The APK holds no fbjni and an older ExecuTorch, so it would not
+run; it is thrown away.
 """
 
 import json

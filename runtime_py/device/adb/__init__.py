@@ -61,12 +61,12 @@ def list_adb() -> list[DeviceInfo]:
 
 
 def _describe(client: AdbClient, listed: Listed) -> DeviceInfo:
-    from edgex.runtime.device.adb.describe import describe
+    from edgex.runtime.device.adb.describe import describe_device
     from edgex.runtime.device.adb.listing import require_ready
 
     try:
         require_ready(listed)
-        return describe(replace(client, serial=listed.serial)).info
+        return describe_device(replace(client, serial=listed.serial)).info
     except DeviceError as error:
         return _unusable(f"adb:{listed.serial}", listed.model, error)
 

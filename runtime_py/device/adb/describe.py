@@ -46,7 +46,7 @@ class Description:
     free_storage_bytes: int | None
 
 
-def describe(client: AdbClient) -> Description:
+def describe_device(client: AdbClient) -> Description:
     """Ask the device.
 
     Raises:
@@ -60,7 +60,7 @@ def describe(client: AdbClient) -> Description:
 
 
 def parse_description(serial: str, text: str) -> Description:
-    """Read the answer to the question that `describe` asks.
+    """Read the answer to the question that `describe_device` asks.
 
     Raises:
         DeviceError: It is not what an Android device says.

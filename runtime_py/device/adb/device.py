@@ -17,7 +17,7 @@ from edgex.runtime.device.adb.apk import Apk
 from edgex.runtime.device.adb.app import InstalledApp, ensure_app, remove_app
 from edgex.runtime.device.adb.client import AdbClient
 from edgex.runtime.device.adb.convert import make_answer, output_names
-from edgex.runtime.device.adb.describe import Description, describe
+from edgex.runtime.device.adb.describe import Description, describe_device
 from edgex.runtime.device.adb.job import check_artifact, check_request, read_outputs, write_job
 from edgex.runtime.device.adb.store import Store
 from edgex.runtime.device.adb.tasks import AppRunner, Reply, Task
@@ -53,7 +53,7 @@ class AdbDevice:
 
     @cached_property
     def _description(self) -> Description:
-        return describe(self._client)
+        return describe_device(self._client)
 
     def execute(self, artifact: Artifact, request: DeviceRequest, progress: Progress = no_progress) -> DeviceAnswer:
         """See `Device.execute`."""
