@@ -17,7 +17,23 @@ EXAMPLES = [
     if (block.language, example.language) == ("console", "json")
 ]
 
-_NAMES = ("android", "compare", "doctor", "error", "explain", "export", "inspect", "run", "sweep", "targets", "verify")
+_NAMES = (
+    *("android", "compare", "devices", "doctor", "error", "explain", "export", "inspect", "run", "sweep", "targets"),
+    "verify",
+)
+    "android",
+    "compare",
+    "devices",
+    "doctor",
+    "error",
+    "explain",
+    "export",
+    "inspect",
+    "run",
+    "sweep",
+    "targets",
+    "verify",
+)
 
 # Objects whose keys depend on what is installed or on the model.
 FREE_KEYS = (".versions", ".producer", ".options", ".card", ".packages", ".variables")

@@ -1,4 +1,4 @@
-"""`edgex bundle`: an artifact with all that runs it on a Linux machine, without Python; it can be copied into a product.
+"""`edgex bundle`: an artifact with all that runs it on a Linux machine, without Python, to be copied into a product.
 
 ```
 NAME-linux-MACHINE/
@@ -161,8 +161,8 @@ def _self_test(artifact: Artifact, sha256: str, plugins: list[str], cases: list[
     joined = " \\\n  ".join(flags)
     return (
         "#!/bin/sh\n"
-        f"# Self-test of {artifact.manifest.name}: exit code 0 where this machine computes what PyTorch did, 4 where it\n"
-        "# does not. More flags are passed on, for example: ./run.sh --runs 100 --threads 2\n"
+        f"# Self-test of {artifact.manifest.name}: exit code 0 where this machine computes what PyTorch did, else 4.\n"
+        "# More flags are passed on, for example: ./run.sh --runs 100 --threads 2\n"
         'cd "$(dirname "$0")" || exit 1\n'
         f'exec ./{RUNNER} {joined} "$@"\n'
     )

@@ -121,9 +121,7 @@ _SIGNAL_FIXES = {
 
 def _start_fix(errors: str) -> str | None:
     if "GLIBC" in errors or "CXXABI" in errors:
-        return (
-            "the device's C or C++ library is older than this one's: bring it up to date, or compile on a system as old"
-        )
+        return "the device's C or C++ library is too old: bring its system up to date, or run edgex on one as old"
     if "cannot open shared object" in errors or "error while loading shared libraries" in errors:
         return "install the library that is named on the device"
     return None

@@ -24,8 +24,12 @@ def list_devices(asked: Sequence[Address] = ()) -> list[DeviceInfo]:
     found = [_describe(Address("local-native"))] if sys.platform == "linux" else []
     for lister in LISTERS:
         module, _, function = lister.partition(":")
-        if importlib.util.find_spec(module) is not None:
+        if importlib.util.find_spec(module) is None:
+            continue
+        try:
             found += getattr(importlib.import_module(module), function)()
+        except DeviceError as error:
+            found.append(_unusable("adb", "adb", error))
     known = {info.address for info in found}
     return found + [_describe(address) for address in dict.fromkeys(asked) if str(address) not in known]
 
@@ -35,5 +39,9 @@ def _describe(address: Address) -> DeviceInfo:
         with open_device(address) as device:
             return device.describe()
     except DeviceError as error:
-        problem = error.what if error.fix is None else f"{error.what}; {error.fix}"
-        return DeviceInfo(address.kind, str(address), problems=(problem,))
+        return _unusable(address.kind, str(address), error)
+
+
+def _unusable(kind: str, address: str, error: DeviceError) -> DeviceInfo:
+    problem = error.what if error.fix is None else f"{error.what}; {error.fix}"
+    return DeviceInfo(kind, address, problems=(problem,))
