@@ -14,7 +14,7 @@ Kind = Literal["adb", "ssh", "local-native"]
 
 FORMS = ("adb[:SERIAL]", "ssh:[USER@]HOST[:PORT]", "local-native")
 
-# Function that opens a device of a kind: (address) -> Device; for Linux machines (address, options) -> Device.
+# Function that opens a device of a kind: (address, options) -> Device. Imported when it is needed.
 OPENERS = {
     "adb": "edgex.runtime.device.adb:open_adb",
     "ssh": "edgex.runtime.device.ssh:open_ssh",
@@ -91,7 +91,7 @@ def open_device(address: Address | str, options: DeviceOptions | None = None) ->
 
     Args:
         address: As `--device` takes it.
-        options: For Linux machines.
+        options: For devices of its kind.
 
     Raises:
         UsageError: The address has another form, or the options are not for its kind.
@@ -100,8 +100,9 @@ def open_device(address: Address | str, options: DeviceOptions | None = None) ->
     parsed = parse_address(address) if isinstance(address, str) else address
     module, _, function = OPENERS[parsed.kind].partition(":")
     opener = getattr(importlib.import_module(module), function)
-    if parsed.kind == "adb":
-        if options is not None and options != DeviceOptions():
-            raise UsageError("--executorch-wheel and --device-python are for Linux machines, not for adb")
-        return cast(Device, opener(parsed))
-    return cast(Device, opener(parsed, options or DeviceOptions()))
+    given = options or DeviceOptions()
+    if parsed.kind == "adb" and given != DeviceOptions(app=given.app):
+        raise UsageError("--executorch-wheel and --device-python are for Linux machines, not for adb")
+    if parsed.kind != "adb" and given.app is not None:
+        raise UsageError(f"--app is for Android devices (adb), not for {parsed.kind}")
+    return cast(Device, opener(parsed, given))

@@ -73,16 +73,19 @@ class DeviceInfo:
 
 @dataclass(frozen=True)
 class DeviceOptions:
-    """How a Linux machine is used.
+    """How a device is used.
 
     Attributes:
-        executorch_wheel: The executorch wheel whose libraries fit it; None is what is installed here, or was given
-            before.
-        python: The interpreter there that has onnxruntime, for ONNX artifacts.
+        app: adb: the benchmark app: an APK, the folder of a project of `edgex android`, or an application id; None is
+            the one that is installed.
+        executorch_wheel: Linux: the executorch wheel whose libraries fit it; None is what is installed here, or was
+            given before.
+        python: Linux: the interpreter there that has onnxruntime, for ONNX artifacts.
     """
 
     executorch_wheel: Path | None = None
     python: str = "python3"
+    app: str | None = None
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from edgex.runtime.device.address import Address
     from edgex.runtime.device.base import Device, DeviceAnswer, DeviceOptions
 
+# Where the value of --app waits for `read_device`, so that the commands need not hand it on.
+_APP = "edgex.cli.on_device.app"
+
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
@@ -47,6 +50,13 @@ class Elsewhere:
 def device_flags(command: _Command) -> _Command:
     """Add `--device` and what goes with it to a command."""
     for option in (
+        click.option(
+            "--app",
+            metavar="APP",
+            callback=_keep_app,
+            expose_value=False,
+            help="adb: an APK, a project of edgex android, or the id of an installed app; default: the installed one.",
+        ),
         click.option("--device-python", metavar="PATH", help="The device's Python with onnxruntime; default: python3."),
         click.option(
             "--executorch-wheel",
@@ -57,6 +67,10 @@ def device_flags(command: _Command) -> _Command:
     ):
         command = option(command)
     return command
+
+
+def _keep_app(context: click.Context, _parameter: click.Parameter, value: str | None) -> None:
+    context.meta[_APP] = value
 
 
 def read_device(
@@ -73,10 +87,12 @@ def read_device(
     Raises:
         UsageError: The address has another form, or a flag goes without or against it.
     """
+    app = click.get_current_context().meta[_APP]
     if device is None:
-        for flag, given in (("--executorch-wheel", wheel), ("--device-python", python)):
+        for flag, given in (("--executorch-wheel", wheel), ("--device-python", python), ("--app", app)):
             if given is not None:
-                raise UsageError(f"{flag} is for a device", fix="add --device ssh:HOST")
+                kind = "adb" if flag == "--app" else "ssh:HOST"
+                raise UsageError(f"{flag} is for a device", fix=f"add --device {kind}")
         return None
     from edgex.runtime.device.address import parse_address
     from edgex.runtime.device.base import DeviceOptions
@@ -87,7 +103,7 @@ def read_device(
             raise UsageError(f"{flag} does not go with --device {address}", fix=f"leave {flag} out")
     if wheel is not None and not wheel.is_file():
         raise UsageError(f"no such file: {wheel}", where="--executorch-wheel")
-    return Elsewhere(address, DeviceOptions(wheel, python or DeviceOptions.python))
+    return Elsewhere(address, DeviceOptions(wheel, python or DeviceOptions.python, app))
 
 
 def describe_answer(answer: DeviceAnswer) -> dict[str, Any]:
