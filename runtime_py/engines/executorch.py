@@ -124,7 +124,7 @@ class ExecuTorchRunner:
 
         self._where = path.parent.name
         summary = read_pte(path)
-        self.executed_on = _describe(summary)
+        self.executed_on = describe_program(summary)
         self.planned_arena_bytes: int | None = summary.planned_arena_bytes
         self._pool = POOL
         self._stderr = NativeStderr()
@@ -327,7 +327,8 @@ class _WriteableAlias:
         self.owner = array
 
 
-def _describe(summary: PteSummary) -> str:
+def describe_program(summary: PteSummary) -> str:
+    """Who runs a program: its backends, and `portable` where kernels outside them run too."""
     parts = sorted(set(summary.backends))
     if summary.operators or not parts:
         parts.append("portable")

@@ -151,7 +151,7 @@ def _make_report(
         assignment=session.assignment,
         delegation=session.artifact.manifest.delegation,
         threads=session.threads,
-        load_seconds=_summarize_load(fresh),
+        load_seconds=LoadTimes.over(fresh),
         fresh=fresh,
         steady=summary,
         rounds=rounds,
@@ -188,17 +188,6 @@ def _measure_fresh(
         if session.threads_source == "tuned":
             settings = EngineSettings(session.threads, settings.options)
         return tuple(run_fresh(path, file, settings, check) for _ in range(max(1, processes)))
-
-
-def _summarize_load(fresh: Sequence[FreshRun]) -> LoadTimes:
-    programs = [run.program for run in fresh if run.program is not None]
-    return LoadTimes(
-        check=median(run.check for run in fresh),
-        engine_import=median(run.engine_import for run in fresh),
-        program=median(programs) if programs else None,
-        method=median(run.method for run in fresh),
-        first=median(run.first for run in fresh),
-    )
 
 
 def _describe_artifact(artifact: Artifact) -> ProfiledArtifact:

@@ -6,8 +6,9 @@ All times are seconds. Unknown is None (null), never 0. Nothing in it names a pa
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, is_dataclass
+from statistics import median
 from typing import Any, TypeVar
 
 from edgex.runtime.activity import Activity, MeasurementWarning
@@ -100,8 +101,9 @@ class FreshRun:
     """Load and first run of one fresh process, in seconds, and its memory, in bytes.
 
     Attributes:
-        check: Sizes and hashes of the artifact.
-        engine_import: Importing the engine and setting it up: all of opening that is not program or method.
+        check: Sizes and hashes of the artifact; None where a device does not tell.
+        engine_import: Importing the engine and setting it up: all of opening that is not program or method; None
+            likewise.
         program: Reading and checking the native file; None where the engine does that and `method` in one step.
         method: Making it ready to run.
         first: The first run.
@@ -109,8 +111,8 @@ class FreshRun:
         stages: The same up to the end of each stage of `MemoryStage`; empty where the system does not say.
     """
 
-    check: float
-    engine_import: float
+    check: float | None
+    engine_import: float | None
     program: float | None
     method: float
     first: float
@@ -122,11 +124,27 @@ class FreshRun:
 class LoadTimes:
     """Medians over the fresh processes, in seconds; the parts are those of `FreshRun`."""
 
-    check: float
-    engine_import: float
+    check: float | None
+    engine_import: float | None
     program: float | None
     method: float
     first: float
+
+    @classmethod
+    def over(cls, fresh: Sequence[FreshRun]) -> LoadTimes:
+        """The medians of one or more processes."""
+        return cls(
+            check=_median_of_known([run.check for run in fresh]),
+            engine_import=_median_of_known([run.engine_import for run in fresh]),
+            program=_median_of_known([run.program for run in fresh]),
+            method=median(run.method for run in fresh),
+            first=median(run.first for run in fresh),
+        )
+
+
+def _median_of_known(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return median(known) if known else None
 
 
 @dataclass(frozen=True)
@@ -191,6 +209,9 @@ class ProfileReport:
         warnings: Reasons to trust the figures less.
         assignment: How many nodes each provider of the engine ran; None where it does not tell.
         delegation: What the target took and left out, as in the manifest; None in reports of earlier versions.
+        source: `host` for a measurement on the machine that reports it, `device` for one elsewhere.
+        run_id: What the device was given and gave back; None for a host.
+        device: What the device says of itself, and what sending took; None for a host.
     """
 
     edgex_version: str
@@ -216,6 +237,9 @@ class ProfileReport:
     warnings: tuple[MeasurementWarning, ...] = ()
     assignment: Mapping[str, int] | None = None
     delegation: Mapping[str, Any] | None = None
+    source: str = "host"
+    run_id: str | None = None
+    device: Mapping[str, Any] | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The document `edgex.profile/1`."""
@@ -249,6 +273,9 @@ class ProfileReport:
             "sources": [_in_json(text) for text in self.sources],
             "complete": self.complete,
             "warnings": [asdict(warning) for warning in self.warnings],
+            "source": self.source,
+            "run_id": self.run_id,
+            "device": None if self.device is None else dict(self.device),
         }
 
     def dumps(self) -> str:
@@ -313,6 +340,9 @@ def _read(data: Mapping[str, Any]) -> ProfileReport:
         delegation=data.get("delegation"),
         complete=data.get("complete", True),
         warnings=tuple(MeasurementWarning(**warning) for warning in data["warnings"]),
+        source=data.get("source", "host"),
+        run_id=data.get("run_id"),
+        device=data.get("device"),
     )
 
 

@@ -161,6 +161,10 @@ def _describe(report: ProfileReport, label: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def _known_seconds(seconds: float | None) -> str:
+    return "" if seconds is None else format_seconds(seconds)
+
+
 def _figure_groups(reports: Sequence[ProfileReport]) -> list[tuple[str, list[tuple[str, list[str]]]]]:
     """Groups of rows for the summary: a name, and a value for each report; rows that no report knows are left out."""
     percentiles = [dict(describe_percentiles(report)) for report in reports]
@@ -168,9 +172,9 @@ def _figure_groups(reports: Sequence[ProfileReport]) -> list[tuple[str, list[tup
     latency.append(("runs per second", [format_rate(report.throughput) for report in reports]))
     loads = [report.load_seconds for report in reports]
     start = [
-        ("check the files", [format_seconds(load.check) for load in loads]),
-        ("import the engine", [format_seconds(load.engine_import) for load in loads]),
-        ("read the program", [format_seconds(load.program) if load.program is not None else "" for load in loads]),
+        ("check the files", [_known_seconds(load.check) for load in loads]),
+        ("import the engine", [_known_seconds(load.engine_import) for load in loads]),
+        ("read the program", [_known_seconds(load.program) for load in loads]),
         ("make it ready", [format_seconds(load.method) for load in loads]),
         ("first run", [format_seconds(load.first) for load in loads]),
     ]

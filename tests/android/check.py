@@ -3,9 +3,10 @@
     python tests/android/check.py [ARTIFACT …]      default: the image classifier sample, exported first
 
 What it proves: resources link; the Kotlin compiles with -Werror, and calls only what Android's published method list
-has; the logic passes its tests, on the app's own golden data; edgex reads the app's report; D8 takes the classes; an
-APK and an AAB are assembled, signed and validated. What it does not: Gradle with Google's plugin, ART, a device. The
-APK holds no fbjni and an older ExecuTorch, so it would not run; it is thrown away.
+has; the logic passes its tests, on the app's own golden data; edgex reads the app's report; the app reads the jobs of
+`--device adb`, and edgex its answers; D8 takes the classes; an APK and an AAB are assembled, signed and validated. What
+it does not: Gradle with Google's plugin, ART, a device. The APK holds no fbjni and an older ExecuTorch, so it would not
+run; it is thrown away.
 """
 
 import json
@@ -45,8 +46,8 @@ def require(condition, what):
 class Check:
     """The steps, in order; each takes what the ones before left in `work`."""
 
-    def __init__(self, tools, work, app):
-        self.tools, self.work, self.app = tools, work, app
+    def __init__(self, tools, work, app, artifact=None):
+        self.tools, self.work, self.app, self.artifact = tools, work, app, artifact
         self.main = app / "app" / "src" / "main"
 
     def java(self, *arguments):
@@ -139,10 +140,41 @@ class Check:
         names = sorted(path.stem for path in sources.rglob("*Test.kt"))
         printed = self.java(
             f"-Dedgex.assets={self.main / 'assets' / 'edgex'}", f"-Dedgex.pillow={self.pictures()}",
-            f"-Dedgex.report={self.work / 'report.json'}", "-cp", join([tests, *lib]),
+            f"-Dedgex.report={self.work / 'report.json'}", f"-Dedgex.job={self.job()}", "-cp", join([tests, *lib]),
             "org.junit.runner.JUnitCore", *(f"dev.edgex.sample.core.{name}" for name in names),
         )  # fmt: skip
         return "JUnit: " + next(line for line in printed.splitlines() if line.startswith("OK"))
+
+    def job(self):
+        """A job as edgex sends it, for the app's code to read; the test leaves its answer beside it."""
+        from edgex.runtime.artifact import open_artifact
+        from edgex.runtime.device.adb.job import write_job
+        from edgex.runtime.device.base import DeviceRequest
+        from edgex.runtime.golden import read_golden
+
+        folder = self.classes_of("job")
+        artifact = open_artifact(self.artifact)
+        steps = next(case.steps for case in read_golden(artifact) if case.kind == "compare")
+        request = DeviceRequest((tuple(step.inputs for step in steps),), threads=2, warmup=3, runs=40)
+        write_job(folder, artifact, request, "0123abcd")
+        return folder
+
+    def answer(self):
+        from edgex.runtime.artifact import open_artifact
+        from edgex.runtime.device.adb.answer import parse, require_model, require_run
+        from edgex.runtime.device.adb.convert import make_answer
+        from edgex.runtime.device.adb.tasks import Reply
+        from edgex.runtime.device.base import DeviceInfo
+        from edgex.runtime.engines.pte import read_pte
+
+        artifact = open_artifact(self.artifact)
+        document = parse((self.work / "job" / "answer.json").read_bytes(), "check")
+        require_run(document, "0123abcd", "check")
+        require_model(document, artifact.manifest.file(".pte").sha256, "check")
+        reply, program = Reply(document, "check"), read_pte(artifact.file(".pte"))
+        answer = make_answer(reply, [document], (), DeviceInfo("adb", "check"), program, "check")
+        require(sum(map(len, answer.rounds)) == 40 and answer.warmup_runs == 3, "the app took another number of runs")
+        return "the app's code reads edgex's job, and edgex reads its answer"
 
     def pictures(self):
         """A picture and what Pillow makes of it, as raw RGB."""
@@ -269,13 +301,13 @@ def join(paths):
 
 
 def make_app(artifact, folder):
-    """The app of an artifact; of the image classifier sample where none is given."""
+    """The app of an artifact, of the image classifier sample where none is given; and that artifact."""
     if artifact is None:
         sample = ROOT / "samples" / "image_classifier.py"
         run(sys.executable, "-m", "edgex", "export", sample, "-t", "xnnpack", "-o", folder)
         artifact = folder / "image_classifier.xnnpack.edgex"
     run(sys.executable, "-m", "edgex", "android", artifact, "-o", folder / "app", "--application-id", APPLICATION)
-    return folder / "app"
+    return folder / "app", artifact
 
 
 def main():
@@ -285,13 +317,14 @@ def main():
     for artifact in [Path(text) for text in sys.argv[1:]] or [None]:
         with tempfile.TemporaryDirectory(prefix="edgex-android-") as folder:
             work = Path(folder)
-            check = Check(tools, work, make_app(artifact, work))
+            check = Check(tools, work, *make_app(artifact, work))
             steps = (
                 check.resources,
                 check.compile,
                 check.calls,
                 check.tests,
                 check.report,
+                check.answer,
                 check.dex,
                 check.apk,
                 check.bundle,

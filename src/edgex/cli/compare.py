@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from edgex.cli.files import check_output, write_text
+from edgex.cli.on_device import device_flags, read_device
 from edgex.cli.supervisor import supervise
 from edgex.errors import UsageError, VerificationError
 
@@ -40,6 +41,7 @@ _FORM_NAMES = "artifacts: NAME.TARGET.edgex; saved profiles: report.json"
     "--processes", type=click.IntRange(min=1), default=3, show_default=True, help="Fresh processes of each artifact."
 )
 @click.option("--check", type=click.Choice(["hash", "size"]), default="hash", show_default=True)
+@device_flags
 @click.option("--timeout", type=click.FloatRange(min=0, min_open=True), help="Seconds after which it is stopped.")
 @click.option("--force", is_flag=True, help="Replace an existing file.")
 @click.option("--json", "as_json", is_flag=True, help="One document on stdout.")
@@ -55,6 +57,9 @@ def command(
     max_seconds: float,
     processes: int,
     check: str,
+    device: str | None,
+    executorch_wheel: Path | None,
+    device_python: str | None,
     timeout: float | None,
     force: bool,
     as_json: bool,
@@ -62,12 +67,14 @@ def command(
     verbose: bool,
 ) -> None:
     """Hold artifacts, timed in turns, or saved profiles, against the first."""
+    elsewhere = read_device(device, executorch_wheel, device_python, {})
 
     def body() -> int:
         from edgex.cli.failure import report_failure
         from edgex.cli.progress import StageProgress
         from edgex.runtime.compare.collect import compare
         from edgex.runtime.compare.gate import check_gate, parse_limit, refuse_other_hosts
+        from edgex.runtime.device.compare import compare_on
 
         limit = None if fail_on is None else parse_limit(fail_on)
         if output is not None:
@@ -75,16 +82,28 @@ def command(
         level: CheckLevel = "size" if check == "size" else "hash"
         values = _read_inputs(inputs, baseline_and_candidates, level)
         with StageProgress(quiet=quiet) as progress:
-            comparison = compare(
-                *baseline_and_candidates,
-                inputs=values,
-                threads=threads,
-                allow_different=allow_different,
-                max_seconds=max_seconds,
-                processes=processes,
-                check=level,
-                progress=progress,
-            )
+            if elsewhere is not None:
+                with elsewhere.opened() as opened:
+                    comparison = compare_on(
+                        opened,
+                        baseline_and_candidates,
+                        inputs=values,
+                        threads=threads,
+                        allow_different=allow_different,
+                        check=level,
+                        progress=progress,
+                    )
+            else:
+                comparison = compare(
+                    *baseline_and_candidates,
+                    inputs=values,
+                    threads=threads,
+                    allow_different=allow_different,
+                    max_seconds=max_seconds,
+                    processes=processes,
+                    check=level,
+                    progress=progress,
+                )
         gate = None
         if limit is not None:
             refuse_other_hosts(comparison, allow_different)

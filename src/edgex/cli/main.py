@@ -23,6 +23,8 @@ COMMANDS = {
     "inspect": "Show what an artifact is, needs and has proved.",
     "verify": "Check an artifact again on this machine.",
     "android": "Make an Android app around an artifact.",
+    "bundle": "Put an artifact, a runner and a self-test into a folder for Linux machines.",
+    "devices": "List the devices that --device can reach.",
     "targets": "List the targets and what works here.",
     "doctor": "Check this environment against the versions that are known to work.",
     "explain": "Say what an engine's error code or log means, and what to do.",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from edgex.cli.on_device import Elsewhere, device_flags, read_device
 from edgex.cli.report_files import OUTPUT_HELP, VIEWS, check_outputs, show_report, write_outputs
 from edgex.cli.supervisor import supervise
 from edgex.cli.sweep import check_sweep, sweep_threads
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 @click.option("--sweep", metavar="AXES", help="threads, batch or both: measure each setting, keep the best threads.")
 @click.option("--check", type=click.Choice(["hash", "size"]), default="hash", show_default=True)
 @click.option("--allow-fallback", is_flag=True, help="Let the CPU run what an artifact's GPU provider does not.")
+@device_flags
 @click.option("--timeout", type=click.FloatRange(min=0, min_open=True), help="Seconds after which it is stopped.")
 @click.option("--force", is_flag=True, help="Replace an existing report.")
 @click.option("--json", "as_json", is_flag=True, help="One document on stdout.")
@@ -47,6 +49,9 @@ def command(
     sweep: str | None,
     check: str,
     allow_fallback: bool,
+    device: str | None,
+    executorch_wheel: Path | None,
+    device_python: str | None,
     timeout: float | None,
     force: bool,
     as_json: bool,
@@ -57,6 +62,9 @@ def command(
 
     Interrupted, or out of time, it still writes what was measured to the given output, marked as not complete.
     """
+    elsewhere = read_device(
+        device, executorch_wheel, device_python, {"--sweep": sweep, "--allow-fallback": allow_fallback}
+    )
 
     def body() -> int:
         axes = None if sweep is None else check_sweep(sweep, outputs, force, threads=threads, counts=(warmup, runs))
@@ -70,6 +78,11 @@ def command(
         level: CheckLevel = "size" if check == "size" else "hash"
         if axes is not None:
             return sweep_threads(artifact, axes, inputs, outputs, threads, level, as_json=as_json, quiet=quiet)
+        if elsewhere is not None:
+            report = _profile_on_device(elsewhere, artifact, inputs, level, threads, (warmup, runs), quiet=quiet)
+            write_outputs(outputs, [report])
+            click.echo(report.dumps(), nl=False) if as_json else show_report(report, by, top)
+            return 0
         with StageProgress(quiet=quiet) as progress:
             progress("load", Path(artifact).name)
             options = {"allow_fallback": True} if allow_fallback else {}
@@ -92,3 +105,24 @@ def command(
         return 0
 
     supervise(body, timeout_seconds=timeout, as_json=as_json, verbose=verbose)
+
+
+def _profile_on_device(
+    elsewhere: Elsewhere,
+    path: str,
+    inputs: tuple[str, ...],
+    check: CheckLevel,
+    threads: int | None,
+    counts: tuple[int | None, int | None],
+    *,
+    quiet: bool,
+) -> ProfileReport:
+    from edgex.cli.inputs import read_inputs
+    from edgex.cli.progress import StageProgress
+    from edgex.runtime.artifact import open_artifact
+    from edgex.runtime.device.commands import profile_on
+
+    artifact = open_artifact(path, check)
+    values = read_inputs(inputs, artifact) if inputs else None
+    with StageProgress(quiet=quiet) as progress, elsewhere.opened() as device:
+        return profile_on(device, artifact, values, *counts, threads=threads, progress=progress)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from edgex.cli.failure import print_json
+from edgex.cli.on_device import Elsewhere, describe_answer, device_flags, read_device
 from edgex.cli.supervisor import supervise
 from edgex.errors import RunError, UsageError
 
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
 
     from edgex.runtime.artifact import CheckLevel
     from edgex.runtime.session import Session
+    from edgex.runtime.specs import TensorSpec
 
 
 @click.command("run")
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
 @click.option("--no-tuned", is_flag=True, help="The engine's default threads, whatever a sweep found quickest.")
 @click.option("--check", type=click.Choice(["hash", "size"]), default="hash", show_default=True)
 @click.option("--allow-fallback", is_flag=True, help="Let the CPU run what an artifact's GPU provider does not.")
+@device_flags
 @click.option("--timeout", type=click.FloatRange(min=0, min_open=True), help="Seconds after which it is stopped.")
 @click.option("--force", is_flag=True, help="Replace an existing output file.")
 @click.option("--json", "as_json", is_flag=True, help="One document on stdout.")
@@ -39,6 +43,9 @@ def command(
     no_tuned: bool,
     check: str,
     allow_fallback: bool,
+    device: str | None,
+    executorch_wheel: Path | None,
+    device_python: str | None,
     timeout: float | None,
     force: bool,
     as_json: bool,
@@ -47,8 +54,13 @@ def command(
     """Run ARTIFACT once, by default on the example inputs that it carries."""
     if output is not None:
         check_output(output, force)
+    elsewhere = read_device(device, executorch_wheel, device_python, {"--allow-fallback": allow_fallback})
 
     def body() -> int:
+        if elsewhere is not None:
+            document = _run_on_device(elsewhere, artifact, inputs, output, threads, check)
+            print_json(document) if as_json else _print_table(document)
+            return 0
         from edgex.cli.inputs import read_inputs
         from edgex.runtime.session import load
 
@@ -64,6 +76,35 @@ def command(
         return 0
 
     supervise(body, timeout_seconds=timeout, as_json=as_json, verbose=verbose)
+
+
+def _run_on_device(
+    elsewhere: Elsewhere, path: str, inputs: tuple[str, ...], output: Path | None, threads: int | None, check: str
+) -> dict[str, Any]:
+    """Run on a device; the `edgex.run/1` document."""
+    from edgex.cli.inputs import read_inputs
+    from edgex.cli.progress import StageProgress
+    from edgex.runtime.artifact import open_artifact
+    from edgex.runtime.device.commands import run_on
+
+    artifact = open_artifact(path, "size" if check == "size" else "hash")
+    values = read_inputs(inputs, artifact)
+    with StageProgress() as progress, elsewhere.opened() as device:
+        results, answer = run_on(device, artifact, values, threads, progress)
+    specs = artifact.manifest.method.outputs
+    if output is not None:
+        save_outputs(output, {spec.name: array for spec, array in zip(specs, results, strict=True)})
+    return {
+        "schema": "edgex.run/1",
+        "artifact": str(artifact.path),
+        "executed_on": f"{answer.executed_on} (on {answer.device.address})",
+        "assignment": None,
+        "threads": answer.threads,
+        "threads_source": "default" if threads is None else "given",
+        "outputs": _describe_outputs(specs, results),
+        "output_file": None if output is None else str(output),
+        "device": describe_answer(answer),
+    }
 
 
 def check_output(path: Path, force: bool) -> None:
@@ -108,12 +149,17 @@ def describe_run(session: Session, results: tuple[np.ndarray, ...], output: Path
         "assignment": None if session.assignment is None else dict(session.assignment),
         "threads": session.threads,
         "threads_source": session.threads_source,
-        "outputs": [
-            {"name": spec.name, "dtype": spec.dtype, "shape": list(array.shape), **_summarise(array)}
-            for spec, array in zip(session.outputs, results, strict=True)
-        ],
+        "outputs": _describe_outputs(session.outputs, results),
         "output_file": None if output is None else str(output),
+        "device": None,
     }
+
+
+def _describe_outputs(specs: Sequence[TensorSpec], results: Sequence[np.ndarray]) -> list[dict[str, Any]]:
+    return [
+        {"name": spec.name, "dtype": spec.dtype, "shape": list(array.shape), **_summarise(array)}
+        for spec, array in zip(specs, results, strict=True)
+    ]
 
 
 def _summarise(array: np.ndarray) -> dict[str, Any]:

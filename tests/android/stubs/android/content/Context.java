@@ -6,6 +6,7 @@ public abstract class Context {
     public abstract ContentResolver getContentResolver();
     public abstract Context getApplicationContext();
     public abstract android.content.pm.ApplicationInfo getApplicationInfo();
+    public abstract String getPackageName();
     public abstract java.io.File getFilesDir();
     public abstract java.io.File getExternalFilesDir(String type);
     public abstract void startActivity(Intent intent);

@@ -6,6 +6,7 @@ public class ContextWrapper extends Context {
     public ContentResolver getContentResolver() { throw new android.app.Stub(); }
     public Context getApplicationContext() { throw new android.app.Stub(); }
     public android.content.pm.ApplicationInfo getApplicationInfo() { throw new android.app.Stub(); }
+    public String getPackageName() { throw new android.app.Stub(); }
     public java.io.File getFilesDir() { throw new android.app.Stub(); }
     public java.io.File getExternalFilesDir(String type) { throw new android.app.Stub(); }
     public void startActivity(Intent intent) {}

@@ -3,11 +3,9 @@ package dev.edgex.sample
 import android.app.Activity
 import android.app.Instrumentation
 import android.os.Bundle
-import dev.edgex.sample.core.BenchmarkRequest
-import dev.edgex.sample.core.BenchmarkRun
+import dev.edgex.sample.core.JobAnswer
 import dev.edgex.sample.core.Json
 import dev.edgex.sample.core.ProgressListener
-import dev.edgex.sample.core.Report
 import dev.edgex.sample.core.ReportCodec
 import dev.edgex.sample.core.Stage
 
@@ -16,8 +14,10 @@ import dev.edgex.sample.core.Stage
  *
  * `adb shell am instrument -w -r -e runs 100 -e threads 0 -e run_id ID APPLICATION/dev.edgex.sample.BenchInstrumentation`
  *
- * Progress comes as status 1. The report comes as status 2, in pieces of base64 (`edgex_chunk`, numbered by `edgex_at` of
- * `edgex_chunks`), which joined are zlib-compressed JSON. The result is -1 and names run and model, or 0 with `edgex_error`.
+ * With `-e task describe`, `job` or `cold` it serves `edgex --device adb`: see [HeadlessTask].
+ *
+ * Progress comes as status 1. The answer comes as status 2, in pieces of base64 (`edgex_chunk`, numbered by `edgex_at` of
+ * `edgex_chunks`), which joined are zlib-compressed JSON. The result is -1 and names the run, or 0 with `edgex_error`.
  */
 class BenchInstrumentation : Instrumentation() {
     private lateinit var arguments: Bundle
@@ -29,18 +29,14 @@ class BenchInstrumentation : Instrumentation() {
     }
 
     override fun onStart() {
+        var task: HeadlessTask? = null
         try {
-            val request = BenchmarkRequest.parse { arguments.getString(it) }
-            val application = targetContext.applicationContext as SampleApplication
-            val result = BenchmarkRun(application.manifest, application.platform, Throttled()).execute(request)
-            val device = application.platform.describeDevice()
-            val json = Json.write(Report.toJson(application.manifest, device, result))
-            application.platform.reportFolder()?.let { ReportFile.write(it, request.runId, json) }
-            sendReport(json)
-            finish(Activity.RESULT_OK, bundle("edgex_run_id" to request.runId, "edgex_model" to application.manifest.model.sha256))
+            task = HeadlessTask(targetContext.applicationContext as SampleApplication) { arguments.getString(it) }
+            sendReport(task.execute(Throttled()))
+            finish(Activity.RESULT_OK, bundle("edgex_run_id" to task.request.runId))
         } catch (@Suppress("TooGenericExceptionCaught") error: Exception) {
             // The far end reads this line; a stack trace in the log would not reach it.
-            val message = Json.write(mapOf("kind" to error.javaClass.simpleName, "message" to error.message))
+            val message = Json.write(JobAnswer.error(task?.request?.runId.orEmpty(), error))
             finish(Activity.RESULT_CANCELED, bundle("edgex_error" to message))
         }
     }

@@ -16,6 +16,7 @@ import dev.edgex.sample.core.BenchmarkResult
 import dev.edgex.sample.core.BenchmarkSettings
 import dev.edgex.sample.core.LoadMode
 import dev.edgex.sample.core.Stage
+import dev.edgex.sample.core.Task
 
 /**
  * The benchmark with its settings.
@@ -54,7 +55,8 @@ class BenchmarkActivity : Activity() {
 
     private fun startAsAsked() {
         try {
-            sample.benchmark.start(BenchmarkRequest.parse { intent.getStringExtra(it) })
+            val task = HeadlessTask(sample) { intent.getStringExtra(it) }
+            if (task.task == Task.BENCHMARK) sample.benchmark.start(task.request) else sample.benchmark.serve(task)
         } catch (error: IllegalArgumentException) {
             sample.benchmark.fail(error)
         }

@@ -48,6 +48,23 @@ class BenchmarkRunner(private val application: SampleApplication, private val wo
         }
     }
 
+    /** A task of `edgex --device adb`, where instrumentation is not allowed: its answer is a file. */
+    fun serve(task: HeadlessTask) {
+        if (state.value.isRunning) return
+        state.set(BenchmarkState(isRunning = true))
+        worker.execute {
+            val ended = try {
+                application.model.release()
+                task.execute(::showProgress)
+                BenchmarkState()
+            } catch (@Suppress("TooGenericExceptionCaught") error: Exception) {
+                task.fail(error)
+                BenchmarkState(error = error.message ?: error.toString())
+            }
+            state.set(ended)
+        }
+    }
+
     fun cancel() {
         cancelled = true
     }
@@ -58,13 +75,14 @@ class BenchmarkRunner(private val application: SampleApplication, private val wo
         val run = BenchmarkRun(
             manifest = application.manifest,
             platform = application.platform,
-            progress = { stage, done, total ->
-                state.set(BenchmarkState(isRunning = true, stage = stage, done = done, total = total))
-            },
+            progress = ::showProgress,
             cancelled = { cancelled },
         )
         return run.execute(request)
     }
+
+    private fun showProgress(stage: Stage, done: Int, total: Int) =
+        state.set(BenchmarkState(isRunning = true, stage = stage, done = done, total = total))
 
     private fun finish(result: BenchmarkResult): BenchmarkState {
         val device = application.platform.describeDevice()

@@ -60,7 +60,7 @@ class ModelStore(private val context: Context, private val manifest: AppManifest
         if (!file.isFile) {
             throw IOException("The model is not on this device yet. Push it:\nadb push model.pte $file")
         }
-        requireDigest(file.inputStream().use { copy(it, null) }, "the pushed model")
+        requireDigest(hash(file), "the pushed model")
         checked = true
     }
 
@@ -68,19 +68,6 @@ class ModelStore(private val context: Context, private val manifest: AppManifest
         if (digest != manifest.model.sha256) {
             throw IOException("$what has the digest ${digest.take(12)}…, not ${manifest.model.sha256.take(12)}…")
         }
-    }
-
-    /** Copies, and gives the SHA-256 of what was read. */
-    private fun copy(input: InputStream, output: OutputStream?): String {
-        val digest = MessageDigest.getInstance("SHA-256")
-        val buffer = ByteArray(1 shl 20)
-        while (true) {
-            val count = input.read(buffer)
-            if (count < 0) break
-            digest.update(buffer, 0, count)
-            output?.write(buffer, 0, count)
-        }
-        return digest.digest().joinToString("") { "%02x".format(it) }
     }
 
     private inline fun seconds(work: () -> Unit): Double {
@@ -93,4 +80,20 @@ class ModelStore(private val context: Context, private val manifest: AppManifest
         const val FOLDER = "edgex"
         const val ASSET = "edgex/model.pte"
     }
+}
+
+/** SHA-256 of a file, in hex. */
+fun hash(file: File): String = file.inputStream().use { copy(it, null) }
+
+/** Copies, and gives the SHA-256 of what was read. */
+private fun copy(input: InputStream, output: OutputStream?): String {
+    val digest = MessageDigest.getInstance("SHA-256")
+    val buffer = ByteArray(1 shl 20)
+    while (true) {
+        val count = input.read(buffer)
+        if (count < 0) break
+        digest.update(buffer, 0, count)
+        output?.write(buffer, 0, count)
+    }
+    return digest.digest().joinToString("") { "%02x".format(it) }
 }

@@ -51,16 +51,26 @@ class Benchmark(
 ) {
     private var step = 0
 
-    fun measure(settings: BenchmarkSettings): Measurement {
-        val warmUp = warmUp(settings.warmup)
+    fun measure(settings: BenchmarkSettings): Measurement = measure(settings.runs, settings.warmup)
+
+    /** [runs] null takes about three seconds' worth. */
+    fun measure(runs: Int?, warmup: Int?): Measurement {
+        val warmUp = warmUp(warmup)
+        val wanted = runs ?: countFor(DEFAULT_SECONDS)
         val rounds = ArrayList<DoubleArray>()
         var taken = 0
-        for (size in split(settings.runs)) {
+        for (size in split(wanted)) {
             rounds += DoubleArray(size) { next() }
             taken += size
-            progress.onProgress(Stage.MEASURE, taken, settings.runs)
+            progress.onProgress(Stage.MEASURE, taken, wanted)
         }
         return Measurement(warmUp, rounds)
+    }
+
+    /** How many runs fill the time, by a few that are not kept. */
+    private fun countFor(seconds: Double): Int {
+        val typical = Statistics.median(DoubleArray(PROBES) { next() }.apply { sort() })
+        return (seconds / maxOf(typical, SHORTEST_SECONDS)).toInt().coerceIn(LEAST_RUNS, MOST_RUNS)
     }
 
     private fun warmUp(runs: Int?): WarmUp {
@@ -104,6 +114,11 @@ class Benchmark(
         private const val MAX_WARMUP_RUNS = 500
         private const val MAX_WARMUP_SECONDS = 10.0
         private const val ROUNDS = 20
+        private const val DEFAULT_SECONDS = 3.0
+        private const val PROBES = 3
+        private const val SHORTEST_SECONDS = 1e-6
+        private const val LEAST_RUNS = 20
+        private const val MOST_RUNS = 10_000
 
         /** Sizes of up to 20 rounds that differ by at most one. */
         fun split(runs: Int): List<Int> {

@@ -1,0 +1,20 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "options.h"
+#include "tensors.h"
+
+namespace edgex {
+
+struct Verdict {
+  std::string verdict, reason;  // pass, fail or inconclusive
+  std::optional<double> max_abs_error, sqnr_db, reference_max;
+};
+
+// The rules of edgex.runtime.numerics: floats by SQNR and largest error, integers and booleans exactly, NaN and Inf at
+// the same places; a constant reference proves nothing.
+Verdict compare_output(const Tensor& expected, const Tensor& actual, const Tolerance& tolerance);
+
+}  // namespace edgex

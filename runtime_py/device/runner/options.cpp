@@ -1,0 +1,151 @@
+#include "options.h"
+
+#include <map>
+
+namespace edgex {
+
+const char kUsage[] =
+    "edgex-runner --model model.pte --inputs in.tensors [flags]\n"
+    "  --case KIND:STEPS:NAME  repeated; KIND is run, expect or refuse; default: run:1:\n"
+    "  --outputs FILE          outputs of the cases of kind run\n"
+    "  --expected FILE         outputs that the cases of kind expect are held against\n"
+    "  --atol X --rtol X --min-sqnr DB\n"
+    "  --input NAME:DTYPE:DIMS repeated, in order: 1,3,8,8 or batch=1..8,6 or scalar; checked before each run\n"
+    "  --output NAME           repeated, in order\n"
+    "  --state NAME            repeated: buffers that the model keeps, put back before each case\n"
+    "  --threads N --warmup N|auto --runs N|auto\n"
+    "  --plugin FILE           repeated, in order: libraries to load first\n"
+    "  --sha256 HEX            of the model, checked before it is loaded; --no-hash does not compute it\n"
+    "  --etdump FILE           record events of every run\n"
+    "  --run-id ID             comes back in the answer\n"
+    "The answer is JSON on stdout, an object a line. Exit code: 0; 2 flags or inputs; 4 outputs differ; 6 the engine.\n";
+
+namespace {
+
+int64_t parse_count(const std::string& flag, const std::string& text) {
+  if (text == "auto") return -1;
+  if (text.empty() || text.size() > 9 || text.find_first_not_of("0123456789") != std::string::npos)
+    throw BadInput(flag + " " + text + ": expected a number");
+  return std::stoll(text);
+}
+
+double parse_real(const std::string& flag, const std::string& text) {
+  size_t used = 0;
+  double value = 0;
+  try {
+    value = std::stod(text, &used);
+  } catch (const std::exception&) {
+    used = 0;
+  }
+  if (used == 0 || used != text.size()) throw BadInput(flag + " " + text + ": expected a number");
+  return value;
+}
+
+Bound parse_bound(const std::string& text) {
+  const size_t equals = text.find('=');
+  if (equals == std::string::npos) {
+    const int64_t size = parse_sizes(text).at(0);
+    return {"", size, size};
+  }
+  const size_t dots = text.find("..", equals);
+  if (dots == std::string::npos) throw BadInput("--input: expected NAME=MIN..MAX, not " + text);
+  return {text.substr(0, equals), parse_count("--input", text.substr(equals + 1, dots - equals - 1)),
+          parse_count("--input", text.substr(dots + 2))};
+}
+
+// From the right: names may hold colons. Dimensions are separated by `,` so that their names may hold an `x`.
+InputSpec parse_input(const std::string& text) {
+  const size_t last = text.rfind(':');
+  const size_t middle = last == std::string::npos || last == 0 ? std::string::npos : text.rfind(':', last - 1);
+  if (middle == std::string::npos) throw BadInput("--input " + text + ": expected NAME:DTYPE:DIMS");
+  InputSpec spec{text.substr(0, middle), parse_dtype(text.substr(middle + 1, last - middle - 1)), {}};
+  const std::string dims = text.substr(last + 1);
+  if (dims == "scalar") return spec;
+  for (size_t at = 0; at <= dims.size();) {
+    const size_t end = std::min(dims.find(',', at), dims.size());
+    spec.dims.push_back(parse_bound(dims.substr(at, end - at)));
+    at = end + 1;
+  }
+  return spec;
+}
+
+Case parse_case(const std::string& text) {
+  const size_t first = text.find(':');
+  const size_t second = first == std::string::npos ? first : text.find(':', first + 1);
+  if (second == std::string::npos) throw BadInput("--case " + text + ": expected KIND:STEPS:NAME");
+  Case found{text.substr(0, first), text.substr(second + 1),
+             parse_count("--case", text.substr(first + 1, second - first - 1))};
+  if (found.kind != "run" && found.kind != "expect" && found.kind != "refuse")
+    throw BadInput("--case " + text + ": the kind is run, expect or refuse");
+  if (found.steps < 1) throw BadInput("--case " + text + ": at least one step");
+  return found;
+}
+
+}  // namespace
+
+Options parse_options(int count, char** arguments) {
+  Options options;
+  for (int at = 1; at < count; at++) {
+    const std::string flag = arguments[at];
+    if (flag == "--no-hash") {
+      options.hash = false;
+      continue;
+    }
+    if (flag.rfind("--", 0) != 0) throw BadInput("unknown argument: " + flag);
+    if (at + 1 == count) throw BadInput(flag + " is unknown, or lacks its value");
+    const std::string value = arguments[++at];
+    if (flag == "--model") options.model = value;
+    else if (flag == "--method") options.method = value;
+    else if (flag == "--inputs") options.inputs = value;
+    else if (flag == "--outputs") options.outputs = value;
+    else if (flag == "--expected") options.expected = value;
+    else if (flag == "--etdump") options.etdump = value;
+    else if (flag == "--sha256") options.sha256 = value;
+    else if (flag == "--run-id") options.run_id = value;
+    else if (flag == "--plugin") options.plugins.push_back(value);
+    else if (flag == "--state") options.state.push_back(value);
+    else if (flag == "--output") options.output_names.push_back(value);
+    else if (flag == "--input") options.specs.push_back(parse_input(value));
+    else if (flag == "--case") options.cases.push_back(parse_case(value));
+    else if (flag == "--threads") options.threads = parse_count(flag, value);
+    else if (flag == "--warmup") options.warmup = parse_count(flag, value);
+    else if (flag == "--runs") options.runs = parse_count(flag, value);
+    else if (flag == "--atol") options.tolerance.atol = parse_real(flag, value);
+    else if (flag == "--rtol") options.tolerance.rtol = parse_real(flag, value);
+    else if (flag == "--min-sqnr") options.tolerance.min_sqnr_db = parse_real(flag, value);
+    else throw BadInput("unknown flag: " + flag);
+  }
+  if (options.model.empty()) throw BadInput("--model is missing");
+  if (options.inputs.empty()) throw BadInput("--inputs is missing");
+  if (options.threads < 0) throw BadInput("--threads: expected a number");
+  if (options.cases.empty()) options.cases.push_back({"run", "", 1});
+  return options;
+}
+
+void check_inputs(const std::vector<InputSpec>& specs, const std::vector<Tensor>& tensors) {
+  if (specs.empty()) return;
+  if (specs.size() != tensors.size())
+    throw BadInput(std::to_string(tensors.size()) + " inputs given, " + std::to_string(specs.size()) + " expected");
+  std::map<std::string, int64_t> shared;
+  for (size_t index = 0; index < specs.size(); index++) {
+    const InputSpec& spec = specs[index];
+    const Tensor& tensor = tensors[index];
+    const std::string who = "input " + spec.name;
+    if (tensor.dtype != spec.dtype) throw BadInput(who + " is " + name_of(tensor.dtype) + ", not " + name_of(spec.dtype));
+    if (tensor.sizes.size() != spec.dims.size()) throw BadInput(who + " has another number of dimensions");
+    for (size_t axis = 0; axis < spec.dims.size(); axis++) {
+      const Bound& dim = spec.dims[axis];
+      const int64_t size = tensor.sizes[axis];
+      if (size < dim.min || size > dim.max)
+        throw BadInput(who + " has size " + std::to_string(size) + " in dimension " + std::to_string(axis) +
+                       ", outside " + std::to_string(dim.min) + ".." + std::to_string(dim.max));
+      if (dim.name.empty()) continue;
+      const auto [first, is_new] = shared.emplace(dim.name, size);
+      if (!is_new && first->second != size)
+        throw BadInput("dimension " + dim.name + " is " + std::to_string(first->second) + " and " +
+                       std::to_string(size));
+    }
+  }
+}
+
+}  // namespace edgex

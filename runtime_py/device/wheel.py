@@ -1,0 +1,99 @@
+"""executorch's headers and libraries for an architecture: installed, or out of a wheel that the user gave."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import tempfile
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from edgex.errors import DeviceError, TargetUnavailable
+from edgex.runtime.cache import user_cache
+from edgex.runtime.engines.onednn.library import find_executorch
+from edgex.runtime.plugins import installed_version
+
+_NAME = re.compile(r"executorch-(?P<version>[^-]+)-.*_(?P<machine>x86_64|aarch64)\.whl")
+_KEPT = re.compile(r"executorch/(include/.+|lib/[^/]+\.so)")
+
+
+@dataclass(frozen=True)
+class Executorch:
+    """A folder with `include` and `lib`, and its version without a local part."""
+
+    folder: Path
+    version: str
+
+
+def find_executorch_for(machine: str, wheel: Path | None) -> Executorch:
+    """Headers and libraries for an architecture.
+
+    Args:
+        machine: `x86_64` or `aarch64`.
+        wheel: A wheel to take them from; what is needed of it is kept in the user's cache.
+
+    Raises:
+        DeviceError: There are none, or the wheel is not what it must be.
+    """
+    from edgex.runtime.device.kit import this_machine
+
+    if wheel is not None:
+        return _unpack(wheel, machine)
+    if machine == this_machine():
+        try:
+            folder = find_executorch()
+        except TargetUnavailable as error:
+            raise DeviceError(error.what, error.where, error.fix, why="the native runner is linked with it") from error
+        return Executorch(folder, _public(installed_version("executorch") or "0"))
+    wanted = _public(installed_version("executorch") or "")
+    kept = _kept_wheels() / f"{wanted}-{machine}"
+    if wanted and kept.is_dir():
+        return Executorch(kept, wanted)
+    version = wanted or "1.5.1"
+    raise DeviceError(
+        f"the native runner for {machine} needs executorch's libraries for {machine}, which are not here",
+        why="they are in its wheel; none of it is installed or run on this machine",
+        fix=f"pip download executorch=={version} --no-deps --only-binary=:all: --platform manylinux_2_28_{machine}\n"
+        f"then once: --executorch-wheel executorch-{version}-….whl",
+    )
+
+
+def _kept_wheels() -> Path:
+    return user_cache() / "device" / "executorch"
+
+
+def _public(version: str) -> str:
+    return version.partition("+")[0]
+
+
+def _unpack(wheel: Path, machine: str) -> Executorch:
+    name = _NAME.fullmatch(wheel.name)
+    if not wheel.is_file() or name is None:
+        raise DeviceError(
+            f"--executorch-wheel {wheel}: no such wheel" if not wheel.is_file() else f"{wheel.name} is no such wheel",
+            fix="give executorch-VERSION-…-manylinux_…_aarch64.whl, under its own name",
+        )
+    if name["machine"] != machine:
+        raise DeviceError(f"{wheel.name} is for {name['machine']}, the device is {machine}")
+    version = _public(name["version"])
+    folder = _kept_wheels() / f"{version}-{machine}"
+    if folder.is_dir():
+        return Executorch(folder, version)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    temporary = Path(tempfile.mkdtemp(prefix=".unpacking-", dir=folder.parent))
+    try:
+        with zipfile.ZipFile(wheel) as archive:
+            for entry in archive.namelist():
+                if _KEPT.fullmatch(entry) and ".." not in entry:
+                    archive.extract(entry, temporary)
+        if not (temporary / "executorch" / "lib").is_dir():
+            raise DeviceError(f"{wheel.name} holds no libraries", fix="give a wheel of executorch 1.5 or newer")
+        os.replace(temporary / "executorch", folder)  # noqa: PTH105 - a folder that another process made stays
+    except (zipfile.BadZipFile, OSError) as error:
+        if not folder.is_dir():
+            raise DeviceError(f"{wheel.name} cannot be unpacked", why=str(error)) from error
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+    return Executorch(folder, version)
