@@ -159,6 +159,15 @@ def make_report(ops: int = 1000, *, seed: int = 0, speed: float = 1.0, **changes
         ops=rows,
         ceilings=Ceilings(2, {"float32": 261.0}, 38.4),
         sources=(SourceText("encoder.py", 1, tuple(SOURCE.splitlines())),),
+        delegation={
+            "fraction": 0.9, "work_fraction": 0.99, "delegated_ops": 9, "total_ops": 10, "delegate_calls": 3,
+            "fallbacks": [
+                {"op": "aten.native_layer_norm.default", "count": 24, "code": "not_in_delegate",
+                 "reason": "no layer norm in this delegate", "source": "encoder.py:30", "fatal": False},
+                {"op": "aten.cumsum.default", "count": 1, "code": "not_in_delegate",
+                 "reason": "a running <sum> is not taken", "source": None, "fatal": False},
+            ],
+        },
         warnings=(MeasurementWarning("governor", "the frequency governor is powersave: the clock speed may change"),),
     )  # fmt: skip
     return replace(report, **changes)

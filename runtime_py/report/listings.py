@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from edgex.runtime.profile.operators import OperatorRow
@@ -59,15 +59,25 @@ def describe_trace(report: ProfileReport) -> list[str]:
     ]
 
 
-def list_fallbacks(report: ProfileReport, limit: int | None) -> list[Listing]:
-    """Operators of the model outside the artifact's delegate; empty where there are none."""
+def list_fallbacks(report: ProfileReport, limit: int | None, *, reasons: bool = False) -> list[Listing]:
+    """Operators of the model outside the artifact's delegate; empty where there are none.
+
+    Args:
+        report: The profile.
+        limit: Most rows to show; None is all.
+        reasons: With a column that says why the delegate left each out, as far as that is known.
+    """
     entries = views.critical_fallbacks(report)
     if not entries:
         return []
     total = sum(entry.group.total_us for entry in entries)
     share = total / (views.total_us(report) or 1.0)
     title = f"outside {views.find_delegate(report) or 'any delegate'}: {format_us(total)}, {format_share(share)}"
-    return [_list_places(title, entries, limit)]
+    listing = _list_places(title, entries, limit)
+    if reasons and any(entry.reason for entry in entries):
+        rows = tuple((*row, entry.reason or "") for row, entry in zip(listing.rows, entries, strict=False))
+        listing = replace(listing, columns=(*listing.columns, Column("why")), rows=rows)
+    return [listing]
 
 
 def warn_of_fallbacks(report: ProfileReport) -> str | None:

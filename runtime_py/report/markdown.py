@@ -73,7 +73,11 @@ def render_markdown(report: ProfileReport) -> str:
 
 def _operator_sections(report: ProfileReport) -> list[str]:
     kinds = " · ".join(f"{group.name} {format_share(group.share)}" for group in by_category(report))
-    listings = [*list_fallbacks(report, _ROWS), list_places(report, _ROWS), *list_operators(report, _ROWS)]
+    listings = [
+        *list_fallbacks(report, _ROWS, reasons=True),
+        list_places(report, _ROWS),
+        *list_operators(report, _ROWS),
+    ]
     listings += list_modules(report, _ROWS)
     return ["## Operators", f"{kinds}. {'; '.join(describe_trace(report))}.", *map(_listing, listings)]
 

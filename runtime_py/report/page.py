@@ -32,7 +32,7 @@ from edgex.runtime.report.figures import (
     format_share,
     format_us,
 )
-from edgex.runtime.report.listings import Listing, describe_trace
+from edgex.runtime.report.listings import Listing, describe_trace, warn_of_fallbacks
 from edgex.runtime.report.page_data import KINDS, describe_report
 
 MAX_REPORTS = 4
@@ -150,6 +150,7 @@ def _describe(report: ProfileReport, label: str) -> dict[str, Any]:
         "trace": describe_trace(report),
         "delegate": views.find_delegate(report),
         "fallbacks": views.critical_fallbacks(report),
+        "left_out": warn_of_fallbacks(report),
         "fallback_us": sum(entry.group.total_us for entry in views.critical_fallbacks(report)),
         "source": views.by_source(report),
         "hot_us": max((line.group.total_us for file in views.by_source(report).files for line in file.lines

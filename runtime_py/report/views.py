@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from edgex.runtime.profile.operators import OperatorRow
 from edgex.runtime.profile.report import ProfileReport
@@ -51,11 +51,13 @@ class Place:
         operator: ATen name where it is known, else the engine's.
         source: `file.py:line`, or None.
         group: Its rows; the group's name is `operator`.
+        reason: Why the delegate left it out, as planned at export; None where that is not known.
     """
 
     operator: str
     source: str | None
     group: Group
+    reason: str | None = None
 
 
 @dataclass(frozen=True)
@@ -216,7 +218,18 @@ def by_place(report: ProfileReport, rows: Iterable[int] | None = None) -> tuple[
 
 def critical_fallbacks(report: ProfileReport) -> tuple[Place, ...]:
     """Operators of the model that ran outside its delegate, by operator and source line, most time first."""
-    return by_place(report, fallback_rows(report))
+    left_out = () if report.delegation is None else report.delegation["fallbacks"]
+    here = {(entry["op"], entry["source"]): str(entry["reason"]) for entry in left_out}
+    anywhere: dict[str, set[str]] = defaultdict(set)
+    for entry in left_out:
+        anywhere[entry["op"]].add(str(entry["reason"]))
+
+    def find_reason(place: Place) -> str | None:
+        # A lowered operator may have lost its line; where all of its kind were left out for one reason, that is it.
+        reasons = anywhere[place.operator]
+        return here.get((place.operator, place.source)) or (next(iter(reasons)) if len(reasons) == 1 else None)
+
+    return tuple(replace(place, reason=find_reason(place)) for place in by_place(report, fallback_rows(report)))
 
 
 def by_module(report: ProfileReport) -> ModuleTree:

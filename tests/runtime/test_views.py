@@ -98,6 +98,17 @@ def test_fallbacks_are_compute_outside_the_delegate_by_operator_and_line(report)
     assert all(report.ops[at].delegate != DELEGATE and report.ops[at].category == "compute" for at in rows)
 
 
+def test_fallbacks_have_the_reasons_of_the_plan(report):
+    reasons = {(entry.operator, entry.source): entry.reason for entry in views.critical_fallbacks(report)}
+    assert reasons == {
+        ("aten.native_layer_norm.default", "encoder.py:30"): "no layer norm in this delegate",
+        ("aten.native_layer_norm.default", "encoder.py:31"): "no layer norm in this delegate",  # all for one reason
+        ("aten.cumsum.default", "encoder.py:43"): "a running <sum> is not taken",
+    }
+    older = views.critical_fallbacks(replace(report, delegation=None))
+    assert older and all(entry.reason is None for entry in older)
+
+
 def test_an_engine_without_delegates_has_no_fallbacks(report):
     bare = tuple(replace(row, delegate=None) for row in report.ops)
     assert views.fallback_rows(replace(report, ops=bare, executed_on="torch: eager CPU")) == ()
