@@ -61,7 +61,7 @@ def compare_on(
             )
     comparison = compare_reports(labels, [_join(reports) for reports in parts], differences)
     warnings = [warning for warning in comparison.warnings if warning.code != _TURNS_WARNING.code]
-    return replace(comparison, warnings=(_TURNS_WARNING, *warnings))
+    return replace(comparison, kind="artifacts", warnings=(_TURNS_WARNING, *warnings))
 
 
 def _join(reports: Sequence[ProfileReport]) -> ProfileReport:

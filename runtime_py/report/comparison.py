@@ -77,6 +77,8 @@ def describe_findings(comparison: Comparison, gate: GateResult | None = None) ->
 def describe_method(comparison: Comparison) -> str:
     """How the latencies were taken, one line."""
     method = comparison.method
+    if not method.interleaved and comparison.kind == "artifacts":
+        return "profiled in turns on a device"
     if not method.interleaved:
         return "saved reports, taken at different times"
     floors = [c.judgement.floor for c in comparison.contrasts if c.judgement.floor is not None]

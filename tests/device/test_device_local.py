@@ -74,6 +74,7 @@ def test_commands(exported, edgex) -> None:
     assert edgex("verify", artifact, "--device", "local-native").returncode == 0
     compared = edgex("compare", artifact, artifact, "--device", "local-native", "--threads", "1", "-q")
     assert compared.returncode == 0 and "local-native" not in compared.stderr
+    assert "profiled in turns on a device" in compared.stdout
     for flags, words in (
         (("profile", artifact, "--device", "local-native", "--sweep", "threads"), "--sweep does not go with"),
         (("verify", artifact, "--device", "locale"), "did you mean 'local-native'"),
