@@ -51,6 +51,7 @@ class CapturedProgram:
         state: The mutated buffers; `StateSpec.name` is the buffer's key in `exported.state_dict` or `constants`.
         source_root: Folder of the user's file; source lines are given relative to it.
         precision: `fp32`, `fp16` or `bf16`: what the floating-point weights were converted to.
+        literals: Names of the constants that rewrites made of literals, a mask for example: no weights of the user.
     """
 
     exported: ExportedProgram
@@ -59,6 +60,7 @@ class CapturedProgram:
     state: tuple[StateSpec, ...]
     source_root: Path
     precision: str = "fp32"
+    literals: frozenset[str] = frozenset()
 
     @property
     def method(self) -> Method:

@@ -44,7 +44,8 @@ class _OneDnnPartitioner(Partitioner):  # type: ignore[misc]  # executorch ships
         judge = _Judge(ep)
         kept = [getattr(torch.ops.aten, name).default for name in KEPT_WHOLE]
         kept += [torch.ops.aten.upsample_nearest2d.vec, torch.ops.aten.upsample_bilinear2d.vec]
-        return kept, lambda node: node.graph is ep.graph and judge.refusal(node) is None
+        wanted = frozenset(kept)  # ExecuTorch asks about every node, and only keeps these
+        return kept, lambda node: node.target in wanted and node.graph is ep.graph and judge.refusal(node) is None
 
     def partition(self, exported_program: ExportedProgram) -> Any:
         """Tag the nodes, then tell what was done."""

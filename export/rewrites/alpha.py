@@ -6,8 +6,8 @@ after:   scaled = aten.mul.Tensor(z, 2.0)
          y      = aten.add.Tensor(x, scaled)
 ```
 
-The same for `aten.sub.Tensor`. Only for floating-point results of tensors of one dtype: the product is then rounded as
-eager rounds it, up to the last bit.
+The same for `aten.sub.Tensor`. Only for tensors of one floating-point dtype. The product is rounded by itself, where
+eager may round only the sum: the last bit can differ.
 """
 
 from __future__ import annotations

@@ -12,11 +12,13 @@ after:   q, k, v = aten.reshape.default(…, [-1, length, width])
 
 Rewritten: attention without a mask, causal attention, and attention with a constant mask in which every row has a key;
 all with float tensors of 4 dimensions of which only the batch may vary. Left alone: masks that are computed when the
-model runs, for a row without any key would become NaN where eager has 0; dropout; grouped heads.
+model runs, for a row without any key would become NaN where eager has 0; masks of more than `ALLOWANCE_BYTES`; dropout;
+grouped heads.
 """
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -28,6 +30,7 @@ from edgex.delegates.base import CapturedProgram
 from edgex.export.rewrites.base import Rewrite, locations_of
 from edgex.export.rewrites.building import Replacement
 from edgex.export.rewrites.editor import ProgramEditor, constant_tensors
+from edgex.export.rewrites.literals import ALLOWANCE_BYTES
 from edgex.export.rewrites.schema import named_arguments, operator_name
 
 _RANK = 4
@@ -47,7 +50,10 @@ def unfold_attention(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite
     for node in found:
         _unfold(editor, node, constants, biases)
     detail = f"{len(found)} attention operator(s) became products of matrices"
-    return editor.finish(), Rewrite("unfold_attention", len(found), detail, locations_of(found, program.source_root))
+    made = program.literals | editor.new_constants()
+    return editor.finish(literals=made), Rewrite(
+        "unfold_attention", len(found), detail, locations_of(found, program.source_root)
+    )
 
 
 def _is_taken(node: Node, constants: Mapping[Node, torch.Tensor]) -> bool:
@@ -59,9 +65,11 @@ def _is_taken(node: Node, constants: Mapping[Node, torch.Tensor]) -> bool:
         return False
     sizes = [*query.shape[1:], *key.shape[1:], *value.shape[1:]]
     same_batch = query.shape[0] == key.shape[0] == value.shape[0] and query.shape[1] == key.shape[1] == value.shape[1]
-    if not all(isinstance(size, int) for size in sizes) or not same_batch:
+    if not all(isinstance(size, int) and size > 0 for size in sizes) or not same_batch or query.shape[0] == 0:
         return False
     mask = arguments["attn_mask"]
+    if (mask is not None or arguments["is_causal"]) and 4 * query.shape[2] * key.shape[2] > ALLOWANCE_BYTES:
+        return False
     return mask is None or (mask in constants and _has_a_key_in_every_row(constants[mask], query, key))
 
 
@@ -109,10 +117,11 @@ def _bias_of(
     lengths = tuple(int(arguments[name].meta["val"].shape[-2]) for name in ("query", "key"))
     if mask is None and not arguments["is_causal"]:
         return None
-    known = (mask, *lengths)
+    values = torch.ones(lengths, dtype=torch.bool).tril() if mask is None else constants[mask].reshape(lengths)
+    if values.dtype == torch.bool:
+        values = torch.zeros(lengths).masked_fill(~values, -math.inf)
+    # Each layer may have made a mask of its own.
+    known = (*lengths, hashlib.sha256(values.contiguous().numpy().tobytes()).digest())
     if known not in biases:
-        values = torch.ones(lengths, dtype=torch.bool).tril() if mask is None else constants[mask].reshape(lengths)
-        if values.dtype == torch.bool:
-            values = torch.zeros(lengths).masked_fill(~values, -math.inf)
         biases[known] = step.constant("attention_bias", values[None].contiguous())
     return biases[known]

@@ -28,6 +28,7 @@ from torch.export.graph_signature import InputKind
 from torch.fx import Node
 
 from edgex.delegates.base import CapturedProgram
+from edgex.export.eager import reference_conditions
 from edgex.export.rewrites.base import Rewrite, locations_of
 from edgex.export.rewrites.editor import ProgramEditor, constant_tensors, fake_mode_of, placeholders
 from edgex.export.rewrites.mutation import DisjointNodes, mutated_nodes
@@ -112,7 +113,9 @@ def fold_nodes(
     for node in reversed(removed):
         editor.graph.erase_node(editor.node(node))
     operators = [node for node in removed if node.target is not operator.getitem]
-    return editor.finish(), operators, len(roots)
+    # What depends on no weight was written in the code.
+    made = {} if weights else {"literals": program.literals | editor.new_constants()}
+    return editor.finish(**made), operators, len(roots)
 
 
 def find_literals(program: CapturedProgram, allowance_bytes: int) -> dict[Node, None]:
@@ -248,7 +251,8 @@ def _evaluate(
     needed = [node for node in foldable if node in ancestors]
     uses = Counter(arg for node in needed for arg in node.all_input_nodes)
     values: dict[Node, Any] = {node: weights[node] for node in ancestors if node in weights}
-    with torch.no_grad(), fake_mode_of(values.values()):
+    # The last bit of a sum depends on the number of threads, and an artifact must not.
+    with reference_conditions(), fake_mode_of(values.values()):
         for node in needed:
             args, kwargs = torch.fx.map_arg((node.args, node.kwargs), values.__getitem__)
             assert callable(node.target)

@@ -60,6 +60,22 @@ def placeholders(exported: ExportedProgram) -> list[tuple[Node, InputSpec]]:
     return list(zip(nodes, exported.graph_signature.input_specs, strict=True))
 
 
+def border_of(exported: ExportedProgram) -> list[tuple[str, str, str]]:
+    """Kind, dtype and shape of each user input and user output in the graph, in order; a dynamic size is its symbol."""
+    results = exported.graph.output_node().args[0]
+    outputs = zip(results, exported.graph_signature.output_specs, strict=True)
+    nodes = [("input", node) for node, spec in placeholders(exported) if spec.kind is InputKind.USER_INPUT]
+    nodes += [("output", node) for node, spec in outputs if spec.kind is OutputKind.USER_OUTPUT]
+    found = []
+    for kind, node in nodes:
+        value = node.meta.get("val") if isinstance(node, Node) else node
+        if isinstance(value, torch.Tensor):
+            found.append((kind, str(value.dtype), str(list(value.shape))))
+        else:
+            found.append((kind, type(value).__name__, ""))
+    return found
+
+
 def tensor_of(exported: ExportedProgram, spec: InputSpec) -> torch.Tensor:
     """The tensor behind a parameter's, buffer's or constant's entry in the signature."""
     name = str(spec.target)
@@ -132,6 +148,10 @@ class ProgramEditor:
         node.meta["val"] = val.detach()
         self._specs[node.name] = InputSpec(kind, TensorArgument(node.name), name)
         return node
+
+    def new_constants(self) -> frozenset[str]:
+        """Names of the lifted constants that were added."""
+        return frozenset(self._constants) - frozenset(self._program.exported.constants)
 
     def add_attribute(self, name: str, value: Any) -> str:
         """Give the graph module an attribute (a submodule); returns the name that `get_attr` must use."""

@@ -11,8 +11,8 @@ before:  ones = aten.ones.default([16, 16])
 after:   y    = aten.masked_fill.Scalar(scores, c_eq, -1e9)
 ```
 
-Not folded: random numbers, uninitialised memory, what the model writes to or returns, and constants of more than
-`ALLOWANCE_BYTES` together.
+Not folded: random numbers, uninitialised memory, what the model writes to or returns, and what would become constants
+of more than `ALLOWANCE_BYTES` for one subgraph.
 """
 
 from __future__ import annotations

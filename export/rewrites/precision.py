@@ -123,7 +123,9 @@ class _Converter:
                 continue
             if id(tensor) not in converted:
                 spec = self._editor.spec(node)
-                is_literal = spec.kind is InputKind.CONSTANT_TENSOR and tensor.numel() == 1
+                is_literal = spec.kind is InputKind.CONSTANT_TENSOR and (
+                    tensor.numel() == 1 or str(spec.target) in self._program.literals
+                )
                 low = (self._clamped(tensor) if is_literal else tensor.detach()).to(self._dtype)
                 if (largest := _overflow(tensor.detach(), low)) is not None and not is_literal:
                     overflows[str(spec.target)] = largest

@@ -49,11 +49,13 @@ def rewrite_and_prove(program: CapturedProgram, eager: EagerModel, wanted: Colle
     if wrong is None or _difference(program, eager) is not None:
         # Where the captured program itself strays from eager, the proof of the artifact has to say so.
         return ProvedRewrites(rewritten, applied)
-    for culprit in applied:
-        without, rest = apply_rewrites(program, wanted, {culprit.name})
+    # The last first: one that prepares another, such as a folded mask, must not take the blame for it.
+    names = [rewrite.name for rewrite in reversed(applied)]
+    for dropped in [*([name] for name in names), *(names[:count] for count in range(2, len(names) + 1))]:
+        without, rest = apply_rewrites(program, wanted, dropped)
         if _difference(without, eager) is None:
-            return ProvedRewrites(without, rest, (_sentence(culprit.name, wrong),))
-    return ProvedRewrites(program, (), tuple(_sentence(rewrite.name, wrong) for rewrite in applied))
+            return ProvedRewrites(without, rest, tuple(_sentence(name, wrong) for name in dropped))
+    return ProvedRewrites(program, (), tuple(_sentence(name, wrong) for name in names))
 
 
 def _sentence(name: str, wrong: str) -> str:
@@ -91,5 +93,5 @@ def _run(program: CapturedProgram, inputs: Sequence[torch.Tensor]) -> list[torch
 
 
 def _array(tensor: torch.Tensor) -> np.ndarray:
-    detached = tensor.detach()
+    detached = tensor.detach().resolve_conj().resolve_neg()
     return (detached.float() if detached.dtype == torch.bfloat16 else detached).numpy()

@@ -25,7 +25,7 @@ from edgex.export.why.question import Question, choose_options
 from edgex.export.why.report import LeftOut, TargetView, WhyReport
 from edgex.export.why.unweighted import drop_values, give_values
 from edgex.export.why.way_out import find_way_out
-from edgex.export.why.weightless import attempt_on_meta
+from edgex.export.why.weightless import attempt_on_meta, without_values
 from edgex.runtime.host import read_host
 
 Progress = Callable[[str, str], None]
@@ -53,7 +53,10 @@ def ask(model: str, question: Question, progress: Progress) -> tuple[dict[str, A
     def answer(weights: str) -> dict[str, Any]:
         with clock.stage("find"):
             progress("find", "the model and its example inputs")
-            with torch.device("meta") if weights == "none" else nullcontext():
+            if weights == "none":
+                with without_values(), torch.device("meta"):
+                    source = find_model(model, input_shapes=question.shapes)
+            else:
                 source = find_model(model, input_shapes=question.shapes)
         report = answer_model(source, question, weights, clock, progress)
         return {"document": report.to_json(), "exit_code": report.exit_code}
@@ -65,8 +68,7 @@ def ask(model: str, question: Question, progress: Progress) -> tuple[dict[str, A
     if found is None:
         found = answer("built")
         if why is not None and not found["document"]["blockers"]:
-            text = f"the weights were built: under torch.device('meta') the model cannot be made or captured: {why}"
-            found["document"]["notices"].append(text)
+            found["document"]["notices"].append(f"the weights were built: {why}")
     return found["document"], found["exit_code"]
 
 
@@ -91,18 +93,17 @@ def answer_model(
         progress: Called with a stage and a detail.
 
     Raises:
-        CaptureError: A model without values cannot be captured. One with values can be looked into: what is in its way
-            is in the report then.
+        NotOnMeta: A model without values cannot be captured. One with values can be looked into: what is in its way is
+            in the report then.
     """
     parameters = source.parameters
     memory = memory_notices(source.module, read_host().memory_bytes)
     try:
         with clock.stage("capture"):
             progress("capture", source.description)
-            program, notices = _capture(source, question, weights)
+            with without_values() if weights == "none" else nullcontext():
+                program, notices = _capture(source, question, weights)
     except CaptureError as error:
-        if weights == "none":
-            raise
         with clock.stage("blockers"):
             progress("blockers", "what keeps the model from being captured")
             blockers = find_blockers(source, error)

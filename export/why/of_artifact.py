@@ -30,7 +30,10 @@ def answer_artifact(path: str, report_path: Path | None) -> WhyReport:
     manifest = artifact.manifest
     report = None if report_path is None else _read_profile(report_path, artifact)
     plan = _read_plan(artifact)
-    left_out = [LeftOut(item, *find_way_out(manifest.target, item, rewrites_on=True)) for item in plan.fallbacks]
+    left_out = [
+        LeftOut(item, *find_way_out(manifest.target, item, rewrites_on=bool(manifest.rewrites)))
+        for item in plan.fallbacks
+    ]
     if report is not None:
         left_out = _measured(left_out, report)
     view = TargetView(

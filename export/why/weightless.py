@@ -9,12 +9,38 @@ from __future__ import annotations
 import json
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, NoReturn
 
 from edgex.errors import EdgexError, RunError
 
 Document = dict[str, Any]
+
+_NOT_ON_META = "under torch.device('meta') the model cannot be made or captured"
+
+
+class NotOnMeta(Exception):
+    """The user's code could not do without values; the text says why."""
+
+
+@contextmanager
+def without_values() -> Iterator[None]:
+    """Code of the user's in a situation that it need not expect.
+
+    Raises:
+        NotOnMeta: It failed.
+    """
+    try:
+        yield
+    except Exception as error:
+        raise NotOnMeta(_describe(error)) from error
+
+
+def _describe(error: Exception) -> str:
+    if isinstance(error, EdgexError):
+        return "; ".join(part for part in (error.what, error.where, error.why) if part)
+    return f"{type(error).__name__}: {error}"
 
 
 def attempt_on_meta(answer: Callable[[], Document]) -> tuple[Document | None, str | None]:
@@ -38,11 +64,14 @@ def attempt_on_meta(answer: Callable[[], Document]) -> tuple[Document | None, st
     with os.fdopen(read_end, "rb") as stream:
         data = stream.read()
     _, status = os.waitpid(child, 0)
-    if os.WIFSIGNALED(status):
+    killed_by = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
+    if killed_by in (signal.SIGKILL, signal.SIGINT, signal.SIGTERM):
         raise RunError(
-            f"planning was killed by {signal.Signals(os.WTERMSIG(status)).name}",
+            f"planning was killed by {signal.Signals(killed_by).name}",
             fix="SIGKILL means most often that memory ran out: ask for one target at a time",
         )
+    if killed_by is not None:
+        return None, f"{_NOT_ON_META}: its process was killed by {signal.Signals(killed_by).name}"
     found, why = json.loads(data) if data else (None, "its process ended early")
     return found, why
 
@@ -52,10 +81,10 @@ def _live_as_child(answer: Callable[[], Document], write_end: int) -> NoReturn:
     try:
         try:
             result: tuple[Document | None, str | None] = (answer(), None)
-        except EdgexError as error:
-            result = (None, "; ".join(part for part in (error.what, error.where, error.why) if part))
-        except Exception as error:  # the user's code, in a situation that it does not expect
-            result = (None, f"{type(error).__name__}: {error}")
+        except NotOnMeta as error:
+            result = (None, f"{_NOT_ON_META}: {error}")
+        except Exception as error:
+            result = (None, f"planning without values failed, which is a defect of edgex: {_describe(error)}")
         with os.fdopen(write_end, "w", encoding="utf-8") as stream:
             json.dump(result, stream)
     finally:

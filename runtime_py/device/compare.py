@@ -71,8 +71,14 @@ def _join(reports: Sequence[ProfileReport]) -> ProfileReport:
     fresh = tuple(run for report in reports for run in report.fresh)
     summary = summarize(rounds)
     settings = replace(first.settings, rounds=len(rounds), fresh_processes=len(fresh))
-    kept = [warning for warning in first.warnings if warning.code == "not-traced"]
     doubts = find_doubts(summary, rounds, settings, first.host, first.threads, first.activity)
+    of_turns = {
+        warning.code
+        for one in reports
+        for warning in find_doubts(one.steady, one.rounds, one.settings, one.host, one.threads, one.activity)
+    }
+    # What the device itself said, heat for example, counts in whichever turn it was.
+    kept = dict.fromkeys(warning for one in reports for warning in one.warnings if warning.code not in of_turns)
     return replace(
         first,
         settings=settings,

@@ -114,7 +114,8 @@ class ShellJob:
         steps = " && ".join("go " + " ".join(map(shlex.quote, command)) for command in self.commands)
         files = "; ".join(f'echo "{_FILE}{name} $(wc -c < {name})"; cat {name}' for name in self.files)
         return (
-            f"umask 077; mkdir -p {where} && cd {where} || exit 1; head -c {len(self.data)} > in.tensors || exit 1; "
+            f"umask 077; mkdir -p {where} && cd {where} || exit 1; "
+            f"head -c {len(self.data)} > in.tensors || {{ cd /; rm -rf {where}; exit 1; }}; "
             "exec 3<&0; "
             f"(cat <&3; kill -9 $$ $(cat pid); rm -rf {where}) >/dev/null 2>&1 & G=$!; exec 3<&-; "
             'go() { "$@" </dev/null & P=$!; echo $P > pid; wait $P; C=$?; '
@@ -238,7 +239,7 @@ class LocalLink:
         for there, path in files.items():
             place = folder / there
             place.parent.mkdir(parents=True, exist_ok=True)
-            if place.exists():
+            if place.exists() and (not place.is_symlink() or place.resolve() == path.resolve()):
                 continue
             temporary = place.with_name(f".{place.name}.{os.getpid()}")
             # A program finds its libraries beside where it really lies: so it must lie here. Large files are libraries.

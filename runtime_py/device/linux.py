@@ -209,6 +209,13 @@ class _Job:
 
         job = ShellJob(self.link.workspace(self.run_id), data, commands, files)
         done = self.link.stream(job, on_line)
+        if done.code and "No space left" in done.errors:
+            raise DeviceError(
+                "the device is out of space: the run's inputs and outputs do not fit",
+                address,
+                "free some space there",
+                why=done.errors,
+            )
         for at, one in enumerate(said):
             code = done.codes[at] if at < len(done.codes) else done.code
             one.finish(Done(code, b"", done.errors))

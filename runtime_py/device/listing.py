@@ -31,6 +31,8 @@ def list_devices(asked: Sequence[Address] = ()) -> list[DeviceInfo]:
         except DeviceError as error:
             found.append(_unusable("adb", "adb", error))
     known = {info.address for info in found}
+    if any(info.kind == "adb" for info in found):
+        known.add("adb")
     return found + [_describe(address) for address in dict.fromkeys(asked) if str(address) not in known]
 
 

@@ -16,6 +16,7 @@ from edgex.runtime.host import SPEED_FEATURES, HostInfo
 _PACKAGES = ("numpy", "safetensors", "onnxruntime", "onnxruntime-migraphx", "onnxruntime-rocm", "onnxruntime-gpu")
 _PYTHON = f"""import importlib.metadata as m, sys
 print("python", sys.version.split()[0])
+print("executable", sys.executable)
 for n in {" ".join(_PACKAGES)!r}.split():
     try:
         print(n, m.version(n))
@@ -25,6 +26,7 @@ for n in {" ".join(_PACKAGES)!r}.split():
 
 _QUESTIONS = {
     "uname": "uname -s; uname -r; uname -m",
+    "bits": "getconf LONG_BIT",
     "libc": "getconf GNU_LIBC_VERSION 2>/dev/null || ldd --version 2>&1 | head -n 1",
     "os": "cat /etc/os-release",
     "board": "tr -d '\\0' < /proc/device-tree/model",
@@ -78,10 +80,10 @@ def probe_machine(link: Link, kind: str) -> Probed:
 
 
 def read_packages(link: Link, python: str) -> Mapping[str, str]:
-    """A device's Python (`python`), and what is installed for it of what ONNX artifacts need; empty without Python."""
+    """A device's `python` and `executable`, and what is installed there for ONNX artifacts; empty without Python."""
     done = link.run(f"{shlex.quote(python)} -c '{_PYTHON}'")
     lines = done.output.decode("utf-8", "replace").splitlines()
-    return dict(line.split(" ", 1) for line in lines if line.count(" ") == 1)
+    return dict(line.split(" ", 1) for line in lines if line.count(" ") == 1 or line.startswith("executable "))
 
 
 def _read(answers: Mapping[str, str], kind: str, address: str) -> Probed:
@@ -104,7 +106,7 @@ def _read(answers: Mapping[str, str], kind: str, address: str) -> Probed:
         libc=f"glibc {libc[1]}" if libc and not musl else "musl" if musl else None,
         free_memory_bytes=_kilobytes(meminfo, "MemAvailable"),
         features=features,
-        problems=_problems(system, machine),
+        problems=_problems(system, machine, answers.get("bits", "")),
     )
     host = HostInfo(
         cpu=cpu,
@@ -127,12 +129,14 @@ def _read(answers: Mapping[str, str], kind: str, address: str) -> Probed:
     return Probed(info, host, normal_machine(machine), glibc, float(load[0]) if load else None)
 
 
-def _problems(system: str, machine: str) -> tuple[str, ...]:
+def _problems(system: str, machine: str, bits: str) -> tuple[str, ...]:
     found = []
     if system != "Linux":
         found.append(f"its system is {system}, not Linux")
     elif normal_machine(machine) not in ("x86_64", "aarch64"):
         found.append(f"there is no native runner for {machine}")
+    elif bits == "32":
+        found.append(f"its system is a 32-bit one on a kernel for {machine}: the runner needs a 64-bit system")
     return tuple(found)
 
 

@@ -85,6 +85,8 @@ class SshLink:
         self._socket = self._folder / "s"
         # Nobody is there to type a password. Keys and known hosts are the user's own affair.
         self._base = ["ssh", *extra, "-o", "BatchMode=yes", "-o", f"ConnectTimeout={_CONNECT_SECONDS}", "-T"]
+        # A device that is switched off says nothing: without this, nobody would notice for hours.
+        self._base += ["-o", "ServerAliveInterval=10", "-o", "ServerAliveCountMax=3"]
         self._base += ["-S", str(self._socket)]
         self._target = ([] if address.port is None else ["-p", str(address.port)]) + (
             [] if address.user is None else ["-l", address.user]
@@ -119,7 +121,7 @@ class SshLink:
     def _begin(self) -> str:
         """A script for the start of the first command: makes edgex's folder, and says what is in it."""
         # What a machine left that lost power in the middle of a run.
-        stale = "find . -maxdepth 1 -mmin +60 \\( -name 'run-*' -o -name 'part-*' \\) -exec rm -rf {} +"
+        stale = "find . -maxdepth 1 -mmin +1440 \\( -name 'run-*' -o -name 'part-*' \\) -exec rm -rf {} +"
         return (
             f'C={CACHE}; umask 077; mkdir -p "$C" && cd "$C" || exit 1; {stale}; '
             f"echo \"{_HAVE}$(pwd)\"; ls; echo '{_HAVE}'; "
@@ -194,8 +196,9 @@ class SshLink:
         sums = "".join(f"{hash_file(path)}  {there}\n" for there, path in files.items()).encode()
         places = sorted({str(PurePosixPath(there).parent) for there in files})
         executable = " ".join(shlex.quote(there) for there, path in files.items() if os.access(path, os.X_OK))
+        unfinished, there_already = shlex.quote(part), shlex.quote(folder)
         steps = [
-            f"umask 077; mkdir -p {shlex.quote(part)} && cd {shlex.quote(part)}",
+            f"umask 077; mkdir -p {unfinished} && cd {unfinished}",
             f"mkdir -p {' '.join(map(shlex.quote, places))}",
             f"head -c {len(sums)} > .sums",
             *(f"head -c {path.stat().st_size} > {shlex.quote(there)}" for there, path in files.items()),
@@ -203,10 +206,12 @@ class SshLink:
             "rm .sums",
             *([f"chmod u+x {executable}"] if executable else []),
             # Another session may have been quicker.
-            f"cd .. && {{ test -d {shlex.quote(folder)} || mv {shlex.quote(part)} {shlex.quote(folder)}; }}",
+            f"cd .. && {{ test -d {there_already} || mv -T {unfinished} {there_already} || test -d {there_already}; }}",
         ]
+        # Nothing of it stays if the connection breaks: then the shell there reads its end, and goes on to this.
+        script = f"( {' && '.join(steps)} ); C=$?; rm -rf {unfinished}; exit $C"
         with tempfile.TemporaryFile() as errors:
-            command = self._command(" && ".join(steps))
+            command = self._command(script)
             process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=errors)
             assert process.stdin is not None
             try:
@@ -241,7 +246,12 @@ class SshLink:
     def _lost(self, errors: str) -> DeviceError:
         alive = self._master is not None and self._master.poll() is None
         what = "ssh failed" if alive else "the connection to the device broke"
-        return DeviceError(what, self.address, "try again; its files are removed at the next visit", why=errors or None)
+        return DeviceError(
+            what,
+            self.address,
+            "try again; should files of this run be left there, a visit after a day removes them",
+            why=errors or None,
+        )
 
 
 def _pour(pipe: IO[bytes], sums: bytes, files: Mapping[str, Path], progress: Progress) -> None:

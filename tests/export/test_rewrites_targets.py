@@ -17,6 +17,7 @@ from edgex.export.rewrites.attention import unfold_attention
 from edgex.export.rewrites.base import Rewrite
 from edgex.export.rewrites.editor import ProgramEditor
 from edgex.export.rewrites.literals import ALLOWANCE_BYTES, fold_literals
+from edgex.export.rewrites.precision import convert_precision
 from edgex.export.rewrites.proof import rewrite_and_prove
 
 aten = torch.ops.aten
@@ -162,6 +163,31 @@ def double_every_product(program):
         if node.target is aten.mul.Tensor:
             node.target = aten.div.Tensor
     return editor.finish(), Rewrite("double_every_product", 1, "wrong", ())
+
+
+@pytest.mark.parametrize("precision", ["fp16", "bf16"])
+def test_a_mask_made_in_forward_is_clamped_where_its_numbers_do_not_fit(precision):
+    before = program_of(lambda x: x + torch.full((4, 4), torch.finfo(torch.float32).min).triu(1), random_like(4, 4))
+    after, _ = fold_literals(before)
+    (name,) = after.literals
+    mask = convert_precision(after, precision).exported.constants[name]
+    assert mask.isfinite().all() and mask.min() == torch.finfo(mask.dtype).min
+    buffer = program_of(lambda x, mask: x + mask, random_like(4, 4), mask=torch.full((4, 4), -3.4e38))
+    assert not fold_literals(buffer)[0].literals
+
+
+def test_the_last_of_two_rewrites_is_blamed(monkeypatch, tmp_path):
+    monkeypatch.setattr(
+        rewrites,
+        "_passes",
+        lambda: (("fold_literals", False, fold_literals), ("double_every_product", False, double_every_product)),
+    )
+    captured = capture(
+        Call(lambda x: x * torch.arange(1, 5).float().flip(0)).eval(), (random_like(4),), source_root=tmp_path
+    )
+    proved = rewrite_and_prove(captured.program, captured.eager, ())
+    assert [rewrite.name for rewrite in proved.applied] == ["fold_literals"]
+    assert len(proved.dropped) == 1 and "double_every_product" in proved.dropped[0]
 
 
 @pytest.mark.parametrize("name", ["wrong alone", "wrong beside others"])

@@ -143,6 +143,37 @@ void Model::run() {
   check(parts_->method->execute(), "run the program");
 }
 
+namespace {
+
+// A program may give an output in another memory order, channels last for example; what leaves here is in order.
+void copy_in_order(const executorch::aten::Tensor& from, Tensor& to) {
+  if (!to.bytes()) return;
+  const size_t count = static_cast<size_t>(from.numel()), width = to.bytes() / count;
+  const char* source = static_cast<const char*>(from.const_data_ptr());
+  char* target = reinterpret_cast<char*>(to.data.get());
+  const auto sizes = from.sizes();
+  const auto strides = from.strides();
+  std::vector<int64_t> at(sizes.size(), 0);
+  for (size_t index = 0; index < count; index++) {
+    int64_t offset = 0;
+    for (size_t axis = 0; axis < at.size(); axis++) offset += at[axis] * strides[axis];
+    std::memcpy(target + index * width, source + static_cast<size_t>(offset) * width, width);
+    for (size_t axis = at.size(); axis-- > 0;) {
+      if (++at[axis] < sizes[axis]) break;
+      at[axis] = 0;
+    }
+  }
+}
+
+bool is_in_order(const executorch::aten::Tensor& tensor) {
+  const auto order = tensor.dim_order();
+  for (size_t axis = 0; axis < order.size(); axis++)
+    if (order[axis] != axis) return false;
+  return true;
+}
+
+}  // namespace
+
 std::vector<Tensor> Model::outputs() const {
   std::vector<Tensor> copies;
   for (size_t index = 0; index < parts_->method->outputs_size(); index++) {
@@ -155,7 +186,10 @@ std::vector<Tensor> Model::outputs() const {
     copy.dtype = from_engine(tensor.scalar_type());
     copy.sizes.assign(tensor.sizes().begin(), tensor.sizes().end());
     copy.allocate();
-    if (copy.bytes()) std::memcpy(copy.data.get(), tensor.const_data_ptr(), copy.bytes());
+    if (!is_in_order(tensor))
+      copy_in_order(tensor, copy);
+    else if (copy.bytes())
+      std::memcpy(copy.data.get(), tensor.const_data_ptr(), copy.bytes());
     copies.push_back(std::move(copy));
   }
   return copies;

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from click.core import ParameterSource
 
 from edgex.cli.files import check_output, write_text
 from edgex.cli.on_device import device_flags, read_device
@@ -67,7 +68,13 @@ def command(
     verbose: bool,
 ) -> None:
     """Hold artifacts, timed in turns, or saved profiles, against the first."""
-    elsewhere = read_device(device, executorch_wheel, device_python, {})
+    # On a device the turns are fixed.
+    source = click.get_current_context().get_parameter_source
+    given = {
+        flag: source(name) is ParameterSource.COMMANDLINE
+        for flag, name in (("--max-seconds", "max_seconds"), ("--processes", "processes"))
+    }
+    elsewhere = read_device(device, executorch_wheel, device_python, given)
 
     def body() -> int:
         from edgex.cli.failure import report_failure

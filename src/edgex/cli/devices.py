@@ -38,7 +38,11 @@ def command(asked: tuple[str, ...], timeout: float | None, as_json: bool, verbos
         else:
             _print(found)
         wanted = {str(address) for address in addresses}
-        return DeviceError.exit_code if any(info.problems for info in found if info.address in wanted) else 0
+
+        def is_wanted(info: DeviceInfo) -> bool:
+            return info.address in wanted or ("adb" in wanted and info.kind == "adb")
+
+        return DeviceError.exit_code if any(info.problems for info in found if is_wanted(info)) else 0
 
     supervise(body, timeout_seconds=timeout, as_json=as_json, verbose=verbose)
 

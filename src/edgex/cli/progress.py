@@ -12,16 +12,21 @@ if TYPE_CHECKING:
 
 
 class StageProgress:
-    """Shows the stage that is running; use as a context manager and call with (stage, detail)."""
+    """Shows the stage that is running; use as a context manager and call with (stage, detail).
 
-    def __init__(self, *, quiet: bool = False) -> None:
+    Args:
+        quiet: Show nothing.
+        live: In a terminal, a line that renews itself. It needs a thread, which must not run when a process forks.
+    """
+
+    def __init__(self, *, quiet: bool = False, live: bool = True) -> None:
         self._status: Status | None = None
-        self._quiet = quiet
+        self._quiet, self._live = quiet, live
         self._stage = ""
         self._started = time.monotonic()
 
     def __enter__(self) -> StageProgress:
-        if sys.stderr.isatty() and not self._quiet:
+        if sys.stderr.isatty() and self._live and not self._quiet:
             from rich.console import Console
 
             self._status = Console(stderr=True).status("starting")

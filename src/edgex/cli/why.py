@@ -91,5 +91,6 @@ def _ask_model(model: str, question: Question, *, quiet: bool) -> tuple[dict[str
     from edgex.cli.progress import StageProgress
     from edgex.export.why.analysis import ask
 
-    with StageProgress(quiet=quiet) as progress:
+    # The first attempt forks.
+    with StageProgress(quiet=quiet, live=False) as progress:
         return ask(model, question, progress)
