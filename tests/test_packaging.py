@@ -180,6 +180,7 @@ def test_it_exports_and_runs(elsewhere, tmp_path, target):
     assert json.loads(done.stdout)["outputs"][0]["shape"] == [4, 3]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not OneDnnPlugin().availability().available, reason="onednn is not available")
 def test_the_wheel_with_the_backend_needs_no_compiler(built, tmp_path):
     """It is for one platform and every Python; without it, the same machine says what is missing."""

@@ -34,6 +34,7 @@ def test_an_app_is_made_and_described(exported, edgex, tmp_path):
     assert "a picture and its likeliest classes" in forced.stdout
 
 
+@pytest.mark.slow
 def test_state_and_dynamic_dimensions_reach_the_app(exported, edgex, tmp_path):
     for model in ("counter", "dynamic"):
         done = edgex("android", str(exported(model, "xnnpack")))

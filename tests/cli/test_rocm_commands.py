@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import CONV_NET, DYNAMIC, run_edgex
+from model_support import CONV_NET, DYNAMIC, run_edgex
 from torch import nn
 
 pytestmark = pytest.mark.skipif(os.path.exists("/dev/kfd"), reason="this machine has an AMD GPU")  # noqa: PTH110

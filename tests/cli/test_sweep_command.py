@@ -43,6 +43,7 @@ def test_threads_are_swept_and_the_best_is_the_default_from_then_on(exported, ed
     assert (tmp_path / "sweep.md").read_text().startswith("# convnet on onnx-cpu by threads\n")
 
 
+@pytest.mark.slow
 def test_batch_and_threads(exported):
     found = quick(exported("dynamic", "onnx-cpu"), ("batch", "threads"))
     counts = _choose_threads(found.host, default_threads())

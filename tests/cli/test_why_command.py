@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from conftest import run_edgex
+from model_support import run_edgex
 
 HEAD = "import torch\nfrom torch import nn\n\n"
 LINEAR = (

@@ -154,7 +154,7 @@ def variants() -> st.SearchStrategy[list[Variant]]:
 
 # No shrinking: it would lower hundreds of networks, and the message names the operator.
 @settings(
-    max_examples=6,
+    max_examples=3,
     deadline=None,
     phases=[Phase.generate],
     suppress_health_check=list(HealthCheck),

@@ -204,7 +204,7 @@ def test_same_model_same_bytes(target: str, tmp_path: Path) -> None:
     import subprocess
     import sys
 
-    from conftest import MODELS
+    from model_support import MODELS
 
     contents = []
     for number in (1, 77):

@@ -16,7 +16,7 @@ from edgex.runtime.artifact import open_artifact
 from edgex.runtime.golden import read_golden
 from edgex.runtime.numerics import measure_sqnr_db
 
-from conftest import TARGETS  # isort: skip
+from model_support import TARGETS  # isort: skip
 
 Exported = Callable[[str, str], Path]
 
