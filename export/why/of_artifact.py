@@ -62,6 +62,11 @@ def _read_profile(path: Path, artifact: Artifact) -> ProfileReport:
 
 def _read_plan(artifact: Artifact) -> PartitionPlan:
     delegation = artifact.manifest.delegation
+    if not delegation:
+        raise UsageError(
+            f"the manifest of {artifact.manifest.name} does not say what was delegated",
+            fix="export the model again, or ask of the model file: edgex why MODEL -t TARGET",
+        )
     fallbacks = tuple(
         Fallback(
             item["op"], item["count"], item["code"], item["reason"], item["source"], item["fatal"],

@@ -237,7 +237,7 @@ def _report(
         settings=how,
         executed_on=last["executed_on"],
         assignment=last["assignment"],
-        delegation=manifest.delegation,
+        delegation=manifest.delegation or None,
         threads=last["threads"],
         load_seconds=LoadTimes.over(fresh),
         fresh=fresh,
@@ -265,7 +265,7 @@ def _with_operators(report: ProfileReport, traced: _Traced) -> ProfileReport:
 def _compared(label: str, artifact: Artifact, report: ProfileReport) -> Compared:
     proof = artifact.manifest.verification
     eager = None if proof is None else {key: proof.get(key) for key in ("min_sqnr_db", "max_abs_error")}
-    return Compared(label, report, artifact.manifest.delegation, eager)
+    return Compared(label, report, artifact.manifest.delegation or None, eager)
 
 
 def _gather_warnings(

@@ -149,7 +149,7 @@ def _make_report(
         settings=settings,
         executed_on=session.executed_on,
         assignment=session.assignment,
-        delegation=session.artifact.manifest.delegation,
+        delegation=session.artifact.manifest.delegation or None,
         threads=session.threads,
         load_seconds=LoadTimes.over(fresh),
         fresh=fresh,

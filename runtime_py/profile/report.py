@@ -208,7 +208,7 @@ class ProfileReport:
         complete: Whether all passes ended; False for a profile that was interrupted.
         warnings: Reasons to trust the figures less.
         assignment: How many nodes each provider of the engine ran; None where it does not tell.
-        delegation: What the target took and left out, as in the manifest; None in reports of earlier versions.
+        delegation: What the target took and left out, as in the manifest; None where that does not say.
         source: `host` for a measurement on the machine that reports it, `device` for one elsewhere.
         run_id: What the device was given and gave back; None for a host.
         device: What the device says of itself, and what sending took; None for a host.
