@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from edgex.delegates.plan import PartitionPlan
+from edgex.delegates.recipes import Recipe
 from edgex.runtime.engines.base import Availability
 from edgex.runtime.manifest import Method, Requirements
 from edgex.runtime.specs import StateSpec, TensorSpec
@@ -36,6 +37,7 @@ __all__ = [
     "Delegate",
     "ImportsSlowly",
     "LoweredModule",
+    "Quantizes",
 ]
 
 
@@ -52,6 +54,9 @@ class CapturedProgram:
         source_root: Folder of the user's file; source lines are given relative to it.
         precision: `fp32`, `fp16` or `bf16`: what the floating-point weights were converted to.
         literals: Names of the constants that rewrites made of literals, a mask for example: no weights of the user.
+        recipe: The quantization recipe, or None. Where the delegate gives a quantizer for it, the program already
+            holds the quantize and dequantize operators of PT2E; else the delegate quantizes while it lowers.
+        float_modules: Paths of the modules that stay in floating point, for delegates that quantize while lowering.
     """
 
     exported: ExportedProgram
@@ -61,6 +66,8 @@ class CapturedProgram:
     source_root: Path
     precision: str = "fp32"
     literals: frozenset[str] = frozenset()
+    recipe: Recipe | None = None
+    float_modules: frozenset[str] = frozenset()
 
     @property
     def method(self) -> Method:
@@ -116,6 +123,21 @@ class ImportsSlowly(Protocol):
         ...
 
 
+@runtime_checkable
+class Quantizes(Protocol):
+    """A delegate that takes quantization recipes; without it there are none.
+
+    Attributes:
+        recipes: Names of the recipes that it lowers, of `edgex.delegates.recipes`.
+    """
+
+    recipes: tuple[str, ...]
+
+    def recipe_refusal(self, recipe: str) -> str:
+        """Why a recipe outside `recipes` is refused, one sentence with what to use instead."""
+        ...
+
+
 class Delegate(Protocol):
     """Lowers captured programs for one target.
 
@@ -158,5 +180,5 @@ class Delegate(Protocol):
         ...
 
     def quantizer(self, scheme: str) -> Any | None:
-        """The quantizer for a scheme, or None where the target does not offer it."""
+        """The PT2E quantizer for a recipe; None where the target quantizes while it lowers, or not at all."""
         ...
