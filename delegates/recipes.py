@@ -34,8 +34,8 @@ class Recipe:
         return self.activations == "static"
 
 
-# `int8-dynamic` quantizes convolutions too where the target can; `8da8w` and `8da4w` are torchao's names for linear layers
-# only, with activations token by token.
+# `int8-dynamic` quantizes convolutions too where the target can; `8da8w` and `8da4w` are torchao's names for linear
+# layers only, with activations token by token.
 _RECIPES = (
     Recipe("int8", "static"),
     Recipe("int8-dynamic", "dynamic"),
