@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from edgex.delegates.executorch.exir import quiet
 from edgex.runtime.native_stderr import capture_native_stderr
@@ -30,7 +30,7 @@ _LEAST_SCALE = 2**-12
 class _Quantizer(XNNPACKQuantizer):  # type: ignore[misc]  # executorch ships no types
     """Without the patterns with batch norm: they are folded before, and looking for each costs a trace by dynamo."""
 
-    SUPPORTED_PATTERNS = [pattern for pattern in XNNPACKQuantizer.SUPPORTED_PATTERNS if "bn" not in pattern.name]
+    SUPPORTED_PATTERNS: ClassVar[list[Any]] = [p for p in XNNPACKQuantizer.SUPPORTED_PATTERNS if "bn" not in p.name]
 
 
 class _Finite:
@@ -54,14 +54,32 @@ class _MinMax(_Finite, MinMaxObserver):  # type: ignore[misc]  # torchao ships n
 
 
 class _Histogram(_Finite, HistogramObserver):  # type: ignore[misc]
-    """The range with the least squared error, by a histogram of what was observed."""
+    """The range with the least squared error, by a histogram of what was observed.
+
+    The search takes a tenth of a second, and converting again with other layers in floating point asks again.
+    """
+
+    _found: tuple[torch.Tensor, torch.Tensor] | None = None
+
+    def forward(self, values: torch.Tensor) -> torch.Tensor:
+        self._found = None
+        return super().forward(values)
+
+    def _non_linear_param_search(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """Ends of the range, 0-dimensional; HistogramObserver asks for them when scales are made."""
+        if self._found is None:
+            self._found = self._search()
+        return self._found
+
+    def _search(self) -> tuple[torch.Tensor, torch.Tensor]:
+        found: tuple[torch.Tensor, torch.Tensor] = super()._non_linear_param_search()
+        return found
 
 
 class _Percentile(_Histogram):
     """The range that holds `PERCENTILE` percent of the observed values; outliers are clipped."""
 
-    def _non_linear_param_search(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """Ends of the range, 0-dimensional; HistogramObserver asks for them when scales are made."""
+    def _search(self) -> tuple[torch.Tensor, torch.Tensor]:
         total = torch.cumsum(self.histogram.double(), 0)
         width = (self.max_val - self.min_val) / self.bins
         outside = total[-1] * (1 - PERCENTILE / 100) / 2

@@ -251,7 +251,7 @@ class Samples:
         eager: Gives the inputs' names, dtypes and shapes.
         source_root: Folder of the user's file.
         limit: Most samples to read; None is `MOST_SAMPLES`.
-        progress: Called with each sample's number.
+        progress: Called with each sample's number, and with None after the last one.
 
     Attributes:
         used: How many samples the last pass gave for calibration.
@@ -264,7 +264,7 @@ class Samples:
         eager: EagerModel,
         source_root: Path,
         limit: int | None = None,
-        progress: Callable[[int], None] = lambda _: None,
+        progress: Callable[[int | None, Samples], None] = lambda _number, _samples: None,
     ) -> None:
         self.data = data
         self.used = 0
@@ -287,7 +287,7 @@ class Samples:
             if sample is end:
                 break
             self._number = number
-            self._progress(number)
+            self._progress(number, self)
             sample = _as_tensors(sample, self.data.flat, self._label, self._eager)
             if number % HELD_OUT_EVERY == 0 and len(self.held_out) < MOST_HELD_OUT and not self.data.random:
                 self.held_out.append((number, sample))
@@ -297,6 +297,7 @@ class Samples:
             del sample
         if self.used == 0:
             raise UsageError(f"{self.data.origin} gives no samples", fix="some tens of typical inputs are needed")
+        self._progress(None, self)
 
     @property
     def _label(self) -> str:
