@@ -3,6 +3,7 @@
 ```
 source_map.json    the delegate's: native node or handle -> operator, module path, source line
 source_text.json   [{"file": "net.py", "first_line": 12, "lines": ["def forward(self, x):", …]}, …]
+quantization.json  bytes by layer and dtype, what stayed in floating point, clipped activations, dead channels
 weights.json       [{"name": "conv.weight", "module": "conv", "dtype": "float32", "shape": [8, 3], "bytes": 96}, …]
 ```
 
@@ -23,13 +24,19 @@ if TYPE_CHECKING:
     from edgex.delegates.base import CapturedProgram
 
 
-def write_debug(folder: Path, source_map: Mapping[str, Any], program: CapturedProgram) -> None:
+def write_debug(
+    folder: Path,
+    source_map: Mapping[str, Any],
+    program: CapturedProgram,
+    compression: Mapping[str, Any] | None = None,
+) -> None:
     """Write the folder `debug/`.
 
     Args:
         folder: The artifact.
         source_map: What the delegate gave.
         program: What it was given, for the weights and the folder of the user's file.
+        compression: Of a quantized program: what quantizing did to it.
     """
     (folder / "debug").mkdir()
     files = {
@@ -37,6 +44,8 @@ def write_debug(folder: Path, source_map: Mapping[str, Any], program: CapturedPr
         "source_text": quote_sources((item["source"] for item in source_map.get("ops", ())), program.source_root),
         "weights": list_weights(program),
     }
+    if compression is not None:
+        files["quantization"] = compression
     for name, document in files.items():
         text = json.dumps(document, indent=1, ensure_ascii=False)
         (folder / "debug" / f"{name}.json").write_text(text + "\n", encoding="utf-8")

@@ -122,6 +122,19 @@ def staged(destination: Destination) -> Iterator[Path]:
         remove_empty(missing)
 
 
+@contextmanager
+def scratch_folder(destination: Destination) -> Iterator[Path]:
+    """A path beside the destination for artifacts that are only measured; what was made there is gone afterwards."""
+    folder = destination.temporary
+    folder = folder.with_name(folder.name + "-trial")
+    missing = [parent for parent in destination.path.parents if not parent.exists()]
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        remove_empty(missing)
+
+
 def publish(folder: Path, destination: Destination) -> None:
     """Rename the finished folder to its final name, replacing an older artifact if `--force` allows it."""
     if destination.force and destination.path.exists():

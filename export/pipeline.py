@@ -15,7 +15,7 @@ from edgex._version import __version__
 from edgex.delegates.recipes import describe_recipe
 from edgex.errors import EdgexError, LoweringError, VerificationError
 from edgex.export.debug_files import write_debug
-from edgex.export.package import hashing, list_files, publish, staged, write_manifest
+from edgex.export.package import hashing, list_files, publish, scratch_folder, staged, write_manifest
 from edgex.export.result import ExportedArtifact, ExportReport, Failure, StageClock, peak_rss_bytes
 from edgex.export.settings import ExportSettings, Job, check_settings
 from edgex.export.verification import (
@@ -35,6 +35,9 @@ from edgex.runtime.plugins import installed_version
 if TYPE_CHECKING:
     from edgex.delegates.base import CapturedProgram, Delegate, LoweredModule
     from edgex.delegates.plan import PartitionPlan
+    from edgex.export.eager import EagerModel
+    from edgex.export.quantization.ladder import Ladder
+    from edgex.export.quantization.speed import SpeedCheck
     from edgex.export.quantization.stage import QuantizedModel
     from edgex.export.rewrites.proof import ProvedRewrites
     from edgex.export.source import ModelSource
@@ -136,7 +139,10 @@ def export_to_targets(
     for job in jobs:
         try:
             step = _plan_one if dry_run else _export_one
-            artifacts.append(step(job, prepared, settings, clock.copy(), progress))
+            artifact = step(job, prepared, settings, clock.copy(), progress)
+            artifacts.append(artifact)
+            if artifact.shortfall is not None:
+                failures.append(Failure(artifact.target, artifact.shortfall))
         except EdgexError as error:
             if stop_at_failure:
                 raise
@@ -154,6 +160,22 @@ class _Prepared:
     cases: Mapping[str, Sequence[Case]]
     notices: tuple[str, ...]
     quantized: Mapping[str, QuantizedModel]
+    eager: EagerModel
+
+    def cases_of(self, target: str, settings: ExportSettings, progress: Progress) -> Sequence[Case]:
+        """What a target's artifact has to prove, with the answers."""
+        steps = [self.eager.flatten(args, kwargs) for args, kwargs in self.source.example_sequence or ()]
+        model = self.quantized.get(target)
+        cases = make_cases(
+            self.programs[target].program,
+            self.eager,
+            steps,
+            settings.skip_cases,
+            lambda case: progress("reference", case),
+            None if model is None else model.reference,
+        )
+        require_state_shown(cases, settings.allow_inconclusive)
+        return cases
 
     def program(self, target: str) -> CapturedProgram:
         """What a target lowers."""
@@ -232,25 +254,18 @@ def _prepare(
                 name: replace(proved, program=replace(proved.program, recipe=recipe))
                 for name, proved in programs.items()
             }
+    notices = (*source.notices, *captured.notices)
+    prepared = _Prepared(source, programs, {}, notices, quantized, captured.eager)
     cases: dict[str, Sequence[Case]] = {}
     if with_cases:
         with clock.stage("reference"):
-            steps = [captured.eager.flatten(args, kwargs) for args, kwargs in source.example_sequence or ()]
             known: dict[int, Sequence[Case]] = {}
-            for delegate in delegates:
-                found = quantized.get(delegate.name)
-                if id(found) not in known:
-                    known[id(found)] = make_cases(
-                        programs[delegate.name].program,
-                        captured.eager,
-                        steps,
-                        settings.skip_cases,
-                        lambda case: progress("reference", case),
-                        None if found is None else found.reference,
-                    )
-                    require_state_shown(known[id(found)], settings.allow_inconclusive)
-                cases[delegate.name] = known[id(found)]
-    return _Prepared(source, programs, cases, (*source.notices, *captured.notices), quantized)
+            for name in programs:
+                reference = id(quantized.get(name))
+                if reference not in known:
+                    known[reference] = prepared.cases_of(name, settings, progress)
+                cases[name] = known[reference]
+    return replace(prepared, cases=cases)
 
 
 def _plan_one(
@@ -280,6 +295,10 @@ def _export_one(
 ) -> ExportedArtifact:
     """Lower, write under a temporary name, prove in a fresh process, publish."""
     target = job.delegate.name
+    ladder: Ladder | None = None
+    if settings.max_drop is not None:
+        with clock.stage("budget"):
+            prepared, ladder = _meet_budget(job, prepared, settings, progress)
     program, cases = prepared.program(target), prepared.cases[target]
     with clock.stage("lower"):
         progress("lower", target)
@@ -292,9 +311,10 @@ def _export_one(
         with clock.stage("package"):
             progress("package", target)
             lowered.write(folder)
-            write_debug(folder, lowered.debug, program)
+            compression = _describe_compression(prepared, target)
+            write_debug(folder, lowered.debug, program, compression)
             write_golden(folder, cases)
-            manifest = _make_manifest(job, prepared, lowered, settings)
+            manifest = _make_manifest(job, prepared, lowered, settings, ladder)
             write_manifest(folder, replace(manifest, files=list_files(folder, hashed=False)))
         memory = peak_rss_bytes()
         with clock.stage("verify"), hashing(folder, lowered.files) as wait_for_hashes:
@@ -303,6 +323,11 @@ def _export_one(
             if not verdict["passed"]:
                 raise explain_failure(verdict, target)
             hashes = wait_for_hashes()
+        speed: SpeedCheck | None = None
+        if settings.recipe is not None and settings.speed_check:
+            with clock.stage("time"):
+                speed, doubts = _check_speed(job, prepared, settings, folder, lowered, progress)
+                warnings = (*warnings, *doubts)
         with clock.stage("package"):
             replace_golden(folder, cases, carried_cases(cases))
             proof = {**verdict, "allow_inconclusive": settings.allow_inconclusive}
@@ -329,11 +354,139 @@ def _export_one(
         prepared.rewrites(target),
         memory,
         warnings,
-        manifest.quantization,
+        _describe_outcome(manifest.quantization, compression, ladder, speed),
+        None if ladder is None or ladder.chosen.holds else _over_budget(target, ladder),
     )
 
 
-def _make_manifest(job: Job, prepared: _Prepared, lowered: LoweredModule, settings: ExportSettings) -> Manifest:
+def _meet_budget(
+    job: Job, prepared: _Prepared, settings: ExportSettings, progress: Progress
+) -> tuple[_Prepared, Ladder]:
+    """The target's program with as many layers in floating point as its accuracy budget needs.
+
+    Raises:
+        VerificationError: Nothing meets the budget, and the best is not to be kept.
+    """
+    from edgex.export.quantization.budget import Rungs
+    from edgex.export.quantization.metric import choose_metric
+
+    assert settings.max_drop is not None
+    target = job.delegate.name
+    proved, model = prepared.programs[target], prepared.quantized.get(target)
+    held_out = () if model is None else [sample for _, sample in model.reference.held_out]
+    progress("budget", f"{target}, eager float32")
+    metric, baseline = choose_metric(prepared.source, prepared.eager, held_out)
+
+    def assemble(program: CapturedProgram, folder: Path) -> None:
+        lowered = job.delegate.lower(program, job.options)
+        folder.mkdir(parents=True)
+        lowered.write(folder)
+        manifest = _make_manifest(job, prepared, lowered, settings)
+        write_manifest(folder, replace(manifest, files=list_files(folder, hashed=False)))
+
+    example = prepared.cases[target][0].steps[0].inputs
+    rungs = Rungs(target, proved.program, model, prepared.eager, example, metric, baseline, assemble)
+    with scratch_folder(job.destination) as scratch:
+        ladder = rungs.climb(settings.max_drop, scratch, progress)
+    if not ladder.chosen.holds and not settings.keep_best:
+        raise _over_budget(target, ladder)
+    if ladder.kept:
+        program, model = rungs.keeping(frozenset(ladder.kept))
+        if model is None:
+            prepared = replace(prepared, programs={**prepared.programs, target: replace(proved, program=program)})
+        else:
+            prepared = replace(prepared, quantized={**prepared.quantized, target: model})
+        prepared = replace(prepared, cases={**prepared.cases, target: prepared.cases_of(target, settings, progress)})
+    return prepared, ladder
+
+
+def _over_budget(target: str, ladder: Ladder) -> VerificationError:
+    from edgex.export.quantization.budget import describe_shortfall
+
+    return VerificationError(
+        f"{target}: no artifact meets --max-drop {ladder.max_drop:g}",
+        why=describe_shortfall(ladder),
+        fix="allow more with --max-drop, use another --quantize recipe or --observer, give more calibration data, or "
+        "save the best with --keep-best",
+    )
+
+
+def _check_speed(
+    job: Job,
+    prepared: _Prepared,
+    settings: ExportSettings,
+    folder: Path,
+    lowered: LoweredModule,
+    progress: Progress,
+) -> tuple[SpeedCheck | None, tuple[str, ...]]:
+    """Time the artifact against the same model lowered in floating point; the warnings that follow.
+
+    Raises:
+        VerificationError: It is not faster, and the user requires that.
+    """
+    from edgex.export.quantization.speed import time_against_float
+
+    target = job.delegate.name
+    if lowered.assembled_reason is not None:
+        return None, (f"not timed against float32: {lowered.assembled_reason}",)
+    progress("time", f"{target} against its float32 sibling")
+    program = replace(prepared.programs[target].program, recipe=None, float_modules=frozenset())
+    plain = replace(settings, quantize=None, group_size=None)
+    example = prepared.cases[target][0].steps[0].inputs
+    with scratch_folder(job.destination) as sibling:
+        try:
+            other = job.delegate.lower(program, job.options)
+        except EdgexError as error:
+            return None, (f"not timed against float32, which {target} does not take: {error.what}",)
+        sibling.mkdir(parents=True)
+        other.write(sibling)
+        manifest = replace(_make_manifest(job, prepared, other, plain), quantization=None)
+        write_manifest(sibling, replace(manifest, files=list_files(sibling, hashed=False)))
+        speed = time_against_float(folder, sibling, example)
+    if settings.require_speedup and speed.verdict != "faster":
+        raise VerificationError(
+            f"{target}: the quantized artifact is not faster than float32",
+            why=speed.text,
+            fix="leave --require-speedup out, or use another --quantize recipe",
+        )
+    return speed, ((speed.text,) if speed.verdict == "slower" else ())
+
+
+def _describe_compression(prepared: _Prepared, target: str) -> dict[str, Any] | None:
+    """The compression report; None where the delegate quantizes while it lowers, or nothing is quantized."""
+    model = prepared.quantized.get(target)
+    if model is None:
+        return None
+    from edgex.export.quantization.compression import describe_compression
+
+    held_out = [sample for _, sample in model.reference.held_out]
+    return describe_compression(model.quantized, [prepared.eager.example, *held_out])
+
+
+def _describe_outcome(
+    quantization: Mapping[str, Any] | None,
+    compression: Mapping[str, Any] | None,
+    ladder: Ladder | None,
+    speed: SpeedCheck | None,
+) -> dict[str, Any] | None:
+    """The report's `quantization`: the manifest's, with what was measured; times never enter an artifact."""
+    if quantization is None:
+        return None
+    return {
+        **quantization,
+        "compression": compression,
+        "budget": None if ladder is None else ladder.to_json(),
+        "speed": None if speed is None else speed.to_json(),
+    }
+
+
+def _make_manifest(
+    job: Job,
+    prepared: _Prepared,
+    lowered: LoweredModule,
+    settings: ExportSettings,
+    ladder: Ladder | None = None,
+) -> Manifest:
     """The manifest before the proof: it tells the verifying process what to hold the outputs to."""
     quantized = prepared.quantized.get(job.delegate.name)
     engine = get_engine(job.delegate.engine)
@@ -349,7 +502,7 @@ def _make_manifest(job: Job, prepared: _Prepared, lowered: LoweredModule, settin
         producer={"edgex": __version__, **dict(sorted(producer.items()))},
         delegation=lowered.plan.to_json(),
         requirements=lowered.requirements,
-        quantization=_describe_quantization(settings, quantized),
+        quantization=_describe_quantization(settings, quantized, ladder),
         verification={
             "tolerance": settings.effective_tolerance.to_json(),
             "quantized_tolerance": None if quantized is None else QUANTIZED_TOLERANCE.to_json(),
@@ -366,12 +519,15 @@ def _make_manifest(job: Job, prepared: _Prepared, lowered: LoweredModule, settin
     )
 
 
-def _describe_quantization(settings: ExportSettings, quantized: QuantizedModel | None) -> dict[str, Any] | None:
+def _describe_quantization(
+    settings: ExportSettings, quantized: QuantizedModel | None, ladder: Ladder | None
+) -> dict[str, Any] | None:
     """The manifest's `quantization`; what a delegate does itself while it lowers is in its plan and options."""
-    if quantized is not None:
-        return quantized.to_json()
     recipe = settings.recipe
-    return None if recipe is None else describe_recipe(recipe)
+    if recipe is None:
+        return None
+    described = describe_recipe(recipe) if quantized is None else quantized.to_json()
+    return described if ladder is None else {**described, "accuracy": ladder.to_manifest()}
 
 
 def _check_border(before: CapturedProgram, after: CapturedProgram) -> None:

@@ -18,7 +18,10 @@ from edgex.runtime.specs import TensorSpec
 
 @dataclass(frozen=True)
 class ExportedArtifact:
-    """One artifact that was written (or, for a dry run, planned: `path`, `bytes` and `verification` are None)."""
+    """One artifact that was written (or, for a dry run, planned: `path`, `bytes` and `verification` are None).
+
+    `shortfall` is what it does not meet and was saved in spite of, on request; it is a failure beside the artifact.
+    """
 
     target: str
     status: str
@@ -33,6 +36,7 @@ class ExportedArtifact:
     peak_rss_bytes: int | None = None
     warnings: tuple[str, ...] = ()
     quantization: Mapping[str, Any] | None = None
+    shortfall: EdgexError | None = None
 
     def to_json(self) -> dict[str, Any]:
         """One entry of `artifacts`."""

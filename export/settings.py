@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -35,6 +36,10 @@ class ExportSettings:
         calibration: `--calibration`, or what Python code hands over; None is the model file's `calibration_data`.
         calibration_samples: Most samples to use; None is all of them, `MOST_SAMPLES` at most.
         observer: How ranges are found in calibration data; None is the default.
+        max_drop: Accuracy budget: how much less than eager float32 `evaluate` may give; None is no budget.
+        keep_best: Save the best artifact even where the budget is not met.
+        speed_check: Time a quantized artifact against its float sibling.
+        require_speedup: Refuse a quantized artifact that is not faster than its float sibling.
         tolerance: How far float outputs may be from eager's; None is the precision's default.
         min_delegation: Least share of the work (of the operators where work is unknown) to be delegated, or None.
         options: Delegate options by name; `target.key` reaches one target only.
@@ -53,6 +58,10 @@ class ExportSettings:
     calibration: Any = None
     calibration_samples: int | None = None
     observer: str | None = None
+    max_drop: float | None = None
+    keep_best: bool = False
+    speed_check: bool = False
+    require_speedup: bool = False
     tolerance: Tolerance | None = None
     min_delegation: float | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -115,6 +124,20 @@ def check_settings(settings: ExportSettings, name: str) -> list[Job]:
     ]
 
 
+def _check_budget(settings: ExportSettings) -> None:
+    asked = {
+        "--max-drop": settings.max_drop is not None,
+        "--require-speedup": settings.require_speedup,
+    }
+    given = next((flag for flag, is_given in asked.items() if is_given), None)
+    if settings.quantize is None and given is not None:
+        raise UsageError(f"{given} without a recipe", fix="name the recipe, for example --quantize int8")
+    if settings.keep_best and settings.max_drop is None:
+        raise UsageError("--keep-best without a budget", fix="give the budget, for example --max-drop 0.01")
+    if settings.max_drop is not None and not (math.isfinite(settings.max_drop) and settings.max_drop >= 0.0):
+        raise UsageError(f"--max-drop is 0 or more, not {settings.max_drop:g}")
+
+
 def check_quantization(settings: ExportSettings) -> None:
     """Check what is asked of quantization against itself; targets are asked later.
 
@@ -127,6 +150,7 @@ def check_quantization(settings: ExportSettings) -> None:
         "--calibration-samples": settings.calibration_samples is not None,
         "--observer": settings.observer is not None,
     }
+    _check_budget(settings)
     given = next((flag for flag, is_given in asked.items() if is_given), None)
     if recipe is None:
         if settings.group_size is not None:

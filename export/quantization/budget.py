@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from edgex.delegates.recipes import get_recipe
 from edgex.errors import QuantizationError
@@ -114,15 +114,3 @@ def describe_shortfall(ladder: Ladder) -> str:
         f"the best of {len(ladder.rungs)} artifacts reaches {best.metric:.4g} with {kept}, "
         f"{best.drop:.3g} below eager float32's {ladder.baseline:.4g}; the budget is {ladder.max_drop:g}"
     )
-
-
-def ladder_lines(ladder: Mapping[str, Any]) -> list[str]:
-    """The rungs for people, fewest layers in float first."""
-    lines = []
-    for rung in sorted(ladder["rungs"], key=lambda rung: len(rung["kept_float"])):
-        verdict = "within the budget" if rung["holds"] else "over the budget"
-        lines.append(
-            f"{len(rung['kept_float'])} in float: {rung['metric']:.4g} ({rung['drop']:+.3g}), "
-            f"{rung['bytes'] / 1e6:.3g} MB, {rung['median_ms']:.3g} ms, {verdict}"
-        )
-    return lines

@@ -91,6 +91,18 @@ class Ladder:
         """Paths of the layers that the chosen rung keeps in floating point."""
         return tuple(layer.module for layer in self.layers[: self.chosen.kept])
 
+    def to_manifest(self) -> dict[str, Any]:
+        """The manifest's `quantization.accuracy`: what does not depend on the machine's speed."""
+        best = self.chosen
+        return {
+            "metric": self.metric,
+            "baseline": self.baseline,
+            "reached": best.metric,
+            "max_drop": self.max_drop,
+            "holds": best.holds,
+            "kept_float": list(self.kept),
+        }
+
     def to_json(self) -> dict[str, Any]:
         """The export's `quantization.budget`."""
         names = [layer.module for layer in self.layers]

@@ -25,13 +25,12 @@ MetricName = Literal["evaluate", "sqnr"]
 
 
 class Metric(Protocol):
-    """Tells how good a model is; higher is better.
+    """Tells how good a model is; higher is better."""
 
-    Attributes:
-        name: `evaluate` or `sqnr`.
-    """
-
-    name: MetricName
+    @property
+    def name(self) -> MetricName:
+        """`evaluate` or `sqnr`."""
+        ...
 
     def measure(self, run: Run) -> float:
         """The figure of a model that `run` runs.
@@ -96,7 +95,7 @@ class NoiseShare:
             for reference, actual in zip(references, run(**inputs), strict=True):
                 if reference.dtype.kind == "f":
                     worst = min(worst, measure_sqnr_db(reference, np.asarray(actual)))
-        return 1.0 - 10.0 ** (-worst / 10.0)
+        return 1.0 - float(10.0 ** (-worst / 10.0))
 
 
 def choose_metric(

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch.export.graph_signature import InputKind, OutputKind
-from torch.fx import GraphModule
+from torch.fx import GraphModule, Interpreter
 
 from edgex.delegates.base import CapturedProgram
 from edgex.export.eager import reference_conditions
@@ -19,12 +19,19 @@ class GraphRunner:
     Args:
         program: It is not changed; its state is copied.
         module: Of `open_program`: what runs instead of the program's own graph.
+        interpreter: Runs it.
     """
 
-    def __init__(self, program: CapturedProgram, module: GraphModule | None = None) -> None:
+    def __init__(
+        self,
+        program: CapturedProgram,
+        module: GraphModule | None = None,
+        interpreter: Callable[[GraphModule], Interpreter] = Interpreter,
+    ) -> None:
         exported = program.exported
         constants = {} if module is None else constant_tensors(program)
         self._program = program
+        self._interpreter = interpreter
         self._specs = [spec for node, spec in placeholders(exported) if node not in constants]
         self._module = exported.graph_module if module is None else module
         self._state: dict[str, torch.Tensor] = {}
@@ -59,7 +66,7 @@ class GraphRunner:
             for spec in self._specs
         ]
         with reference_conditions():
-            results = torch.fx.Interpreter(self._module).run(*values)
+            results = self._interpreter(self._module).run(*values)
         outputs = []
         for spec, value in zip(exported.graph_signature.output_specs, results, strict=True):
             if spec.kind is OutputKind.USER_OUTPUT:

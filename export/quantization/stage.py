@@ -39,6 +39,10 @@ class QuantizedModel:
     reference: QuantizedReference
     warnings: tuple[str, ...]
 
+    def keeping(self, modules: frozenset[str]) -> QuantizedModel:
+        """The same with these modules in floating point; nothing is calibrated again."""
+        return _quantize(self.calibrated, modules)
+
     def to_json(self) -> dict[str, Any]:
         """The manifest's `quantization`."""
         samples = self.calibrated.samples
@@ -123,8 +127,8 @@ def _open_samples(
     return Samples(data, eager, source.source_root, settings.calibration_samples, tell)
 
 
-def _quantize(calibrated: Calibrated) -> QuantizedModel:
-    quantized = calibrated.quantize()
+def _quantize(calibrated: Calibrated, keep_float: frozenset[str] = frozenset()) -> QuantizedModel:
+    quantized = calibrated.quantize(keep_float)
     samples = calibrated.samples
     held_out = () if samples is None else tuple(samples.held_out)
     reference = QuantizedReference(GraphRunner(quantized.program), held_out)

@@ -26,6 +26,10 @@ if TYPE_CHECKING:
 @click.option("--calibration", help="data.npz, file.py:function or random:N, instead of calibration_data().")
 @click.option("--calibration-samples", type=int, help="Use at most so many samples.")
 @click.option("--observer", help="How ranges are found: histogram, minmax or percentile.")
+@click.option("--max-drop", type=float, help="Budget: how much evaluate(run) may lose; without it, share of noise.")
+@click.option("--keep-best", is_flag=True, help="Save the best artifact even if no one meets --max-drop.")
+@click.option("--speed-check/--no-speed-check", default=True, help="Time a quantized artifact against float32.")
+@click.option("--require-speedup", is_flag=True, help="Refuse a quantized artifact that is not faster.")
 @click.option("--input-shape", "shapes", multiple=True, help="x=1x3x224x224: example inputs of this size.")
 @click.option("--dynamic", multiple=True, help="x:0=1..8: this dimension varies between these bounds.")
 @click.option("--atol", type=float, help="Largest absolute error of a float output.")
@@ -54,6 +58,10 @@ def command(
     calibration: str | None,
     calibration_samples: int | None,
     observer: str | None,
+    max_drop: float | None,
+    keep_best: bool,
+    speed_check: bool,
+    require_speedup: bool,
     shapes: tuple[str, ...],
     dynamic: tuple[str, ...],
     atol: float | None,
@@ -88,6 +96,10 @@ def command(
             calibration=calibration,
             calibration_samples=calibration_samples,
             observer=observer,
+            max_drop=max_drop,
+            keep_best=keep_best,
+            speed_check=speed_check or require_speedup,
+            require_speedup=require_speedup,
             tolerance=override_tolerance(recipe or precision, min_sqnr, atol, rtol),
             min_delegation=min_delegation,
             options=parse_key_values(options),

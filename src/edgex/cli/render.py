@@ -41,6 +41,8 @@ def print_export(document: Mapping[str, Any]) -> None:
             click.echo(f"  rewrite     {rewrite['name']} x {rewrite['count']}: {rewrite['detail']}")
         if artifact["verification"] is not None:
             click.echo(f"  proof       {describe_verification(artifact['verification'])}")
+        for line in _describe_quantization(artifact["quantization"]):
+            click.echo(f"  quantized   {line}")
         stages = "  ".join(f"{name} {s:.1f}" for name, s in artifact["seconds"].items() if s >= 0.05)
         click.echo(f"  seconds     {stages}")
         for warning in artifact["warnings"]:
@@ -59,6 +61,42 @@ def describe_delegation(delegation: Mapping[str, Any]) -> str:
         f"{delegation['delegated_ops']} of {delegation['total_ops']} operators in {calls} "
         f"call{'' if calls == 1 else 's'}{share}"
     )
+
+
+def _describe_quantization(quantization: Mapping[str, Any] | None) -> list[str]:
+    """What quantizing did: size, the rungs of a budget, speed."""
+    if quantization is None:
+        return []
+    lines = []
+    compression = quantization.get("compression")
+    if compression is not None:
+        before, after = compression["float_weights_bytes"], compression["weights_bytes"]
+        parts = ", ".join(f"{format_bytes(size)} {dtype}" for dtype, size in compression["by_dtype"].items())
+        lines.append(f"weights {format_bytes(before)} -> {format_bytes(after)} ({parts})")
+        lines += [
+            f"{entry['clipped_share']:.2%} of the values clipped: {entry['op']} at {entry['source'] or entry['module']}"
+            for entry in compression["saturation"][:3]
+        ]
+        dead = sum(entry["dead"] for entry in compression["dead_channels"])
+        if dead:
+            lines.append(f"{dead} dead channels in {len(compression['dead_channels'])} tensors")
+    budget = quantization.get("budget")
+    if budget is not None:
+        for rung in sorted(budget["rungs"], key=lambda rung: len(rung["kept_float"])):
+            verdict = "within the budget" if rung["holds"] else "over the budget"
+            lines.append(
+                f"{len(rung['kept_float'])} layers in float: {rung['metric']:.4g} (eager {budget['baseline']:.4g}), "
+                f"{format_bytes(rung['bytes'])}, {rung['median_ms']:.3g} ms, {verdict}"
+            )
+        kept = quantization["accuracy"]["kept_float"]
+        lines += [f"kept in float: {', '.join(kept)}"] if kept else []
+    speed = quantization.get("speed")
+    if speed is not None and speed["verdict"] != "slower":
+        lines.append(
+            f"{speed['speedup']:.2f}x the speed of float32 ({speed['verdict']}): "
+            f"{speed['median_ms']:.3g} ms against {speed['float_median_ms']:.3g} ms"
+        )
+    return lines
 
 
 def _describe_fallback(fallback: Mapping[str, Any]) -> str:
