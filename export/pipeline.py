@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from edgex._version import __version__
 from edgex.delegates.recipes import describe_recipe
-from edgex.errors import EdgexError, LoweringError, VerificationError
+from edgex.errors import EdgexError, LoweringError, UsageError, VerificationError
 from edgex.export.debug_files import write_debug
 from edgex.export.package import hashing, list_files, publish, scratch_folder, staged, write_manifest
 from edgex.export.result import ExportedArtifact, ExportReport, Failure, StageClock, peak_rss_bytes
@@ -61,6 +61,8 @@ def export_model(
     calibration: Any = None,
     observer: str | None = None,
     group_size: int | None = None,
+    max_drop: float | None = None,
+    evaluate: Callable[..., float] | None = None,
     tolerance: Tolerance | None = None,
     options: Mapping[str, Any] | None = None,
     name: str | None = None,
@@ -81,6 +83,8 @@ def export_model(
             that gives one, or what the command line's `--calibration` takes.
         observer: `histogram` (default), `minmax` or `percentile`: how ranges are found in the data.
         group_size: Weights that share a scale, for recipes with 4-bit weights.
+        max_drop: Accuracy budget: how much less than eager float32 `evaluate` may give.
+        evaluate: Takes a function that runs a model, gives a number, higher for better ones; None measures noise.
         tolerance: How far outputs may be from eager's; None is the default of the precision or recipe.
         options: The delegate's options.
         name: The artifact's NAME; None is the class name in lower case.
@@ -100,10 +104,11 @@ def export_model(
         calibration=calibration,
         observer=observer,
         group_size=group_size,
+        max_drop=max_drop,
         tolerance=tolerance,
         options=options or {},
     )
-    source = wrap_model(model, tuple(args), dict(kwargs or {}), dynamic_shapes, name)
+    source = replace(wrap_model(model, tuple(args), dict(kwargs or {}), dynamic_shapes, name), evaluate=evaluate)
     report = export_to_targets(lambda: source, settings, name=source.name, stop_at_failure=True)
     return open_artifact(str(report.artifacts[0].path), check="size")
 
@@ -132,6 +137,8 @@ def export_to_targets(
     """
     clock = StageClock()
     with clock.stage("check"):
+        if dry_run and settings.max_drop is not None:
+            raise UsageError("--dry-run measures nothing", fix="leave --max-drop or --dry-run out")
         jobs = check_settings(settings, name)
     prepared = _prepare(find, settings, [job.delegate for job in jobs], clock, progress, with_cases=not dry_run)
     artifacts: list[ExportedArtifact] = []

@@ -79,13 +79,13 @@ def _describe_quantization(quantization: Mapping[str, Any] | None) -> list[str]:
         ]
         dead = sum(entry["dead"] for entry in compression["dead_channels"])
         if dead:
-            lines.append(f"{dead} dead channels in {len(compression['dead_channels'])} tensors")
+            lines.append(f"{dead} of the channels are dead: they are zero, or never change")
     budget = quantization.get("budget")
     if budget is not None:
         for rung in sorted(budget["rungs"], key=lambda rung: len(rung["kept_float"])):
             verdict = "within the budget" if rung["holds"] else "over the budget"
             lines.append(
-                f"{len(rung['kept_float'])} layers in float: {rung['metric']:.4g} (eager {budget['baseline']:.4g}), "
+                f"{len(rung['kept_float'])} in float: {rung['metric']:.4g} (eager {budget['baseline']:.4g}), "
                 f"{format_bytes(rung['bytes'])}, {rung['median_ms']:.3g} ms, {verdict}"
             )
         kept = quantization["accuracy"]["kept_float"]
