@@ -125,6 +125,11 @@ def _of_object(value: Any, name: str, source_root: Path) -> CalibrationData:
     from edgex.export.source_file import run_user_code
 
     label = f"{name}()" if callable(value) else name
+    if isinstance(value, Iterator):
+        raise UsageError(
+            f"{label} is an object of type {type(value).__name__}, which can be gone through only once",
+            fix="give the function that makes it, or a list",
+        )
 
     def samples() -> Iterator[Any]:
         given = run_user_code(value, label, source_root) if callable(value) else value
@@ -332,13 +337,15 @@ def _as_tensors(sample: Any, flat: bool, label: str, eager: EagerModel) -> list[
         args, kwargs = read_call(_torch_leaves(sample), label)
         try:
             tensors = eager.flatten(args, kwargs)
-        except ValueError as error:
+        except ValueError:
+            tensors = []
+        if len(tensors) != len(eager.inputs):
             names = ", ".join(spec.name for spec in eager.inputs)
             raise UsageError(
                 f"{label} has another structure than the example inputs",
                 why=f"the model takes {names}; the sample is {_words(sample)}",
                 fix="give each sample in the form of the example inputs",
-            ) from error
+            )
     for spec, tensor in zip(eager.inputs, tensors, strict=True):
         _check_tensor(spec, tensor, label)
     return [tensor.detach().contiguous() for tensor in tensors]

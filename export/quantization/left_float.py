@@ -81,7 +81,11 @@ def _base_name(node: Node) -> str:
 
 
 def _is_quantized(node: Node) -> bool:
-    return any(".dequantize" in str(source.target) for source in node.all_input_nodes)
+    """Whether it reads a constant through a dequantization: its weight. Values between layers tell nothing."""
+    return any(
+        ".dequantize" in str(source.target) and source.all_input_nodes[0].op == "placeholder"
+        for source in node.all_input_nodes
+    )
 
 
 def _reason(node: Node, constants: Mapping[Node, Any]) -> tuple[str, bool]:

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 # How often operators are taken out before giving up on values that have no range.
 _ROUNDS = 4
+# How many samples a model with state sees before it starts over.
+STEPS_IN_A_ROW = 16
 
 
 @dataclass
@@ -97,19 +99,29 @@ class Calibrated:
         missing = pt2e.adopt(observed, self.ranges)
         if missing:
             assert self.samples is not None
-            runner = GraphRunner(self.program, observed.module)
-            for sample in self.samples:
-                runner.reset()
-                try:
-                    runner.run(sample)
-                except Exception as error:  # the model's own operators, on the user's data
-                    explained = self.samples.explain(error, sample)
-                    if explained is None:
-                        raise
-                    raise explained from error
+            self._run(observed, self.samples)
             self.ranges.update(observed.observers())
         else:
             pt2e.observe_weights(observed)
+
+    def _run(self, observed: pt2e.Observed, samples: Samples) -> None:
+        """Let every sample run; models with state keep it for some samples in a row, as in use."""
+        runner = GraphRunner(self.program, observed.module)
+        for number, sample in enumerate(samples):
+            fresh = number % STEPS_IN_A_ROW == 0
+            if fresh:
+                runner.reset()
+            try:
+                runner.run(sample)
+            except Exception as error:  # the model's own operators, on the user's data
+                explained = samples.explain(error, sample)
+                if explained is not None:
+                    raise explained from error
+                if fresh or not self.program.state:
+                    raise
+                # A cache that is full, for example: from the initial state eager runs it.
+                runner.reset()
+                runner.run(sample)
 
 
 def quantize_program(
