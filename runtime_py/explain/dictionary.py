@@ -18,9 +18,8 @@ _CODE_ISSUES: Mapping[int, tuple[str, ...]] = {
     0x10: ("pytorch/executorch#9749",),
     0x12: ("pytorch/executorch#6095", "pytorch/executorch#3848"),
     0x14: ("pytorch/executorch#21950", "pytorch/executorch#4035"),
-    0x20: ("pytorch/torchchat#662",),
+    0x20: ("pytorch/torchchat#662", "pytorch/executorch#7527"),
     0x23: ("pytorch/executorch#2533",),
-    0x30: ("pytorch/executorch#8830",),
 }
 
 _EXECUTORCH_CODES = tuple(

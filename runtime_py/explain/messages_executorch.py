@@ -30,7 +30,7 @@ MESSAGES: tuple[Entry, ...] = (
         r"Operator \S+ is not (?:in Core ATen opset|Aten Canonical)",
         "to_edge() met an operator outside Core ATen that has no decomposition, often one that only training uses.",
         "call model.eval() before the export; else write the computation with other operators",
-        ("pytorch/executorch#5381", "pytorch/executorch#3832", "pytorch/executorch#2389"),
+        ("pytorch/executorch#3832", "pytorch/executorch#2389", "pytorch/pytorch#158113"),
     ),
     Entry(
         "static-tensor-resized",
@@ -69,7 +69,7 @@ MESSAGES: tuple[Entry, ...] = (
         r"Init failed for backend (?P<name>\w+)|XnnpackBackend init failed",
         "The backend could not read or compile its part of the program: it was made by another version, or holds a "
         "quantization scheme that the backend does not take.",
-        "export again with the versions that run it; for dynamic int8 use per-channel weights",
+        "export again with the versions that run it; for dynamic int8 use per-channel weights, and calibrate",
         ("pytorch/executorch#8830", "pytorch/executorch#11355"),
     ),
     Entry(
@@ -78,7 +78,6 @@ MESSAGES: tuple[Entry, ...] = (
         r"XNNPACK Delegate Serialization Format version identifier",
         "The XNNPACK part of the program was written by another ExecuTorch version than the one that reads it.",
         "export again with the runtime's version; an older .pte is promised to run on the next minor version only",
-        ("pytorch/executorch#2533",),
     ),
     Entry(
         "method-not-found",
@@ -86,7 +85,6 @@ MESSAGES: tuple[Entry, ...] = (
         r"No method named '(?P<name>\w+)' in program",
         "The program has no method of this name; exported modules have `forward`.",
         "call forward, or export the method under that name",
-        ("pytorch/executorch#7527",),
     ),
     Entry(
         "too-many-inputs",
@@ -140,10 +138,10 @@ MESSAGES: tuple[Entry, ...] = (
         "native-peer",
         "executorch",
         r"ClassNotFound\w*:? .*NativePeer",
-        "The Java classes and the native library are of different ExecuTorch versions.",
+        "The app holds ExecuTorch's native library without its Java classes, or the two are of different versions.",
         "take both from one AAR; do not mix a copied .so with a package from Maven",
         ("pytorch/executorch#8636",),
-        quote="java.lang.ClassNotFoundException: org.pytorch.executorch.NativePeer",
+        quote='java.lang.ClassNotFoundException: Didn\'t find class "org.pytorch.executorch.NativePeer"',
     ),
     Entry(
         "backend-data",

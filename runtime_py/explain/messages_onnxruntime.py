@@ -28,7 +28,7 @@ MESSAGES: tuple[Entry, ...] = (
         "The provider has no kernel for this operator with this dtype (float64 and bfloat16 are the usual ones) or in "
         "this old operator version.",
         "export in fp32 or fp16; edgex names the operator and its line before it writes a file",
-        ("microsoft/onnxruntime#9685", "microsoft/onnxruntime#25740", "microsoft/onnxruntime#26311"),
+        ("microsoft/onnxruntime#9685", "microsoft/onnxruntime#11453", "microsoft/onnxruntime#26311"),
     ),
     Entry(
         "invalid-graph",
@@ -45,7 +45,7 @@ MESSAGES: tuple[Entry, ...] = (
         r"Type Error: Type '?\(?tensor\((?P<name>\w+)\)",
         "ONNX does not define the operator for this dtype, for example a bfloat16 Conv before opset 22.",
         "export in fp32 or fp16",
-        ("microsoft/onnxruntime#25740", "microsoft/onnxruntime#3736"),
+        ("microsoft/onnxruntime#25740", "microsoft/onnxruntime#15167", "microsoft/onnxruntime#1760"),
     ),
     Entry(
         "no-op-registered",
@@ -122,7 +122,7 @@ MESSAGES: tuple[Entry, ...] = (
         "This build of ONNX Runtime does not hold the provider; it goes on with the CPU silently. Two installed "
         "builds (onnxruntime beside onnxruntime-migraphx or -gpu) overwrite each other.",
         "one environment a build: pip uninstall all of them, then install one; `edgex doctor` finds clashes",
-        ("microsoft/onnxruntime#26996", "microsoft/onnxruntime#10685", "microsoft/onnxruntime#29669"),
+        ("microsoft/onnxruntime#26996", "microsoft/onnxruntime#23736", "microsoft/onnxruntime#7748"),
     ),
     Entry(
         "ep-error-fallback",
@@ -130,7 +130,7 @@ MESSAGES: tuple[Entry, ...] = (
         r"EP Error .*|Falling back to \['CPUExecutionProvider'\] and retrying",
         "The provider failed to start and ONNX Runtime made a CPU session instead.",
         "edgex opens sessions with enable_fallback=0, which makes this an error; `edgex targets` shows what fails",
-        ("microsoft/onnxruntime#23372", "microsoft/onnxruntime#14679"),
+        ("microsoft/onnxruntime#27006", "microsoft/onnxruntime#17394", "microsoft/onnxruntime#23372"),
     ),
     Entry(
         "cpu-fallback-disabled",
@@ -139,7 +139,7 @@ MESSAGES: tuple[Entry, ...] = (
         "The provider did not take every operator, and the CPU is not allowed the rest (disable_cpu_ep_fallback).",
         "edgex export MODEL -t onnx-rocm --dry-run names the operators; edgex run ARTIFACT --allow-fallback mixes, "
         "and says how much ran where",
-        ("microsoft/onnxruntime#29669",),
+        ("microsoft/onnxruntime#16016", "microsoft/onnxruntime#29669"),
     ),
     Entry(
         "provider-library-missing",

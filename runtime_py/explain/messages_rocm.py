@@ -12,7 +12,7 @@ MESSAGES: tuple[Entry, ...] = (
         "The user may not open the GPU's device node.",
         "sudo usermod -aG render,video $USER, then log in again; in a container --device=/dev/kfd --device=/dev/dri "
         "--group-add render",
-        ("ROCm/rocminfo#34", "ROCm/legacy-rocm-build#1211"),
+        ("ROCm/ROCm-docker#116", "ROCm/rocminfo#34", "ROCm/legacy-rocm-build#1211"),
         quote="Unable to open /dev/kfd read-write: Permission denied",
     ),
     Entry(
@@ -40,7 +40,7 @@ MESSAGES: tuple[Entry, ...] = (
         r"parse_graph: Unknown operator: (?P<name>\w+)",
         "MIGraphX's ONNX parser does not know the operator.",
         "edgex export MODEL -t onnx-rocm --dry-run lists such operators with their lines before anything runs",
-        ("ROCm/AMDMIGraphX#2755", "ROCm/AMDMIGraphX#721", "microsoft/onnxruntime#31713"),
+        ("ROCm/AMDMIGraphX#2758", "ROCm/AMDMIGraphX#721", "microsoft/onnxruntime#31713"),
         quote="onnx_parser.cpp:419: parse_graph: Unknown operator: Gelu",
     ),
     Entry(
@@ -50,7 +50,7 @@ MESSAGES: tuple[Entry, ...] = (
         "MIGraphX took a part of the graph and failed to compile it at the first run; there is no fallback then.",
         "the line before names the cause; a Loop or If in the model is the usual one: rewrite it, or use -t onnx-cpu",
         ("microsoft/onnxruntime#29778", "ROCm/AMDMIGraphX#5078"),
-        quote="Non-zero status code returned. Status Message: Failed to call function",
+        quote="Status Message: Failed to call function",
     ),
     Entry(
         "migraphx-stash-type",
@@ -68,6 +68,5 @@ MESSAGES: tuple[Entry, ...] = (
         "The ROCm execution provider was removed from ONNX Runtime; ROCm 7.0 was its last build.",
         "use MIGraphXExecutionProvider: docs/rocm.md",
         ("microsoft/onnxruntime#25181",),
-        quote="ValueError: Unknown Provider Type: ROCMExecutionProvider",
     ),
 )

@@ -19,7 +19,7 @@ MESSAGES: tuple[Entry, ...] = (
         r"Could not extract specialized integer from data-dependent expression",
         "A number is read out of a tensor (.item(), int(...), .tolist()) and then used as a size or in Python.",
         "keep it a tensor, or give its bounds with torch._check",
-        ("pytorch/executorch#8988",),
+        ("pytorch/pytorch#135047",),
     ),
     Entry(
         "dynamic-specialized",

@@ -63,6 +63,24 @@ def test_two_dynamic_sizes_through_views_and_pooling() -> None:
     check(module, torch.randn(2, 3, 8, 6), shapes={"inputs": (dims,)}, left=3, more=more)
 
 
+class FromRest(nn.Module):
+    """A recurrent layer whose first state is a constant: all that its first product reads is known."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.GRU(8, 8, batch_first=True)
+        self.rest = nn.Buffer(torch.zeros(1, 1, 8))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        states: torch.Tensor = self.layer(x, self.rest)[0]
+        return states[:, -1]
+
+
+def test_a_product_of_constants_only() -> None:
+    torch.manual_seed(0)
+    check(FromRest(), torch.randn(1, 2, 8))
+
+
 def test_inspect_lists_the_sizes(tmp_path: Path) -> None:
     dims = {"inputs": ({0: torch.export.Dim("batch", min=1, max=32)},)}
     path = tmp_path / "net.onednn.edgex"

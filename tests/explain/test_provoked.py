@@ -277,6 +277,9 @@ ONNXRUNTIME: dict[str, Callable[[Path], object]] = {
         "b", str(next(Path(ort.__file__).parent.glob("capi/libonnxruntime_providers_shared.*")))
     ),
     "provider-registered-twice": lambda _: register_twice(),
+    "rocm-provider-gone": lambda _: ort.InferenceSession(
+        model(), providers=["ROCMExecutionProvider"], enable_fallback=0
+    ),
     "assignment-not-recorded": lambda _: session(model()).get_provider_graph_assignment_info(),
 }
 

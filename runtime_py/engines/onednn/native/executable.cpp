@@ -48,6 +48,7 @@ Executable::Executable(const Plan& plan, const std::vector<Group>& groups, const
                        Arena& arena)
     : plan_(plan), symbols_(symbols), arena_(arena) {
   measure();
+  find_data();
   compile(groups);
   plan_memory(groups);
   make_tensors(groups);
@@ -96,9 +97,19 @@ void Executable::measure() {
   }
 }
 
+// oneDNN 3.2 gives wrong numbers where everything that a product reads is declared constant: the first step of a
+// recurrent layer, say, whose state starts as zeros. What is multiplied by weights is never declared so.
+void Executable::find_data() {
+  for (const Operation& operation : plan_.operations) {
+    const bool weighs = operation.kind == dnnl_graph_op_matmul || operation.kind == dnnl_graph_op_convolution ||
+                        operation.kind == dnnl_graph_op_conv_transpose;
+    if (weighs && !operation.inputs.empty()) data_.insert(root(operation.inputs[0]));
+  }
+}
+
 dnnl_graph_logical_tensor_t Executable::strided(uint32_t id) const {
   const Value& value = plan_.values[id];
-  const bool constant = plan_.values[root(id)].storage == Storage::kConstant;
+  const bool constant = plan_.values[root(id)].storage == Storage::kConstant && data_.count(root(id)) == 0;
   dnnl_graph_logical_tensor_t tensor;
   check(dnnl_graph_logical_tensor_init_with_strides(
             &tensor, id, static_cast<dnnl_data_type_t>(value.dtype), static_cast<int32_t>(value.dims.size()),

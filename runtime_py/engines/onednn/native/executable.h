@@ -6,6 +6,7 @@
 #include <list>
 #include <memory>
 #include <string>
+#include <set>
 #include <vector>
 
 #include "onednn.h"
@@ -87,6 +88,7 @@ class Executable {
   };
 
   void measure();
+  void find_data();
   void compile(const std::vector<Group>& groups);
   void plan_memory(const std::vector<Group>& groups);
   void make_tensors(const std::vector<Group>& groups);
@@ -97,6 +99,7 @@ class Executable {
   const Plan& plan_;
   std::vector<int64_t> symbols_;
   Arena& arena_;
+  std::set<uint32_t> data_;  // constants that are multiplied by weights
   std::vector<Shape> shapes_;
   std::vector<dnnl_graph_logical_tensor_t> logical_;
   std::vector<size_t> arena_offsets_;
