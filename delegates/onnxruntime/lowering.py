@@ -128,6 +128,12 @@ def _assess(program: CapturedProgram, opset: int, checks: Checks) -> _Assessment
         return _Assessment(_with_border(plan, program), lifted)
     model = result.model
     origins = source_map.origins(model, result.program)
+    if program.recipe is not None:
+        from edgex.delegates.onnxruntime.graph_edits import GraphEditor
+        from edgex.delegates.onnxruntime import qdq
+        editor = GraphEditor(model, origins)
+        qdq.fold_weight_transposes(editor)
+        qdq.fuse_for_cpu(editor)
     border.name_axes(model, result.program, program.inputs)
     border.name_border(
         model,
