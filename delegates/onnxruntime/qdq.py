@@ -76,6 +76,26 @@ def quantized_operands(node: Any) -> tuple[Any, Any] | None:
     return operands[0], operands[1]
 
 
+def unfused_reason(node: Any) -> str | None:
+    """Why ONNX Runtime computes a layer with quantized operands in float; None where it fuses.
+
+    Products fuse with or without a QuantizeLinear behind them; convolutions with one only.
+    """
+    if node.op_type == "ConvTranspose":
+        return "there is no integer kernel for transposed convolutions"
+    if node.op_type not in ("Conv", "Gemm", "MatMul"):
+        return f"there is no integer kernel for {node.op_type}"
+    activation, _ = quantized_operands(node) or (None, None)
+    if activation is not None and activation.inputs[0].dtype.name != "UINT8":
+        return "its input is not quantized for it alone"
+    bias = node.inputs[2] if len(node.inputs) > 2 else None
+    if bias is not None and made_by(bias, "DequantizeLinear") is None:
+        return "its bias is computed, or too large for 32 bits at the scale of its products"
+    if node.op_type == "Conv" and following_quantize(node.outputs[0]) is None:
+        return "what follows it is not quantized"
+    return None
+
+
 def following_quantize(value: Any) -> Any | None:
     """The QuantizeLinear that alone uses a value, behind a Relu or Clip that becomes part of it."""
     user = only_user(value)
