@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from edgex.delegates.base import Availability, CapturedProgram, LoweredModule
+from edgex.delegates.onnxruntime.quantization import CPU_RECIPES, cpu_refusal
 from edgex.delegates.onnxruntime.versions import DEFAULT_OPSET, NEWEST_OPSET, OLDEST_OPSET
 from edgex.delegates.plan import PartitionPlan
 
@@ -39,6 +40,7 @@ class OnnxCpuDelegate:
     options_type = OnnxCpuOptions
     precisions: tuple[str, ...] = ("fp32", "fp16")
     packages: tuple[str, ...] = ("torch", "onnx", "onnxscript", "onnxruntime")
+    recipes: tuple[str, ...] = CPU_RECIPES
 
     def availability(self) -> Availability:
         """Whether torch, onnx, onnxscript and onnxruntime are installed; none of them is imported."""
@@ -55,6 +57,10 @@ class OnnxCpuDelegate:
                 "use --precision fp16 or fp32"
             )
         return f"onnx-cpu does not take {precision}; use --precision fp32 or fp16"
+
+    def recipe_refusal(self, recipe: str) -> str:
+        """Why a recipe outside `recipes` is refused."""
+        return cpu_refusal(recipe)
 
     def import_planner(self) -> None:
         """See `ImportsSlowly`."""

@@ -86,9 +86,9 @@ class LinearRewriter:
             "block_size": group,
             "accuracy_level": accuracy_level,
         }
-        types = [(_kinds().FLOAT, linear.output.shape)]
+        name, types = f"{linear.last.name}_nbits", [(_kinds().FLOAT, linear.output.shape)]
         (output,) = self._editor.insert(
-            "MatMulNBits", inputs, linear.last.name, at=linear.last, types=types, attributes=attributes, domain=CONTRIB
+            "MatMulNBits", inputs, name, at=linear.last, types=types, attributes=attributes, domain=CONTRIB
         )
         self._editor.replace(linear.output, output)
 
@@ -107,7 +107,9 @@ class LinearRewriter:
         least = self._float("Min", [self._reduce("ReduceMin", value, name, at, rows), zero], f"{name}_min", at, rows)
         width = self._float("Sub", [largest, least], f"{name}_range", at, rows)
         scale = self._float("Mul", [width, number("step", 1 / 255)], f"{name}_step", at, rows)
-        scale = self._float("Max", [scale, number("epsilon", np.finfo(np.float32).eps)], f"{name}_scale", at, rows)
+        scale = self._float(
+            "Max", [scale, number("epsilon", float(np.finfo(np.float32).eps))], f"{name}_scale", at, rows
+        )
         below = self._float("Div", [least, scale], f"{name}_below", at, rows)
         point = self._float("Neg", [self._float("Round", [below], f"{name}_round", at, rows)], f"{name}_zero", at, rows)
         steps = self._float("Div", [value, scale], f"{name}_steps", at, value.shape)

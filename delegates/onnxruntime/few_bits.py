@@ -81,7 +81,8 @@ def channel_tensors(weight: FloatWeight) -> tuple[Any, Any, Any]:
         return quantize_groups(weight.rows(), 8, weight.inputs)[1][:, 0]
 
     def sums() -> np.ndarray:
-        return quantize_groups(weight.rows(), 8, weight.inputs)[0].sum((1, 2), dtype=np.int32).astype(np.float32)
+        totals: np.ndarray = quantize_groups(weight.rows(), 8, weight.inputs)[0].sum((1, 2), dtype=np.int32)
+        return totals.astype(np.float32)
 
     return (
         _lazy(quantized, np.int8, [weight.inputs, weight.outputs]),
@@ -102,7 +103,8 @@ def nibble_tensors(weight: FloatWeight, group: int) -> tuple[Any, Any]:
 
     def packed() -> np.ndarray:
         unsigned = (quantize_groups(weight.rows(), 4, group)[0] + 8).astype(np.uint8)
-        return unsigned[..., 0::2] | (unsigned[..., 1::2] << 4)
+        both: np.ndarray = unsigned[..., 0::2] | (unsigned[..., 1::2] << 4)
+        return both
 
     def scales() -> np.ndarray:
         return quantize_groups(weight.rows(), 4, group)[1]

@@ -143,14 +143,14 @@ class GraphEditor:
         return wanted
 
 
-def only_user(value: Any) -> Any | None:
+def only_user(value: Any) -> Any:
     """The one node that uses a value; None where there are several, or it leaves the graph."""
     uses = {id(node): node for node, _ in value.uses()}
     return next(iter(uses.values())) if len(uses) == 1 and not value.is_graph_output() else None
 
 
-def made_by(value: Any, *op_types: str) -> Any | None:
-    """The node that makes a value, if it is one of these standard operators."""
+def made_by(value: Any, *op_types: str) -> Any:
+    """The node that makes a value, if it is one of these standard operators, else None."""
     maker = None if value is None else value.producer()
     return maker if maker is not None and maker.op_type in op_types and maker.domain in ("", "ai.onnx") else None
 

@@ -76,7 +76,7 @@ def _gemm(node: Any) -> Linear | Unfit:
 
 def _matmul(node: Any) -> Linear | Unfit:
     add = only_user(node.outputs[0])
-    bias = None
+    bias: Any = None
     if add is not None and add.op_type == "Add" and add.domain == "":
         bias = next((value for value in add.inputs if value is not node.outputs[0]), None)
     weight = node.inputs[1]

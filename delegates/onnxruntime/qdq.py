@@ -8,10 +8,12 @@ w_s8 -> DequantizeLinear ─┼─ Conv | Gemm | MatMul -> QuantizeLinear -> y_u
 b_s32-> DequantizeLinear ─┘
 ```
 
-- Activations are unsigned: the zero point grows by 128 and the scale stays, so every number is the same. On x86 the integer
-  kernels multiply unsigned by signed bytes; with signed activations ONNX Runtime leaves most of a network in floating
-  point, or (`session.qdqisint8allowed`) takes kernels that are 10 to 20 times slower. On Arm both forms are equally quick.
-- The bias is int32 at the scale of the accumulator, input scale times weight scale: with a float bias a node does not fuse.
+- Activations are unsigned: the zero point grows by 128 and the scale stays, so every number is the same. The integer
+  kernels for x86 multiply unsigned by signed bytes. With signed activations ONNX Runtime leaves most of a network in
+  floating point, or (`session.qdqisint8allowed`) takes kernels that are 10 to 20 times slower. Arm has kernels for
+  both.
+- Constants that are added or multiplied are unsigned too, because both operands must have one type.
+- The bias is int32 at the scale of the accumulator, input scale times weight scale; with a float one nothing fuses.
 - A linear layer of rank 3 and more is a Gemm between two reshapes of bytes, because only Gemm fuses with its bias.
 - A mean over both image axes is a GlobalAveragePool.
 - Transposes of weights are done here, not at every start.
@@ -28,6 +30,7 @@ from edgex.delegates.onnxruntime.graph_edits import GraphEditor, is_constant, ma
 
 # The bias must leave room in 32 bits for the products that are added to it.
 _LARGEST_BIAS = 1 << 30
+_LAYERS = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 _IMAGE_AXES = ((2, 3), (-2, -1), (-1, -2), (3, 2), (2, -1))
 
 
@@ -48,7 +51,7 @@ def fold_weight_transposes(editor: GraphEditor) -> None:
         (output,) = editor.insert(
             "DequantizeLinear",
             [editor.weight(f"{weight.name}.T", onnx_ir.Tensor(turned)), *dequantize.inputs[1:]],
-            dequantize.name,
+            f"{dequantize.name}_turned",
             at=node,
             types=[(node.outputs[0].dtype, node.outputs[0].shape)],
             attributes={"axis": order.index(axis)} if per_channel else {},
@@ -62,32 +65,29 @@ def fuse_for_cpu(editor: GraphEditor) -> None:
     _pool_means(editor)
     _flatten_linears(editor)
     _make_unsigned(editor)
+    _make_constants_unsigned(editor)
     for node in list(editor.graph):
         if node.op_type in ("Conv", "Gemm") and node.domain == "":
             _quantize_bias(editor, node)
     editor.remove_unused()
 
 
-def quantized_operands(node: Any) -> tuple[Any, Any] | None:
-    """The DequantizeLinear nodes of a node's activation and of its constant weight; None where one is missing."""
-    operands = [made_by(value, "DequantizeLinear") for value in node.inputs[:2]]
-    if len(operands) < 2 or operands[0] is None or operands[1] is None or not is_constant(operands[1].inputs[0]):
-        return None
-    return operands[0], operands[1]
+def has_quantized_weight(node: Any) -> bool:
+    """Whether a node is a layer whose constant weight is quantized."""
+    weight = made_by(node.inputs[1], "DequantizeLinear") if node.op_type in _LAYERS and not node.domain else None
+    return weight is not None and is_constant(weight.inputs[0])
 
 
 def unfused_reason(node: Any) -> str | None:
-    """Why ONNX Runtime computes a layer with quantized operands in float; None where it fuses.
+    """Why ONNX Runtime computes a layer with a quantized weight in float; None where it fuses.
 
     Products fuse with or without a QuantizeLinear behind them; convolutions with one only.
     """
     if node.op_type == "ConvTranspose":
         return "there is no integer kernel for transposed convolutions"
-    if node.op_type not in ("Conv", "Gemm", "MatMul"):
-        return f"there is no integer kernel for {node.op_type}"
-    activation, _ = quantized_operands(node) or (None, None)
-    if activation is not None and activation.inputs[0].dtype.name != "UINT8":
-        return "its input is not quantized for it alone"
+    activation = made_by(node.inputs[0], "DequantizeLinear")
+    if activation is None or activation.inputs[0].dtype.name != "UINT8":
+        return "its input is not quantized, or not used as bytes alone"
     bias = node.inputs[2] if len(node.inputs) > 2 else None
     if bias is not None and made_by(bias, "DequantizeLinear") is None:
         return "its bias is computed, or too large for 32 bits at the scale of its products"
@@ -97,16 +97,41 @@ def unfused_reason(node: Any) -> str | None:
 
 
 def following_quantize(value: Any) -> Any | None:
-    """The QuantizeLinear that alone uses a value, behind a Relu or Clip that becomes part of it."""
+    """The QuantizeLinear, with one scale, that alone uses a value; maybe behind a Relu or Clip, which it replaces."""
     user = only_user(value)
     if user is not None and user.op_type in ("Relu", "Clip") and user.domain == "":
         user = only_user(user.outputs[0])
-    return user if user is not None and user.op_type == "QuantizeLinear" else None
+    return user if user is not None and user.op_type == "QuantizeLinear" and not len(user.inputs[1].shape) else None
+
+
+def _make_constants_unsigned(editor: GraphEditor) -> None:
+    """Turn signed constants that are no weights, the summand of an Add for example, into unsigned ones."""
+    import numpy as np
+    import onnx_ir
+
+    turned: dict[int, Any] = {}
+    for node in list(editor.graph):
+        if node.op_type != "DequantizeLinear" or not is_constant(node.inputs[0]) or not _is_signed_tensor(node):
+            continue
+        if any(user.op_type in _LAYERS and index == 1 for user, index in node.outputs[0].uses()):
+            continue
+        data = node.inputs[0]
+        if id(data) not in turned:
+            content = (data.const_value.numpy().astype(np.int16) + 128).astype(np.uint8)
+            turned[id(data)] = editor.weight(f"{data.name}.uint8", onnx_ir.Tensor(content))
+        node.replace_input_with(0, turned[id(data)])
+        _shift_zero_point(editor, node)
+
+
+def _shift_zero_point(editor: GraphEditor, node: Any) -> None:
+    import numpy as np
+
+    zero = int(node.inputs[2].const_value.numpy()) + 128
+    node.replace_input_with(2, editor.constant(f"zero_point_{zero}", np.array(zero, np.uint8)))
 
 
 def _make_unsigned(editor: GraphEditor) -> None:
     """Turn signed activations between QuantizeLinear and DequantizeLinear, and what only moves them, into unsigned."""
-    import numpy as np
     import onnx_ir
 
     for node in list(editor.graph):
@@ -117,8 +142,7 @@ def _make_unsigned(editor: GraphEditor) -> None:
             continue
         values, dequantizes = region
         for user in (node, *dequantizes):
-            zero = int(user.inputs[2].const_value.numpy())
-            user.replace_input_with(2, editor.constant(f"zero_point_{zero + 128}", np.array(zero + 128, np.uint8)))
+            _shift_zero_point(editor, user)
         for value in values:
             value.type = onnx_ir.TensorType(onnx_ir.DataType.UINT8)
 
@@ -155,13 +179,13 @@ def _quantize_bias(editor: GraphEditor, node: Any) -> None:
     """Replace a constant float bias by int32 at the scale of the accumulator, where it fits."""
     import numpy as np
 
-    operands = quantized_operands(node)
-    bias = node.inputs[2] if len(node.inputs) > 2 else None
-    if operands is None or not is_constant(bias) or len(bias.shape) != 1:
+    bias: Any = node.inputs[2] if len(node.inputs) > 2 else None
+    if not has_quantized_weight(node) or not is_constant(bias) or len(bias.shape) != 1:
         return
-    scales = [operand.inputs[1] for operand in operands]
-    if not all(is_constant(scale) for scale in scales):
+    activation, weight = (made_by(value, "DequantizeLinear") for value in node.inputs[:2])
+    if activation is None or not is_constant(activation.inputs[1]) or not is_constant(weight.inputs[1]):
         return
+    scales = [operand.inputs[1] for operand in (activation, weight)]
     values = bias.const_value.numpy()
     scale = (scales[0].const_value.numpy() * scales[1].const_value.numpy()).astype(np.float32)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
@@ -193,7 +217,7 @@ def _pool_means(editor: GraphEditor) -> None:
             continue
         pooled = [value.shape[0], value.shape[1], 1, 1]
         (output,) = editor.insert(
-            "GlobalAveragePool", [value], node.name, at=node, types=[(node.outputs[0].dtype, pooled)]
+            "GlobalAveragePool", [value], f"{node.name}_pool", at=node, types=[(node.outputs[0].dtype, pooled)]
         )
         _swap_before(editor, node.outputs[0], output, quantize)
         if len(shape) == 2:
@@ -207,24 +231,24 @@ def _flatten_linears(editor: GraphEditor) -> None:
     flattened: dict[int, Any] = {}
     for node in list(editor.graph):
         add = only_user(node.outputs[0]) if node.op_type == "MatMul" and node.domain == "" else None
-        operands = quantized_operands(node)
-        if operands is None or add is None or add.op_type != "Add":
+        dequantize = made_by(node.inputs[0], "DequantizeLinear")
+        if add is None or add.op_type != "Add" or dequantize is None or not has_quantized_weight(node):
             continue
         activation, weight = node.inputs
-        bias = next((value for value in add.inputs if value is not node.outputs[0]), None)
+        bias: Any = next((value for value in add.inputs if value is not node.outputs[0]), None)
         quantize = following_quantize(add.outputs[0])
         if quantize is None or not is_constant(bias) or len(weight.shape) != 2 or activation.shape is None:
             continue
         if list(bias.shape) != [weight.shape[1]] or len(activation.shape) < 3:
             continue
         if id(activation) not in flattened:
-            flattened[id(activation)] = _flatten(editor, operands[0], int(weight.shape[0]))
+            flattened[id(activation)] = _flatten(editor, dequantize, int(weight.shape[0]))
         flat = flattened[id(activation)]
         types = [(add.outputs[0].dtype, [flat.shape[0], weight.shape[1]])]
-        (product,) = editor.insert("Gemm", [flat, weight, bias], add.name, at=add, types=types)
+        (product,) = editor.insert("Gemm", [flat, weight, bias], f"{add.name}_gemm", at=add, types=types)
         shape = [*activation.shape[:-1], weight.shape[1]]
         _swap_before(editor, add.outputs[0], product, quantize)
-        _reshape_after(editor, quantize, _rows_shape(editor, operands[0].inputs[0], shape, quantize), shape)
+        _reshape_after(editor, quantize, _rows_shape(editor, dequantize.inputs[0], shape, quantize), shape)
     editor.remove_unused()
 
 
@@ -277,7 +301,7 @@ def _reshape_after(editor: GraphEditor, quantize: Any, target: Any, shape: list[
 def _reduced_axes(node: Any) -> tuple[int, ...]:
     if "axes" in node.attributes:
         return tuple(node.attributes["axes"].as_ints())
-    axes = node.inputs[1] if len(node.inputs) > 1 else None
+    axes: Any = node.inputs[1] if len(node.inputs) > 1 else None
     return tuple(axes.const_value.numpy().tolist()) if is_constant(axes) else ()
 
 

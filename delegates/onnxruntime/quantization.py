@@ -111,7 +111,7 @@ def _static(editor: GraphEditor, *, migraphx: bool) -> Quantized:
     qdq.fold_weight_transposes(editor)
     if not migraphx:
         qdq.fuse_for_cpu(editor)
-    layers = [node for node in editor.graph if qdq.quantized_operands(node) is not None]
+    layers = [node for node in editor.graph if qdq.has_quantized_weight(node)]
     if not layers:
         raise _nothing("int8", "no layer of the program has quantized weights")
     unfused = {} if migraphx else _group((reason, node) for node in layers if (reason := qdq.unfused_reason(node)))

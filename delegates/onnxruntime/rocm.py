@@ -14,6 +14,7 @@ from typing import Any
 from edgex.delegates.base import Availability, CapturedProgram, LoweredModule
 from edgex.delegates.onnxruntime.cpu import OnnxCpuDelegate
 from edgex.delegates.onnxruntime.migraphx_operators import NEWEST_OPSET, OLDEST_OPSET, TABLE_VERSION
+from edgex.delegates.onnxruntime.quantization import MIGRAPHX_RECIPES, migraphx_refusal
 from edgex.delegates.plan import PartitionPlan
 from edgex.runtime.engines.rungs import Rung
 
@@ -89,6 +90,7 @@ class OnnxRocmDelegate:
     options_type = OnnxRocmOptions
     precisions: tuple[str, ...] = ("fp32", "fp16")
     packages: tuple[str, ...] = ("torch", "onnx", "onnxscript")
+    recipes: tuple[str, ...] = MIGRAPHX_RECIPES
 
     def availability(self) -> Availability:
         """Whether it can lower here; a GPU is not needed for that."""
@@ -108,6 +110,10 @@ class OnnxRocmDelegate:
                 "computes in bfloat16"
             )
         return f"onnx-rocm does not take {precision}; use --precision fp32 or fp16"
+
+    def recipe_refusal(self, recipe: str) -> str:
+        """Why a recipe outside `recipes` is refused."""
+        return migraphx_refusal(recipe)
 
     def plan(self, program: CapturedProgram, options: Any) -> PartitionPlan:
         """Which operators MIGraphX takes; weights may be fake.
