@@ -10,6 +10,7 @@ from edgex.delegates.base import Availability, CapturedProgram, LoweredModule
 from edgex.delegates.onnxruntime.quantization import CPU_RECIPES, cpu_refusal
 from edgex.delegates.onnxruntime.versions import DEFAULT_OPSET, NEWEST_OPSET, OLDEST_OPSET
 from edgex.delegates.plan import PartitionPlan
+from edgex.delegates.quantizers import QuantizerRecipe, shared_quantizer
 
 INSTALL_COMMAND = "pip install 'edgex-toolchain[onnx]'"
 
@@ -88,6 +89,6 @@ class OnnxCpuDelegate:
 
         return lower_program(program, options.opset, self.engine)
 
-    def quantizer(self, scheme: str) -> None:
-        """No quantization scheme yet."""
-        return
+    def quantizer(self, recipe: str) -> QuantizerRecipe | None:
+        """The shared one for `int8`; the other recipes are made of the float graph, while it is lowered."""
+        return shared_quantizer(recipe) if recipe in self.recipes else None
