@@ -15,6 +15,7 @@ b_s32-> DequantizeLinear ─┘
 - Constants that are added or multiplied are unsigned too, because both operands must have one type.
 - The bias is int32 at the scale of the accumulator, input scale times weight scale; with a float one nothing fuses.
 - A linear layer of rank 3 and more is a Gemm between two reshapes of bytes, because only Gemm fuses with its bias.
+- A Relu or Clip that cannot become part of the QuantizeLinear behind it works on bytes.
 - A mean over both image axes is a GlobalAveragePool.
 - Transposes of weights are done here, not at every start.
 
@@ -66,6 +67,7 @@ def fuse_for_cpu(editor: GraphEditor) -> None:
     _flatten_linears(editor)
     _make_unsigned(editor)
     _make_constants_unsigned(editor)
+    _clip_bytes(editor)
     for node in list(editor.graph):
         if node.op_type in ("Conv", "Gemm") and node.domain == "":
             _quantize_bias(editor, node)
@@ -173,6 +175,49 @@ def _signed_region(start: Any) -> tuple[list[Any], list[Any]] | None:
             elif user.op_type != "Shape":
                 return None
     return values, dequantizes
+
+
+def _clip_bytes(editor: GraphEditor) -> None:
+    """A Relu or Clip between equal scales, which is what PT2E makes of ReLU6, as a Clip of the bytes themselves."""
+    import numpy as np
+
+    for node in list(editor.graph):
+        before = made_by(node.inputs[0], "DequantizeLinear") if node.op_type in ("Relu", "Clip") else None
+        after = only_user(node.outputs[0]) if before is not None else None
+        if after is None or after.op_type != "QuantizeLinear":
+            continue
+        constants = [*before.inputs[1:], *after.inputs[1:], *(value for value in node.inputs[1:] if value is not None)]
+        if before.inputs[0].dtype.name != "UINT8" or not all(is_constant(value) for value in constants):
+            continue
+        scale, zero = (value.const_value.numpy() for value in before.inputs[1:3])
+        same = [
+            np.array_equal(value.const_value.numpy(), want)
+            for value, want in zip(after.inputs[1:], (scale, zero), strict=False)
+        ]
+        if len(same) != 2 or not all(same) or scale.ndim:
+            continue
+        bounds = [
+            None if bound is None else editor.constant(f"{name}_byte", _as_byte(bound, scale, zero))
+            for name, bound in zip(("least", "largest"), _bounds(node), strict=True)
+        ]
+        types = [(before.inputs[0].dtype, node.outputs[0].shape)]
+        (output,) = editor.insert("Clip", [before.inputs[0], *bounds], f"{node.name}_bytes", at=node, types=types)
+        editor.replace(after.outputs[0], output)
+    editor.remove_unused()
+
+
+def _bounds(node: Any) -> tuple[float | None, float | None]:
+    if node.op_type == "Relu":
+        return 0.0, None
+    given = [None if value is None else float(value.const_value.numpy()) for value in node.inputs[1:3]]
+    return given[0] if given else None, given[1] if len(given) > 1 else None
+
+
+def _as_byte(bound: float, scale: Any, zero: Any) -> Any:
+    """A real number as QuantizeLinear writes it."""
+    import numpy as np
+
+    return np.clip(np.rint(np.float32(bound) / scale) + zero, 0, 255).astype(np.uint8)
 
 
 def _quantize_bias(editor: GraphEditor, node: Any) -> None:
