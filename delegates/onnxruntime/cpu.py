@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from edgex.delegates.base import Availability, CapturedProgram, LoweredModule
+from edgex.delegates.onnxruntime.quantization import CPU_RECIPES, cpu_refusal
 from edgex.delegates.onnxruntime.versions import DEFAULT_OPSET, NEWEST_OPSET, OLDEST_OPSET
 from edgex.delegates.plan import PartitionPlan
+from edgex.delegates.quantizers import QuantizerRecipe, shared_quantizer
 
 INSTALL_COMMAND = "pip install 'edgex-toolchain[onnx]'"
 
@@ -39,6 +41,7 @@ class OnnxCpuDelegate:
     options_type = OnnxCpuOptions
     precisions: tuple[str, ...] = ("fp32", "fp16")
     packages: tuple[str, ...] = ("torch", "onnx", "onnxscript", "onnxruntime")
+    recipes: tuple[str, ...] = CPU_RECIPES
 
     def availability(self) -> Availability:
         """Whether torch, onnx, onnxscript and onnxruntime are installed; none of them is imported."""
@@ -55,6 +58,10 @@ class OnnxCpuDelegate:
                 "use --precision fp16 or fp32"
             )
         return f"onnx-cpu does not take {precision}; use --precision fp32 or fp16"
+
+    def recipe_refusal(self, recipe: str) -> str:
+        """Why a recipe outside `recipes` is refused."""
+        return cpu_refusal(recipe)
 
     def import_planner(self) -> None:
         """See `ImportsSlowly`."""
@@ -82,6 +89,6 @@ class OnnxCpuDelegate:
 
         return lower_program(program, options.opset, self.engine)
 
-    def quantizer(self, scheme: str) -> None:
-        """No quantization scheme yet."""
-        return
+    def quantizer(self, recipe: str) -> QuantizerRecipe | None:
+        """The shared one for `int8`; the other recipes are made of the float graph, while it is lowered."""
+        return shared_quantizer(recipe) if recipe in self.recipes else None

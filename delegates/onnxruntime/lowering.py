@@ -1,7 +1,7 @@
 """From a captured program to an ONNX model, for every ONNX Runtime target.
 
 ```
-lift_state -> translate -> names, axes, metadata -> kernels -> plan, files, source map
+lift_state -> translate -> [quantize] -> names, axes, metadata -> kernels -> plan, files, source map
 ```
 """
 
@@ -16,10 +16,11 @@ from edgex.delegates.base import CapturedProgram, LoweredModule
 from edgex.delegates.onnxruntime import border, kernels, source_map, writer
 from edgex.delegates.onnxruntime.graphs import operators
 from edgex.delegates.onnxruntime.migraphx_rules import migraphx_refusals
+from edgex.delegates.onnxruntime.quantization import quantize_graph
 from edgex.delegates.onnxruntime.quiet import quiet_exporter
 from edgex.delegates.onnxruntime.state import STATE_FILE, LiftedProgram, lift_state, write_state
 from edgex.delegates.onnxruntime.translation import OTHER_TARGET, Refused, decomposition_errors, translate
-from edgex.delegates.onnxruntime.versions import OLDEST_RUNTIME
+from edgex.delegates.onnxruntime.versions import OLDEST_RUNTIME, newest
 from edgex.delegates.plan import Fallback, PartitionPlan, ReasonCode, group_fallbacks
 from edgex.delegates.provenance import module_path_of, source_of
 from edgex.delegates.work import count_flops, sum_flops
@@ -44,6 +45,7 @@ class _Assessment:
         model: An `onnx_ir.Model`; None where it could not be made.
         origins: ONNX node name -> the operator it came from.
         warnings: What the user should know, a sentence each.
+        minimum_runtime: Oldest ONNX Runtime that knows the operators, where the opset alone does not say it.
     """
 
     plan: PartitionPlan
@@ -51,6 +53,7 @@ class _Assessment:
     model: Any | None = None
     origins: dict[str, Node] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
+    minimum_runtime: str | None = None
 
 
 @dataclass(frozen=True)
@@ -109,7 +112,7 @@ def lower_program(program: CapturedProgram, opset: int, engine: str, checks: Che
         write=write,
         methods=(Method(method.name, method.inputs, method.outputs, lifted.state),),
         plan=assessed.plan,
-        requirements=Requirements(engine, OLDEST_RUNTIME[opset]),
+        requirements=Requirements(engine, newest(OLDEST_RUNTIME[opset], assessed.minimum_runtime)),
         debug=source_map.build_source_map(model, assessed.origins, program.source_root),
         options={"opset": opset},
         warnings=assessed.warnings,
@@ -128,6 +131,7 @@ def _assess(program: CapturedProgram, opset: int, checks: Checks) -> _Assessment
         return _Assessment(_with_border(plan, program), lifted)
     model = result.model
     origins = source_map.origins(model, result.program)
+    quantized = quantize_graph(model, origins, program, opset, migraphx=checks.migraphx)
     border.name_axes(model, result.program, program.inputs)
     border.name_border(
         model,
@@ -141,7 +145,9 @@ def _assess(program: CapturedProgram, opset: int, checks: Checks) -> _Assessment
     warnings = tuple(
         f"the model writes into its input {name}; the artifact leaves the caller's array" for name in written
     )
-    return _Assessment(_with_border(plan, program), lifted, model, origins, warnings)
+    warnings += quantized.warnings
+    runtime = quantized.minimum_runtime
+    return _Assessment(_with_border(plan, program), lifted, model, origins, warnings, runtime)
 
 
 def _find_refused(

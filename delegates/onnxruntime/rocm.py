@@ -14,7 +14,9 @@ from typing import Any
 from edgex.delegates.base import Availability, CapturedProgram, LoweredModule
 from edgex.delegates.onnxruntime.cpu import OnnxCpuDelegate
 from edgex.delegates.onnxruntime.migraphx_operators import NEWEST_OPSET, OLDEST_OPSET, TABLE_VERSION
+from edgex.delegates.onnxruntime.quantization import MIGRAPHX_RECIPES, migraphx_refusal
 from edgex.delegates.plan import PartitionPlan
+from edgex.delegates.quantizers import QuantizerRecipe, shared_quantizer
 from edgex.runtime.engines.rungs import Rung
 
 PROVIDER = "MIGraphXExecutionProvider"
@@ -89,6 +91,7 @@ class OnnxRocmDelegate:
     options_type = OnnxRocmOptions
     precisions: tuple[str, ...] = ("fp32", "fp16")
     packages: tuple[str, ...] = ("torch", "onnx", "onnxscript")
+    recipes: tuple[str, ...] = MIGRAPHX_RECIPES
 
     def availability(self) -> Availability:
         """Whether it can lower here; a GPU is not needed for that."""
@@ -108,6 +111,10 @@ class OnnxRocmDelegate:
                 "computes in bfloat16"
             )
         return f"onnx-rocm does not take {precision}; use --precision fp32 or fp16"
+
+    def recipe_refusal(self, recipe: str) -> str:
+        """Why a recipe outside `recipes` is refused."""
+        return migraphx_refusal(recipe)
 
     def plan(self, program: CapturedProgram, options: Any) -> PartitionPlan:
         """Which operators MIGraphX takes; weights may be fake.
@@ -146,9 +153,9 @@ class OnnxRocmDelegate:
             assembled_reason=reason,
         )
 
-    def quantizer(self, scheme: str) -> None:
-        """No quantization scheme yet."""
-        return
+    def quantizer(self, recipe: str) -> QuantizerRecipe | None:
+        """The shared one for `int8`."""
+        return shared_quantizer(recipe) if recipe in self.recipes else None
 
 
 def _checks(options: OnnxRocmOptions) -> Any:

@@ -24,3 +24,8 @@ OLDEST_RUNTIME: Mapping[int, str] = {
     24: "1.24",
     25: "1.24",
 }
+
+
+def newest(version: str, other: str | None) -> str:
+    """The newer of two release numbers of the form `1.20`."""
+    return version if other is None else max(version, other, key=lambda text: tuple(map(int, text.split("."))))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from edgex.runtime.artifact import Artifact
     from edgex.runtime.session import Session
 
+# What a change of layout adds to the names of nodes and tensors.
+_RENAMED = re.compile(r"_token_\d+$")
 # The profile takes about 500 bytes of JSON an event.
 _MAX_EVENTS = 60_000
 _SUFFIX = "_kernel_time"
@@ -37,6 +40,9 @@ _PRODUCTS = frozenset(
     "MatMul FusedMatMul Gemm FusedGemm MatMulInteger QLinearMatMul QGemm DynamicQuantizeMatMul "  # noqa: SIM905
     "MatMulIntegerToFloat MatMulNBits".split()
 )
+# Kernels that make bytes: they do what is exported as an operator, an activation and a QuantizeLinear.
+_QUANTIZED = frozenset(("QLinearConv", "QLinearAdd", "QLinearMul", "QLinearConcat", "QLinearGlobalAveragePool"))
+_ACTIVATIONS = ("aten.relu", "aten.hardtanh", "aten.clamp")
 _DTYPES = {"float": "float32", "double": "float64"}
 
 
@@ -197,6 +203,10 @@ class _NodeFinder:
     def __init__(self, sources: SourceMap, optimized: Sequence[OnnxNode], ran: Sequence[str]) -> None:
         self._sources = sources
         self._makers = {value: name for name, item in sources.operators.items() for value in item.outputs}
+        self._users: dict[str, list[str]] = {}
+        for name, item in sources.operators.items():
+            for value in item.inputs:
+                self._users.setdefault(value, []).append(name)
         self._nodes: dict[str, list[OnnxNode]] = {}
         for node in optimized:
             self._nodes.setdefault(node.name or node.op_type, []).append(node)
@@ -226,9 +236,23 @@ class _NodeFinder:
                 return list(dict.fromkeys(ends))
         plain = _plain_name(name)
         if plain in self._sources.operators:
-            return [plain]
+            return [self._requantized(plain) if nodes and nodes[0].op_type in _QUANTIZED else plain]
         maker = self._maker(name) if len(nodes) <= 1 else None
         return [] if maker is None or name in _LAYOUT else [maker]
+
+    def _requantized(self, name: str) -> str:
+        """The exported node that quantizes what this one makes, maybe behind an activation."""
+        end = name
+        while True:
+            users = {user for value in self._sources.operators[end].outputs for user in self._users.get(value, ())}
+            if len(users) != 1:
+                return name
+            (end,) = users
+            kind = self._sources.operators[end].op
+            if ".quantize_per_tensor" in kind:
+                return end
+            if not kind.startswith(_ACTIVATIONS):
+                return name
 
     def _maker(self, value: str) -> str | None:
         """The exported node that makes a tensor, also under the name that a change of layout gave it."""
@@ -249,8 +273,7 @@ class _NodeFinder:
             for value in self._sources.operators[name].inputs:
                 if value in self._makers and value not in self._made:
                     queue.append(self._makers[value])
-        heavy = [name for name in found if _is_heavy(self._sources.operators[name].op)]
-        return [*heavy, *(name for name in found if name not in heavy)]
+        return sorted(found, key=lambda name: _rank(self._sources.operators[name].op))
 
     def _beside(self, node: OnnxNode) -> str | None:
         makers = (self._maker(value) for value in (*node.outputs, *node.inputs))
@@ -259,13 +282,21 @@ class _NodeFinder:
 
 def _plain_name(name: str) -> str:
     """The exported name in one that ONNX Runtime made of it."""
-    return name.removeprefix("fused ").split("/")[0].removesuffix("_nchwc").removesuffix("_nhwc")
+    plain = name.removeprefix("fused ").split("/")[0].removesuffix("_nchwc").removesuffix("_nhwc")
+    return _RENAMED.sub("", plain)
 
 
 def _is_heavy(operator: str) -> bool:
     parts = operator.split(".")
     base = parts[1] if len(parts) > 1 else parts[0]
     return base.startswith(("conv", "linear", "matmul", "mm", "bmm", "addmm", "baddbmm", "scaled_dot_product"))
+
+
+def _rank(operator: str) -> int:
+    """Which of the operators that one node does names it: the lowest, and of equals the last."""
+    if _is_heavy(operator):
+        return 0
+    return 3 if operator.startswith("quantized_decomposed.") else 2 if operator.startswith(_ACTIVATIONS) else 1
 
 
 def _row(event: _Event, times: Sequence[int], count: int, found: _Found, sources: SourceMap) -> OperatorRow:
@@ -331,7 +362,9 @@ def _count_flops(event: _Event, inputs: Sequence[OperatorTensor], kernel: tuple[
     if event.op in _PRODUCTS and inputs[0].shape:
         return 2 * math.prod(out) * inputs[0].shape[-1]
     if kernel is not None:
-        return 2 * out[0] * math.prod(out[2:]) * math.prod(kernel)
+        # Integer convolutions may have channels last.
+        last = event.op == "QLinearConv" and out[1] != kernel[0]
+        return 2 * out[0] * math.prod(out[1:-1] if last else out[2:]) * math.prod(kernel)
     if event.op == "ConvTranspose" and len(inputs) > 1:
         return 2 * math.prod(inputs[0].shape) * math.prod(inputs[1].shape[1:])
     return None

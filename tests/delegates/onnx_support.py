@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -73,7 +74,10 @@ def write_artifact(lowered: LoweredModule, folder: Path) -> Path:
     folder.mkdir(parents=True)
     lowered.write(folder)
     assert sorted(path.name for path in folder.iterdir()) == sorted(lowered.files)
-    files = tuple(FileEntry(name, (folder / name).stat().st_size, hash_file(folder / name)) for name in lowered.files)
+    (folder / "debug").mkdir()
+    (folder / "debug" / "source_map.json").write_text(json.dumps(lowered.debug))
+    names = (*lowered.files, "debug/source_map.json")
+    files = tuple(FileEntry(name, (folder / name).stat().st_size, hash_file(folder / name)) for name in names)
     manifest = Manifest(
         name="tiny",
         target="onnx-cpu",
