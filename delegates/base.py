@@ -27,6 +27,8 @@ from edgex.runtime.specs import StateSpec, TensorSpec
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
+    from edgex.delegates.quantizers import Quantizer
+
 DELEGATE_GROUP = "edgex.delegates"
 
 __all__ = [
@@ -179,6 +181,9 @@ class Delegate(Protocol):
         """
         ...
 
-    def quantizer(self, scheme: str) -> Any | None:
-        """The PT2E quantizer for a recipe; None where the target quantizes while it lowers, or not at all."""
+    def quantizer(self, recipe: str) -> Quantizer | None:
+        """The quantizer for a recipe, of `edgex.delegates.quantizers`; equal ones share one quantized program.
+
+        None where the target quantizes while it lowers, or not at all.
+        """
         ...

@@ -6,9 +6,9 @@ One name means the same numbers on every target; how they are written down is ea
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
-from edgex.errors import UsageError, nearest_name
+from edgex.errors import QuantizationError, UsageError, nearest_name
 
 
 @dataclass(frozen=True)
@@ -67,3 +67,33 @@ def get_recipe(name: str, group_size: int | None = None) -> Recipe:
     if group_size not in (16, 32, 64, 128, 256):
         raise UsageError(f"--group-size is 16, 32, 64, 128 or 256, not {group_size}")
     return replace(recipe, group_size=group_size)
+
+
+def describe_recipe(recipe: Recipe) -> dict[str, Any]:
+    """The manifest's `quantization` as far as the recipe tells; what calibration adds is None."""
+    return {
+        "recipe": recipe.name,
+        "activations": recipe.activations,
+        "weight_bits": recipe.weight_bits,
+        "group_size": recipe.group_size,
+        "observer": None,
+        "calibration": None,
+        "left_float": None,
+    }
+
+
+def check_recipe(delegate: object, target: str, recipe: str) -> None:
+    """Refuse a recipe that a target does not take.
+
+    Raises:
+        QuantizationError: With what it takes.
+    """
+    from edgex.delegates.base import Quantizes
+
+    recipes = delegate.recipes if isinstance(delegate, Quantizes) else ()
+    if recipe not in recipes:
+        raise QuantizationError(
+            f"target {target!r} does not take --quantize {recipe}",
+            why=delegate.recipe_refusal(recipe) if isinstance(delegate, Quantizes) else None,
+            fix=f"it takes {', '.join(recipes)}" if recipes else "it takes no recipe; leave --quantize out",
+        )

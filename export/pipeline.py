@@ -1,4 +1,4 @@
-"""The whole flow on one screen: find -> capture -> rewrite -> lower -> package -> prove -> artifact.
+"""The whole flow on one screen: find -> capture -> rewrite -> quantize -> lower -> package -> prove -> artifact.
 
 `export_model` is the Python door, `export_to_targets` the command line's. Each stage is a function from value to
 value; this module only calls them in order, checks the border between them and takes the time.
@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edgex._version import __version__
-from edgex.errors import EdgexError, LoweringError, UsageError, VerificationError
+from edgex.delegates.recipes import describe_recipe
+from edgex.errors import EdgexError, LoweringError, VerificationError
 from edgex.export.debug_files import write_debug
 from edgex.export.package import hashing, list_files, publish, staged, write_manifest
 from edgex.export.result import ExportedArtifact, ExportReport, Failure, StageClock, peak_rss_bytes
@@ -28,12 +29,13 @@ from edgex.runtime.artifact import Artifact, open_artifact
 from edgex.runtime.engines.registry import get_engine
 from edgex.runtime.golden import Case, replace_golden, write_golden
 from edgex.runtime.manifest import Manifest
-from edgex.runtime.numerics import Tolerance
+from edgex.runtime.numerics import QUANTIZED_TOLERANCE, Tolerance
 from edgex.runtime.plugins import installed_version
 
 if TYPE_CHECKING:
     from edgex.delegates.base import CapturedProgram, Delegate, LoweredModule
     from edgex.delegates.plan import PartitionPlan
+    from edgex.export.quantization.stage import QuantizedModel
     from edgex.export.rewrites.proof import ProvedRewrites
     from edgex.export.source import ModelSource
 
@@ -54,6 +56,8 @@ def export_model(
     precision: str | None = None,
     quantize: str | None = None,
     calibration: Any = None,
+    observer: str | None = None,
+    group_size: int | None = None,
     tolerance: Tolerance | None = None,
     options: Mapping[str, Any] | None = None,
     name: str | None = None,
@@ -70,8 +74,11 @@ def export_model(
         dynamic_shapes: As `torch.export.export` takes it.
         precision: `fp32` (default), `fp16` or `bf16`.
         quantize: A recipe's name; every target refuses those that it does not offer.
-        calibration: Data for recipes that need some.
-        tolerance: How far outputs may be from eager's; None is the precision's default.
+        calibration: Data for recipes that need some: a list of samples in the form of the example inputs, a function
+            that gives one, or what the command line's `--calibration` takes.
+        observer: `histogram` (default), `minmax` or `percentile`: how ranges are found in the data.
+        group_size: Weights that share a scale, for recipes with 4-bit weights.
+        tolerance: How far outputs may be from eager's; None is the default of the precision or recipe.
         options: The delegate's options.
         name: The artifact's NAME; None is the class name in lower case.
         force: Replace an existing artifact.
@@ -81,14 +88,15 @@ def export_model(
     """
     from edgex.export.source import wrap_model
 
-    if calibration is not None and quantize is None:
-        raise UsageError("calibration data without a recipe", fix="name the recipe with quantize=…")
     settings = ExportSettings(
         targets=(target,),
         output=None if output is None else Path(output),
         force=force,
         precision=precision or "fp32",
         quantize=quantize,
+        calibration=calibration,
+        observer=observer,
+        group_size=group_size,
         tolerance=tolerance,
         options=options or {},
     )
@@ -143,8 +151,19 @@ class _Prepared:
 
     source: ModelSource
     programs: Mapping[str, ProvedRewrites]
-    cases: Sequence[Case]
+    cases: Mapping[str, Sequence[Case]]
     notices: tuple[str, ...]
+    quantized: Mapping[str, QuantizedModel]
+
+    def program(self, target: str) -> CapturedProgram:
+        """What a target lowers."""
+        model = self.quantized.get(target)
+        return self.programs[target].program if model is None else model.quantized.program
+
+    def warnings(self, target: str) -> tuple[str, ...]:
+        """What is to be said of the target's program before it is lowered."""
+        model = self.quantized.get(target)
+        return (*self.programs[target].dropped, *(() if model is None else model.warnings))
 
     def rewrites(self, target: str) -> tuple[Mapping[str, Any], ...]:
         """What was rewritten for a target, for the report and the manifest."""
@@ -196,28 +215,53 @@ def _prepare(
                 made[wanted] = replace(proved, program=convert_precision(proved.program, settings.precision))
                 _check_border(captured.program, made[wanted].program)
             programs[delegate.name] = made[wanted]
-        program = next(iter(programs.values())).program
-    cases: list[Case] = []
+    quantized: dict[str, QuantizedModel] = {}
+    recipe = settings.recipe
+    if recipe is not None:
+        with clock.stage("quantize"):
+            from edgex.export.quantization.stage import quantize_for_targets
+
+            floats = {name: proved.program for name, proved in programs.items()}
+            common = frozenset(node.name for node in captured.program.exported.graph.nodes)
+            quantized = quantize_for_targets(
+                floats, common, delegates, recipe, source, captured.eager, settings, progress
+            )
+            for name, model in quantized.items():
+                _check_border(floats[name], model.quantized.program)
+            programs = {
+                name: replace(proved, program=replace(proved.program, recipe=recipe))
+                for name, proved in programs.items()
+            }
+    cases: dict[str, Sequence[Case]] = {}
     if with_cases:
         with clock.stage("reference"):
             steps = [captured.eager.flatten(args, kwargs) for args, kwargs in source.example_sequence or ()]
-            cases = make_cases(
-                program, captured.eager, steps, settings.skip_cases, lambda case: progress("reference", case)
-            )
-            require_state_shown(cases, settings.allow_inconclusive)
-    return _Prepared(source, programs, cases, (*source.notices, *captured.notices))
+            known: dict[int, Sequence[Case]] = {}
+            for delegate in delegates:
+                found = quantized.get(delegate.name)
+                if id(found) not in known:
+                    known[id(found)] = make_cases(
+                        programs[delegate.name].program,
+                        captured.eager,
+                        steps,
+                        settings.skip_cases,
+                        lambda case: progress("reference", case),
+                        None if found is None else found.reference,
+                    )
+                    require_state_shown(known[id(found)], settings.allow_inconclusive)
+                cases[delegate.name] = known[id(found)]
+    return _Prepared(source, programs, cases, (*source.notices, *captured.notices), quantized)
 
 
 def _plan_one(
     job: Job, prepared: _Prepared, settings: ExportSettings, clock: StageClock, progress: Progress
 ) -> ExportedArtifact:
     """A dry run's answer: what the target would take."""
-    proved = prepared.programs[job.delegate.name]
-    program = proved.program
+    program = prepared.program(job.delegate.name)
     with clock.stage("plan"):
         progress("plan", job.delegate.name)
         plan = job.delegate.plan(program, job.options)
-        warnings = (*proved.dropped, *_check_delegation(plan, settings, job.delegate.name))
+        warnings = (*prepared.warnings(job.delegate.name), *_check_delegation(plan, settings, job.delegate.name))
     return ExportedArtifact(
         job.delegate.name,
         "planned",
@@ -236,13 +280,12 @@ def _export_one(
 ) -> ExportedArtifact:
     """Lower, write under a temporary name, prove in a fresh process, publish."""
     target = job.delegate.name
-    proved = prepared.programs[target]
-    program = proved.program
+    program, cases = prepared.program(target), prepared.cases[target]
     with clock.stage("lower"):
         progress("lower", target)
         lowered = job.delegate.lower(program, job.options)
         _check_lowered_border(program, lowered)
-        warnings = (*proved.dropped, *lowered.warnings, *_check_delegation(lowered.plan, settings, target))
+        warnings = (*prepared.warnings(target), *lowered.warnings, *_check_delegation(lowered.plan, settings, target))
         if lowered.assembled_reason is not None:
             warnings = (*warnings, f"assembled, not verified: {lowered.assembled_reason}; proved on the CPU instead")
     with staged(job.destination) as folder:
@@ -250,7 +293,7 @@ def _export_one(
             progress("package", target)
             lowered.write(folder)
             write_debug(folder, lowered.debug, program)
-            write_golden(folder, prepared.cases)
+            write_golden(folder, cases)
             manifest = _make_manifest(job, prepared, lowered, settings)
             write_manifest(folder, replace(manifest, files=list_files(folder, hashed=False)))
         memory = peak_rss_bytes()
@@ -261,7 +304,7 @@ def _export_one(
                 raise explain_failure(verdict, target)
             hashes = wait_for_hashes()
         with clock.stage("package"):
-            replace_golden(folder, prepared.cases, carried_cases(prepared.cases))
+            replace_golden(folder, cases, carried_cases(cases))
             proof = {**verdict, "allow_inconclusive": settings.allow_inconclusive}
             manifest = replace(
                 manifest,
@@ -286,11 +329,13 @@ def _export_one(
         prepared.rewrites(target),
         memory,
         warnings,
+        manifest.quantization,
     )
 
 
 def _make_manifest(job: Job, prepared: _Prepared, lowered: LoweredModule, settings: ExportSettings) -> Manifest:
     """The manifest before the proof: it tells the verifying process what to hold the outputs to."""
+    quantized = prepared.quantized.get(job.delegate.name)
     engine = get_engine(job.delegate.engine)
     packages = {name: installed_version(name) for name in job.delegate.packages}
     producer = {**engine.versions(), **{name: found for name, found in packages.items() if found}}
@@ -304,8 +349,10 @@ def _make_manifest(job: Job, prepared: _Prepared, lowered: LoweredModule, settin
         producer={"edgex": __version__, **dict(sorted(producer.items()))},
         delegation=lowered.plan.to_json(),
         requirements=lowered.requirements,
+        quantization=_describe_quantization(settings, quantized),
         verification={
             "tolerance": settings.effective_tolerance.to_json(),
+            "quantized_tolerance": None if quantized is None else QUANTIZED_TOLERANCE.to_json(),
             "allow_inconclusive": settings.allow_inconclusive,
         },
         status_reason=None,
@@ -317,6 +364,14 @@ def _make_manifest(job: Job, prepared: _Prepared, lowered: LoweredModule, settin
             "card": dict(prepared.source.model_card),
         },
     )
+
+
+def _describe_quantization(settings: ExportSettings, quantized: QuantizedModel | None) -> dict[str, Any] | None:
+    """The manifest's `quantization`; what a delegate does itself while it lowers is in its plan and options."""
+    if quantized is not None:
+        return quantized.to_json()
+    recipe = settings.recipe
+    return None if recipe is None else describe_recipe(recipe)
 
 
 def _check_border(before: CapturedProgram, after: CapturedProgram) -> None:

@@ -32,6 +32,7 @@ class ExportedArtifact:
     rewrites: tuple[Mapping[str, Any], ...] = ()
     peak_rss_bytes: int | None = None
     warnings: tuple[str, ...] = ()
+    quantization: Mapping[str, Any] | None = None
 
     def to_json(self) -> dict[str, Any]:
         """One entry of `artifacts`."""
@@ -45,6 +46,7 @@ class ExportedArtifact:
             "verification": self.verification,
             "delegation": self.plan.to_json(),
             "rewrites": [dict(rewrite) for rewrite in self.rewrites],
+            "quantization": None if self.quantization is None else dict(self.quantization),
             "seconds": {stage: round(seconds, 3) for stage, seconds in self.seconds.items()},
             "peak_rss_bytes": self.peak_rss_bytes,
             "warnings": list(self.warnings),

@@ -9,9 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from edgex.delegates.base import Delegate
+from edgex.delegates.quantizers import OBSERVERS, quantizer_availability
+from edgex.delegates.recipes import Recipe, check_recipe, get_recipe
 from edgex.delegates.registry import get_delegate, parse_options
-from edgex.errors import LoweringError, QuantizationError, TargetUnavailable, UsageError, nearest_name
+from edgex.errors import LoweringError, TargetUnavailable, UsageError, nearest_name
 from edgex.export.package import Destination, resolve_destination
+from edgex.export.quantization.calibration import check_calibration
 from edgex.runtime.numerics import DEFAULT_TOLERANCES, Tolerance
 from edgex.runtime.specs import Dim
 
@@ -28,6 +31,10 @@ class ExportSettings:
         force: Replace an existing artifact.
         precision: One of `PRECISIONS`.
         quantize: A recipe's name, or None.
+        group_size: Replaces the recipe's own; see `get_recipe`.
+        calibration: `--calibration`, or what Python code hands over; None is the model file's `calibration_data`.
+        calibration_samples: Most samples to use; None is all of them, `MOST_SAMPLES` at most.
+        observer: How ranges are found in calibration data; None is the default.
         tolerance: How far float outputs may be from eager's; None is the precision's default.
         min_delegation: Least share of the work (of the operators where work is unknown) to be delegated, or None.
         options: Delegate options by name; `target.key` reaches one target only.
@@ -42,6 +49,10 @@ class ExportSettings:
     force: bool = False
     precision: str = "fp32"
     quantize: str | None = None
+    group_size: int | None = None
+    calibration: Any = None
+    calibration_samples: int | None = None
+    observer: str | None = None
     tolerance: Tolerance | None = None
     min_delegation: float | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -52,8 +63,13 @@ class ExportSettings:
 
     @property
     def effective_tolerance(self) -> Tolerance:
-        """The user's tolerance, else the precision's."""
-        return self.tolerance or DEFAULT_TOLERANCES[self.precision]
+        """The user's tolerance, else that of the recipe or the precision."""
+        return self.tolerance or DEFAULT_TOLERANCES[self.quantize or self.precision]
+
+    @property
+    def recipe(self) -> Recipe | None:
+        """The quantization recipe; `check_settings` has found it right."""
+        return None if self.quantize is None else get_recipe(self.quantize, self.group_size)
 
 
 @dataclass(frozen=True)
@@ -85,6 +101,7 @@ def check_settings(settings: ExportSettings, name: str) -> list[Job]:
         raise UsageError(f"a target is given twice: {', '.join(settings.targets)}")
     if settings.min_delegation is not None and not 0.0 <= settings.min_delegation <= 1.0:
         raise UsageError(f"--min-delegation is a share between 0 and 1, not {settings.min_delegation:g}")
+    check_quantization(settings)
     delegates = [get_delegate(target) for target in settings.targets]
     options = _split_options(delegates, settings.options)
     single = len(delegates) == 1
@@ -96,6 +113,46 @@ def check_settings(settings: ExportSettings, name: str) -> list[Job]:
         )
         for delegate, option in zip(delegates, options, strict=True)
     ]
+
+
+def check_quantization(settings: ExportSettings) -> None:
+    """Check what is asked of quantization against itself; targets are asked later.
+
+    Raises:
+        UsageError: A flag is wrong, or has nothing to act on.
+    """
+    recipe = settings.recipe
+    asked = {
+        "--calibration": settings.calibration is not None,
+        "--calibration-samples": settings.calibration_samples is not None,
+        "--observer": settings.observer is not None,
+    }
+    given = next((flag for flag, is_given in asked.items() if is_given), None)
+    if recipe is None:
+        if settings.group_size is not None:
+            given = given or "--group-size"
+        if given is not None:
+            raise UsageError(f"{given} without a recipe", fix="name the recipe, for example --quantize int8")
+        return
+    if given is not None and not recipe.needs_calibration:
+        raise UsageError(
+            f"{given} does not go with --quantize {recipe.name}",
+            why="it finds the ranges of activations at every run"
+            if recipe.activations == "dynamic"
+            else "it leaves activations in floating point",
+            fix=f"leave {given} out, or use --quantize int8",
+        )
+    if settings.precision != "fp32":
+        raise UsageError(
+            f"--precision {settings.precision} does not go with --quantize {recipe.name}",
+            why="recipes start from float32 weights, and what they leave in floating point stays float32",
+            fix="leave one of the two out",
+        )
+    if settings.observer is not None and settings.observer not in OBSERVERS:
+        raise UsageError(f"unknown observer {settings.observer!r}", why=nearest_name(settings.observer, OBSERVERS))
+    if settings.calibration_samples is not None and settings.calibration_samples < 1:
+        raise UsageError(f"--calibration-samples must be 1 or more, not {settings.calibration_samples}")
+    check_calibration(settings.calibration)
 
 
 def _check_delegate(delegate: Delegate, settings: ExportSettings) -> Delegate:
@@ -110,11 +167,13 @@ def _check_delegate(delegate: Delegate, settings: ExportSettings) -> Delegate:
             why=delegate.precision_refusal(settings.precision),
             fix=f"it takes {', '.join(delegate.precisions)}",
         )
-    if settings.quantize is not None and delegate.quantizer(settings.quantize) is None:
-        raise QuantizationError(
-            f"target {delegate.name!r} offers no quantization recipe {settings.quantize!r}",
-            fix=f"leave --quantize out; precisions it takes: {', '.join(delegate.precisions)}",
-        )
+    if settings.quantize is not None:
+        check_recipe(delegate, delegate.name, settings.quantize)
+        packages = quantizer_availability()
+        if delegate.quantizer(settings.quantize) is not None and not packages.available:
+            raise TargetUnavailable(
+                f"--quantize {settings.quantize} cannot be used here", why=packages.reason, fix=packages.fix
+            )
     return delegate
 
 
@@ -134,13 +193,13 @@ def _split_options(delegates: Sequence[Delegate], given: Mapping[str, Any]) -> l
 
 
 def override_tolerance(
-    precision: str, min_sqnr_db: float | None, atol: float | None, rtol: float | None
+    kind: str, min_sqnr_db: float | None, atol: float | None, rtol: float | None
 ) -> Tolerance | None:
-    """The precision's tolerance with single limits replaced; None where none is given.
+    """The tolerance of a precision or recipe with single limits replaced; None where none is given.
 
-    An absolute limit on a precision that is judged by SQNR alone adds that limit.
+    An absolute limit on one that is judged by SQNR alone adds that limit.
     """
-    base = DEFAULT_TOLERANCES.get(precision)
+    base = DEFAULT_TOLERANCES.get(kind)
     if base is None or (min_sqnr_db is None and atol is None and rtol is None):
         return None
     return Tolerance(

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     from edgex.delegates.base import CapturedProgram
     from edgex.export.eager import EagerModel
+    from edgex.export.quantization.running import GraphRunner
 
 # A stateful model is run at least this often in a row: a dropped state is right at step 1 and wrong from step 2.
 SEQUENCE_STEPS = 4
@@ -38,8 +40,13 @@ def make_cases(
     sequence: Sequence[Sequence[torch.Tensor]] | None = None,
     skip: Sequence[str] = (),
     progress: Callable[[str], None] = lambda _: None,
+    quantized: QuantizedReference | None = None,
 ) -> list[Case]:
     """Everything that the artifact has to prove, with eager float32's answers.
+
+    A quantized artifact is held against eager on the example and on samples that were not calibrated on. How true the
+    engine is on other inputs is judged against the quantized program: ranges were measured on typical inputs, and what
+    lies outside is clipped on purpose.
 
     Args:
         program: Gives names, bounds and state.
@@ -47,6 +54,7 @@ def make_cases(
         sequence: Inputs of several steps in a row for a stateful model; None repeats the example.
         skip: Names of cases that the user chose to leave out; they are listed as skipped.
         progress: Called with each case's name.
+        quantized: The quantized program, where there is one.
 
     Raises:
         VerificationError: `skip` names a case that does not exist.
@@ -55,19 +63,42 @@ def make_cases(
     example = answers.arrays_of(eager.example)
     progress("example")
     cases = [Case("example", "compare", (Step(example, answers.outputs_of(eager.example_outputs)),))]
+    others: list[Case] = []
+    if quantized is not None:
+        for number, sample in quantized.held_out:
+            progress(f"held-out sample {number}")
+            cases.append(Case(f"held-out sample {number}", "compare", (answers.step(answers.arrays_of(sample)),)))
+        answers = _Answers(program, quantized.model)
+        progress("the quantized program")
+        others.append(Case("example, as quantized", "compare", (answers.step(example),)))
     if program.state:
         progress("state")
-        cases.append(_make_sequence_case(answers, [answers.arrays_of(step) for step in sequence or ()], example))
+        others.append(_make_sequence_case(answers, [answers.arrays_of(step) for step in sequence or ()], example))
     for stress in make_stress_inputs(program.inputs, example, program.precision):
         progress(stress.name)
-        cases.append(_answer_stress(answers, stress))
-    return _leave_out(cases, skip)
+        others.append(_answer_stress(answers, stress))
+    if quantized is not None:
+        others = [replace(case, reference="quantized") for case in others]
+    return _leave_out([*cases, *others], skip)
+
+
+@dataclass(frozen=True)
+class QuantizedReference:
+    """PyTorch running the quantized program.
+
+    Attributes:
+        model: Runs it.
+        held_out: Samples that were not calibrated on, with their numbers.
+    """
+
+    model: GraphRunner
+    held_out: tuple[tuple[int, Sequence[torch.Tensor]], ...] = ()
 
 
 class _Answers:
     """Eager's answers as arrays by name."""
 
-    def __init__(self, program: CapturedProgram, eager: EagerModel) -> None:
+    def __init__(self, program: CapturedProgram, eager: EagerModel | GraphRunner) -> None:
         self._program = program
         self._eager = eager
 

@@ -30,6 +30,7 @@ INDEX_FILE = "index.json"
 
 Kind = Literal["compare", "refuse", "skipped"]
 Layout = Literal["contiguous", "transposed", "channels_last"]
+Reference = Literal["eager", "quantized"]
 Arrays = Mapping[str, np.ndarray]
 
 
@@ -52,6 +53,8 @@ class Case:
         layout: Memory order in which inputs of rank 2 and more are handed over.
         reason: Why it was skipped, else None.
         seed: The seed that made the inputs, where one did.
+        reference: Who gave the outputs: `eager`, the float32 model; or `quantized`, PyTorch running the quantized
+            program, where float32 says nothing since values leave the range that was calibrated.
     """
 
     name: str
@@ -60,6 +63,7 @@ class Case:
     layout: Layout = "contiguous"
     reason: str | None = None
     seed: int | None = None
+    reference: Reference = "eager"
 
 
 def write_golden(folder: Path, cases: Sequence[Case]) -> None:
@@ -72,6 +76,7 @@ def write_golden(folder: Path, cases: Sequence[Case]) -> None:
     for number, case in enumerate(cases):
         entry: dict[str, Any] = {"name": case.name, "kind": case.kind, "steps": len(case.steps)}
         entry |= {"layout": case.layout, "reason": case.reason, "seed": case.seed, "file": None}
+        entry["reference"] = case.reference
         if case.steps:
             slug = re.sub(r"[^a-z0-9]+", "-", case.name.lower()).strip("-")
             entry["file"] = f"{number:02d}-{slug}.safetensors"
@@ -142,4 +147,12 @@ def _read_case(root: Path, entry: Mapping[str, Any]) -> Case:
                     {k.removeprefix(outputs): v for k, v in tensors.items() if k.startswith(outputs)},
                 )
             )
-    return Case(str(entry["name"]), entry["kind"], tuple(steps), entry["layout"], entry["reason"], entry["seed"])
+    return Case(
+        str(entry["name"]),
+        entry["kind"],
+        tuple(steps),
+        entry["layout"],
+        entry["reason"],
+        entry["seed"],
+        entry.get("reference", "eager"),
+    )

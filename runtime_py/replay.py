@@ -10,7 +10,7 @@ import numpy as np
 
 from edgex.errors import RunError
 from edgex.runtime.artifact import Artifact
-from edgex.runtime.golden import Case, Layout, read_golden
+from edgex.runtime.golden import Case, Layout, Reference, read_golden
 from edgex.runtime.numerics import Tolerance, Verdict, compare_output, round_significant
 from edgex.runtime.session import Session
 
@@ -27,6 +27,7 @@ class CaseResult:
         reference_max: Largest absolute value of eager's output.
         verdict: `pass`, `fail`, `inconclusive` or `skipped`.
         reason: Why, when there is something to say.
+        reference: What it was held against: `eager` or `quantized`; see `edgex.runtime.golden.Case`.
     """
 
     name: str
@@ -36,12 +37,14 @@ class CaseResult:
     sqnr_db: float | None = None
     reference_max: float | None = None
     reason: str | None = None
+    reference: Reference = "eager"
 
     def to_json(self) -> dict[str, Any]:
         """One entry of `cases`, figures rounded to two digits (SQNR to whole dB)."""
         return {
             "name": self.name,
             "output": self.output,
+            "reference": self.reference,
             "max_abs_error": round_significant(self.max_abs_error),
             "sqnr_db": round_significant(self.sqnr_db),
             "reference_max": round_significant(self.reference_max),
@@ -58,6 +61,7 @@ class Verification:
         passed: No case failed, and every output was really compared in at least one.
         cases: Every verdict.
         tolerance: What the float outputs were held to.
+        quantized_tolerance: The same where the reference is the quantized program; None for float artifacts.
         executed_on: Who ran them.
         reason: Why it did not pass, one sentence.
         verified_on: `target`, or `cpu-reference` where the engine's CPU stood in for a device that is not here.
@@ -71,6 +75,7 @@ class Verification:
     reason: str | None = None
     verified_on: str = "target"
     assignment: Mapping[str, int] | None = None
+    quantized_tolerance: Tolerance | None = None
 
     @property
     def max_abs_error(self) -> float | None:
@@ -93,6 +98,7 @@ class Verification:
             "max_abs_error": round_significant(self.max_abs_error),
             "min_sqnr_db": round_significant(self.min_sqnr_db),
             "tolerance": self.tolerance.to_json(),
+            "quantized_tolerance": None if self.quantized_tolerance is None else self.quantized_tolerance.to_json(),
             "cases": [case.to_json() for case in self.cases],
         }
 
@@ -112,10 +118,17 @@ def replay_artifact(
     """
     settings = artifact.manifest.verification or {}
     tolerance = Tolerance.from_json(settings["tolerance"])
+    strict = settings.get("quantized_tolerance")
+    quantized_tolerance = None if strict is None else Tolerance.from_json(strict)
     results: list[CaseResult] = []
-    for case in read_golden(artifact):
+    cases = read_golden(artifact)
+    ordinary = _ordinary_rms(cases) if quantized_tolerance is not None else {}
+    for case in cases:
         progress(case.name)
-        results += _run_case(case, session, tolerance)
+        if case.reference == "quantized" and quantized_tolerance is not None:
+            results += _run_case(case, session, quantized_tolerance, ordinary)
+        else:
+            results += _run_case(case, session, tolerance, {})
     names = [spec.name for spec in session.outputs]
     reason = _find_shortfall(results, names, bool(settings.get("allow_inconclusive")))
     return Verification(
@@ -126,7 +139,19 @@ def replay_artifact(
         reason,
         _verified_on(session),
         session.assignment,
+        quantized_tolerance,
     )
+
+
+def _ordinary_rms(cases: Sequence[Case]) -> dict[str, float]:
+    """The root mean square of each float output on the example."""
+    example = next((case for case in cases if case.kind == "compare"), None)
+    outputs = example.steps[0].outputs.items() if example is not None else ()
+    return {
+        name: float(np.sqrt(np.mean(np.square(array[np.isfinite(array)], dtype=np.float64))))
+        for name, array in outputs
+        if array.dtype.kind == "f" and np.isfinite(array).any()
+    }
 
 
 def _verified_on(session: Session) -> str:
@@ -153,7 +178,8 @@ def lay_out(array: np.ndarray, layout: Layout) -> np.ndarray:
     return array
 
 
-def _run_case(case: Case, session: Session, tolerance: Tolerance) -> Iterable[CaseResult]:
+def _run_case(case: Case, session: Session, tolerance: Tolerance, floors: Mapping[str, float]) -> Iterable[CaseResult]:
+    """Run and judge one case; `floors` is the ordinary root mean square by output."""
     if case.kind == "skipped":
         return [CaseResult(case.name, None, "skipped", reason=case.reason)]
     session.reset()
@@ -167,10 +193,11 @@ def _run_case(case: Case, session: Session, tolerance: Tolerance) -> Iterable[Ca
         try:
             outputs = session.run(**inputs)
         except RunError as error:
-            results.append(CaseResult(name, None, "fail", reason=" ".join(str(error).split())))
+            reason = " ".join(str(error).split())
+            results.append(CaseResult(name, None, "fail", reason=reason, reference=case.reference))
             break
         for spec, actual in zip(session.outputs, outputs, strict=True):
-            found = compare_output(step.outputs[spec.name], actual, tolerance)
+            found = compare_output(step.outputs[spec.name], actual, tolerance, floors.get(spec.name, 0.0))
             results.append(
                 CaseResult(
                     name,
@@ -180,6 +207,7 @@ def _run_case(case: Case, session: Session, tolerance: Tolerance) -> Iterable[Ca
                     found.sqnr_db,
                     found.reference_max,
                     found.reason,
+                    case.reference,
                 )
             )
     return results

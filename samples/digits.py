@@ -13,6 +13,7 @@ import hashlib
 import os
 import tempfile
 import warnings
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -79,6 +80,27 @@ def get_args() -> tuple[torch.Tensor]:
     """Eight held-out scans, `[8, 1, 8, 8]`."""
     _, (images, _) = load_split()
     return (torch.from_numpy(images[:8].copy()),)
+
+
+def calibration_data() -> Iterator[torch.Tensor]:
+    """Batches of training scans, for `--quantize int8`: 20 of 16, `[16, 1, 8, 8]`."""
+    (images, _), _ = load_split()
+    for rows in range(0, 320, 16):
+        yield torch.from_numpy(images[rows : rows + 16].copy())
+
+
+def evaluate(run: Callable[[torch.Tensor], tuple[np.ndarray, ...]]) -> float:
+    """The share of the held-out scans that are read right.
+
+    Args:
+        run: Runs the model on one batch; its outputs as arrays.
+    """
+    _, (images, digits) = load_split()
+    right = 0
+    for rows in range(0, HELD_OUT, 60):
+        (scores,) = run(torch.from_numpy(images[rows : rows + 60].copy()))
+        right += int((scores.argmax(1) == digits[rows : rows + 60]).sum())
+    return right / HELD_OUT
 
 
 def train_digits(model: nn.Module, seed: int = 0) -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from edgex.delegates.base import Availability, CapturedProgram, LoweredModule
 from edgex.delegates.graph_values import read_graph_values
 from edgex.delegates.plan import PartitionPlan
 from edgex.delegates.provenance import is_operator, module_path_of, source_of
+from edgex.delegates.quantizers import Quantizer, shared_quantizer
+from edgex.delegates.recipes import RECIPE_NAMES
 from edgex.runtime.manifest import Requirements
 from edgex.runtime.plugins import installed_version
 
@@ -28,6 +29,7 @@ class ReferenceDelegate:
     engine = "torch"
     options_type = ReferenceOptions
     precisions = ("fp32", "fp16", "bf16")
+    recipes = RECIPE_NAMES
     packages = ("torch",)
 
     def availability(self) -> Availability:
@@ -79,6 +81,10 @@ class ReferenceDelegate:
             debug={"format": "edgex.source_map/1", "ops": operators, **flow.to_json()},
         )
 
-    def quantizer(self, scheme: str) -> Any | None:
-        """None: the reference is what quantized results are compared with."""
-        return None
+    def recipe_refusal(self, recipe: str) -> str:
+        """PyTorch runs every recipe that edgex writes into a graph."""
+        return f"recipe {recipe!r} is not written into graphs; reference takes {', '.join(self.recipes)}"
+
+    def quantizer(self, recipe: str) -> Quantizer | None:
+        """The quantizers that other targets use: what they make is run by PyTorch, operator by operator."""
+        return shared_quantizer(recipe) if recipe in self.recipes else None

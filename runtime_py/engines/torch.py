@@ -11,6 +11,7 @@ import numpy as np
 from edgex.errors import RunError, TargetUnavailable, nearest_name
 from edgex.runtime.engines.base import Availability, EngineSettings, LoadSeconds
 from edgex.runtime.engines.pt2_archive import load_program
+from edgex.runtime.engines.quantized_operators import register_quantized_operators
 from edgex.runtime.plugins import installed_version
 from edgex.runtime.threads import default_threads
 
@@ -75,6 +76,7 @@ class TorchRunner:
         import torch
 
         started = time.perf_counter()
+        register_quantized_operators(artifact.manifest.quantization)
         program = load_program(artifact.file(".pt2"))
         loaded = time.perf_counter()
         self._module: torch.nn.Module = program.module()

@@ -21,7 +21,11 @@ if TYPE_CHECKING:
 @click.option("-t", "--target", "targets", multiple=True, required=True, help="One or several, by comma or repeated.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Folder, or a path that ends in .edgex.")
 @click.option("--precision", default="fp32", show_default=True, help="fp32, fp16 or bf16.")
-@click.option("--quantize", default="none", show_default=True, help="A quantization recipe of the target.")
+@click.option("--quantize", default="none", show_default=True, help="A recipe, for example int8 or 8da4w.")
+@click.option("--group-size", type=int, help="Weights that share a scale, for recipes with 4-bit weights.")
+@click.option("--calibration", help="data.npz, file.py:function or random:N, instead of calibration_data().")
+@click.option("--calibration-samples", type=int, help="Use at most so many samples.")
+@click.option("--observer", help="How ranges are found: histogram, minmax or percentile.")
 @click.option("--input-shape", "shapes", multiple=True, help="x=1x3x224x224: example inputs of this size.")
 @click.option("--dynamic", multiple=True, help="x:0=1..8: this dimension varies between these bounds.")
 @click.option("--atol", type=float, help="Largest absolute error of a float output.")
@@ -46,6 +50,10 @@ def command(
     output: Path | None,
     precision: str,
     quantize: str,
+    group_size: int | None,
+    calibration: str | None,
+    calibration_samples: int | None,
+    observer: str | None,
     shapes: tuple[str, ...],
     dynamic: tuple[str, ...],
     atol: float | None,
@@ -69,13 +77,18 @@ def command(
         from edgex.cli.flags import parse_dynamic, parse_key_values, parse_shapes, split_list
         from edgex.export.settings import ExportSettings, override_tolerance
 
+        recipe = None if quantize == "none" else quantize
         settings = ExportSettings(
             targets=split_list(targets),
             output=output,
             force=force,
             precision=precision,
-            quantize=None if quantize == "none" else quantize,
-            tolerance=override_tolerance(precision, min_sqnr, atol, rtol),
+            quantize=recipe,
+            group_size=group_size,
+            calibration=calibration,
+            calibration_samples=calibration_samples,
+            observer=observer,
+            tolerance=override_tolerance(recipe or precision, min_sqnr, atol, rtol),
             min_delegation=min_delegation,
             options=parse_key_values(options),
             rewrite=fix,

@@ -1,0 +1,99 @@
+"""The PT2E quantizers that targets share: equal ones make one quantized program, which is calibrated once.
+
+A delegate gives a quantizer as a value, so that two targets can be seen to ask for the same; the pipeline makes
+torchao's object of it. `int8` is XNNPACK's form for every target: signed per-tensor activations with a zero point,
+signed symmetric weights with a scale an output channel, biases in floating point.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from edgex.delegates.base import Availability
+from edgex.runtime.engines.executorch_binding import INSTALL_COMMAND
+from edgex.runtime.plugins import installed_version
+
+if TYPE_CHECKING:
+    from torch.fx import Node
+
+# How the range of an activation is found in calibration data; see `edgex.delegates.observers`.
+OBSERVERS = ("histogram", "minmax", "percentile")
+
+_PACKAGES = ("torch", "torchao", "executorch")
+
+
+class QuantizerRecipe(Protocol):
+    """What `Delegate.quantizer` returns: equal values make equal programs, so it is hashable.
+
+    Attributes:
+        observed: Whether the quantizer observes activations, so that calibration data must run through the model.
+    """
+
+    @property
+    def observed(self) -> bool:
+        """See above."""
+        ...
+
+    def make(self, observer: str, takes: Callable[[Node], bool]) -> Any:
+        """A torchao `Quantizer` for one program.
+
+        Args:
+            observer: One of `OBSERVERS`.
+            takes: Whether an operator may be quantized; others stay in floating point.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class SymmetricInt8:
+    """8-bit activations and weights of convolutions, linear layers and what lies between them.
+
+    Attributes:
+        dynamic: Ranges of activations are found at every run, and only convolutions and linear layers are quantized.
+    """
+
+    dynamic: bool = False
+
+    @property
+    def observed(self) -> bool:
+        """See `QuantizerRecipe`."""
+        return not self.dynamic
+
+    def make(self, observer: str, takes: Callable[[Node], bool]) -> Any:
+        """See `QuantizerRecipe`."""
+        from edgex.delegates.observers import make_xnnpack_quantizer
+
+        return make_xnnpack_quantizer(observer, takes, dynamic=self.dynamic)
+
+
+@dataclass(frozen=True)
+class LinearWeights:
+    """Linear layers alone, with torchao's operators written into the graph; see `edgex.export.quantization.linear`.
+
+    Bits, groups and whether activations are quantized are the recipe's.
+    """
+
+    @property
+    def observed(self) -> bool:
+        """Activations are quantized token by token, or not at all."""
+        return False
+
+
+Quantizer = QuantizerRecipe | LinearWeights
+
+
+def shared_quantizer(recipe: str) -> Quantizer | None:
+    """The quantizer that writes a recipe into the graph; targets that ask for the same share the program."""
+    if recipe in ("int8", "int8-dynamic"):
+        return SymmetricInt8(dynamic=recipe == "int8-dynamic")
+    return LinearWeights() if recipe in ("8da8w", "8da4w", "int8-weight", "int4-weight") else None
+
+
+def quantizer_availability() -> Availability:
+    """Whether the packages that quantizers come from are installed; nothing is imported."""
+    missing = [package for package in _PACKAGES if installed_version(package) is None]
+    if missing:
+        return Availability(False, f"quantizing needs {', '.join(missing)}", INSTALL_COMMAND)
+    return Availability(True)

@@ -1,0 +1,1 @@
+"""Quantize a captured program before it is lowered: calibration data, observers, PT2E, and the proof's reference."""

@@ -1,0 +1,175 @@
+"""Quantize a program: calibrate once, convert as often as wanted, and say what stayed in floating point and why."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from edgex.delegates.base import CapturedProgram
+from edgex.delegates.provenance import module_path_of
+from edgex.delegates.quantizers import LinearWeights, Quantizer
+from edgex.delegates.recipes import Recipe
+from edgex.errors import QuantizationError
+from edgex.export.quantization import pt2e
+from edgex.export.quantization.calibration import Samples
+from edgex.export.quantization.left_float import is_inside, list_float
+from edgex.export.quantization.linear import quantize_linear
+from edgex.export.quantization.quantized import Quantized
+from edgex.export.quantization.running import GraphRunner
+
+if TYPE_CHECKING:
+    from torch.fx import Node
+
+# How often operators are taken out before giving up on values that have no range.
+_ROUNDS = 4
+
+
+@dataclass
+class Calibrated:
+    """A float program with the ranges of its values.
+
+    Attributes:
+        program: In float32.
+        recipe: What it is quantized to.
+        quantizer: Of the delegate.
+        observer: One of `edgex.delegates.quantizers.OBSERVERS`.
+        samples: The data; None for recipes that need none.
+        ranges: The observers that saw the data, by the name of the value that they saw.
+        progress: Called with a stage and a detail.
+    """
+
+    program: CapturedProgram
+    recipe: Recipe
+    quantizer: Quantizer
+    observer: str
+    samples: Samples | None
+    ranges: dict[str, Any] = field(default_factory=dict)
+    progress: Callable[[str, str], None] = lambda _stage, _detail: None
+
+    def quantize(self, keep_float: frozenset[str] = frozenset()) -> Quantized:
+        """Convert.
+
+        The data is gone through the first time, and again only if a value is met that was not observed then.
+
+        Args:
+            keep_float: Paths of modules that stay in floating point, with all that is inside of them.
+
+        Raises:
+            QuantizationError: There is nothing to quantize.
+        """
+        if isinstance(self.quantizer, LinearWeights):
+            return quantize_linear(self.program, self.recipe, keep_float)
+        excluded: dict[str, str] = {}
+        for _ in range(_ROUNDS):
+            takes = _filter_of(keep_float, excluded)
+            observed = pt2e.prepare(self.program, self.quantizer, self.observer, takes)
+            wanted = {node.name for node in pt2e.annotated(observed)}
+            if not self.quantizer.observed:
+                pt2e.observe_weights(observed)
+            else:
+                self._fill(observed)
+                found = _without_range(observed)
+                if found:
+                    excluded.update(found)
+                    continue
+            self.progress("convert", f"{self.recipe.name}: {len(wanted)} operators")
+            converted = pt2e.convert(observed)
+            break
+        else:
+            raise QuantizationError(
+                f"{self.recipe.name}: values without a finite range remain",
+                why="; ".join(f"{name}: {why}" for name, why in list(excluded.items())[:4]),
+                fix="leave --quantize out for this model",
+            )
+        if not wanted:
+            raise QuantizationError(
+                f"there is nothing in this model that {self.recipe.name} can quantize",
+                why="; ".join(f"{item.op}: {item.reason}" for item in list_float(converted, keep_float, excluded)[:4]),
+                fix="leave --quantize out",
+            )
+        program = dataclasses.replace(converted, recipe=self.recipe, float_modules=keep_float)
+        return Quantized(program, list_float(program, keep_float, excluded))
+
+    def _fill(self, observed: pt2e.Observed) -> None:
+        """Give every observer what it must have seen."""
+        missing = pt2e.adopt(observed, self.ranges)
+        if missing:
+            assert self.samples is not None
+            runner = GraphRunner(self.program, observed.module)
+            for sample in self.samples:
+                runner.reset()
+                try:
+                    runner.run(sample)
+                except Exception as error:  # the model's own operators, on the user's data
+                    explained = self.samples.explain(error, sample)
+                    if explained is None:
+                        raise
+                    raise explained from error
+            self.ranges.update(observed.observers())
+        else:
+            pt2e.observe_weights(observed)
+
+
+def quantize_program(
+    program: CapturedProgram,
+    recipe: Recipe,
+    quantizer: Quantizer,
+    samples: Samples | None,
+    keep_float: frozenset[str] = frozenset(),
+    observer: str = "histogram",
+) -> Quantized:
+    """Calibrate and convert in one go; see `Calibrated`."""
+    return Calibrated(program, recipe, quantizer, observer, samples).quantize(keep_float)
+
+
+def _filter_of(keep_float: frozenset[str], excluded: Mapping[str, str]) -> Callable[[Node], bool]:
+    def takes(node: Node) -> bool:
+        return node.name not in excluded and not is_inside(module_path_of(node), keep_float)
+
+    return takes
+
+
+def _without_range(observed: pt2e.Observed) -> dict[str, str]:
+    """Operators whose inputs or result cannot be held in 8 bits, each with the reason."""
+    observers = observed.observers()
+    found: dict[str, str] = {}
+    for node in pt2e.annotated(observed):
+        values = [node, *node.all_input_nodes, *node.users]
+        names = {_seen(value) for value in values}
+        for name in names & observers.keys():
+            if getattr(observers[name], "saw_others", False):
+                found[node.name] = "it computes with infinite values, as masks hold"
+        vanishing = _vanishing(node, observers)
+        if vanishing is not None:
+            found.setdefault(node.name, vanishing)
+    return found
+
+
+def _seen(node: Node) -> str:
+    """The value's name: behind an observer, what it observes."""
+    return node.all_input_nodes[0].name if node.op == "call_module" else node.name
+
+
+def _vanishing(node: Node, observers: Mapping[str, Any]) -> str | None:
+    """A sum one of whose terms is smaller than the step of the result: it would be lost."""
+    if not str(node.target).startswith("aten.add"):
+        return None
+    result = _range_of(observers.get(node.name))
+    if result is None:
+        return None
+    step = (max(result[1], 0.0) - min(result[0], 0.0)) / 255
+    for term in node.all_input_nodes:
+        own = _range_of(observers.get(_seen(term)))
+        if own is not None and 0.0 < max(abs(own[0]), abs(own[1])) < step:
+            largest = max(abs(own[0]), abs(own[1]))
+            return f"a term (up to {largest:.3g}) would be lost: 8 bits of the result have steps of {step:.3g}"
+    return None
+
+
+def _range_of(observer: Any) -> tuple[float, float] | None:
+    low, high = getattr(observer, "min_val", None), getattr(observer, "max_val", None)
+    if low is None or high is None or low.numel() != 1 or not bool(low <= high):
+        return None
+    return float(low), float(high)

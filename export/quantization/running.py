@@ -1,0 +1,69 @@
+"""Run a captured program, or a graph module made of it, in PyTorch: state carried from run to run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch.export.graph_signature import InputKind, OutputKind
+from torch.fx import GraphModule
+
+from edgex.delegates.base import CapturedProgram
+from edgex.export.eager import reference_conditions
+from edgex.export.rewrites.editor import constant_tensors, placeholders, tensor_of
+
+
+class GraphRunner:
+    """A program as something to call: tensors in, tensors out, as `EagerModel`.
+
+    Args:
+        program: It is not changed; its state is copied.
+        module: Of `open_program`: what runs instead of the program's own graph.
+    """
+
+    def __init__(self, program: CapturedProgram, module: GraphModule | None = None) -> None:
+        exported = program.exported
+        constants = {} if module is None else constant_tensors(program)
+        self._program = program
+        self._specs = [spec for node, spec in placeholders(exported) if node not in constants]
+        self._module = exported.graph_module if module is None else module
+        self._state: dict[str, torch.Tensor] = {}
+        self.reset()
+
+    def reset(self) -> None:
+        """Put back the initial state."""
+        state = {spec.name for spec in self._program.state}
+        self._state = {
+            str(spec.target): tensor_of(self._program.exported, spec).detach().clone()
+            for spec in self._specs
+            if spec.target in state
+        }
+
+    def run(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """Run once, from the state that the last run left.
+
+        Args:
+            inputs: Tensors in the order of the program's inputs; they are not written to.
+
+        Returns:
+            Tensors in the order of its outputs, owned by the caller.
+        """
+        exported = self._program.exported
+        given = iter(inputs)
+        values = [
+            next(given).clone()
+            if spec.kind is InputKind.USER_INPUT
+            else self._state[str(spec.target)]
+            if spec.target in self._state
+            else tensor_of(exported, spec).detach()
+            for spec in self._specs
+        ]
+        with reference_conditions():
+            results = torch.fx.Interpreter(self._module).run(*values)
+        outputs = []
+        for spec, value in zip(exported.graph_signature.output_specs, results, strict=True):
+            if spec.kind is OutputKind.USER_OUTPUT:
+                outputs.append(value.detach().clone())
+            elif spec.target in self._state:
+                self._state[str(spec.target)] = value.detach().clone()
+        return outputs

@@ -1,0 +1,152 @@
+"""The pipeline's stage: one quantized program for all targets that ask for the same, and what is said about it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from edgex.delegates.recipes import Recipe, describe_recipe
+from edgex.export.quantization.calibration import FEW_SAMPLES, Samples, find_calibration
+from edgex.export.quantization.quantize import Calibrated
+from edgex.export.quantization.quantized import Quantized
+from edgex.export.quantization.running import GraphRunner
+from edgex.export.verification import QuantizedReference
+
+if TYPE_CHECKING:
+    from edgex.delegates.base import CapturedProgram, Delegate
+    from edgex.delegates.quantizers import Quantizer
+    from edgex.export.eager import EagerModel
+    from edgex.export.settings import ExportSettings
+    from edgex.export.source import ModelSource
+
+DEFAULT_OBSERVER = "histogram"
+
+
+@dataclass(frozen=True)
+class QuantizedModel:
+    """What a target lowers under a recipe, and what is known about it.
+
+    Attributes:
+        calibrated: Converts again, with other modules in floating point.
+        quantized: What it made first.
+        reference: PyTorch running the quantized program, for the proof.
+        warnings: What the user should know, a sentence each.
+    """
+
+    calibrated: Calibrated
+    quantized: Quantized
+    reference: QuantizedReference
+    warnings: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """The manifest's `quantization`."""
+        samples = self.calibrated.samples
+        return {
+            **describe_recipe(self.calibrated.recipe),
+            "observer": self.calibrated.observer if samples is not None else None,
+            "calibration": None
+            if samples is None
+            else {
+                "origin": samples.data.origin,
+                "samples": samples.used,
+                "held_out": len(samples.held_out),
+                "random": samples.data.random,
+            },
+            "left_float": [operator.to_json() for operator in self.quantized.left_float],
+        }
+
+
+def quantize_for_targets(
+    programs: Mapping[str, CapturedProgram],
+    common_values: frozenset[str],
+    delegates: Sequence[Delegate],
+    recipe: Recipe,
+    source: ModelSource,
+    eager: EagerModel,
+    settings: ExportSettings,
+    progress: Callable[[str, str], None],
+) -> dict[str, QuantizedModel]:
+    """Quantize for the targets that give a quantizer; the others do it themselves while they lower.
+
+    Args:
+        programs: The float program of each target.
+        common_values: Names of the nodes of the program of which all of these are rewrites.
+        delegates: The targets.
+        recipe: What the user asks for.
+        source: The model, whose file may define `calibration_data`.
+        eager: The float model.
+        settings: Names observer, data, and number of samples.
+        progress: Called with a stage and a detail.
+
+    Raises:
+        UsageError: The calibration data is missing or wrong.
+        QuantizationError: There is nothing to quantize.
+    """
+    quantizers = {delegate.name: delegate.quantizer(recipe.name) for delegate in delegates}
+    observed = any(quantizer is not None and quantizer.observed for quantizer in quantizers.values())
+    samples = _open_samples(source, eager, settings, progress) if observed else None
+    made: dict[tuple[int, Quantizer], QuantizedModel] = {}
+    found: dict[str, QuantizedModel] = {}
+    for name, quantizer in quantizers.items():
+        if quantizer is None:
+            continue
+        key = (id(programs[name]), quantizer)
+        if key not in made:
+            own = samples if quantizer.observed else None
+            observer = settings.observer or DEFAULT_OBSERVER
+            calibrated = Calibrated(programs[name], recipe, quantizer, observer, own, progress=progress)
+            # Targets ask for rewrites of their own. What these left alone has the range that was seen before.
+            for (_, other), model in made.items():
+                if other == quantizer:
+                    ranges = model.calibrated.ranges
+                    calibrated.ranges.update({value: ranges[value] for value in ranges.keys() & common_values})
+            progress("quantize", recipe.name)
+            made[key] = _quantize(calibrated)
+        found[name] = made[key]
+    return found
+
+
+def _open_samples(
+    source: ModelSource, eager: EagerModel, settings: ExportSettings, progress: Callable[[str, str], None]
+) -> Samples:
+    data = find_calibration(settings.calibration, source, eager)
+
+    def tell(number: int | None, samples: Samples) -> None:
+        if number is not None:
+            progress("calibrate", f"{data.origin}: sample {number}")
+        else:
+            # A stage of its own: a log shows one line a stage, and the number is known only now.
+            held_out = f", {len(samples.held_out)} held out for the proof" if samples.held_out else ""
+            progress("calibrated", f"on {samples.used} samples{held_out}")
+
+    return Samples(data, eager, source.source_root, settings.calibration_samples, tell)
+
+
+def _quantize(calibrated: Calibrated) -> QuantizedModel:
+    quantized = calibrated.quantize()
+    samples = calibrated.samples
+    held_out = () if samples is None else tuple(samples.held_out)
+    reference = QuantizedReference(GraphRunner(quantized.program), held_out)
+    return QuantizedModel(calibrated, quantized, reference, _warnings(samples, quantized))
+
+
+def _warnings(samples: Samples | None, quantized: Quantized) -> tuple[str, ...]:
+    warnings = []
+    if samples is not None and samples.data.random:
+        warnings.append(
+            "calibrated on random data: ranges are not those of real inputs, and the accuracy on these is unknown"
+        )
+    if samples is not None and samples.used < FEW_SAMPLES:
+        warnings.append(
+            f"calibrated on {samples.used} samples: below {FEW_SAMPLES}, ranges depend on which ones they are"
+        )
+    # Products of two computed values are floating point in every model with attention: listed, but no news.
+    if unusual := [item for item in quantized.left_float if item.unusual]:
+        first = unusual[0]
+        more = f" and {len(unusual) - 1} more" if len(unusual) > 1 else ""
+        warnings.append(
+            f"left in floating point: {first.op} in {first.module or 'the model'} ({first.reason}){more}; "
+            "the manifest lists all"
+        )
+    return tuple(warnings)
