@@ -1,4 +1,4 @@
-"""The delegate `onednn`: fp32 and bf16 on x86 CPUs, fused by oneDNN Graph, inside ExecuTorch programs."""
+"""The delegate `onednn`: fp32, bf16 and int8 on x86 CPUs, fused by oneDNN Graph, inside ExecuTorch programs."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import Any
 
 from edgex.delegates.base import Availability, CapturedProgram, LoweredModule
 from edgex.delegates.plan import PartitionPlan
+from edgex.delegates.quantizers import Quantizer, shared_quantizer
+from edgex.delegates.recipes import get_recipe
 from edgex.errors import LoweringError
 from edgex.runtime.engines.isa import missing_isa
 from edgex.runtime.engines.onednn.plugin import NAME as PLUGIN
@@ -38,6 +40,7 @@ class OneDnnDelegate:
     options_type: type[Any] = OneDnnOptions
     precisions: tuple[str, ...] = ("fp32", "bf16")
     packages: tuple[str, ...] = ("executorch", "onednn-cpu-gomp", "torch", "torchao")
+    recipes: tuple[str, ...] = ("int8",)
     rewrites: tuple[str, ...] = ("fold_literals",)
 
     def availability(self) -> Availability:
@@ -63,14 +66,14 @@ class OneDnnDelegate:
         """Predict the split; see `Delegate.plan`."""
         from edgex.delegates.executorch.lowering import predict_plan
 
-        _require_bf16(program, options)
+        _require_one_form(program, options)
         return predict_plan(_prepared(program), self.name, _make_partitioner)
 
     def lower(self, program: CapturedProgram, options: OneDnnOptions) -> LoweredModule:
         """Lower to `model.pte`; see `Delegate.lower`."""
         from edgex.delegates.executorch.lowering import lower_program
 
-        _require_bf16(program, options)
+        _require_one_form(program, options)
         lowered = lower_program(
             _prepared(program),
             self.name,
@@ -86,13 +89,30 @@ class OneDnnDelegate:
         )
         return dataclasses.replace(lowered, requirements=requirements, warnings=_warnings(lowered, options, program))
 
-    def quantizer(self, scheme: str) -> Any | None:
-        """No quantization scheme is offered."""
-        del scheme
-        return None
+    def recipe_refusal(self, recipe: str) -> str:
+        """Why every recipe but `int8` is refused."""
+        if get_recipe(recipe).activations == "dynamic":
+            return (
+                f"{recipe} measures activations at every run, which oneDNN's library of 2023 fuses into nothing: it would "
+                "convert each tensor apart and multiply in float32; int8 takes calibration data and uses int8 kernels"
+            )
+        return (
+            f"{recipe} stores only weights in few bits, and oneDNN's library of 2023 multiplies such weights by float32 "
+            "only after unpacking them, at the speed and memory of fp32; int8 quantizes activations too"
+        )
+
+    def quantizer(self, recipe: str) -> Quantizer | None:
+        """XNNPACK's, whose programs are brought into oneDNN's form; see `Delegate.quantizer`."""
+        return shared_quantizer(recipe) if recipe in self.recipes else None
 
 
-def _require_bf16(program: CapturedProgram, options: OneDnnOptions) -> None:
+def _require_one_form(program: CapturedProgram, options: OneDnnOptions) -> None:
+    """Refuse bf16 where the processor has none, and bf16 and int8 together."""
+    if program.precision == "bf16" and program.recipe is not None:
+        raise LoweringError(
+            f"oneDNN does not run {program.recipe.name} with bf16: what is quantized is dequantized to float32 here",
+            fix="use --quantize int8 without --precision, or --precision bf16 without --quantize",
+        )
     missing = missing_isa(BF16_ISA) if program.precision == "bf16" and not options.allow_emulated else []
     if missing:
         raise LoweringError(

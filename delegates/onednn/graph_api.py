@@ -16,7 +16,7 @@ from edgex.delegates.onednn.region import Operation, Value
 from edgex.errors import LoweringError
 from edgex.runtime.engines.onednn.library import find_library
 
-DTYPES = {"bf16": 2, "f32": 3}
+DTYPES = {"bf16": 2, "f32": 3, "s8": 5, "u8": 6}
 OP_KINDS = {
     "abs": 0,
     "add": 2,
@@ -26,6 +26,7 @@ OP_KINDS = {
     "concat": 12,
     "convolution": 13,
     "conv_transpose": 16,
+    "dequantize": 19,
     "divide": 20,
     "elu": 23,
     "end": 25,
@@ -43,6 +44,7 @@ OP_KINDS = {
     "minimum": 43,
     "mish": 44,
     "multiply": 46,
+    "quantize": 49,
     "reduce_max": 53,
     "reduce_mean": 54,
     "reduce_min": 55,
@@ -67,6 +69,7 @@ ATTRIBUTES = {
     "epsilon": 0x3,
     "max": 0x4,
     "min": 0x5,
+    "scales": 0x20,
     "axis": 0x30,
     "begin_norm_axis": 0x31,
     "groups": 0x32,
@@ -78,6 +81,7 @@ ATTRIBUTES = {
     "pads_end": 0x47,
     "sizes": 0x49,
     "strides": 0x4B,
+    "zps": 0x4D,
     "exclude_pad": 0x60,
     "keep_dims": 0x61,
     "keep_stats": 0x62,
@@ -86,6 +90,7 @@ ATTRIBUTES = {
     "coordinate_transformation_mode": 0x82,
     "data_format": 0x83,
     "mode": 0x84,
+    "qtype": 0x85,
     "rounding_type": 0x86,
     "weights_format": 0x87,
 }
@@ -208,8 +213,10 @@ class _Graph:
             self._call("op_set_attr_str", operator, code, text, ctypes.c_size_t(len(text)))
         elif isinstance(content, bool):
             self._call("op_set_attr_bool", operator, code, (ctypes.c_uint8 * 1)(content), ctypes.c_size_t(1))
-        elif isinstance(content, float):
-            self._call("op_set_attr_f32", operator, code, (ctypes.c_float * 1)(content), ctypes.c_size_t(1))
+        elif isinstance(content, float) or (isinstance(content, list) and isinstance(content[0], float)):
+            floats = content if isinstance(content, list) else [content]
+            array: Any = (ctypes.c_float * len(floats))(*floats)
+            self._call("op_set_attr_f32", operator, code, array, ctypes.c_size_t(len(floats)))
         else:
             numbers = content if isinstance(content, list) else [content]
             array = (ctypes.c_int64 * len(numbers))(*numbers)

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from edgex.delegates.onednn.region import Operation, RegionBuilder, Value, same_size
+from edgex.delegates.onednn.region import INTEGERS, PLAIN, Operation, RegionBuilder, Value, same_size
 from edgex.delegates.onednn.sizes import Layout, Permute, dense_strides, same_layout
 
 # What makes images: their channels belong innermost, where oneDNN's kernels read them.
-_IMAGE_KINDS = ("convolution", "conv_transpose", "max_pool", "avg_pool", "interpolate", "batch_norm_inference")
+_IMAGE_KINDS = ("quantize", "convolution", "conv_transpose", "max_pool", "avg_pool", "interpolate", "batch_norm_inference")
 
 # oneDNN 3.2 takes their input's rows to lie side by side, whatever its strides say, and computes nonsense.
 _DENSE_INPUT_KINDS = ("layer_norm",)
@@ -118,7 +118,15 @@ class _Assignment:
 
     def _copy(self, value: Value, layout: Layout) -> Value:
         copy = Value(value.dtype, value.shape, layout=layout)
-        self.operations.append(Operation("reorder", [value], copy, {}, "copy", 0))
+        source, target = value, copy
+        if value.dtype in INTEGERS:
+            # oneDNN's graphs copy integers only as what they mean, and fuse all three.
+            source, target = Value("f32", value.shape, opaque=True), Value("f32", value.shape, opaque=True)
+            source.layout = target.layout = _dense(value)
+            self.operations.append(Operation("dequantize", [value], source, PLAIN.attributes, "copy", 0))
+        self.operations.append(Operation("reorder", [source], target, {}, "copy", 0))
+        if value.dtype in INTEGERS:
+            self.operations.append(Operation("quantize", [target], copy, PLAIN.attributes, "copy", 0))
         return copy
 
     def _own_output(self, value: Value, expected: Layout) -> Value:

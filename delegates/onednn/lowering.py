@@ -12,7 +12,7 @@ from edgex.delegates.onednn.constants import constant_readers
 from edgex.delegates.onednn.layouts import assign_layouts
 from edgex.delegates.onednn.operators import OPERATORS
 from edgex.delegates.onednn.plan_format import Border, encode_plan
-from edgex.delegates.onednn.region import Operation, Refused, RegionBuilder, Value, make_value
+from edgex.delegates.onednn.region import Operation, Refused, RegionBuilder, Value, is_int8, make_value
 from edgex.delegates.onednn.sizes import Layout, dense_strides, shape_of
 from edgex.delegates.provenance import is_operator
 from edgex.errors import LoweringError
@@ -55,7 +55,7 @@ def build_region(program: ExportedProgram) -> tuple[list[Operation], Border]:
         elif node.op == "call_function":  # one of several outputs
             builder.values[node] = builder.values[node.args[0]][node.args[1]]
     nodes = [node for node in program.graph.output_node().args[0] if hasattr(node, "meta")]
-    expected = [(builder.value(node), layout_of(node.meta["val"])) for node in nodes]
+    expected = [(builder.result(node), layout_of(node.meta["val"])) for node in nodes]
     operations, outputs = assign_layouts(builder, expected)
     for number, value in enumerate(outputs):
         value.root.argument = len(inputs) + number
@@ -85,7 +85,7 @@ def _take_input(builder: RegionBuilder, node: Node) -> Value | None:
     tensor = node.meta.get("val")
     if not hasattr(tensor, "dtype"):
         return None
-    value = make_value(tensor)
+    value = builder.integers(node) if is_int8(tensor) else make_value(tensor)
     value.layout = layout_of(tensor)
     builder.values[node] = value
     return value

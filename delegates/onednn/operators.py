@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from edgex.delegates.onednn.operators_nn import NETWORK_OPERATORS
 from edgex.delegates.onednn.operators_views import VIEW_OPERATORS, identity
+from edgex.delegates.onednn.quantized import QUANTIZED_OPERATORS
 from edgex.delegates.onednn.region import Refused, RegionBuilder, Value, arguments, make_value
 from edgex.delegates.onednn.sizes import Expand, Reshape, Size, shape_of
 
@@ -291,6 +292,7 @@ OPERATORS: dict[str, Emit] = {
     "dim_order_ops._to_dim_order_copy.default": _cast,
     **NETWORK_OPERATORS,
     **VIEW_OPERATORS,
+    **QUANTIZED_OPERATORS,
 }
 
 # Kept whole where they are taken: decomposed, oneDNN would not recognise them.

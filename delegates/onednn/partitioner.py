@@ -18,6 +18,7 @@ from edgex.delegates.onednn import graph_api
 from edgex.delegates.onednn.constants import constant_readers
 from edgex.delegates.onednn.lowering import OneDnnGraphBackend
 from edgex.delegates.onednn.operators import KEPT_WHOLE, OPERATORS
+from edgex.delegates.onednn.quantized import QUANTIZED_OPERATORS, free_input
 from edgex.delegates.onednn.region import Operation, Refused, RegionBuilder, make_value
 from edgex.delegates.provenance import is_operator
 
@@ -99,15 +100,19 @@ class _Judge(OperatorSupportBase):
             )
         if name not in OPERATORS:
             return Refusal("not_in_delegate", f"oneDNN has no operator {name}")
-        builder = RegionBuilder(constants=self._constants, free_inputs=True)
+        builder = RegionBuilder(constants=self._constants, free_input=free_input)
         try:
-            for value in _tensors(node.meta.get("val"))[:1]:
-                make_value(value)
+            if name not in QUANTIZED_OPERATORS:
+                for value in _tensors(node.meta.get("val"))[:1]:
+                    make_value(value)
             builder.lower(node, OPERATORS[name])
+            if name in QUANTIZED_OPERATORS:
+                # What makes nothing where its readers compute with integers does so where they do not.
+                builder.result(node)
         except Refused as refused:
             return Refusal(refused.code, refused.reason)
         operations = [step for step in builder.steps if isinstance(step, Operation)]
-        if operations:
+        if operations or name in QUANTIZED_OPERATORS:
             self._computing.add(node)
         if not all(found.supported for found in graph_api.partition(operations)):
             return Refusal("attribute", f"the installed oneDNN does not run {name} like this")

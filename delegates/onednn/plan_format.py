@@ -139,7 +139,7 @@ class _Encoder:
 
         assert value.tensor is not None
         tensor = value.tensor().detach().contiguous().reshape(-1)
-        expected = torch.float32 if value.dtype == "f32" else torch.bfloat16
+        expected = {"f32": torch.float32, "bf16": torch.bfloat16, "s8": torch.int8}[value.dtype]
         assert tensor.dtype == expected, f"a constant of {tensor.dtype} where {expected} was planned"
         content = tensor.view(torch.uint8).numpy().tobytes()
         start = _aligned(len(self._constants))
@@ -208,6 +208,8 @@ def _encode_attribute(name: str, content: Any) -> bytes:
         return _u32(code, 4, 1) + _i64(int(content))
     if isinstance(content, float):
         return _u32(code, 0, 1) + struct.pack("<f", content)
+    if isinstance(content, list) and isinstance(content[0], float):
+        return _u32(code, 1, len(content)) + struct.pack(f"<{len(content)}f", *content)
     if isinstance(content, list):
         return _u32(code, 3, len(content)) + _i64(*content)
     return _u32(code, 2, 1) + _i64(content)

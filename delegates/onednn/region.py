@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from edgex.delegates.executorch.exir import debug_handle_of, operator_name
-from edgex.delegates.onednn.sizes import Layout, Size, View, dense_strides, product, shape_of
+from edgex.delegates.onednn.sizes import Layout, Permute, Size, View, dense_strides, product, shape_of
 from edgex.delegates.plan import ReasonCode
 
 if TYPE_CHECKING:
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 # Attribute values: float, int, bool, str, or a list of int.
 Attributes = Mapping[str, Any]
 DTYPES = {"torch.float32": "f32", "torch.bfloat16": "bf16"}
+# Only between a quantize and a dequantize, and in constants; `u8` holds an s8 tensor whose values are 128 higher.
+INTEGERS = ("s8", "u8")
 MAX_RANK = 12
 
 
@@ -29,12 +31,39 @@ class Refused(Exception):
         self.reason = reason
 
 
+@dataclass(frozen=True)
+class Encoding:
+    """What integers mean: (integer - zero point) * scale.
+
+    Attributes:
+        scales: One, or one for each place along `axis`.
+        zero_points: As many.
+        axis: None where there is one scale for all.
+    """
+
+    scales: tuple[float, ...]
+    zero_points: tuple[int, ...]
+    axis: int | None = None
+
+    @property
+    def attributes(self) -> dict[str, Any]:
+        """Those of oneDNN's Quantize and Dequantize."""
+        shared = {"scales": list(self.scales), "zps": list(self.zero_points)}
+        if self.axis is None:
+            return {"qtype": "per_tensor", **shared}
+        return {"qtype": "per_channel", "axis": self.axis, **shared}
+
+
+# Integers that mean themselves.
+PLAIN = Encoding((1.0,), (0,))
+
+
 @dataclass(eq=False)
 class Value:
     """A tensor of the region.
 
     Attributes:
-        dtype: `f32` or `bf16`.
+        dtype: `f32` or `bf16`; `s8` or `u8` for what is quantized.
         shape: Sizes; a scalar has the shape (1,).
         parent: What it is a view of, or None.
         view: How, where it has a parent.
@@ -42,6 +71,9 @@ class Value:
         argument: Position among the delegate's arguments, for inputs and outputs.
         layout: Where it lies in its memory; set for inputs and constants, by `assign_layouts` for the rest.
         opaque: oneDNN may choose the layout.
+        integers: For a value that is dequantized where an operator reads it, what it is dequantized from.
+        encoding: What those integers mean.
+        handle: ExecuTorch's debug handle of what dequantizes them.
     """
 
     dtype: str
@@ -52,6 +84,9 @@ class Value:
     argument: int | None = None
     layout: Layout | None = None
     opaque: bool = False
+    integers: Value | None = None
+    encoding: Encoding | None = None
+    handle: int = 0
 
     @property
     def root(self) -> Value:
@@ -101,14 +136,14 @@ class RegionBuilder:
         values: What each node is; a tuple for nodes with several outputs, None for outputs nothing may use.
         steps: Operators, and views as they came: a view that needs a copy gets it at its place.
         constants: Placeholders that are constants, with their tensor.
-        free_inputs: Take nodes that are not known as inputs: when only one operator is looked at.
+        free_input: Makes the value of a node that is not known: when only one operator is looked at.
         prepared_masks: What attention made of each mask, which layers share.
     """
 
     values: dict[Node, Any] = field(default_factory=dict)
     steps: list[Operation | Value] = field(default_factory=list)
     constants: Mapping[str, Callable[[], torch.Tensor]] = field(default_factory=dict)
-    free_inputs: bool = False
+    free_input: Callable[[RegionBuilder, Node], Value] | None = None
     prepared_masks: dict[Value, tuple[Value, Value]] = field(default_factory=dict)
     _node: Node | None = None
 
@@ -141,11 +176,34 @@ class RegionBuilder:
                 raise Refused("attribute", f"its argument {node.name} is no tensor")
             if node.name in self.constants:
                 self.values[node] = self._make_constant(tensor, self.constants[node.name])
-            elif self.free_inputs:
-                self.values[node] = make_value(tensor)
+            elif self.free_input is not None:
+                self.values[node] = self.free_input(self, node)
         found = self.values[node]
         assert isinstance(found, Value)
         return found
+
+    def integers(self, node: Node) -> Value:
+        """The value of a node that holds 8-bit integers, or what a quantize that was left out would have read."""
+        if node not in self.values:
+            value = Value("s8", shape_of(node.meta["val"]))
+            if node.name in self.constants:
+                value.tensor = self.constants[node.name]
+                value.layout = Layout(value.shape, dense_strides(value.shape))
+            self.values[node] = value
+        found = self.values[node]
+        assert isinstance(found, Value)
+        return found
+
+    def result(self, node: Node) -> Value:
+        """The value of a node that leaves the region."""
+        return self.computed(self.values[node]) if node in self.values else self.value(node)
+
+    def numbers(self, node: Node, count: int, default: float) -> list[float]:
+        """A constant of `count` numbers; `default` for each where there are no weights to look at."""
+        from edgex.delegates.torch_internals import FakeTensor
+
+        tensor = self.constants[node.name]()
+        return [default] * count if isinstance(tensor, FakeTensor) else [float(item) for item in tensor.flatten()]
 
     def op(
         self,
@@ -156,16 +214,35 @@ class RegionBuilder:
         dtype: str | None = None,
         **attributes: Any,
     ) -> Value:
-        """Add an operator; its output has the dtype of its first input unless `dtype` says otherwise."""
+        """Add an operator; its output has the dtype of its first input unless `dtype` says otherwise.
+
+        What is quantized is dequantized for this operator alone: oneDNN takes a Dequantize into a partition only where
+        nothing else reads it.
+        """
         assert self._node is not None
         output = Value(dtype or inputs[0].dtype, tuple(shape))
         handle = debug_handle_of(self._node) or 0
         name = operator_name(self._node).split(".")[1]
-        self.steps.append(Operation(kind, list(inputs), output, attributes, name, handle))
+        self.steps.append(Operation(kind, [self.computed(value) for value in inputs], output, attributes, name, handle))
+        return output
+
+    def computed(self, value: Value) -> Value:
+        """The value as an operator's result: dequantized, where it is only known as integers."""
+        if value.integers is None or value.encoding is None:
+            return value
+        output = Value(value.dtype, value.shape)
+        attributes = value.encoding.attributes
+        self.steps.append(Operation("dequantize", [value.integers], output, attributes, "dequantize", value.handle))
         return output
 
     def view(self, parent: Value, view: View, shape: Sequence[Size]) -> Value:
-        """Add a view."""
+        """Add a view; one of what is dequantized is one of the integers."""
+        if parent.integers is not None and parent.encoding is not None:
+            encoding = _seen_through(parent.encoding, view)
+            if encoding is not None:
+                integers = self.view(parent.integers, view, shape)
+                return replace(parent, shape=tuple(shape), integers=integers, encoding=encoding)
+            parent = self.computed(parent)
         value = Value(parent.dtype, tuple(shape), parent, view)
         self.steps.append(value)
         return value
@@ -219,7 +296,16 @@ class RegionBuilder:
     def _check_result(self, expected: Any, value: Value) -> None:
         """The lowering's own idea of shape and dtype against the program's: a mistake here would be a wrong result."""
         assert value.shape == shape_of(expected), f"{self._node}: {value.shape} instead of {tuple(expected.shape)}"
-        assert value.dtype == DTYPES.get(str(expected.dtype)), f"{self._node}: {value.dtype}, not {expected.dtype}"
+        # What is int8 in the program may be u8 here, or may not have been quantized at all.
+        wanted = DTYPES.get(str(expected.dtype), value.dtype)
+        assert value.dtype == wanted, f"{self._node}: {value.dtype}, not {expected.dtype}"
+
+
+def _seen_through(encoding: Encoding, view: View) -> Encoding | None:
+    """What the integers mean in a view of them, or None where only a copy could tell."""
+    if encoding.axis is None:
+        return encoding
+    return replace(encoding, axis=view.dims.index(encoding.axis)) if isinstance(view, Permute) else None
 
 
 def make_value(tensor: Any) -> Value:
@@ -238,6 +324,11 @@ def make_value(tensor: Any) -> Value:
     if len(shape) > MAX_RANK:
         raise Refused("rank", f"oneDNN takes {MAX_RANK} dimensions at most, not {len(shape)}")
     return Value(dtype, shape)
+
+
+def is_int8(tensor: Any) -> bool:
+    """Whether a (fake) tensor is one that only a dequantize may read."""
+    return str(tensor.dtype) == "torch.int8"
 
 
 def arguments(node: Node) -> dict[str, Any]:

@@ -148,12 +148,24 @@ class Region {
       Tensor tensor = args[i]->toTensor();
       const std::vector<int64_t>& dims = executable.dims(id);
       if (i >= plan_.input_count && !fits(tensor, dims)) resize(tensor, dims);
-      const auto wanted = element_bytes(plan_.values[id].dtype) == 2 ? ScalarType::BFloat16 : ScalarType::Float;
-      if (tensor.scalar_type() != wanted || !fits(tensor, dims)) {
+      if (tensor.scalar_type() != scalar_type(plan_.values[id].dtype) || !fits(tensor, dims)) {
         throw WrongArgument("argument " + std::to_string(i) + " has another type or size than the plan");
       }
       pointers_[i] = tensor.mutable_data_ptr();
       if (pointers_[i] == nullptr) throw WrongArgument("argument " + std::to_string(i) + " has no memory");
+    }
+  }
+
+  static ScalarType scalar_type(int dtype) {
+    switch (dtype) {
+      case kBfloat16:
+        return ScalarType::BFloat16;
+      case kInt8:
+        return ScalarType::Char;
+      case kUint8:
+        return ScalarType::Byte;
+      default:
+        return ScalarType::Float;
     }
   }
 

@@ -153,6 +153,9 @@ std::vector<Group> form_groups(const Plan& plan) {
     for (size_t id : ids) {
       if (id >= count) continue;
       const Operation& operation = plan.operations[id];
+      // A product dequantizes both factors: said once.
+      const bool again = operation.kind == dnnl_graph_op_dequantize && group.name.find(operation.name) != group.name.npos;
+      if (again) continue;
       group.name += (group.name.empty() ? "" : "+") + operation.name;
       group.handles += (group.handles.empty() ? "" : ",") + std::to_string(operation.debug_handle);
     }

@@ -58,8 +58,17 @@ bool evaluate(const Plan& plan, Size size, const std::vector<int64_t>& symbols, 
 }
 
 size_t element_bytes(int dtype) {
-  constexpr int kBfloat16 = 2, kFloat32 = 3;  // dnnl_bf16, dnnl_f32
-  return dtype == kFloat32 ? 4 : dtype == kBfloat16 ? 2 : 0;
+  switch (dtype) {
+    case kBfloat16:
+      return 2;
+    case kFloat32:
+      return 4;
+    case kInt8:
+    case kUint8:
+      return 1;
+    default:
+      return 0;
+  }
 }
 
 bool element_extent(const std::vector<int64_t>& dims, const std::vector<int64_t>& strides, int64_t& extent) {

@@ -14,6 +14,9 @@ using Size = int64_t;
 
 constexpr size_t kMaxRank = 12;
 
+// Element types that plans hold, as oneDNN numbers them (dnnl_data_type_t).
+constexpr int kBfloat16 = 2, kFloat32 = 3, kInt8 = 5, kUint8 = 6;
+
 struct Symbol {
   uint32_t arg;   // delegate argument whose size gives the symbol its value
   uint32_t dim;
@@ -32,7 +35,7 @@ using Expression = std::vector<Instruction>;
 enum class Storage : uint32_t { kArena, kArgument, kConstant, kAlias, kCount };
 
 struct Value {
-  int dtype = 0;                // dnnl_data_type_t: f32 or bf16
+  int dtype = 0;                // dnnl_data_type_t
   bool opaque = false;          // oneDNN may choose the layout
   std::vector<Size> dims;
   std::vector<Size> strides;    // in elements
