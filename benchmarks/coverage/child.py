@@ -63,9 +63,14 @@ def _import_all() -> None:
     import edgex.export.rewrites.proof  # noqa: F401
 
     with contextlib.suppress(ImportError):
-        import executorch.exir
+        # XNNPACK's passes export a few patterns to look for, once a process: seconds.
+        from executorch.backends.xnnpack.partition.graphs import bilinear_2d
+
+        import edgex.delegates.xnnpack.partitioner
+
+        bilinear_2d.get_graphs()
     with contextlib.suppress(ImportError):
-        import onnxscript  # noqa: F401
+        import edgex.delegates.onnxruntime.lowering  # noqa: F401
     with contextlib.suppress(ImportError):
         from benchmarks.zoo import _torchvision
 
