@@ -7,36 +7,84 @@ again where the same sources and packages made them.
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from benchmarks.coverage.expected import EXPECTED
+from benchmarks.coverage.huggingface import GONE
+from benchmarks.coverage.judge import (
+    ISSUES,
+    RESULTS,
+    Baseline,
+    Key,
+    find_regressions,
+    find_surprises,
+    merge,
+    parse_issues,
+    parse_outcomes,
+    read_baseline,
+)
 from benchmarks.coverage.outcome import Outcome
+from benchmarks.coverage.report import write_report
 from benchmarks.coverage.runner import GIB, Limits, Runner
-from benchmarks.coverage.store import Store, sources_digest
-from benchmarks.coverage.suite import TARGETS, Entry, all_entries, missing_libraries, select
+from benchmarks.coverage.store import Store, package_versions, sources_digest
+from benchmarks.coverage.suite import TARGETS, Entry, all_entries, in_turns, missing_libraries, select
 from benchmarks.processes import ROOT
 
 WORK = ROOT / ".coverage-suite"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run what is missing, judge it, write the page."""
+    """Run what is missing, judge it, write the page; 4 where something is worse than what is committed."""
     given = _parse(argv)
+    # As Ctrl-C does: the export that runs is ended with it.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     try:
+        baseline = read_baseline(given.against)
+        if given.check:
+            return _judge(parse_outcomes((ROOT / RESULTS).read_text(encoding="utf-8")).values(), baseline)
         chosen = select(all_entries(), given.only, given.quick)
-    except ValueError as error:
-        print(error, file=sys.stderr)
+    except (ValueError, OSError) as error:
+        say(str(error))
         return 2
     if missing := missing_libraries(chosen):
-        print(f"not installed: {', '.join(missing)}", file=sys.stderr)
-        print("fix: pip install -c constraints.txt -e '.[coverage]', or --only 'hard/*'", file=sys.stderr)
+        say(f"not installed: {', '.join(missing)}")
+        say("fix: make coverage installs them; or --only 'hard/*', which needs none")
         return 7
     targets = [target for target in given.target or TARGETS if _usable(target)]
     store = Store(given.work / "results.jsonl")
     run_missing(chosen, targets, store, given)
+    keys = {(entry.name, target) for entry in chosen for target in targets}
+    outcomes = {key: outcome for key, outcome in store.read().items() if key in keys}
+    if code := _judge(outcomes.values(), baseline):
+        return code
+    _write(given.output, baseline, outcomes)
     return 0
+
+
+def _judge(outcomes: Iterable[Outcome], baseline: Baseline) -> int:
+    """Name what is worse, and hard cases that are not as they are expected."""
+    outcomes = list(outcomes)
+    found = [*find_regressions(outcomes, baseline), *find_surprises(outcomes, EXPECTED)]
+    for sentence in found:
+        print(sentence)
+    if found:
+        say(f"{len(found)} outcome(s) not as committed, nothing written: mend them, or see the docstring of judge.py")
+    return 4 if found else 0
+
+
+def _write(folder: Path, baseline: Baseline, run: Mapping[Key, Outcome]) -> None:
+    """The page with this run's outcomes, and the committed ones of what was not run."""
+    names = [entry.name for entry in all_entries()]
+    order = [(name, target) for name in names for target in TARGETS]
+    outcomes = merge(order, baseline.outcomes, run)
+    issues = parse_issues((ROOT / ISSUES).read_text(encoding="utf-8"))
+    write_report(folder, names, outcomes, GONE, issues, package_versions())
+    verified = sum(outcome.verified for outcome in outcomes)
+    print(f"{verified} of {len(outcomes)} verified; wrote coverage.md and coverage.json")
 
 
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -47,6 +95,9 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--fresh", action="store_true", help="Run again what has a result.")
     parser.add_argument("--keep-older", action="store_true", help="Run only what has no result of any sources.")
     parser.add_argument("--failed", action="store_true", help="Run again only what failed.")
+    parser.add_argument("--check", action="store_true", help="Run nothing: judge docs/coverage.json as it lies there.")
+    parser.add_argument("--against", default="HEAD", metavar="REVISION", help="The committed outcomes to hold it against.")
+    parser.add_argument("-o", "--output", type=Path, default=ROOT / "docs", help="Folder of the page.")
     parser.add_argument("--timeout", type=float, default=600.0, help="Seconds a model may take on all its targets.")
     parser.add_argument("--memory", type=float, default=8.0, help="GiB a model may take.")
     parser.add_argument("--work", type=Path, default=WORK, help="Folder of results and log.")
@@ -73,7 +124,7 @@ def run_missing(entries: Sequence[Entry], targets: Sequence[str], store: Store, 
             return False
         return given.keep_older or given.failed or outcome.sources == sources
 
-    work = [(e, [t for t in targets if not counts(known.get((e.name, t)))]) for e in entries]
+    work = [(e, [t for t in targets if not counts(known.get((e.name, t)))]) for e in in_turns(entries)]
     work = [(entry, missing) for entry, missing in work if missing]
     say(f"{len(entries)} models, {len(work)} to run on {', '.join(targets)}")
     with Runner(given.work / "log", sources, Limits(given.timeout, int(given.memory * GIB))) as runner:

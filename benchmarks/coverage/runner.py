@@ -48,11 +48,15 @@ class Runner:
         self._limits = limits
         self._server: subprocess.Popen[str] | None = None
         self._answers: Queue[Any] = Queue()
+        self._running: int | None = None
 
     def __enter__(self) -> Runner:
         return self
 
     def __exit__(self, *exception: object) -> None:
+        if self._running is not None:  # interrupted
+            with suppress(ProcessLookupError):
+                os.killpg(self._running, signal.SIGKILL)
         if self._server is not None:
             assert self._server.stdin is not None
             with suppress(OSError):
@@ -88,7 +92,7 @@ class Runner:
         assert server.stdin is not None
         server.stdin.write(json.dumps({"model": entry.name, "targets": list(targets), "folder": str(folder)}) + "\n")
         server.stdin.flush()
-        pid = self._answers.get()["pid"]
+        pid = self._running = self._answers.get()["pid"]
         started = time.monotonic()
         while True:
             try:
@@ -96,6 +100,7 @@ class Runner:
             except Empty:
                 pass
             else:
+                self._running = None
                 return code, _describe(code)
             if time.monotonic() - started > self._limits.seconds:
                 self._end(pid)
@@ -109,6 +114,7 @@ class Runner:
         with suppress(ProcessLookupError):
             os.killpg(pid, signal.SIGKILL)
         self._answers.get()
+        self._running = None
 
     def _start(self) -> subprocess.Popen[str]:
         if self._server is None:

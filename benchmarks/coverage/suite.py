@@ -95,6 +95,15 @@ def select(entries: Sequence[Entry], only: Sequence[str], quick: bool) -> list[E
     return [entry for entry in chosen if not quick or taken(entry, QUICK)]
 
 
+def in_turns(entries: Sequence[Entry]) -> list[Entry]:
+    """One of each group in turn: an interrupted run has seen something of everything."""
+    groups: dict[str, list[Entry]] = {}
+    for entry in entries:
+        groups.setdefault(entry.group, []).append(entry)
+    longest = max(map(len, groups.values()), default=0)
+    return [members[at] for at in range(longest) for members in groups.values() if at < len(members)]
+
+
 def missing_libraries(entries: Sequence[Entry]) -> list[str]:
     """What the entries need and this environment lacks."""
     from importlib.util import find_spec

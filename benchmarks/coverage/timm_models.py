@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from benchmarks.coverage.suite import Entry, Example
-from benchmarks.coverage.weights import SEED, draw_weights
+from benchmarks.coverage.weights import SEED, draw_weights, thin_out
 
 CLASSES = 10
 
@@ -18,20 +18,20 @@ FAMILIES: dict[str, tuple[int, dict[str, Any]]] = {
     "beit_base_patch16_224": (64, {"img_size": 64, "depth": 2, "embed_dim": 64, "num_heads": 4}),
     "botnet26t_256": (64, {"img_size": 64}),
     "cait_xxs24_224": (64, {"img_size": 64, "depth": 2}),
-    "coat_lite_tiny": (64, {"img_size": 64}),
+    "coat_lite_tiny": (64, {"img_size": 64, "serial_depths": [1, 1, 1, 1]}),
     "coatnet_pico_rw_224": (64, {"img_size": 64}),
     "convit_tiny": (64, {"img_size": 64, "depth": 3, "local_up_to_layer": 2}),
     "convmixer_768_32": (64, {}),
     "convnext_atto": (64, {}),
-    "crossvit_9_240": (240, {}),
+    "crossvit_9_240": (240, {"depth": ((1, 1, 0), (1, 1, 0), (1, 1, 0))}),
     "cs3darknet_focus_s": (64, {}),
-    "davit_tiny": (64, {}),
+    "davit_tiny": (64, {"depths": (1, 1, 1, 1)}),
     "deit3_small_patch16_224": (64, {"img_size": 64, "depth": 2, "embed_dim": 64, "num_heads": 4}),
     "densenet121": (64, {"block_config": (2, 2, 2, 2)}),
     "dla46_c": (64, {}),
     "dm_nfnet_f0": (64, {}),
     "dpn48b": (64, {}),
-    "edgenext_xx_small": (64, {}),
+    "edgenext_xx_small": (64, {"depths": (1, 1, 2, 1)}),
     "efficientformer_l1": (224, {}),
     "efficientformerv2_s0": (224, {}),
     "efficientnet_lite0": (64, {}),
@@ -46,11 +46,11 @@ FAMILIES: dict[str, tuple[int, dict[str, Any]]] = {
     "gmlp_ti16_224": (64, {"img_size": 64}),
     "hardcorenas_a": (64, {}),
     "hgnetv2_b0": (64, {}),
-    "hiera_tiny_224": (224, {}),
+    "hiera_tiny_224": (224, {"stages": (1, 1, 1, 1)}),
     "hrnet_w18_small": (64, {}),
     "inception_next_atto": (64, {}),
     "levit_128s": (224, {}),
-    "mambaout_femto": (64, {}),
+    "mambaout_femto": (64, {"depths": (1, 1, 2, 1)}),
     "mixer_s32_224": (64, {"img_size": 64}),
     "mobilenetv4_conv_small": (64, {}),
     "mobilevit_xxs": (64, {}),
@@ -59,7 +59,7 @@ FAMILIES: dict[str, tuple[int, dict[str, Any]]] = {
     "nest_tiny": (64, {"img_size": 64}),
     "pit_ti_224": (224, {}),
     "poolformer_s12": (64, {}),
-    "pvt_v2_b0": (64, {}),
+    "pvt_v2_b0": (64, {"depths": (1, 1, 1, 1)}),
     "regnety_002": (64, {}),
     "repghostnet_050": (64, {}),
     "repvit_m0_9": (64, {}),
@@ -73,7 +73,7 @@ FAMILIES: dict[str, tuple[int, dict[str, Any]]] = {
     "swiftformer_xs": (64, {}),
     "tiny_vit_5m_224": (64, {}),
     "tnt_s_patch16_224": (64, {"img_size": 64, "depth": 2}),
-    "twins_svt_small": (64, {}),
+    "twins_svt_small": (64, {"depths": [1, 1, 1, 1]}),
     "xcit_nano_12_p16_224": (64, {"depth": 2}),
 }
 
@@ -93,4 +93,4 @@ def _make(name: str) -> Example:
     torch.manual_seed(SEED)
     module = timm.create_model(name, pretrained=False, num_classes=CLASSES, **extra)
     args = (torch.randn(1, 3, side, side, generator=torch.Generator().manual_seed(SEED)),)
-    return Example(draw_weights(module, args), args)
+    return Example(draw_weights(thin_out(module), args), args)

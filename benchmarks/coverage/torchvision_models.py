@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from benchmarks.coverage.suite import Entry, Example
-from benchmarks.coverage.weights import SEED, draw_weights
+from benchmarks.coverage.weights import SEED, draw_weights, thin_out
 
 CLASSES = 10
 
@@ -71,7 +71,7 @@ def _image(side: int) -> torch.Tensor:
 
 def _with_image(module: nn.Module, side: int) -> Example:
     args = (_image(side),)
-    return Example(draw_weights(module, args), args)
+    return Example(draw_weights(thin_out(module), args), args)
 
 
 def _classifier(name: str) -> Example:

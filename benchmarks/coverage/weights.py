@@ -44,6 +44,29 @@ def draw_weights(module: nn.Module, args: tuple[Any, ...] = (), kwargs: Mapping[
     return module
 
 
+def thin_out(module: nn.Module) -> nn.Module:
+    """Keep two of every row of equal blocks: a deeper network holds more of the same, and takes longer.
+
+    Equal are neighbours in an `nn.Sequential` of one class whose weights have the same shapes; what such a block gives
+    fits into it, so the chain stays whole.
+    """
+    for sequence in [part for part in module.modules() if isinstance(part, nn.Sequential)]:
+        kept: list[nn.Module] = []
+        for block in sequence:
+            if len(kept) < 2 or not (_alike(kept[-1], block) and _alike(kept[-2], block)):
+                kept.append(block)
+        if len(kept) < len(sequence):
+            for name, block in zip([name for name, _ in sequence.named_children()], kept, strict=False):
+                setattr(sequence, name, block)
+            del sequence[len(kept) :]
+    return module
+
+
+def _alike(one: nn.Module, other: nn.Module) -> bool:
+    shapes = [[(name, tensor.shape) for name, tensor in block.named_parameters()] for block in (one, other)]
+    return type(one) is type(other) and len(list(one.children())) > 1 and bool(shapes[0]) and shapes[0] == shapes[1]
+
+
 def _draw(layer: nn.Module, name: str, tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     """New values: a matrix by its number of inputs, a scale near one, a shift near zero."""
     if tensor.dim() > 1:
