@@ -32,7 +32,7 @@ class XnnpackDelegate:
     options_type: type[Any] = XnnpackOptions
     precisions: tuple[str, ...] = ("fp32", "fp16")
     packages: tuple[str, ...] = ("executorch", "torch", "torchao")
-    rewrites: tuple[str, ...] = ("fold_literals", "unfold_attention", "split_alpha")
+    rewrites: tuple[str, ...] = ("split_complex", "fold_literals", "unfold_attention", "split_alpha")
 
     def availability(self) -> Availability:
         """Whether executorch, torch and torchao are installed; nothing is imported."""
