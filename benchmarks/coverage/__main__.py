@@ -96,7 +96,9 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--keep-older", action="store_true", help="Run only what has no result of any sources.")
     parser.add_argument("--failed", action="store_true", help="Run again only what failed.")
     parser.add_argument("--check", action="store_true", help="Run nothing: judge docs/coverage.json as it lies there.")
-    parser.add_argument("--against", default="HEAD", metavar="REVISION", help="The committed outcomes to hold it against.")
+    parser.add_argument(
+        "--against", default="HEAD", metavar="REVISION", help="The committed outcomes to hold it against."
+    )
     parser.add_argument("-o", "--output", type=Path, default=ROOT / "docs", help="Folder of the page.")
     parser.add_argument("--timeout", type=float, default=600.0, help="Seconds a model may take on all its targets.")
     parser.add_argument("--memory", type=float, default=8.0, help="GiB a model may take.")

@@ -10,8 +10,7 @@ from benchmarks.coverage.suite import TARGETS
 _VERIFIED = (0, "")
 
 # Where it is not verified. Each of these errors names the line and a way out.
-_REFUSED: Mapping[Key, tuple[int, str]] = {
-}
+_REFUSED: Mapping[Key, tuple[int, str]] = {}
 
 
 def _expect(names: tuple[str, ...]) -> dict[Key, tuple[int, str]]:

@@ -109,7 +109,9 @@ def _goal(names: Sequence[str], by_key: Mapping[Key, Outcome], targets: Sequence
         verified = sum((name, target) in by_key and by_key[name, target].verified for name in names)
         met = verified >= GOAL * len(names)
         word = "met" if met else "**not met**"
-        lines.append(f"- {word}: at least {GOAL:.0%} of all {len(names)} verified on {target}; {verified / len(names):.1%}")
+        lines.append(
+            f"- {word}: at least {GOAL:.0%} of all {len(names)} verified on {target}; {verified / len(names):.1%}"
+        )
     return "\n".join(lines)
 
 
@@ -129,7 +131,12 @@ def _failures(outcomes: Sequence[Outcome], issues: Mapping[Key, Issue]) -> str:
     failed = [outcome for outcome in outcomes if not outcome.verified]
     if not failed:
         return ""
-    lines = ["## What fails, and the way out", "", "| model | target | exit code | what | way out |", "|---|---|---:|---|---|"]
+    lines = [
+        "## What fails, and the way out",
+        "",
+        "| model | target | exit code | what | way out |",
+        "|---|---|---:|---|---|",
+    ]
     for outcome in failed:
         issue = issues.get((outcome.model, outcome.target))
         what = ": ".join(part for part in (outcome.what, outcome.why) if part)

@@ -38,10 +38,17 @@ def draw_weights(module: nn.Module, args: tuple[Any, ...] = (), kwargs: Mapping[
         norms = [layer for layer in module.modules() if isinstance(layer, _BatchNorm)]
         handles = [norm.register_forward_pre_hook(_take_statistics) for norm in norms]
         if norms:
-            module(*args, **(kwargs or {}))
+            module(*_several(args, generator), **(kwargs or {}))
         for handle in handles:
             handle.remove()
     return module
+
+
+def _several(args: tuple[Any, ...], generator: torch.Generator) -> tuple[torch.Tensor, ...]:
+    """Eight images in place of one: statistics of one alone leave a network that explodes on every other."""
+    if len(args) == 1 and args[0].dim() == 4:
+        return (torch.randn(8, *args[0].shape[1:], generator=generator),)
+    return args
 
 
 def thin_out(module: nn.Module) -> nn.Module:
