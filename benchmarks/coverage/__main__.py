@@ -1,7 +1,7 @@
 """`python -m benchmarks.coverage`: export every model of the suite to every target, and write docs/coverage.{md,json}.
 
-A run that was interrupted goes on: results lie in `.coverage-suite/results.jsonl`, a line a model and target, and are used
-again where the same sources and packages made them.
+A run that was interrupted goes on: results lie in `.coverage-suite/results.jsonl`, a line a model and target, and are
+used again where the same sources and packages made them.
 """
 
 from __future__ import annotations

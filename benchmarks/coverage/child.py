@@ -1,7 +1,7 @@
 """The process that exports: imports once, then forks for each model that is asked for.
 
-Importing torch, ExecuTorch, the ONNX exporter and the model libraries takes 15 seconds; a fork takes none, and each model
-still has a process of its own, whose memory and death are its own. No thread is started before a fork.
+Importing torch, ExecuTorch, the ONNX exporter and the model libraries takes 15 seconds; a fork takes none, and each
+model still has a process of its own, whose memory and death are its own. No thread is started before a fork.
 
 ```
 parent -> {"model": …, "targets": […], "folder": …}
@@ -60,7 +60,7 @@ def _import_all() -> None:
     torch.set_num_threads(1)
     import edgex.export.pipeline
     import edgex.export.program
-    import edgex.export.rewrites.proof  # noqa: F401
+    import edgex.export.rewrites.proof
 
     with contextlib.suppress(ImportError):
         # XNNPACK's passes export a few patterns to look for, once a process: seconds.

@@ -132,6 +132,6 @@ def without_paths(text: str | None) -> str | None:
 
 def _two_digits(value: float | None) -> Any:
     """Figures of a run differ from one to the next: two digits are what they mean."""
-    if value is None or isinstance(value, int) and value < 100:
+    if value is None or (isinstance(value, int) and value < 100):
         return value
     return type(value)(float(f"{value:.2g}"))

@@ -64,16 +64,17 @@ def render(
     real = [name for name in names if name.split("/")[0] in REAL]
     parts = [
         "# Coverage",
-        "Written by `make coverage`: published architectures in small configurations with weights of our own, each exported in "
-        "a process of its own, captured once for all targets, lowered, loaded and run by a fresh process, and held against eager "
-        "PyTorch on the example and on stress inputs. *Verified* is what `edgex export` calls so. Raw figures: "
+        "Written by `make coverage`: published architectures in small configurations with weights of our own, each "
+        "exported in a process of its own, captured once for all targets, lowered, loaded and run by a fresh process, "
+        "and held against eager PyTorch on the example and on stress inputs. *Verified* is what `edgex export` calls so. "
+        "Raw figures: "
         "[coverage.json](coverage.json).",
         _summary(real, by_key, targets),
         _goal(real, by_key, targets),
         f"Versions: {', '.join(f'{name} {number}' for name, number in packages.items())}.",
         _sources(outcomes),
-        "Each model's cell: share of the operators delegated, delegate calls, seconds of the whole export on one thread of a shared "
-        "machine without imports, and the process's peak memory.",
+        "Each model's cell: share of the operators delegated, delegate calls, seconds of the whole export on one thread "
+        "of a shared machine without imports, and the process's peak memory.",
         _failures(outcomes, issues),
     ]
     for group, title in TITLES.items():
@@ -121,8 +122,8 @@ def _sources(outcomes: Sequence[Outcome]) -> str:
     if len(digests) < 2:
         return ""
     return (
-        f"The results were made by {len(digests)} states of edgex's sources, the failures and what was mended by later ones; "
-        "`coverage.json` says which by a digest. `python -m benchmarks.coverage` runs again what is not of the present one."
+        f"The results were made by {len(digests)} states of edgex's sources, what was mended by later ones; "
+        "`coverage.json` says which by a digest. `make coverage` runs again what is not of the present one."
     )
 
 

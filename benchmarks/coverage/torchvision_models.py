@@ -1,4 +1,4 @@
-"""40 torchvision models: classification, detection backbones and segmentation, on images of 64 x 64 where they allow it."""
+"""40 torchvision models: classification, detection backbones and segmentation, on images of 64 x 64 or 96 x 96."""
 
 from __future__ import annotations
 

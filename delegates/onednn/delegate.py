@@ -38,7 +38,7 @@ class OneDnnDelegate:
     options_type: type[Any] = OneDnnOptions
     precisions: tuple[str, ...] = ("fp32", "bf16")
     packages: tuple[str, ...] = ("executorch", "onednn-cpu-gomp", "torch", "torchao")
-    rewrites: tuple[str, ...] = ("split_complex", "fold_literals")
+    rewrites: tuple[str, ...] = ("split_complex", "fold_literals", "guard_empty_rows")
 
     def availability(self) -> Availability:
         """Whether ExecuTorch, the library, its headers and a compiler are there; nothing is imported or compiled."""

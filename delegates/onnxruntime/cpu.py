@@ -39,6 +39,7 @@ class OnnxCpuDelegate:
     options_type = OnnxCpuOptions
     precisions: tuple[str, ...] = ("fp32", "fp16")
     packages: tuple[str, ...] = ("torch", "onnx", "onnxscript", "onnxruntime")
+    rewrites: tuple[str, ...] = ("guard_empty_rows",)
 
     def availability(self) -> Availability:
         """Whether torch, onnx, onnxscript and onnxruntime are installed; none of them is imported."""

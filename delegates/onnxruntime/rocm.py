@@ -89,6 +89,7 @@ class OnnxRocmDelegate:
     options_type = OnnxRocmOptions
     precisions: tuple[str, ...] = ("fp32", "fp16")
     packages: tuple[str, ...] = ("torch", "onnx", "onnxscript")
+    rewrites: tuple[str, ...] = ("guard_empty_rows",)
 
     def availability(self) -> Availability:
         """Whether it can lower here; a GPU is not needed for that."""
