@@ -80,10 +80,11 @@ def write_golden(folder: Path, cases: Sequence[Case]) -> None:
         if case.steps:
             slug = re.sub(r"[^a-z0-9]+", "-", case.name.lower()).strip("-")
             entry["file"] = f"{number:02d}-{slug}.safetensors"
+            # Not ascontiguousarray, here and elsewhere: it makes a scalar a tensor of one dimension.
             tensors: dict[str, np.ndarray] = {}
             for at, step in enumerate(case.steps):
-                tensors |= {f"{at}/input/{name}": np.ascontiguousarray(a) for name, a in step.inputs.items()}
-                tensors |= {f"{at}/output/{name}": np.ascontiguousarray(a) for name, a in step.outputs.items()}
+                tensors |= {f"{at}/input/{name}": np.asarray(a, order="C") for name, a in step.inputs.items()}
+                tensors |= {f"{at}/output/{name}": np.asarray(a, order="C") for name, a in step.outputs.items()}
             # Written by Python: a full disk is then an OSError like everywhere else.
             (root / entry["file"]).write_bytes(save(tensors))
         index.append(entry)

@@ -28,6 +28,7 @@ def free_of_strides(program: ExportedProgram) -> ExportedProgram:
     if not program.graph.find_nodes(op="call_function", target=attention):
         return program
     graph = copy.deepcopy(program.graph)
+    signature = copy.deepcopy(program.graph_signature)
     for original, node in zip(program.graph.nodes, graph.nodes, strict=True):
         node.name = original.name
         if node.op == "placeholder":
@@ -43,15 +44,17 @@ def free_of_strides(program: ExportedProgram) -> ExportedProgram:
         with node.meta["val"].fake_mode:
             dense.meta["val"] = node.meta["val"].clone(memory_format=torch.contiguous_format)
         node.replace_all_uses_with(dense, delete_user_cb=lambda user, kept=dense: user is not kept)
+        signature.replace_all_uses(node.name, dense.name)  # where attention itself is an output
     return ExportedProgram(
         root=program.graph_module,
         graph=graph,
-        graph_signature=copy.deepcopy(program.graph_signature),
+        graph_signature=signature,
         state_dict=program.state_dict,
         range_constraints=dict(program.range_constraints),
         module_call_graph=program.module_call_graph,
         example_inputs=program.example_inputs,
         constants=program.constants,
+        verifiers=program.verifiers,  # the default one refuses writes in place, which are functionalized later
     )
 
 

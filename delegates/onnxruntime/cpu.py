@@ -42,6 +42,7 @@ class OnnxCpuDelegate:
     precisions: tuple[str, ...] = ("fp32", "fp16")
     packages: tuple[str, ...] = ("torch", "onnx", "onnxscript", "onnxruntime")
     recipes: tuple[str, ...] = CPU_RECIPES
+    rewrites: tuple[str, ...] = ("guard_empty_rows",)
 
     def availability(self) -> Availability:
         """Whether torch, onnx, onnxscript and onnxruntime are installed; none of them is imported."""

@@ -92,6 +92,7 @@ class OnnxRocmDelegate:
     precisions: tuple[str, ...] = ("fp32", "fp16")
     packages: tuple[str, ...] = ("torch", "onnx", "onnxscript")
     recipes: tuple[str, ...] = MIGRAPHX_RECIPES
+    rewrites: tuple[str, ...] = ("guard_empty_rows",)
 
     def availability(self) -> Availability:
         """Whether it can lower here; a GPU is not needed for that."""

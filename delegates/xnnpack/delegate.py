@@ -34,7 +34,7 @@ class XnnpackDelegate:
     precisions: tuple[str, ...] = ("fp32", "fp16")
     packages: tuple[str, ...] = ("executorch", "torch", "torchao")
     recipes: tuple[str, ...] = ("int8", "int8-dynamic", "8da8w", "8da4w")
-    rewrites: tuple[str, ...] = ("fold_literals", "unfold_attention", "split_alpha")
+    rewrites: tuple[str, ...] = ("split_complex", "fold_literals", "unfold_attention", "split_alpha")
 
     def availability(self) -> Availability:
         """Whether executorch, torch and torchao are installed; nothing is imported."""

@@ -56,7 +56,9 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
     from edgex.export.rewrites.alpha import split_alpha
     from edgex.export.rewrites.attention import unfold_attention
     from edgex.export.rewrites.batch_norm import fold_batch_norm
+    from edgex.export.rewrites.complex_numbers import split_complex
     from edgex.export.rewrites.constants import fold_constants
+    from edgex.export.rewrites.empty_rows import guard_empty_rows
     from edgex.export.rewrites.literals import fold_literals
     from edgex.export.rewrites.regions import inline_regions
 
@@ -67,8 +69,11 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
         # way round nothing would be found, and batch norm leaves no new subgraph of weights behind.
         ("fold_constants", False, fold_constants),
         ("fold_batch_norm", False, fold_batch_norm),
+        # Angles that forward makes are literals only when they are real.
+        ("split_complex", True, split_complex),
         # Masks become constants, which attention looks at.
         ("fold_literals", True, fold_literals),
+        ("guard_empty_rows", True, guard_empty_rows),
         ("unfold_attention", True, unfold_attention),
         ("split_alpha", True, split_alpha),
     )

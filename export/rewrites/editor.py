@@ -127,7 +127,8 @@ class ProgramEditor:
         """Add a placeholder for a new tensor.
 
         Args:
-            name: Wished name in the state dict; a suffix is added where it is taken.
+            name: Wished name in the state dict; a suffix is added where it is taken, and where it is the name of a
+                method of modules (`to`): torch registers the tensor as a module's attribute.
             tensor: Its value, kept as it is.
             val: Its fake tensor, in the program's fake mode.
             is_parameter: Whether parameters went into it; else it becomes a lifted constant.
@@ -240,7 +241,8 @@ class ProgramEditor:
         return specs
 
     def _free_name(self, name: str) -> str:
-        return _first_free(name, self._state_dict.keys() | self._constants.keys())
+        taken = self._state_dict.keys() | self._constants.keys()
+        return _first_free(f"{name}_0" if hasattr(torch.fx.GraphModule, name.split(".")[-1]) else name, taken)
 
 
 def _first_free(name: str, taken: Collection[str]) -> str:

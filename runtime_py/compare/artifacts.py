@@ -155,7 +155,7 @@ def choose_steps(artifact: Artifact, inputs: Mapping[str, Any] | None) -> Steps:
     state = bool(artifact.manifest.method.state)
     steps = max(proved, key=len, default=()) if state else tuple(proved[0][:1]) if proved else ()
     if inputs is not None:
-        given = {name: np.ascontiguousarray(value) for name, value in inputs.items()}
+        given = {name: np.asarray(value, order="C") for name, value in inputs.items()}
         return [given] * (max(1, len(steps)) if state else 1)
     if not steps:
         raise ArtifactError("the artifact holds no example inputs", artifact.path.name, "give inputs")
@@ -167,7 +167,7 @@ def save_steps(steps: Steps, path: Path) -> None:
     from safetensors.numpy import save_file
 
     save_file(
-        {f"{at}/{name}": np.ascontiguousarray(array) for at, step in enumerate(steps) for name, array in step.items()},
+        {f"{at}/{name}": np.asarray(array, order="C") for at, step in enumerate(steps) for name, array in step.items()},
         path,
     )
 

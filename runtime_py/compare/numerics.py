@@ -88,7 +88,7 @@ def save_cases(cases: Sequence[Case], path: Path) -> None:
 
     save_file(
         {
-            f"{number}/{at}/{name}": np.ascontiguousarray(array)
+            f"{number}/{at}/{name}": np.asarray(array, order="C")
             for number, case in enumerate(cases)
             for at, step in enumerate(case.steps)
             for name, array in step.inputs.items()

@@ -196,7 +196,7 @@ def run_cases(session: Session, inputs: str, outputs: str) -> dict[str, str]:
         try:
             for step, values in split_keys(keys).items():
                 for spec, array in zip(session.outputs, session.run(**values), strict=True):
-                    results[f"{case}/{step}/{spec.name}"] = np.ascontiguousarray(array)
+                    results[f"{case}/{step}/{spec.name}"] = np.asarray(array, order="C")
         except RunError as error:
             refused[case] = error.what
     session.reset()

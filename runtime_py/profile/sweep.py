@@ -272,5 +272,5 @@ def _resize(artifact: Artifact, step: Mapping[str, np.ndarray], batch: int) -> d
         for axis, size in enumerate(spec.shape):
             if isinstance(size, Dim) and size.name == dim.name:
                 array = np.take(array, np.arange(batch) % array.shape[axis], axis)
-        resized[spec.name] = np.ascontiguousarray(array)
+        resized[spec.name] = np.asarray(array, order="C")
     return resized

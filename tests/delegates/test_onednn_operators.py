@@ -285,6 +285,16 @@ def test_a_boolean_mask_is_made_additive_once(precision: str) -> None:
     check(Network(lambda x, m: attention_masked(x, m, m, m)), TOKENS, mask, precision=precision, left=3)
 
 
+def test_attention_is_an_output_itself() -> None:
+    heads = random(1, 2, 4, 8)
+    check(Network(lambda x: F.scaled_dot_product_attention(x, x, x)), heads)
+
+
+def test_attention_beside_a_write_in_place() -> None:
+    heads = random(1, 2, 4, 8)
+    check(Network(lambda x: F.scaled_dot_product_attention(x, x, (x + 1).mul_(2)) * 2), heads)
+
+
 def test_a_mask_of_open_length() -> None:
     length = torch.export.Dim("length", min=2, max=16)
 

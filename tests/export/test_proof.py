@@ -57,6 +57,15 @@ def test_the_truth_passes_and_is_recorded(tmp_path: Path) -> None:
         assert any(word in name for name in names)
 
 
+class Scaled(nn.Module):
+    def forward(self, x: torch.Tensor, scale: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return x * scale, scale + 1
+
+
+def test_scalars_stay_scalars(tmp_path: Path) -> None:
+    export(Scaled(), (example(2, 5), torch.tensor(1.5)), tmp_path)
+
+
 def test_numbers_slightly_off(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     class Off(nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:

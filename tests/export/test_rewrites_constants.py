@@ -403,3 +403,21 @@ def test_random_programs_keep_their_numbers(steps):
     again, rewrite = fold_constants(after)
     assert rewrite is None
     assert again is after
+
+
+class ScaledInHalf(nn.Module):
+    """Its constant would be called `scale.to`, after the operator: a method of every module."""
+
+    def __init__(self):
+        super().__init__()
+        self.scale = nn.Linear(16, 16, bias=False, dtype=torch.float64)
+
+    def forward(self, x):
+        return x @ self.scale.weight.to(torch.float32)
+
+
+def test_a_constant_is_not_called_like_a_method_of_modules():
+    _, after, rewrite = fold(ScaledInHalf(), X)
+    assert rewrite.count == 1
+    assert targets(after) == {"scale.to_0"}
+    after.exported.run_decompositions({})  # registers every constant on a module

@@ -16,6 +16,7 @@ from edgex.export.rewrites.alpha import split_alpha
 from edgex.export.rewrites.attention import unfold_attention
 from edgex.export.rewrites.base import Rewrite
 from edgex.export.rewrites.editor import ProgramEditor
+from edgex.export.rewrites.empty_rows import guard_empty_rows
 from edgex.export.rewrites.literals import ALLOWANCE_BYTES, fold_literals
 from edgex.export.rewrites.precision import convert_precision
 from edgex.export.rewrites.proof import rewrite_and_prove
@@ -220,3 +221,43 @@ def test_proving_leaves_state_as_it_was(tmp_path):
     proved = rewrite_and_prove(captured.program, captured.eager, ("split_alpha",))
     assert [rewrite.name for rewrite in proved.applied] == ["split_alpha"]
     assert operator.getitem(proved.program.exported.state_dict, "count").item() == 5.0
+
+
+def row_mask(dtype):
+    """`[length, keys]`; the second query has no key."""
+    seen = torch.ones(5, 5, dtype=torch.bool).tril()
+    seen[1] = False
+    return seen if dtype == torch.bool else torch.zeros(5, 5).masked_fill(~seen, -math.inf)
+
+
+@pytest.mark.parametrize("dtype", [torch.bool, torch.float32])
+def test_rows_without_a_key_are_guarded_once_for_all_layers(dtype):
+    def two_layers(x, mask):
+        y = scaled_dot_product_attention(x, x, x, mask)
+        return scaled_dot_product_attention(y + 1, x, x, attn_mask=mask)
+
+    mask = row_mask(dtype)
+    before = program_of(two_layers, QUERY, mask)
+    after, rewrite = guard_empty_rows(before)
+    check_rewrite(before, after, QUERY, mask)
+    assert rewrite.count == 2
+    assert operators(after).count(aten.any.dim) == 1
+    assert operators(after).count(aten.where.ScalarOther) == 2
+
+
+@pytest.mark.parametrize(
+    ("function", "mask"),
+    [
+        (lambda x: scaled_dot_product_attention(x, x, x), None),
+        (lambda x, mask: scaled_dot_product_attention(x, x, x, mask), torch.ones(5, 5, dtype=torch.bool).tril()),
+    ],
+    ids=["without a mask", "a constant mask with a key in every row"],
+)
+def test_rows_with_keys_are_not_guarded(function, mask):
+    before = program_of(function, QUERY, mask=mask)
+    assert guard_empty_rows(before) == (before, None)
+
+
+def test_a_constant_mask_with_an_empty_row_is_guarded():
+    before = program_of(lambda x, mask: scaled_dot_product_attention(x, x, x, mask), QUERY, mask=row_mask(torch.bool))
+    assert guard_empty_rows(before)[1].count == 1

@@ -1,0 +1,1 @@
+"""Which published architectures edgex exports, target by target: `python -m benchmarks.coverage`."""

@@ -1,0 +1,147 @@
+"""`python -m benchmarks.coverage`: export every model of the suite to every target, and write docs/coverage.{md,json}.
+
+A run that was interrupted goes on: results lie in `.coverage-suite/results.jsonl`, a line a model and target, and are
+used again where the same sources and packages made them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from benchmarks.coverage.expected import EXPECTED
+from benchmarks.coverage.huggingface import GONE
+from benchmarks.coverage.judge import (
+    ISSUES,
+    RESULTS,
+    Baseline,
+    Key,
+    find_regressions,
+    find_surprises,
+    merge,
+    parse_issues,
+    parse_outcomes,
+    read_baseline,
+)
+from benchmarks.coverage.outcome import Outcome
+from benchmarks.coverage.report import write_report
+from benchmarks.coverage.runner import GIB, Limits, Runner
+from benchmarks.coverage.store import Store, package_versions, sources_digest
+from benchmarks.coverage.suite import TARGETS, Entry, all_entries, in_turns, missing_libraries, select
+from benchmarks.processes import ROOT
+
+WORK = ROOT / ".coverage-suite"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run what is missing, judge it, write the page; 4 where something is worse than what is committed."""
+    given = _parse(argv)
+    # As Ctrl-C does: the export that runs is ended with it.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    try:
+        baseline = read_baseline(given.against)
+        if given.check:
+            return _judge(parse_outcomes((ROOT / RESULTS).read_text(encoding="utf-8")).values(), baseline)
+        chosen = select(all_entries(), given.only, given.quick)
+    except (ValueError, OSError) as error:
+        say(str(error))
+        return 2
+    if missing := missing_libraries(chosen):
+        say(f"not installed: {', '.join(missing)}")
+        say("fix: make coverage installs them; or --only 'hard/*', which needs none")
+        return 7
+    targets = [target for target in given.target or TARGETS if _usable(target)]
+    store = Store(given.work / "results.jsonl")
+    run_missing(chosen, targets, store, given)
+    keys = {(entry.name, target) for entry in chosen for target in targets}
+    outcomes = {key: outcome for key, outcome in store.read().items() if key in keys}
+    if code := _judge(outcomes.values(), baseline):
+        return code
+    _write(given.output, baseline, outcomes)
+    return 0
+
+
+def _judge(outcomes: Iterable[Outcome], baseline: Baseline) -> int:
+    """Name what is worse, and hard cases that are not as they are expected."""
+    outcomes = list(outcomes)
+    found = [*find_regressions(outcomes, baseline), *find_surprises(outcomes, EXPECTED)]
+    for sentence in found:
+        print(sentence)
+    if found:
+        say(f"{len(found)} outcome(s) not as committed, nothing written: mend them, or see the docstring of judge.py")
+    return 4 if found else 0
+
+
+def _write(folder: Path, baseline: Baseline, run: Mapping[Key, Outcome]) -> None:
+    """The page with this run's outcomes, and the committed ones of what was not run."""
+    names = [entry.name for entry in all_entries()]
+    order = [(name, target) for name in names for target in TARGETS]
+    outcomes = merge(order, baseline.outcomes, run)
+    issues = parse_issues((ROOT / ISSUES).read_text(encoding="utf-8"))
+    write_report(folder, names, outcomes, GONE, issues, package_versions())
+    verified = sum(outcome.verified for outcome in outcomes)
+    print(f"{verified} of {len(outcomes)} verified; wrote coverage.md and coverage.json")
+
+
+def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.coverage", description=__doc__.splitlines()[0])
+    parser.add_argument("--only", action="append", default=[], metavar="GLOB", help="Models of such names; repeatable.")
+    parser.add_argument("--target", action="append", choices=TARGETS, help="This target alone; repeatable.")
+    parser.add_argument("--quick", action="store_true", help="A subset of ten minutes.")
+    parser.add_argument("--fresh", action="store_true", help="Run again what has a result.")
+    parser.add_argument("--keep-older", action="store_true", help="Run only what has no result of any sources.")
+    parser.add_argument("--failed", action="store_true", help="Run again only what failed.")
+    parser.add_argument("--check", action="store_true", help="Run nothing: judge docs/coverage.json as it lies there.")
+    parser.add_argument(
+        "--against", default="HEAD", metavar="REVISION", help="The committed outcomes to hold it against."
+    )
+    parser.add_argument("-o", "--output", type=Path, default=ROOT / "docs", help="Folder of the page.")
+    parser.add_argument("--timeout", type=float, default=600.0, help="Seconds a model may take on all its targets.")
+    parser.add_argument("--memory", type=float, default=8.0, help="GiB a model may take.")
+    parser.add_argument("--work", type=Path, default=WORK, help="Folder of results and log.")
+    return parser.parse_args(argv)
+
+
+def _usable(target: str) -> bool:
+    """Whether a target works here; one that does not is named on stderr."""
+    from edgex.delegates.registry import get_delegate
+
+    availability = get_delegate(target).availability()
+    if not availability.available:
+        print(f"without {target}: {availability.reason}", file=sys.stderr)
+    return availability.available
+
+
+def run_missing(entries: Sequence[Entry], targets: Sequence[str], store: Store, given: argparse.Namespace) -> None:
+    """Run each model on the targets for which it has no result that counts."""
+    known = store.read()
+    sources = sources_digest()
+
+    def counts(outcome: Outcome | None) -> bool:
+        if outcome is None or given.fresh or (given.failed and not outcome.verified):
+            return False
+        return given.keep_older or given.failed or outcome.sources == sources
+
+    work = [(e, [t for t in targets if not counts(known.get((e.name, t)))]) for e in in_turns(entries)]
+    work = [(entry, missing) for entry, missing in work if missing]
+    say(f"{len(entries)} models, {len(work)} to run on {', '.join(targets)}")
+    with Runner(given.work / "log", sources, Limits(given.timeout, int(given.memory * GIB))) as runner:
+        for number, (entry, missing) in enumerate(work, 1):
+            started = time.monotonic()
+            outcomes = runner.run(entry, missing)
+            store.append(outcomes)
+            told = "  ".join(f"{o.target} {'ok' if o.verified else f'{o.stage} {o.exit_code}'}" for o in outcomes)
+            say(f"[{number}/{len(work)}] {entry.name}: {told}  {time.monotonic() - started:.0f} s")
+
+
+def say(text: str) -> None:
+    """A line of progress."""
+    print(text, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
