@@ -92,4 +92,4 @@ class OnnxCpuDelegate:
 
     def quantizer(self, recipe: str) -> QuantizerRecipe | None:
         """The shared one for `int8`; the other recipes are made of the float graph, while it is lowered."""
-        return shared_quantizer(recipe) if recipe in self.recipes else None
+        return shared_quantizer(recipe) if recipe == "int8" else None if recipe in self.recipes else None

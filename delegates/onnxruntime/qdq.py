@@ -63,6 +63,7 @@ def fold_weight_transposes(editor: GraphEditor) -> None:
 
 def fuse_for_cpu(editor: GraphEditor) -> None:
     """Bring the graph into the form above; its numbers stay, but for the rounding of biases to int32."""
+    _spare_float_layers(editor)
     _pool_means(editor)
     _flatten_linears(editor)
     _make_unsigned(editor)
@@ -71,6 +72,22 @@ def fuse_for_cpu(editor: GraphEditor) -> None:
     for node in list(editor.graph):
         if node.op_type in ("Conv", "Gemm") and node.domain == "":
             _quantize_bias(editor, node)
+    editor.remove_unused()
+
+
+def _spare_float_layers(editor: GraphEditor) -> None:
+    """Give layers that stay in floating point what was there before it was rounded.
+
+    ONNX Runtime quantizes the float weights of a layer between DequantizeLinear and QuantizeLinear by itself
+    (its WeightBiasQuantization): of all layers those that were kept because 8 bits are not enough for them.
+    """
+    for node in list(editor.graph):
+        if node.op_type not in _LAYERS or node.domain or not is_constant(node.inputs[1]):
+            continue
+        dequantize = made_by(node.inputs[0], "DequantizeLinear")
+        quantize = None if dequantize is None else made_by(dequantize.inputs[0], "QuantizeLinear")
+        if quantize is not None:
+            node.replace_input_with(0, quantize.inputs[0])
     editor.remove_unused()
 
 

@@ -156,7 +156,7 @@ class OnnxRocmDelegate:
 
     def quantizer(self, recipe: str) -> QuantizerRecipe | None:
         """The shared one for `int8`."""
-        return shared_quantizer(recipe) if recipe in self.recipes else None
+        return shared_quantizer(recipe) if recipe == "int8" else None if recipe in self.recipes else None
 
 
 def _checks(options: OnnxRocmOptions) -> Any:
