@@ -76,7 +76,7 @@ def fuse_for_cpu(editor: GraphEditor) -> None:
 
 
 def _spare_float_layers(editor: GraphEditor) -> None:
-    """Give layers that stay in floating point what was there before it was rounded.
+    """Put a Clip that changes nothing before layers that stay in floating point.
 
     ONNX Runtime quantizes the float weights of a layer between DequantizeLinear and QuantizeLinear by itself
     (its WeightBiasQuantization): of all layers those that were kept because 8 bits are not enough for them.
@@ -85,10 +85,14 @@ def _spare_float_layers(editor: GraphEditor) -> None:
         if node.op_type not in _LAYERS or node.domain or not is_constant(node.inputs[1]):
             continue
         dequantize = made_by(node.inputs[0], "DequantizeLinear")
-        quantize = None if dequantize is None else made_by(dequantize.inputs[0], "QuantizeLinear")
-        if quantize is not None:
-            node.replace_input_with(0, quantize.inputs[0])
-    editor.remove_unused()
+        if dequantize is None or not _is_signed_tensor(dequantize) or not is_constant(dequantize.inputs[1]):
+            continue
+        scale, zero = float(dequantize.inputs[1].const_value.numpy()), int(dequantize.inputs[2].const_value.numpy())
+        bounds = [editor.constant("bound", _float32(scale * (end - zero))) for end in (-129, 128)]
+        value = node.inputs[0]
+        types = [(value.dtype, value.shape)]
+        (clipped,) = editor.insert("Clip", [value, *bounds], f"{node.name}_input", at=node, types=types)
+        node.replace_input_with(0, clipped)
 
 
 def has_quantized_weight(node: Any) -> bool:
@@ -369,6 +373,12 @@ def _reduced_axes(node: Any) -> tuple[int, ...]:
 
 def _axis(dequantize: Any) -> int:
     return int(dequantize.attributes["axis"].as_int()) if "axis" in dequantize.attributes else 1
+
+
+def _float32(value: float) -> Any:
+    import numpy as np
+
+    return np.array(value, np.float32)
 
 
 def _int64(values: list[Any]) -> Any:
