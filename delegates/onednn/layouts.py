@@ -13,7 +13,15 @@ from edgex.delegates.onednn.region import INTEGERS, PLAIN, Operation, RegionBuil
 from edgex.delegates.onednn.sizes import Layout, Permute, dense_strides, same_layout
 
 # What makes images: their channels belong innermost, where oneDNN's kernels read them.
-_IMAGE_KINDS = ("quantize", "convolution", "conv_transpose", "max_pool", "avg_pool", "interpolate", "batch_norm_inference")
+_IMAGE_KINDS = (
+    "quantize",
+    "convolution",
+    "conv_transpose",
+    "max_pool",
+    "avg_pool",
+    "interpolate",
+    "batch_norm_inference",
+)
 
 # oneDNN 3.2 takes their input's rows to lie side by side, whatever its strides say, and computes nonsense.
 _DENSE_INPUT_KINDS = ("layer_norm",)

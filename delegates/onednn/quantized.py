@@ -5,11 +5,12 @@ PT2E writes every quantized operator as dequantize, operator, quantize, with act
 - a dequantize makes nothing by itself; each operator that reads it gets one of its own, for oneDNN fuses it only so;
 - activations become u8, their zero point 128 higher, which means the same numbers: oneDNN's kernels multiply u8 by s8;
 - a quantize whose readers all compute in float32 (a gelu, an attention, a sum that oneDNN fuses into the convolution
-  before it) is left out with its dequantizes: it would only lose digits and cost time.
+  before it) is left out with its dequantizes, but for the clipping: rounding would only lose digits and cost time.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from edgex.delegates.executorch.exir import debug_handle_of, operator_name
@@ -36,11 +37,18 @@ def _quantize(builder: RegionBuilder, node: Node) -> Value:
     if value.integers is not None and same_encoding(given["input"], node):
         return value.integers
     if not needs_quantized(node):
-        return value
+        return _clip(builder, value, given)
     # What leaves the region is the tensor that the program says.
     dtype = "s8" if any(user.op == "output" for user in node.users) else "u8"
     encoding = _encoding(given, dtype)
     return builder.op("quantize", [value], value.shape, dtype=dtype, **encoding.attributes)
+
+
+def _clip(builder: RegionBuilder, value: Value, given: Mapping[str, Any]) -> Value:
+    """What a quantize does to a value beside rounding it: nothing is beyond the ends of its range."""
+    scale, zero = given["scale"], given["zero_point"]
+    low, high = (scale * (given[name] - zero) for name in ("quant_min", "quant_max"))
+    return builder.op("clamp", [value], value.shape, min=float(low), max=float(high))
 
 
 def _dequantize(builder: RegionBuilder, node: Node) -> Value:
@@ -51,7 +59,7 @@ def _dequantize(builder: RegionBuilder, node: Node) -> Value:
     if integers.dtype == "f32":  # a quantize that was left out
         return integers
     if source.op == "call_function" and is_computed_in_float(node):
-        return builder.value(source.args[0])
+        return _clip(builder, builder.value(source.args[0]), given)
     encoding = _encoding(given, integers.dtype)
     return Value("f32", integers.shape, integers=integers, encoding=encoding, handle=debug_handle_of(node) or 0)
 
