@@ -194,6 +194,14 @@ class _Prepared:
         model = self.quantized.get(target)
         return (*self.programs[target].dropped, *(() if model is None else model.warnings))
 
+    def describe_quantization(self, target: str) -> Mapping[str, Any] | None:
+        """The manifest's `quantization`; what a delegate does itself while it lowers is in its plan and options."""
+        model = self.quantized.get(target)
+        recipe = self.programs[target].program.recipe
+        if model is not None:
+            return model.to_json()
+        return None if recipe is None else describe_recipe(recipe)
+
     def rewrites(self, target: str) -> tuple[Mapping[str, Any], ...]:
         """What was rewritten for a target, for the report and the manifest."""
         return tuple(asdict(rewrite) for rewrite in self.programs[target].applied)
@@ -294,6 +302,7 @@ def _plan_one(
         rewrites=prepared.rewrites(job.delegate.name),
         peak_rss_bytes=peak_rss_bytes(),
         warnings=warnings,
+        quantization=prepared.describe_quantization(job.delegate.name),
     )
 
 
@@ -509,7 +518,7 @@ def _make_manifest(
         producer={"edgex": __version__, **dict(sorted(producer.items()))},
         delegation=lowered.plan.to_json(),
         requirements=lowered.requirements,
-        quantization=_describe_quantization(settings, quantized, ladder),
+        quantization=_with_accuracy(prepared.describe_quantization(job.delegate.name), ladder),
         verification={
             "tolerance": settings.effective_tolerance.to_json(),
             "quantized_tolerance": None if quantized is None else QUANTIZED_TOLERANCE.to_json(),
@@ -526,15 +535,11 @@ def _make_manifest(
     )
 
 
-def _describe_quantization(
-    settings: ExportSettings, quantized: QuantizedModel | None, ladder: Ladder | None
-) -> dict[str, Any] | None:
-    """The manifest's `quantization`; what a delegate does itself while it lowers is in its plan and options."""
-    recipe = settings.recipe
-    if recipe is None:
-        return None
-    described = describe_recipe(recipe) if quantized is None else quantized.to_json()
-    return described if ladder is None else {**described, "accuracy": ladder.to_manifest()}
+def _with_accuracy(quantization: dict[str, Any] | None, ladder: Ladder | None) -> dict[str, Any] | None:
+    """The manifest's `quantization` with what a budget came to."""
+    if quantization is None or ladder is None:
+        return quantization
+    return {**quantization, "accuracy": ladder.to_manifest()}
 
 
 def _check_border(before: CapturedProgram, after: CapturedProgram) -> None:
