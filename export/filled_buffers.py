@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 
 import torch
 
+from edgex.errors import CaptureError
 from edgex.export.eager import BufferSnapshot
 
 
@@ -36,7 +37,29 @@ def fill_buffers(
     Returns:
         Names of the buffers that are filled now; all others are as before. Empty where they are state after all, or
         shared between modules.
+
+    Raises:
+        CaptureError: Such a buffer changes its shape and is not filled once: no state of an artifact does.
     """
+    shapes = [(name, buffers.value_of(name), _buffer_of(module, name)) for name in touched]
+    filled = _fill(module, buffers, touched, run)
+    for name, before, now in shapes:
+        if name not in filled and before is not None and now is not None and before.shape != now.shape:
+            raise CaptureError(
+                f"forward gives buffer {name} another shape: {list(before.shape)} becomes {list(now.shape)}",
+                why="what an artifact keeps between runs has one shape",
+                fix=f"make it as large as it gets, and write into it: self.{name}[:n] = value",
+            )
+    return filled
+
+
+def _fill(
+    module: torch.nn.Module,
+    buffers: BufferSnapshot,
+    touched: Mapping[str, tuple[str, ...]],
+    run: Callable[[bool], object],
+) -> tuple[str, ...]:
+    """The same, without the check."""
     filled = {name: value.detach().clone() for name, value in _reshaped(module, buffers, touched).items()}
     buffers.restore()
     if not filled:
