@@ -13,6 +13,7 @@ import torch
 from edgex.delegates.torch_internals import pytree
 from edgex.export import diagnosis
 from edgex.export.eager import BufferSnapshot, reference_conditions
+from edgex.export.filled_buffers import fill_buffers
 from edgex.export.leaves import (
     Leaf,
     in_signature_order,
@@ -75,9 +76,10 @@ def run_example(
     args, kwargs, inputs = _read_call(module, args, kwargs, positional)
     check_on_cpu(module, (args, kwargs))
 
-    def call() -> Any:
-        # On copies: the example stays as it is where forward writes to its inputs.
-        own_args, own_kwargs = pytree.tree_map_only(torch.Tensor, torch.clone, (args, kwargs))
+    def call(turned: bool = False) -> Any:
+        # On copies: the example stays as it is where forward writes to its inputs. Turned: last element first.
+        copy = (lambda tensor: tensor.flip(tuple(range(tensor.dim())))) if turned else torch.clone
+        own_args, own_kwargs = pytree.tree_map_only(torch.Tensor, copy, (args, kwargs))
         try:
             with reference_conditions():
                 output = module(*own_args, **own_kwargs)
@@ -98,9 +100,12 @@ def run_example(
         raise diagnosis.explain_replaced_data(name, module, source_root)
     diagnosis.check_outputs(name_outputs(output), module, source_root)
     touched = buffers.touched()
-    if touched:
-        buffers.restore()
     notices: list[str] = []
+    if touched and (filled := fill_buffers(module, buffers, touched, call)):
+        listed = shorten(list(filled))
+        notices.append(f"the first run fills {listed} to suit the inputs' sizes; the artifact has it filled")
+        touched = {name: names for name, names in touched.items() if name not in filled}
+        buffers = BufferSnapshot(module)
     if once := {(change.kind, change.name): change for change in python.changes()}:
         # Once is a cache that the first run fills. Twice is a change with every run.
         python = PythonState(module)

@@ -66,15 +66,15 @@ def render(
         "# Coverage",
         "Written by `make coverage`: published architectures in small configurations with weights of our own, each "
         "exported in a process of its own, captured once for all targets, lowered, loaded and run by a fresh process, "
-        "and held against eager PyTorch on the example and on stress inputs. *Verified* is what `edgex export` calls so. "
-        "Raw figures: "
+        "and held against eager PyTorch on the example and on stress inputs. *Verified* is what `edgex export` calls "
+        "so. Raw figures: "
         "[coverage.json](coverage.json).",
         _summary(real, by_key, targets),
         _goal(real, by_key, targets),
         f"Versions: {', '.join(f'{name} {number}' for name, number in packages.items())}.",
         _sources(outcomes),
-        "Each model's cell: share of the operators delegated, delegate calls, seconds of the whole export on one thread "
-        "of a shared machine without imports, and the process's peak memory.",
+        "Each model's cell: share of the operators delegated, delegate calls, seconds of the whole export on one "
+        "thread of a shared machine without imports, and the process's peak memory.",
         _failures(outcomes, issues),
     ]
     for group, title in TITLES.items():

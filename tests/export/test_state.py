@@ -33,6 +33,28 @@ class TestState:
         assert names(result.program.state) == ["count"]
         assert_border_holds_from_fresh(result)
 
+    def test_a_buffer_that_the_first_run_fills_is_captured_filled(self):
+        def forward(self, x):
+            if self.table.shape[0] != x.shape[0]:
+                self.table = torch.arange(float(x.shape[0]))[:, None] + 1
+            self.count += 1
+            return x * self.table * self.count
+
+        result = captured(forward, (X,), table=torch.zeros(1, 1), count=torch.tensor(5.0))
+        assert names(result.program.state) == ["count"]
+        assert any("fills table" in notice for notice in result.notices)
+        assert_border_holds_from_fresh(result)
+
+    @pytest.mark.parametrize("of", ["values", "every run"])
+    def test_what_only_looks_like_a_table_is_refused(self, of):
+        def forward(self, x):
+            if of == "every run" or self.table.shape[0] != x.shape[0]:
+                self.table = (x if of == "values" else self.table.sum() + torch.ones_like(x)).clone()
+            return x * self.table
+
+        with pytest.raises(CaptureError, match=r"gives buffer table another shape: \[1, 1\] becomes \[3, 4\]"):
+            captured(forward, (X,), table=torch.zeros(1, 1))
+
     def test_strict_capture_that_loses_a_replaced_buffer_is_refused(self):
         def forward(self, x):
             self.count = self.count + 1
