@@ -27,7 +27,7 @@ from edgex.runtime.specs import StateSpec, TensorSpec
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
-    from edgex.delegates.quantizers import QuantizerRecipe
+    from edgex.delegates.quantizers import Quantizer
 
 DELEGATE_GROUP = "edgex.delegates"
 
@@ -181,7 +181,7 @@ class Delegate(Protocol):
         """
         ...
 
-    def quantizer(self, recipe: str) -> QuantizerRecipe | None:
+    def quantizer(self, recipe: str) -> Quantizer | None:
         """The quantizer for a recipe, of `edgex.delegates.quantizers`; equal ones share one quantized program.
 
         None where the target quantizes while it lowers, or not at all.

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from edgex.delegates.executorch.exir import quiet
 from edgex.runtime.native_stderr import capture_native_stderr
 
 with quiet(), capture_native_stderr():
     import torch
+    import torch.fx
     from executorch.backends.xnnpack.quantizer.xnnpack_quantizer import (
         XNNPACKQuantizer,
         get_symmetric_quantization_config,
@@ -28,9 +29,17 @@ _LEAST_SCALE = 2**-12
 
 
 class _Quantizer(XNNPACKQuantizer):  # type: ignore[misc]  # executorch ships no types
-    """Without the patterns with batch norm: they are folded before, and looking for each costs a trace by dynamo."""
+    """XNNPACK's quantizer with other patterns.
 
-    SUPPORTED_PATTERNS = [pattern for pattern in XNNPACKQuantizer.SUPPORTED_PATTERNS if "bn" not in pattern.name]
+    Those with batch norm are left out: it is folded before, and looking for each costs a trace by dynamo. Dynamic
+    convolutions before a ReLU are let in: the pattern of plain ones skips them, so that most would stay in float.
+    """
+
+    SUPPORTED_PATTERNS: ClassVar[list[Any]] = [
+        dataclasses.replace(pattern, is_dynamic=pattern.is_dynamic or pattern.name == "conv_relu")
+        for pattern in XNNPACKQuantizer.SUPPORTED_PATTERNS
+        if "bn" not in pattern.name
+    ]
 
 
 class _Finite:
@@ -54,14 +63,32 @@ class _MinMax(_Finite, MinMaxObserver):  # type: ignore[misc]  # torchao ships n
 
 
 class _Histogram(_Finite, HistogramObserver):  # type: ignore[misc]
-    """The range with the least squared error, by a histogram of what was observed."""
+    """The range with the least squared error, by a histogram of what was observed.
+
+    The search takes a tenth of a second, and converting again with other layers in floating point asks again.
+    """
+
+    _found: tuple[torch.Tensor, torch.Tensor] | None = None
+
+    def forward(self, values: torch.Tensor) -> torch.Tensor:
+        self._found = None
+        return super().forward(values)
+
+    def _non_linear_param_search(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """Ends of the range, 0-dimensional; HistogramObserver asks for them when scales are made."""
+        if self._found is None:
+            self._found = self._search()
+        return self._found
+
+    def _search(self) -> tuple[torch.Tensor, torch.Tensor]:
+        found: tuple[torch.Tensor, torch.Tensor] = super()._non_linear_param_search()
+        return found
 
 
 class _Percentile(_Histogram):
     """The range that holds `PERCENTILE` percent of the observed values; outliers are clipped."""
 
-    def _non_linear_param_search(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """Ends of the range, 0-dimensional; HistogramObserver asks for them when scales are made."""
+    def _search(self) -> tuple[torch.Tensor, torch.Tensor]:
         total = torch.cumsum(self.histogram.double(), 0)
         width = (self.max_val - self.min_val) / self.bins
         outside = total[-1] * (1 - PERCENTILE / 100) / 2
@@ -91,4 +118,24 @@ def make_xnnpack_quantizer(observer: str, takes: Callable[[Node], bool], *, dyna
         made = _OBSERVERS[observer].with_args(eps=_LEAST_SCALE)
         spec = dataclasses.replace(config.input_activation, observer_or_fake_quant_ctr=made)
         config = dataclasses.replace(config, input_activation=spec, output_activation=spec)
-    return _Quantizer().set_global(config).set_filter_function(takes)
+    return (
+        _Quantizer()
+        .set_global(config)
+        .set_filter_function(lambda node: takes(node) and _has_kernel(node, dynamic=dynamic))
+    )
+
+
+def _has_kernel(node: Node, *, dynamic: bool) -> bool:
+    """Whether XNNPACK runs a convolution in 8 bits; what it refuses would run on kernels that are far slower."""
+    name = str(node.target)
+    if not name.startswith("aten.conv"):
+        return True
+    weight = node.args[1]
+    shape = weight.meta["val"].shape if isinstance(weight, torch.fx.Node) else ()
+    transposed = "transpose" in name
+    # Groups come before dilation in the schema of transposed convolutions, last in that of the others.
+    groups = node.args[6] if len(node.args) > 6 else 1
+    if transposed:
+        return not dynamic and groups == 1
+    depthwise = groups != 1 and shape[1] == 1
+    return not dynamic or (len(shape) == 4 and not depthwise)

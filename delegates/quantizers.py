@@ -32,7 +32,9 @@ class QuantizerRecipe(Protocol):
     """
 
     @property
-    def observed(self) -> bool: ...
+    def observed(self) -> bool:
+        """See above."""
+        ...
 
     def make(self, observer: str, takes: Callable[[Node], bool]) -> Any:
         """A torchao `Quantizer` for one program.
@@ -66,9 +68,27 @@ class SymmetricInt8:
         return make_xnnpack_quantizer(observer, takes, dynamic=self.dynamic)
 
 
-def shared_quantizer(recipe: str) -> QuantizerRecipe | None:
-    """The quantizer of a recipe that several targets share: `int8` is the only one."""
-    return SymmetricInt8() if recipe == "int8" else None
+@dataclass(frozen=True)
+class LinearWeights:
+    """Linear layers alone, with torchao's operators written into the graph; see `edgex.export.quantization.linear`.
+
+    Bits, groups and whether activations are quantized are the recipe's.
+    """
+
+    @property
+    def observed(self) -> bool:
+        """Activations are quantized token by token, or not at all."""
+        return False
+
+
+Quantizer = QuantizerRecipe | LinearWeights
+
+
+def shared_quantizer(recipe: str) -> Quantizer | None:
+    """The quantizer that writes a recipe into the graph; targets that ask for the same share the program."""
+    if recipe in ("int8", "int8-dynamic"):
+        return SymmetricInt8(dynamic=recipe == "int8-dynamic")
+    return LinearWeights() if recipe in ("8da8w", "8da4w", "int8-weight", "int4-weight") else None
 
 
 def quantizer_availability() -> Availability:

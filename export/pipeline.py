@@ -165,6 +165,14 @@ class _Prepared:
         model = self.quantized.get(target)
         return (*self.programs[target].dropped, *(() if model is None else model.warnings))
 
+    def describe_quantization(self, target: str) -> Mapping[str, Any] | None:
+        """The manifest's `quantization`; what a delegate does itself while it lowers is in its plan and options."""
+        model = self.quantized.get(target)
+        recipe = self.programs[target].program.recipe
+        if model is not None:
+            return model.to_json()
+        return None if recipe is None else describe_recipe(recipe)
+
     def rewrites(self, target: str) -> tuple[Mapping[str, Any], ...]:
         """What was rewritten for a target, for the report and the manifest."""
         return tuple(asdict(rewrite) for rewrite in self.programs[target].applied)
@@ -272,6 +280,7 @@ def _plan_one(
         rewrites=prepared.rewrites(job.delegate.name),
         peak_rss_bytes=peak_rss_bytes(),
         warnings=warnings,
+        quantization=prepared.describe_quantization(job.delegate.name),
     )
 
 
@@ -349,7 +358,7 @@ def _make_manifest(job: Job, prepared: _Prepared, lowered: LoweredModule, settin
         producer={"edgex": __version__, **dict(sorted(producer.items()))},
         delegation=lowered.plan.to_json(),
         requirements=lowered.requirements,
-        quantization=_describe_quantization(settings, quantized),
+        quantization=prepared.describe_quantization(job.delegate.name),
         verification={
             "tolerance": settings.effective_tolerance.to_json(),
             "quantized_tolerance": None if quantized is None else QUANTIZED_TOLERANCE.to_json(),
@@ -364,14 +373,6 @@ def _make_manifest(job: Job, prepared: _Prepared, lowered: LoweredModule, settin
             "card": dict(prepared.source.model_card),
         },
     )
-
-
-def _describe_quantization(settings: ExportSettings, quantized: QuantizedModel | None) -> dict[str, Any] | None:
-    """The manifest's `quantization`; what a delegate does itself while it lowers is in its plan and options."""
-    if quantized is not None:
-        return quantized.to_json()
-    recipe = settings.recipe
-    return None if recipe is None else describe_recipe(recipe)
 
 
 def _check_border(before: CapturedProgram, after: CapturedProgram) -> None:

@@ -206,4 +206,5 @@ def override_tolerance(
         base.min_sqnr_db if min_sqnr_db is None else min_sqnr_db,
         base.atol if atol is None else atol,
         base.rtol if rtol is None else rtol,
+        base.min_equal,
     )

@@ -9,7 +9,8 @@ from edgex.delegates.base import Availability, CapturedProgram, LoweredModule
 from edgex.delegates.graph_values import read_graph_values
 from edgex.delegates.plan import PartitionPlan
 from edgex.delegates.provenance import is_operator, module_path_of, source_of
-from edgex.delegates.quantizers import QuantizerRecipe, shared_quantizer
+from edgex.delegates.quantizers import Quantizer, shared_quantizer
+from edgex.delegates.recipes import RECIPE_NAMES
 from edgex.runtime.manifest import Requirements
 from edgex.runtime.plugins import installed_version
 
@@ -28,7 +29,7 @@ class ReferenceDelegate:
     engine = "torch"
     options_type = ReferenceOptions
     precisions = ("fp32", "fp16", "bf16")
-    recipes = ("int8",)
+    recipes = RECIPE_NAMES
     packages = ("torch",)
 
     def availability(self) -> Availability:
@@ -84,6 +85,6 @@ class ReferenceDelegate:
         """PyTorch runs every recipe that edgex writes into a graph."""
         return f"recipe {recipe!r} is not written into graphs; reference takes {', '.join(self.recipes)}"
 
-    def quantizer(self, recipe: str) -> QuantizerRecipe | None:
+    def quantizer(self, recipe: str) -> Quantizer | None:
         """The quantizers that other targets use: what they make is run by PyTorch, operator by operator."""
         return shared_quantizer(recipe) if recipe in self.recipes else None

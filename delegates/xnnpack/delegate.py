@@ -8,7 +8,7 @@ from typing import Any
 
 from edgex.delegates.base import Availability, CapturedProgram, LoweredModule
 from edgex.delegates.plan import PartitionPlan
-from edgex.delegates.quantizers import QuantizerRecipe, shared_quantizer
+from edgex.delegates.quantizers import Quantizer, shared_quantizer
 from edgex.runtime.engines.executorch_binding import INSTALL_COMMAND
 from edgex.runtime.plugins import installed_version
 
@@ -33,7 +33,7 @@ class XnnpackDelegate:
     options_type: type[Any] = XnnpackOptions
     precisions: tuple[str, ...] = ("fp32", "fp16")
     packages: tuple[str, ...] = ("executorch", "torch", "torchao")
-    recipes: tuple[str, ...] = ("int8",)
+    recipes: tuple[str, ...] = ("int8", "int8-dynamic", "8da8w", "8da4w")
     rewrites: tuple[str, ...] = ("fold_literals", "unfold_attention", "split_alpha")
 
     def availability(self) -> Availability:
@@ -86,7 +86,7 @@ class XnnpackDelegate:
             "their scales: the outputs are garbage; 8da8w and 8da4w quantize activations too"
         )
 
-    def quantizer(self, recipe: str) -> QuantizerRecipe | None:
+    def quantizer(self, recipe: str) -> Quantizer | None:
         """XNNPACK's own; see `Delegate.quantizer`."""
         return shared_quantizer(recipe) if recipe in self.recipes else None
 

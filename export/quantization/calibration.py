@@ -125,6 +125,11 @@ def _of_object(value: Any, name: str, source_root: Path) -> CalibrationData:
     from edgex.export.source_file import run_user_code
 
     label = f"{name}()" if callable(value) else name
+    if isinstance(value, Iterator):
+        raise UsageError(
+            f"{label} is an object of type {type(value).__name__}, which can be gone through only once",
+            fix="give the function that makes it, or a list",
+        )
 
     def samples() -> Iterator[Any]:
         given = run_user_code(value, label, source_root) if callable(value) else value
@@ -251,7 +256,7 @@ class Samples:
         eager: Gives the inputs' names, dtypes and shapes.
         source_root: Folder of the user's file.
         limit: Most samples to read; None is `MOST_SAMPLES`.
-        progress: Called with each sample's number.
+        progress: Called with each sample's number, and with None after the last one.
 
     Attributes:
         used: How many samples the last pass gave for calibration.
@@ -264,7 +269,7 @@ class Samples:
         eager: EagerModel,
         source_root: Path,
         limit: int | None = None,
-        progress: Callable[[int], None] = lambda _: None,
+        progress: Callable[[int | None, Samples], None] = lambda _number, _samples: None,
     ) -> None:
         self.data = data
         self.used = 0
@@ -287,7 +292,7 @@ class Samples:
             if sample is end:
                 break
             self._number = number
-            self._progress(number)
+            self._progress(number, self)
             sample = _as_tensors(sample, self.data.flat, self._label, self._eager)
             if number % HELD_OUT_EVERY == 0 and len(self.held_out) < MOST_HELD_OUT and not self.data.random:
                 self.held_out.append((number, sample))
@@ -297,6 +302,7 @@ class Samples:
             del sample
         if self.used == 0:
             raise UsageError(f"{self.data.origin} gives no samples", fix="some tens of typical inputs are needed")
+        self._progress(None, self)
 
     @property
     def _label(self) -> str:
@@ -331,13 +337,15 @@ def _as_tensors(sample: Any, flat: bool, label: str, eager: EagerModel) -> list[
         args, kwargs = read_call(_torch_leaves(sample), label)
         try:
             tensors = eager.flatten(args, kwargs)
-        except ValueError as error:
+        except ValueError:
+            tensors = []
+        if len(tensors) != len(eager.inputs):
             names = ", ".join(spec.name for spec in eager.inputs)
             raise UsageError(
                 f"{label} has another structure than the example inputs",
                 why=f"the model takes {names}; the sample is {_words(sample)}",
                 fix="give each sample in the form of the example inputs",
-            ) from error
+            )
     for spec, tensor in zip(eager.inputs, tensors, strict=True):
         _check_tensor(spec, tensor, label)
     return [tensor.detach().contiguous() for tensor in tensors]

@@ -176,7 +176,8 @@ def _name_constant(node: Node) -> str:
     roles = {0: "weight_quantized", 1: "weight_scale", 2: "weight_zero_point"}
     is_conversion = str(user.target).startswith(("quantized_decomposed.dequantize", "torchao."))
     role = roles.get(user.args.index(node), "constant") if is_conversion and node in user.args else "constant"
-    path = module_path_of(user)
+    served = _walk(user, forwards=True) or user
+    path = module_path_of(served)
     return f"{path}.{role}" if path else role
 
 

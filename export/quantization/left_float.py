@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from edgex.delegates.base import CapturedProgram
 from edgex.delegates.executorch.inner import is_conversion
 from edgex.delegates.provenance import is_operator, module_path_of, source_of
-from edgex.delegates.work import count_flops
 from edgex.export.rewrites.editor import constant_tensors
 
 if TYPE_CHECKING:
@@ -28,16 +27,18 @@ class FloatOperator:
         op: For example `aten.linear.default`.
         reason: One sentence.
         source: The user's `file.py:line`.
+        unusual: Whether the user will wonder, and is told in a warning.
     """
 
     module: str | None
     op: str
     reason: str
     source: str | None
+    unusual: bool = True
 
     def to_json(self) -> dict[str, Any]:
         """An entry of the manifest's `quantization.left_float`."""
-        return asdict(self)
+        return {"module": self.module, "op": self.op, "reason": self.reason, "source": self.source}
 
 
 def list_float(
@@ -58,14 +59,14 @@ def list_float(
         heavy = _base_name(node).startswith(_HEAVY)
         if node.name not in excluded and not (heavy and not _is_quantized(node)):
             continue
-        path = module_path_of(node)
+        path, unusual = module_path_of(node), True
         if is_inside(path, keep_float):
-            reason = "kept in floating point on request"
+            reason, unusual = "kept in floating point on request", False
         elif node.name in excluded:
             reason = excluded[node.name]
         else:
-            reason = _reason(node, constants)
-        found.append(FloatOperator(path, str(node.target), reason, source_of(node, program.source_root)))
+            reason, unusual = _reason(node, constants)
+        found.append(FloatOperator(path, str(node.target), reason, source_of(node, program.source_root), unusual))
     return tuple(found)
 
 
@@ -80,14 +81,16 @@ def _base_name(node: Node) -> str:
 
 
 def _is_quantized(node: Node) -> bool:
-    return any(".dequantize" in str(source.target) for source in node.all_input_nodes)
+    """Whether it reads a constant through a dequantization: its weight. Values between layers tell nothing."""
+    return any(
+        ".dequantize" in str(source.target) and source.all_input_nodes[0].op == "placeholder"
+        for source in node.all_input_nodes
+    )
 
 
-def _reason(node: Node, constants: Mapping[Node, Any]) -> str:
+def _reason(node: Node, constants: Mapping[Node, Any]) -> tuple[str, bool]:
+    """Why, and whether that is unusual."""
     weights = [source for source in node.all_input_nodes if source in constants]
     if not weights:
-        return f"both sides of {_base_name(node)} are computed: there is no constant weight to quantize"
-    shape = list(constants[weights[0]].shape)
-    flops = count_flops(node)
-    work = "" if flops is None else f", {flops} floating-point operations"
-    return f"the recipe has no form of {node.target} with a weight of shape {shape}{work}"
+        return "both of its factors are computed: there is no constant weight to quantize", False
+    return f"the recipe has no form of it with a weight of shape {list(constants[weights[0]].shape)}", True

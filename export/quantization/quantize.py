@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from edgex.delegates.base import CapturedProgram
 from edgex.delegates.provenance import module_path_of
-from edgex.delegates.quantizers import QuantizerRecipe
+from edgex.delegates.quantizers import LinearWeights, Quantizer
 from edgex.delegates.recipes import Recipe
 from edgex.errors import QuantizationError
 from edgex.export.quantization import pt2e
 from edgex.export.quantization.calibration import Samples
-from edgex.export.quantization.left_float import FloatOperator, is_inside, list_float
+from edgex.export.quantization.left_float import is_inside, list_float
+from edgex.export.quantization.linear import quantize_linear
+from edgex.export.quantization.quantized import Quantized
 from edgex.export.quantization.running import GraphRunner
 
 if TYPE_CHECKING:
@@ -22,19 +24,8 @@ if TYPE_CHECKING:
 
 # How often operators are taken out before giving up on values that have no range.
 _ROUNDS = 4
-
-
-@dataclass(frozen=True)
-class Quantized:
-    """A quantized program.
-
-    Attributes:
-        program: Holds quantize and dequantize operators; `recipe` and `float_modules` are set.
-        left_float: Operators with weights or much work that stayed in floating point.
-    """
-
-    program: CapturedProgram
-    left_float: tuple[FloatOperator, ...]
+# How many samples a model with state sees before it starts over.
+STEPS_IN_A_ROW = 16
 
 
 @dataclass
@@ -48,14 +39,16 @@ class Calibrated:
         observer: One of `edgex.delegates.quantizers.OBSERVERS`.
         samples: The data; None for recipes that need none.
         ranges: The observers that saw the data, by the name of the value that they saw.
+        progress: Called with a stage and a detail.
     """
 
     program: CapturedProgram
     recipe: Recipe
-    quantizer: QuantizerRecipe
+    quantizer: Quantizer
     observer: str
     samples: Samples | None
     ranges: dict[str, Any] = field(default_factory=dict)
+    progress: Callable[[str, str], None] = lambda _stage, _detail: None
 
     def quantize(self, keep_float: frozenset[str] = frozenset()) -> Quantized:
         """Convert.
@@ -68,17 +61,22 @@ class Calibrated:
         Raises:
             QuantizationError: There is nothing to quantize.
         """
+        if isinstance(self.quantizer, LinearWeights):
+            return quantize_linear(self.program, self.recipe, keep_float)
         excluded: dict[str, str] = {}
         for _ in range(_ROUNDS):
             takes = _filter_of(keep_float, excluded)
             observed = pt2e.prepare(self.program, self.quantizer, self.observer, takes)
             wanted = {node.name for node in pt2e.annotated(observed)}
-            if self.quantizer.observed:
+            if not self.quantizer.observed:
+                pt2e.observe_weights(observed)
+            else:
                 self._fill(observed)
                 found = _without_range(observed)
                 if found:
                     excluded.update(found)
                     continue
+            self.progress("convert", f"{self.recipe.name}: {len(wanted)} operators")
             converted = pt2e.convert(observed)
             break
         else:
@@ -101,25 +99,35 @@ class Calibrated:
         missing = pt2e.adopt(observed, self.ranges)
         if missing:
             assert self.samples is not None
-            runner = GraphRunner(self.program, observed.module)
-            for sample in self.samples:
-                runner.reset()
-                try:
-                    runner.run(sample)
-                except Exception as error:  # the model's own operators, on the user's data
-                    explained = self.samples.explain(error, sample)
-                    if explained is None:
-                        raise
-                    raise explained from error
+            self._run(observed, self.samples)
             self.ranges.update(observed.observers())
         else:
             pt2e.observe_weights(observed)
+
+    def _run(self, observed: pt2e.Observed, samples: Samples) -> None:
+        """Let every sample run; models with state keep it for some samples in a row, as in use."""
+        runner = GraphRunner(self.program, observed.module)
+        for number, sample in enumerate(samples):
+            fresh = number % STEPS_IN_A_ROW == 0
+            if fresh:
+                runner.reset()
+            try:
+                runner.run(sample)
+            except Exception as error:  # the model's own operators, on the user's data
+                explained = samples.explain(error, sample)
+                if explained is not None:
+                    raise explained from error
+                if fresh or not self.program.state:
+                    raise
+                # A cache that is full, for example: from the initial state eager runs it.
+                runner.reset()
+                runner.run(sample)
 
 
 def quantize_program(
     program: CapturedProgram,
     recipe: Recipe,
-    quantizer: QuantizerRecipe,
+    quantizer: Quantizer,
     samples: Samples | None,
     keep_float: frozenset[str] = frozenset(),
     observer: str = "histogram",
@@ -144,7 +152,7 @@ def _without_range(observed: pt2e.Observed) -> dict[str, str]:
         names = {_seen(value) for value in values}
         for name in names & observers.keys():
             if getattr(observers[name], "saw_others", False):
-                found[node.name] = f"{name} holds infinite values, a mask for example"
+                found[node.name] = "it computes with infinite values, as masks hold"
         vanishing = _vanishing(node, observers)
         if vanishing is not None:
             found.setdefault(node.name, vanishing)
@@ -153,8 +161,7 @@ def _without_range(observed: pt2e.Observed) -> dict[str, str]:
 
 def _seen(node: Node) -> str:
     """The value's name: behind an observer, what it observes."""
-    source = node.args[0] if node.op == "call_module" else node
-    return source.name if hasattr(source, "name") else node.name
+    return node.all_input_nodes[0].name if node.op == "call_module" else node.name
 
 
 def _vanishing(node: Node, observers: Mapping[str, Any]) -> str | None:
@@ -168,7 +175,8 @@ def _vanishing(node: Node, observers: Mapping[str, Any]) -> str | None:
     for term in node.all_input_nodes:
         own = _range_of(observers.get(_seen(term)))
         if own is not None and 0.0 < max(abs(own[0]), abs(own[1])) < step:
-            return f"its term {_seen(term)} (up to {max(abs(own[0]), abs(own[1])):.3g}) is below one step of the result ({step:.3g})"
+            largest = max(abs(own[0]), abs(own[1]))
+            return f"a term (up to {largest:.3g}) would be lost: 8 bits of the result have steps of {step:.3g}"
     return None
 
 

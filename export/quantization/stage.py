@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from edgex.delegates.recipes import Recipe, describe_recipe
 from edgex.export.quantization.calibration import FEW_SAMPLES, Samples, find_calibration
-from edgex.export.quantization.quantize import Calibrated, Quantized
+from edgex.export.quantization.quantize import Calibrated
+from edgex.export.quantization.quantized import Quantized
 from edgex.export.quantization.running import GraphRunner
 from edgex.export.verification import QuantizedReference
 
 if TYPE_CHECKING:
     from edgex.delegates.base import CapturedProgram, Delegate
-    from edgex.delegates.quantizers import QuantizerRecipe
+    from edgex.delegates.quantizers import Quantizer
     from edgex.export.eager import EagerModel
     from edgex.export.settings import ExportSettings
     from edgex.export.source import ModelSource
@@ -85,7 +86,7 @@ def quantize_for_targets(
     quantizers = {delegate.name: delegate.quantizer(recipe.name) for delegate in delegates}
     observed = any(quantizer is not None and quantizer.observed for quantizer in quantizers.values())
     samples = _open_samples(source, eager, settings, progress) if observed else None
-    made: dict[tuple[int, QuantizerRecipe], QuantizedModel] = {}
+    made: dict[tuple[int, Quantizer], QuantizedModel] = {}
     found: dict[str, QuantizedModel] = {}
     for name, quantizer in quantizers.items():
         if quantizer is None:
@@ -93,7 +94,8 @@ def quantize_for_targets(
         key = (id(programs[name]), quantizer)
         if key not in made:
             own = samples if quantizer.observed else None
-            calibrated = Calibrated(programs[name], recipe, quantizer, settings.observer or DEFAULT_OBSERVER, own)
+            observer = settings.observer or DEFAULT_OBSERVER
+            calibrated = Calibrated(programs[name], recipe, quantizer, observer, own, progress=progress)
             # Targets ask for rewrites of their own. What these left alone has the range that was seen before.
             for (_, other), model in made.items():
                 if other == quantizer:
@@ -110,8 +112,13 @@ def _open_samples(
 ) -> Samples:
     data = find_calibration(settings.calibration, source, eager)
 
-    def tell(number: int) -> None:
-        progress("calibrate", f"{data.origin}: sample {number}")
+    def tell(number: int | None, samples: Samples) -> None:
+        if number is not None:
+            progress("calibrate", f"{data.origin}: sample {number}")
+        else:
+            # A stage of its own: a log shows one line a stage, and the number is known only now.
+            held_out = f", {len(samples.held_out)} held out for the proof" if samples.held_out else ""
+            progress("calibrated", f"on {samples.used} samples{held_out}")
 
     return Samples(data, eager, source.source_root, settings.calibration_samples, tell)
 
@@ -134,9 +141,10 @@ def _warnings(samples: Samples | None, quantized: Quantized) -> tuple[str, ...]:
         warnings.append(
             f"calibrated on {samples.used} samples: below {FEW_SAMPLES}, ranges depend on which ones they are"
         )
-    if quantized.left_float:
-        first = quantized.left_float[0]
-        more = f" and {len(quantized.left_float) - 1} more" if len(quantized.left_float) > 1 else ""
+    # Products of two computed values are floating point in every model with attention: listed, but no news.
+    if unusual := [item for item in quantized.left_float if item.unusual]:
+        first = unusual[0]
+        more = f" and {len(unusual) - 1} more" if len(unusual) > 1 else ""
         warnings.append(
             f"left in floating point: {first.op} in {first.module or 'the model'} ({first.reason}){more}; "
             "the manifest lists all"

@@ -30,4 +30,4 @@ def register_quantized_operators(quantization: Mapping[str, Any] | None) -> None
         )
     # It tells on stderr which of its optional libraries are not there.
     with capture_native_stderr(), contextlib.redirect_stderr(io.StringIO()):
-        import torchao.quantization.quant_primitives  # type: ignore[import-untyped]  # noqa: F401
+        import torchao.quantization.quant_primitives  # noqa: F401

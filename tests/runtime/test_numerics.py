@@ -122,3 +122,39 @@ def test_rounding_keeps_two_digits(value: float) -> None:
 def test_rounding_of_what_is_unknown() -> None:
     assert round_significant(None) is None
     assert round_significant(float("nan")) is None
+
+
+def test_small_signals_are_measured_against_the_ordinary_one() -> None:
+    """The steps of a quantized output do not shrink with its values: one step off is no fault of a small signal."""
+    reference = signal() * 1e-3
+    actual = reference + 0.02
+    tolerance = Tolerance(20.0)
+    assert compare_output(reference, actual, tolerance).verdict == "fail"
+    assert compare_output(reference, actual, tolerance, floor_rms=1.0).verdict == "pass"
+    assert compare_output(reference, reference + 0.2, tolerance, floor_rms=1.0).verdict == "fail"
+
+
+def test_a_constant_reference_excuses_a_step_and_no_more() -> None:
+    constant = np.ones(8, np.float32)
+    assert compare_output(constant, constant + 0.02, Tolerance(20.0)).verdict == "fail"
+    assert compare_output(constant, constant + 0.02, Tolerance(20.0), floor_rms=1.0).verdict == "inconclusive"
+    assert compare_output(constant, constant + 0.2, Tolerance(20.0), floor_rms=1.0).verdict == "fail"
+
+
+def test_some_integers_of_a_quantized_output_may_turn() -> None:
+    reference = np.arange(20)
+    actual = reference.copy()
+    actual[3] = 7
+    assert compare_output(reference, actual, FP32).verdict == "fail"
+    assert compare_output(reference, actual, DEFAULT_TOLERANCES["int8"]).verdict == "pass"
+    actual[4:7] = 0
+    found = compare_output(reference, actual, DEFAULT_TOLERANCES["int8"])
+    assert (found.verdict, found.reason) == ("fail", "4 of 20 values differ")
+
+
+@given(st.sampled_from(sorted(DEFAULT_TOLERANCES)))
+def test_tolerances_survive_json(name: str) -> None:
+    tolerance = DEFAULT_TOLERANCES[name]
+    assert Tolerance.from_json(tolerance.to_json()) == tolerance
+    older = {key: value for key, value in tolerance.to_json().items() if key != "min_equal"}
+    assert Tolerance.from_json(older).min_equal == 1.0

@@ -39,6 +39,8 @@ def print_export(document: Mapping[str, Any]) -> None:
             click.echo(f"              {_describe_fallback(fallback)}")
         for rewrite in artifact["rewrites"]:
             click.echo(f"  rewrite     {rewrite['name']} x {rewrite['count']}: {rewrite['detail']}")
+        if artifact["quantization"] is not None:
+            click.echo(f"  quantized   {describe_quantization(artifact['quantization'])}")
         if artifact["verification"] is not None:
             click.echo(f"  proof       {describe_verification(artifact['verification'])}")
         stages = "  ".join(f"{name} {s:.1f}" for name, s in artifact["seconds"].items() if s >= 0.05)
@@ -61,6 +63,18 @@ def describe_delegation(delegation: Mapping[str, Any]) -> str:
     )
 
 
+def describe_quantization(quantization: Mapping[str, Any]) -> str:
+    """`int8, ranges by histogram of 18 samples of calibration_data(); 2 operators left in floating point`."""
+    parts = [quantization["recipe"]]
+    if quantization["group_size"] is not None:
+        parts.append(f"groups of {quantization['group_size']}")
+    data = quantization["calibration"]
+    if data is not None:
+        parts.append(f"ranges by {quantization['observer']} of {data['samples']} samples of {data['origin']}")
+    left = len(quantization["left_float"] or ())
+    return ", ".join(parts) + (f"; {left} operator{'' if left == 1 else 's'} left in floating point" if left else "")
+
+
 def _describe_fallback(fallback: Mapping[str, Any]) -> str:
     line = fallback["source"] or "no source line"
     return f"left out: {fallback['count']} x {fallback['op']} at {line} [{fallback['code']}] {fallback['reason']}"
@@ -74,7 +88,21 @@ def describe_verification(verification: Mapping[str, Any]) -> str:
     shown = ", ".join(f"{counts[v]} {v}" for v in ("pass", "fail", "inconclusive", "skipped") if v in counts)
     error, sqnr = verification["max_abs_error"], verification["min_sqnr_db"]
     numbers = [] if error is None else [f"max error {error:.2g}"]
-    numbers += [] if sqnr is None else ["exact" if sqnr >= 300 else f"SQNR at least {sqnr:g} dB"]
+    if any(case.get("reference") == "quantized" for case in verification["cases"]):
+        # The accuracy is that against eager; how true the engine is to the quantized program is another number.
+        numbers += [
+            f"SQNR at least {min(found):g} dB against {words}"
+            for reference, words in (("eager", "eager"), ("quantized", "the quantized program"))
+            if (
+                found := [
+                    c["sqnr_db"]
+                    for c in verification["cases"]
+                    if c.get("reference", "eager") == reference and c["sqnr_db"]
+                ]
+            )
+        ]
+    else:
+        numbers += [] if sqnr is None else ["exact" if sqnr >= 300 else f"SQNR at least {sqnr:g} dB"]
     return "; ".join([shown, ", ".join(numbers)] if numbers else [shown])
 
 
@@ -84,7 +112,8 @@ def print_verification(document: Mapping[str, Any]) -> None:
     for case in document["cases"]:
         reason = f"  {case['reason']}" if case["reason"] and case["verdict"] != "pass" else ""
         numbers = [_number(case[key]) for key in ("max_abs_error", "sqnr_db", "reference_max")]
-        rows.append((case["name"], case["output"] or "", *numbers, case["verdict"] + reason))
+        name = case["name"] if case.get("reference", "eager") == "eager" else f"{case['name']} [quantized]"
+        rows.append((name, case["output"] or "", *numbers, case["verdict"] + reason))
     print_table(rows)
     click.echo(f"executed on {document['executed_on']}")
     if document["passed"]:
@@ -97,7 +126,9 @@ def print_verification(document: Mapping[str, Any]) -> None:
 def print_artifact(document: Mapping[str, Any]) -> None:
     """The page of `edgex inspect`."""
     manifest = document["manifest"]
-    click.echo(f"{bold(manifest['name'])}  {manifest['target']}  {manifest['status']}  {manifest['precision']}")
+    recipe = f"  {manifest['quantization']['recipe']}" if manifest["quantization"] else ""
+    about = f"{manifest['target']}  {manifest['status']}  {manifest['precision']}{recipe}"
+    click.echo(f"{bold(manifest['name'])}  {about}")
     method = manifest["methods"][0]
     for key in ("inputs", "outputs", "state"):
         for spec in method[key]:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 @click.option("-t", "--target", "targets", multiple=True, help="One or several, by comma or repeated.")
 @click.option("--profile", "report", type=click.Path(path_type=Path), help="Of an artifact: its saved profile (.json).")
 @click.option("--precision", default="fp32", show_default=True, help="fp32, fp16 or bf16.")
+@click.option("--quantize", default="none", help="Not here: `export --dry-run` plans with a recipe.")
 @click.option("--input-shape", "shapes", multiple=True, help="x=1x3x224x224: example inputs of this size.")
 @click.option("--dynamic", multiple=True, help="x:0=1..8: this dimension varies between these bounds.")
 @click.option(
@@ -34,6 +35,7 @@ def command(
     targets: tuple[str, ...],
     report: Path | None,
     precision: str,
+    quantize: str,
     shapes: tuple[str, ...],
     dynamic: tuple[str, ...],
     options: tuple[str, ...],
@@ -50,13 +52,20 @@ def command(
 
     def body() -> int:
         from edgex.cli.render_why import print_why
+        from edgex.errors import UsageError
+
+        if quantize != "none":
+            raise UsageError(
+                f"why does not take --quantize {quantize}",
+                why="it looks at a model without its weights, and ranges are measured on real ones",
+                fix=f"edgex export {model} -t {','.join(targets) or 'xnnpack'} --quantize {quantize} --dry-run",
+            )
 
         if _is_artifact(model):
             given = {"--target": targets, "--input-shape": shapes, "--dynamic": dynamic, "--option": options}
             document, code = _ask_artifact(model, report, [flag for flag, value in given.items() if value]), 0
         else:
             from edgex.cli.flags import parse_dynamic, parse_key_values, parse_shapes, split_list
-            from edgex.errors import UsageError
             from edgex.export.why.question import Question, check_question
 
             if report is not None:

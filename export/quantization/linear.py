@@ -1,0 +1,150 @@
+"""Recipes for linear layers alone: weights in 8 or 4 bits, activations token by token, written into the graph.
+
+```
+before  linear(x, weight, bias)
+after   scale, zero = choose_qparams_affine(x)                  # 8da8w and 8da4w: at every run, for each token
+        linear(dequantize(quantize(x, scale, zero)), dequantize(weight_quantized, weight_scale), bias)
+```
+
+The operators are torchao's, and numbers and form are those of its `quantize_`. Written here, every operator keeps its
+source line, and a `.pt2` file, which has no modules to swap, is quantized as well.
+"""
+
+from __future__ import annotations
+
+import operator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from edgex.delegates.base import CapturedProgram
+from edgex.delegates.executorch.exir import quiet
+from edgex.delegates.provenance import module_path_of
+from edgex.delegates.recipes import Recipe
+from edgex.errors import QuantizationError
+from edgex.export.quantization.left_float import is_inside, list_float
+from edgex.export.quantization.quantized import Quantized
+from edgex.export.rewrites.editor import ProgramEditor, constant_tensors, fake_mode_of
+from edgex.runtime.native_stderr import capture_native_stderr
+
+if TYPE_CHECKING:
+    from torch.fx import Graph, Node
+
+_RANGES = {8: (-128, 127), 4: (-8, 7)}
+
+
+def quantize_linear(program: CapturedProgram, recipe: Recipe, keep_float: frozenset[str]) -> Quantized:
+    """Quantize every linear layer with a constant weight.
+
+    Args:
+        program: In float32; it is not changed.
+        recipe: `8da8w`, `8da4w`, `int8-weight` or `int4-weight`.
+        keep_float: Paths of modules that stay in floating point.
+
+    Raises:
+        QuantizationError: There is no such layer.
+    """
+    with quiet(), capture_native_stderr():
+        import torchao.quantization.quant_primitives  # noqa: F401  # torch.ops.torchao
+
+    editor = ProgramEditor(program)
+    constants = constant_tensors(program)
+    excluded: dict[str, str] = {}
+    made: dict[Node, _Weight] = {}
+    count = 0
+    for node in program.exported.graph.nodes:
+        if node.op != "call_function" or node.target is not torch.ops.aten.linear.default:
+            continue
+        weight = node.args[1]
+        refusal = _refusal(constants.get(weight), recipe)
+        if refusal is not None:
+            excluded[node.name] = refusal
+        elif not is_inside(module_path_of(node), keep_float):
+            # Layers that share a weight share the quantized one.
+            if weight not in made:
+                made[weight] = _quantize_weight(editor, weight, constants[weight], recipe)
+            _rewrite(editor, editor.node(node), made[weight], recipe)
+            count += 1
+    if count == 0:
+        raise QuantizationError(
+            f"there is nothing in this model that {recipe.name} can quantize",
+            why="; ".join(f"{name}: {why}" for name, why in excluded.items()) or "it has no linear layer",
+            fix="leave --quantize out, or use --quantize int8",
+        )
+    quantized = editor.finish(recipe=recipe, float_modules=keep_float)
+    return Quantized(quantized, list_float(quantized, keep_float, excluded))
+
+
+def _refusal(weight: torch.Tensor | None, recipe: Recipe) -> str | None:
+    if weight is None:
+        return "its weight is computed when the model runs"
+    if weight.dtype != torch.float32:
+        return f"its weight is {str(weight.dtype).removeprefix('torch.')}"
+    if recipe.group_size is not None and weight.shape[1] % recipe.group_size:
+        return f"its {weight.shape[1]} inputs are no multiple of the group size {recipe.group_size}"
+    return None
+
+
+@dataclass(frozen=True)
+class _Weight:
+    """A quantized weight `[out, in]`, its scales and zero points `[out, in / group]`, as placeholders."""
+
+    values: Node
+    scale: Node
+    zero_point: Node
+    group: int
+
+
+def _quantize_weight(editor: ProgramEditor, node: Node, weight: torch.Tensor, recipe: Recipe) -> _Weight:
+    low, high = _RANGES[recipe.weight_bits]
+    group = recipe.group_size or int(weight.shape[1])
+    tensor = weight.detach()
+    scale, zero_point = torch.ops.torchao.choose_qparams_affine(
+        tensor, "SYMMETRIC", [1, group], torch.int8, low, high, None, None, torch.int8
+    )
+    values = torch.ops.torchao.quantize_affine(tensor, [1, group], scale, zero_point, torch.int8, low, high)
+    name = str(editor.spec(editor.node(node)).target)
+    mode: Any = fake_mode_of([node.meta["val"]])
+
+    def add(suffix: str, value: torch.Tensor) -> Node:
+        value = value.reshape(weight.shape[0], -1)
+        fake = mode.from_tensor(value, static_shapes=True) if hasattr(mode, "from_tensor") else value
+        return editor.add_constant(f"{name}_{suffix}", value, fake, is_parameter=True)
+
+    return _Weight(add("quantized", values), add("scale", scale), add("zero_point", zero_point), group)
+
+
+def _rewrite(editor: ProgramEditor, linear: Node, weight: _Weight, recipe: Recipe) -> None:
+    """Let a linear layer read converted values."""
+    graph, ops = editor.graph, torch.ops.torchao
+    low, high = _RANGES[recipe.weight_bits]
+    source = linear.args[0]
+    assert isinstance(source, torch.fx.Node)
+    with graph.inserting_before(linear):
+        if recipe.activations == "dynamic":
+            # One scale a token: all but the last dimension.
+            size = [1] * (source.meta["val"].ndim - 1) + [int(weight.values.meta["val"].shape[1])]
+            found = _add(
+                graph, linear, ops.choose_qparams_affine.default,
+                source, "ASYMMETRIC", size, torch.int8, -128, 127, None, None, torch.int8,
+            )  # fmt: skip
+            qparams = tuple(_add(graph, linear, operator.getitem, found, index) for index in (0, 1))
+            low_bits = _add(graph, linear, ops.quantize_affine.default, source, size, *qparams, torch.int8, -128, 127)
+            source = _add(graph, linear, ops.dequantize_affine.default, low_bits, size, *qparams, torch.int8, -128, 127)
+        wide = _add(
+            graph, linear, ops.dequantize_affine.default,
+            weight.values, [1, weight.group], weight.scale, weight.zero_point, torch.int8, low, high,
+        )  # fmt: skip
+    linear.args = (source, wide, *linear.args[2:])
+
+
+def _add(graph: Graph, like: Node, target: Any, *args: Any) -> Node:
+    """An operator that counts as part of the source line of `like`."""
+    node = graph.call_function(target, args)
+    keys = ("stack_trace", "nn_module_stack", "torch_fn")
+    node.meta = {key: like.meta[key] for key in keys if key in like.meta}
+    values = torch.fx.map_arg(args, lambda arg: arg.meta["val"])
+    with torch.no_grad(), fake_mode_of(v for v in values if isinstance(v, torch.Tensor)):
+        node.meta["val"] = target(*values)
+    return node
