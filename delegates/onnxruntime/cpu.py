@@ -10,7 +10,7 @@ from edgex.delegates.base import Availability, CapturedProgram, LoweredModule
 from edgex.delegates.onnxruntime.quantization import CPU_RECIPES, cpu_refusal
 from edgex.delegates.onnxruntime.versions import DEFAULT_OPSET, NEWEST_OPSET, OLDEST_OPSET
 from edgex.delegates.plan import PartitionPlan
-from edgex.delegates.quantizers import QuantizerRecipe, shared_quantizer
+from edgex.delegates.quantizers import Quantizer, shared_quantizer
 
 INSTALL_COMMAND = "pip install 'edgex-toolchain[onnx]'"
 
@@ -90,6 +90,6 @@ class OnnxCpuDelegate:
 
         return lower_program(program, options.opset, self.engine)
 
-    def quantizer(self, recipe: str) -> QuantizerRecipe | None:
-        """The shared one for `int8`; the other recipes are made of the float graph, while it is lowered."""
-        return shared_quantizer(recipe) if recipe == "int8" else None if recipe in self.recipes else None
+    def quantizer(self, recipe: str) -> Quantizer | None:
+        """The shared one for `int8`; other recipes are made of the float graph, in operators of ONNX Runtime's own."""
+        return shared_quantizer(recipe) if recipe == "int8" else None

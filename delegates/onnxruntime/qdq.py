@@ -203,7 +203,7 @@ def _clip_bytes(editor: GraphEditor) -> None:
     import numpy as np
 
     for node in list(editor.graph):
-        before = made_by(node.inputs[0], "DequantizeLinear") if node.op_type in ("Relu", "Clip") else None
+        before: Any = made_by(node.inputs[0], "DequantizeLinear") if node.op_type in ("Relu", "Clip") else None
         after = only_user(node.outputs[0]) if before is not None else None
         if after is None or after.op_type != "QuantizeLinear":
             continue

@@ -16,7 +16,7 @@ from edgex.delegates.onnxruntime.cpu import OnnxCpuDelegate
 from edgex.delegates.onnxruntime.migraphx_operators import NEWEST_OPSET, OLDEST_OPSET, TABLE_VERSION
 from edgex.delegates.onnxruntime.quantization import MIGRAPHX_RECIPES, migraphx_refusal
 from edgex.delegates.plan import PartitionPlan
-from edgex.delegates.quantizers import QuantizerRecipe, shared_quantizer
+from edgex.delegates.quantizers import Quantizer, shared_quantizer
 from edgex.runtime.engines.rungs import Rung
 
 PROVIDER = "MIGraphXExecutionProvider"
@@ -154,9 +154,9 @@ class OnnxRocmDelegate:
             assembled_reason=reason,
         )
 
-    def quantizer(self, recipe: str) -> QuantizerRecipe | None:
+    def quantizer(self, recipe: str) -> Quantizer | None:
         """The shared one for `int8`."""
-        return shared_quantizer(recipe) if recipe == "int8" else None if recipe in self.recipes else None
+        return shared_quantizer(recipe) if recipe == "int8" else None
 
 
 def _checks(options: OnnxRocmOptions) -> Any:

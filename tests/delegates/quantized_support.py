@@ -53,6 +53,20 @@ class ByteWeight(nn.Module):
         return _OPS.dequantize_per_channel(self.data, self.scale, self.zero, self.axis, -127, 127, torch.int8)
 
 
+class Bytes(nn.Module):
+    """A convolution and a linear layer on bytes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.head = ByteWeight(4, 3, 3, 3), ByteWeight(5, 4, seed=1)
+        self.bias = nn.Parameter(torch.tensor([0.5, -0.25, 0.125, 1.0]))
+
+    def forward(self, x):
+        y = nn.functional.conv2d(between(x, 0.03, 4), self.conv(), self.bias)
+        y = between(torch.relu(y), 0.02, -128).mean((2, 3))
+        return between(nn.functional.linear(between(y, 0.02, -128), self.head()), 0.03, -7)
+
+
 def optimized(folder: Path) -> onnx.ModelProto:
     """The graph that ONNX Runtime runs."""
     options = onnxruntime.SessionOptions()

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
-from onednn_support import Loaded, Network, capture, load, lower, needs_onednn, sqnr_db
+from onednn_support import Network, capture, load, lower, needs_onednn, sqnr_db
 from torch import nn
 
-from edgex.delegates.base import CapturedProgram, Quantizes
-from edgex.delegates.onednn.delegate import OneDnnDelegate, OneDnnOptions
-from edgex.delegates.recipes import RECIPE_NAMES, get_recipe
-from edgex.errors import LoweringError
+from edgex.delegates.base import CapturedProgram
+from edgex.delegates.onednn.delegate import OneDnnDelegate
+from edgex.delegates.recipes import get_recipe
 
 pytestmark = needs_onednn
 

@@ -54,6 +54,13 @@ lowered = lower(dataclasses.replace(program, source_root=Path.cwd()))
 Path("out").mkdir()
 lowered.write(Path("out"))
 Path("out/debug.json").write_text(json.dumps(lowered.debug))
+
+from quantized_support import Bytes, as_quantized, capture_quantized
+for recipe in ("int8-dynamic", "8da8w", "8da4w"):
+    Path("out", recipe).mkdir()
+    lower(as_quantized(program, recipe)).write(Path("out", recipe))
+Path("out/int8").mkdir()
+lower(capture_quantized(Bytes().eval(), (torch.ones(2, 3, 8, 8),))).write(Path("out/int8"))
 """
 
 
@@ -81,15 +88,23 @@ def exports(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 def test_two_processes_in_two_folders_write_the_same_bytes(exports: list[Path]) -> None:
     digests = [
-        {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted((folder / "out").iterdir())}
+        {
+            path.relative_to(folder / "out").as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
+            for path in sorted((folder / "out").rglob("*"))
+            if path.is_file()
+        }
         for folder in exports
     ]
-    assert list(digests[0]) == ["debug.json", "model.onnx", "state.safetensors"]
+    recipes = ("8da4w", "8da8w", "int8-dynamic")
+    quantized = [f"{recipe}/{name}" for recipe in recipes for name in ("model.onnx", "state.safetensors")]
+    assert sorted(digests[0]) == sorted(
+        ["debug.json", "model.onnx", "state.safetensors", "int8/model.onnx", *quantized]
+    )
     assert digests[0] == digests[1]
 
 
 def test_no_path_of_this_machine_is_in_any_file(exports: list[Path]) -> None:
-    for path in (exports[1] / "out").iterdir():
+    for path in (path for path in (exports[1] / "out").rglob("*") if path.is_file()):
         content = path.read_bytes()
         for trace in (str(exports[1]), "site-packages", "/torch/", '.py", line', str(Path.home())):
             assert trace.encode() not in content, f"{trace} in {path.name}"

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import onnx
 import pytest
 import torch
-from onnx_support import capture
+from onnx_support import capture, open_session, sqnr_db, write_artifact
+from quantized_support import Bytes, capture_quantized
 from torch import nn
 
 from edgex.delegates.base import CapturedProgram
 from edgex.delegates.onnxruntime import migraphx_operators as table
 from edgex.delegates.onnxruntime.rocm import OnnxRocmDelegate, OnnxRocmOptions
 from edgex.delegates.plan import PartitionPlan
+from edgex.delegates.quantizers import shared_quantizer
 from edgex.delegates.registry import get_delegate, parse_options
 from edgex.errors import LoweringError, UsageError
 from edgex.runtime.engines.rocm.options import PROVIDER_OPTIONS
@@ -217,3 +220,26 @@ def test_a_dtype_that_it_does_not_parse_is_refused() -> None:
     (refused,) = migraphx_refusals(onnx_ir.Model(graph, ir_version=10), fatal=False)
     assert (refused.code, refused.fatal) == ("dtype", False)
     assert "bfloat16" in refused.reason
+
+
+class TestQuantized:
+    def test_bytes_stay_signed_and_biases_float_as_migraphx_multiplies_them(self, tmp_path: Path) -> None:
+        module, x = Bytes().eval(), torch.randn(2, 3, 8, 8, generator=torch.Generator().manual_seed(0))
+        program = capture_quantized(module, (x,))
+        lowered = DELEGATE.lower(program, OnnxRocmOptions())
+        assert lowered.plan.fallbacks == ()
+        assert DELEGATE.plan(program, OnnxRocmOptions()) == lowered.plan
+        folder = write_artifact(lowered, tmp_path / "a")
+        graph = onnx.load(folder / "model.onnx").graph
+        stored = {tensor.name: tensor.data_type for tensor in graph.initializer}
+        conversions = [node for node in graph.node if node.op_type in ("QuantizeLinear", "DequantizeLinear")]
+        assert {stored[node.input[2]] for node in conversions} == {onnx.TensorProto.INT8}
+        assert onnx.TensorProto.INT32 not in stored.values()
+        with open_session(folder) as session, torch.no_grad():
+            assert sqnr_db(module(x).numpy(), session.run(x)[0]) > 30
+
+    def test_other_recipes_are_refused_with_what_is_taken(self) -> None:
+        assert DELEGATE.recipes == ("int8",)
+        assert "8da4w" in DELEGATE.recipe_refusal("8da4w") and "--quantize int8" in DELEGATE.recipe_refusal("8da4w")
+        assert DELEGATE.quantizer("int8") == shared_quantizer("int8")
+        assert DELEGATE.quantizer("8da8w") is None
