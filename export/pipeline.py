@@ -535,7 +535,7 @@ def _make_manifest(
     )
 
 
-def _with_accuracy(quantization: dict[str, Any] | None, ladder: Ladder | None) -> dict[str, Any] | None:
+def _with_accuracy(quantization: Mapping[str, Any] | None, ladder: Ladder | None) -> Mapping[str, Any] | None:
     """The manifest's `quantization` with what a budget came to."""
     if quantization is None or ladder is None:
         return quantization

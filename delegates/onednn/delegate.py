@@ -94,7 +94,8 @@ class OneDnnDelegate:
         if get_recipe(recipe).activations == "dynamic":
             return (
                 f"{recipe} measures activations at every run, which oneDNN's library of 2023 fuses into nothing: it "
-                "would convert each tensor apart and multiply in float32; int8 takes calibration data and uses int8 kernels"
+                "would convert each tensor apart and multiply in float32; int8 takes calibration data and uses int8 "
+                "kernels"
             )
         return (
             f"{recipe} stores only weights in few bits, and oneDNN's library of 2023 multiplies such weights by "
