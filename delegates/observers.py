@@ -131,11 +131,10 @@ def _has_kernel(node: Node, *, dynamic: bool) -> bool:
     if not name.startswith("aten.conv"):
         return True
     weight = node.args[1]
-    shape = weight.meta["val"].shape if isinstance(weight, torch.fx.Node) else ()
-    transposed = "transpose" in name
+    shape: tuple[int, ...] = tuple(weight.meta["val"].shape) if isinstance(weight, torch.fx.Node) else ()
     # Groups come before dilation in the schema of transposed convolutions, last in that of the others.
-    groups = node.args[6] if len(node.args) > 6 else 1
-    if transposed:
-        return not dynamic and groups == 1
-    depthwise = groups != 1 and shape[1] == 1
-    return not dynamic or (len(shape) == 4 and not depthwise)
+    groups: Any = node.args[6] if len(node.args) > 6 else 1
+    if "transpose" in name:
+        return bool(groups == 1) and not dynamic
+    is_plain = len(shape) == 4 and bool(groups == 1 or shape[1] > 1)
+    return is_plain or not dynamic
