@@ -30,7 +30,14 @@ class OneDnnGraphBackend(BackendDetails):  # type: ignore[misc]  # executorch sh
     def preprocess(edge_program: ExportedProgram, compile_specs: list[Any]) -> Any:
         """Lower one region."""
         del compile_specs
-        operations, border = build_region(edge_program)
+        try:
+            operations, border = build_region(edge_program)
+        except Refused as refusal:  # what only the constants tell
+            raise LoweringError(
+                "a quantized weight is none that oneDNN takes",
+                why=refusal.reason,
+                fix="export from float weights with --quantize int8",
+            ) from refusal
         try:
             return PreprocessResult(processed_bytes=encode_plan(operations, border))
         except Refused as refusal:

@@ -222,7 +222,7 @@ class RegionBuilder:
         assert self._node is not None
         output = Value(dtype or inputs[0].dtype, tuple(shape))
         handle = debug_handle_of(self._node) or 0
-        name = operator_name(self._node).split(".")[1]
+        name = operator_name(self._node).split(".")[1].removesuffix("_per_tensor")
         self.steps.append(Operation(kind, [self.computed(value) for value in inputs], output, attributes, name, handle))
         return output
 
