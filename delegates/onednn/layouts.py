@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from edgex.delegates.onednn.region import INTEGERS, PLAIN, Operation, RegionBuilder, Value, same_size
+from edgex.delegates.onednn.region import RegionBuilder, same_size
 from edgex.delegates.onednn.sizes import Layout, Permute, dense_strides, same_layout
+from edgex.delegates.onednn.values import INTEGERS, PLAIN, Operation, Value
 
 # What makes images: their channels belong innermost, where oneDNN's kernels read them.
 _CONVOLUTIONS = ("convolution", "conv_transpose")

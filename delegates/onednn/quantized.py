@@ -21,7 +21,8 @@ from edgex.delegates.onednn.quantized_readers import (
     needs_quantized,
     same_encoding,
 )
-from edgex.delegates.onednn.region import Encoding, Refused, RegionBuilder, Value, arguments, make_value
+from edgex.delegates.onednn.region import RegionBuilder, arguments, make_value
+from edgex.delegates.onednn.values import Encoding, Refused, Value
 
 if TYPE_CHECKING:
     from torch.fx import Node
