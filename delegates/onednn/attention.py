@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from edgex.delegates.onednn.region import Refused, RegionBuilder, Value
+from edgex.delegates.onednn.region import RegionBuilder
 from edgex.delegates.onednn.sizes import Reshape, broadcasts
+from edgex.delegates.onednn.values import Refused, Value
 
 # Above the smallest normal number of float32 and bfloat16, so that no processor takes it for 0: exp(x * _TINY) is 0 for
 # -inf alone, and 0.001 for the most negative finite number.

@@ -94,12 +94,11 @@ class OneDnnDelegate:
         if get_recipe(recipe).activations == "dynamic":
             return (
                 f"{recipe} measures activations at every run, which oneDNN's library of 2023 fuses into nothing: it "
-                "would convert each tensor apart and multiply in float32; int8 takes calibration data and uses int8 "
-                "kernels"
+                "would convert each tensor apart and multiply in float32; int8 has int8 kernels, for calibration data"
             )
         return (
-            f"{recipe} stores only weights in few bits, and oneDNN's library of 2023 multiplies such weights by "
-            "float32 only after unpacking them, at the speed and memory of fp32; int8 quantizes activations too"
+            f"{recipe} stores only weights in few bits, which oneDNN's library of 2023 unpacks to float32 before it "
+            "multiplies, at the speed and memory of fp32; int8 quantizes activations too"
         )
 
     def quantizer(self, recipe: str) -> Quantizer | None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from edgex.delegates.onednn.region import Operation, Value
+from edgex.delegates.onednn.values import Operation, Value
 from edgex.errors import LoweringError
 from edgex.runtime.engines.onednn.library import find_library
 

@@ -9,19 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from edgex.delegates.onednn.region import INTEGERS, PLAIN, Operation, RegionBuilder, Value, same_size
+from edgex.delegates.onednn.region import RegionBuilder, same_size
 from edgex.delegates.onednn.sizes import Layout, Permute, dense_strides, same_layout
+from edgex.delegates.onednn.values import INTEGERS, PLAIN, Operation, Value
 
 # What makes images: their channels belong innermost, where oneDNN's kernels read them.
-_IMAGE_KINDS = (
-    "quantize",
-    "convolution",
-    "conv_transpose",
-    "max_pool",
-    "avg_pool",
-    "interpolate",
-    "batch_norm_inference",
-)
+_CONVOLUTIONS = ("convolution", "conv_transpose")
+_IMAGE_KINDS = (*_CONVOLUTIONS, "quantize", "max_pool", "avg_pool", "interpolate", "batch_norm_inference")
+
+_CHANNELS_LAST = (0, 2, 3, 1)
 
 # oneDNN 3.2 takes their input's rows to lie side by side, whatever its strides say, and computes nonsense.
 _DENSE_INPUT_KINDS = ("layer_norm",)
@@ -51,6 +47,7 @@ class _Assignment:
         for step in builder.steps:
             if isinstance(step, Value) and step.parent is not None:
                 self._children.setdefault(step.parent, []).append(step)
+        self._images = _quantized_images([step for step in builder.steps if isinstance(step, Operation)])
         self.operations: list[Operation] = []
         self._dense_copies: dict[Value, Value] = {}
         self._claimed: set[Value] = set()
@@ -71,6 +68,9 @@ class _Assignment:
             value.layout = expected[0]
         elif value in self._children:
             value.layout = self._best_layout(value, step.kind)
+        elif value in self._images:
+            # What reads the caller's image writes it in the order that the convolution wants.
+            value.layout = Layout(value.shape, dense_strides(value.shape, _CHANNELS_LAST))
         else:
             value.opaque = True
             value.layout = _dense(value)
@@ -106,7 +106,7 @@ class _Assignment:
     def _orders(self, value: Value, kind: str) -> Iterator[tuple[int, ...]]:
         rank = len(value.shape)
         if kind in _IMAGE_KINDS and rank == 4:
-            yield (0, 2, 3, 1)
+            yield _CHANNELS_LAST
         yield tuple(range(rank))
         for child in self._children.get(value, ()):
             if isinstance(child.view, Permute):
@@ -147,6 +147,14 @@ class _Assignment:
             value = self._copy(value, expected)
         self._claimed.add(value.root)
         return value
+
+
+def _quantized_images(operations: Sequence[Operation]) -> set[Value]:
+    """What is quantized for a convolution."""
+    read = {step.inputs[0] for step in operations if step.kind in _CONVOLUTIONS}
+    decoded = {step.inputs[0] for step in operations if step.kind == "dequantize" and step.output in read}
+    made = {step.output for step in operations if step.kind == "quantize"}
+    return {value for value in made & decoded if len(value.shape) == 4}
 
 
 def _repeats(value: Value) -> bool:

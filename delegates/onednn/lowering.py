@@ -12,8 +12,9 @@ from edgex.delegates.onednn.constants import constant_readers
 from edgex.delegates.onednn.layouts import assign_layouts
 from edgex.delegates.onednn.operators import OPERATORS
 from edgex.delegates.onednn.plan_format import Border, encode_plan
-from edgex.delegates.onednn.region import Operation, Refused, RegionBuilder, Value, is_int8, make_value
+from edgex.delegates.onednn.region import RegionBuilder, is_int8, make_value
 from edgex.delegates.onednn.sizes import Layout, dense_strides, shape_of
+from edgex.delegates.onednn.values import Operation, Refused, Value
 from edgex.delegates.provenance import is_operator
 from edgex.errors import LoweringError
 
@@ -30,7 +31,14 @@ class OneDnnGraphBackend(BackendDetails):  # type: ignore[misc]  # executorch sh
     def preprocess(edge_program: ExportedProgram, compile_specs: list[Any]) -> Any:
         """Lower one region."""
         del compile_specs
-        operations, border = build_region(edge_program)
+        try:
+            operations, border = build_region(edge_program)
+        except Refused as refusal:  # what only the constants tell
+            raise LoweringError(
+                "a quantized weight is none that oneDNN takes",
+                why=refusal.reason,
+                fix="export from float weights with --quantize int8",
+            ) from refusal
         try:
             return PreprocessResult(processed_bytes=encode_plan(operations, border))
         except Refused as refusal:

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 from edgex.delegates.onednn.operators_nn import NETWORK_OPERATORS
 from edgex.delegates.onednn.operators_views import VIEW_OPERATORS, identity
 from edgex.delegates.onednn.quantized import QUANTIZED_OPERATORS
-from edgex.delegates.onednn.region import Refused, RegionBuilder, Value, arguments, make_value
+from edgex.delegates.onednn.region import RegionBuilder, arguments, make_value
 from edgex.delegates.onednn.sizes import Expand, Reshape, Size, shape_of
+from edgex.delegates.onednn.values import Refused, Value
 
 if TYPE_CHECKING:
     from torch.fx import Node

@@ -7,8 +7,9 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from edgex.delegates.onednn.attention import emit_attention
-from edgex.delegates.onednn.region import Refused, RegionBuilder, Value, arguments
+from edgex.delegates.onednn.region import RegionBuilder, arguments
 from edgex.delegates.onednn.sizes import Permute, Reshape, Size, at_least_two, shape_of
+from edgex.delegates.onednn.values import Refused, Value
 
 if TYPE_CHECKING:
     from torch.fx import Node

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from edgex.delegates.onednn.region import Refused, RegionBuilder, Value, arguments, same_size
+from edgex.delegates.onednn.region import RegionBuilder, arguments, same_size
 from edgex.delegates.onednn.sizes import Expand, Permute, Reshape, Size, Slice, broadcasts, shape_of, size_of
+from edgex.delegates.onednn.values import Refused, Value
 
 if TYPE_CHECKING:
     from torch.fx import Node

@@ -19,7 +19,8 @@ from edgex.delegates.onednn.constants import constant_readers
 from edgex.delegates.onednn.lowering import OneDnnGraphBackend
 from edgex.delegates.onednn.operators import KEPT_WHOLE, OPERATORS
 from edgex.delegates.onednn.quantized import QUANTIZED_OPERATORS, free_input
-from edgex.delegates.onednn.region import Operation, Refused, RegionBuilder, make_value
+from edgex.delegates.onednn.region import RegionBuilder, make_value
+from edgex.delegates.onednn.values import Operation, Refused
 from edgex.delegates.provenance import is_operator
 
 if TYPE_CHECKING:

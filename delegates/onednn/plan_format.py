@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from edgex.delegates.onednn.graph_api import ATTRIBUTES, DTYPES, OP_KINDS
-from edgex.delegates.onednn.region import Operation, Refused, Value
 from edgex.delegates.onednn.sizes import Size
+from edgex.delegates.onednn.values import Operation, Refused, Value
 
 _MAGIC = b"EDGEXDNN"
 _VERSION = 1

@@ -22,7 +22,8 @@ from edgex.delegates.onednn.quantized_readers import (
     needs_quantized,
     same_encoding,
 )
-from edgex.delegates.onednn.region import Encoding, Refused, RegionBuilder, Value, arguments, make_value
+from edgex.delegates.onednn.region import RegionBuilder, arguments, make_value
+from edgex.delegates.onednn.values import Encoding, Refused, Value
 
 if TYPE_CHECKING:
     from torch.fx import Node
@@ -73,10 +74,9 @@ def _dequantize_channels(builder: RegionBuilder, node: Node) -> Value:
     if not isinstance(channels, int) or not builder.is_constant(given["scales"]):
         raise Refused("non_constant_weight", "oneDNN wants the scales of channels at export")
     scales = builder.numbers(given["scales"], channels, 1.0)
-    zero_points = [0.0] * channels
-    if given["zero_points"] is not None:
-        zero_points = builder.numbers(given["zero_points"], channels, 0.0)
-    encoding = Encoding(tuple(scales), tuple(int(point) for point in zero_points), axis)
+    if given["zero_points"] is not None and any(builder.numbers(given["zero_points"], channels, 0.0)):
+        raise Refused("attribute", "oneDNN takes no zero points that differ by channel")
+    encoding = Encoding(tuple(scales), (0,) * channels, axis)
     return Value("f32", integers.shape, integers=integers, encoding=encoding, handle=debug_handle_of(node) or 0)
 
 

@@ -221,7 +221,7 @@ def _inner_rows(call: _Call, backend: str, sources: SourceMap) -> list[OperatorR
     for leaf, one in zip(call.inner, found, strict=True):
         op_type = event_type(leaf.event.name)
         category: Category = "layout" if one.inserted or op_type == _COPY else "compute"
-        if op_type.startswith("Convert"):
+        if op_type.startswith("Convert") or op_type in ("quantize", "dequantize"):
             category = "cast"
         names = one.names or tuple(item.name for item in region)
         confidence = one.confidence if one.names else "delegate" if region else "none"

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import nn
 
 from edgex.delegates.base import CapturedProgram, LoweredModule
@@ -18,6 +19,7 @@ from edgex.export.program import capture as capture_module
 from edgex.export.rewrites.precision import convert_precision
 from edgex.runtime.engines.executorch import ExecuTorchRunner
 from edgex.runtime.engines.plugins import load_plugins
+from edgex.runtime.engines.quantized_operators import register_quantized_operators
 from edgex.runtime.numerics import DEFAULT_TOLERANCES
 
 AVAILABILITY = OneDnnDelegate().availability()
@@ -34,6 +36,42 @@ class Network(nn.Module):
 
     def forward(self, *inputs: torch.Tensor) -> Any:
         return self.function(*inputs, *self.layers)
+
+
+STEP, ZERO = 0.02, 7
+
+
+def to_int8(x: torch.Tensor, zero: int = ZERO) -> torch.Tensor:
+    """What PT2E writes: int8, a step and a zero point."""
+    found: torch.Tensor = torch.ops.quantized_decomposed.quantize_per_tensor(x, STEP, zero, -128, 127, torch.int8)
+    return found
+
+
+def to_float(x: torch.Tensor, zero: int = ZERO) -> torch.Tensor:
+    found: torch.Tensor = torch.ops.quantized_decomposed.dequantize_per_tensor(x, STEP, zero, -128, 127, torch.int8)
+    return found
+
+
+def rounded(x: torch.Tensor, zero: int = ZERO) -> torch.Tensor:
+    return to_float(to_int8(x, zero), zero)
+
+
+class Int8Linear(nn.Module):
+    """A linear layer whose weights are integers with a scale for each output."""
+
+    def __init__(self, inputs: int, outputs: int, zero_point: int = 0) -> None:
+        super().__init__()
+        register_quantized_operators({"recipe": "int8"})
+        generator = torch.Generator().manual_seed(3)
+        self.register_buffer("weight", torch.randint(-127, 128, (outputs, inputs), generator=generator).to(torch.int8))
+        self.register_buffer("scales", torch.rand(outputs, generator=generator) / 200 + 2e-3)
+        self.register_buffer("zeros", torch.full((outputs,), zero_point))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        weight = torch.ops.quantized_decomposed.dequantize_per_channel(
+            self.weight, self.scales, self.zeros, 0, -127, 127, torch.int8
+        )
+        return F.linear(x, weight)
 
 
 @dataclass

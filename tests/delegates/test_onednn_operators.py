@@ -121,6 +121,7 @@ CASES: dict[str, tuple] = {
         ),
         (IMAGE,),
     ),
+    "cast": (lambda x: (x.to(torch.bfloat16) * 2).to(torch.float32), (IMAGE,)),
     "views_alone_and_twice": (lambda x: (F.relu(x), F.relu(x).view(8, 36), F.relu(x).view(-1) + 1), (IMAGE,)),
 }
 # What oneDNN 3.2 gets wrong unless the delegate takes care: rows with gaps under a layer norm, and a pooling into which

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 import torch.nn.functional as F
-from onednn_support import Network, capture, load, lower, needs_onednn
+from onednn_support import Int8Linear, Network, capture, load, lower, needs_onednn, rounded
 from torch import nn
 
 from edgex.delegates.onednn import graph_api
@@ -26,12 +26,13 @@ ROUNDS = 20_000
 
 @pytest.fixture(scope="module")
 def small():
-    """A lowered program with views, constants of two kinds and a dynamic batch."""
+    """A lowered program with views, constants of several kinds, integers and a dynamic batch."""
     torch.manual_seed(0)
     network = Network(
-        lambda x, c, n: F.relu(n(c(x).flatten(2).transpose(1, 2))) * 2,
+        lambda x, c, n, q: q(rounded(F.relu(n(c(x).flatten(2).transpose(1, 2))) * 2)),
         nn.Conv2d(3, 8, 3),
         nn.Linear(8, 5),
+        Int8Linear(5, 6),
     )
     shapes = {"inputs": ({0: torch.export.Dim("batch", min=1, max=6)},)}
     return lower(capture(network, (torch.randn(2, 3, 6, 6),), shapes))
@@ -60,7 +61,7 @@ def test_numbers_are_those_of_the_headers() -> None:
 
 
 def test_a_plan_is_little_more_than_its_weights(small, plan: bytes) -> None:
-    weights = 4 * (3 * 8 * 9 + 8 + 8 * 5 + 5 + 1)
+    weights = 4 * (3 * 8 * 9 + 8 + 8 * 5 + 5 + 1) + 5 * 6
     # Names, sizes and alignment, which do not grow with the weights.
     assert weights < len(plan) < weights + 8192
 
