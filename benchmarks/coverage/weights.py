@@ -46,7 +46,7 @@ def draw_weights(module: nn.Module, args: tuple[Any, ...] = (), kwargs: Mapping[
 
 def _several(args: tuple[Any, ...], generator: torch.Generator) -> tuple[torch.Tensor, ...]:
     """Eight images in place of one: statistics of one alone leave a network that explodes on every other."""
-    if len(args) == 1 and args[0].dim() == 4:
+    if len(args) == 1 and args[0].dim() == 4 and args[0].shape[1] == 3:
         return (torch.randn(8, *args[0].shape[1:], generator=generator),)
     return args
 
