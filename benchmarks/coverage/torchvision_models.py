@@ -66,7 +66,7 @@ def _library() -> Any:
 
 
 def _image(side: int) -> torch.Tensor:
-    """Fainter than what norms are calibrated on: the proof tries it 16 times as bright, and a gate lost then is lost."""
+    """Fainter than what norms are calibrated on: the proof tries it 16 times as bright."""
     return torch.randn(1, 3, side, side, generator=torch.Generator().manual_seed(SEED)) / 4
 
 
