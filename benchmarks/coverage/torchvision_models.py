@@ -66,7 +66,8 @@ def _library() -> Any:
 
 
 def _image(side: int) -> torch.Tensor:
-    return torch.randn(1, 3, side, side, generator=torch.Generator().manual_seed(SEED))
+    """Fainter than what norms are calibrated on: the proof tries it 16 times as bright."""
+    return torch.randn(1, 3, side, side, generator=torch.Generator().manual_seed(SEED)) / 4
 
 
 def _with_image(module: nn.Module, side: int) -> Example:

@@ -46,7 +46,7 @@ def draw_weights(module: nn.Module, args: tuple[Any, ...] = (), kwargs: Mapping[
 
 def _several(args: tuple[Any, ...], generator: torch.Generator) -> tuple[torch.Tensor, ...]:
     """Eight images in place of one: statistics of one alone leave a network that explodes on every other."""
-    if len(args) == 1 and args[0].dim() == 4:
+    if len(args) == 1 and args[0].dim() == 4 and args[0].shape[1] == 3:
         return (torch.randn(8, *args[0].shape[1:], generator=generator),)
     return args
 
@@ -96,7 +96,9 @@ def _take_statistics(norm: nn.Module, inputs: tuple[torch.Tensor, ...]) -> None:
     channels = value.transpose(0, 1).reshape(value.shape[1], -1)
     if channels.shape[1] >= 8:
         norm.running_mean.copy_(channels.mean(1))
-        norm.running_var.copy_(channels.var(1, unbiased=False).clamp(min=1e-3))
+        # A channel that hardly varies would have its rounding errors made as large as the others' signals.
+        variance = channels.var(1, unbiased=False)
+        norm.running_var.copy_(variance.clamp(min=max(1e-3, float(variance.mean()) / 4)))
     else:  # a channel has too few values to tell: all channels share theirs
         norm.running_mean.fill_(float(channels.mean()))
         norm.running_var.fill_(max(float(channels.var(unbiased=False)), 1e-3))

@@ -282,9 +282,14 @@ def _bytes_of(node: Node) -> int:
 
 
 def _own_storage(tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor, contiguous, and not a part of something larger."""
+    """The tensor, contiguous, and not a part of something larger.
+
+    Contiguous to the letter: for a dimension of size 1 `is_contiguous` takes any stride, and ExecuTorch reads the order
+    of dimensions from the strides.
+    """
     whole = tensor.untyped_storage().nbytes() == tensor.numel() * tensor.element_size()
-    return tensor if whole and tensor.is_contiguous() else tensor.clone(memory_format=torch.contiguous_format)
+    plain = tensor.stride() == torch.empty(tensor.shape, device="meta").stride()
+    return tensor if whole and plain else tensor.new_empty(tensor.shape).copy_(tensor)
 
 
 def _constant_name(root: Node, sources: list[str]) -> str:

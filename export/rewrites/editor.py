@@ -17,6 +17,7 @@ import contextlib
 import copy
 import dataclasses
 import operator
+import re
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
@@ -145,7 +146,8 @@ class ProgramEditor:
             (n for n in self.graph.nodes if n.op != "placeholder" or self._specs[n.name].kind not in before),
         )
         with self.graph.inserting_before(successor):
-            node = self.graph.placeholder(f"{'p' if is_parameter else 'c'}_{name.replace('.', '_')}")
+            # A module's name may hold anything (`block1-0`), a variable in torch's code may not.
+            node = self.graph.placeholder(f"{'p' if is_parameter else 'c'}_{re.sub(r'[^0-9A-Za-z_]', '_', name)}")
         node.meta["val"] = val.detach()
         self._specs[node.name] = InputSpec(kind, TensorArgument(node.name), name)
         return node

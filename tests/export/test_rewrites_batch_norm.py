@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections import OrderedDict
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -274,3 +276,13 @@ def test_fake_weights_fold_too():
     after, rewrite = fold_batch_norm(program_of(torch.export.export(module, (x,)), (x,)))
     assert rewrite.count == 1
     assert operators(after) == ["aten.conv1d.default"]
+
+
+def test_modules_whose_names_are_no_variables():
+    module = nn.Sequential(OrderedDict({"block1-0": nn.Conv2d(3, 4, 3), "norm 1": nn.BatchNorm2d(4)}))
+    x = torch.randn(1, 3, 8, 8, generator=torch.Generator().manual_seed(0))
+    before = capture_program(module, x)
+    after, rewrite = fold_batch_norm(before)
+    check_rewrite(before, after, x)
+    assert rewrite.count == 1
+    after.exported.run_decompositions({})  # generates code in which each weight is a variable

@@ -421,3 +421,24 @@ def test_a_constant_is_not_called_like_a_method_of_modules():
     assert rewrite.count == 1
     assert targets(after) == {"scale.to_0"}
     after.exported.run_decompositions({})  # registers every constant on a module
+
+
+class PositionBias(nn.Module):
+    """One head: a permutation is contiguous at once, and leaves a stride of 1 in a dimension of size 1."""
+
+    def __init__(self):
+        super().__init__()
+        self.table = nn.Parameter(torch.empty(5, 1))
+        self.register_buffer("index", torch.arange(16) % 5)
+
+    def forward(self, x):
+        return x + self.table[self.index].view(4, 4, -1).permute(2, 0, 1).contiguous().unsqueeze(0)
+
+
+def test_constants_are_contiguous_to_the_letter():
+    # ExecuTorch reads the order of dimensions from the strides, and XNNPACK added this one transposed.
+    after = fold_constants(capture_program(PositionBias(), torch.randn(1, 3, 1, 4, 4)))[0]
+    (value,) = after.exported.state_dict.values()
+    (node,) = [n for n in after.exported.graph.find_nodes(op="placeholder") if n.name.startswith("p_")]
+    assert value.stride() == node.meta["val"].stride() == (16, 16, 4, 1)
+    assert hasattr(node.meta["val"], "fake_mode")
