@@ -1,0 +1,178 @@
+"""Recipes on every target beside float32: what they keep of the model, how small and how fast it gets.
+
+```console
+$ python -m benchmarks.quantization               # writes docs/benchmarks-quantization.md, some 20 minutes
+$ python -m benchmarks.quantization --only digits
+```
+
+A model's artifacts are exported in one process, then all of them are loaded in another one and timed in turns.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from benchmarks.outcome import describe_machine, render_table
+from benchmarks.processes import ROOT
+
+TARGETS = ("xnnpack", "onnx-cpu", "onednn")
+THREADS = 2
+GOALS = {"resnet50": 3.0, "bert_4_layers": 2.0}
+HEAD = ("model", "target", "recipe", "accuracy", "size", "beside fp32", "time", "speedup")
+
+
+def main() -> int:
+    """Measure the models and write the page; with --only it is printed."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.quantization", description=__doc__.splitlines()[0])
+    parser.add_argument("--only", action="append", help="A model; may be repeated.")
+    parser.add_argument("--child", nargs=2, metavar=("STEP", "FOLDER"), help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.child:
+        step, folder = given.child
+        (export_all if step == "export" else measure_all)(given.only[0], Path(folder))
+        return 0
+    from benchmarks.quantized_models import MODELS
+
+    measured: list[dict[str, Any]] = []
+    for name in given.only or MODELS:
+        print(f"{name} …", file=sys.stderr, flush=True)
+        with tempfile.TemporaryDirectory(prefix="edgex-quantization-") as folder:
+            for step in ("export", "measure"):
+                command = [sys.executable, "-m", "benchmarks.quantization", "--only", name, "--child", step, folder]
+                done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
+            measured += json.loads(done.stdout)
+    page = render(measured)
+    print(page)
+    if not given.only:
+        text = json.dumps({"machine": describe_machine(), "rows": measured}, indent=1, ensure_ascii=False)
+        (ROOT / "docs" / "benchmarks-quantization.json").write_text(text + "\n", encoding="utf-8")
+        (ROOT / "docs" / "benchmarks-quantization.md").write_text(page, encoding="utf-8")
+    return 0
+
+
+def export_all(name: str, folder: Path) -> None:
+    """Export a model in float32 and in each recipe to each target; what is refused is written down."""
+    from benchmarks.quantized_models import MODELS
+    from edgex.delegates.base import Quantizes
+    from edgex.delegates.registry import get_delegate
+    from edgex.errors import EdgexError
+    from edgex.export.pipeline import export_to_targets
+    from edgex.export.settings import ExportSettings
+    from edgex.export.source import wrap_model
+
+    judged = MODELS[name]()
+    refusals: dict[str, str] = {}
+    for recipe in (None, *judged.recipes):
+        targets = []
+        for target in TARGETS:
+            delegate = get_delegate(target)
+            if not delegate.availability().available:
+                continue
+            if recipe is None or (isinstance(delegate, Quantizes) and recipe in delegate.recipes):
+                targets.append(target)
+        calibration = judged.calibration if recipe == "int8" else None
+        settings = ExportSettings(
+            tuple(targets), folder / (recipe or "fp32"), quantize=recipe, calibration=calibration,
+            allow_inconclusive=True,
+        )  # fmt: skip
+        if not targets:
+            continue
+        source = wrap_model(judged.module, judged.args, {}, judged.dynamic_shapes, name)
+        try:
+            report = export_to_targets(lambda source=source: source, settings, name=name)  # type: ignore[misc]
+        except EdgexError as error:
+            refusals[f"{recipe} all"] = error.what
+            continue
+        refusals |= {f"{recipe} {failure.target}": failure.error.what for failure in report.failures}
+    (folder / "refusals.json").write_text(json.dumps(refusals))
+
+
+def measure_all(name: str, folder: Path) -> None:
+    """Load every artifact of a model, judge it, time all in turns; prints rows as JSON."""
+    import edgex
+    from benchmarks.quantized_models import MODELS
+    from edgex.runtime.timing import compare_interleaved
+
+    judged = MODELS[name]()
+    arrays = [arg.numpy() for arg in judged.args]
+    refusals = json.loads((folder / "refusals.json").read_text())
+    rows: list[dict[str, Any]] = []
+    with ExitStack() as stack:
+        sessions = []
+        for recipe in ("fp32", *judged.recipes):
+            for target in TARGETS:
+                path = folder / recipe / f"{name}.{target}.edgex"
+                row: dict[str, Any] = {"model": name, "target": target, "recipe": recipe}
+                if not path.exists():
+                    reason = refusals.get(f"{recipe} {target}") or refusals.get(f"{recipe} all")
+                    rows += [] if reason is None else [{**row, "refused": reason}]
+                    continue
+                session = stack.enter_context(edgex.load(path, threads=THREADS, tuned=False))
+                manifest = session.artifact.manifest
+                size = sum(f.bytes for f in manifest.files if f.path.startswith(("model.", "state.")))
+                rows.append({**row, "accuracy": judged.judge(session.run), "bytes": size})
+                session.reset()
+                sessions.append((rows[-1], session))
+        # The targets one after the other: idle threads of one engine would take the cores from the next.
+        for target in TARGETS:
+            own = [(row, session) for row, session in sessions if row["target"] == target]
+            calls = [lambda session=session: session.run(*arrays) for _, session in own]
+            if not calls:
+                continue
+            timed = compare_interleaved(calls, [row["recipe"] for row, _ in own], max_seconds=25.0)
+            for (row, _), summary in zip(own, timed.summaries, strict=True):
+                row["median_seconds"] = summary.median
+    print(json.dumps(rows))
+
+
+def render(rows: list[dict[str, Any]]) -> str:
+    """The page: a table, goals, the machine."""
+    floats = {(row["model"], row["target"]): row for row in rows if row["recipe"] == "fp32"}
+    cells, goals = [], []
+    for row in sorted(rows, key=lambda row: (list(dict.fromkeys(r["model"] for r in rows)).index(row["model"]),
+                                             TARGETS.index(row["target"]))):  # fmt: skip
+        head = (row["model"], row["target"], row["recipe"])
+        if "refused" in row:
+            cells.append((*head, f"refused: {row['refused']}", "", "", "", ""))
+            continue
+        base = floats.get((row["model"], row["target"]))
+        share = speedup = ""
+        if base is not None and "bytes" in base and row is not base:
+            share = f"{row['bytes'] / base['bytes']:.2f}x"
+            speedup = f"{base['median_seconds'] / row['median_seconds']:.2f}x"
+            if row["recipe"] == "int8" and row["model"] in GOALS:
+                want, got = GOALS[row["model"]], base["median_seconds"] / row["median_seconds"]
+                verdict = "met" if got >= want else "**not met**"
+                goals.append(
+                    f"- {verdict}: int8 {row['model']} on {row['target']} at least {want:g}x; measured {got:.2f}x"
+                )
+        time = f"{row['median_seconds'] * 1e3:.3g} ms"
+        cells.append((*head, row["accuracy"], f"{row['bytes'] / 1e6:.2f} MB", share, time, speedup))
+    machine = describe_machine()
+    return (
+        "\n\n".join(
+            [
+                "# Quantized artifacts beside float32",
+                "Written by `python -m benchmarks.quantization`. Accuracy is of the real artifact beside eager float32: "
+                "the digits' share of held-out scans read right; for the sentence encoder the smallest cosine between "
+                "its vectors and eager's for sixteen sentences, and how many have the same three nearest; SQNR for the "
+                "rest, whose weights are random. Times are medians of one run with two threads; all artifacts of a "
+                "model and a target are loaded in one process and timed in turns.",
+                render_table(HEAD, cells),
+                "\n".join(goals),
+                f"Machine: {machine['summary']}.",
+            ]
+        )
+        + "\n"
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
