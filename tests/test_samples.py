@@ -181,3 +181,20 @@ def test_digits_take_a_full_batch_on_xnnpack(tmp_path):
     _, (scans, _) = digits.load_split()
     with edgex.load(artifact.path) as session:
         assert session.run(scans[:64])[0].shape == (64, 10)
+
+
+def test_digits_bring_calibration_data_and_a_score():
+    module = sample("digits")
+    model = module.get_model()
+    batches = list(module.calibration_data())
+    assert {tuple(batch.shape) for batch in batches} == {(16, 1, 8, 8)}
+    (_, _), (held_out, _) = module.load_split()
+    seen = {image.tobytes() for image in held_out}
+    assert not any(image.numpy().tobytes() in seen for batch in batches for image in batch)
+
+    def run(x):
+        with torch.no_grad():
+            return (model(x).numpy(),)
+
+    assert 0.9 < module.evaluate(run) < 1.0
+    assert module.evaluate(lambda x: (np.eye(10)[np.zeros(len(x), int)],)) < 0.2

@@ -13,7 +13,6 @@ memory at a time.
 
 from __future__ import annotations
 
-import math
 import re
 import zipfile
 import zlib
@@ -21,11 +20,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from edgex.errors import EdgexError, UsageError, nearest_name
+from edgex.export.quantization.npz_rows import open_rows
 
 if TYPE_CHECKING:
     import torch
@@ -167,7 +167,7 @@ def _of_npz(path: Path, eager: EagerModel) -> CalibrationData:
 
         try:
             with ExitStack() as stack:
-                rows = _open_rows(path, names, stack)
+                rows = open_rows(path, names, stack)
                 for sample in zip(*rows, strict=True):
                     yield [
                         torch.from_numpy(row).to(torch.bfloat16)
@@ -181,54 +181,6 @@ def _of_npz(path: Path, eager: EagerModel) -> CalibrationData:
             ) from error
 
     return CalibrationData(path.name, samples, flat=True)
-
-
-def _open_rows(path: Path, names: list[str], stack: ExitStack) -> list[Iterator[np.ndarray]]:
-    """For each input an iterator over its samples."""
-    archive = stack.enter_context(zipfile.ZipFile(path))
-    held = [member.removesuffix(".npy") for member in archive.namelist()]
-    if missing := [name for name in names if name not in held]:
-        raise UsageError(
-            f"{path.name} has no array for the input {missing[0]!r}",
-            why=f"it holds {', '.join(held) or 'nothing'}",
-            fix=f"name the arrays after the inputs: {', '.join(names)}",
-        )
-    if unknown := [name for name in held if name not in names]:
-        raise UsageError(f"{path.name}: there is no input {unknown[0]!r}", why=nearest_name(unknown[0], names))
-    counts: dict[str, int] = {}
-    rows = []
-    for name in names:
-        stream = stack.enter_context(archive.open(f"{name}.npy"))
-        shape, fortran, dtype = _read_header(stream)
-        if not shape or fortran or dtype.hasobject:
-            raise UsageError(
-                f"{path.name}: the array {name!r} cannot be read sample by sample",
-                why=f"dtype {dtype}, shape {shape}, {'Fortran' if fortran else 'C'} order",
-                fix="write numbers in C order (np.ascontiguousarray), samples along the first axis",
-            )
-        counts[name] = shape[0]
-        rows.append(_rows_of(stream, shape, dtype))
-    if len(set(counts.values())) > 1:
-        listed = ", ".join(f"{name}: {count}" for name, count in counts.items())
-        raise UsageError(f"{path.name}: the arrays hold different numbers of samples", why=listed)
-    return rows
-
-
-def _read_header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    version = np.lib.format.read_magic(stream)
-    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-    shape, fortran, dtype = read(stream)
-    return shape, fortran and len(shape) > 1, dtype
-
-
-def _rows_of(stream: IO[bytes], shape: tuple[int, ...], dtype: np.dtype[Any]) -> Iterator[np.ndarray]:
-    size = math.prod(shape[1:]) * dtype.itemsize
-    for _ in range(shape[0]):
-        data = stream.read(size)
-        if len(data) < size:
-            raise ValueError("the file ends before its last sample")
-        # A copy: PyTorch wants memory that it may write to.
-        yield np.frombuffer(data, dtype).reshape(shape[1:]).astype(dtype.newbyteorder("="))
 
 
 def _random(eager: EagerModel, count: int) -> CalibrationData:

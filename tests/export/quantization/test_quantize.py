@@ -307,3 +307,36 @@ def test_a_model_without_linear_layers_is_refused() -> None:
         quantize_program(found.program, get_recipe("8da8w"), LinearWeights(), None)
     assert caught.value.exit_code == 5
     assert "no linear layer" in str(caught.value.why)
+
+
+def test_an_exported_program_is_quantized_too(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model, x = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 4)).eval(), torch.randn(2, 16)
+    torch.export.save(torch.export.export(model, (x,)), tmp_path / "model.pt2")
+    found = capture(torch.export.load(tmp_path / "model.pt2"), (), source_root=tmp_path)
+    data = Data(found, [(torch.randn(2, 16),) for _ in range(8)])
+    for recipe, samples in (("int8", data.samples), ("8da8w", None)):
+        quantizer = shared_quantizer(recipe)
+        assert quantizer is not None
+        quantized = quantize_program(found.program, get_recipe(recipe), quantizer, samples, observer="minmax")
+        assert 25 < worst_db(quantized.program, found) < 80
+
+
+def test_branches_stay_as_they_are() -> None:
+    class Branching(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.one, self.two = nn.Linear(8, 8), nn.Linear(8, 8)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            y = self.one(x)
+            return torch.cond(y.sum() > 0, lambda z: self.two(z), lambda z: z * 2.0, (y,))
+
+    found = capture_net(Branching(), (torch.randn(2, 8),), {})
+    data = Data(found, [(torch.randn(2, 8),) for _ in range(8)])
+    quantized = quantize_program(found.program, get_recipe("int8"), SymmetricInt8(), data.samples, observer="minmax")
+    assert operators(quantized.program).count("quantized_decomposed.dequantize_per_channel.default") == 1
+    for seed in range(4):
+        x = torch.randn(2, 8, generator=torch.Generator().manual_seed(seed))
+        (expected,), (actual,) = found.eager.run([x]), GraphRunner(quantized.program).run([x])
+        assert measure_sqnr_db(expected.numpy(), actual.numpy()) > 20
