@@ -34,7 +34,7 @@ class LinearRewriter:
     def tensorwise(self, linear: Linear) -> None:
         """An integer product with an activation that has one scale and zero point, found at every run."""
         at, name = linear.last, linear.last.name
-        weight, scales, _ = self._channels(linear)
+        weight, scales, _ = self._channels(linear, narrow=True)
         if id(linear.activation) not in self._activations:
             shape = linear.activation.shape
             kinds = _kinds()
@@ -50,7 +50,7 @@ class LinearRewriter:
     def tokenwise(self, linear: Linear) -> None:
         """An integer product with an activation that has a scale and a zero point for each row."""
         at, name, shape = linear.last, linear.last.name, linear.output.shape
-        weight, scales, sums = self._channels(linear)
+        weight, scales, sums = self._channels(linear, narrow=False)
         if id(linear.activation) not in self._activations:
             self._activations[id(linear.activation)] = self._quantize_tokens(linear)
         data, scale, zero = self._activations[id(linear.activation)]
@@ -127,10 +127,10 @@ class LinearRewriter:
         types = [(_kinds().FLOAT, rows)]
         return self._editor.insert(op_type, inputs, label, at=at, types=types, attributes={"keepdims": 1})[0]
 
-    def _channels(self, linear: Linear) -> tuple[Any, Any, Any]:
+    def _channels(self, linear: Linear, *, narrow: bool) -> tuple[Any, Any, Any]:
         if linear.key not in self._weights:
             name = linear.weight.tensor.name
-            quantized, scales, sums = channel_tensors(linear.weight)
+            quantized, scales, sums = channel_tensors(linear.weight, narrow=narrow)
             self._weights[linear.key] = (
                 self._editor.weight(f"{name}.int8", quantized),
                 self._editor.weight(f"{name}.scale", scales),

@@ -1,5 +1,7 @@
 """Weights in 8 and 4 bits, with torchao's numbers: symmetric, the scale is the largest magnitude over 7.5 or 127.5.
 
+PT2E's (`int8-dynamic`) leave out -128, and the scale is the largest magnitude over 127.
+
 Tensors are made when the model is written, one at a time, so a quantized model never stands beside its float weights.
 """
 
@@ -41,13 +43,14 @@ class FloatWeight:
         return array.T if self.turned else array
 
 
-def quantize_groups(rows: np.ndarray, bits: int, group: int) -> tuple[np.ndarray, np.ndarray]:
+def quantize_groups(rows: np.ndarray, bits: int, group: int, *, narrow: bool = False) -> tuple[np.ndarray, np.ndarray]:
     """Quantize runs of input features.
 
     Args:
         rows: float32 `[out, in]`.
         bits: 8 or 4.
         group: Features that share a scale; the last run is filled up with zeros.
+        narrow: Leave out the lowest number.
 
     Returns:
         int8 `[out, runs, group]` and float32 `[out, runs]`.
@@ -59,14 +62,18 @@ def quantize_groups(rows: np.ndarray, bits: int, group: int) -> tuple[np.ndarray
     padded = np.zeros((outputs, runs * group), np.float32)
     padded[:, :inputs] = rows
     grouped = padded.reshape(outputs, runs, group)
-    lowest, highest = -(1 << (bits - 1)), (1 << (bits - 1)) - 1
+    lowest, highest = -(1 << (bits - 1)) + narrow, (1 << (bits - 1)) - 1
     scale = np.abs(grouped).max(-1) / np.float32((highest - lowest) / 2)
     scale = np.maximum(scale, np.finfo(np.float32).eps).astype(np.float32)
     return np.clip(np.rint(grouped / scale[..., None]), lowest, highest).astype(np.int8), scale
 
 
-def channel_tensors(weight: FloatWeight) -> tuple[Any, Any, Any]:
+def channel_tensors(weight: FloatWeight, *, narrow: bool) -> tuple[Any, Any, Any]:
     """A weight with one scale an output channel, for integer products.
+
+    Args:
+        weight: The float weight.
+        narrow: See `quantize_groups`.
 
     Returns:
         Lazy `onnx_ir` tensors: int8 `[in, out]`, float32 scales `[out]`, and float32 sums of the int8 numbers of each
@@ -74,14 +81,17 @@ def channel_tensors(weight: FloatWeight) -> tuple[Any, Any, Any]:
     """
     import numpy as np
 
+    def both() -> tuple[np.ndarray, np.ndarray]:
+        return quantize_groups(weight.rows(), 8, weight.inputs, narrow=narrow)
+
     def quantized() -> np.ndarray:
-        return np.ascontiguousarray(quantize_groups(weight.rows(), 8, weight.inputs)[0][:, 0, :].T)
+        return np.ascontiguousarray(both()[0][:, 0, :].T)
 
     def scales() -> np.ndarray:
-        return quantize_groups(weight.rows(), 8, weight.inputs)[1][:, 0]
+        return both()[1][:, 0]
 
     def sums() -> np.ndarray:
-        totals: np.ndarray = quantize_groups(weight.rows(), 8, weight.inputs)[0].sum((1, 2), dtype=np.int32)
+        totals: np.ndarray = both()[0].sum((1, 2), dtype=np.int32)
         return totals.astype(np.float32)
 
     return (

@@ -16,7 +16,7 @@ from edgex.delegates.base import CapturedProgram, LoweredModule
 from edgex.delegates.onnxruntime import border, kernels, source_map, writer
 from edgex.delegates.onnxruntime.graphs import operators
 from edgex.delegates.onnxruntime.migraphx_rules import migraphx_refusals
-from edgex.delegates.onnxruntime.quantization import quantize_graph
+from edgex.delegates.onnxruntime.quantization import check_quantizable, quantize_graph
 from edgex.delegates.onnxruntime.quiet import quiet_exporter
 from edgex.delegates.onnxruntime.state import STATE_FILE, LiftedProgram, lift_state, write_state
 from edgex.delegates.onnxruntime.translation import OTHER_TARGET, Refused, decomposition_errors, translate
@@ -120,6 +120,7 @@ def lower_program(program: CapturedProgram, opset: int, engine: str, checks: Che
 
 
 def _assess(program: CapturedProgram, opset: int, checks: Checks) -> _Assessment:
+    check_quantizable(program, opset)
     with decomposition_errors("functional operators"):
         lifted = lift_state(program)
     result = translate(lifted.exported, opset)
@@ -131,7 +132,7 @@ def _assess(program: CapturedProgram, opset: int, checks: Checks) -> _Assessment
         return _Assessment(_with_border(plan, program), lifted)
     model = result.model
     origins = source_map.origins(model, result.program)
-    quantized = quantize_graph(model, origins, program, opset, migraphx=checks.migraphx)
+    quantized = quantize_graph(model, origins, program, migraphx=checks.migraphx)
     border.name_axes(model, result.program, program.inputs)
     border.name_border(
         model,

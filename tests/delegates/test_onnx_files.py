@@ -56,7 +56,7 @@ lowered.write(Path("out"))
 Path("out/debug.json").write_text(json.dumps(lowered.debug))
 
 from quantized_support import Bytes, as_quantized, capture_quantized
-for recipe in ("int8-dynamic", "8da8w", "8da4w"):
+for recipe in ("8da8w", "8da4w"):
     Path("out", recipe).mkdir()
     lower(as_quantized(program, recipe)).write(Path("out", recipe))
 Path("out/int8").mkdir()
@@ -95,7 +95,7 @@ def test_two_processes_in_two_folders_write_the_same_bytes(exports: list[Path]) 
         }
         for folder in exports
     ]
-    recipes = ("8da4w", "8da8w", "int8-dynamic")
+    recipes = ("8da4w", "8da8w")
     quantized = [f"{recipe}/{name}" for recipe in recipes for name in ("model.onnx", "state.safetensors")]
     assert sorted(digests[0]) == sorted(
         ["debug.json", "model.onnx", "state.safetensors", "int8/model.onnx", *quantized]
