@@ -38,7 +38,5 @@ _NAMES = (
 )
 
 EXPECTED = {
-    (f"hard/{name}", target): _REFUSED.get((f"hard/{name}", target), _VERIFIED)
-    for name in _NAMES
-    for target in TARGETS
+    (f"hard/{name}", target): _REFUSED.get((f"hard/{name}", target), _VERIFIED) for name in _NAMES for target in TARGETS
 }
