@@ -59,7 +59,7 @@ def cpu_refusal(recipe: str) -> str:
     if recipe == "int8-weight":
         return (
             "ONNX Runtime's CPU provider multiplies float activations with 8-bit weights by turning every weight into "
-            "float32 at every run, which is about 20 times slower than float weights; use --quantize 8da8w"
+            "float32 at every run, which is up to 20 times slower than float weights; use --quantize 8da8w"
         )
     return f"onnx-cpu does not take {recipe}; use one of {', '.join(CPU_RECIPES)}"
 
