@@ -49,7 +49,7 @@ def _clip(builder: RegionBuilder, value: Value, given: Mapping[str, Any]) -> Val
     """What a quantize does to a value beside rounding it: nothing is beyond the ends of its range."""
     scale, zero = given["scale"], given["zero_point"]
     low, high = (scale * (given[name] - zero) for name in ("quant_min", "quant_max"))
-    return builder.op("clamp", [value], value.shape, min=float(low), max=float(high))
+    return builder.op("clamp", [value], value.shape, name="clip", min=float(low), max=float(high))
 
 
 def _dequantize(builder: RegionBuilder, node: Node) -> Value:

@@ -99,9 +99,12 @@ class RegionBuilder:
         shape: Sequence[Size],
         *,
         dtype: str | None = None,
+        name: str | None = None,
         **attributes: Any,
     ) -> Value:
         """Add an operator; its output has the dtype of its first input unless `dtype` says otherwise.
+
+        Profiles call it by the program's operator, unless `name` says otherwise.
 
         What is quantized is dequantized for this operator alone: oneDNN takes a Dequantize into a partition only where
         nothing else reads it.
@@ -109,7 +112,7 @@ class RegionBuilder:
         assert self._node is not None
         output = Value(dtype or inputs[0].dtype, tuple(shape))
         handle = debug_handle_of(self._node) or 0
-        name = operator_name(self._node).split(".")[1].removesuffix("_per_tensor")
+        name = name or operator_name(self._node).split(".")[1].removesuffix("_per_tensor")
         self.steps.append(Operation(kind, [self.computed(value) for value in inputs], output, attributes, name, handle))
         return output
 

@@ -77,8 +77,8 @@ CASES: dict[str, tuple[str | None, list[str], int, list[str]]] = {
     "quantization that no target offers": (
         LINEAR,
         ["model.py", "-t", "reference", "--quantize", "int3"],
-        5,
-        ["offers no quantization recipe 'int3'"],
+        2,
+        ["unknown quantization recipe 'int3'"],
     ),
     "unknown option": (LINEAR, ["model.py", "-t", "reference", "--option", "speed=11"], 2, ["option 'speed'"]),
     "option without value": (LINEAR, ["model.py", "-t", "reference", "--option", "speed"], 2, ["expected key=value"]),

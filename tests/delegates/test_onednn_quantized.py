@@ -216,10 +216,10 @@ def test_integers_stay_between_operators(results: dict[str, tuple], trace: Path)
     content = trace.read_bytes()
     for partition in (
         b"dequantize+convolution+relu+quantize",
-        b"dequantize+convolution+hardswish",
-        b"dequantize+convolution+add+relu+quantize",
-        b"dequantize+linear+gelu+quantize",
-        b"dequantize+linear+add",
+        b"dequantize+convolution+clip+hardswish",
+        b"dequantize+convolution+clip+add+relu+quantize",
+        b"dequantize+linear+clip+gelu+quantize",
+        b"dequantize+linear+clip+add+clip",
         b"dequantize+cat+quantize",
     ):
         assert b"\0" + partition + b"\0" in content, partition

@@ -26,7 +26,7 @@ class NumpyDelegate:
     def precision_refusal(self, precision):
         return f"the numpy target computes in fp32, not {precision}: leave --precision out"
 
-    def quantizer(self, scheme):
+    def quantizer(self, recipe):
         return None
 
     def plan(self, program, options):
