@@ -2,7 +2,7 @@
 
 ```console
 $ python -m benchmarks.quantization               # writes docs/benchmarks-quantization.md, some 20 minutes
-$ python -m benchmarks.quantization --only digits
+$ python -m benchmarks.quantization --only digits # this one anew
 ```
 
 A model's artifacts are exported in one process, then all of them are loaded in another one and timed in turns.
@@ -29,7 +29,7 @@ HEAD = ("model", "target", "recipe", "accuracy", "size", "beside fp32", "time", 
 
 
 def main() -> int:
-    """Measure the models and write the page; with --only it is printed."""
+    """Measure the models and bring the page up to date; what was measured before stays."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.quantization", description=__doc__.splitlines()[0])
     parser.add_argument("--only", action="append", help="A model; may be repeated.")
     parser.add_argument("--child", nargs=2, metavar=("STEP", "FOLDER"), help=argparse.SUPPRESS)
@@ -40,20 +40,20 @@ def main() -> int:
         return 0
     from benchmarks.quantized_models import MODELS
 
-    measured: list[dict[str, Any]] = []
+    file = ROOT / "docs" / "benchmarks-quantization.json"
+    known = json.loads(file.read_text(encoding="utf-8"))["rows"] if file.exists() else []
     for name in given.only or MODELS:
         print(f"{name} …", file=sys.stderr, flush=True)
         with tempfile.TemporaryDirectory(prefix="edgex-quantization-") as folder:
             for step in ("export", "measure"):
                 command = [sys.executable, "-m", "benchmarks.quantization", "--only", name, "--child", step, folder]
                 done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
-            measured += json.loads(done.stdout)
-    page = render(measured)
-    print(page)
-    if not given.only:
-        text = json.dumps({"machine": describe_machine(), "rows": measured}, indent=1, ensure_ascii=False)
-        (ROOT / "docs" / "benchmarks-quantization.json").write_text(text + "\n", encoding="utf-8")
-        (ROOT / "docs" / "benchmarks-quantization.md").write_text(page, encoding="utf-8")
+        known = [row for row in known if row["model"] != name] + json.loads(done.stdout)
+        known.sort(key=lambda row: list(MODELS).index(row["model"]))
+        text = json.dumps({"machine": describe_machine(), "rows": known}, indent=1, ensure_ascii=False)
+        file.write_text(text + "\n", encoding="utf-8")
+        file.with_suffix(".md").write_text(render(known), encoding="utf-8")
+    print(render(known))
     return 0
 
 

@@ -119,7 +119,7 @@ class _Partitioned(Exception):
 def _exporter(program: CapturedProgram, target: str) -> Iterator[None]:
     """The exporter imported, quiet, and its exceptions made into errors that the user can read."""
     exir.import_exporter()
-    with exir.quiet():
+    with exir.quiet(), _tensors_kept(program.exported):
         try:
             yield
         except (EdgexError, MemoryError):
@@ -133,6 +133,18 @@ def _exporter(program: CapturedProgram, target: str) -> Iterator[None]:
                 "run again with -v for the full trace; --target onnx-cpu may take the model",
                 why="\n".join(lines[:_WHY_LINES]),
             ) from error
+
+
+@contextmanager
+def _tensors_kept(exported: ExportedProgram) -> Iterator[None]:
+    """Put back what lowering takes out: constants that go into a delegate leave the dictionary that all programs share."""
+    kept = [(tensors, dict(tensors)) for tensors in (exported.constants, exported.state_dict)]
+    try:
+        yield
+    finally:
+        for tensors, content in kept:
+            tensors.clear()
+            tensors.update(content)
 
 
 def _runtime_version() -> str | None:

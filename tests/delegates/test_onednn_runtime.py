@@ -81,6 +81,15 @@ def test_a_product_of_constants_only() -> None:
     check(FromRest(), torch.randn(1, 2, 8))
 
 
+def test_lowering_leaves_the_programs_constants_where_they_are() -> None:
+    summand = torch.randn(4)
+    program = capture(Network(lambda x: F.relu(x) + summand), (torch.randn(2, 4),))
+    before = list(program.exported.constants)
+    assert before
+    lower(program)
+    assert list(program.exported.constants) == before
+
+
 def test_inspect_lists_the_sizes(tmp_path: Path) -> None:
     dims = {"inputs": ({0: torch.export.Dim("batch", min=1, max=32)},)}
     path = tmp_path / "net.onednn.edgex"
