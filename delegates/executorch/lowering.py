@@ -137,7 +137,7 @@ def _exporter(program: CapturedProgram, target: str) -> Iterator[None]:
 
 @contextmanager
 def _tensors_kept(exported: ExportedProgram) -> Iterator[None]:
-    """Put back what lowering takes out: constants that go into a delegate leave the dictionary that all programs share."""
+    """Put back what lowering takes out: constants that go into a delegate leave the dictionary that is not its own."""
     kept = [(tensors, dict(tensors)) for tensors in (exported.constants, exported.state_dict)]
     try:
         yield
