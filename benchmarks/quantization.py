@@ -134,44 +134,55 @@ def measure_all(name: str, folder: Path) -> None:
 
 def render(rows: list[dict[str, Any]]) -> str:
     """The page: a table, goals, the machine."""
-    floats = {(row["model"], row["target"]): row for row in rows if row["recipe"] == "fp32"}
-    cells, goals = [], []
-    for row in sorted(rows, key=lambda row: (list(dict.fromkeys(r["model"] for r in rows)).index(row["model"]),
-                                             TARGETS.index(row["target"]))):  # fmt: skip
+    floats = {(row["model"], row["target"]): row for row in rows if row["recipe"] == "fp32" and "bytes" in row}
+    order = list(dict.fromkeys(row["model"] for row in rows))
+    cells = []
+    for row in sorted(rows, key=lambda row: (order.index(row["model"]), TARGETS.index(row["target"]))):
         head = (row["model"], row["target"], row["recipe"])
         if "refused" in row:
-            cells.append((*head, f"refused: {row['refused']}", "", "", "", ""))
+            reason = row["refused"] if len(row["refused"]) < 80 else row["refused"][:80] + "…"
+            cells.append((*head, f"refused: {reason}", "", "", "", ""))
             continue
-        base = floats.get((row["model"], row["target"]))
-        share = speedup = ""
-        if base is not None and "bytes" in base and row is not base:
+        base, share, speedup = floats.get((row["model"], row["target"])), "", ""
+        if base is not None and row is not base:
             share = f"{row['bytes'] / base['bytes']:.2f}x"
             speedup = f"{base['median_seconds'] / row['median_seconds']:.2f}x"
-            if row["recipe"] == "int8" and row["model"] in GOALS:
-                want, got = GOALS[row["model"]], base["median_seconds"] / row["median_seconds"]
-                verdict = "met" if got >= want else "**not met**"
-                goals.append(
-                    f"- {verdict}: int8 {row['model']} on {row['target']} at least {want:g}x; measured {got:.2f}x"
-                )
         time = f"{row['median_seconds'] * 1e3:.3g} ms"
         cells.append((*head, row["accuracy"], f"{row['bytes'] / 1e6:.2f} MB", share, time, speedup))
     machine = describe_machine()
-    return (
-        "\n\n".join(
-            [
-                "# Quantized artifacts beside float32",
-                "Written by `python -m benchmarks.quantization`. Accuracy is that of the artifact beside eager: "
-                "the digits' share of held-out scans read right; for the sentence encoder the smallest cosine between "
-                "its vectors and eager's for sixteen sentences, and how many have the same three nearest; SQNR for the "
-                "rest, whose weights are random. Times are medians of one run with two threads; all artifacts of a "
-                "model and a target are loaded in one process and timed in turns.",
-                render_table(HEAD, cells),
-                "\n".join(goals),
-                f"Machine: {machine['summary']}.",
-            ]
-        )
-        + "\n"
-    )
+    parts = [
+        "# Quantized artifacts beside float32",
+        "Written by `python -m benchmarks.quantization`. Accuracy is that of the artifact beside eager: the digits' "
+        "share of held-out scans read right; for the sentence encoder the smallest cosine between its vectors and "
+        "eager's for sixteen sentences, and how many have the same three nearest; SQNR for the rest, whose weights are "
+        "random. Times are medians of one run with two threads; all artifacts of a model and a target are loaded in one "
+        "process and timed in turns.",
+        render_table(HEAD, cells),
+        "\n".join(_goals(rows, floats)),
+        f"Machine: {machine['summary']}. Raw figures: [benchmarks-quantization.json](benchmarks-quantization.json).",
+    ]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _goals(rows: list[dict[str, Any]], floats: dict[tuple[str, str], dict[str, Any]]) -> list[str]:
+    """What int8 had to reach: a speedup on each target; on onednn, for images, not to be behind the others."""
+    int8 = {(row["model"], row["target"]): row for row in rows if row["recipe"] == "int8" and "bytes" in row}
+    lines = []
+    for (model, target), row in int8.items():
+        if model not in GOALS or (model, target) not in floats:
+            continue
+        took = row["median_seconds"]
+        if (model, target) == ("resnet50", "onednn"):
+            best = min(int8[model, other]["median_seconds"] for other in TARGETS if (model, other) in int8)
+            verdict = "met" if took <= best else "**not met**"
+            lines.append(
+                f"- {verdict}: int8 {model} on {target} no slower than on the others; {took / best:.2f}x the time"
+            )
+            continue
+        speedup = floats[model, target]["median_seconds"] / took
+        verdict = "met" if speedup >= GOALS[model] else "**not met**"
+        lines.append(f"- {verdict}: int8 {model} on {target} at least {GOALS[model]:g}x; measured {speedup:.2f}x")
+    return lines
 
 
 if __name__ == "__main__":
