@@ -155,8 +155,8 @@ def render(rows: list[dict[str, Any]]) -> str:
         "Written by `python -m benchmarks.quantization`. Accuracy is that of the artifact beside eager: the digits' "
         "share of held-out scans read right; for the sentence encoder the smallest cosine between its vectors and "
         "eager's for sixteen sentences, and how many have the same three nearest; SQNR for the rest, whose weights are "
-        "random. Times are medians of one run with two threads; all artifacts of a model and a target are loaded in one "
-        "process and timed in turns.",
+        "random. Times are medians of one run with two threads; all artifacts of a model and a target are loaded in "
+        "one process and timed in turns.",
         render_table(HEAD, cells),
         "\n".join(_goals(rows, floats)),
         f"Machine: {machine['summary']}. Raw figures: [benchmarks-quantization.json](benchmarks-quantization.json).",
