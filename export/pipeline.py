@@ -1,7 +1,7 @@
 """The whole flow on one screen: find -> capture -> rewrite -> quantize -> lower -> package -> prove -> artifact.
 
-`export_model` is the Python door, `export_to_targets` the command line's. Each stage is a function from value to
-value; this module only calls them in order, checks the border between them and takes the time.
+`export_model` is the Python door, `export_to_targets` the command line's. What the targets share is in `prepared`, one
+target's way from its program to the proved artifact in `production`.
 """
 
 from __future__ import annotations

@@ -83,7 +83,7 @@ def make_artifact(
                 raise explain_failure(verdict, target)
             hashes = wait_for_hashes()
         speed: SpeedCheck | None = None
-        if settings.recipe is not None and settings.speed_check:
+        if settings.recipe is not None and (settings.speed_check or settings.require_speedup):
             with clock.stage("time"):
                 speed, doubts = check_speed(job, prepared, settings, folder, lowered, progress)
                 warnings = (*warnings, *doubts)

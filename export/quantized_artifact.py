@@ -81,13 +81,13 @@ def check_speed(
     """Time the artifact against the same model lowered in floating point; the warnings that follow.
 
     Raises:
-        VerificationError: It is not faster, and the user requires that.
+        VerificationError: The user requires that it is faster, and it is not, or that cannot be timed here.
     """
     from edgex.export.quantization.speed import time_against_float
 
     target = job.delegate.name
     if lowered.assembled_reason is not None:
-        return None, (f"not timed against float32: {lowered.assembled_reason}",)
+        return _untimed(target, settings, f"not timed against float32: {lowered.assembled_reason}")
     progress("time", f"{target} against its float32 sibling")
     program = replace(prepared.programs[target].program, recipe=None, float_modules=frozenset())
     plain = replace(settings, quantize=None, group_size=None)
@@ -96,7 +96,7 @@ def check_speed(
         try:
             other = job.delegate.lower(program, job.options)
         except EdgexError as error:
-            return None, (f"not timed against float32, which {target} does not take: {error.what}",)
+            return _untimed(target, settings, f"not timed against float32, which {target} does not take: {error.what}")
         sibling.mkdir(parents=True)
         other.write(sibling)
         manifest = replace(make_manifest(job, prepared, other, plain), quantization=None)
@@ -109,6 +109,17 @@ def check_speed(
             fix="leave --require-speedup out, or use another --quantize recipe",
         )
     return speed, ((speed.text,) if speed.verdict == "slower" else ())
+
+
+def _untimed(target: str, settings: ExportSettings, reason: str) -> tuple[None, tuple[str, ...]]:
+    """A warning; what nobody timed is not known to be faster."""
+    if settings.require_speedup:
+        raise VerificationError(
+            f"{target}: nobody knows whether the quantized artifact is faster than float32",
+            why=reason,
+            fix="leave --require-speedup out",
+        )
+    return None, (reason,)
 
 
 def describe_prepared(prepared: Prepared, target: str) -> dict[str, Any] | None:

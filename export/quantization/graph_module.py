@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 import operator
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,7 +31,7 @@ from torch.fx import Graph, GraphModule, Node
 from edgex.delegates.base import CapturedProgram
 from edgex.delegates.executorch.inner import is_conversion
 from edgex.delegates.provenance import module_path_of
-from edgex.export.rewrites.editor import constant_tensors, fake_mode_of, placeholders, tensor_of
+from edgex.export.rewrites.editor import constant_tensors, fake_mode_of, first_free_name, placeholders, tensor_of
 from edgex.export.rewrites.schema import is_tuple, leaves_of
 
 _CONSTANT = "edgex_constant_{}"
@@ -158,7 +158,7 @@ def _lift_constants(program: CapturedProgram, module: GraphModule) -> list[_Lift
             val = origin.meta["val"] if same else None
             lifted.append(_Lifted(spec.kind, origin.name, str(spec.target), spec.persistent, tensor, nodes, val))
         else:
-            name = _first_free(_name_constant(nodes[0]), taken)
+            name = first_free_name(_name_constant(nodes[0]), taken)
             taken.add(name)
             lifted.append(_Lifted(InputKind.BUFFER, "b_" + name.replace(".", "_"), name, True, tensor, nodes))
     return lifted
@@ -246,11 +246,3 @@ def _keep_names(copies: Mapping[Node, Node]) -> None:
 def attribute_of(module: torch.nn.Module, target: str) -> Any:
     """What a `get_attr` node with this target reads."""
     return operator.attrgetter(target)(module)
-
-
-def _first_free(name: str, taken: Collection[str]) -> str:
-    candidate, number = name, 0
-    while candidate in taken:
-        number += 1
-        candidate = f"{name}_{number}"
-    return candidate

@@ -158,7 +158,7 @@ class ProgramEditor:
 
     def add_attribute(self, name: str, value: Any) -> str:
         """Give the graph module an attribute (a submodule); returns the name that `get_attr` must use."""
-        name = _first_free(name, {target.split(".")[0] for target in self._attributes})
+        name = first_free_name(name, {target.split(".")[0] for target in self._attributes})
         self._attributes[name] = value
         return name
 
@@ -244,10 +244,11 @@ class ProgramEditor:
 
     def _free_name(self, name: str) -> str:
         taken = self._state_dict.keys() | self._constants.keys()
-        return _first_free(f"{name}_0" if hasattr(torch.fx.GraphModule, name.split(".")[-1]) else name, taken)
+        return first_free_name(f"{name}_0" if hasattr(torch.fx.GraphModule, name.split(".")[-1]) else name, taken)
 
 
-def _first_free(name: str, taken: Collection[str]) -> str:
+def first_free_name(name: str, taken: Collection[str]) -> str:
+    """The name, with a number behind it where it is taken."""
     candidate, number = name, 0
     while candidate in taken:
         number += 1

@@ -98,7 +98,7 @@ def command(
             observer=observer,
             max_drop=max_drop,
             keep_best=keep_best,
-            speed_check=speed_check or require_speedup,
+            speed_check=speed_check,
             require_speedup=require_speedup,
             tolerance=override_tolerance(recipe or precision, min_sqnr, atol, rtol),
             min_delegation=min_delegation,

@@ -105,6 +105,16 @@ def test_a_slower_artifact_is_refused_where_a_speedup_is_required(
     assert not (folder / "slow").exists()
 
 
+def test_what_cannot_be_timed_is_not_taken_for_faster(folder: Path) -> None:
+    command = [str(folder / "spiky.py"), "-t", "onnx-rocm", "--quantize", "int8", "--min-sqnr", "1", "-q", "--json"]
+    command += ["--require-speedup", "-o", str(folder / "unknown")]
+    result = CliRunner().invoke(export_command, command, env={"EDGEX_SUPERVISED": "1"})
+    assert result.exit_code == 4, result.output
+    (failure,) = document_of(result)["failures"]
+    assert "nobody knows whether" in failure["what"]
+    assert not (folder / "unknown").exists()
+
+
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
