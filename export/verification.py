@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import signal
 import subprocess
@@ -17,6 +18,7 @@ import numpy as np
 from edgex.errors import ArtifactError, EdgexError, RunError, TargetUnavailable, VerificationError
 from edgex.export.stress import StressInput, in_plain_form, make_stress_inputs
 from edgex.runtime.golden import Arrays, Case, Step
+from edgex.runtime.numerics import EXACT_SQNR_DB, QUANTIZED_TOLERANCE, measure_sqnr_db
 
 if TYPE_CHECKING:
     import torch
@@ -30,6 +32,11 @@ SEQUENCE_STEPS = 4
 
 # Above this size (inputs and outputs of one case together) a case is proved at export but not carried along.
 CARRIED_CASE_BYTES = 32 << 20
+
+# Of two programs that are equally far from the truth, by errors that have nothing to do with each other: 10 log10(2).
+BOTH_ROUND_DB = 3.0
+# An output of nothing but zeros is 0 dB from any reference, one of another scale or sign is below.
+LEAST_SQNR_DB = 1.0
 
 STATE_NOT_SHOWN = "the outputs of the steps are those of a fresh start: these inputs do not show the state"
 
@@ -78,7 +85,8 @@ def make_cases(
         progress(stress.name)
         others.append(_answer_stress(answers, stress))
     if quantized is not None:
-        others = [replace(case, reference="quantized") for case in others]
+        in_float = _Answers(program, eager)
+        others = [_allow_for_rounding(replace(case, reference="quantized"), in_float, example) for case in others]
     return _leave_out([*cases, *others], skip)
 
 
@@ -134,6 +142,34 @@ def _answer_stress(answers: _Answers, stress: StressInput) -> Case:
         except Exception as error:  # the user's own code: whatever it raises makes this case meaningless
             raised = f"eager itself raises {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
     return Case(stress.name, "skipped", reason=raised)
+
+
+def _allow_for_rounding(case: Case, in_float: _Answers, example: Arrays) -> Case:
+    """The case with a lower limit where rounding alone takes the quantized program far from float32.
+
+    Zeros into a transformer leave the normalizations little but rounding to enlarge. An engine that rounds elsewhere,
+    or less, then differs from the program by the rounding of both: where the program has S dB beside float32, by as
+    little as S - 3 dB. Inputs larger than the example's are another matter: what is clipped must be clipped alike.
+    """
+    if case.kind != "compare" or any(
+        _reach(step.inputs[key]) > _reach(example[key]) for step in case.steps for key in example
+    ):
+        return case
+    found = [
+        measure_sqnr_db(reference, step.outputs[name])
+        for at, step in enumerate(case.steps)
+        for name, reference in in_float.step(step.inputs, from_reset=at == 0).outputs.items()
+        if reference.dtype.kind == "f"
+    ]
+    least = math.floor(10 * (min(found, default=EXACT_SQNR_DB) - BOTH_ROUND_DB)) / 10
+    if least >= QUANTIZED_TOLERANCE.min_sqnr_db:
+        return case
+    return replace(case, min_sqnr_db=max(least, LEAST_SQNR_DB))
+
+
+def _reach(array: np.ndarray) -> float:
+    """The largest absolute value; zero for inputs that are not quantized."""
+    return float(np.abs(array).max(initial=0.0)) if array.dtype.kind == "f" else 0.0
 
 
 def _make_sequence_case(answers: _Answers, given: Sequence[Arrays], example: Arrays) -> Case:

@@ -65,8 +65,8 @@ DEFAULT_TOLERANCES: Mapping[str, Tolerance] = {
 
 # How far an engine may be from PyTorch running the same quantized program: a value near the middle between two steps
 # may round to either, and both go on from there. An engine that keeps digits which the program rounds away differs by
-# all of the program's rounding: on inputs of nothing but zeros that was 17.5 dB after eight transformer layers. A lost
-# scale is below 0 dB.
+# all of the program's rounding; where that is more than this allows, the case has a limit of its own. A lost scale is
+# below 0 dB.
 QUANTIZED_TOLERANCE = Tolerance(min_sqnr_db=15.0, min_equal=0.9)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -126,7 +126,8 @@ def replay_artifact(
     for case in cases:
         progress(case.name)
         if case.reference == "quantized" and quantized_tolerance is not None:
-            results += _run_case(case, session, quantized_tolerance, ordinary)
+            least = quantized_tolerance.min_sqnr_db if case.min_sqnr_db is None else case.min_sqnr_db
+            results += _run_case(case, session, replace(quantized_tolerance, min_sqnr_db=least), ordinary)
         else:
             results += _run_case(case, session, tolerance, {})
     names = [spec.name for spec in session.outputs]

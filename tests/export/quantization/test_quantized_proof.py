@@ -20,7 +20,9 @@ from edgex.export.pipeline import export_to_targets
 from edgex.export.program import capture
 from edgex.export.settings import ExportSettings
 from edgex.export.source import wrap_model
+from edgex.export.verification import LEAST_SQNR_DB
 from edgex.runtime.artifact import Artifact
+from edgex.runtime.golden import read_golden
 from edgex.runtime.numerics import DEFAULT_TOLERANCES, QUANTIZED_TOLERANCE
 
 HERE = Path(__file__).parent
@@ -74,6 +76,32 @@ def test_each_case_says_what_it_was_held_against(artifact: Artifact) -> None:
     found = {(case["name"], case["output"]): case["sqnr_db"] for case in verification["cases"]}
     assert 20 < found["example", "output_0"] < 60
     assert found["example, as quantized", "output_0"] > 100
+
+
+class FeedsRounding(nn.Module):
+    """Zeros leave the second normalization nothing but what eight bits make of a small bias."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.one, self.two = nn.Linear(64, 64), nn.Linear(64, 64)
+        self.norm = nn.LayerNorm(64)
+        nn.init.normal_(self.one.bias, std=1e-2)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y: torch.Tensor = self.norm(self.two(self.norm(self.one(x))))
+        return y
+
+
+def test_where_rounding_is_all_that_is_left_the_limit_is_lower_and_nowhere_else(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    data = [(torch.randn(4, 64) * 8,) for _ in range(20)]
+    artifact = edgex.export_model(
+        FeedsRounding().eval(), data[0], target="reference", quantize="int8", calibration=data[1:], output=tmp_path
+    )
+    limits = {case.name: case.min_sqnr_db for case in read_golden(artifact)}
+    lowered = {name for name, limit in limits.items() if limit is not None}
+    assert lowered == {"stress: tiny", "stress: zero"}, limits
+    assert all(LEAST_SQNR_DB <= limits[name] < QUANTIZED_TOLERANCE.min_sqnr_db for name in lowered), limits
 
 
 def test_the_manifest_says_how_it_was_quantized(artifact: Artifact) -> None:
