@@ -59,9 +59,9 @@ class _Assignment:
         self.results = [self._own_output(value, layout) for value, layout in outputs]
 
     def _place_result(self, step: Operation) -> None:
-        step.inputs = [self._dense_copy(value) if _repeats(value) else value for value in step.inputs]
+        step.inputs = [self._dense_copy(value, step.handle) if _repeats(value) else value for value in step.inputs]
         if step.kind in _DENSE_INPUT_KINDS:
-            step.inputs[0] = self._dense_input(step.inputs[0])
+            step.inputs[0] = self._dense_input(step.inputs[0], step.handle)
         value = step.output
         expected = [layout for output, layout in self._outputs if output is value]
         if expected:
@@ -81,18 +81,19 @@ class _Assignment:
         assert value.parent is not None and value.parent.layout is not None and value.view is not None
         value.layout = value.view.apply(value.parent.layout)
         if value.layout is None:
-            value.parent = self._dense_copy(value.parent)
+            value.parent = self._dense_copy(value.parent, value.handle)
             value.layout = value.view.apply(_dense(value.parent))
 
-    def _dense_input(self, value: Value) -> Value:
+    def _dense_input(self, value: Value, handle: int) -> Value:
         """The value, or a copy where it lies with gaps between its rows."""
         assert value.layout is not None
         dense = value.opaque or same_layout(value.shape, value.layout.strides, dense_strides(value.shape))
-        return value if dense else self._dense_copy(value)
+        return value if dense else self._dense_copy(value, handle)
 
-    def _dense_copy(self, value: Value) -> Value:
+    def _dense_copy(self, value: Value, handle: int) -> Value:
+        """A copy for the operator of that handle, and for all that need one after it."""
         if value not in self._dense_copies:
-            self._dense_copies[value] = self._copy(value, _dense(value))
+            self._dense_copies[value] = self._copy(value, _dense(value), handle)
         return self._dense_copies[value]
 
     def _best_layout(self, value: Value, kind: str) -> Layout:
@@ -124,17 +125,17 @@ class _Assignment:
                 return False
         return True
 
-    def _copy(self, value: Value, layout: Layout) -> Value:
+    def _copy(self, value: Value, layout: Layout, handle: int) -> Value:
         copy = Value(value.dtype, value.shape, layout=layout)
         source, target = value, copy
         if value.dtype in INTEGERS:
             # oneDNN's graphs copy integers only as what they mean, and fuse all three.
             source, target = Value("f32", value.shape, opaque=True), Value("f32", value.shape, opaque=True)
             source.layout = target.layout = _dense(value)
-            self.operations.append(Operation("dequantize", [value], source, PLAIN.attributes, "copy", 0))
-        self.operations.append(Operation("reorder", [source], target, {}, "copy", 0))
+            self.operations.append(Operation("dequantize", [value], source, PLAIN.attributes, "copy", handle))
+        self.operations.append(Operation("reorder", [source], target, {}, "copy", handle))
         if value.dtype in INTEGERS:
-            self.operations.append(Operation("quantize", [target], copy, PLAIN.attributes, "copy", 0))
+            self.operations.append(Operation("quantize", [target], copy, PLAIN.attributes, "copy", handle))
         return copy
 
     def _own_output(self, value: Value, expected: Layout) -> Value:
@@ -144,7 +145,7 @@ class _Assignment:
         made_here = root.tensor is None and root.argument is None and root not in self._claimed
         fills = layout.offset == 0 and same_size(root.shape, value.shape)
         if not (made_here and fills and same_layout(layout.shape, layout.strides, expected.strides)):
-            value = self._copy(value, expected)
+            value = self._copy(value, expected, value.handle)
         self._claimed.add(value.root)
         return value
 

@@ -110,8 +110,8 @@ class RegionBuilder:
         nothing else reads it.
         """
         assert self._node is not None
-        output = Value(dtype or inputs[0].dtype, tuple(shape))
         handle = debug_handle_of(self._node) or 0
+        output = Value(dtype or inputs[0].dtype, tuple(shape), handle=handle)
         name = name or operator_name(self._node).split(".")[1].removesuffix("_per_tensor")
         self.steps.append(Operation(kind, [self.computed(value) for value in inputs], output, attributes, name, handle))
         return output
@@ -120,7 +120,7 @@ class RegionBuilder:
         """The value as an operator's result: dequantized, where it is only known as integers."""
         if value.integers is None or value.encoding is None:
             return value
-        output = Value(value.dtype, value.shape)
+        output = Value(value.dtype, value.shape, handle=value.handle)
         attributes = value.encoding.attributes
         self.steps.append(Operation("dequantize", [value.integers], output, attributes, "dequantize", value.handle))
         return output
@@ -133,7 +133,8 @@ class RegionBuilder:
                 integers = self.view(parent.integers, view, shape)
                 return replace(parent, shape=tuple(shape), integers=integers, encoding=encoding)
             parent = self.computed(parent)
-        value = Value(parent.dtype, tuple(shape), parent, view)
+        assert self._node is not None
+        value = Value(parent.dtype, tuple(shape), parent, view, handle=debug_handle_of(self._node) or 0)
         self.steps.append(value)
         return value
 

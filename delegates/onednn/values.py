@@ -71,7 +71,8 @@ class Value:
         opaque: oneDNN may choose the layout.
         integers: For a value that is dequantized where an operator reads it, what it is dequantized from.
         encoding: What those integers mean.
-        handle: ExecuTorch's debug handle of what dequantizes them.
+        handle: ExecuTorch's debug handle of the operator that makes it, or that dequantizes those integers; 0 where
+            none does.
     """
 
     dtype: str

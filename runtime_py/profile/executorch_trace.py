@@ -13,7 +13,7 @@ import numpy as np
 
 from edgex.errors import RunError
 from edgex.runtime.profile.etdump import TracedRun, TraceEvent, read_etdump, same_runs
-from edgex.runtime.profile.handles import Identified, match_handles
+from edgex.runtime.profile.handles import COPY, Identified, match_handles
 from edgex.runtime.profile.operators import ArenaSpan, Category, Confidence, OperatorRow
 from edgex.runtime.profile.source_map import SourceMap, read_source_map
 from edgex.runtime.profile.tracing import WARMUP_RUNS, EngineTrace, TracePlan, run_sequences
@@ -28,8 +28,6 @@ _EXECUTE, _DELEGATE, _OPERATOR, _KERNEL = "Method::execute", "DELEGATE_CALL", "O
 _MAX_EVENTS = 400_000
 _COARSE_NS = 1000
 _VIEW = "executorch_prim::et_view"
-# What the oneDNN backend calls a copy into another layout.
-_COPY = "copy"
 # Kernels on numbers instead of tensors: sizes of dynamic dimensions.
 _SIZE_ARITHMETIC = ("aten.sym_", "executorch_prim.add", "executorch_prim.mul", "executorch_prim.sub",
                     "executorch_prim.floordiv", "executorch_prim.mod", "executorch_prim.truediv")  # fmt: skip
@@ -220,7 +218,7 @@ def _inner_rows(call: _Call, backend: str, sources: SourceMap) -> list[OperatorR
     rows = []
     for leaf, one in zip(call.inner, found, strict=True):
         op_type = event_type(leaf.event.name)
-        category: Category = "layout" if one.inserted or op_type == _COPY else "compute"
+        category: Category = "layout" if one.inserted or op_type == COPY else "compute"
         if op_type.startswith("Convert") or op_type in ("quantize", "dequantize"):
             category = "cast"
         names = one.names or tuple(item.name for item in region)

@@ -6,12 +6,15 @@ and operators are then counted off in order, handle by handle, where there are a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 
 from edgex.runtime.profile.etdump import TraceEvent
 from edgex.runtime.profile.operators import Confidence
 from edgex.runtime.profile.source_map import MappedOperator
+
+# What the oneDNN backend calls a copy into another layout. Its handle is that of the operator that needs it.
+COPY = "copy"
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,10 @@ def match_handles(events: Sequence[TraceEvent], region: Sequence[MappedOperator]
     taken: set[str] = set()
     found = []
     for index, keys in enumerate(parts):
+        if {name for name, _ in keys} == {COPY}:
+            found.append(_identify_copy({handle for _, handle in keys}, region))
+            continue
+        keys = [key for key in keys if key[0] != COPY]  # fused into what it was put in for
         names: list[str] = []
         confidence, own = "exact", True
         for key in dict.fromkeys(keys):
@@ -64,6 +71,14 @@ def match_handles(events: Sequence[TraceEvent], region: Sequence[MappedOperator]
         certain: Confidence = "aligned" if confidence == "aligned" else "exact"
         found.append(Identified() if confidence == "delegate" else Identified(tuple(names), certain, own))
     return found
+
+
+def _identify_copy(handles: Set[int], region: Sequence[MappedOperator]) -> Identified:
+    """A copy that was put in for an operator: it is that operator's cost, and none of its work."""
+    served = [item for item in region if item.handle in handles]
+    if len({(item.module, item.source) for item in served}) != 1:
+        return Identified(inserted=True)
+    return Identified(tuple(item.name for item in served), "exact", own_work=False, inserted=True)
 
 
 def _share(event: int, operators: list[str], reported: list[int]) -> tuple[list[str], str]:

@@ -250,6 +250,23 @@ def test_steps_of_one_operator_are_counted_off():
     assert {one.confidence for one in found} == {"aligned"}
 
 
+def test_copies_are_the_cost_of_the_operator_that_needs_them():
+    region = [operator("p", 5, "permute"), operator("c", 6, "conv"), *(operator(f"s{i}", 7, "view") for i in range(2))]
+    alone, fused, integers = match_handles(
+        [event("copy", b"5\0"), event("conv+copy", b"6,5\0"), event("copy+copy+copy", b"7,7,7\0")], region
+    )
+    assert (alone.names, alone.confidence, alone.inserted, alone.own_work) == (("p",), "exact", True, False)
+    assert (fused.names, fused.inserted, fused.own_work) == (("c",), False, True)
+    assert (integers.names, integers.inserted) == (("s0", "s1"), True)
+
+
+def test_copies_for_nobody_or_for_several_lines_stay_without_a_line():
+    elsewhere = [operator(f"step{i}", 7, "view", source=f"n.py:{i}") for i in range(2)]
+    for handles in (b"0\0", b"7\0"):
+        (found,) = match_handles([event("copy", handles)], elsewhere)
+        assert found.names == () and found.confidence == "none" and found.inserted
+
+
 def test_steps_that_cannot_be_told_apart_are_not():
     elsewhere = [operator(f"step{i}", 7, "linear", source=f"n.py:{i}") for i in range(3)]
     assert [one.names for one in match_handles([event("linear", b"7\0")] * 2, elsewhere)] == [(), ()]
