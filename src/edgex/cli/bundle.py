@@ -35,6 +35,10 @@ def command(
     verbose: bool,
 ) -> None:
     """Write ARTIFACT with a runner, libraries, golden data and a self-test into a folder: no Python needed there."""
+    if executorch_wheel is not None:
+        from edgex.runtime.device.wheel import check_wheel
+
+        check_wheel(executorch_wheel, runtime.removeprefix("linux-"))
 
     def body() -> int:
         from edgex.cli.render import bold, format_bytes
