@@ -72,7 +72,7 @@ def write_bundle(artifact: Artifact, runtime: str, output: Path, wheel: Path | N
         ArtifactError: The artifact is of another engine.
         DeviceError: The runner cannot be made for that machine.
     """
-    _check_output(output, force)
+    check_output(output, force)
     if artifact.manifest.engine != "executorch":
         raise ArtifactError(
             f"a bundle holds the native runner, which runs .pte files; this artifact's engine is "
@@ -112,17 +112,22 @@ def write_bundle(artifact: Artifact, runtime: str, output: Path, wheel: Path | N
     return Bundle(output, runtime, size, len(cases), libc, kit.version)
 
 
-def _check_output(output: Path, force: bool) -> None:
+def check_output(output: Path, force: bool) -> None:
+    """Refuse a folder that must not be written.
+
+    Raises:
+        UsageError: It exists, and is no bundle or is not to be replaced.
+    """
     if not output.exists():
         return
-    if not force:
-        raise UsageError(f"{output} exists", fix="--force replaces a bundle")
     try:
         ours = json.loads((output / _NOTE).read_text(encoding="utf-8"))["format"] == FORMAT
     except (OSError, ValueError, KeyError, TypeError):
         ours = False
     if not ours:
-        raise UsageError(f"{output} is no bundle of edgex: it is not replaced", fix="give another folder with -o")
+        raise UsageError(f"{output} exists and is no bundle of edgex", fix="give another folder with -o")
+    if not force:
+        raise UsageError(f"{output} exists", fix="--force replaces it")
 
 
 def _write_golden(artifact: Artifact, folder: Path) -> list[Case]:

@@ -197,7 +197,10 @@ def test_a_bundle(exported, edgex, tmp_path) -> None:
     assert {key: type(value) for key, value in shown.items()} == {
         key: type(value) for key, value in json.loads(made.stdout).items()
     }
-    assert edgex("bundle", artifact, "--runtime", runtime, "-o", "one").returncode == 2
+    (tmp_path / "other").mkdir()
+    for name, words in (("one", "--force replaces it"), ("other", "is no bundle of edgex")):
+        refused = edgex("bundle", artifact, "--runtime", runtime, "-o", name)
+        assert refused.returncode == 2 and words in refused.stderr
     moved = (tmp_path / "one").rename(tmp_path / "else where")
     bare = {"PATH": "/usr/bin:/bin"}
     ran = subprocess.run([moved / "run.sh", "--threads", "1"], env=bare, capture_output=True, text=True, check=False)
