@@ -32,18 +32,32 @@ class Sshd:
         folder: Its keys, configuration, and the client's.
         port: On 127.0.0.1.
         cache: What programs there take as the user's cache folder.
+        programs: Programs there that come before the system's.
         process: The server.
     """
 
     folder: Path
     port: int
     cache: Path
+    programs: Path
     process: subprocess.Popen[bytes]
 
     @property
     def options(self) -> str:
         """What `EDGEX_SSH_OPTIONS` must be to reach it."""
         return f"-F {self.folder}/config"
+
+    def forget(self) -> None:
+        """As if nothing had been sent there yet, and the system's own programs."""
+        shutil.rmtree(self.cache / "edgex", ignore_errors=True)
+        for program in self.programs.iterdir():
+            program.unlink()
+
+    def replace(self, name: str, script: str) -> None:
+        """Put a program there that comes before the system's; in it `$SYSTEM` is the system's own."""
+        path = self.programs / name
+        path.write_text(f"#!/bin/sh\nSYSTEM={shutil.which(name)}\n{script}\n")
+        path.chmod(0o755)
 
     def left_behind(self) -> list[str]:
         """What is in edgex's folder there besides what is kept on purpose."""
@@ -64,10 +78,13 @@ def running_sshd(folder: Path) -> Iterator[Sshd]:
         port = probe.getsockname()[1]
     cache = folder / "far" / "cache"
     cache.mkdir(parents=True)
+    programs = folder / "far" / "bin"
+    programs.mkdir()
     (folder / "sshd_config").write_text(
         f"Port {port}\nListenAddress 127.0.0.1\nHostKey {folder}/host_key\nPidFile {folder}/pid\nUsePAM no\n"
         f"AuthorizedKeysFile {folder}/authorized\nPasswordAuthentication no\nKbdInteractiveAuthentication no\n"
-        f"StrictModes no\nPermitRootLogin prohibit-password\nSetEnv XDG_CACHE_HOME={cache}\n"
+        f"StrictModes no\nPermitRootLogin prohibit-password\n"
+        f"SetEnv XDG_CACHE_HOME={cache} PATH={programs}:{os.environ['PATH']}\n"
     )
     write_known_host(folder, port, (folder / "host_key.pub").read_text())
     (folder / "config").write_text(
@@ -85,7 +102,7 @@ def running_sshd(folder: Path) -> Iterator[Sshd]:
                 break
             assert process.poll() is None and time.monotonic() < deadline, (folder / "log").read_text()
             time.sleep(0.02)
-        yield Sshd(folder, port, cache, process)
+        yield Sshd(folder, port, cache, programs, process)
     finally:
         process.terminate()
         process.wait()

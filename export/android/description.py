@@ -40,6 +40,7 @@ def describe_app(
         selection: The golden cases that the app carries.
     """
     manifest = artifact.manifest
+    quantized = (manifest.verification or {}).get("quantized_tolerance")
     native = manifest.file(".pte")
     return {
         "format": FORMAT,
@@ -67,6 +68,8 @@ def describe_app(
             "flavor": options.flavor,
         },
         "tolerance": _find_tolerance(manifest.verification, manifest.precision).to_json(),
+        # For the cases that were answered by the quantized program.
+        "quantized_tolerance": None if quantized is None else Tolerance.from_json(quantized).to_json(),
         "inputs": [
             {**spec.to_json(), "image": image.to_json() if image is not None and image.input == spec.name else None}
             for spec in manifest.method.inputs

@@ -116,8 +116,10 @@ def read_labels(path: Path) -> tuple[str, ...]:
     """
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"--labels {path}: the file cannot be read", why=str(error)) from error
+    except OSError as error:
+        raise UsageError(f"--labels {path}: the file cannot be read", why=error.strerror) from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"--labels {path}: the file cannot be read", why="it is no UTF-8") from error
     for number, line in enumerate(lines, 1):
         if not line.strip():
             raise UsageError(

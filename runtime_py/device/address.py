@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Literal, cast
 
@@ -86,6 +87,39 @@ def _parse_ssh(text: str, rest: str) -> Address:
     return Address("ssh", user=found[1], host=found[2] or found[3], port=port)
 
 
+def check_options(address: Address, options: DeviceOptions) -> None:
+    """Refuse options that mean nothing on a device of this kind.
+
+    Raises:
+        UsageError: One was given.
+    """
+    if address.kind == "adb":
+        for flag, given in (("--executorch-wheel", options.executorch_wheel), ("--device-python", options.python)):
+            if given is not None:
+                raise UsageError(f"{flag} is for Linux machines, not for {address}", fix=f"leave {flag} out")
+    elif options.app is not None:
+        raise UsageError(f"--app is for Android devices (adb), not for {address}", fix="leave --app out")
+
+
+def refuse_idle_options(options: DeviceOptions, engines: Collection[str]) -> None:
+    """Refuse options that none of the artifacts has a use for.
+
+    Args:
+        options: For a Linux machine.
+        engines: Of the artifacts.
+
+    Raises:
+        UsageError: One was given for nothing.
+    """
+    for flag, given, engine, use in (
+        ("--executorch-wheel", options.executorch_wheel, "executorch", "the native runner, which runs .pte files"),
+        ("--device-python", options.python, "onnxruntime", "ONNX artifacts: a .pte needs no Python"),
+    ):
+        if given is not None and engine not in engines:
+            shown = ", ".join(sorted(set(engines)))
+            raise UsageError(f"{flag} is for {use}; here the engine is {shown}", fix=f"leave {flag} out")
+
+
 def open_device(address: Address | str, options: DeviceOptions | None = None) -> Device:
     """Open a device; nothing is sent to it yet.
 
@@ -101,8 +135,5 @@ def open_device(address: Address | str, options: DeviceOptions | None = None) ->
     module, _, function = OPENERS[parsed.kind].partition(":")
     opener = getattr(importlib.import_module(module), function)
     given = options or DeviceOptions()
-    if parsed.kind == "adb" and given != DeviceOptions(app=given.app):
-        raise UsageError("--executorch-wheel and --device-python are for Linux machines, not for adb")
-    if parsed.kind != "adb" and given.app is not None:
-        raise UsageError(f"--app is for Android devices (adb), not for {parsed.kind}")
+    check_options(parsed, given)
     return cast(Device, opener(parsed, given))

@@ -80,11 +80,11 @@ class DeviceOptions:
             the one that is installed.
         executorch_wheel: Linux: the executorch wheel whose libraries fit it; None is what is installed here, or was
             given before.
-        python: Linux: the interpreter there that has onnxruntime, for ONNX artifacts.
+        python: Linux: the interpreter there that has onnxruntime, for ONNX artifacts; None is `python3`.
     """
 
     executorch_wheel: Path | None = None
-    python: str = "python3"
+    python: str | None = None
     app: str | None = None
 
 

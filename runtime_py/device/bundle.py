@@ -6,7 +6,7 @@ NAME-linux-MACHINE/
   model.pte                                           the model
   golden/inputs.tensors  golden/expected.tensors      inputs, and what eager PyTorch answered
   run.sh                                              self-test: exit code 0 where this machine computes the same
-  bundle.json                                         what it is: digests, versions, tolerance
+  bundle.json                                         what it is: digests, versions, tolerances
 ```
 """
 
@@ -72,7 +72,7 @@ def write_bundle(artifact: Artifact, runtime: str, output: Path, wheel: Path | N
         ArtifactError: The artifact is of another engine.
         DeviceError: The runner cannot be made for that machine.
     """
-    _check_output(output, force)
+    check_output(output, force)
     if artifact.manifest.engine != "executorch":
         raise ArtifactError(
             f"a bundle holds the native runner, which runs .pte files; this artifact's engine is "
@@ -112,17 +112,22 @@ def write_bundle(artifact: Artifact, runtime: str, output: Path, wheel: Path | N
     return Bundle(output, runtime, size, len(cases), libc, kit.version)
 
 
-def _check_output(output: Path, force: bool) -> None:
+def check_output(output: Path, force: bool) -> None:
+    """Refuse a folder that must not be written.
+
+    Raises:
+        UsageError: It exists, and is no bundle or is not to be replaced.
+    """
     if not output.exists():
         return
-    if not force:
-        raise UsageError(f"{output} exists", fix="--force replaces a bundle")
     try:
         ours = json.loads((output / _NOTE).read_text(encoding="utf-8"))["format"] == FORMAT
     except (OSError, ValueError, KeyError, TypeError):
         ours = False
     if not ours:
-        raise UsageError(f"{output} is no bundle of edgex: it is not replaced", fix="give another folder with -o")
+        raise UsageError(f"{output} exists and is no bundle of edgex", fix="give another folder with -o")
+    if not force:
+        raise UsageError(f"{output} exists", fix="--force replaces it")
 
 
 def _write_golden(artifact: Artifact, folder: Path) -> list[Case]:
@@ -147,17 +152,15 @@ def _write_golden(artifact: Artifact, folder: Path) -> list[Case]:
 
 def _self_test(artifact: Artifact, sha256: str, plugins: list[str], cases: list[Case]) -> str:
     method = artifact.manifest.method
-    tolerance = Tolerance.from_json((artifact.manifest.verification or {})["tolerance"])
+    ordinary, quantized = _read_tolerances(artifact)
     flags = ["--model model.pte", f"--sha256 {sha256}", f"--method {shlex.quote(method.name)}"]
     flags += [f"--plugin ./{name}" for name in plugins]
     flags += [f"--input {shlex.quote(text)}" for text in describe_inputs(method.inputs)]
     flags += [f"--output {shlex.quote(spec.name)}" for spec in method.outputs]
     flags += [f"--state {shlex.quote(state.name)}" for state in method.state]
-    flags += [f"--min-sqnr {tolerance.min_sqnr_db:g}"]
-    flags += [f"--{name} {value:g}" for name in ("atol", "rtol") if (value := getattr(tolerance, name)) is not None]
+    flags += [*_tolerance_flags("--", ordinary), *(_tolerance_flags("--quantized-", quantized) if quantized else ())]
     flags += ["--inputs golden/inputs.tensors", "--expected golden/expected.tensors"]
-    kinds = {"compare": "expect", "refuse": "refuse"}
-    flags += [f"--case {shlex.quote(f'{kinds[case.kind]}:{len(case.steps)}:{case.name}')}" for case in cases]
+    flags += [f"--case {shlex.quote(f'{_kind(case, quantized)}:{len(case.steps)}:{case.name}')}" for case in cases]
     joined = " \\\n  ".join(flags)
     return (
         "#!/bin/sh\n"
@@ -168,8 +171,31 @@ def _self_test(artifact: Artifact, sha256: str, plugins: list[str], cases: list[
     )
 
 
+def _read_tolerances(artifact: Artifact) -> tuple[Tolerance, Tolerance | None]:
+    """What cases are held to whose reference is eager, and those whose reference is the quantized program."""
+    settings = artifact.manifest.verification or {}
+    quantized = settings.get("quantized_tolerance")
+    return Tolerance.from_json(settings["tolerance"]), None if quantized is None else Tolerance.from_json(quantized)
+
+
+def _tolerance_flags(prefix: str, tolerance: Tolerance) -> list[str]:
+    flags = [f"{prefix}min-sqnr {tolerance.min_sqnr_db:g}"]
+    flags += [
+        f"{prefix}{name} {value:g}" for name in ("atol", "rtol") if (value := getattr(tolerance, name)) is not None
+    ]
+    return flags if tolerance.min_equal == 1.0 else [*flags, f"{prefix}min-equal {tolerance.min_equal:g}"]
+
+
+def _kind(case: Case, quantized: Tolerance | None) -> str:
+    """How the runner is to judge a case."""
+    if case.kind == "refuse":
+        return "refuse"
+    return "quantized" if case.reference == "quantized" and quantized is not None else "expect"
+
+
 def _describe(artifact: Artifact, runtime: str, version: str, libc: str, folder: Path) -> Mapping[str, Any]:
     manifest = artifact.manifest
+    ordinary, quantized = _read_tolerances(artifact)
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     return {
         "format": FORMAT,
@@ -180,6 +206,8 @@ def _describe(artifact: Artifact, runtime: str, version: str, libc: str, folder:
         "artifact": {"name": manifest.name, "target": manifest.target, "digest": artifact.digest},
         "isa": list(manifest.requirements.isa),
         "method": manifest.method.to_json(),
+        "tolerance": ordinary.to_json(),
+        "quantized_tolerance": None if quantized is None else quantized.to_json(),
         "files": [
             {"path": path.relative_to(folder).as_posix(), "bytes": path.stat().st_size, "sha256": hash_file(path)}
             for path in files

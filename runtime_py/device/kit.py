@@ -113,7 +113,7 @@ def plugin_kit(names: Sequence[str], machine: str, version: str) -> Kit | None:
     if unknown:
         raise DeviceError(f"the plug-in {unknown[0]} has no library that the native runner could load")
     if machine != "x86_64":
-        raise DeviceError(f"oneDNN's library is for x86_64 only; the device is {machine}", fix="use --target xnnpack")
+        raise DeviceError(f"oneDNN's library is for x86_64 only, not for {machine}", fix="export the model for xnnpack")
     from edgex.runtime.engines.onednn.build import built_backend
     from edgex.runtime.engines.onednn.library import find_library, require_machine
 

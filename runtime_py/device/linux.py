@@ -126,7 +126,7 @@ class LinuxDevice:
         if engine == "onnxruntime":
             from edgex.runtime.device.python import PythonMaker
 
-            return PythonMaker(self._options.python)
+            return PythonMaker(self._options.python or "python3")
         raise DeviceError(
             f"artifacts of the engine {engine} cannot be run on a device",
             artifact.path.name,

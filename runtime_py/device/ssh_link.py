@@ -6,11 +6,13 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import re
 import shlex
 import shutil
 import subprocess
+import tarfile
 import tempfile
 import time
 from collections.abc import Callable, Mapping
@@ -30,6 +32,7 @@ _SSH_FAILED = 255
 # Where a device keeps what is sent; also what is told to users.
 CACHE = '"${XDG_CACHE_HOME:-$HOME/.cache}"/edgex/device'
 _HAVE = "@@edgex-have "
+_SUMS = ".sums"
 _PIECE = 1 << 20
 # The exit code of a script that found what arrived to be other than what was sent.
 _DAMAGED = 9
@@ -193,29 +196,25 @@ class SshLink:
 
     def _send(self, name: str, part: str, folder: str, files: Mapping[str, Path], progress: Progress) -> None:
         """All files through one command, checked there, before the folder gets its name."""
-        sums = "".join(f"{hash_file(path)}  {there}\n" for there, path in files.items()).encode()
-        places = sorted({str(PurePosixPath(there).parent) for there in files})
-        executable = " ".join(shlex.quote(there) for there, path in files.items() if os.access(path, os.X_OK))
         unfinished, there_already = shlex.quote(part), shlex.quote(folder)
         steps = [
             f"umask 077; mkdir -p {unfinished} && cd {unfinished}",
-            f"mkdir -p {' '.join(map(shlex.quote, places))}",
-            f"head -c {len(sums)} > .sums",
-            *(f"head -c {path.stat().st_size} > {shlex.quote(there)}" for there, path in files.items()),
-            f"{{ sha256sum -c .sums >/dev/null || exit {_DAMAGED}; }}",
-            "rm .sums",
-            *([f"chmod u+x {executable}"] if executable else []),
-            # Another session may have been quicker.
-            f"cd .. && {{ test -d {there_already} || mv -T {unfinished} {there_already} || test -d {there_already}; }}",
+            # One program reads all of it: not every `head -c` stops reading where its part ends.
+            "tar -xmf -",
+            f"{{ sha256sum -c {_SUMS} >/dev/null || exit {_DAMAGED}; }}",
+            f"rm {_SUMS}",
+            f"cd .. && {{ test -d {there_already} || mv {unfinished} {there_already}; }}",
         ]
-        # Nothing of it stays if the connection breaks: then the shell there reads its end, and goes on to this.
-        script = f"( {' && '.join(steps)} ); C=$?; rm -rf {unfinished}; exit $C"
+        # Nothing of it stays if the connection breaks: then the shell there reads its end, and goes on to this. Should
+        # another session have been quicker, mv has put the folder into the other's.
+        inside = shlex.quote(f"{folder}/{PurePosixPath(part).name}")
+        script = f"( {' && '.join(steps)} ); C=$?; rm -rf {unfinished} {inside}; exit $C"
         with tempfile.TemporaryFile() as errors:
             command = self._command(script)
             process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=errors)
             assert process.stdin is not None
             try:
-                _pour(process.stdin, sums, files, progress)
+                _pour(process.stdin, files, progress)
             finally:
                 with contextlib.suppress(OSError):
                     process.stdin.close()
@@ -254,15 +253,23 @@ class SshLink:
         )
 
 
-def _pour(pipe: IO[bytes], sums: bytes, files: Mapping[str, Path], progress: Progress) -> None:
+def _pour(pipe: IO[bytes], files: Mapping[str, Path], progress: Progress) -> None:
+    """The files as a tar archive, their SHA-256 first."""
+    sums = "".join(f"{hash_file(path)}  {there}\n" for there, path in files.items()).encode()
     # The other side may end early, for want of space: its exit code and its words say why.
-    with contextlib.suppress(BrokenPipeError):
-        pipe.write(sums)
+    with contextlib.suppress(BrokenPipeError), tarfile.open(fileobj=pipe, mode="w|", bufsize=_PIECE) as archive:
+        archive.addfile(_entry(_SUMS, len(sums), executable=False), io.BytesIO(sums))
         for there, path in files.items():
-            progress("send", f"{there}, {path.stat().st_size / 1e6:.1f} MB")
+            size = path.stat().st_size
+            progress("send", f"{there}, {size / 1e6:.1f} MB")
             with path.open("rb") as stream:
-                shutil.copyfileobj(stream, pipe, _PIECE)
-        pipe.flush()
+                archive.addfile(_entry(there, size, executable=os.access(path, os.X_OK)), stream)
+
+
+def _entry(name: str, size: int, *, executable: bool) -> tarfile.TarInfo:
+    entry = tarfile.TarInfo(name)
+    entry.size, entry.mode = size, 0o700 if executable else 0o600
+    return entry
 
 
 def _explain(host: str, log: str) -> DeviceError:

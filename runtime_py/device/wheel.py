@@ -10,7 +10,7 @@ import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from edgex.errors import DeviceError, TargetUnavailable
+from edgex.errors import DeviceError, TargetUnavailable, UsageError
 from edgex.runtime.cache import user_cache
 from edgex.runtime.engines.onednn.library import find_executorch
 from edgex.runtime.plugins import installed_version
@@ -35,7 +35,8 @@ def find_executorch_for(machine: str, wheel: Path | None) -> Executorch:
         wheel: A wheel to take them from; what is needed of it is kept in the user's cache.
 
     Raises:
-        DeviceError: There are none, or the wheel is not what it must be.
+        UsageError: The wheel is none of executorch's.
+        DeviceError: There are no libraries, or the wheel does not fit the device.
     """
     from edgex.runtime.device.kit import this_machine
 
@@ -60,6 +61,27 @@ def find_executorch_for(machine: str, wheel: Path | None) -> Executorch:
     )
 
 
+def check_wheel(wheel: Path, machine: str | None = None) -> tuple[str, str]:
+    """The version and the architecture in the name of a wheel.
+
+    Args:
+        wheel: executorch's, under its own name.
+        machine: What it must be for; None takes each.
+
+    Raises:
+        UsageError: There is no such file, it is another one, or it is for another architecture.
+    """
+    fix = "give executorch-VERSION-…-manylinux_…_aarch64.whl, under its own name"
+    if not wheel.is_file():
+        raise UsageError(f"no such file: {wheel}", where="--executorch-wheel", fix=fix)
+    name = _NAME.fullmatch(wheel.name)
+    if name is None:
+        raise UsageError(f"{wheel.name} is no wheel of executorch for Linux", where="--executorch-wheel", fix=fix)
+    if machine is not None and name["machine"] != machine:
+        raise UsageError(f"{wheel.name} is for {name['machine']}, not for {machine}", where="--executorch-wheel")
+    return _public(name["version"]), name["machine"]
+
+
 def _kept_wheels() -> Path:
     return user_cache() / "device" / "executorch"
 
@@ -69,15 +91,12 @@ def _public(version: str) -> str:
 
 
 def _unpack(wheel: Path, machine: str) -> Executorch:
-    name = _NAME.fullmatch(wheel.name)
-    if not wheel.is_file() or name is None:
+    version, made_for = check_wheel(wheel)
+    if made_for != machine:
         raise DeviceError(
-            f"--executorch-wheel {wheel}: no such wheel" if not wheel.is_file() else f"{wheel.name} is no such wheel",
-            fix="give executorch-VERSION-…-manylinux_…_aarch64.whl, under its own name",
+            f"{wheel.name} is for {made_for}, the device is {machine}",
+            fix="give the wheel for the device's architecture",
         )
-    if name["machine"] != machine:
-        raise DeviceError(f"{wheel.name} is for {name['machine']}, the device is {machine}")
-    version = _public(name["version"])
     folder = _kept_wheels() / f"{version}-{machine}"
     if folder.is_dir():
         return Executorch(folder, version)

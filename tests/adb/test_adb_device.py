@@ -286,3 +286,16 @@ def test_numbers_out_of_bounds_are_the_users(bench, artifact):
         execute(phone, artifact, request)
     with pytest.raises(UsageError, match="--runs 100001"):
         execute(phone, artifact, replace(request, threads=None, runs=100_001))
+
+
+@pytest.mark.slow
+def test_a_model_of_200_mb_is_sent_once(bench, tmp_path):
+    artifact = make_artifact(tmp_path / "large", size=200_000_000)
+    phone = bench()
+    first = execute(phone, artifact)
+    sent = phone.pushed_bytes
+    second = execute(phone, artifact)
+    assert sent > 200_000_000 and phone.pushed_bytes - sent < 2000
+    assert (first.copied_bytes, second.copied_bytes, second.copy_seconds) == (200_000_000, 0, None)
+    assert first.model_digest == second.model_digest == artifact.manifest.file(".pte").sha256
+    print(f"sent in {first.copy_seconds:.1f} s")

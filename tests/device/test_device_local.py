@@ -13,7 +13,7 @@ import pytest
 from device_support import needs_compiler
 
 import edgex as edgex_package
-from edgex.errors import DeviceError
+from edgex.errors import DeviceError, UsageError
 from edgex.runtime.artifact import open_artifact
 from edgex.runtime.device import kit as kits
 from edgex.runtime.device import native
@@ -84,6 +84,37 @@ def test_commands(exported, edgex) -> None:
         assert refused.returncode == 2 and words in refused.stderr
 
 
+def test_flags_that_nothing_has_a_use_for(exported, edgex, tmp_path) -> None:
+    """Refused at once: neither is the device reached nor anything compiled."""
+    native, onnx = (str(exported("convnet", target)) for target in ("xnnpack", "onnx-cpu"))
+    wheel, other = (
+        tmp_path / f"executorch-1.5.1-cp311-cp311-manylinux_2_28_{name}.whl" for name in ("aarch64", "x86_64")
+    )
+    for path in (wheel, other, tmp_path / "some.whl"):
+        path.write_text("")
+    nowhere = ("--device", "ssh:no-such-host.invalid")
+    for flags, words in (
+        (
+            ("run", native, *nowhere, "--device-python", "python3"),
+            "here the engine is executorch",
+        ),
+        (("verify", native, *nowhere, "--device-python", "python3"), "leave --device-python out"),
+        (("profile", onnx, *nowhere, "--executorch-wheel", str(wheel)), "here the engine is onnxruntime"),
+        (("compare", onnx, onnx, *nowhere, "--executorch-wheel", str(wheel)), "leave --executorch-wheel out"),
+        (("run", native, "--device", "adb", "--executorch-wheel", str(wheel)), "is for Linux machines, not for adb"),
+        (("run", onnx, "--device", "adb:ab1", "--device-python", "python3"), "is for Linux machines, not for adb:ab1"),
+        (("run", native, *nowhere, "--executorch-wheel", "none.whl"), "no such file: none.whl"),
+        (("run", native, *nowhere, "--executorch-wheel", "some.whl"), "some.whl is no wheel of executorch"),
+        (("bundle", native, "--runtime", "linux-x86_64", "--executorch-wheel", str(wheel)), "not for x86_64"),
+        (("bundle", native, "--runtime", "linux-aarch64", "--executorch-wheel", str(other)), "not for aarch64"),
+        (("compare", native, wheel.name, *nowhere), "--device is for artifacts"),
+    ):
+        refused = edgex(*flags)
+        assert refused.returncode == 2 and words in refused.stderr, (flags, refused.stderr)
+    missing = edgex("verify", "none.xnnpack.edgex", *nowhere)
+    assert missing.returncode == 6 and "no-such-host" not in missing.stderr
+
+
 def test_devices(edgex) -> None:
     listed = edgex("devices", "--json")
     assert listed.returncode == 0
@@ -146,8 +177,8 @@ def test_another_architecture_needs_its_wheel(monkeypatch, tmp_path) -> None:
     with pytest.raises(DeviceError) as caught:
         kits.runner_kit(other)
     assert "--executorch-wheel" in caught.value.fix and f"manylinux_2_28_{other}" in caught.value.fix
-    with pytest.raises(DeviceError, match="is no such wheel"):
-        (tmp_path / "some.whl").write_text("")
+    (tmp_path / "some.whl").write_text("")
+    with pytest.raises(UsageError, match="is no wheel of executorch"):
         kits.runner_kit(other, tmp_path / "some.whl")
     with pytest.raises(DeviceError, match="no native runner for riscv64"):
         kits.runner_kit("riscv64")
@@ -166,7 +197,10 @@ def test_a_bundle(exported, edgex, tmp_path) -> None:
     assert {key: type(value) for key, value in shown.items()} == {
         key: type(value) for key, value in json.loads(made.stdout).items()
     }
-    assert edgex("bundle", artifact, "--runtime", runtime, "-o", "one").returncode == 2
+    (tmp_path / "other").mkdir()
+    for name, words in (("one", "--force replaces it"), ("other", "is no bundle of edgex")):
+        refused = edgex("bundle", artifact, "--runtime", runtime, "-o", name)
+        assert refused.returncode == 2 and words in refused.stderr
     moved = (tmp_path / "one").rename(tmp_path / "else where")
     bare = {"PATH": "/usr/bin:/bin"}
     ran = subprocess.run([moved / "run.sh", "--threads", "1"], env=bare, capture_output=True, text=True, check=False)

@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 import subprocess
+import time
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
@@ -94,6 +95,30 @@ def test_two_generations_are_equal(artifact_of, tmp_path):
     one = generate_app(artifact, tmp_path / "one", AppOptions())
     two = generate_app(artifact, tmp_path / "two", AppOptions())
     assert content(one.path) == content(two.path)
+
+
+def test_making_an_app_takes_less_than_two_seconds(artifact_of, tmp_path):
+    """Besides copying the model, which is tiny here; of processor time, since other programs may run beside."""
+    artifact = artifact_of()
+    started = time.process_time()
+    generate_app(artifact, tmp_path / "app", AppOptions())
+    assert time.process_time() - started < 2.0
+
+
+def test_each_case_says_what_it_is_held_to(artifact_of, tmp_path):
+    method = artifact_of().manifest.method
+    given = {method.inputs[0].name: np.zeros((1, 3, 4, 4), np.float32)}
+    step = Step(given, {method.outputs[0].name: np.ones((1, 3), np.float32)})
+    cases = [Case("example", "compare", (step,)), Case("far off", "compare", (step,), reference="quantized")]
+    loose, strict = ({"min_sqnr_db": db, "atol": None, "rtol": None, "min_equal": 0.9} for db in (20.0, 15.0))
+    for quantized in (strict, None):
+        proof = {"tolerance": loose, "quantized_tolerance": quantized}
+        artifact = artifact_of(lambda manifest, proof=proof: manifest.update(verification=proof), cases)
+        app = generate_app(artifact, tmp_path / f"app-{quantized is None}", AppOptions())
+        manifest = app_manifest(app.path)
+        assert [case["reference"] for case in manifest["golden"]] == ["eager", "quantized"]
+        assert manifest["quantized_tolerance"] == quantized
+        assert manifest["tolerance"] == loose
 
 
 def test_the_bundle_lists_every_file_with_its_hash(artifact_of, tmp_path):

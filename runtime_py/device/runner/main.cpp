@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <ctime>
 #include <cstdio>
@@ -47,7 +48,7 @@ Loaded read_cases(const Options& options) {
     Steps given, wanted;
     for (int64_t step = 0; step < one.steps; step++) {
       given.push_back(read_tensors(inputs));
-      if (one.kind == "expect") wanted.push_back(read_tensors(expected));
+      if (one.is_compared()) wanted.push_back(read_tensors(expected));
     }
     loaded.inputs.push_back(std::move(given));
     loaded.expected.push_back(std::move(wanted));
@@ -68,7 +69,12 @@ void check_model(const Options& options) {
 
 class Player {
  public:
-  Player(const Options& options, Model& model) : options_(options), model_(model) {}
+  Player(const Options& options, Model& model, const std::vector<Steps>& expected) : options_(options), model_(model) {
+    // The first case that is compared is the example: what is ordinary for each output.
+    const auto example = std::find_if(expected.begin(), expected.end(), [](const Steps& one) { return !one.empty(); });
+    if (options.quantized_tolerance && example != expected.end())
+      for (const Tensor& output : example->front()) ordinary_.push_back(root_mean_square(output));
+  }
 
   bool failed() const { return failed_; }
 
@@ -91,7 +97,7 @@ class Player {
       if (one.kind == "run")
         write_tensors(outputs, found);
       else
-        judge(name, expected[step], found);
+        judge(name, one.kind == "quantized", expected[step], found);
     }
   }
 
@@ -111,14 +117,17 @@ class Player {
         .text("reason", refused ? "refused: " + why : "it was taken although the size is outside the bounds");
   }
 
-  void judge(const std::string& name, const std::vector<Tensor>& expected, const std::vector<Tensor>& found) {
+  void judge(const std::string& name, bool quantized, const std::vector<Tensor>& expected,
+             const std::vector<Tensor>& found) {
+    const Tolerance& tolerance = quantized ? *options_.quantized_tolerance : options_.tolerance;
     if (expected.size() != found.size()) throw BadInput(name + ": another number of outputs is expected");
     for (size_t index = 0; index < found.size(); index++) {
-      const Verdict verdict = compare_output(expected[index], found[index], options_.tolerance);
+      const Verdict verdict = compare_output(expected[index], found[index], tolerance, quantized ? ordinary_.at(index) : 0);
       failed_ = failed_ || verdict.verdict == "fail";
       Line("case")
           .text("name", name)
           .text("output", found[index].name)
+          .text("reference", quantized ? "quantized" : "eager")
           .text("verdict", verdict.verdict)
           .text("reason", verdict.reason)
           .real("max_abs_error", verdict.max_abs_error)
@@ -129,6 +138,7 @@ class Player {
 
   const Options& options_;
   Model& model_;
+  std::vector<double> ordinary_;  // root mean square of each output, where a tolerance needs it
   bool failed_ = false, ran_ = false;
 };
 
@@ -172,7 +182,7 @@ int run(const Options& options) {
       .whole("peak_rss_bytes", peak_rss_bytes());
   std::ofstream outputs;
   if (!options.outputs.empty()) outputs.open(options.outputs, std::ios::binary);
-  Player player(options, model);
+  Player player(options, model, cases.expected);
   for (size_t at = 0; at < options.cases.size(); at++)
     player.play(options.cases[at], cases.inputs[at], cases.expected[at], outputs);
   if (!options.outputs.empty() && !outputs.flush()) throw BadInput("cannot write " + options.outputs);

@@ -6,10 +6,13 @@ namespace edgex {
 
 const char kUsage[] =
     "edgex-runner --model model.pte --inputs in.tensors [flags]\n"
-    "  --case KIND:STEPS:NAME  repeated; KIND is run, expect or refuse; default: run:1:\n"
+    "  --case KIND:STEPS:NAME  repeated; KIND is run, expect, quantized or refuse; default: run:1:\n"
     "  --outputs FILE          outputs of the cases of kind run\n"
-    "  --expected FILE         outputs that the cases of kind expect are held against\n"
-    "  --atol X --rtol X --min-sqnr DB\n"
+    "  --expected FILE         outputs that the cases of kind expect and quantized are held against\n"
+    "  --min-sqnr DB --atol X --rtol X --min-equal SHARE\n"
+    "                          how near cases of kind expect must be; whole numbers: the share that must be equal\n"
+    "  --quantized-min-sqnr DB, --quantized-atol X, --quantized-rtol X, --quantized-min-equal SHARE\n"
+    "                          the same for cases of kind quantized\n"
     "  --input NAME:DTYPE:DIMS repeated, in order: 1,3,8,8 or batch=1..8,6 or scalar; checked before each run\n"
     "  --output NAME           repeated, in order\n"
     "  --state NAME            repeated: buffers that the model keeps, put back before each case\n"
@@ -75,10 +78,20 @@ Case parse_case(const std::string& text) {
   if (second == std::string::npos) throw BadInput("--case " + text + ": expected KIND:STEPS:NAME");
   Case found{text.substr(0, first), text.substr(second + 1),
              parse_count("--case", text.substr(first + 1, second - first - 1))};
-  if (found.kind != "run" && found.kind != "expect" && found.kind != "refuse")
-    throw BadInput("--case " + text + ": the kind is run, expect or refuse");
+  if (found.kind != "run" && !found.is_compared() && found.kind != "refuse")
+    throw BadInput("--case " + text + ": the kind is run, expect, quantized or refuse");
   if (found.steps < 1) throw BadInput("--case " + text + ": at least one step");
   return found;
+}
+
+// Whether the flag, after the prefix, is one of a tolerance's; then it is set.
+bool parse_tolerance(const std::string& flag, const std::string& prefix, const std::string& value, Tolerance& into) {
+  if (flag == prefix + "min-sqnr") into.min_sqnr_db = parse_real(flag, value);
+  else if (flag == prefix + "atol") into.atol = parse_real(flag, value);
+  else if (flag == prefix + "rtol") into.rtol = parse_real(flag, value);
+  else if (flag == prefix + "min-equal") into.min_equal = parse_real(flag, value);
+  else return false;
+  return true;
 }
 
 }  // namespace
@@ -110,14 +123,20 @@ Options parse_options(int count, char** arguments) {
     else if (flag == "--threads") options.threads = parse_count(flag, value);
     else if (flag == "--warmup") options.warmup = parse_count(flag, value);
     else if (flag == "--runs") options.runs = parse_count(flag, value);
-    else if (flag == "--atol") options.tolerance.atol = parse_real(flag, value);
-    else if (flag == "--rtol") options.tolerance.rtol = parse_real(flag, value);
-    else if (flag == "--min-sqnr") options.tolerance.min_sqnr_db = parse_real(flag, value);
+    else if (parse_tolerance(flag, "--", value, options.tolerance)) continue;
+    else if (Tolerance quantized = options.quantized_tolerance.value_or(Tolerance{});
+             parse_tolerance(flag, "--quantized-", value, quantized))
+      options.quantized_tolerance = quantized;
     else throw BadInput("unknown flag: " + flag);
   }
   if (options.model.empty()) throw BadInput("--model is missing");
   if (options.inputs.empty()) throw BadInput("--inputs is missing");
   if (options.threads < 0) throw BadInput("--threads: expected a number");
+  for (const Case& one : options.cases) {
+    if (one.is_compared() && options.expected.empty()) throw BadInput("--expected is missing");
+    if (one.kind == "quantized" && !options.quantized_tolerance)
+      throw BadInput("--quantized-min-sqnr is missing: there is a case of kind quantized");
+  }
   if (options.cases.empty()) options.cases.push_back({"run", "", 1});
   return options;
 }

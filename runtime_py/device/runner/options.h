@@ -22,15 +22,19 @@ struct InputSpec {
 };
 
 // Runs in a row from the initial state. `run`: outputs are written; `expect`: they are compared with those of the file
-// --expected; `refuse`: the sizes are outside the bounds, and must be refused.
+// --expected; `quantized`: likewise, by the tolerance of quantized programs; `refuse`: the sizes are outside the bounds,
+// and must be refused.
 struct Case {
   std::string kind, name;
   int64_t steps = 1;
+
+  bool is_compared() const { return kind == "expect" || kind == "quantized"; }
 };
 
 struct Tolerance {
   double min_sqnr_db = 80.0;
   std::optional<double> atol, rtol;
+  double min_equal = 1.0;  // share of the elements of whole numbers that must be equal
 };
 
 struct Options {
@@ -40,6 +44,7 @@ struct Options {
   std::vector<InputSpec> specs;
   std::vector<Case> cases;
   Tolerance tolerance;
+  std::optional<Tolerance> quantized_tolerance;  // of cases of kind quantized
   int64_t threads = 0;          // 0: one for each core that may be used
   int64_t warmup = -1;          // -1: until the latency settles
   int64_t runs = 0;             // samples; -1: about three seconds' worth

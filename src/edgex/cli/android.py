@@ -16,15 +16,33 @@ if TYPE_CHECKING:
     from edgex.export.android.options import AppOptions, Flavor, ModelSource
 
 
+_IMAGE_HELP = (
+    "This input is a picture, scaled to 0..1, then (x - MEAN) / STD; default: the model card's. "
+    "For example x:0.485/0.456/0.406,0.229/0.224/0.225,NCHW."
+)
+
+
 @click.command("android")
 @click.argument("artifact", type=click.Path())
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="The project's folder; default: NAME-android.")
 @click.option("--application-id", help="The app's identity, for example com.yourcompany.digits.")
 @click.option("--name", help="What the launcher shows; default: the artifact's name.")
 @click.option("--labels", type=click.Path(path_type=Path), help="Class names, one a line; default: the model card's.")
-@click.option("--image-input", metavar="NAME:MEAN,STD,LAYOUT", help="x:0.485/0.456/0.406,0.229/0.224/0.225,NCHW")
-@click.option("--flavor", type=click.Choice(["xnnpack", "vulkan"]), default="xnnpack", show_default=True)
-@click.option("--model-source", type=click.Choice(["asset", "push"]), default="asset", show_default=True)
+@click.option("--image-input", metavar="NAME:MEAN,STD,LAYOUT", help=_IMAGE_HELP)
+@click.option(
+    "--flavor",
+    type=click.Choice(["xnnpack", "vulkan"]),
+    default="xnnpack",
+    show_default=True,
+    help="ExecuTorch's library; vulkan has both.",
+)
+@click.option(
+    "--model-source",
+    type=click.Choice(["asset", "push"]),
+    default="asset",
+    show_default=True,
+    help="In the app, or sent with adb to a name that is its SHA-256.",
+)
 @click.option("--build", is_flag=True, help="Build the debug APK with Gradle and the Android SDK.")
 @click.option("--check", type=click.Choice(["hash", "size"]), default="hash", show_default=True)
 @click.option("--timeout", type=click.FloatRange(min=0, min_open=True), help="Seconds after which it is stopped.")

@@ -14,10 +14,14 @@ from edgex.cli.supervisor import supervise
 @click.command("bundle")
 @click.argument("artifact", type=click.Path())
 @click.option(
-    "--runtime", type=click.Choice(["linux-x86_64", "linux-aarch64"]), required=True, help="Where it is to run."
+    "--runtime", type=click.Choice(["linux-x86_64", "linux-aarch64"]), required=True, help="System it is to run on."
 )
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="The folder; default: NAME-RUNTIME.")
-@click.option("--executorch-wheel", type=click.Path(path_type=Path), help="executorch's wheel for that architecture.")
+@click.option(
+    "--executorch-wheel",
+    type=click.Path(path_type=Path),
+    help="executorch's wheel for --runtime, where that is not this machine's; once.",
+)
 @click.option("--check", type=click.Choice(["hash", "size"]), default="hash", show_default=True)
 @click.option("--timeout", type=click.FloatRange(min=0, min_open=True), help="Seconds after which it is stopped.")
 @click.option("--force", is_flag=True, help="Replace an existing bundle.")
@@ -35,12 +39,18 @@ def command(
     verbose: bool,
 ) -> None:
     """Write ARTIFACT with a runner, libraries, golden data and a self-test into a folder: no Python needed there."""
+    if executorch_wheel is not None:
+        from edgex.runtime.device.wheel import check_wheel
+
+        check_wheel(executorch_wheel, runtime.removeprefix("linux-"))
 
     def body() -> int:
         from edgex.cli.render import bold, format_bytes
         from edgex.runtime.artifact import open_artifact
-        from edgex.runtime.device.bundle import write_bundle
+        from edgex.runtime.device.bundle import check_output, write_bundle
 
+        if output is not None:
+            check_output(output, force)
         opened = open_artifact(artifact, "size" if check == "size" else "hash")
         folder = output or Path(f"{opened.manifest.name}-{runtime}")
         bundle = write_bundle(opened, runtime, folder, executorch_wheel, force=force)

@@ -17,7 +17,7 @@ from edgex.errors import UsageError, VerificationError
 if TYPE_CHECKING:
     import numpy as np
 
-    from edgex.runtime.artifact import CheckLevel
+    from edgex.runtime.artifact import Artifact, CheckLevel
     from edgex.runtime.compare.gate import GateResult
     from edgex.runtime.compare.result import Comparison
 
@@ -90,7 +90,7 @@ def command(
         values = _read_inputs(inputs, baseline_and_candidates, level)
         with StageProgress(quiet=quiet) as progress:
             if elsewhere is not None:
-                with elsewhere.opened() as opened:
+                with elsewhere.opened(_open_artifacts(baseline_and_candidates)) as opened:
                     comparison = compare_on(
                         opened,
                         baseline_and_candidates,
@@ -124,6 +124,16 @@ def command(
         return 0
 
     supervise(body, timeout_seconds=timeout, as_json=as_json, verbose=verbose)
+
+
+def _open_artifacts(subjects: Sequence[str]) -> list[Artifact]:
+    """Those that are to run on a device, before it is reached; their files are checked when they run."""
+    from edgex.runtime.artifact import open_artifact
+
+    for path in subjects:
+        if Path(path).is_file():
+            raise UsageError("--device is for artifacts: a saved report was taken where it was taken", where=path)
+    return [open_artifact(path, "size") for path in subjects]
 
 
 def _read_inputs(texts: Sequence[str], subjects: Sequence[str], check: CheckLevel) -> dict[str, np.ndarray] | None:

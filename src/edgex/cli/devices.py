@@ -15,7 +15,11 @@ if TYPE_CHECKING:
 
 @click.command("devices")
 @click.option(
-    "--device", "asked", multiple=True, metavar="DEVICE", help="Look at this one too: ssh:[USER@]HOST[:PORT]."
+    "--device",
+    "asked",
+    multiple=True,
+    metavar="DEVICE",
+    help="Look at this one too: ssh:[USER@]HOST[:PORT]; repeatable.",
 )
 @click.option("--timeout", type=click.FloatRange(min=0, min_open=True), help="Seconds after which it is stopped.")
 @click.option("--json", "as_json", is_flag=True, help="One document on stdout.")
@@ -51,7 +55,7 @@ def _print(found: list[DeviceInfo]) -> None:
     from edgex.cli.render import bold, format_bytes
 
     for info in found:
-        click.echo(f"{bold(info.address)}  {info.model or 'unknown'}")
+        click.echo(f"{bold(info.address)}  {info.model or ('cannot be used' if info.problems else 'unknown')}")
         memory = None if info.free_memory_bytes is None else f"{format_bytes(info.free_memory_bytes)} free"
         parts = [info.soc if info.soc != info.model else None, info.abi, info.os, info.libc, memory]
         if any(parts):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +13,7 @@ import click
 from edgex.errors import UsageError
 
 if TYPE_CHECKING:
+    from edgex.runtime.artifact import Artifact
     from edgex.runtime.device.address import Address
     from edgex.runtime.device.base import Device, DeviceAnswer, DeviceOptions
 
@@ -35,14 +36,19 @@ class Elsewhere:
     options: DeviceOptions
 
     @contextmanager
-    def opened(self) -> Iterator[Device]:
+    def opened(self, artifacts: Sequence[Artifact]) -> Iterator[Device]:
         """The device, let go of at the end.
 
+        Args:
+            artifacts: What is to run there.
+
         Raises:
+            UsageError: A flag was given that none of them has a use for.
             DeviceError: It cannot be reached.
         """
-        from edgex.runtime.device.address import open_device
+        from edgex.runtime.device.address import open_device, refuse_idle_options
 
+        refuse_idle_options(self.options, [artifact.manifest.engine for artifact in artifacts])
         with open_device(self.address, self.options) as device:
             yield device
 
@@ -94,16 +100,20 @@ def read_device(
                 kind = "adb" if flag == "--app" else "ssh:HOST"
                 raise UsageError(f"{flag} is for a device", fix=f"add --device {kind}")
         return None
-    from edgex.runtime.device.address import parse_address
+    from edgex.runtime.device.address import check_options, parse_address
     from edgex.runtime.device.base import DeviceOptions
 
     address = parse_address(device)
     for flag, value in refused.items():
         if value:
             raise UsageError(f"{flag} does not go with --device {address}", fix=f"leave {flag} out")
-    if wheel is not None and not wheel.is_file():
-        raise UsageError(f"no such file: {wheel}", where="--executorch-wheel")
-    return Elsewhere(address, DeviceOptions(wheel, python or DeviceOptions.python, app))
+    options = DeviceOptions(wheel, python, app)
+    check_options(address, options)
+    if wheel is not None:
+        from edgex.runtime.device.wheel import check_wheel
+
+        check_wheel(wheel)
+    return Elsewhere(address, options)
 
 
 def describe_answer(answer: DeviceAnswer) -> dict[str, Any]:

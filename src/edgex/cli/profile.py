@@ -124,5 +124,5 @@ def _profile_on_device(
 
     artifact = open_artifact(path, check)
     values = read_inputs(inputs, artifact) if inputs else None
-    with StageProgress(quiet=quiet) as progress, elsewhere.opened() as device:
+    with StageProgress(quiet=quiet) as progress, elsewhere.opened([artifact]) as device:
         return profile_on(device, artifact, values, *counts, threads=threads, progress=progress)

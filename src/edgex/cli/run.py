@@ -89,7 +89,7 @@ def _run_on_device(
 
     artifact = open_artifact(path, "size" if check == "size" else "hash")
     values = read_inputs(inputs, artifact)
-    with StageProgress() as progress, elsewhere.opened() as device:
+    with StageProgress() as progress, elsewhere.opened([artifact]) as device:
         results, answer = run_on(device, artifact, values, threads, progress)
     specs = artifact.manifest.method.outputs
     if output is not None:

@@ -70,6 +70,7 @@ def _verify_on_device(elsewhere: Elsewhere, path: str, check: CheckLevel, thread
     from edgex.runtime.artifact import open_artifact
     from edgex.runtime.device.commands import verify_on
 
-    with StageProgress() as progress, elsewhere.opened() as device:
-        verdict, answer = verify_on(device, open_artifact(path, check), threads, progress)
+    artifact = open_artifact(path, check)
+    with StageProgress() as progress, elsewhere.opened([artifact]) as device:
+        verdict, answer = verify_on(device, artifact, threads, progress)
     return {"schema": "edgex.verify/1", **verdict.to_json(), "device": describe_answer(answer)}

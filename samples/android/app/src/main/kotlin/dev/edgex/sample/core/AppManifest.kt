@@ -36,14 +36,18 @@ data class GoldenTensor(val file: String, val shape: IntArray)
 
 data class GoldenStep(val inputs: List<GoldenTensor>, val outputs: List<GoldenTensor>)
 
-/** Steps that run in a row on a freshly loaded model, and what eager PyTorch answered. */
-data class GoldenCase(val name: String, val steps: List<GoldenStep>)
+/** Who gave the golden outputs: the float model, or PyTorch running the quantized program where float says nothing. */
+enum class Reference(val label: String) { EAGER("eager"), QUANTIZED("quantized") }
+
+/** Steps that run in a row on a freshly loaded model, and what PyTorch answered. */
+data class GoldenCase(val name: String, val reference: Reference, val steps: List<GoldenStep>)
 
 /** `assets/edgex/manifest.json`, format `edgex.android-app/1`: all that this app knows of its model. */
 data class AppManifest(
     val model: ModelInfo,
     val versions: Versions,
     val tolerance: Tolerance,
+    val quantizedTolerance: Tolerance?,
     val inputs: List<InputInfo>,
     val outputs: List<OutputInfo>,
     val labels: List<String>,
@@ -56,6 +60,10 @@ data class AppManifest(
     /** Dimensions whose size can be chosen, each name once. */
     val dynamicDims: List<Dim> get() = inputs.flatMap { it.spec.dims }.filter { it.isDynamic }.distinctBy { it.name }
 
+    /** What a case is held to. */
+    fun toleranceOf(case: GoldenCase): Tolerance =
+        quantizedTolerance?.takeIf { case.reference == Reference.QUANTIZED } ?: tolerance
+
     companion object {
         const val FORMAT = "edgex.android-app/1"
 
@@ -66,9 +74,8 @@ data class AppManifest(
             return AppManifest(
                 model = root["model"].run(::parseModel),
                 versions = root["versions"].run(::parseVersions),
-                tolerance = root["tolerance"].run {
-                    Tolerance(get("min_sqnr_db").double(), get("atol").orNull { double() }, get("rtol").orNull { double() })
-                },
+                tolerance = root["tolerance"].run(::parseTolerance),
+                quantizedTolerance = root["quantized_tolerance"].orNull(::parseTolerance),
                 inputs = root["inputs"].items().map { InputInfo(parseSpec(it), it["image"].orNull(::parseImage)) },
                 outputs = root["outputs"].items().map(::parseOutput),
                 labels = root["labels"].items().map { it.text() },
@@ -93,6 +100,13 @@ data class AppManifest(
             parameters = node["parameters"].orNull { long() },
             isStateful = node["stateful"].bool(),
             description = node["description"].orNull { text() },
+        )
+
+        private fun parseTolerance(node: JsonNode) = Tolerance(
+            node["min_sqnr_db"].double(),
+            node["atol"].orNull { double() },
+            node["rtol"].orNull { double() },
+            node["min_equal"].double(),
         )
 
         private fun parseVersions(node: JsonNode) =
@@ -122,6 +136,7 @@ data class AppManifest(
 
         private fun parseCase(node: JsonNode) = GoldenCase(
             node["name"].text(),
+            node["reference"].choice(Reference.entries) { it.label },
             node["steps"].items().map { step ->
                 GoldenStep(step["inputs"].items().map(::parseTensor), step["outputs"].items().map(::parseTensor))
             },

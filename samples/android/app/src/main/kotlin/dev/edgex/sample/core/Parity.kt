@@ -4,12 +4,16 @@ import kotlin.math.abs
 import kotlin.math.log10
 import kotlin.math.max
 import kotlin.math.min
+import kotlin.math.pow
 import kotlin.math.sqrt
 
 enum class Verdict(val label: String) { PASS("pass"), FAIL("fail"), INCONCLUSIVE("inconclusive") }
 
-/** How far a float output may be from eager PyTorch's; [atol] and [rtol] are null where only the ratio counts. */
-data class Tolerance(val minSqnrDb: Double, val atol: Double?, val rtol: Double?) {
+/**
+ * How far an output may be from PyTorch's; [atol] and [rtol] are null where only the ratio counts. [minEqual] is the share
+ * of the elements of whole numbers that must be equal.
+ */
+data class Tolerance(val minSqnrDb: Double, val atol: Double?, val rtol: Double?, val minEqual: Double = 1.0) {
     fun maxAbsAllowed(referenceMax: Double): Double? =
         if (atol == null && rtol == null) null else max(atol ?: 0.0, (rtol ?: 0.0) * referenceMax)
 }
@@ -33,12 +37,13 @@ object Parity {
     private const val EXACT_SQNR_DB = 300.0
     private const val VACUOUS_RMS = 1e-6
 
-    fun compare(reference: TensorData, actual: TensorData, tolerance: Tolerance): Comparison {
+    /** [floorRms] is the output's ordinary root mean square: the steps of a quantized output do not shrink with its values. */
+    fun compare(reference: TensorData, actual: TensorData, tolerance: Tolerance, floorRms: Double = 0.0): Comparison {
         if (!reference.shape.contentEquals(actual.shape)) return failed("shape ${shown(actual)} instead of ${shown(reference)}")
         if (reference.dtype.isFloat != actual.dtype.isFloat) {
             return failed("dtype ${actual.dtype.label} instead of ${reference.dtype.label}")
         }
-        val seen = look(reference, actual)
+        val seen = look(reference, actual, floorRms)
         val top1 = top1Agreement(reference, actual)
         fun judged(verdict: Verdict, reason: String? = null, sqnr: Double? = seen.sqnrDb) =
             Comparison(verdict, seen.maxAbsError, sqnr, seen.referenceMax, top1, reason)
@@ -47,7 +52,8 @@ object Parity {
                 return judged(Verdict.FAIL, "dtype ${actual.dtype.label} instead of ${reference.dtype.label}", null)
             }
             return when {
-                seen.different > 0 -> judged(Verdict.FAIL, "${seen.different} of ${reference.size} values differ", null)
+                seen.different > (1.0 - tolerance.minEqual) * reference.size ->
+                    judged(Verdict.FAIL, "${seen.different} of ${reference.size} values differ", null)
                 seen.constant -> judged(Verdict.INCONCLUSIVE, "the expected output is constant", null)
                 else -> judged(Verdict.PASS, null, null)
             }
@@ -56,7 +62,8 @@ object Parity {
         val limit = tolerance.maxAbsAllowed(seen.referenceMax)
         if (seen.rms < VACUOUS_RMS || seen.constant) {
             // A vacuous reference never excuses a wrong output.
-            if (seen.maxAbsError > max(limit ?: 0.0, 1e-3 * max(1.0, seen.referenceMax))) {
+            val allowed = if (floorRms > 0) floorRms * 10.0.pow(-tolerance.minSqnrDb / 20) else 1e-3 * max(1.0, seen.referenceMax)
+            if (seen.maxAbsError > max(limit ?: 0.0, allowed)) {
                 return judged(Verdict.FAIL, "the expected output is constant, this one is not", null)
             }
             return judged(Verdict.INCONCLUSIVE, "the expected output is constant or near zero", null)
@@ -70,6 +77,13 @@ object Parity {
         }
     }
 
+    /** Root mean square of the finite values of a float tensor; 0 for others. */
+    fun rootMeanSquare(tensor: TensorData): Double {
+        if (!tensor.dtype.isFloat) return 0.0
+        val finite = (0 until tensor.size).map { tensor[it] }.filter { it.isFinite() }
+        return if (finite.isEmpty()) 0.0 else sqrt(finite.sumOf { it * it } / finite.size)
+    }
+
     private class Seen(
         val maxAbsError: Double,
         val referenceMax: Double,
@@ -80,7 +94,7 @@ object Parity {
         val misplaced: Int,
     )
 
-    private fun look(reference: TensorData, actual: TensorData): Seen {
+    private fun look(reference: TensorData, actual: TensorData, floorRms: Double): Seen {
         var maxError = 0.0
         var referenceMax = 0.0
         var signal = 0.0
@@ -107,10 +121,11 @@ object Parity {
             signal += expected * expected
             noise += error * error
         }
+        val power = max(signal, floorRms * floorRms * finite)
         val sqnr = when {
             noise == 0.0 -> EXACT_SQNR_DB
-            signal == 0.0 -> -EXACT_SQNR_DB
-            else -> min(10 * log10(signal / noise), EXACT_SQNR_DB)
+            power == 0.0 -> -EXACT_SQNR_DB
+            else -> min(10 * log10(power / noise), EXACT_SQNR_DB)
         }
         val rms = if (finite > 0) sqrt(signal / finite) else 0.0
         return Seen(maxError, referenceMax, sqnr, rms, constant && finite > 1, different, misplaced)

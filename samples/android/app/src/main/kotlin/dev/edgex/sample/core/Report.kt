@@ -199,6 +199,7 @@ object Report {
             mapOf(
                 "name" to it.case,
                 "output" to it.output,
+                "reference" to it.reference.label,
                 "verdict" to it.comparison.verdict.label,
                 "max_abs_error" to it.comparison.maxAbsError,
                 "sqnr_db" to it.comparison.sqnrDb,

@@ -30,6 +30,7 @@ class AppManifestTest {
             "\"shape\": [2, 3]" to "\"shape\": [9, 3]",
             "\"parameters\": 9" to "\"parameters\": \"9\"",
             "\"golden\"" to "\"silver\"",
+            "\"eager\"" to "\"lazy\"",
         )
         for ((old, new) in changes) {
             val error = assertThrows(new, JsonException::class.java) { AppManifest.parse(Samples.text().replace(old, new)) }

@@ -18,8 +18,8 @@ class JobTest {
          "threads": 2, "warmup": 4, "runs": $runs, "load_mode": "mmap", "trace": true}
     """
 
-    /** Doubles; the inputs are 1, 2, 3 … whatever file is asked for. */
-    private class Fake(private val found: String, private val type: DType = DType.FLOAT32) : JobPlatform {
+    /** Doubles, or gives outputs of these [types]; the inputs are 1, 2, 3 … whatever file is asked for. */
+    private class Fake(private val found: String, private val types: List<DType>? = null) : JobPlatform {
         val log = ArrayList<String>()
         val written = LinkedHashMap<String, TensorData>()
         private val engines = FakePlatform()
@@ -46,11 +46,11 @@ class JobTest {
         override fun load(threads: Int, loadMode: LoadMode): LoadedEngine {
             log += "load $threads ${loadMode.label}"
             val loaded = engines.load(threads, loadMode)
-            return if (type == DType.FLOAT32) loaded else LoadedEngine(Typed(loaded.engine, type), loaded.times)
+            return if (types == null) loaded else LoadedEngine(Typed(loaded.engine, types), loaded.times)
         }
 
-        private class Typed(inner: InferenceEngine, private val type: DType) : InferenceEngine by inner {
-            override fun outputs() = listOf(TensorData.allocate(type, intArrayOf(1)))
+        private class Typed(inner: InferenceEngine, private val types: List<DType>) : InferenceEngine by inner {
+            override fun outputs() = types.map { TensorData.allocate(it, intArrayOf(1)) }
         }
     }
 
@@ -87,7 +87,7 @@ class JobTest {
     fun `another model, or outputs of another type, are refused`() {
         assertThrows(DigestException::class.java) { JobRun(Job.parse(text()), Fake("b".repeat(64))).execute() }
         assertThrows(EngineException::class.java) { JobRun(Job.parse(text(dtype = "int8")), Fake(digest)).execute() }
-        assertThrows(EngineException::class.java) { JobRun(Job.parse(text()), Fake(digest, DType.INT64)).execute() }
+        assertThrows(EngineException::class.java) { JobRun(Job.parse(text()), Fake(digest, listOf(DType.INT64))).execute() }
     }
 
     @Test
@@ -126,7 +126,7 @@ class JobTest {
         // The check of the whole tool brings a job that edgex wrote, and reads the answer with edgex.
         val folder = System.getProperty("edgex.job")?.let { File(it) }
         val job = Job.parse(folder?.let { File(it, "job.json").readText() } ?: text())
-        val result = JobRun(job, Fake(job.modelSha256)).execute()
+        val result = JobRun(job, Fake(job.modelSha256, job.outputs.map { it.dtype })).execute()
         val json = Json.write(JobAnswer.toJson(job.runId, Task.JOB, job, app, device, result))
         val node = JsonNode(Json.parse(json), "answer")
         assertEquals(job.runId, node["run_id"].text())

@@ -83,6 +83,40 @@ class ParityTest {
         assertEquals("row, step 1", report.results.last().case)
     }
 
+    /** An error of 0.01 is 7 dB beside values of 0.02, and 56 dB beside the ordinary ones of 4.9. */
+    @Test
+    fun `errors of small quantized outputs are measured against ordinary ones`() {
+        val quantized = Tolerance(15.0, null, null, minEqual = 0.5)
+        val small = tensor(0.02, -0.02, 0.01)
+        val found = tensor(0.03, -0.01, 0.01)
+        assertEquals(Verdict.FAIL, Parity.compare(small, found, quantized).verdict)
+        assertEquals(Verdict.PASS, Parity.compare(small, found, quantized, floorRms = 4.9).verdict)
+        assertEquals(Verdict.FAIL, Parity.compare(small, tensor(2.0, 2.0, 2.0), quantized, floorRms = 4.9).verdict)
+        val zeros = tensor(0.0, 0.0)
+        assertEquals(Verdict.INCONCLUSIVE, Parity.compare(zeros, tensor(0.5, 0.0), quantized, floorRms = 4.9).verdict)
+        assertEquals(Verdict.FAIL, Parity.compare(zeros, tensor(0.9, 0.0), quantized, floorRms = 4.9).verdict)
+        assertEquals(5.0, Parity.rootMeanSquare(tensor(3.0, Double.NaN, Math.sqrt(41.0))), 1e-6)
+        val one = tensor(1.0, 2.0, dtype = DType.INT64)
+        assertEquals(Verdict.PASS, Parity.compare(one, tensor(1.0, 3.0, dtype = DType.INT64), quantized).verdict)
+        assertEquals(Verdict.FAIL, Parity.compare(one, tensor(2.0, 3.0, dtype = DType.INT64), quantized).verdict)
+    }
+
+    /** Off by 0.5, which is 20 dB: a tolerance of 15 lets it pass, one of 80 does not. */
+    @Test
+    fun `each case is held to the tolerance of its own reference`() {
+        val text = Samples.text()
+            .replace(
+                "\"quantized_tolerance\": null",
+                "\"quantized_tolerance\": {\"min_sqnr_db\": 15.0, \"atol\": null, \"rtol\": null, \"min_equal\": 0.9}",
+            )
+            .replace("\"row\", \"reference\": \"eager\"", "\"row\", \"reference\": \"quantized\"")
+        val platform = FakePlatform(error = 0.5)
+        val engine = platform.load(0, LoadMode.MMAP).engine
+        val results = GoldenReplay(AppManifest.parse(text), platform::readGolden).run(engine, { engine }).results
+        assertEquals(listOf(Reference.EAGER, Reference.QUANTIZED, Reference.QUANTIZED), results.map { it.reference })
+        assertEquals(listOf(Verdict.FAIL, Verdict.PASS, Verdict.PASS), results.map { it.comparison.verdict })
+    }
+
     @Test
     fun `a device that computes something else does not pass`() {
         val platform = FakePlatform(error = 0.5)

@@ -11,14 +11,15 @@ object Samples {
            "planned_arena_bytes": 64, "backends": ["XnnpackBackend"], "portable_operators": 1, "parameters": 9,
            "stateful": $stateful, "description": null},
          "versions": {"edgex": "0.1.0", "executorch": "1.5.1", "aar": "1.5.1", "flavor": "xnnpack"},
-         "tolerance": {"min_sqnr_db": 80.0, "atol": 0.0001, "rtol": 0.0001},
+         "tolerance": {"min_sqnr_db": 80.0, "atol": 0.0001, "rtol": 0.0001, "min_equal": 1.0},
+         "quantized_tolerance": null,
          "inputs": [{"name": "x", "dtype": "$dtype", "shape": [{"name": "batch", "min": 1, "max": 8}, 3], "image": null}],
          "outputs": [{"name": "y", "dtype": "$dtype", "shape": [{"name": "batch", "min": 1, "max": 8}, 3],
            "activation": "logits"}],
          "labels": ["a", "b", "c"],
          "golden": [
-           {"name": "example", "steps": [{"inputs": [{"file": "i", "shape": [2, 3]}], "outputs": [{"file": "o", "shape": [2, 3]}]}]},
-           {"name": "row", "steps": [
+           {"name": "example", "reference": "eager", "steps": [{"inputs": [{"file": "i", "shape": [2, 3]}], "outputs": [{"file": "o", "shape": [2, 3]}]}]},
+           {"name": "row", "reference": "eager", "steps": [
              {"inputs": [{"file": "i", "shape": [2, 3]}], "outputs": [{"file": "o", "shape": [2, 3]}]},
              {"inputs": [{"file": "i", "shape": [2, 3]}], "outputs": [{"file": "o", "shape": [2, 3]}]}]}],
          "golden_left_out": 0}
