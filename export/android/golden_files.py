@@ -66,7 +66,8 @@ def write_golden_files(
             taken = [(f"{stem}-in{i}.bin", step.inputs[spec.name], spec) for i, spec in enumerate(inputs)]
             given = [(f"{stem}-out{i}.bin", step.outputs[spec.name], spec) for i, spec in enumerate(outputs)]
             steps.append({"inputs": _write(folder, taken), "outputs": _write(folder, given)})
-        described.append({"name": case.name, "reference": case.reference, "steps": steps})
+        proof = {"reference": case.reference, "min_sqnr_db": case.min_sqnr_db}
+        described.append({"name": case.name, **proof, "steps": steps})
     return described
 
 

@@ -56,6 +56,7 @@ def artifact(own_copy) -> Artifact:
         _off_by(example, 20, name="far from eager"),
         _off_by(example, -20, name="near for ordinary values", reference="quantized"),
         _off_by(example, -30, name="far for ordinary values", reference="quantized"),
+        _off_by(example, -30, name="far, with a limit of its own", reference="quantized", min_sqnr_db=3.2),
         _scaled(example, 0, name="eager is zero"),
         _scaled(example, 0, name="quantized is zero", reference="quantized"),
     ]
@@ -81,6 +82,7 @@ EXPECTED = {
     "far from eager": "fail",
     "near for ordinary values": "pass",
     "far for ordinary values": "fail",
+    "far, with a limit of its own": "pass",
     "eager is zero": "fail",
     "quantized is zero": "inconclusive",
 }
@@ -110,6 +112,7 @@ def test_the_runner_says_what_is_missing(artifact: Artifact, tmp_path) -> None:
         (["--case", "quantized:1:x", "--expected", "e"], "--quantized-min-sqnr is missing"),
         (["--case", "expect:1:x"], "--expected is missing"),
         (["--case", "guess:1:x"], "the kind is run, expect, quantized or refuse"),
+        (["--case", "quantized@few:1:x"], "expected a number"),
         (["--quantized-min-sqnr", "few"], "expected a number"),
         (["--quantized-max-sqnr", "1"], "unknown flag"),
     ):

@@ -97,7 +97,7 @@ class Player {
       if (one.kind == "run")
         write_tensors(outputs, found);
       else
-        judge(name, one.kind == "quantized", expected[step], found);
+        judge(name, one, expected[step], found);
     }
   }
 
@@ -117,9 +117,11 @@ class Player {
         .text("reason", refused ? "refused: " + why : "it was taken although the size is outside the bounds");
   }
 
-  void judge(const std::string& name, bool quantized, const std::vector<Tensor>& expected,
+  void judge(const std::string& name, const Case& one, const std::vector<Tensor>& expected,
              const std::vector<Tensor>& found) {
-    const Tolerance& tolerance = quantized ? *options_.quantized_tolerance : options_.tolerance;
+    const bool quantized = one.kind == "quantized";
+    Tolerance tolerance = quantized ? *options_.quantized_tolerance : options_.tolerance;
+    tolerance.min_sqnr_db = one.min_sqnr_db.value_or(tolerance.min_sqnr_db);
     if (expected.size() != found.size()) throw BadInput(name + ": another number of outputs is expected");
     for (size_t index = 0; index < found.size(); index++) {
       const Verdict verdict = compare_output(expected[index], found[index], tolerance, quantized ? ordinary_.at(index) : 0);

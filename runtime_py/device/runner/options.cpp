@@ -7,6 +7,7 @@ namespace edgex {
 const char kUsage[] =
     "edgex-runner --model model.pte --inputs in.tensors [flags]\n"
     "  --case KIND:STEPS:NAME  repeated; KIND is run, expect, quantized or refuse; default: run:1:\n"
+    "                          quantized@DB has a limit of its own\n"
     "  --outputs FILE          outputs of the cases of kind run\n"
     "  --expected FILE         outputs that the cases of kind expect and quantized are held against\n"
     "  --min-sqnr DB --atol X --rtol X --min-equal SHARE\n"
@@ -77,7 +78,11 @@ Case parse_case(const std::string& text) {
   const size_t second = first == std::string::npos ? first : text.find(':', first + 1);
   if (second == std::string::npos) throw BadInput("--case " + text + ": expected KIND:STEPS:NAME");
   Case found{text.substr(0, first), text.substr(second + 1),
-             parse_count("--case", text.substr(first + 1, second - first - 1))};
+             parse_count("--case", text.substr(first + 1, second - first - 1)), {}};
+  if (const size_t at = found.kind.find('@'); found.kind.compare(0, at, "quantized") == 0 && at != std::string::npos) {
+    found.min_sqnr_db = parse_real("--case " + text, found.kind.substr(at + 1));
+    found.kind.resize(at);
+  }
   if (found.kind != "run" && !found.is_compared() && found.kind != "refuse")
     throw BadInput("--case " + text + ": the kind is run, expect, quantized or refuse");
   if (found.steps < 1) throw BadInput("--case " + text + ": at least one step");
@@ -137,7 +142,7 @@ Options parse_options(int count, char** arguments) {
     if (one.kind == "quantized" && !options.quantized_tolerance)
       throw BadInput("--quantized-min-sqnr is missing: there is a case of kind quantized");
   }
-  if (options.cases.empty()) options.cases.push_back({"run", "", 1});
+  if (options.cases.empty()) options.cases.push_back({"run", "", 1, {}});
   return options;
 }
 

@@ -39,8 +39,8 @@ data class GoldenStep(val inputs: List<GoldenTensor>, val outputs: List<GoldenTe
 /** Who gave the golden outputs: the float model, or PyTorch running the quantized program where float says nothing. */
 enum class Reference(val label: String) { EAGER("eager"), QUANTIZED("quantized") }
 
-/** Steps that run in a row on a freshly loaded model, and what PyTorch answered. */
-data class GoldenCase(val name: String, val reference: Reference, val steps: List<GoldenStep>)
+/** Steps that run in a row on a freshly loaded model, what PyTorch answered, and a limit of their own if they have one. */
+data class GoldenCase(val name: String, val reference: Reference, val minSqnrDb: Double?, val steps: List<GoldenStep>)
 
 /** `assets/edgex/manifest.json`, format `edgex.android-app/1`: all that this app knows of its model. */
 data class AppManifest(
@@ -62,7 +62,9 @@ data class AppManifest(
 
     /** What a case is held to. */
     fun toleranceOf(case: GoldenCase): Tolerance =
-        quantizedTolerance?.takeIf { case.reference == Reference.QUANTIZED } ?: tolerance
+        (quantizedTolerance?.takeIf { case.reference == Reference.QUANTIZED } ?: tolerance).let {
+            it.copy(minSqnrDb = case.minSqnrDb ?: it.minSqnrDb)
+        }
 
     companion object {
         const val FORMAT = "edgex.android-app/1"
@@ -137,6 +139,7 @@ data class AppManifest(
         private fun parseCase(node: JsonNode) = GoldenCase(
             node["name"].text(),
             node["reference"].choice(Reference.entries) { it.label },
+            node["min_sqnr_db"].orNull { double() },
             node["steps"].items().map { step ->
                 GoldenStep(step["inputs"].items().map(::parseTensor), step["outputs"].items().map(::parseTensor))
             },

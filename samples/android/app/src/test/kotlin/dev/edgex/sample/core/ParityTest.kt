@@ -115,6 +115,10 @@ class ParityTest {
         val results = GoldenReplay(AppManifest.parse(text), platform::readGolden).run(engine, { engine }).results
         assertEquals(listOf(Reference.EAGER, Reference.QUANTIZED, Reference.QUANTIZED), results.map { it.reference })
         assertEquals(listOf(Verdict.FAIL, Verdict.PASS, Verdict.PASS), results.map { it.comparison.verdict })
+
+        val strict = text.replace("\"quantized\", \"min_sqnr_db\": null", "\"quantized\", \"min_sqnr_db\": 30.0")
+        val judged = GoldenReplay(AppManifest.parse(strict), platform::readGolden).run(engine, { engine }).results
+        assertEquals(List(3) { Verdict.FAIL }, judged.map { it.comparison.verdict })
     }
 
     @Test
