@@ -11,7 +11,6 @@ from edgex.runtime.native_stderr import capture_native_stderr
 
 with quiet(), capture_native_stderr():
     import torch
-    import torch.fx
     from executorch.backends.xnnpack.quantizer.xnnpack_quantizer import (
         XNNPACKQuantizer,
         get_symmetric_quantization_config,
@@ -121,20 +120,5 @@ def make_xnnpack_quantizer(observer: str, takes: Callable[[Node], bool], *, dyna
     return (
         _Quantizer()
         .set_global(config)
-        .set_filter_function(lambda node: takes(node) and _has_kernel(node, dynamic=dynamic))
+        .set_filter_function(takes)
     )
-
-
-def _has_kernel(node: Node, *, dynamic: bool) -> bool:
-    """Whether XNNPACK runs a convolution in 8 bits; what it refuses would run on kernels that are far slower."""
-    name = str(node.target)
-    if not name.startswith("aten.conv"):
-        return True
-    weight = node.args[1]
-    shape: tuple[int, ...] = tuple(weight.meta["val"].shape) if isinstance(weight, torch.fx.Node) else ()
-    # Groups come before dilation in the schema of transposed convolutions, last in that of the others.
-    groups: Any = node.args[6] if len(node.args) > 6 else 1
-    if "transpose" in name:
-        return bool(groups == 1) and not dynamic
-    is_plain = len(shape) == 4 and bool(groups == 1 or shape[1] > 1)
-    return is_plain or not dynamic
