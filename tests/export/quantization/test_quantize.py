@@ -340,3 +340,19 @@ def test_branches_stay_as_they_are() -> None:
         x = torch.randn(2, 8, generator=torch.Generator().manual_seed(seed))
         (expected,), (actual,) = found.eager.run([x]), GraphRunner(quantized.program).run([x])
         assert measure_sqnr_db(expected.numpy(), actual.numpy()) > 20
+
+
+def test_convolutions_without_a_dynamic_kernel_stay_in_float_with_the_reason() -> None:
+    """Quantized, nothing could run the first: XNNPACK counts one channel as depthwise, and ExecuTorch has no kernel."""
+    layers = nn.Conv2d(1, 4, 3), nn.Conv2d(4, 4, 3), nn.Conv2d(4, 8, 3, groups=4), nn.ConvTranspose2d(8, 2, 2)
+    model = nn.Sequential(*layers, nn.Flatten(2), nn.Conv1d(2, 3, 3))
+    found = capture_net(model, (torch.randn(1, 1, 12, 12),), {})
+    quantized = quantize_program(found.program, get_recipe("int8-dynamic"), SymmetricInt8(dynamic=True), None)
+    one_channel = "XNNPACK finds no ranges at every run for convolutions that read one channel a group"
+    assert {item.module: item.reason for item in quantized.left_float} == {
+        "0": one_channel,
+        "2": one_channel,
+        "3": "XNNPACK has no transposed convolution whose ranges are found at every run",
+        "5": "XNNPACK finds ranges at every run for 2-d convolutions, not for 1-d ones",
+    }
+    assert operators(quantized.program).count("quantized_decomposed.dequantize_per_channel.default") == 1
