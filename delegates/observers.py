@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from edgex.delegates.executorch.exir import quiet
+from edgex.delegates.range_search import find_range
 from edgex.runtime.native_stderr import capture_native_stderr
 
 with quiet(), capture_native_stderr():
@@ -64,7 +65,7 @@ class _MinMax(_Finite, MinMaxObserver):  # type: ignore[misc]  # torchao ships n
 class _Histogram(_Finite, HistogramObserver):  # type: ignore[misc]
     """The range with the least squared error, by a histogram of what was observed.
 
-    The search takes a tenth of a second, and converting again with other layers in floating point asks again.
+    Converting again with other layers in floating point asks again for what was found.
     """
 
     _found: tuple[torch.Tensor, torch.Tensor] | None = None
@@ -80,8 +81,9 @@ class _Histogram(_Finite, HistogramObserver):  # type: ignore[misc]
         return self._found
 
     def _search(self) -> tuple[torch.Tensor, torch.Tensor]:
-        found: tuple[torch.Tensor, torch.Tensor] = super()._non_linear_param_search()
-        return found
+        counts = self.histogram.double().numpy()
+        low, high = find_range(counts, float(self.min_val), float(self.max_val), self.dst_nbins)
+        return torch.tensor(low), torch.tensor(high)
 
 
 class _Percentile(_Histogram):
