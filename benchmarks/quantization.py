@@ -37,7 +37,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.quantization", description=__doc__.splitlines()[0])
     parser.add_argument("--only", action="append", help="A model; may be repeated.")
     parser.add_argument("--child", nargs=2, metavar=("STEP", "FOLDER"), help=argparse.SUPPRESS)
-    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="Keep artifacts there, by model, and use them again.")
+    parser.add_argument(
+        "--keep", type=Path, metavar="FOLDER", help="Keep artifacts there, by model, and use them again."
+    )
     given = parser.parse_args()
     if given.child:
         step, folder = given.child
@@ -53,7 +55,16 @@ def main() -> int:
             folder = Path(scratch) if given.keep is None else given.keep.absolute() / name
             folder.mkdir(parents=True, exist_ok=True)
             for step in ("export", "measure"):
-                command = [sys.executable, "-m", "benchmarks.quantization", "--only", name, "--child", step, str(folder)]
+                command = [
+                    sys.executable,
+                    "-m",
+                    "benchmarks.quantization",
+                    "--only",
+                    name,
+                    "--child",
+                    step,
+                    str(folder),
+                ]
                 done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
         known = [row for row in known if row["model"] != name] + json.loads(done.stdout)
         known.sort(key=lambda row: list(MODELS).index(row["model"]))
@@ -176,8 +187,9 @@ def render(rows: list[dict[str, Any]]) -> str:
         "Written by `python -m benchmarks.quantization`. Accuracy is that of the artifact beside eager: the digits' "
         "share of held-out scans read right; for the sentence encoder the smallest cosine between its vectors and "
         "eager's for sixteen sentences, and how many have the same three nearest; for the decoder SQNR over a text of "
-        "150 tokens, and how often it gives the same next one; SQNR for the rest, whose weights are random. Times are medians of one run with two threads; all artifacts of a model and a target are loaded in "
-        "one process and timed in turns.",
+        "150 tokens, and how often it gives the same next one; SQNR for the rest, whose weights are random. "
+        "Times are medians of one run with two threads; all artifacts of a model and a target are loaded in one "
+        "process and timed in turns.",
         render_table(HEAD, cells),
         "\n".join(_goals(rows, floats)),
         f"Machine: {machine['summary']}. Raw figures: [benchmarks-quantization.json](benchmarks-quantization.json).",

@@ -119,8 +119,4 @@ def make_xnnpack_quantizer(observer: str, takes: Callable[[Node], bool], *, dyna
         made = _OBSERVERS[observer].with_args(eps=_LEAST_SCALE)
         spec = dataclasses.replace(config.input_activation, observer_or_fake_quant_ctr=made)
         config = dataclasses.replace(config, input_activation=spec, output_activation=spec)
-    return (
-        _Quantizer()
-        .set_global(config)
-        .set_filter_function(takes)
-    )
+    return _Quantizer().set_global(config).set_filter_function(takes)
