@@ -54,7 +54,7 @@ class Judged:
     Attributes:
         module: In eval mode.
         args: Example inputs, on which it is timed.
-        calibration: Gives the samples; None where the recipes need none.
+        calibration: Gives the samples.
         recipes: What it is quantized to.
         judge: Takes a runner of an artifact and gives the cell of the table.
         dynamic_shapes: As torch.export takes it.
@@ -62,7 +62,7 @@ class Judged:
 
     module: nn.Module
     args: tuple[torch.Tensor, ...]
-    calibration: Callable[[], Iterator[Any]] | None
+    calibration: Callable[[], Iterator[Any]]
     recipes: tuple[str, ...]
     judge: Callable[[Run], str]
     dynamic_shapes: Any = None
@@ -133,9 +133,23 @@ def make_bert() -> Judged:
 
 
 def make_decoder() -> Judged:
-    """The decoder sample, whose cache is state."""
-    module, args = decoder.get_model(), decoder.get_args()
-    return Judged(module, args, None, ("int8-dynamic", "8da8w"), _by_sqnr(decoder.get_model(), args))
+    """The decoder sample, whose cache is state: judged on a text, of which every token sees those before it."""
+    text = decoder.encode("".join(SENTENCES[:4]))
+    eager = decoder.get_model()
+    with torch.no_grad():
+        wanted = np.concatenate([eager(token).numpy() for token in text])
+
+    def calibration() -> Iterator[Any]:
+        for token in decoder.encode("".join(CALIBRATION_SENTENCES[:4])):
+            yield (token,)
+
+    def judge(run: Run) -> str:
+        found = np.concatenate([np.asarray(run(token.numpy())[0]) for token in text])
+        same = float((found.argmax(1) == wanted.argmax(1)).mean())
+        return f"{measure_sqnr_db(wanted, found):.1f} dB, same next token: {same:.0%}"
+
+    recipes = ("int8", "int8-dynamic", "8da8w", "8da4w", "int4-weight")
+    return Judged(decoder.get_model(), decoder.get_args(), calibration, recipes, judge)
 
 
 MODELS: dict[str, Callable[[], Judged]] = {

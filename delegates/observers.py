@@ -7,11 +7,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from edgex.delegates.executorch.exir import quiet
+from edgex.delegates.range_search import find_range
 from edgex.runtime.native_stderr import capture_native_stderr
 
 with quiet(), capture_native_stderr():
     import torch
-    import torch.fx
     from executorch.backends.xnnpack.quantizer.xnnpack_quantizer import (
         XNNPACKQuantizer,
         get_symmetric_quantization_config,
@@ -65,7 +65,7 @@ class _MinMax(_Finite, MinMaxObserver):  # type: ignore[misc]  # torchao ships n
 class _Histogram(_Finite, HistogramObserver):  # type: ignore[misc]
     """The range with the least squared error, by a histogram of what was observed.
 
-    The search takes a tenth of a second, and converting again with other layers in floating point asks again.
+    Converting again with other layers in floating point asks again for what was found.
     """
 
     _found: tuple[torch.Tensor, torch.Tensor] | None = None
@@ -81,8 +81,9 @@ class _Histogram(_Finite, HistogramObserver):  # type: ignore[misc]
         return self._found
 
     def _search(self) -> tuple[torch.Tensor, torch.Tensor]:
-        found: tuple[torch.Tensor, torch.Tensor] = super()._non_linear_param_search()
-        return found
+        counts = self.histogram.double().numpy()
+        low, high = find_range(counts, float(self.min_val), float(self.max_val), self.dst_nbins)
+        return torch.tensor(low), torch.tensor(high)
 
 
 class _Percentile(_Histogram):
@@ -118,23 +119,4 @@ def make_xnnpack_quantizer(observer: str, takes: Callable[[Node], bool], *, dyna
         made = _OBSERVERS[observer].with_args(eps=_LEAST_SCALE)
         spec = dataclasses.replace(config.input_activation, observer_or_fake_quant_ctr=made)
         config = dataclasses.replace(config, input_activation=spec, output_activation=spec)
-    return (
-        _Quantizer()
-        .set_global(config)
-        .set_filter_function(lambda node: takes(node) and _has_kernel(node, dynamic=dynamic))
-    )
-
-
-def _has_kernel(node: Node, *, dynamic: bool) -> bool:
-    """Whether XNNPACK runs a convolution in 8 bits; what it refuses would run on kernels that are far slower."""
-    name = str(node.target)
-    if not name.startswith("aten.conv"):
-        return True
-    weight = node.args[1]
-    shape: tuple[int, ...] = tuple(weight.meta["val"].shape) if isinstance(weight, torch.fx.Node) else ()
-    # Groups come before dilation in the schema of transposed convolutions, last in that of the others.
-    groups: Any = node.args[6] if len(node.args) > 6 else 1
-    if "transpose" in name:
-        return bool(groups == 1) and not dynamic
-    is_plain = len(shape) == 4 and bool(groups == 1 or shape[1] > 1)
-    return is_plain or not dynamic
+    return _Quantizer().set_global(config).set_filter_function(takes)

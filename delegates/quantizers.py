@@ -45,6 +45,10 @@ class QuantizerRecipe(Protocol):
         """
         ...
 
+    def refusal(self, node: Node) -> str | None:
+        """Why no engine has a quantized kernel for an operator that has one in other forms; None where it may be."""
+        ...
+
 
 @dataclass(frozen=True)
 class SymmetricInt8:
@@ -66,6 +70,25 @@ class SymmetricInt8:
         from edgex.delegates.observers import make_xnnpack_quantizer
 
         return make_xnnpack_quantizer(observer, takes, dynamic=self.dynamic)
+
+    def refusal(self, node: Node) -> str | None:
+        """Convolutions that XNNPACK does not run in 8 bits: quantized, kernels that are far slower would, or none."""
+        name = str(node.target)
+        if not name.startswith("aten.conv"):
+            return None
+        shape = tuple(node.all_input_nodes[1].meta["val"].shape)
+        # Groups come before dilation in the schema of transposed convolutions, last in that of the others.
+        groups = node.args[6] if len(node.args) > 6 else 1
+        if "transpose" in name:
+            if self.dynamic:
+                return "XNNPACK has no transposed convolution whose ranges are found at every run"
+            return None if groups == 1 else "XNNPACK has no 8-bit transposed convolution in groups"
+        if self.dynamic and len(shape) != 4:
+            return f"XNNPACK finds ranges at every run for 2-d convolutions, not for {len(shape) - 2}-d ones"
+        if self.dynamic and shape[1] == 1:
+            # One group with one channel, as of grey images, counts as depthwise too.
+            return "XNNPACK finds no ranges at every run for convolutions that read one channel a group"
+        return None
 
 
 @dataclass(frozen=True)

@@ -120,6 +120,8 @@ def export_to_targets(
     failures: list[Failure] = []
     for job in jobs:
         try:
+            if job.delegate.name in prepared.failures:
+                raise prepared.failures[job.delegate.name]
             step = plan_artifact if dry_run else make_artifact
             artifact = step(job, prepared, settings, clock.copy(), progress)
             artifacts.append(artifact)

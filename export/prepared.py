@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from edgex.delegates.recipes import describe_recipe
+from edgex.errors import EdgexError, QuantizationError
 from edgex.export.result import StageClock
 from edgex.export.settings import ExportSettings
 from edgex.export.verification import make_cases, require_state_shown
@@ -24,7 +25,7 @@ Progress = Callable[[str, str], None]
 
 @dataclass(frozen=True)
 class Prepared:
-    """What all targets share, and the program of each in its precision."""
+    """What all targets share, the program of each in its precision, and the targets that got none."""
 
     source: ModelSource
     programs: Mapping[str, ProvedRewrites]
@@ -32,6 +33,7 @@ class Prepared:
     notices: tuple[str, ...]
     quantized: Mapping[str, QuantizedModel]
     eager: EagerModel
+    failures: Mapping[str, EdgexError]
 
     def cases_of(self, target: str, settings: ExportSettings, progress: Progress) -> Sequence[Case]:
         """What a target's artifact has to prove, with the answers."""
@@ -117,6 +119,7 @@ def prepare(
                 _check_border(captured.program, made[wanted].program)
             programs[delegate.name] = made[wanted]
     quantized: dict[str, QuantizedModel] = {}
+    failures: dict[str, QuantizationError] = {}
     recipe = settings.recipe
     if recipe is not None:
         with clock.stage("quantize"):
@@ -124,7 +127,7 @@ def prepare(
 
             floats = {name: proved.program for name, proved in programs.items()}
             common = frozenset(node.name for node in captured.program.exported.graph.nodes)
-            quantized = quantize_for_targets(
+            quantized, failures = quantize_for_targets(
                 floats, common, delegates, recipe, source, captured.eager, settings, progress
             )
             for name, model in quantized.items():
@@ -132,9 +135,10 @@ def prepare(
             programs = {
                 name: replace(proved, program=replace(proved.program, recipe=recipe))
                 for name, proved in programs.items()
+                if name not in failures
             }
     notices = (*source.notices, *captured.notices)
-    prepared = Prepared(source, programs, {}, notices, quantized, captured.eager)
+    prepared = Prepared(source, programs, {}, notices, quantized, captured.eager, failures)
     cases: dict[str, Sequence[Case]] = {}
     if with_cases:
         with clock.stage("reference"):

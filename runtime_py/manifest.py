@@ -117,6 +117,11 @@ class Manifest:
         """The method that a Session runs: the first, which is `forward` today."""
         return self.methods[0]
 
+    @property
+    def recipe(self) -> str | None:
+        """What it is quantized to, for example `int8`; None for float artifacts."""
+        return None if self.quantization is None else str(self.quantization["recipe"])
+
     def file(self, suffix: str) -> FileEntry:
         """The first file whose path ends with `suffix`.
 

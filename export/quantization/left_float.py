@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from edgex.delegates.base import CapturedProgram
 from edgex.delegates.executorch.inner import is_conversion
 from edgex.delegates.provenance import is_operator, module_path_of, source_of
+from edgex.export.quantization.float_sums import REASON as FLOAT_SUM
 from edgex.export.rewrites.editor import constant_tensors
 
 if TYPE_CHECKING:
@@ -63,7 +64,8 @@ def list_float(
         if is_inside(path, keep_float):
             reason, unusual = "kept in floating point on request", False
         elif node.name in excluded:
-            reason = excluded[node.name]
+            # Every transformer has sums that only norms read: listed, but no news.
+            reason, unusual = excluded[node.name], excluded[node.name] != FLOAT_SUM
         else:
             reason, unusual = _reason(node, constants)
         found.append(FloatOperator(path, str(node.target), reason, source_of(node, program.source_root), unusual))

@@ -14,6 +14,7 @@ from edgex.delegates.recipes import Recipe
 from edgex.errors import QuantizationError
 from edgex.export.quantization import pt2e
 from edgex.export.quantization.calibration import Samples
+from edgex.export.quantization.float_sums import find_float_sums
 from edgex.export.quantization.left_float import is_inside, list_float
 from edgex.export.quantization.linear import quantize_linear
 from edgex.export.quantization.quantized import Quantized
@@ -22,8 +23,8 @@ from edgex.export.quantization.running import GraphRunner
 if TYPE_CHECKING:
     from torch.fx import Node
 
-# How often operators are taken out before giving up on values that have no range.
-_ROUNDS = 4
+# How often operators are taken out before giving up: what is taken out can leave others that only float ones read.
+_ROUNDS = 8
 # How many samples a model with state sees before it starts over.
 STEPS_IN_A_ROW = 16
 
@@ -63,17 +64,20 @@ class Calibrated:
         """
         if isinstance(self.quantizer, LinearWeights):
             return quantize_linear(self.program, self.recipe, keep_float)
-        excluded: dict[str, str] = {}
+        refusals = {node.name: self.quantizer.refusal(node) for node in self.program.exported.graph.nodes}
+        excluded = {name: reason for name, reason in refusals.items() if reason is not None}
         for _ in range(_ROUNDS):
             takes = _filter_of(keep_float, excluded)
             observed = pt2e.prepare(self.program, self.quantizer, self.observer, takes)
             wanted = {node.name for node in pt2e.annotated(observed)}
+            if self.quantizer.observed and (found := find_float_sums(self.program.exported.graph, wanted)):
+                excluded.update(found)
+                continue
             if not self.quantizer.observed:
                 pt2e.observe_weights(observed)
             else:
                 self._fill(observed)
-                found = _without_range(observed)
-                if found:
+                if found := _without_range(observed):
                     excluded.update(found)
                     continue
             self.progress("convert", f"{self.recipe.name}: {len(wanted)} operators")

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from edgex.delegates.recipes import Recipe, describe_recipe
+from edgex.errors import QuantizationError
 from edgex.export.quantization.calibration import FEW_SAMPLES, Samples, find_calibration
 from edgex.export.quantization.quantize import Calibrated
 from edgex.export.quantization.quantized import Quantized
@@ -70,7 +71,7 @@ def quantize_for_targets(
     eager: EagerModel,
     settings: ExportSettings,
     progress: Callable[[str, str], None],
-) -> dict[str, QuantizedModel]:
+) -> tuple[dict[str, QuantizedModel], dict[str, QuantizationError]]:
     """Quantize for the targets that give a quantizer; the others do it themselves while they lower.
 
     Args:
@@ -83,20 +84,25 @@ def quantize_for_targets(
         settings: Names observer, data, and number of samples.
         progress: Called with a stage and a detail.
 
+    Returns:
+        What each target lowers, and the targets that cannot quantize this model, with the reason.
+
     Raises:
         UsageError: The calibration data is missing or wrong.
-        QuantizationError: There is nothing to quantize.
     """
     quantizers = {delegate.name: delegate.quantizer(recipe.name) for delegate in delegates}
     observed = any(quantizer is not None and quantizer.observed for quantizer in quantizers.values())
     samples = _open_samples(source, eager, settings, progress) if observed else None
     made: dict[tuple[int, Quantizer], QuantizedModel] = {}
     found: dict[str, QuantizedModel] = {}
+    failed: dict[str, QuantizationError] = {}
+    # Targets that share a program share what is wrong with it.
+    errors: dict[tuple[int, Quantizer], QuantizationError] = {}
     for name, quantizer in quantizers.items():
         if quantizer is None:
             continue
         key = (id(programs[name]), quantizer)
-        if key not in made:
+        if key not in made and key not in errors:
             own = samples if quantizer.observed else None
             observer = settings.observer or DEFAULT_OBSERVER
             calibrated = Calibrated(programs[name], recipe, quantizer, observer, own, progress=progress)
@@ -106,9 +112,15 @@ def quantize_for_targets(
                     ranges = model.calibrated.ranges
                     calibrated.ranges.update({value: ranges[value] for value in ranges.keys() & common_values})
             progress("quantize", recipe.name)
-            made[key] = _quantize(calibrated)
-        found[name] = made[key]
-    return found
+            try:
+                made[key] = _quantize(calibrated)
+            except QuantizationError as error:
+                errors[key] = error
+        if key in errors:
+            failed[name] = errors[key]
+        else:
+            found[name] = made[key]
+    return found, failed
 
 
 def _open_samples(

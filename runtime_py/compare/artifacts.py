@@ -232,6 +232,7 @@ def _report(
             bytes=artifact.total_bytes,
             engine=manifest.engine,
             versions=dict(get_engine(manifest.engine).versions()),
+            recipe=manifest.recipe,
         ),
         host=host,
         settings=how,

@@ -171,6 +171,7 @@ def make_report(
             bytes=artifact.total_bytes,
             engine=manifest.engine,
             versions=dict(answer.versions),
+            recipe=manifest.recipe,
         ),
         host=host,
         settings=settings,

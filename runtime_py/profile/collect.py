@@ -200,6 +200,7 @@ def _describe_artifact(artifact: Artifact) -> ProfiledArtifact:
         bytes=artifact.total_bytes,
         engine=manifest.engine,
         versions=dict(get_engine(manifest.engine).versions()),
+        recipe=manifest.recipe,
     )
 
 

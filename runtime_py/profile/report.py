@@ -43,6 +43,7 @@ class ProfiledArtifact:
         bytes: Size of the whole artifact.
         engine: Who runs it.
         versions: Of the engine's packages, as installed here.
+        recipe: What it is quantized to, for example `int8`; None for float artifacts.
     """
 
     name: str
@@ -52,6 +53,12 @@ class ProfiledArtifact:
     bytes: int
     engine: str
     versions: Mapping[str, str]
+    recipe: str | None = None
+
+    @property
+    def numbers(self) -> str:
+        """What it computes with, in a word: the recipe of a quantized artifact, the precision of others."""
+        return self.recipe or self.precision
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,7 @@ def render_trace(report: ProfileReport) -> str:
             "artifact": report.artifact.name,
             "target": report.artifact.target,
             "precision": report.artifact.precision,
+            "recipe": report.artifact.recipe,
             "digest": report.artifact.digest,
             "executed_on": report.executed_on,
             "layout": "medians of traced runs, one after the other; starts are not measured",

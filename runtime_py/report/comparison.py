@@ -129,7 +129,7 @@ def render_table(table: Table) -> str:
 
 
 def _describe_target(subject: Compared) -> str:
-    return f"{subject.report.artifact.target} {subject.report.artifact.precision}"
+    return f"{subject.report.artifact.target} {subject.report.artifact.numbers}"
 
 
 def _describe_threads(subject: Compared) -> str:

@@ -130,7 +130,7 @@ def describe_subject(report: ProfileReport) -> list[str]:
     """Target, precision and threads."""
     tuned = " (tuned)" if report.settings.threads_source == "tuned" else ""
     threads = [] if report.threads is None else [count(report.threads, "thread") + tuned]
-    return [report.artifact.target, report.artifact.precision, *threads]
+    return [report.artifact.target, report.artifact.numbers, *threads]
 
 
 def describe_percentiles(report: ProfileReport) -> list[tuple[str, str]]:

@@ -118,7 +118,7 @@ def _name(reports: Sequence[ProfileReport]) -> list[str]:
     """The shortest names that tell the reports apart."""
     asked: tuple[Callable[[ProfileReport], str], ...] = (
         lambda r: r.artifact.target,
-        lambda r: f"{r.artifact.target} {r.artifact.precision}",
+        lambda r: f"{r.artifact.target} {r.artifact.numbers}",
         lambda r: f"{r.artifact.target}, {describe_subject(r)[-1]}",
         lambda r: f"{r.artifact.name} on {r.artifact.target}",
     )
@@ -206,6 +206,7 @@ def _environment(report: ProfileReport) -> list[tuple[str, str]]:
         ("executed on", report.executed_on),
         ("versions", ", ".join(f"{name} {version}" for name, version in artifact.versions.items())),
         ("precision", artifact.precision),
+        ("quantized", artifact.recipe or ""),
         ("threads", "unknown" if report.threads is None else str(report.threads)),
         ("inputs", f"{settings.inputs}: {shapes}"),
         ("engine options", options),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 
 import pytest
@@ -12,7 +13,9 @@ import edgex
 from edgex.errors import ArtifactError, UsageError
 from edgex.runtime.compare.gate import check_gate, parse_limit, refuse_other_hosts
 from edgex.runtime.compare.reports import differing_hosts, judge_reports
+from edgex.runtime.profile.report import ProfileReport
 from edgex.runtime.report.comparison import describe_gate, render_comparison, tabulate_operators
+from edgex.runtime.report.figures import describe_subject
 
 
 def codes(comparison):
@@ -207,3 +210,17 @@ def test_a_gate_is_not_for_two_machines():
     with pytest.raises(UsageError, match="different machines"):
         refuse_other_hosts(comparison, False)
     refuse_other_hosts(comparison, True)
+
+
+def test_a_quantized_artifact_is_named_by_its_recipe():
+    """Its precision is fp32, that of what is not quantized."""
+    plain = make_report()
+    quantized = replace(plain, artifact=replace(plain.artifact, recipe="int8"))
+    shown = render_comparison(edgex.compare(plain, quantized))
+    assert re.search(r"\| target +\| xnnpack fp32 +\| xnnpack int8 +\|", shown), shown
+    assert describe_subject(quantized)[:2] == ["xnnpack", "int8"]
+    assert ProfileReport.from_json(json.loads(quantized.dumps())).artifact.recipe == "int8"
+    # Reports of before it was noted have none.
+    old = json.loads(plain.dumps())
+    del old["artifact"]["recipe"]
+    assert ProfileReport.from_json(old).artifact.numbers == "fp32"

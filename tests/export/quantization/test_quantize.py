@@ -35,15 +35,15 @@ class Net(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.conv, self.side = nn.Conv2d(3, 8, 3, padding=1), nn.Conv2d(3, 8, 1)
-        self.one, self.two = nn.Linear(8, 32), nn.Linear(32, 4)
+        self.one, self.two, self.last = nn.Linear(8, 32), nn.Linear(32, 4), nn.Linear(4, 2)
         self.register_buffer("mask", torch.tensor([[0.0, 0.0, 0.0, -float("inf")]]))
         self.register_buffer("large_mask", torch.tensor([[0.0, 0.0, -1e6, 0.0]]))
 
     def forward(self, x: torch.Tensor, scale: torch.Tensor) -> dict[str, torch.Tensor]:
         y = torch.relu(torch.relu(self.conv(x)) + self.side(x))
         scores = self.two(torch.relu(self.one(y.mean((2, 3)))))
-        masked = torch.softmax(scores + self.mask, -1)
-        other = torch.softmax(scores + self.large_mask, -1)
+        masked = torch.relu(scores + self.mask)
+        other = self.last(scores + self.large_mask)
         return {"scores": scores * scale, "masked": masked, "other": other, "product": scores @ scores.t()}
 
 
@@ -56,7 +56,7 @@ class Counting(nn.Module):
         self.register_buffer("hidden", torch.full((1, 6), 0.25))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        self.hidden.copy_(torch.tanh(self.linear(x) + self.hidden))
+        self.hidden.copy_(torch.tanh(self.linear(x + self.hidden)))
         return self.hidden * 1.0
 
 
@@ -144,11 +144,11 @@ def test_the_border_stays_and_the_numbers_are_near(net: Capture, quantized: Quan
 
 def test_the_form_is_that_of_pt2e_with_weights_in_8_bits(quantized: Quantized) -> None:
     names = operators(quantized.program)
-    assert names.count("quantized_decomposed.dequantize_per_channel.default") == 4
+    assert names.count("quantized_decomposed.dequantize_per_channel.default") == 5
     assert "quantized_decomposed.quantize_per_tensor.default" in names
     exported = quantized.program.exported
     weights = {name: tensor for name, tensor in exported.state_dict.items() if name.endswith("weight_quantized")}
-    assert sorted(weights) == [f"{name}.weight_quantized" for name in ("conv", "one", "side", "two")]
+    assert sorted(weights) == [f"{name}.weight_quantized" for name in ("conv", "last", "one", "side", "two")]
     assert {tensor.dtype for tensor in weights.values()} == {torch.int8}
     assert not any(name.endswith(".weight") for name in exported.state_dict), "float weights are gone"
 
@@ -180,7 +180,7 @@ def test_other_layers_in_float_need_no_data_again(
     with_conv = owner.quantize(frozenset({"conv", "two"}))
     assert data.passes == 1
     names = operators(with_conv.program)
-    assert names.count("quantized_decomposed.dequantize_per_channel.default") == 2
+    assert names.count("quantized_decomposed.dequantize_per_channel.default") == 3
     assert {"conv", "two"} <= {item.module for item in with_conv.left_float}
     assert with_conv.program.float_modules == {"conv", "two"}
     assert worst_db(with_conv.program, net) >= worst_db(quantized.program, net) - 1
@@ -194,7 +194,7 @@ def test_other_layers_in_float_need_no_data_again(
 
 def test_everything_in_float_is_refused(calibrated: tuple[Calibrated, Data]) -> None:
     with pytest.raises(QuantizationError, match="nothing in this model that int8 can quantize") as caught:
-        calibrated[0].quantize(frozenset({"", "conv", "side", "one", "two"}))
+        calibrated[0].quantize(frozenset({"", "conv", "side", "one", "two", "last"}))
     assert "kept in floating point on request" in str(caught.value.why)
 
 
@@ -340,3 +340,19 @@ def test_branches_stay_as_they_are() -> None:
         x = torch.randn(2, 8, generator=torch.Generator().manual_seed(seed))
         (expected,), (actual,) = found.eager.run([x]), GraphRunner(quantized.program).run([x])
         assert measure_sqnr_db(expected.numpy(), actual.numpy()) > 20
+
+
+def test_convolutions_without_a_dynamic_kernel_stay_in_float_with_the_reason() -> None:
+    """Quantized, nothing could run the first: XNNPACK counts one channel as depthwise, and ExecuTorch has no kernel."""
+    layers = nn.Conv2d(1, 4, 3), nn.Conv2d(4, 4, 3), nn.Conv2d(4, 8, 3, groups=4), nn.ConvTranspose2d(8, 2, 2)
+    model = nn.Sequential(*layers, nn.Flatten(2), nn.Conv1d(2, 3, 3))
+    found = capture_net(model, (torch.randn(1, 1, 12, 12),), {})
+    quantized = quantize_program(found.program, get_recipe("int8-dynamic"), SymmetricInt8(dynamic=True), None)
+    one_channel = "XNNPACK finds no ranges at every run for convolutions that read one channel a group"
+    assert {item.module: item.reason for item in quantized.left_float} == {
+        "0": one_channel,
+        "2": one_channel,
+        "3": "XNNPACK has no transposed convolution whose ranges are found at every run",
+        "5": "XNNPACK finds ranges at every run for 2-d convolutions, not for 1-d ones",
+    }
+    assert operators(quantized.program).count("quantized_decomposed.dequantize_per_channel.default") == 1

@@ -14,8 +14,9 @@ from torch import nn
 
 import edgex
 from edgex.delegates.base import CapturedProgram, LoweredModule
+from edgex.delegates.quantizers import LinearWeights
 from edgex.delegates.reference.delegate import ReferenceDelegate
-from edgex.errors import UsageError, VerificationError
+from edgex.errors import QuantizationError, UsageError, VerificationError
 from edgex.export.pipeline import export_to_targets
 from edgex.export.program import capture
 from edgex.export.settings import ExportSettings
@@ -177,3 +178,21 @@ def test_random_data_is_warned_of_and_recorded_and_a_dry_run_calibrates(net: nn.
 def test_python_refuses_a_recipe_without_data(net: nn.Module, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="needs calibration data, and there is none"):
         edgex.export_model(net, sample(0), target="reference", quantize="int8", output=tmp_path)
+
+
+def test_a_target_that_cannot_quantize_the_model_does_not_stop_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ReferenceDelegate, "quantizer", lambda self, recipe: LinearWeights())
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Conv2d(4, 2, 3)).eval()
+    x = torch.randn(1, 3, 8, 8)
+    settings = ExportSettings(
+        ("reference", "onnx-cpu"), tmp_path, quantize="int8", calibration=[(x,)] * 9, observer="minmax"
+    )
+    report = export_to_targets(lambda: wrap_model(model, (x,), {}), settings, name="net", dry_run=True)
+    assert [artifact.target for artifact in report.artifacts] == ["onnx-cpu"]
+    assert [failure.target for failure in report.failures] == ["reference"]
+    assert "nothing in this model that int8 can quantize" in report.failures[0].error.what
+    assert report.failures[0].error.exit_code == 5
+    with pytest.raises(QuantizationError, match="nothing in this model"):
+        edgex.export_model(model, (x,), target="reference", quantize="int8", calibration=[(x,)] * 9, output=tmp_path)

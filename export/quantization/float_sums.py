@@ -1,0 +1,76 @@
+"""Sums and products that only floating-point operators read: 8 bits would cost accuracy there and save nothing.
+
+```
+x -> linear -> add -> layer_norm        the sum would be rounded, and turned back into float for the norm
+x -> conv   -> add -> relu -> conv      the sum stays in 8 bits from layer to layer
+```
+
+In transformers these are the residual sums and the scaled scores of attention. A few channels of a residual stream are
+often hundreds of times larger than the others, whose values 8 bits for all of them would wipe out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING
+
+import torch
+
+from edgex.export.rewrites.schema import leaves_of, overload_of
+
+if TYPE_CHECKING:
+    from torch.fx import Graph, Node
+
+REASON = "only floating-point operators read it, so that 8 bits would save nothing"
+
+_SUMS = ("aten.add.", "aten.add_.", "aten.sub.", "aten.mul.", "aten.mul_.")
+
+
+def find_float_sums(graph: Graph, quantized: Collection[str]) -> dict[str, str]:
+    """The sums and products of which no quantized operator reads the result.
+
+    One that only the output reads counts if it belongs to a chain of such sums that a floating-point operator reads.
+
+    Args:
+        graph: Of a float program.
+        quantized: Names of the operators that the quantizer would take.
+
+    Returns:
+        The reason by the name of each.
+    """
+    sums = {node for node in graph.nodes if node.name in quantized and str(node.target).startswith(_SUMS)}
+    readers = {node: _readers(node) for node in sums}
+    # What a sum feeds may turn out to be quantized: take out until nothing changes.
+    while out := {node for node in sums if any(r.name in quantized and r not in sums for r in readers[node])}:
+        sums -= out
+    return {node.name: REASON for node in _read_by_operators(sums, readers)}
+
+
+def _read_by_operators(sums: set[Node], readers: dict[Node, set[Node]]) -> set[Node]:
+    """Those that hang together, over sums alone, with one that an operator reads which is no sum."""
+    found: set[Node] = set()
+    near = {node for node in sums if any(r.op == "call_function" and r not in sums for r in readers[node])}
+    while near:
+        found |= near
+        near = {n for n in sums - found if readers[n] & found or any(n in readers[other] for other in found)}
+    return found
+
+
+def _readers(node: Node) -> set[Node]:
+    """Who reads a value, also through views of it; not who asks for its sizes."""
+    found: set[Node] = set()
+    open_ends = [node]
+    while open_ends:
+        for user in open_ends.pop().users:
+            if _is_view(user):
+                open_ends.append(user)
+            elif user.op == "output" or isinstance(leaves_of(user.meta.get("val"))[0], torch.Tensor):
+                found.add(user)
+    return found
+
+
+def _is_view(node: Node) -> bool:
+    """Whether the result holds the numbers of the input: also where PyTorch may copy them, as in `reshape`."""
+    overload = overload_of(node)
+    results = () if overload is None else overload._schema.returns
+    return len(results) == 1 and results[0].alias_info is not None and not results[0].alias_info.is_write
