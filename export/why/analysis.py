@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict
@@ -20,7 +21,7 @@ from edgex.export.example_run import run_example
 from edgex.export.memory import needed_bytes
 from edgex.export.program import capture, capture_unrun
 from edgex.export.result import Failure, StageClock, peak_rss_bytes
-from edgex.export.rewrites import apply_rewrites, wanted_rewrites
+from edgex.export.rewrites import Rewrite, apply_rewrites, wanted_rewrites
 from edgex.export.rewrites.precision import convert_precision
 from edgex.export.source import ModelSource, find_model
 from edgex.export.why.question import Question, choose_options
@@ -113,13 +114,15 @@ def answer_model(
             source.description, parameters, weights, blockers=blockers, notices=source.notices,
             seconds=dict(clock.seconds), peak_rss_bytes=peak_rss_bytes(),
         )  # fmt: skip
+    # What is rewritten for every target is rewritten once; large models spend seconds there.
+    rewritten = functools.cache(lambda: apply_rewrites(program))
     views: list[TargetView] = []
     failures: list[Failure] = []
     for name in question.targets:
         try:
             with clock.stage(f"plan {name}"):
                 progress("plan", name)
-                views.append(_ask(get_delegate(name), program, question))
+                views.append(_ask(get_delegate(name), program, rewritten, question))
         except EdgexError as error:
             failures.append(Failure(name, error))
     return WhyReport(
@@ -180,7 +183,12 @@ def _capture(source: ModelSource, question: Question, weights: str) -> tuple[Cap
     )
 
 
-def _ask(delegate: Delegate, program: CapturedProgram, question: Question) -> TargetView:
+def _ask(
+    delegate: Delegate,
+    program: CapturedProgram,
+    rewritten: Callable[[], tuple[CapturedProgram, tuple[Rewrite, ...]]],
+    question: Question,
+) -> TargetView:
     availability = delegate.availability()
     if not availability.available:
         raise TargetUnavailable(
@@ -195,8 +203,9 @@ def _ask(delegate: Delegate, program: CapturedProgram, question: Question) -> Ta
     options = parse_options(delegate, choose_options(delegate, question.options))
     applied: tuple[Mapping[str, Any], ...] = ()
     if question.rewrite:
-        program, rewrites = apply_rewrites(program, wanted_rewrites(delegate))
-        applied = tuple(asdict(rewrite) for rewrite in rewrites)
+        program, for_all = rewritten()
+        program, for_it = apply_rewrites(program, wanted_rewrites(delegate), common=False)
+        applied = tuple(asdict(rewrite) for rewrite in (*for_all, *for_it))
     plan = delegate.plan(convert_precision(program, question.precision), options)
     return TargetView(delegate.name, plan, _left_out(delegate.name, plan, question.rewrite), applied)
 
