@@ -37,7 +37,7 @@ def _sparing(program: ExportedProgram, *, owned: bool) -> ExportedProgram:
     def run_decompositions(table: Any = None, *args: Any, **kwargs: Any) -> ExportedProgram:
         wanted = torch.export.default_decompositions() if table is None else table
         if _is_functional(program) if not wanted else owned and not _has_any(program, wanted):
-            return spared
+            return result
         return _sparing(program.run_decompositions(table, *args, **kwargs), owned=True)
 
     spared: Any = copy.copy(program)
