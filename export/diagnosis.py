@@ -89,12 +89,9 @@ def check_inputs(inputs: Sequence[Leaf]) -> None:
             )
 
 
-def check_outputs(outputs: Sequence[Leaf], module: torch.nn.Module, source_root: Path) -> None:
-    """Refuse outputs that are not tensors; None is left out later.
-
-    Raises:
-        CaptureError: It names the output and says what to return instead.
-    """
+def find_bad_outputs(outputs: Sequence[Leaf], module: torch.nn.Module, source_root: Path) -> list[CaptureError]:
+    """Outputs that are not tensors, each named, with what to return instead; None is left out later."""
+    found = []
     place = find_return(module)
     where = None if place is None else str(line_at(place.file, place.line, source_root))
     for leaf in outputs:
@@ -113,9 +110,10 @@ def check_outputs(outputs: Sequence[Leaf], module: torch.nn.Module, source_root:
             fix = "return tensors, or tuples, lists, dicts or dataclasses of them"
             if "Cache" in what:
                 fix += "; for a transformers model, set config.use_cache = False"
-        raise CaptureError(f"output {leaf.name} is {what}, and outputs must be tensors", where, fix)
-    if not any(leaf.is_tensor for leaf in outputs):
-        raise CaptureError("forward returns no tensor", where, "return the result")
+        found.append(CaptureError(f"output {leaf.name} is {what}, and outputs must be tensors", where, fix))
+    if not found and not any(leaf.is_tensor for leaf in outputs):
+        found.append(CaptureError("forward returns no tensor", where, "return the result"))
+    return found
 
 
 def check_constants(program: ExportedProgram, inputs: Sequence[Leaf]) -> None:
@@ -135,11 +133,9 @@ def check_constants(program: ExportedProgram, inputs: Sequence[Leaf]) -> None:
             )
 
 
-def explain_changes(changes: Sequence[Change], source_root: Path) -> CaptureError:
-    """Forward changes Python values, which the exported program would not."""
-    change = changes[0]
+def explain_change(change: Change, source_root: Path) -> CaptureError:
+    """Forward changes a Python value, which the exported program would not."""
     where = _place_words(change.place, source_root)
-    others = f"; the same for {', '.join(c.name for c in changes[1:])}" if len(changes) > 1 else ""
     attribute = change.name.rpartition(".")[2]
     if change.kind == "random":
         source = {"torch": "torch's generator", "numpy.random": "numpy.random", "random": "the random module"}[
@@ -167,7 +163,7 @@ def explain_changes(changes: Sequence[Change], source_root: Path) -> CaptureErro
         f"forward changes {word}{change.name}, and an exported program cannot",
         where,
         fix,
-        why=f"it {how} in one run, and would stay as it was while tracing; only buffers are kept between runs{others}",
+        why=f"it {how} in one run, and would stay as it was while tracing; only buffers are kept between runs",
     )
 
 

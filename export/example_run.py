@@ -93,12 +93,15 @@ def run_example(
     buffers, python = BufferSnapshot(module), PythonState(module)
     parameters = {name: (parameter._version, parameter.data_ptr()) for name, parameter in module.named_parameters()}
     output = call()
-    for name, parameter in module.named_parameters():
-        if parameters.get(name) != (parameter._version, parameter.data_ptr()):
-            raise diagnosis.explain_changed_parameter(name, module, source_root)
-    for name in buffers.replaced_data():
-        raise diagnosis.explain_replaced_data(name, module, source_root)
-    diagnosis.check_outputs(name_outputs(output), module, source_root)
+    blockers = [
+        diagnosis.explain_changed_parameter(name, module, source_root)
+        for name, parameter in module.named_parameters()
+        if parameters.get(name) != (parameter._version, parameter.data_ptr())
+    ]
+    blockers += [diagnosis.explain_replaced_data(name, module, source_root) for name in buffers.replaced_data()]
+    blockers += diagnosis.find_bad_outputs(name_outputs(output), module, source_root)
+    if blockers:
+        raise blockers[0].with_others(blockers[1:])
     touched = buffers.touched()
     notices: list[str] = []
     if touched and (filled := fill_buffers(module, buffers, touched, call)):
@@ -117,7 +120,9 @@ def run_example(
         # Keeping an intermediate tensor to look at it later harms nothing.
         harmless = [c for c in changes if agree and (c.kind == "random" or c.rebound)]
         if lasting := [change for change in changes if change not in harmless]:
-            raise diagnosis.explain_changes([once.get((c.kind, c.name), c) for c in lasting], source_root)
+            told = [once.get((change.kind, change.name), change) for change in lasting]
+            blockers = [diagnosis.explain_change(change, source_root) for change in told]
+            raise blockers[0].with_others(blockers[1:])
         # Where the user's own code does it; torch's weight_norm does it too.
         if kept := [change.name for change in harmless if change.place is not None and change.kind != "random"]:
             notices.append(f"forward also sets {shorten(kept)}; the artifact does not")

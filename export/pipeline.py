@@ -42,6 +42,7 @@ def export_model(
     options: Mapping[str, Any] | None = None,
     name: str | None = None,
     force: bool = False,
+    memory_check: bool = True,
 ) -> Artifact:
     """Export a module or an ExportedProgram to one target, prove it, and write it.
 
@@ -64,6 +65,7 @@ def export_model(
         options: The delegate's options.
         name: The artifact's NAME; None is the class name in lower case.
         force: Replace an existing artifact.
+        memory_check: Refuse a model whose export would not fit into memory.
 
     Raises:
         EdgexError: Whatever stage failed; nothing is left on disk then.
@@ -82,6 +84,7 @@ def export_model(
         max_drop=max_drop,
         tolerance=tolerance,
         options=options or {},
+        memory_check=memory_check,
     )
     source = replace(wrap_model(model, tuple(args), dict(kwargs or {}), dynamic_shapes, name), evaluate=evaluate)
     report = export_to_targets(lambda: source, settings, name=source.name, stop_at_failure=True)

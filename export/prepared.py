@@ -7,15 +7,17 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from edgex.delegates.recipes import describe_recipe
-from edgex.errors import EdgexError, QuantizationError
+from edgex.errors import CaptureError, EdgexError, QuantizationError
 from edgex.export.result import StageClock
 from edgex.export.settings import ExportSettings
 from edgex.export.verification import make_cases, require_state_shown
 from edgex.runtime.golden import Case
+from edgex.runtime.memory import read_available_bytes
 
 if TYPE_CHECKING:
     from edgex.delegates.base import CapturedProgram, Delegate
     from edgex.export.eager import EagerModel
+    from edgex.export.program import Capture
     from edgex.export.quantization.stage import QuantizedModel
     from edgex.export.rewrites.proof import ProvedRewrites
     from edgex.export.source import ModelSource
@@ -85,25 +87,17 @@ def prepare(
     """Find, capture, rewrite, and let eager answer every case."""
     with clock.stage("import"):
         progress("import", "torch")
-        from edgex.export.program import capture
         from edgex.export.rewrites import wanted_rewrites
         from edgex.export.rewrites.precision import convert_precision
         from edgex.export.rewrites.proof import ProvedRewrites, rewrite_and_prove
         from edgex.export.weights import check_weights
     with clock.stage("find"):
         progress("find", "the model and its example inputs")
-        source = find()
+        source = _find(find, settings)
         check_weights(source.module)
     with clock.stage("capture"):
         progress("capture", source.description)
-        captured = capture(
-            source.module,
-            source.args,
-            source.kwargs,
-            source.dynamic_shapes,
-            source_root=source.source_root,
-            dynamic=settings.dynamic,
-        )
+        captured = _capture(source, settings, progress)
     programs: dict[str, ProvedRewrites] = {}
     with clock.stage("rewrite"):
         # Targets that ask for the same rewrites share their program.
@@ -149,6 +143,39 @@ def prepare(
                     known[reference] = prepared.cases_of(name, settings, progress)
                 cases[name] = known[reference]
     return replace(prepared, cases=cases)
+
+
+def _find(find: Callable[[], ModelSource], settings: ExportSettings) -> ModelSource:
+    """Find the model; refuse one that memory will not hold, while it is made or right after."""
+    from edgex.export.memory import check_memory, refusing_large_models
+
+    if not settings.memory_check:
+        return find()
+    with refusing_large_models(read_available_bytes()):
+        source = find()
+    check_memory(source.module, settings.targets, read_available_bytes())
+    return source
+
+
+def _capture(source: ModelSource, settings: ExportSettings, progress: Progress) -> Capture:
+    """Capture; where that fails, the error names everything that is in the way."""
+    from edgex.export.blockers import find_blockers
+    from edgex.export.program import capture
+
+    try:
+        return capture(
+            source.module,
+            source.args,
+            source.kwargs,
+            source.dynamic_shapes,
+            source_root=source.source_root,
+            dynamic=settings.dynamic,
+        )
+    except CaptureError as error:
+        progress("blockers", "what else keeps the model from being captured")
+        first, *others = find_blockers(source, error)
+        first.others = tuple(others)
+        raise
 
 
 def _check_border(before: CapturedProgram, after: CapturedProgram) -> None:

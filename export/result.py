@@ -66,16 +66,7 @@ class Failure:
 
     def to_json(self) -> dict[str, Any]:
         """One entry of `failures`."""
-        error = self.error
-        return {
-            "target": self.target,
-            "stage": error.stage,
-            "what": error.what,
-            "where": error.where,
-            "why": error.why,
-            "fix": error.fix,
-            "exit_code": error.exit_code,
-        }
+        return {"target": self.target, "stage": self.error.stage, **self.error.to_json()}
 
 
 @dataclass(frozen=True)

@@ -47,6 +47,7 @@ class ExportSettings:
         allow_inconclusive: Accept outputs about which nothing could be proved.
         skip_cases: Names of verification cases to leave out.
         dynamic: Bounds from the command line by input name and axis.
+        memory_check: Refuse a model whose export would not fit into memory.
     """
 
     targets: tuple[str, ...]
@@ -69,6 +70,7 @@ class ExportSettings:
     allow_inconclusive: bool = False
     skip_cases: tuple[str, ...] = ()
     dynamic: Mapping[tuple[str, int], Dim] = field(default_factory=dict)
+    memory_check: bool = True
 
     @property
     def effective_tolerance(self) -> Tolerance:

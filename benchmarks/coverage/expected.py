@@ -9,10 +9,11 @@ from benchmarks.coverage.suite import TARGETS
 
 _VERIFIED = (0, "")
 
-# ExecuTorch has no kernel for these, and neither backend takes them; ONNX Runtime does.
+# ExecuTorch has no kernel for these, or one that would be wrong (nonzero), and neither backend takes them.
 _WITHOUT_KERNEL = {
     "embedding_bag": "aten._embedding_bag.default",
     "sort_topk": "aten.sort.default",
+    "nonzero": "aten.nonzero.default",
     "int64_maths": "aten.__lshift__.Scalar",
     "zero_and_five_dimensions": "aten.convolution.default, aten.max_pool3d_with_indices.default",
     "custom_operator": "edgex_coverage.soft_sign.default",
@@ -26,9 +27,6 @@ _REFUSED: Mapping[Key, tuple[int, str]] = {
         for target in ("xnnpack", "onednn")
     },
     ("hard/custom_operator", "onnx-cpu"): (5, "ONNX Runtime's CPU provider cannot run this model: edgex_coverage"),
-    # ExecuTorch's kernel for nonzero gives wrong places here: the proof finds it, and nothing is written.
-    ("hard/nonzero", "xnnpack"): (4, "xnnpack: the artifact's outputs are not eager's"),
-    ("hard/nonzero", "onednn"): (5, "ExecuTorch could not lower the program for onednn"),
 }
 
 _NAMES = (

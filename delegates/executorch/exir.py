@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from edgex.delegates.executorch.decomposition import spare_decompositions
 from edgex.runtime.native_stderr import capture_native_stderr
 
 if TYPE_CHECKING:
@@ -124,7 +125,9 @@ def lower_to_edge(exported: ExportedProgram, partitioner: Any) -> Any:
     # Without no_grad, lowering a state update fails: it would write into a leaf that requires grad.
     with torch.no_grad(), _sizes_kept():
         return to_edge_transform_and_lower(
-            exported, partitioner=[partitioner], compile_config=EdgeCompileConfig(_check_ir_validity=False)
+            spare_decompositions(exported),
+            partitioner=[partitioner],
+            compile_config=EdgeCompileConfig(_check_ir_validity=False),
         )
 
 

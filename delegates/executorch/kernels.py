@@ -2,7 +2,7 @@
 
 A .pte with such an operator builds, and then fails to load with error 0x14. The registry of the installed runtime
 knows its kernels by the names of out variants (`aten::sort.values`). Which dtypes and sizes a kernel takes it does not
-tell; one limit is met often enough to be known here, and for the rest only running the program is proof.
+tell; two limits are met often enough to be known here, and for the rest only running the program is proof.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from edgex.delegates.executorch.exir import kernel_name
+from edgex.delegates.other_targets import name_other_targets
 from edgex.delegates.plan import Fallback
 from edgex.errors import LoweringError
 from edgex.runtime.engines.executorch_binding import operator_names
@@ -34,6 +35,11 @@ def missing_kernel(node: Node) -> str | None:
         return f"no backend takes it, and ExecuTorch's runtime has no kernel {name}"
     if name == "aten::convolution.out" and (rank := _rank(node.all_input_nodes[0])) > _CONVOLUTION_RANK:
         return f"no backend takes it, and ExecuTorch's kernel convolves over 1 or 2 dimensions, not over {rank - 2}"
+    if name == "aten::nonzero.out" and _rank(node.all_input_nodes[0]) > 1:
+        return (
+            "no backend takes it, and ExecuTorch's kernel stores the places row by row where PyTorch's program says "
+            "column by column: they would be read wrongly; nonzero of one dimension is right"
+        )
     return None
 
 
@@ -52,7 +58,7 @@ def refuse_missing(fatal: Sequence[Fallback], target: str) -> None:
     raise LoweringError(
         f"{target} cannot run {', '.join(names)}",
         next((item.source for item in fatal if item.source), None),
-        f"try --target onnx-cpu, or replace the operator{'s' if len(names) > 1 else ''} in the model",
+        name_other_targets(names, "onnx-cpu,reference"),
         why="\n".join(lines),
     )
 
@@ -67,7 +73,7 @@ def check_emitted(kernels: Sequence[str], target: str) -> None:
     if missing:
         raise LoweringError(
             f"{target}: the program needs {', '.join(missing)}, which ExecuTorch's runtime does not have",
-            fix="try --target onnx-cpu",
+            fix=name_other_targets((), "onnx-cpu,reference"),
         )
 
 

@@ -15,6 +15,7 @@ from edgex.delegates.executorch.source_map import ReadRegion, make_source_map
 from edgex.delegates.graph_values import GraphValues, read_graph_values
 from edgex.delegates.plan import PartitionPlan
 from edgex.delegates.provenance import source_in_trace
+from edgex.delegates.stale_symbols import retry_stale_symbols
 from edgex.errors import EdgexError, LoweringError
 from edgex.runtime.manifest import Requirements
 from edgex.runtime.plugins import installed_version
@@ -51,7 +52,7 @@ def predict_plan(program: CapturedProgram, target: str, make_partitioner: MakePa
         raise _Partitioned
 
     with _exporter(program, target), suppress(_Partitioned):
-        exir.lower_to_edge(program.exported, make_partitioner(stop))
+        retry_stale_symbols(lambda: exir.lower_to_edge(program.exported, make_partitioner(stop)))
     return make_plan(found)
 
 
@@ -88,7 +89,7 @@ def lower_program(
         refuse_missing(make_plan(seen).fatal, target)
 
     with _exporter(program, target):
-        edge = exir.lower_to_edge(program.exported, make_partitioner(watch))
+        edge = retry_stale_symbols(lambda: exir.lower_to_edge(program.exported, make_partitioner(watch)))
         regions = exir.regions_of(edge.exported_program())
         emitted = exir.emit(edge, plan_inputs=plan_inputs)
     check_emitted(exir.emitted_kernels(emitted), target)
@@ -130,7 +131,8 @@ def _exporter(program: CapturedProgram, target: str) -> Iterator[None]:
             raise LoweringError(
                 f"ExecuTorch could not lower the program for {target}",
                 source_in_trace(text, program.source_root),
-                "run again with -v for the full trace; --target onnx-cpu may take the model",
+                "run again with -v for the full trace; `edgex why MODEL -t onnx-cpu,reference` says whether another "
+                "target takes it",
                 why="\n".join(lines[:_WHY_LINES]),
             ) from error
 

@@ -66,12 +66,16 @@ def emit_attention(
         mask, alive = _living_rows(builder, mask, len(scores_shape), reducible)
         scores = builder.op("add", [scores, mask], scores_shape)
     weights = builder.op("softmax", [scores], scores_shape, axis=len(scores_shape) - 1)
-    result = builder.op("matmul", [weights, value], result_shape)
+    # oneDNN 3.2 has but a reference kernel for a product with a factor for each row in it, a hundred times slower.
+    result = builder.op("matmul", [weights, value], result_shape, fusible=alive is None)
     return result if alive is None else builder.op("multiply", [result, alive], result_shape)
 
 
-def _living_rows(builder: RegionBuilder, mask: Value, rank: int, reducible: bool) -> tuple[Value, Value]:
-    """The mask without rows of -inf only, and for each row 0 where it was one, else 1; made once for each mask."""
+def _living_rows(builder: RegionBuilder, mask: Value, rank: int, reducible: bool) -> tuple[Value, Value | None]:
+    """The mask without rows of -inf only, and for each row 0 where it was one, else 1; made once for each mask.
+
+    None instead of the factors where the mask is known and has no such row.
+    """
     if mask not in builder.prepared_masks:
         if not isinstance(mask.shape[-1], int) and not reducible:
             raise Refused("dynamic_shape", f"oneDNN reduces no dimension that may be 1: {mask.shape[-1]}")
@@ -80,7 +84,9 @@ def _living_rows(builder: RegionBuilder, mask: Value, rank: int, reducible: bool
     return builder.prepared_masks[mask]
 
 
-def _prepare_constant(builder: RegionBuilder, mask: Value, rank: int) -> tuple[Value, Value]:
+def _prepare_constant(builder: RegionBuilder, mask: Value, rank: int) -> tuple[Value, Value | None]:
+    from edgex.delegates.torch_internals import FakeTensor
+
     read = mask.tensor
     assert read is not None
     shape = (1,) * (rank - len(mask.shape)) + mask.shape
@@ -94,6 +100,9 @@ def _prepare_constant(builder: RegionBuilder, mask: Value, rank: int) -> tuple[V
     def factor() -> Any:
         return living().to(read().dtype)
 
+    content = living()
+    if not isinstance(content, FakeTensor) and bool(content.all()):
+        return builder.derived_constant(mask, read, shape), None
     return builder.derived_constant(mask, lifted, shape), builder.derived_constant(mask, factor, (*shape[:-1], 1))
 
 

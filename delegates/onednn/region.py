@@ -31,7 +31,7 @@ class RegionBuilder:
     steps: list[Operation | Value] = field(default_factory=list)
     constants: Mapping[str, Callable[[], torch.Tensor]] = field(default_factory=dict)
     free_input: Callable[[RegionBuilder, Node], Value] | None = None
-    prepared_masks: dict[Value, tuple[Value, Value]] = field(default_factory=dict)
+    prepared_masks: dict[Value, tuple[Value, Value | None]] = field(default_factory=dict)
     _node: Node | None = None
 
     def lower(self, node: Node, emit: Callable[[RegionBuilder, Node], Any]) -> None:
@@ -100,6 +100,7 @@ class RegionBuilder:
         *,
         dtype: str | None = None,
         name: str | None = None,
+        fusible: bool = True,
         **attributes: Any,
     ) -> Value:
         """Add an operator; its output has the dtype of its first input unless `dtype` says otherwise.
@@ -113,7 +114,8 @@ class RegionBuilder:
         handle = debug_handle_of(self._node) or 0
         output = Value(dtype or inputs[0].dtype, tuple(shape), handle=handle)
         name = name or operator_name(self._node).split(".")[1].removesuffix("_per_tensor")
-        self.steps.append(Operation(kind, [self.computed(value) for value in inputs], output, attributes, name, handle))
+        read = [self.computed(value) for value in inputs]
+        self.steps.append(Operation(kind, read, output, attributes, name, handle, fusible))
         return output
 
     def computed(self, value: Value) -> Value:

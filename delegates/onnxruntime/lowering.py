@@ -19,8 +19,9 @@ from edgex.delegates.onnxruntime.migraphx_rules import migraphx_refusals
 from edgex.delegates.onnxruntime.quantization import check_quantizable, quantize_graph
 from edgex.delegates.onnxruntime.quiet import quiet_exporter
 from edgex.delegates.onnxruntime.state import STATE_FILE, LiftedProgram, lift_state, write_state
-from edgex.delegates.onnxruntime.translation import OTHER_TARGET, Refused, decomposition_errors, translate
+from edgex.delegates.onnxruntime.translation import OTHERS, Refused, decomposition_errors, translate
 from edgex.delegates.onnxruntime.versions import OLDEST_RUNTIME, newest
+from edgex.delegates.other_targets import name_other_targets
 from edgex.delegates.plan import Fallback, PartitionPlan, ReasonCode, group_fallbacks
 from edgex.delegates.provenance import module_path_of, source_of
 from edgex.delegates.work import count_flops, sum_flops
@@ -226,10 +227,11 @@ def _refusal(plan: PartitionPlan, program: CapturedProgram, checks: Checks) -> L
     dynamic = [spec for spec in program.inputs if not spec.is_static] if checks.migraphx else []
     if dynamic:
         return _dynamic_refusal(checks.taker, dynamic)
+    fix = name_other_targets(names, OTHERS)
     return LoweringError(
         f"{checks.taker} cannot run this model: {', '.join(names)}",
         next((left.source for left in plan.fatal if left.source), None),
-        f"{OTHER_TARGET}; --option allow_fallback=true leaves them to the CPU" if checks.migraphx else OTHER_TARGET,
+        f"{fix}; --option allow_fallback=true leaves them to the CPU" if checks.migraphx else fix,
         why="\n".join(lines),
     )
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edgex.delegates.base import CapturedProgram
-from edgex.delegates.onnxruntime.graphs import retry_stale_symbols
+from edgex.delegates.stale_symbols import retry_stale_symbols
 from edgex.runtime.specs import StateSpec
 
 if TYPE_CHECKING:

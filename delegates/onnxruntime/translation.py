@@ -7,16 +7,19 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from edgex.delegates.onnxruntime.graphs import retry_stale_symbols
 from edgex.delegates.onnxruntime.torch_registry import Diagnosis, diagnose, first_line, own_decomposition
+from edgex.delegates.other_targets import name_other_targets
 from edgex.delegates.plan import ReasonCode
+from edgex.delegates.stale_symbols import retry_stale_symbols
 from edgex.errors import LoweringError
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
     from torch.fx import Node
 
-OTHER_TARGET = "rewrite the operators at these lines, or use another target: --target xnnpack, --target reference"
+# Targets that may take PyTorch's own operators where ONNX does not.
+OTHERS = "xnnpack,reference"
+OTHER_TARGET = name_other_targets((), OTHERS)
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ def wanted_rewrites(delegate: object) -> tuple[str, ...]:
 
 
 def apply_rewrites(
-    program: CapturedProgram, wanted: Collection[str] = (), without: Collection[str] = ()
+    program: CapturedProgram, wanted: Collection[str] = (), without: Collection[str] = (), *, common: bool = True
 ) -> tuple[CapturedProgram, tuple[Rewrite, ...]]:
     """Run every pass in order.
 
@@ -37,13 +37,14 @@ def apply_rewrites(
         program: What capture made; it is not changed.
         wanted: Passes that run on request, by name.
         without: Passes to leave out, by name.
+        common: Run those for every target too; False where they have run, for several targets at once.
 
     Returns:
         The rewritten program (the same object where nothing matched), and what the passes that changed something did.
     """
     rewrites: list[Rewrite] = []
     for name, on_request, run in _passes():
-        if name in without or (on_request and name not in wanted):
+        if name in without or (name not in wanted if on_request else not common):
             continue
         program, rewrite = run(program)
         if rewrite is not None:
@@ -62,6 +63,7 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
     from edgex.export.rewrites.literals import fold_literals
     from edgex.export.rewrites.regions import inline_regions
 
+    # Those for every target before those on request: `common` relies on it.
     return (
         # First: operators inside a region are invisible to the passes below.
         ("inline_regions", False, inline_regions),

@@ -30,8 +30,9 @@ import torch
 from torch.fx import Node
 
 from edgex.delegates.base import CapturedProgram
+from edgex.delegates.torch_internals import FakeTensor
 from edgex.export.rewrites.base import Rewrite, locations_of
-from edgex.export.rewrites.editor import ProgramEditor, constant_tensors, fake_mode_of, placeholders
+from edgex.export.rewrites.editor import ProgramEditor, constant_tensors, placeholders
 from edgex.export.rewrites.schema import is_tuple, named_arguments, operator_name
 
 _BATCH_NORMS = frozenset(
@@ -182,8 +183,11 @@ def _read_addmm(node: Node, arguments: Mapping[str, Any], constants: Mapping[Nod
 
 
 def _fold(editor: ProgramEditor, layer: _Layer, norm: _Norm, weight_name: str) -> None:
-    with torch.no_grad(), fake_mode_of([layer.weight]):
-        weight, bias = _folded(layer, norm)
+    if isinstance(layer.weight, FakeTensor):  # nothing to compute, and a fake operator costs a thousand real additions
+        weight, bias = torch.empty_like(layer.weight), layer.weight.new_empty(norm.mean.shape)
+    else:
+        with torch.no_grad():
+            weight, bias = _folded(layer, norm)
     bias_name = ".".join([*weight_name.split(".")[:-1], "bias"])
     val = layer.weight_node.meta["val"]
     node = editor.node(layer.node)

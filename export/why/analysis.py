@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict
@@ -15,18 +16,20 @@ from edgex.delegates.base import CapturedProgram, Delegate, ImportsSlowly
 from edgex.delegates.plan import PartitionPlan
 from edgex.delegates.registry import get_delegate, parse_options
 from edgex.errors import CaptureError, EdgexError, LoweringError, TargetUnavailable
+from edgex.export.blockers import find_blockers
+from edgex.export.example_run import run_example
+from edgex.export.memory import needed_bytes
 from edgex.export.program import capture, capture_unrun
 from edgex.export.result import Failure, StageClock, peak_rss_bytes
-from edgex.export.rewrites import apply_rewrites, wanted_rewrites
+from edgex.export.rewrites import Rewrite, apply_rewrites, wanted_rewrites
 from edgex.export.rewrites.precision import convert_precision
 from edgex.export.source import ModelSource, find_model
-from edgex.export.why.blockers import find_blockers
 from edgex.export.why.question import Question, choose_options
 from edgex.export.why.report import LeftOut, TargetView, WhyReport
 from edgex.export.why.unweighted import drop_values, give_values
 from edgex.export.why.way_out import find_way_out
 from edgex.export.why.weightless import attempt_on_meta, without_values
-from edgex.runtime.host import read_host
+from edgex.runtime.memory import read_available_bytes
 
 Progress = Callable[[str, str], None]
 
@@ -97,7 +100,7 @@ def answer_model(
             in the report then.
     """
     parameters = source.parameters
-    memory = memory_notices(source.module, read_host().memory_bytes)
+    memory = memory_notices(source.module, question.targets, read_available_bytes())
     try:
         with clock.stage("capture"):
             progress("capture", source.description)
@@ -106,18 +109,20 @@ def answer_model(
     except CaptureError as error:
         with clock.stage("blockers"):
             progress("blockers", "what keeps the model from being captured")
-            blockers = find_blockers(source, error)
+            blockers = find_blockers(source, _with_eager(source, error))
         return WhyReport(
             source.description, parameters, weights, blockers=blockers, notices=source.notices,
             seconds=dict(clock.seconds), peak_rss_bytes=peak_rss_bytes(),
         )  # fmt: skip
+    # What is rewritten for every target is rewritten once; large models spend seconds there.
+    rewritten = functools.cache(lambda: apply_rewrites(program))
     views: list[TargetView] = []
     failures: list[Failure] = []
     for name in question.targets:
         try:
             with clock.stage(f"plan {name}"):
                 progress("plan", name)
-                views.append(_ask(get_delegate(name), program, question))
+                views.append(_ask(get_delegate(name), program, rewritten, question))
         except EdgexError as error:
             failures.append(Failure(name, error))
     return WhyReport(
@@ -133,20 +138,31 @@ def answer_model(
     )
 
 
-def memory_notices(module: torch.nn.Module | ExportedProgram, installed_bytes: int | None) -> tuple[str, ...]:
-    """A sentence where exporting needs more memory than there is: lowering holds the weights a second time.
+def _with_eager(source: ModelSource, error: CaptureError) -> CaptureError:
+    """What capture raised, with what an eager run tells: changes of Python values, outputs that are no tensors."""
+    if isinstance(source.module, torch.nn.Module):
+        try:
+            run_example(source.module, tuple(source.args), source.kwargs, source.source_root)
+        except CaptureError as seen:
+            return error.with_others((seen, *seen.others))
+    return error
+
+
+def memory_notices(
+    module: torch.nn.Module | ExportedProgram, targets: Sequence[str], available_bytes: int | None
+) -> tuple[str, ...]:
+    """A sentence where `export` would refuse the model for want of memory.
 
     Args:
         module: Its weights may be without values.
-        installed_bytes: The machine's memory; None where unknown.
+        targets: About which is asked.
+        available_bytes: What the system can give; None where unknown.
     """
-    weights = {id(t): t.numel() * t.element_size() for t in (*module.parameters(), *module.buffers())}
-    needed = 2 * sum(weights.values())
-    if installed_bytes is None or needed <= installed_bytes:
+    needed = needed_bytes(module, targets)
+    if available_bytes is None or needed <= available_bytes:
         return ()
     return (
-        f"exporting needs about {needed / 1e9:.1f} GB for the weights and their lowered copy, and this machine has "
-        f"{installed_bytes / 1e9:.1f} GB",
+        f"exporting needs about {needed / 1e9:.1f} GB of memory, and {available_bytes / 1e9:.1f} GB are available here",
     )
 
 
@@ -167,7 +183,12 @@ def _capture(source: ModelSource, question: Question, weights: str) -> tuple[Cap
     )
 
 
-def _ask(delegate: Delegate, program: CapturedProgram, question: Question) -> TargetView:
+def _ask(
+    delegate: Delegate,
+    program: CapturedProgram,
+    rewritten: Callable[[], tuple[CapturedProgram, tuple[Rewrite, ...]]],
+    question: Question,
+) -> TargetView:
     availability = delegate.availability()
     if not availability.available:
         raise TargetUnavailable(
@@ -182,8 +203,9 @@ def _ask(delegate: Delegate, program: CapturedProgram, question: Question) -> Ta
     options = parse_options(delegate, choose_options(delegate, question.options))
     applied: tuple[Mapping[str, Any], ...] = ()
     if question.rewrite:
-        program, rewrites = apply_rewrites(program, wanted_rewrites(delegate))
-        applied = tuple(asdict(rewrite) for rewrite in rewrites)
+        program, for_all = rewritten()
+        program, for_it = apply_rewrites(program, wanted_rewrites(delegate), common=False)
+        applied = tuple(asdict(rewrite) for rewrite in (*for_all, *for_it))
     plan = delegate.plan(convert_precision(program, question.precision), options)
     return TargetView(delegate.name, plan, _left_out(delegate.name, plan, question.rewrite), applied)
 

@@ -7,7 +7,7 @@ EdgexError                 1  only its subclasses are raised
 ├── VerificationError      4  the artifact ran and its numbers are not eager's; also delegation and regression gates
 ├── LoweringError          5  a delegate could not turn the program into its format
 │   └── QuantizationError  5
-├── ArtifactError          6  an artifact is damaged, of another format, or cannot be written
+├── ArtifactError          6  an artifact is damaged, of another format, or cannot be made for want of disk or memory
 ├── RunError               6  an engine refused to load or run, or the inputs are wrong
 ├── TargetUnavailable      7  something is not installed
 ├── DeviceError            8  a phone or box cannot be reached
@@ -22,6 +22,9 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from typing import Any, TypeVar
+
+_Error = TypeVar("_Error", bound="EdgexError")
 
 
 class EdgexError(Exception):
@@ -43,16 +46,34 @@ class EdgexError(Exception):
         self.why = why
         self.fix = fix
         self.stage: str | None = None  # the export stage in which it arose, set by the pipeline
+        # What else is in the way of the same step; it would only show after this one is mended.
+        self.others: tuple[EdgexError, ...] = ()
 
     def __str__(self) -> str:
         lines = [self.what]
         lines += [f"  {label}: {text}" for label, text in self.details()]
+        for number, other in enumerate(self.others, 2):
+            lines.append(f"{number}. {other.what}")
+            lines += [f"  {label}: {text}" for label, text in other.details()]
         return "\n".join(lines)
+
+    def with_others(self: _Error, others: Iterable[EdgexError]) -> _Error:
+        """The same error, which tells of others too."""
+        self.others = (*self.others, *others)
+        return self
 
     def details(self) -> list[tuple[str, str]]:
         """The parts after the first sentence, in the order in which they are printed."""
         parts = (("where", self.where), ("why", self.why), ("fix", self.fix))
         return [(label, text) for label, text in parts if text]
+
+    def to_json(self) -> dict[str, Any]:
+        """The keys that an error has in every document; `blockers` is null where it is the only one."""
+        blockers = [error._words() for error in (self, *self.others)]
+        return {**self._words(), "exit_code": self.exit_code, "blockers": blockers if self.others else None}
+
+    def _words(self) -> dict[str, str | None]:
+        return {"what": self.what, "where": self.where, "why": self.why, "fix": self.fix}
 
 
 class UsageError(EdgexError):
@@ -84,7 +105,7 @@ class QuantizationError(LoweringError):
 
 
 class ArtifactError(EdgexError):
-    """An artifact is damaged, of an unknown format, or cannot be written."""
+    """An artifact is damaged, of an unknown format, or cannot be written, for want of disk or memory among others."""
 
     exit_code = 6
 

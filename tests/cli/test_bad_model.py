@@ -162,6 +162,33 @@ def test_the_json_of_a_failure_is_one_document(edgex: Edgex, tmp_path: Path) -> 
     assert result.stderr.count("\nerror: ") == 1  # the same cause once
 
 
+BLOCKED = (
+    HEAD
+    + '@torch.library.custom_op("edgex_test_bad::twice", mutates_args=())\n'
+    + "def twice(x: torch.Tensor) -> torch.Tensor:\n    return x * 2\n\n"
+    + "class M(nn.Module):\n    def forward(self, x):\n        if x.sum() > 0:\n            x = x + 1\n"
+    + "        x = twice(x)\n        return x * 2 if x.max() > 1 else x\n\n"
+    + "model = M().eval()\nexample_inputs = (torch.ones(3),)\n"
+)
+
+
+def test_everything_that_cannot_be_captured_is_named_at_once(edgex: Edgex, tmp_path: Path) -> None:
+    (tmp_path / "model.py").write_text(BLOCKED)
+    result = edgex("export", "model.py", "-t", "reference", "--json")
+    assert result.returncode == 3
+    (failure,) = json.loads(result.stdout)["failures"]
+    assert failure["blockers"][0]["where"] == failure["where"] == "model.py:10: if x.sum() > 0:"
+    assert [blocker["where"].partition(":")[2] for blocker in failure["blockers"]] == [
+        "10: if x.sum() > 0:",
+        "13: return x * 2 if x.max() > 1 else x",
+        "12: x = twice(x)",
+    ]
+    assert "the operator edgex_test_bad::twice has no fake kernel" in result.stderr
+    assert "torch.library.register_fake" in result.stderr
+    assert "and 3:" in result.stderr
+    assert result.stderr.count("choose values with torch.where") == 1, "the same way out is said once"
+
+
 def test_one_target_failing_does_not_stop_the_others(edgex: Edgex, tmp_path: Path) -> None:
     (tmp_path / "model.py").write_text(
         HEAD + "class M(nn.Module):\n    def forward(self, x): return torch.linalg.svdvals(x)\n"

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 @click.option("--fix/--no-fix", default=True, show_default=True, help="Apply rewrites that help targets.")
 @click.option("--skip-case", "skip_cases", multiple=True, help="Leave out a verification case by its name.")
 @click.option("--allow-inconclusive", is_flag=True, help="Accept outputs about which nothing could be proved.")
+@click.option("--memory-check/--no-memory-check", default=True, help="Refuse a model that memory will not hold.")
 @click.option("--timeout", type=click.FloatRange(min=0, min_open=True), help="Seconds after which it is stopped.")
 @click.option("--dry-run", is_flag=True, help="Capture and plan, write nothing.")
 @click.option("--force", is_flag=True, help="Replace existing artifacts.")
@@ -72,6 +73,7 @@ def command(
     fix: bool,
     skip_cases: tuple[str, ...],
     allow_inconclusive: bool,
+    memory_check: bool,
     timeout: float | None,
     dry_run: bool,
     force: bool,
@@ -107,6 +109,7 @@ def command(
             allow_inconclusive=allow_inconclusive,
             skip_cases=skip_cases,
             dynamic=parse_dynamic(dynamic),
+            memory_check=memory_check,
         )
         report = _export(model, settings, parse_shapes(shapes), dry_run=dry_run, quiet=quiet)
         return _show(report, as_json=as_json, verbose=verbose)

@@ -25,7 +25,19 @@ def report_failure(error: EdgexError, *, trace: bool = False) -> None:
 
         click.echo("".join(traceback.format_exception(error)), err=True)
     click.echo(click.style("error: ", fg="red", bold=True) + error.what, err=True)
+    told: set[tuple[str, str]] = set()
+    _print_details(error, told)
+    for number, other in enumerate(error.others, 2):
+        click.echo(click.style(f"{f'and {number}':>6}: ", fg="red", bold=True) + other.what, err=True)
+        _print_details(other, told)
+
+
+def _print_details(error: EdgexError, told: set[tuple[str, str]]) -> None:
+    """What stands below an error's first sentence; what was said of an earlier one is not said again."""
     for label, text in error.details():
+        if (label, text) in told:
+            continue
+        told.add((label, text))
         lines = [part for line in text.splitlines() for part in (textwrap.wrap(line, _WIDTH, **_KEEP) or [""])]
         head = click.style(f"{label:>7}: ", bold=True)
         click.echo(head + ("\n" + " " * 9).join(lines), err=True)
@@ -37,14 +49,7 @@ _KEEP: dict[str, Any] = {"break_long_words": False, "break_on_hyphens": False, "
 
 def failure_document(error: EdgexError) -> dict[str, Any]:
     """The `edgex.error/1` document that --json prints instead of a result."""
-    return {
-        "schema": "edgex.error/1",
-        "what": error.what,
-        "where": error.where,
-        "why": error.why,
-        "fix": error.fix,
-        "exit_code": error.exit_code,
-    }
+    return {"schema": "edgex.error/1", **error.to_json()}
 
 
 def print_json(document: dict[str, Any]) -> None:

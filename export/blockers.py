@@ -16,8 +16,8 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from edgex.delegates.torch_internals import FakeTensorMode, OpOverload, TorchDispatchMode, pytree
-from edgex.errors import CaptureError
-from edgex.export.eager import reference_conditions
+from edgex.errors import CaptureError, EdgexError
+from edgex.export.eager import BufferSnapshot, reference_conditions
 from edgex.export.export_failures import explain_data_dependence, explain_missing_fake
 from edgex.export.source import ModelSource
 from edgex.export.user_line import UserLine, line_of_frames
@@ -28,25 +28,30 @@ _READS = ("__bool__", "__int__", "__float__", "__index__", "__array__", "item", 
 _OWN = ("aten", "prims", "prim", "profiler")
 
 
-def find_blockers(source: ModelSource, first: CaptureError) -> tuple[CaptureError, ...]:
+def find_blockers(source: ModelSource, first: CaptureError) -> tuple[EdgexError, ...]:
     """Everything in the way of capturing a model.
 
     Args:
-        source: The model, with its weights.
-        first: What capture raised; it comes first, for it is known for sure.
+        source: The model, with its weights; its buffers are as before afterwards.
+        first: What capture raised; it comes first, for it is known for sure, and then what it tells of others.
     """
-    found = [first]
+    found = [first, *first.others]
     if isinstance(source.module, torch.nn.Module):
-        watch = _Watch(source.source_root)
+        watch, buffers = _Watch(source.source_root), BufferSnapshot(source.module)
         try:
             with reference_conditions(), watch.operators(), watch.reads():
                 source.module(*source.args, **source.kwargs)
         except Exception:  # the model may fail on its own inputs, which capture has said already
             pass
-        found += watch.found
-    unique: dict[str, CaptureError] = {}
+        finally:
+            buffers.restore()
+        places = {error.where for error in found if error.where}
+        # What is known of a line says more than that it reads a value.
+        found += [blocker for blocker in watch.reading if blocker.where not in places]
+        found += watch.operating
+    unique: dict[tuple[str | None, str], EdgexError] = {}
     for blocker in found:
-        unique.setdefault(blocker.where or blocker.what, blocker)
+        unique.setdefault((blocker.where, blocker.what), blocker)
     return tuple(unique.values())
 
 
@@ -54,7 +59,8 @@ class _Watch:
     """Collects blockers while the model runs."""
 
     def __init__(self, source_root: Path) -> None:
-        self.found: list[CaptureError] = []
+        self.reading: list[CaptureError] = []
+        self.operating: list[CaptureError] = []
         self._root = source_root
         self._judged: dict[str, bool] = {}
 
@@ -70,7 +76,7 @@ class _Watch:
         line = self._user_line()
         if line is not None:
             what, why, fix = explain_data_dependence(None, line)
-            self.found.append(CaptureError(what, str(line), fix, why=why))
+            self.reading.append(CaptureError(what, str(line), fix, why=why))
 
     def _note_operator(self, operator: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
         name = operator._schema.name
@@ -79,11 +85,12 @@ class _Watch:
         if not self._judged[name]:
             line = self._user_line()
             what, why, fix = explain_missing_fake(name)
-            self.found.append(CaptureError(what, None if line is None else str(line), fix, why=why))
+            self.operating.append(CaptureError(what, None if line is None else str(line), fix, why=why))
 
     def _user_line(self) -> UserLine | None:
-        frames = [(frame.filename, frame.lineno or 0) for frame in traceback.extract_stack()]
-        return line_of_frames([frame for frame in frames if frame[0] != __file__], self._root)
+        # Without the lines' texts: a loop may read a value many thousand times.
+        frames = [(frame.f_code.co_filename, number) for frame, number in traceback.walk_stack(None)]
+        return line_of_frames([frame for frame in reversed(frames) if frame[0] != __file__], self._root)
 
 
 class _Reads(TorchFunctionMode):
