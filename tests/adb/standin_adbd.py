@@ -249,7 +249,7 @@ class _Stream:
                 self._fail(f"unknown {name!r}")
 
     def _receive(self, phone, path):
-        content = b""
+        content = bytearray()
         while True:
             name, length = struct.unpack("<4sI", self.read(8))
             if name == b"DONE":
