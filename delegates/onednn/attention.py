@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from edgex.delegates.onednn.region import RegionBuilder
-from edgex.delegates.onednn.sizes import Reshape, broadcasts
+from edgex.delegates.onednn.sizes import Reshape, Size, broadcasts
 from edgex.delegates.onednn.values import Refused, Value
 
 # Above the smallest normal number of float32 and bfloat16, so that no processor takes it for 0: exp(x * _TINY) is 0 for
@@ -63,28 +63,33 @@ def emit_attention(
             raise Refused("dtype", f"oneDNN adds a mask of the scores' dtype {query.dtype}, not {mask.dtype}")
         if not broadcasts(mask.shape, scores_shape):
             raise Refused("attribute", f"oneDNN repeats no scores {list(scores_shape)} for a mask {list(mask.shape)}")
-        mask, alive = _living_rows(builder, mask, len(scores_shape), reducible)
+        mask, alive = _living_rows(builder, mask, len(scores_shape), result_shape[-1], reducible)
         scores = builder.op("add", [scores, mask], scores_shape)
     weights = builder.op("softmax", [scores], scores_shape, axis=len(scores_shape) - 1)
-    # oneDNN 3.2 has but a reference kernel for a product with a factor for each row in it, a hundred times slower.
-    result = builder.op("matmul", [weights, value], result_shape, fusible=alive is None)
+    result = builder.op("matmul", [weights, value], result_shape)
     return result if alive is None else builder.op("multiply", [result, alive], result_shape)
 
 
-def _living_rows(builder: RegionBuilder, mask: Value, rank: int, reducible: bool) -> tuple[Value, Value | None]:
+def _living_rows(
+    builder: RegionBuilder, mask: Value, rank: int, width: Size, reducible: bool
+) -> tuple[Value, Value | None]:
     """The mask without rows of -inf only, and for each row 0 where it was one, else 1; made once for each mask.
 
-    None instead of the factors where the mask is known and has no such row.
+    The factors are repeated over rows of the result's width, by a product with ones: oneDNN 3.2 has but a reference
+    kernel for one number a row, hundreds of times slower. None instead of them where the mask is known and has no such
+    row.
     """
-    if mask not in builder.prepared_masks:
+    if (mask, width) not in builder.prepared_masks:
         if not isinstance(mask.shape[-1], int) and not reducible:
             raise Refused("dynamic_shape", f"oneDNN reduces no dimension that may be 1: {mask.shape[-1]}")
+        if not isinstance(width, int):
+            raise Refused("dynamic_shape", f"rows of the size {width}, known only when it runs")
         prepare = _prepare_constant if mask.tensor is not None else _prepare
-        builder.prepared_masks[mask] = prepare(builder, mask, rank)
-    return builder.prepared_masks[mask]
+        builder.prepared_masks[mask, width] = prepare(builder, mask, rank, width)
+    return builder.prepared_masks[mask, width]
 
 
-def _prepare_constant(builder: RegionBuilder, mask: Value, rank: int) -> tuple[Value, Value | None]:
+def _prepare_constant(builder: RegionBuilder, mask: Value, rank: int, width: int) -> tuple[Value, Value | None]:
     from edgex.delegates.torch_internals import FakeTensor
 
     read = mask.tensor
@@ -98,20 +103,26 @@ def _prepare_constant(builder: RegionBuilder, mask: Value, rank: int) -> tuple[V
         return read().masked_fill(~living(), 0.0)
 
     def factor() -> Any:
-        return living().to(read().dtype)
+        return living().to(read().dtype).repeat_interleave(width, dim=-1)
 
     content = living()
     if not isinstance(content, FakeTensor) and bool(content.all()):
         return builder.derived_constant(mask, read, shape), None
-    return builder.derived_constant(mask, lifted, shape), builder.derived_constant(mask, factor, (*shape[:-1], 1))
+    return builder.derived_constant(mask, lifted, shape), builder.derived_constant(mask, factor, (*shape[:-1], width))
 
 
-def _prepare(builder: RegionBuilder, mask: Value, rank: int) -> tuple[Value, Value]:
+def _prepare(builder: RegionBuilder, mask: Value, rank: int, width: int) -> tuple[Value, Value]:
+    import torch
+
     def apply(kind: str, inputs: Sequence[Value], **attributes: Any) -> Value:
         return builder.op(kind, inputs, inputs[0].shape, **attributes)
 
     def number(content: float) -> Value:
         return builder.constant(content, mask.dtype)
+
+    def widened(factors: Value, to: int) -> Value:
+        ones = builder.constant(torch.ones((1,) * (rank - 1) + (to,)), mask.dtype)
+        return builder.op("matmul", [factors, ones], (*factors.shape[:-1], to))
 
     if len(mask.shape) < rank:
         shape = (1,) * (rank - len(mask.shape)) + mask.shape
@@ -122,5 +133,7 @@ def _prepare(builder: RegionBuilder, mask: Value, rank: int) -> tuple[Value, Val
         largest = builder.op("reduce_max", [largest], rows, axes=[rank - 1], keep_dims=True)
     alive = apply("clamp", [apply("multiply", [largest, number(_ALIVE)])], min=0.0, max=1.0)
     dead = apply("add", [apply("multiply", [alive, number(-1.0)]), number(1.0)])
+    if isinstance(mask.shape[-1], int):
+        dead = widened(dead, mask.shape[-1])
     # The logarithm is 0 for a row of -inf, which becomes a row of equals, and -inf for the others, which stay.
-    return apply("maximum", [mask, apply("log", [dead])]), alive
+    return apply("maximum", [mask, apply("log", [dead])]), widened(alive, width)

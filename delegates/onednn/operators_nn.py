@@ -174,7 +174,7 @@ def _resize(mode: str) -> Callable[[RegionBuilder, Node], Value]:
             raise Refused("attribute", f"oneDNN resizes by the sizes alone; {factors} is not {list(new)}/{list(old)}")
         if mode == "nearest" and any(b % a for a, b in zip(old, new, strict=True)):
             raise Refused("attribute", f"oneDNN rounds to another neighbour where {list(new)} is no multiple")
-        kinds = {"mode": mode, "coordinate_transformation_mode": "half_pixel", "data_format": "NCX"}
+        kinds: dict[str, Any] = {"mode": mode, "coordinate_transformation_mode": "half_pixel", "data_format": "NCX"}
         return builder.op("interpolate", [x], shape, sizes=list(new), **kinds)
 
     return emit

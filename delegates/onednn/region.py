@@ -24,14 +24,14 @@ class RegionBuilder:
         steps: Operators, and views as they came: a view that needs a copy gets it at its place.
         constants: Placeholders that are constants, with their tensor.
         free_input: Makes the value of a node that is not known: when only one operator is looked at.
-        prepared_masks: What attention made of each mask, which layers share.
+        prepared_masks: What attention made of each mask for results of a width, which layers share.
     """
 
     values: dict[Node, Any] = field(default_factory=dict)
     steps: list[Operation | Value] = field(default_factory=list)
     constants: Mapping[str, Callable[[], torch.Tensor]] = field(default_factory=dict)
     free_input: Callable[[RegionBuilder, Node], Value] | None = None
-    prepared_masks: dict[Value, tuple[Value, Value | None]] = field(default_factory=dict)
+    prepared_masks: dict[tuple[Value, int], tuple[Value, Value | None]] = field(default_factory=dict)
     _node: Node | None = None
 
     def lower(self, node: Node, emit: Callable[[RegionBuilder, Node], Any]) -> None:
@@ -100,7 +100,6 @@ class RegionBuilder:
         *,
         dtype: str | None = None,
         name: str | None = None,
-        fusible: bool = True,
         **attributes: Any,
     ) -> Value:
         """Add an operator; its output has the dtype of its first input unless `dtype` says otherwise.
@@ -115,7 +114,7 @@ class RegionBuilder:
         output = Value(dtype or inputs[0].dtype, tuple(shape), handle=handle)
         name = name or operator_name(self._node).split(".")[1].removesuffix("_per_tensor")
         read = [self.computed(value) for value in inputs]
-        self.steps.append(Operation(kind, read, output, attributes, name, handle, fusible))
+        self.steps.append(Operation(kind, read, output, attributes, name, handle))
         return output
 
     def computed(self, value: Value) -> Value:

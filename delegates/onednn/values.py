@@ -109,7 +109,6 @@ class Operation:
         attributes: By names in `graph_api.ATTRIBUTES`.
         name: What the profiler shows.
         handle: ExecuTorch's debug handle of the operator it comes from.
-        fusible: Whether what comes after it may be fused into it.
     """
 
     kind: str
@@ -118,7 +117,6 @@ class Operation:
     attributes: Attributes
     name: str
     handle: int
-    fusible: bool = True
 
     @property
     def alone(self) -> bool:
@@ -126,4 +124,4 @@ class Operation:
 
         oneDNN 3.2 fuses a pooling with a following operator of two tensors, and then reads the second where it is not.
         """
-        return not self.fusible or self.kind in ("max_pool", "avg_pool")
+        return self.kind in ("max_pool", "avg_pool")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import resource
@@ -24,6 +25,7 @@ from edgex.errors import LoweringError, RunError
 from edgex.runtime.engines.isa import missing_isa
 from edgex.runtime.engines.onednn.build import SOURCES
 from edgex.runtime.engines.onednn.compiled_sizes import MOST_KEPT
+from edgex.runtime.engines.onednn.library import find_library
 
 pytestmark = needs_onednn
 SIZES = range(1, 21)
@@ -234,3 +236,22 @@ def test_bfloat16_needs_a_processor_that_has_it() -> None:
         assert "allow_emulated=true" in str(caught.value.fix)
     emulated = OneDnnDelegate().lower(program, OneDnnOptions(allow_emulated=True))
     assert emulated.requirements.isa == () and any("avx512_bf16" in text for text in emulated.warnings)
+
+
+def test_masked_attention_meets_no_reference_kernel(capfd: pytest.CaptureFixture[str]) -> None:
+    """oneDNN computes whatever it is asked for, if need be a thousand times slower; only its log tells."""
+    library = ctypes.CDLL(str(find_library()))
+    mask = torch.ones(1, 1, 16, 16, dtype=torch.bool).tril()
+    tokens = torch.randn(1, 4, 16, 8)
+    network = Network(lambda x, m: F.scaled_dot_product_attention(x, x, x, attn_mask=m))
+    loaded = load(lower(capture(network, (tokens, mask))))
+    library.dnnl_set_verbose(1)
+    try:
+        loaded(tokens, mask)
+    finally:
+        library.dnnl_set_verbose(0)
+        loaded.runner.close()
+    ctypes.CDLL(None).fflush(None)
+    executed = [line for line in capfd.readouterr().out.splitlines() if ",exec," in line]
+    assert executed
+    assert [line for line in executed if ",ref" in line] == []
