@@ -78,6 +78,11 @@ class ExportSettings:
         return self.tolerance or DEFAULT_TOLERANCES[self.quantize or self.precision]
 
     @property
+    def judges_float32(self) -> bool:
+        """Whether outputs are held to float32's default tolerance, and not to what the user asked for."""
+        return self.precision == "fp32" and self.recipe is None and self.tolerance is None
+
+    @property
     def recipe(self) -> Recipe | None:
         """The quantization recipe; `check_settings` has found it right."""
         return None if self.quantize is None else get_recipe(self.quantize, self.group_size)

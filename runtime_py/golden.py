@@ -55,8 +55,8 @@ class Case:
         seed: The seed that made the inputs, where one did.
         reference: Who gave the outputs: `eager`, the float32 model; or `quantized`, PyTorch running the quantized
             program, where float32 says nothing since values leave the range that was calibrated.
-        min_sqnr_db: Replaces that of the tolerance, where the quantized program is itself far from float32: what is
-            left of the values is then rounding, and an engine that rounds elsewhere leaves another rest.
+        min_sqnr_db: Replaces the tolerance's limits for floats where rounding is large: the quantized program is
+            itself far from float32, or PyTorch's own kernels differ as much.
     """
 
     name: str

@@ -129,7 +129,8 @@ def replay_artifact(
             least = quantized_tolerance.min_sqnr_db if case.min_sqnr_db is None else case.min_sqnr_db
             results += _run_case(case, session, replace(quantized_tolerance, min_sqnr_db=least), ordinary)
         else:
-            results += _run_case(case, session, tolerance, {})
+            own = tolerance if case.min_sqnr_db is None else Tolerance(case.min_sqnr_db, min_equal=tolerance.min_equal)
+            results += _run_case(case, session, own, {})
     names = [spec.name for spec in session.outputs]
     reason = _find_shortfall(results, names, bool(settings.get("allow_inconclusive")))
     return Verification(

@@ -190,9 +190,8 @@ def _kind(case: Case, quantized: Tolerance | None) -> str:
     """How the runner is to judge a case."""
     if case.kind == "refuse":
         return "refuse"
-    if case.reference != "quantized" or quantized is None:
-        return "expect"
-    return "quantized" if case.min_sqnr_db is None else f"quantized@{case.min_sqnr_db:g}"
+    kind = "quantized" if case.reference == "quantized" and quantized is not None else "expect"
+    return kind if case.min_sqnr_db is None else f"{kind}@{case.min_sqnr_db:g}"
 
 
 def _describe(artifact: Artifact, runtime: str, version: str, libc: str, folder: Path) -> Mapping[str, Any]:

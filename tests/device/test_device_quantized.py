@@ -57,6 +57,7 @@ def artifact(own_copy) -> Artifact:
         _off_by(example, -20, name="near for ordinary values", reference="quantized"),
         _off_by(example, -30, name="far for ordinary values", reference="quantized"),
         _off_by(example, -30, name="far, with a limit of its own", reference="quantized", min_sqnr_db=3.2),
+        _off_by(example, 30, name="far from eager, with a limit of its own", min_sqnr_db=29.0),
         _scaled(example, 0, name="eager is zero"),
         _scaled(example, 0, name="quantized is zero", reference="quantized"),
     ]
@@ -83,6 +84,7 @@ EXPECTED = {
     "near for ordinary values": "pass",
     "far for ordinary values": "fail",
     "far, with a limit of its own": "pass",
+    "far from eager, with a limit of its own": "pass",
     "eager is zero": "fail",
     "quantized is zero": "inconclusive",
 }
@@ -113,6 +115,7 @@ def test_the_runner_says_what_is_missing(artifact: Artifact, tmp_path) -> None:
         (["--case", "expect:1:x"], "--expected is missing"),
         (["--case", "guess:1:x"], "the kind is run, expect, quantized or refuse"),
         (["--case", "quantized@few:1:x"], "expected a number"),
+        (["--case", "refuse@3:1:x"], "nothing is compared"),
         (["--quantized-min-sqnr", "few"], "expected a number"),
         (["--quantized-max-sqnr", "1"], "unknown flag"),
     ):

@@ -121,7 +121,7 @@ class Player {
              const std::vector<Tensor>& found) {
     const bool quantized = one.kind == "quantized";
     Tolerance tolerance = quantized ? *options_.quantized_tolerance : options_.tolerance;
-    tolerance.min_sqnr_db = one.min_sqnr_db.value_or(tolerance.min_sqnr_db);
+    if (one.min_sqnr_db) tolerance = {*one.min_sqnr_db, {}, {}, tolerance.min_equal};
     if (expected.size() != found.size()) throw BadInput(name + ": another number of outputs is expected");
     for (size_t index = 0; index < found.size(); index++) {
       const Verdict verdict = compare_output(expected[index], found[index], tolerance, quantized ? ordinary_.at(index) : 0);

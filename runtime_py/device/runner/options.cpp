@@ -7,7 +7,7 @@ namespace edgex {
 const char kUsage[] =
     "edgex-runner --model model.pte --inputs in.tensors [flags]\n"
     "  --case KIND:STEPS:NAME  repeated; KIND is run, expect, quantized or refuse; default: run:1:\n"
-    "                          quantized@DB has a limit of its own\n"
+    "                          expect@DB and quantized@DB have a limit of their own\n"
     "  --outputs FILE          outputs of the cases of kind run\n"
     "  --expected FILE         outputs that the cases of kind expect and quantized are held against\n"
     "  --min-sqnr DB --atol X --rtol X --min-equal SHARE\n"
@@ -79,12 +79,13 @@ Case parse_case(const std::string& text) {
   if (second == std::string::npos) throw BadInput("--case " + text + ": expected KIND:STEPS:NAME");
   Case found{text.substr(0, first), text.substr(second + 1),
              parse_count("--case", text.substr(first + 1, second - first - 1)), {}};
-  if (const size_t at = found.kind.find('@'); found.kind.compare(0, at, "quantized") == 0 && at != std::string::npos) {
+  if (const size_t at = found.kind.find('@'); at != std::string::npos) {
     found.min_sqnr_db = parse_real("--case " + text, found.kind.substr(at + 1));
     found.kind.resize(at);
   }
   if (found.kind != "run" && !found.is_compared() && found.kind != "refuse")
     throw BadInput("--case " + text + ": the kind is run, expect, quantized or refuse");
+  if (found.min_sqnr_db && !found.is_compared()) throw BadInput("--case " + text + ": nothing is compared");
   if (found.steps < 1) throw BadInput("--case " + text + ": at least one step");
   return found;
 }

@@ -22,8 +22,8 @@ struct InputSpec {
 };
 
 // Runs in a row from the initial state. `run`: outputs are written; `expect`: they are compared with those of the file
-// --expected; `quantized`: likewise, by the tolerance of quantized programs, or `quantized@DB`: with a limit of its own;
-// `refuse`: the sizes are outside the bounds, and must be refused.
+// --expected; `quantized`: likewise, by the tolerance of quantized programs; either with `@DB` behind it: by that SQNR
+// alone; `refuse`: the sizes are outside the bounds, and must be refused.
 struct Case {
   std::string kind, name;
   int64_t steps = 1;

@@ -63,7 +63,7 @@ data class AppManifest(
     /** What a case is held to. */
     fun toleranceOf(case: GoldenCase): Tolerance =
         (quantizedTolerance?.takeIf { case.reference == Reference.QUANTIZED } ?: tolerance).let {
-            it.copy(minSqnrDb = case.minSqnrDb ?: it.minSqnrDb)
+            if (case.minSqnrDb == null) it else it.copy(minSqnrDb = case.minSqnrDb, atol = null, rtol = null)
         }
 
     companion object {
