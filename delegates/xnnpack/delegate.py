@@ -68,16 +68,18 @@ class XnnpackDelegate:
     def lower(self, program: CapturedProgram, options: XnnpackOptions) -> LoweredModule:
         """Lower to `model.pte`; see `Delegate.lower`."""
         from edgex.delegates.executorch.lowering import lower_program
+        from edgex.delegates.xnnpack.layout_pass import softmax_in_order
         from edgex.delegates.xnnpack.serialized import read_nodes
 
-        return lower_program(
-            program,
-            self.name,
-            _make_partitioner,
-            plan_inputs=options.plan_inputs,
-            options=dataclasses.asdict(options),
-            read_region=read_nodes,
-        )
+        with softmax_in_order():
+            return lower_program(
+                program,
+                self.name,
+                _make_partitioner,
+                plan_inputs=options.plan_inputs,
+                options=dataclasses.asdict(options),
+                read_region=read_nodes,
+            )
 
     def recipe_refusal(self, recipe: str) -> str:
         """Why weight-only recipes are refused."""

@@ -16,6 +16,7 @@ from pte_support import Call, captured
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
+import edgex
 from edgex.delegates.base import CapturedProgram
 from edgex.delegates.plan import REASON_CODES
 from edgex.delegates.registry import get_delegate
@@ -500,3 +501,25 @@ def test_capture_of_a_nested_border_lowers(precision):
     inputs = {"a": torch.randn(2, 3, dtype=dtype), "b": torch.randn(2, 3, dtype=dtype)}
     program = capture(module, (copy.copy(inputs),), source_root=HERE).program
     assert len(delegate.lower(program, OPTIONS).methods[0].outputs) == 3
+
+
+class SoftmaxOfAnImage(nn.Module):
+    """Talking heads: convolutions around a softmax over the last dimension, where the channels lie innermost."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.before, self.after = nn.Conv2d(4, 4, 1), nn.Conv2d(4, 4, 1)
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        inside = self.before(x).softmax(-1)
+        return inside, self.after(inside)
+
+
+def test_softmax_behind_a_convolution_is_over_the_last_dimension(tmp_path: Path) -> None:
+    """ExecuTorch 1.5 leaves the image channels-last there; when this passes without `layout_pass`, that can go."""
+    torch.manual_seed(0)
+    artifact = edgex.export_model(
+        SoftmaxOfAnImage().eval(), (torch.randn(1, 4, 7, 9),), target="xnnpack", output=tmp_path, name="heads"
+    )
+    plan = artifact.manifest.delegation
+    assert plan["delegated_ops"] == plan["total_ops"]
