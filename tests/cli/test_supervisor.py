@@ -47,6 +47,7 @@ def test_an_error_is_a_message_and_a_document(tmp_path: Path) -> None:
     assert code == 6
     assert json.loads(out) == {
         "schema": "edgex.error/1", "what": "no", "where": "x.py:3", "why": "because", "fix": "do this", "exit_code": 6,
+        "blockers": None,
     }  # fmt: skip
     assert "error: no" in err and "Traceback" not in err
 

@@ -241,7 +241,7 @@ def test_no_kernel_names_all_operators_at_once_with_their_lines():
     for operator, line in lines.items():
         assert operator in error.why
         assert f"delegates/test_xnnpack.py:{line_of(line)}" in error.why
-    assert "--target onnx-cpu" in error.fix
+    assert "`edgex why MODEL -t onnx-cpu,reference`" in error.fix
 
 
 def test_no_kernel_where_the_kernel_is_too_narrow():
