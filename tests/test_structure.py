@@ -48,6 +48,7 @@ PRIVATE_ADAPTERS: dict[str, tuple[str, ...]] = {
         "torch.utils._pytree",
         "torch.utils._python_dispatch",
     ),
+    "edgex.delegates.xnnpack.layout_pass": ("executorch.backends.xnnpack._passes",),
     "edgex.delegates.xnnpack.serialized": ("executorch.exir._serialize",),
     "edgex.export.shape_sources": ("torch._dynamo.source",),
     "edgex.export.torch_internals": ("torch.utils._sympy",),
