@@ -76,7 +76,7 @@ def _living_rows(
     """The mask without rows of -inf only, and for each row 0 where it was one, else 1; made once for each mask.
 
     The factors are repeated over rows of the result's width, by a product with ones: oneDNN 3.2 has but a reference
-    kernel for one number a row, hundreds of times slower. None instead of them where the mask is known and has no such
+    kernel for one number a row, which is far slower. None instead of them where the mask is known and has no such
     row.
     """
     if (mask, width) not in builder.prepared_masks:

@@ -239,7 +239,7 @@ def test_bfloat16_needs_a_processor_that_has_it() -> None:
 
 
 def test_masked_attention_meets_no_reference_kernel(capfd: pytest.CaptureFixture[str]) -> None:
-    """oneDNN computes whatever it is asked for, if need be a thousand times slower; only its log tells."""
+    """oneDNN computes whatever it is asked for, if need be far slower; only its log tells."""
     library = ctypes.CDLL(str(find_library()))
     mask = torch.ones(1, 1, 16, 16, dtype=torch.bool).tril()
     tokens = torch.randn(1, 4, 16, 8)

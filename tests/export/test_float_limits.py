@@ -1,4 +1,4 @@
-"""Stress inputs that enlarge rounding: held to what PyTorch's own kernels agree on, and no further."""
+"""Stress inputs that enlarge rounding: held to a margin below what PyTorch's own kernels agree on, and no lower."""
 
 from __future__ import annotations
 
