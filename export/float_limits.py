@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 SEED = 20261121
 STRESS = "stress: "
-# An engine differs in every layer, the second run in some. Chosen after the fact, from seven networks of torchvision and
-# timm whose large inputs failed on XNNPACK or ONNX Runtime: six were up to 16 dB further from eager than eager from
+# An engine differs in every layer, the second run in some. Chosen after the fact, from seven networks of torchvision
+# and timm whose large inputs failed on XNNPACK or ONNX Runtime: six were up to 16 dB further from eager than eager from
 # itself, and one, which this still refuses, was 20.3 dB further.
 MARGIN_DB = 20.0
 # With less than that an output says little more than its sign.
