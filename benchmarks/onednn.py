@@ -196,7 +196,7 @@ def read_results(work: Path) -> dict[str, Any]:
 
 def render(results: Mapping[str, Any], stem: str = "benchmarks-onednn", how: str = "") -> str:
     """The page `stem`.md; `how` says what was run in place of `python -m benchmarks --only onednn`."""
-    machine = describe_machine()
+    machine = results.get("machine") or describe_machine()
     versions = ", ".join(f"{name} {number}" for name, number in machine["versions"].items())
     parts = [
         "# Benchmarks of the target onednn",
@@ -215,7 +215,8 @@ def render(results: Mapping[str, Any], stem: str = "benchmarks-onednn", how: str
             if chosen:
                 parts += [f"## {precision}, {threads} thread{'s' if threads > 1 else ''}", *_render_cases(chosen)]
         if not any(case["precision"] == precision for case in results["cases"]):
-            parts += [f"## {precision}", "Not measured: this processor computes no bfloat16."]
+            why = "this processor computes no bfloat16" if precision == "bf16" else "see benchmarks-onednn.md"
+            parts += [f"## {precision}", f"Not measured: {why}."]
     parts += _render_inside(results)
     return "\n\n".join(part for part in parts if part) + "\n"
 

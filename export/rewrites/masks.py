@@ -60,4 +60,4 @@ def _has_constant_mask(node: Node, constants: Mapping[Node, torch.Tensor]) -> bo
     known = constants.get(arguments["attn_mask"])
     if known is None or known.dtype != torch.bool or hasattr(known, "fake_mode"):
         return False
-    return known.numel() * arguments["query"].meta["val"].element_size() <= ALLOWANCE_BYTES
+    return bool(known.numel() * arguments["query"].meta["val"].element_size() <= ALLOWANCE_BYTES)
