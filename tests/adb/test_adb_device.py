@@ -157,6 +157,7 @@ def test_the_engines_refusal_is_the_runs_error(bench, artifact):
     with pytest.raises(RunError) as caught:
         execute(phone, artifact)
     assert "0x14" in caught.value.why and caught.value.exit_code == 6
+    assert caught.value.fix == "edgex explain 0x14"
     assert phone.files() == []
 
 
