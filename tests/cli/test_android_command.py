@@ -58,6 +58,8 @@ def test_what_a_store_asks_for_is_said(exported, edgex, tmp_path):
     assert again.returncode == 0, again.stderr
     assert "  store       cd app && ./gradlew bundleRelease" in again.stdout
     assert "keytool" not in again.stdout and "--application-id" not in again.stdout
+    pushed = edgex("android", artifact, "-o", "other", "--aab", "--model-source", "push")
+    assert "  store       the app holds no model" in pushed.stdout
 
 
 @pytest.mark.slow

@@ -169,6 +169,15 @@ def test_a_pushed_model_is_not_in_the_app(artifact_of, tmp_path):
     assert app_manifest(app.path)["model"]["source"] == "push"
 
 
+def test_a_model_that_is_too_large_for_a_store_is_said(artifact_of, tmp_path, monkeypatch):
+    from edgex.export.android import generate
+
+    monkeypatch.setattr(generate, "_STORE_BYTES", 10)
+    app = generate_app(artifact_of(), tmp_path / "app", AppOptions())
+    assert "asset pack" in app.notices[0]
+    assert generate_app(artifact_of(), tmp_path / "other", AppOptions(model_source="push")).notices == ()
+
+
 def io_dtype(kind, dtype):
     return lambda manifest: manifest["methods"][0][kind][0].update(dtype=dtype)
 

@@ -124,6 +124,8 @@ def _describe_store(path: Path, document: dict[str, Any], application_id: str | 
     from edgex.export.android.gradle import STORE_BUNDLE
 
     notes = []
+    if document["model_source"] == "push":
+        notes.append("the app holds no model, and whoever has it from a store has no adb: leave --model-source push out")
     if application_id is None:
         notes.append(
             f"{document['application_id']} is edgex's choice: give --application-id, it cannot change once published"
