@@ -125,7 +125,7 @@ def _describe_store(path: Path, document: dict[str, Any], application_id: str | 
 
     notes = []
     if document["model_source"] == "push":
-        notes.append("the app holds no model, and whoever has it from a store has no adb: leave --model-source push out")
+        notes.append("the app holds no model, and users of a store have no adb: leave --model-source push out")
     if application_id is None:
         notes.append(
             f"{document['application_id']} is edgex's choice: give --application-id, it cannot change once published"
