@@ -54,13 +54,19 @@ def arm64_root(path: Path) -> Iterator[Root]:
         qemu = str(shutil.which("qemu-aarch64-static"))
         _run(*enter, "mount", "-t", "binfmt_misc", "binfmt_misc", _REGISTRY)
         _run(*enter, "sh", "-c", f'printf %s "$1" > {_REGISTRY}/register', "sh", f"{_RULE}{qemu}:F")
-        for name in ("proc", "sys"):
-            # Of the machine's own: without /sys, cpuinfo finds no processor, and XNNPACK does not start.
-            _run(*enter, "mount", "--rbind", f"/{name}", str(path / name))
+        _bind(enter, path)
         if (path / "debootstrap").exists():
             # In a container it takes devices as they are, instead of making them.
             _run(*enter, "env", "container=lxc", "chroot", str(path), "/debootstrap/debootstrap", "--second-stage")
+            # It unmounts at its end what it found mounted.
+            _bind(enter, path)
         yield Root(path, enter)
+
+
+def _bind(enter: tuple[str, ...], path: Path) -> None:
+    """The machine's own /proc and /sys in the root: without them cpuinfo finds no processor, and XNNPACK fails."""
+    for name in ("proc", "sys"):
+        _run(*enter, "mount", "--rbind", f"/{name}", str(path / name))
 
 
 @contextlib.contextmanager

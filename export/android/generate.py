@@ -38,6 +38,12 @@ BUNDLE_FORMAT = "edgex.android-bundle/1"
 # What building leaves in a project, and what is nobody's source.
 _NOT_SOURCE = frozenset({".gradle", ".idea", ".kotlin", "build", "local.properties", "keystore.properties", "assets"})
 
+# A model that leaves no room for ExecuTorch's library in what Google Play takes without asset packs, 200 MB.
+_STORE_BYTES = 185_000_000
+
+# Files of the user in a project, or in its folder `app`, that replacing it keeps.
+_USERS_OWN = ("keystore.properties", "local.properties", "*.jks", "*.keystore")
+
 
 @dataclass(frozen=True)
 class AndroidApp:
@@ -51,6 +57,7 @@ class AndroidApp:
         model_source: `asset` or `push`.
         model_bytes: Size of the model.
         model_sha256: Its SHA-256.
+        model_place: Where on a device it must be pushed to; None where it is within the app.
         screen: `image` or `tensors`: which kind of Run screen the model gets.
         golden_cases: How many cases the app replays.
         notices: What the user should know.
@@ -63,6 +70,7 @@ class AndroidApp:
     model_source: str
     model_bytes: int
     model_sha256: str
+    model_place: str | None
     screen: str
     golden_cases: int
     notices: tuple[str, ...]
@@ -108,6 +116,7 @@ def generate_app(artifact: Artifact, output: Path, options: AppOptions, *, force
         model_source=options.model_source,
         model_bytes=document["model"]["file_bytes"],
         model_sha256=document["model"]["sha256"],
+        model_place=_find_place(identity, document) if options.model_source == "push" else None,
         screen="image" if image is not None and len(artifact.manifest.method.inputs) == 1 else "tensors",
         golden_cases=len(selection.cases),
         notices=notices,
@@ -129,7 +138,7 @@ def check_output(output: Path, artifact: Artifact, force: bool) -> None:
             return
         raise UsageError(f"{output} exists and is not an app that edgex wrote", fix="give another folder with -o")
     if not force:
-        raise UsageError(f"{output} exists", fix="--force replaces it, and with it whatever you changed there")
+        raise UsageError(f"{output} exists", fix="--force replaces it with all that you changed there; keystores stay")
 
 
 def _find_labels(artifact: Artifact, options: AppOptions) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -152,11 +161,18 @@ def _notice(artifact: Artifact, options: AppOptions, image: ImageInput | None) -
     notices = []
     if image is not None and len(artifact.manifest.method.inputs) > 1:
         notices.append("the model has several inputs, so the app shows tensor cards instead of the image screen")
-    if options.model_source == "asset" and artifact.manifest.file(".pte").bytes > 150_000_000:
+    size = artifact.manifest.file(".pte").bytes
+    if options.model_source == "asset" and size > _STORE_BYTES:
         notices.append(
-            "the model is larger than 150 MB, the store's limit for an app: --model-source push leaves it out"
+            f"the model has {size / 1e6:.0f} MB: Google Play takes apps of up to 200 MB, so for the store it must come "
+            "as an asset pack; --model-source push leaves it out for trying the app"
         )
     return tuple(notices)
+
+
+def _find_place(identity: Identity, document: dict[str, Any]) -> str:
+    """The app's own folder that adb may write to, which `--device adb` uses too."""
+    return f"/sdcard/Android/data/{identity.application_id}/files/edgex/{document['model']['sha256']}.pte"
 
 
 def _identify(artifact: Artifact, options: AppOptions, aar: str) -> Identity:
@@ -195,12 +211,20 @@ def _write(
                 shutil.copyfile(artifact.file(".pte"), assets / "model.pte")
             _write_json(temporary / BUNDLE_FILE, _describe_bundle(temporary, artifact, identity, document))
             if output.exists():
+                _take_over(output, temporary)
                 shutil.rmtree(output)
             temporary.rename(output)
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
     except OSError as error:
         raise ArtifactError(f"cannot write {output}", why=error.strerror or str(error)) from error
+
+
+def _take_over(old: Path, new: Path) -> None:
+    """Copy what the user alone has: a lost signing key is an app that can never be updated again."""
+    for pattern in _USERS_OWN:
+        for source in (*old.glob(pattern), *(old / "app").glob(pattern)):
+            shutil.copy2(source, new / source.relative_to(old))
 
 
 def _copy_project(folder: Path, identity: Identity) -> None:

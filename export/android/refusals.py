@@ -129,8 +129,16 @@ def check_image(manifest: Manifest, image: ImageInput, where: str) -> None:
         )
         raise UsageError(f"a picture cannot become {spec}", where, "give the other layout", why=why)
     count = int(channels)
-    if len(image.mean) < count or len(image.std) < count or 0.0 in image.std:
-        why = f"mean {list(image.mean)}, std {list(image.std)}"
-        raise UsageError(f"mean and std need {count} numbers, std none of them 0", where, why=why)
+    given = f"mean {list(image.mean)}, std {list(image.std)}"
+    # Three are fine for one channel: one number is spread over three before the input is known.
+    if not {len(image.mean), len(image.std)} <= {count, 3} or 0.0 in image.std:
+        raise UsageError(f"mean and std need {count} numbers, std none of them 0", where, why=given)
     if not all(math.isfinite(value) for value in (*image.mean, *image.std)):
         raise UsageError("mean and std must be finite numbers", where)
+    if spec.dtype == "uint8" and (set(image.mean) != {0.0} or set(image.std) != {1.0}):
+        raise UsageError(
+            f"{spec} takes a picture's bytes as they are, so mean and std would not count",
+            where,
+            f"--image-input {image.input}:0,1,{image.layout}",
+            why=given,
+        )

@@ -43,7 +43,7 @@ _CAUSES = (
     (
         r"REMOTE HOST IDENTIFICATION HAS CHANGED|Host key for .* has changed",
         "its host key is not the one that is known",
-        "find out why (a new system, or another machine in between); then `ssh-keygen -R HOST`",
+        "find out why (a new system, or another machine in between); then remove the old key, as ssh says above",
     ),
     (
         r"Host key verification failed|No .* host key is known",
@@ -223,8 +223,11 @@ class SshLink:
             said = errors.read().decode(errors="replace").strip()
         if code == _SSH_FAILED:
             raise self._lost(said)
+        if code == _DAMAGED:
+            fix = "try again; if it happens again, look at the disk there and at its sha256sum"
+            raise DeviceError(f"{name} arrived damaged", self.address, fix, why=said or None)
         if code:
-            raise self._refused(f"{name} {'arrived damaged' if code == _DAMAGED else 'cannot be kept'}", said)
+            raise self._refused(f"{name} cannot be kept", said)
 
     def _check_space(self, needed: int, name: str) -> None:
         done = self.run(f"df -Pk {shlex.quote(self._cache)}")

@@ -93,18 +93,15 @@ def test_a_profile_is_a_report(bench, artifact):
     assert ("measure", "20/40") in seen
 
 
-def test_beside_transfer_and_the_run_it_takes_less_than_a_second(bench, artifact):
-    """Every step of a run, against a phone that answers at once: what is left is edgex and adb."""
+def test_a_second_run_needs_few_calls_of_adb(bench, artifact):
+    """Each call costs some hundredths of a second; together they are what a run takes beside transfer and the app."""
     phone = bench()
     execute(phone, artifact)
-    times = []
-    for _ in range(3):
-        started = time.perf_counter()
-        execute(phone, artifact)
-        times.append(time.perf_counter() - started)
-    # Measured 0.25 s on two cores; the promise is 1 s, and a busy machine gets room beyond it.
-    assert min(times) < 3.0
-    print(f"round trip without transfer: {min(times):.2f} s")
+    before = len(phone.lines)
+    started = time.perf_counter()
+    execute(phone, artifact)
+    print(f"round trip without transfer: {time.perf_counter() - started:.2f} s")
+    assert len(phone.lines) - before <= 8, phone.lines[before:]
 
 
 @pytest.mark.parametrize(
@@ -157,6 +154,7 @@ def test_the_engines_refusal_is_the_runs_error(bench, artifact):
     with pytest.raises(RunError) as caught:
         execute(phone, artifact)
     assert "0x14" in caught.value.why and caught.value.exit_code == 6
+    assert caught.value.fix == "edgex explain 0x14"
     assert phone.files() == []
 
 
@@ -289,6 +287,7 @@ def test_numbers_out_of_bounds_are_the_users(bench, artifact):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(3600)  # it hashes 200 MB several times, which an overloaded machine makes many minutes of
 def test_a_model_of_200_mb_is_sent_once(bench, tmp_path):
     artifact = make_artifact(tmp_path / "large", size=200_000_000)
     phone = bench()

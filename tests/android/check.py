@@ -12,6 +12,7 @@ run; it is thrown away.
 import json
 import os
 import shutil
+import struct
 import subprocess
 import sys
 import tempfile
@@ -27,6 +28,8 @@ ROOT = Path(__file__).parent.parent.parent
 STUBS = Path(__file__).parent / "stubs"
 APPLICATION = "dev.edgex.app.check"
 ABIS = ("arm64-v8a", "x86_64")
+# Of memory, on devices of Android 15 and later; the store asks for it.
+PAGE = 16384
 KEY = ("-storepass", "android", "-keypass", "android", "-alias", "check")
 
 
@@ -59,13 +62,15 @@ class Check:
         return folder
 
     def write_manifest(self):
-        """What the manifest merger does: the placeholder, and the instrumentation that is to be removed."""
+        """What Gradle's plugin does: the placeholder, the instrumentation that is to be removed, libraries unpacked."""
         text = (self.main / "AndroidManifest.xml").read_text()
         cut = text.index("    <!-- ExecuTorch's AAR declares")
         text = text[:cut] + text[text.index("</manifest>") :]
         text = text.replace("${applicationId}", APPLICATION).replace(
             "<manifest ", f'<manifest package="{APPLICATION}" ', 1
         )
+        # Libraries are mapped from the APK as they are, for which they must lie on pages.
+        text = text.replace("<application", '<application android:extractNativeLibs="false"', 1)
         for name in (
             "SampleApplication",
             "MainActivity",
@@ -293,7 +298,24 @@ class Check:
         )  # fmt: skip
         with zipfile.ZipFile(apks) as archive:
             require("universal.apk" in archive.namelist(), "bundletool made no universal APK")
-        return "AAB validated by bundletool, signed, and turned into a universal APK"
+            archive.extract("universal.apk", self.work)
+        places = stored_places(self.work / "universal.apk", ".so")
+        require(len(places) == len(ABIS), f"the universal APK holds {len(places)} stored libraries")
+        require(all(place % PAGE == 0 for place in places.values()), f"a library begins within a page: {places}")
+        return "AAB validated by bundletool, signed, and turned into a universal APK with libraries on pages of 16 KB"
+
+
+def stored_places(path, suffix):
+    """Where in an archive the content of each file that is stored, not compressed, begins."""
+    places = {}
+    with zipfile.ZipFile(path) as archive, path.open("rb") as stream:
+        for entry in archive.infolist():
+            if entry.filename.endswith(suffix) and entry.compress_type == zipfile.ZIP_STORED:
+                # The entry's own header has other extra fields than the archive's list.
+                stream.seek(entry.header_offset + 26)
+                name, extra = struct.unpack("<HH", stream.read(4))
+                places[entry.filename] = entry.header_offset + 30 + name + extra
+    return places
 
 
 def join(paths):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from edgex.errors import RunError, TargetUnavailable, UsageError
-from edgex.export.android.gradle import APK, build_app, find_missing, find_sdk
+from edgex.export.android.gradle import DEBUG_APK, STORE_BUNDLE, build_app, find_missing, find_sdk
 from edgex.export.android.options import (
     check_application_id,
     default_application_id,
@@ -32,6 +32,34 @@ def test_an_app_is_made_and_described(exported, edgex, tmp_path):
     )
     assert forced.returncode == 0, forced.stderr
     assert "a picture and its likeliest classes" in forced.stdout
+
+
+def test_a_model_that_is_pushed_has_the_command_for_it(exported, edgex, tmp_path):
+    artifact = exported("convnet", "xnnpack")
+    flags = ("--model-source", "push", "--application-id", "com.acme.nets")
+    done = edgex("android", str(artifact), "-o", "an app", *flags)
+    assert done.returncode == 0, done.stderr
+    manifest = json.loads((tmp_path / "an app/app/src/main/assets/edgex/manifest.json").read_text())
+    place = f"/sdcard/Android/data/com.acme.nets/files/edgex/{manifest['model']['sha256']}.pte"
+    assert f"adb push {artifact}/model.pte {place}\n" in done.stdout
+    assert "cd 'an app' && ./gradlew" in done.stdout
+    assert not (tmp_path / "an app/app/src/main/assets/edgex/model.pte").exists()
+
+
+def test_what_a_store_asks_for_is_said(exported, edgex, tmp_path):
+    artifact = str(exported("convnet", "xnnpack"))
+    done = edgex("android", artifact, "-o", "app", "--aab", "--json")
+    document = json.loads(done.stdout)
+    assert (done.returncode, document["aab"], document["apk"]) == (0, None, None)
+    for words in ("--application-id", "keytool -genkeypair", "./gradlew bundleRelease", "versionCode"):
+        assert any(words in note for note in document["store"]), words
+    (tmp_path / "app/keystore.properties").write_text("storeFile=upload.jks\n")
+    again = edgex("android", artifact, "-o", "app", "--aab", "--force", "--application-id", "com.acme.nets")
+    assert again.returncode == 0, again.stderr
+    assert "  store       cd app && ./gradlew bundleRelease" in again.stdout
+    assert "keytool" not in again.stdout and "--application-id" not in again.stdout
+    pushed = edgex("android", artifact, "-o", "other", "--aab", "--model-source", "push")
+    assert "  store       the app holds no model" in pushed.stdout
 
 
 @pytest.mark.slow
@@ -134,6 +162,8 @@ def test_what_is_missing_is_said(machine):
     assert missing.value.exit_code == 7
     assert "ANDROID_HOME" in missing.value.fix
     assert "./gradlew assembleDebug" in missing.value.fix
+    named_wrongly = find_missing({**environment, "ANDROID_HOME": str(home / "nowhere")}, home)
+    assert named_wrongly[0][0] == f"the Android SDK (ANDROID_HOME={home}/nowhere holds none)"
     without_java = find_missing({"PATH": ""}, home)
     assert [what.split(" (")[0] for what, _ in without_java] == ["a JDK of version 17 or later", "the Android SDK"]
 
@@ -145,16 +175,18 @@ def test_the_sdk_is_found_where_it_is_named_or_where_studio_puts_it(machine):
     assert find_sdk(environment, home) == home / "Android/Sdk"
     (home / "sdk/licenses").mkdir(parents=True)
     assert find_sdk({"ANDROID_HOME": str(home / "sdk")}, home) == home / "sdk"
+    assert find_sdk({"ANDROID_HOME": str(home / "other")}, home) is None, "another SDK than the named one"
 
 
 def test_gradle_is_run_and_its_failure_is_told(machine):
     environment, home, gradle = machine
     (home / "Android/Sdk/platforms").mkdir(parents=True)
-    project = gradle(f'test "$1" = assembleDebug && mkdir -p {Path(APK).parent} && echo built >{APK}')
-    assert build_app(project, environment, home) == project / APK
+    for build in (DEBUG_APK, STORE_BUNDLE):
+        project = gradle(f'test "$1" = {build.task} && mkdir -p {Path(build.output).parent} && echo a >{build.output}')
+        assert build_app(project, environment, home, build) == project / build.output
     with pytest.raises(RunError, match="exit code 3") as failure:
         build_app(gradle("echo 'no such plugin'; exit 3"), environment, home)
     assert failure.value.why == "no such plugin"
-    (project / APK).unlink()
+    (project / DEBUG_APK.output).unlink()
     with pytest.raises(RunError, match="there is no"):
         build_app(gradle("exit 0"), environment, home)

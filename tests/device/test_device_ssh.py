@@ -41,14 +41,20 @@ def open_box():
     return open_device("ssh:box", DeviceOptions(python=sys.executable))
 
 
-@pytest.mark.parametrize("target", ["xnnpack", "onnx-cpu"])
-def test_the_same_answers_and_nothing_twice(exported, box: Sshd, target) -> None:
+@pytest.mark.parametrize(("target", "shells"), [("xnnpack", 2), ("onnx-cpu", 3)])
+def test_the_same_answers_and_nothing_twice(exported, box: Sshd, monkeypatch, target, shells) -> None:
+    started = []
+    for name in ("run_process", "stream_process"):
+        original = getattr(ssh_link, name)
+        monkeypatch.setattr(ssh_link, name, lambda *given, call=original: started.append(given) or call(*given))
     artifact = open_artifact(exported("convnet", target))
     example = read_example(artifact)
     with open_box() as device:
         outputs, first = run_on(device, artifact, example, threads=1)
+    started.clear()
     with open_box() as device:
         _, second = run_on(device, artifact, example, threads=1)
+        assert len(started) == shells, "each shell there costs a login"
         verdict, _ = verify_on(device, artifact)
     assert first.copied_bytes > 0 and second.copied_bytes == 0 and second.copy_seconds is None
     model = artifact.manifest.file(".pte" if target == "xnnpack" else ".onnx")

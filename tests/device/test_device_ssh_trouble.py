@@ -53,7 +53,7 @@ def run(artifact: Artifact, progress=lambda stage, detail: None) -> DeviceAnswer
         return run_on(device, artifact, read_example(artifact), 1, progress)[1]
 
 
-def wait_until(condition, seconds: float = 30.0) -> bool:
+def wait_until(condition, seconds: float = 120.0) -> bool:
     """With room, as this machine may be busy with other things."""
     deadline = time.monotonic() + seconds
     while not condition() and time.monotonic() < deadline:
@@ -166,7 +166,7 @@ def test_ctrl_c_ends_what_runs_there(box: Sshd, artifact, tmp_path) -> None:
     process.send_signal(signal.SIGINT)
     with process.stderr:
         process.stderr.read()
-    assert process.wait(60) == 130
+    assert process.wait(300) == 130
     assert running and wait_until(lambda: not any(_is_running(pid) for pid in running))
     assert wait_until(lambda: not box.left_behind())
     assert not list(tmp_path.iterdir()), "the connection's folder is still here"
@@ -191,6 +191,7 @@ def test_a_machine_whose_programs_are_those_of_busybox(box: Sshd, artifact) -> N
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(3600)  # it hashes 200 MB several times, which an overloaded machine makes many minutes of
 def test_a_model_of_200_mb_is_sent_once(box: Sshd, own_copy) -> None:
     artifact = grow(own_copy("counter", "xnnpack"), 200_000_000)
     first, second = run(artifact), run(artifact)

@@ -169,6 +169,15 @@ def test_a_pushed_model_is_not_in_the_app(artifact_of, tmp_path):
     assert app_manifest(app.path)["model"]["source"] == "push"
 
 
+def test_a_model_that_is_too_large_for_a_store_is_said(artifact_of, tmp_path, monkeypatch):
+    from edgex.export.android import generate
+
+    monkeypatch.setattr(generate, "_STORE_BYTES", 10)
+    app = generate_app(artifact_of(), tmp_path / "app", AppOptions())
+    assert "asset pack" in app.notices[0]
+    assert generate_app(artifact_of(), tmp_path / "other", AppOptions(model_source="push")).notices == ()
+
+
 def io_dtype(kind, dtype):
     return lambda manifest: manifest["methods"][0][kind][0].update(dtype=dtype)
 
@@ -218,6 +227,7 @@ def test_a_backend_that_the_library_lacks_is_refused(artifact_of, tmp_path, monk
         AppOptions(image=ImageInput("x", "NHWC", "RGB", (0.0,) * 3, (1.0,) * 3)),
         AppOptions(image=ImageInput("x", "NCHW", "RGB", (0.0,) * 3, (0.0,) * 3)),
         AppOptions(image=ImageInput("x", "NCHW", "RGB", (0.0,) * 2, (1.0,) * 3)),
+        AppOptions(image=ImageInput("x", "NCHW", "RGB", (0.0,) * 4, (1.0,) * 3)),
         AppOptions(image=ImageInput("x", "NCHW", "RGB", (float("nan"),) * 3, (1.0,) * 3)),
     ],
 )
@@ -225,6 +235,16 @@ def test_choices_that_do_not_fit_are_refused(artifact_of, tmp_path, options):
     with pytest.raises(EdgexError) as refusal:
         generate_app(artifact_of(), tmp_path / "app", options)
     assert refusal.value.exit_code == 2
+
+
+def test_mean_and_std_that_would_not_count_are_refused(artifact_of, tmp_path):
+    artifact = artifact_of(io_dtype("inputs", "uint8"))
+    scaled = AppOptions(image=ImageInput("x", "NCHW", "RGB", (0.5,) * 3, (1.0,) * 3))
+    with pytest.raises(EdgexError, match="bytes as they are") as refusal:
+        generate_app(artifact, tmp_path / "app", scaled)
+    assert (refusal.value.exit_code, refusal.value.fix) == (2, "--image-input x:0,1,NCHW")
+    plain = AppOptions(image=ImageInput("x", "NCHW", "RGB", (0.0,) * 3, (1.0,) * 3))
+    assert generate_app(artifact, tmp_path / "app", plain).screen == "image"
 
 
 def test_an_artifact_without_golden_data_is_refused(artifact_of, tmp_path):
@@ -244,8 +264,13 @@ def test_an_existing_folder_is_kept(artifact_of, tmp_path):
     app = generate_app(artifact, tmp_path / "app", AppOptions())
     with pytest.raises(EdgexError, match="exists"):
         generate_app(artifact, app.path, AppOptions())
+    for name in ("keystore.properties", "app/upload.jks", "build/old.txt"):
+        (app.path / name).parent.mkdir(exist_ok=True)
+        (app.path / name).write_text("precious")
     generate_app(artifact, app.path, AppOptions(name="Again"), force=True)
     assert "Again" in (app.path / RESOURCES / "values/app_name.xml").read_text()
+    assert (app.path / "app/upload.jks").read_text() == (app.path / "keystore.properties").read_text() == "precious"
+    assert not (app.path / "build").exists()
     with pytest.raises(EdgexError, match="within the artifact"):
         generate_app(artifact, artifact.path / "app", AppOptions())
 

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from edgex.errors import DeviceError, EdgexError, RunError
+from edgex.runtime.engines.executorch_errors import explain_error
 
 SCHEMA = "edgex.device-answer/1"
 ERROR_SCHEMA = "edgex.device-error/1"
@@ -84,7 +85,11 @@ def refusal(kind: Any, message: Any, where: str) -> EdgexError:
     """The error for what the app refused: the engine's refusals are RunError, as they are on this machine."""
     said = str(message or "it does not say why")
     if kind == "engine":
-        return RunError("ExecuTorch on the device refused", where, why=said)
+        # The app says what the code means; the fix of the entry here is for this machine.
+        known = explain_error(said)
+        return RunError(
+            "ExecuTorch on the device refused", where, None if known is None else f"edgex explain {known[0]}", why=said
+        )
     if kind == "digest":
         return DeviceError("the model on the device is not the one that was sent", where, "run it again", why=said)
     if kind == "space":

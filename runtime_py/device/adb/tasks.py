@@ -133,7 +133,12 @@ class AppRunner:
         done = self._client.shell(f"am start -S -W -n {component} {words}")
         if done.returncode != 0 or "Error" in done.text or "Exception" in done.text + done.stderr:
             why = f"am instrument: {refused.strip()}\nam start: {done.words}"
-            raise DeviceError("the device lets nothing be started in the app", self._where, why=why[:2000])
+            raise DeviceError(
+                "the device lets nothing be started in the app",
+                self._where,
+                "unlock it, look whether the app starts there by hand, and allow debugging of apps in its settings",
+                why=why[:2000],
+            )
         absent = 0
         while absent < _ABSENT_LOOKS:
             time.sleep(_POLL_SECONDS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -14,7 +15,7 @@ from edgex.cli.supervisor import supervise
 
 if TYPE_CHECKING:
     from edgex.export.android.options import AppOptions, Flavor, ModelSource
-
+    from edgex.runtime.artifact import Artifact
 
 _IMAGE_HELP = (
     "This input is a picture, scaled to 0..1, then (x - MEAN) / STD; default: the model card's. "
@@ -43,6 +44,7 @@ _IMAGE_HELP = (
     show_default=True,
     help="In the app, or sent with adb to a name that is its SHA-256.",
 )
+@click.option("--aab", is_flag=True, help="For a store: how to sign and make the bundle; with --build, make that.")
 @click.option("--build", is_flag=True, help="Build the debug APK with Gradle and the Android SDK.")
 @click.option("--check", type=click.Choice(["hash", "size"]), default="hash", show_default=True)
 @click.option("--timeout", type=click.FloatRange(min=0, min_open=True), help="Seconds after which it is stopped.")
@@ -58,6 +60,7 @@ def command(
     image_input: str | None,
     flavor: str,
     model_source: str,
+    aab: bool,
     build: bool,
     check: str,
     timeout: float | None,
@@ -74,14 +77,16 @@ def command(
         options = _read_options(application_id, name, labels, image_input, flavor, model_source)
         opened = open_artifact(artifact, "size" if check == "size" else "hash")
         app = generate_app(opened, output or Path(f"{opened.manifest.name}-android"), options, force=force)
-        apk = None
+        built: dict[str, str | None] = {"apk": None, "aab": None}
         if build:
-            from edgex.export.android.gradle import build_app
+            from edgex.export.android.gradle import DEBUG_APK, STORE_BUNDLE, build_app
 
-            apk = build_app(app.path, os.environ, Path.home())
+            made = build_app(app.path, os.environ, Path.home(), STORE_BUNDLE if aab else DEBUG_APK)
+            built["aab" if aab else "apk"] = str(made)
         document = {"schema": "edgex.android/1", **asdict(app), "path": str(app.path)}
-        document |= {"notices": list(app.notices), "apk": None if apk is None else str(apk)}
-        print_json(document) if as_json else _print_app(document)
+        document |= {"notices": list(app.notices), **built}
+        document["store"] = _describe_store(app.path, document, application_id) if aab else []
+        print_json(document) if as_json else _print_app(document, opened)
         return 0
 
     supervise(body, timeout_seconds=timeout, as_json=as_json, verbose=verbose)
@@ -114,7 +119,30 @@ def _read_options(
     )
 
 
-def _print_app(document: dict[str, Any]) -> None:
+def _describe_store(path: Path, document: dict[str, Any], application_id: str | None) -> list[str]:
+    """What stands between the project and a store, a sentence each."""
+    from edgex.export.android.gradle import STORE_BUNDLE
+
+    notes = []
+    if document["model_source"] == "push":
+        notes.append("the app holds no model, and users of a store have no adb: leave --model-source push out")
+    if application_id is None:
+        notes.append(
+            f"{document['application_id']} is edgex's choice: give --application-id, it cannot change once published"
+        )
+    if not (path / "keystore.properties").is_file():
+        notes.append(
+            "no keystore.properties: the bundle is signed with the debug key, which a store refuses; make a key with "
+            "keytool -genkeypair -keyalg RSA -validity 10000 -keystore upload.jks -alias upload, and name it there: "
+            "storeFile, storePassword, keyAlias, keyPassword"
+        )
+    if document["aab"] is None:
+        notes.append(f"cd {shlex.quote(str(path))} && ./gradlew bundleRelease writes {STORE_BUNDLE.output}")
+    notes.append("raise versionCode in app/build.gradle.kts with each upload")
+    return notes
+
+
+def _print_app(document: dict[str, Any], artifact: Artifact) -> None:
     from edgex.cli.render import bold, format_bytes
 
     click.echo(f"{bold(document['name'])}  {document['application_id']}  {document['path']}")
@@ -124,9 +152,15 @@ def _print_app(document: dict[str, Any]) -> None:
     click.echo(f"  screen      {screen}")
     click.echo(f"  proof       replays {document['golden_cases']} golden cases on the device")
     click.echo(f"  executorch  {document['aar']}")
+    for note in document["store"]:
+        click.echo(f"  store       {note}")
     for notice in document["notices"]:
         click.echo(click.style("  notice      ", fg="yellow") + notice)
-    if document["apk"]:
-        click.echo(f"  built       {document['apk']}")
+    if built := document["apk"] or document["aab"]:
+        click.echo(f"  built       {built}")
     else:
-        click.echo(f"  next        cd {document['path']} && ./gradlew installDebug   (for a store: bundleRelease)")
+        folder = shlex.quote(document["path"])
+        click.echo(f"  next        cd {folder} && ./gradlew installDebug   (for a store: bundleRelease)")
+    if document["model_place"] is not None:
+        model = shlex.quote(str(artifact.file(".pte")))
+        click.echo(f"  then        adb push {model} {document['model_place']}")
