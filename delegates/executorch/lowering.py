@@ -52,7 +52,7 @@ def predict_plan(program: CapturedProgram, target: str, make_partitioner: MakePa
         raise _Partitioned
 
     with _exporter(program, target), suppress(_Partitioned):
-        retry_stale_symbols(lambda: exir.lower_to_edge(program.exported, make_partitioner(stop)))
+        retry_stale_symbols(lambda: exir.lower_to_edge(program.exported, make_partitioner(stop), planning=True))
     return make_plan(found)
 
 

@@ -87,7 +87,7 @@ def plan_program(program: CapturedProgram, opset: int, checks: Checks = CPU_CHEC
         LoweringError: The program cannot be decomposed or translated for a reason that no operator explains.
     """
     with quiet_exporter():
-        return _assess(program, opset, checks).plan
+        return _assess(program, opset, checks, planning=True).plan
 
 
 def lower_program(program: CapturedProgram, opset: int, engine: str, checks: Checks = CPU_CHECKS) -> LoweredModule:
@@ -120,11 +120,11 @@ def lower_program(program: CapturedProgram, opset: int, engine: str, checks: Che
     )
 
 
-def _assess(program: CapturedProgram, opset: int, checks: Checks) -> _Assessment:
+def _assess(program: CapturedProgram, opset: int, checks: Checks, *, planning: bool = False) -> _Assessment:
     check_quantizable(program, opset)
     with decomposition_errors("functional operators"):
         lifted = lift_state(program)
-    result = translate(lifted.exported, opset)
+    result = translate(lifted.exported, opset, planning=planning)
     if isinstance(result, Refused):
         fallbacks = [
             _left_out(node, code, reason, program.source_root, fatal=True) for node, code, reason in result.left
