@@ -43,6 +43,7 @@ PRIVATE_PREFIXES = (
 ALLOWED = {"torch._ops.OpOverload", "torch._ops.OpOverloadPacket", "torch._ops.HigherOrderOperator"}
 # The modules that alone may use the others.
 PRIVATE_ADAPTERS: dict[str, tuple[str, ...]] = {
+    "edgex.delegates.composite_operators": ("torch._export",),
     "edgex.delegates.executorch.edge_passes": ("executorch.exir.program._program",),
     "edgex.delegates.onnxruntime.torch_registry": ("torch.onnx._internal",),
     "edgex.delegates.torch_internals": (

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edgex.delegates.base import CapturedProgram, LoweredModule
+from edgex.delegates.composite_operators import composites_listed_once
 from edgex.delegates.onnxruntime import border, kernels, source_map, writer
 from edgex.delegates.onnxruntime.graphs import operators
 from edgex.delegates.onnxruntime.migraphx_rules import migraphx_refusals
@@ -86,7 +87,7 @@ def plan_program(program: CapturedProgram, opset: int, checks: Checks = CPU_CHEC
     Raises:
         LoweringError: The program cannot be decomposed or translated for a reason that no operator explains.
     """
-    with quiet_exporter():
+    with quiet_exporter(), composites_listed_once():
         return _assess(program, opset, checks, planning=True).plan
 
 
