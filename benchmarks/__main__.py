@@ -11,9 +11,9 @@ import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from benchmarks import export_cost, onednn, overhead, page, startup
+from benchmarks import export_cost, onednn, overhead, page, startup, why
 from benchmarks.outcome import Outcome, render_page, write_page
-from benchmarks.processes import ROOT
+from benchmarks.processes import ROOT, locked
 from edgex.runtime.activity import describe_activity, take_snapshot
 
 BENCHMARKS: Mapping[str, Callable[[bool], Outcome]] = {
@@ -21,6 +21,7 @@ BENCHMARKS: Mapping[str, Callable[[bool], Outcome]] = {
     startup.NAME: startup.measure,
     export_cost.NAME: export_cost.measure,
     page.NAME: page.measure,
+    why.NAME: why.measure,
 }
 
 
@@ -31,7 +32,7 @@ def main() -> int:
     names = [*BENCHMARKS, onednn.NAME]
     parser.add_argument("--only", action="append", choices=names, help="Run this one; may be repeated.")
     parser.add_argument("-o", "--output", type=Path, default=ROOT / "docs", help="Folder of the page.")
-    parser.add_argument("--lock", type=Path, help="onednn: a file to lock; alone while it times.")
+    parser.add_argument("--lock", type=Path, help="A file to lock; alone while it times.")
     parser.add_argument("--fresh", action="store_true", help="onednn: measure again what is measured already.")
     given = parser.parse_args()
     for name in given.only or BENCHMARKS:
@@ -39,9 +40,11 @@ def main() -> int:
             onednn.run(given.quick, given.output, given.lock, given.fresh)
             continue
         print(f"{name}:", file=sys.stderr, flush=True)
-        before = take_snapshot()
-        outcome = BENCHMARKS[name](given.quick)
-        entry = outcome.to_json(describe_activity(before, take_snapshot(), os.cpu_count()))
+        with locked(given.lock, alone=True):
+            before = take_snapshot()
+            outcome = BENCHMARKS[name](given.quick)
+            activity = describe_activity(before, take_snapshot(), os.cpu_count())
+        entry = outcome.to_json(activity)
         print(render_page([entry]))
         if not given.quick:
             write_page(given.output, entry)

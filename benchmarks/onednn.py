@@ -10,14 +10,13 @@ import math
 import os
 import shutil
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any, TextIO
 
 from benchmarks.outcome import describe_machine, render_goals, render_table
-from benchmarks.processes import ROOT, run_process
+from benchmarks.processes import ROOT, locked, run_process
 from benchmarks.serving import Server, time_in_turns
 from edgex.runtime.activity import describe_activity, take_snapshot
 from edgex.runtime.host import read_host
@@ -111,19 +110,6 @@ def _keep(path: Path, measure: Any, *arguments: Any) -> None:
         path.write_text(json.dumps(result), encoding="utf-8")
 
 
-@contextmanager
-def _locked(path: Path | None, *, alone: bool) -> Iterator[None]:
-    """Hold the lock file: shared while preparing, exclusively while timing."""
-    if path is None:
-        yield
-        return
-    import fcntl
-
-    with path.open("a") as stream:
-        fcntl.flock(stream, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
-        yield
-
-
 def export_artifacts(model: str, precisions: Sequence[str], work: Path) -> None:
     """Artifacts of the model, where they are not there yet."""
     wanted = {f"{model}.{target}.edgex": (target, "fp32") for target in ("onednn", "xnnpack", "onnx-cpu")}
@@ -142,12 +128,12 @@ def _measure(model: str, precision: str, threads: int, lock: Path | None, work: 
     ready: dict[str, Any] = {}
     with (work / f"log-{model}-{precision}-{threads}.txt").open("w") as log:
         try:
-            with _locked(lock, alone=False):
+            with locked(lock, alone=False):
                 for name in list_contenders(precision):
                     servers.append(start_contender(name, model, precision, threads, work, log))
                     ready[name] = servers[-1].wait()
             able = [server for server in servers if ready[server.name] is not None]
-            with _locked(lock, alone=True):
+            with locked(lock, alone=True):
                 before = take_snapshot()
                 found = time_in_turns(able, QUICK_ROUNDS if work != WORK else ROUNDS, SECONDS_EACH)
                 activity = describe_activity(before, take_snapshot(), os.cpu_count())
@@ -167,14 +153,14 @@ def _measure(model: str, precision: str, threads: int, lock: Path | None, work: 
 
 
 def _look_inside(model: str, lock: Path | None, work: Path) -> dict[str, Any]:
-    with _locked(lock, alone=True):
+    with locked(lock, alone=True):
         command = [sys.executable, "-m", "benchmarks.onednn_inside", "inside", str(work / f"{model}.onednn.edgex")]
         result: dict[str, Any] = json.loads(run_process([*command, str(THREADS[0])]).splitlines()[-1])
     return {"model": model, **result}
 
 
 def _measure_call(lock: Path | None) -> dict[str, Any]:
-    with _locked(lock, alone=True):
+    with locked(lock, alone=True):
         command = [sys.executable, "-m", "benchmarks.onednn_inside", "overhead", "1"]
         result: dict[str, Any] = json.loads(run_process(command).splitlines()[-1])
     return result

@@ -6,7 +6,8 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -45,3 +46,16 @@ def time_commands(commands: Mapping[str, Sequence[str]], rounds: int, title: str
 
     interleave(list(commands), rounds + 1, run, title)
     return {name: values[1:] for name, values in seconds.items()}
+
+
+@contextmanager
+def locked(path: Path | None, *, alone: bool) -> Iterator[None]:
+    """Hold the lock file, where one is given: shared while preparing, exclusively while timing."""
+    if path is None:
+        yield
+        return
+    import fcntl
+
+    with path.open("a") as stream:
+        fcntl.flock(stream, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
+        yield

@@ -1,109 +1,94 @@
-"""How long `edgex why` takes, and how much memory: a ResNet-50, and a transformer of a billion parameters.
-
-```console
-$ python -m benchmarks.why
-```
-
-Limits, after imports: 5 s a target for the first; 60 s and 4 GiB for the second. The exit code is 4 where one does not
-hold.
-"""
+"""How long `edgex why` takes, and how much memory: a ResNet-50, and a transformer of a billion parameters."""
 
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
+from collections.abc import Sequence
+from statistics import median
+from typing import Any
 
-import torch
-from torch import nn
+from benchmarks.outcome import Goal, Outcome, show_seconds
+from benchmarks.processes import interleave, run_process
+from edgex.runtime.report.figures import format_bytes, format_seconds
 
+NAME = "why"
 TARGETS = ("xnnpack", "onnx-cpu", "onednn")
-GIB = 1024**3
+ROUNDS, QUICK_ROUNDS = 3, 1
+MODELS, QUICK_MODELS = ("resnet50", "billion"), ("resnet50",)
+MOST_SECONDS = {"resnet50": 5.0, "billion": 60.0}
+MOST_BYTES = {"billion": 4 * 1024**3}
+# What is asked before any target: the model's own code, and its capture.
+BEFORE = ("find", "capture")
 
 
-class Bottleneck(nn.Module):
-    """The block of ResNet-50."""
+def measure(quick: bool) -> Outcome:
+    """Ask about each model, all targets at once, a fresh process each time."""
+    answers: dict[str, list[dict[str, Any]]] = {}
 
-    def __init__(self, channels: int, width: int, stride: int) -> None:
-        super().__init__()
-        self.path = nn.Sequential(
-            *(nn.Conv2d(channels, width, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU()),
-            *(nn.Conv2d(width, width, 3, stride, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU()),
-            *(nn.Conv2d(width, 4 * width, 1, bias=False), nn.BatchNorm2d(4 * width)),
-        )
-        self.short: nn.Module = nn.Identity()
-        if channels != 4 * width:
-            widen = nn.Conv2d(channels, 4 * width, 1, stride, bias=False)
-            self.short = nn.Sequential(widen, nn.BatchNorm2d(4 * width))
+    def run(name: str) -> None:
+        command = [sys.executable, "-m", "edgex", "why", f"benchmarks.why_models:{name}", "-t", ",".join(TARGETS)]
+        answers.setdefault(name, []).append(json.loads(run_process([*command, "--json", "-q"])))
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """x: `[N, C, H, W]`."""
-        return torch.relu(self.path(x) + self.short(x))
-
-
-class Layer(nn.Module):
-    """A transformer layer with causal attention."""
-
-    def __init__(self, width: int, heads: int) -> None:
-        super().__init__()
-        self.heads = heads
-        self.norms = nn.ModuleList(nn.LayerNorm(width) for _ in range(2))
-        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
-        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """x: `[N, length, width]`."""
-        batch, length, width = x.shape
-        qkv = self.qkv(self.norms[0](x)).reshape(batch, length, 3, self.heads, width // self.heads)
-        query, key, value = qkv.permute(2, 0, 3, 1, 4)
-        mixed = nn.functional.scaled_dot_product_attention(query, key, value, is_causal=True)
-        x = x + self.out(mixed.transpose(1, 2).reshape(batch, length, width))
-        return x + self.down(nn.functional.gelu(self.up(self.norms[1](x))))
+    rounds = QUICK_ROUNDS if quick else ROUNDS
+    names = QUICK_MODELS if quick else MODELS
+    interleave(names, rounds, run, NAME)
+    return Outcome(
+        NAME,
+        "What a question costs",
+        (
+            f"`edgex why MODEL -t {','.join(TARGETS)}` in a fresh process, wall time by stage, "
+            f"{'once' if rounds == 1 else f'medians of {rounds}, least and most in parentheses'}. Both models are "
+            "built on the meta device, without weights.",
+            "Targets take their turns, and what they share counts for the first: the rewrites for all of them, and "
+            "what PyTorch and ExecuTorch import and fill in at their first call.",
+            "*Before* is the model's own code and `torch.export`, which traces every call of every layer.",
+            "Each target's time is PyTorch's decomposition and the target's own passes over one operator of each kind, "
+            "then the partitioner; for onnx-cpu the translation and onnxscript's optimizer.",
+        ),
+        ("model", "parameters", "imports", "before", *TARGETS, "after imports", "peak"),
+        [_row(name, answers[name]) for name in names],
+        [goal for name in names for goal in _goals(name, answers[name])],
+        {"answers": {name: [_figures(answer) for answer in found] for name, found in answers.items()}},
+    )
 
 
-def resnet50() -> tuple[nn.Module, tuple[torch.Tensor, ...]]:
-    """25.6 million parameters."""
-    parts: list[nn.Module] = [nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU()]
-    parts.append(nn.MaxPool2d(3, 2, 1))
-    channels = 64
-    for width, count in ((64, 3), (128, 4), (256, 6), (512, 3)):
-        for number in range(count):
-            parts.append(Bottleneck(channels, width, 2 if number == 0 and width > 64 else 1))
-            channels = 4 * width
-    tail = (nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(2048, 1000))
-    return nn.Sequential(*parts, *tail).eval(), (torch.rand(1, 3, 224, 224),)
+def _figures(answer: dict[str, Any]) -> dict[str, Any]:
+    """What the page is made of; the plans are long, and no figures."""
+    return {key: answer[key] for key in ("model", "seconds", "peak_rss_bytes", "notices")}
 
 
-def billion() -> tuple[nn.Module, tuple[torch.Tensor, ...]]:
-    """A decoder of 20 layers of width 2048: 1.07 billion parameters."""
-    layers = (Layer(2048, 16) for _ in range(20))
-    model = nn.Sequential(nn.Embedding(16000, 2048), *layers, nn.LayerNorm(2048), nn.Linear(2048, 16000, bias=False))
-    return model.eval(), (torch.zeros(1, 128, dtype=torch.int64),)
+def _stages(answers: Sequence[dict[str, Any]], *stages: str) -> list[float]:
+    return [sum(answer["seconds"][stage] for stage in stages) for answer in answers]
 
 
-def main() -> int:
-    """Ask about both, one process each, and hold the answers against the limits."""
-    held = True
-    for name, seconds_limit, bytes_limit in (("resnet50", 5.0 * len(TARGETS), None), ("billion", 60.0, 4 * GIB)):
-        command = [sys.executable, "-m", "edgex", "why", f"benchmarks.why:{name}", "-t", ",".join(TARGETS)]
-        done = subprocess.run([*command, "--json", "-q"], capture_output=True, text=True, check=False)
-        if done.returncode:
-            print(done.stderr, file=sys.stderr)
-            return done.returncode
-        found = json.loads(done.stdout)
-        seconds = {stage: value for stage, value in found["seconds"].items() if stage != "import"}
-        peak = found["peak_rss_bytes"]
-        ok = sum(seconds.values()) <= seconds_limit and (bytes_limit is None or peak <= bytes_limit)
-        held = held and ok
-        model = found["model"]
-        print(
-            f"{name}: {model['parameters']:,} parameters, weights {model['weights']}, "
-            f"{sum(seconds.values()):.1f} s after {found['seconds']['import']:.1f} s of imports, {peak / GIB:.2f} GiB, "
-            f"{'holds' if ok else 'does not hold'}: {seconds}",
-            flush=True,
-        )
-    return 0 if held else 4
+def _after_imports(answers: Sequence[dict[str, Any]]) -> list[float]:
+    return [sum(value for stage, value in answer["seconds"].items() if stage != "import") for answer in answers]
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+def _peak(answers: Sequence[dict[str, Any]]) -> int:
+    return max(int(answer["peak_rss_bytes"]) for answer in answers)
+
+
+def _row(name: str, answers: Sequence[dict[str, Any]]) -> list[str]:
+    model = answers[0]["model"]
+    assert model["weights"] == "none", f"{name} was built with its weights"
+    return [
+        name,
+        f"{model['parameters'] / 1e6:,.0f} million",
+        show_seconds(_stages(answers, "import")),
+        show_seconds(_stages(answers, *BEFORE)),
+        *(show_seconds(_stages(answers, f"plan {target}")) for target in TARGETS),
+        show_seconds(_after_imports(answers)),
+        format_bytes(_peak(answers)),
+    ]
+
+
+def _goals(name: str, answers: Sequence[dict[str, Any]]) -> list[Goal]:
+    seconds = median(_after_imports(answers))
+    limit = MOST_SECONDS[name]
+    goals = [Goal(f"{name}: at most {limit:g} s after imports", format_seconds(seconds), seconds <= limit)]
+    if name in MOST_BYTES:
+        most, peak = MOST_BYTES[name], _peak(answers)
+        goals.append(Goal(f"{name}: at most {most / 1024**3:g} GiB", f"{peak / 1024**3:.2f} GiB", peak <= most))
+    return goals

@@ -16,6 +16,10 @@ from edgex.export.user_line import UserLine, line_of_error
 _BRANCH_FIX = (
     "choose values with torch.where(condition, a, b), or branches with torch.cond(condition, if_true, if_false, (x,))"
 )
+_INSTALLED_FIX = (
+    "the line is in an installed package: if it goes one way for all your inputs, put a function that goes that way in "
+    "its place from your own file, as docs/errors.md shows"
+)
 _LOOP_FIX = "run the loop a fixed number of times, or write it with torch.while_loop"
 _NUMBER_FIX = (
     "keep it a tensor: a tensor without dimensions works in arithmetic, and can be returned; "
@@ -107,7 +111,8 @@ def explain_data_dependence(error: Exception | None, line: UserLine | None) -> t
         why = "a size depends on the values of a tensor (nonzero, unique, a boolean mask), and the code asks for it"
         return "a size depends on the data", why, _SIZE_FIX
     why = "a branch depends on the values of a tensor, and an exported program has one path"
-    return "data-dependent control flow", why, _BRANCH_FIX
+    fix = _INSTALLED_FIX if line is not None and line.installed else _BRANCH_FIX
+    return "data-dependent control flow", why, fix
 
 
 def explain_missing_fake(operator: str) -> tuple[str, str, str]:

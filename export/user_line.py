@@ -22,10 +22,12 @@ class UserLine:
     Attributes:
         place: `net.py:12`, relative to the user's folder or to the installed packages.
         text: The line, stripped; empty when the file cannot be read.
+        installed: Whether it is in Python or an installed package, where the user cannot change it.
     """
 
     place: str
     text: str
+    installed: bool = False
 
     def __str__(self) -> str:
         return f"{self.place}: {self.text}" if self.text else self.place
@@ -33,7 +35,8 @@ class UserLine:
 
 def line_at(file: str, line: int, source_root: Path) -> UserLine:
     """The line of a file."""
-    return UserLine(f"{_shorten(Path(file), source_root)}:{line}", linecache.getline(file, line).strip())
+    path = Path(file)
+    return UserLine(f"{_shorten(path, source_root)}:{line}", linecache.getline(file, line).strip(), is_installed(path))
 
 
 def line_of_error(error: BaseException, source_root: Path) -> UserLine | None:

@@ -33,6 +33,7 @@ PRIVATE_PREFIXES = (
     "torch.utils._",
     "executorch.exir._",
     "executorch.exir.backend._",
+    "executorch.exir.program._",
     "executorch.backends.xnnpack._",
     "executorch.extension.pybindings",
     "onnxruntime.capi",
@@ -42,6 +43,8 @@ PRIVATE_PREFIXES = (
 ALLOWED = {"torch._ops.OpOverload", "torch._ops.OpOverloadPacket", "torch._ops.HigherOrderOperator"}
 # The modules that alone may use the others.
 PRIVATE_ADAPTERS: dict[str, tuple[str, ...]] = {
+    "edgex.delegates.composite_operators": ("torch._export",),
+    "edgex.delegates.executorch.edge_passes": ("executorch.exir.program._program",),
     "edgex.delegates.onnxruntime.torch_registry": ("torch.onnx._internal",),
     "edgex.delegates.torch_internals": (
         "torch._subclasses.fake_tensor",

@@ -9,11 +9,12 @@ import logging
 import math
 import warnings
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from edgex.delegates.executorch.decomposition import spare_decompositions
+from edgex.delegates.decomposition import spare_decompositions
+from edgex.delegates.executorch.edge_passes import passes_by_kind
 from edgex.runtime.native_stderr import capture_native_stderr
 
 if TYPE_CHECKING:
@@ -106,7 +107,7 @@ def _sizes_kept() -> Iterator[None]:
         yield
 
 
-def lower_to_edge(exported: ExportedProgram, partitioner: Any) -> Any:
+def lower_to_edge(exported: ExportedProgram, partitioner: Any, *, planning: bool = False) -> Any:
     """Decompose, partition and lower the partitions: the work of `to_edge_transform_and_lower`.
 
     ExecuTorch's own check for Core ATen is off: it stops at the first operator outside, even one that has a kernel.
@@ -115,6 +116,7 @@ def lower_to_edge(exported: ExportedProgram, partitioner: Any) -> Any:
     Args:
         exported: The program; it is not changed.
         partitioner: What its method `partition` raises comes out of here as it is.
+        planning: It does raise: the program need not be good for more than to be partitioned.
 
     Returns:
         The EdgeProgramManager.
@@ -123,9 +125,9 @@ def lower_to_edge(exported: ExportedProgram, partitioner: Any) -> Any:
     from executorch.exir import EdgeCompileConfig, to_edge_transform_and_lower
 
     # Without no_grad, lowering a state update fails: it would write into a leaf that requires grad.
-    with torch.no_grad(), _sizes_kept():
+    with torch.no_grad(), _sizes_kept(), passes_by_kind() if planning else nullcontext():
         return to_edge_transform_and_lower(
-            spare_decompositions(exported),
+            spare_decompositions(exported, by_kind=planning),
             partitioner=[partitioner],
             compile_config=EdgeCompileConfig(_check_ir_validity=False),
         )

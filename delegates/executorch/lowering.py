@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edgex.delegates.base import CapturedProgram, LoweredModule
+from edgex.delegates.composite_operators import composites_listed_once
 from edgex.delegates.executorch import exir
 from edgex.delegates.executorch.kernels import check_emitted, refuse_missing
 from edgex.delegates.executorch.partition import EdgeOperator, Refuse, assign_regions, make_plan, read_partition
@@ -51,8 +52,8 @@ def predict_plan(program: CapturedProgram, target: str, make_partitioner: MakePa
         found = read_partition(edge, program.source_root, refuse)
         raise _Partitioned
 
-    with _exporter(program, target), suppress(_Partitioned):
-        retry_stale_symbols(lambda: exir.lower_to_edge(program.exported, make_partitioner(stop)))
+    with _exporter(program, target), composites_listed_once(), suppress(_Partitioned):
+        retry_stale_symbols(lambda: exir.lower_to_edge(program.exported, make_partitioner(stop), planning=True))
     return make_plan(found)
 
 

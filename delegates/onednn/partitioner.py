@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -20,7 +20,7 @@ from edgex.delegates.onednn.lowering import OneDnnGraphBackend
 from edgex.delegates.onednn.operators import KEPT_WHOLE, OPERATORS
 from edgex.delegates.onednn.quantized import QUANTIZED_OPERATORS, free_input
 from edgex.delegates.onednn.region import RegionBuilder, make_value
-from edgex.delegates.onednn.values import Operation, Refused
+from edgex.delegates.onednn.values import Operation, Refused, Value
 from edgex.delegates.provenance import is_operator
 
 if TYPE_CHECKING:
@@ -74,6 +74,8 @@ class _Judge(OperatorSupportBase):
         self._constants = constant_readers(program)
         self._known: dict[Node, Refusal | None] = {}
         self._computing: set[Node] = set()
+        # Networks repeat themselves, and the library takes a hundred times longer to answer than a look here.
+        self._answers: dict[Hashable, bool] = {}
 
     def is_node_supported(self, submodules: Any, node: Node) -> bool:
         """For `CapabilityBasedPartitioner`."""
@@ -115,9 +117,36 @@ class _Judge(OperatorSupportBase):
         operations = [step for step in builder.steps if isinstance(step, Operation)]
         if operations or name in QUANTIZED_OPERATORS:
             self._computing.add(node)
-        if not all(found.supported for found in graph_api.partition(operations)):
+        if not self._runs(operations):
             return Refusal("attribute", f"the installed oneDNN does not run {name} like this")
         return None
+
+    def _runs(self, operations: list[Operation]) -> bool:
+        """Whether the library runs these operators."""
+        asked = _describe(operations)
+        if asked not in self._answers:
+            self._answers[asked] = all(found.supported for found in graph_api.partition(operations))
+        return self._answers[asked]
+
+
+def _describe(operations: list[Operation]) -> Hashable:
+    """What the library's answer depends on."""
+    numbers: dict[Value, int] = {}
+
+    def describe(value: Value) -> Hashable:
+        return (
+            numbers.setdefault(value, len(numbers)),
+            numbers.setdefault(value.root, len(numbers)),
+            value.dtype,
+            tuple(size if isinstance(size, int) else None for size in value.shape),
+            value.is_constant,
+            value.argument is None,
+        )
+
+    return tuple(
+        (step.kind, repr(sorted(step.attributes.items())), tuple(map(describe, (*step.inputs, step.output))))
+        for step in operations
+    )
 
 
 def _tensors(value: Any) -> list[Any]:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edgex.delegates.base import CapturedProgram, LoweredModule
+from edgex.delegates.composite_operators import composites_listed_once
 from edgex.delegates.onnxruntime import border, kernels, source_map, writer
 from edgex.delegates.onnxruntime.graphs import operators
 from edgex.delegates.onnxruntime.migraphx_rules import migraphx_refusals
@@ -86,8 +87,8 @@ def plan_program(program: CapturedProgram, opset: int, checks: Checks = CPU_CHEC
     Raises:
         LoweringError: The program cannot be decomposed or translated for a reason that no operator explains.
     """
-    with quiet_exporter():
-        return _assess(program, opset, checks).plan
+    with quiet_exporter(), composites_listed_once():
+        return _assess(program, opset, checks, planning=True).plan
 
 
 def lower_program(program: CapturedProgram, opset: int, engine: str, checks: Checks = CPU_CHECKS) -> LoweredModule:
@@ -120,11 +121,11 @@ def lower_program(program: CapturedProgram, opset: int, engine: str, checks: Che
     )
 
 
-def _assess(program: CapturedProgram, opset: int, checks: Checks) -> _Assessment:
+def _assess(program: CapturedProgram, opset: int, checks: Checks, *, planning: bool = False) -> _Assessment:
     check_quantizable(program, opset)
     with decomposition_errors("functional operators"):
         lifted = lift_state(program)
-    result = translate(lifted.exported, opset)
+    result = translate(lifted.exported, opset, planning=planning)
     if isinstance(result, Refused):
         fallbacks = [
             _left_out(node, code, reason, program.source_root, fatal=True) for node, code, reason in result.left

@@ -6,7 +6,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from edgex.delegates.onnxruntime.graphs import operators
@@ -68,8 +71,30 @@ def load_registry(opset: int) -> None:
     """Import the exporter with its translations, which takes seconds the first time."""
     from torch.onnx._internal.exporter._registration import ONNXRegistry
 
-    with quiet_exporter():
+    with quiet_exporter(), translations_kept():
         ONNXRegistry.from_torchlib(opset_version=max(opset, _OLDEST_TRANSLATIONS))
+
+
+@contextmanager
+def translations_kept() -> Iterator[None]:
+    """Within it, the exporter reads the sources of its translations at most once in a process.
+
+    It makes its table of them at every export. Which of them name an operator that exists it asks each time anew: the
+    user's model may bring operators.
+    """
+    from torch.onnx._internal._lazy_import import onnxscript_apis
+
+    read = onnxscript_apis.get_torchlib_ops
+    onnxscript_apis.get_torchlib_ops = lambda: _read_once(read)
+    try:
+        yield
+    finally:
+        onnxscript_apis.get_torchlib_ops = read
+
+
+@cache
+def _read_once(read: Callable[[], Any]) -> tuple[Any, ...]:
+    return tuple(read())
 
 
 def own_decomposition(node: Node) -> Any | None:

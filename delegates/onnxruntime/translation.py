@@ -7,7 +7,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from edgex.delegates.onnxruntime.torch_registry import Diagnosis, diagnose, first_line, own_decomposition
+from edgex.delegates.decomposition import spare_decompositions
+from edgex.delegates.onnxruntime.torch_registry import (
+    Diagnosis,
+    diagnose,
+    first_line,
+    own_decomposition,
+    translations_kept,
+)
 from edgex.delegates.other_targets import name_other_targets
 from edgex.delegates.plan import ReasonCode
 from edgex.delegates.stale_symbols import retry_stale_symbols
@@ -48,8 +55,13 @@ class Refused:
     left: tuple[tuple[Node, ReasonCode, str], ...]
 
 
-def translate(exported: ExportedProgram, opset: int) -> Translated | Refused:
+def translate(exported: ExportedProgram, opset: int, *, planning: bool = False) -> Translated | Refused:
     """Translate a program without mutated buffers; it is not changed, its weights are shared.
+
+    Args:
+        exported: The program.
+        opset: Of the graph that is written.
+        planning: Only the operators' names and forms are wanted, which cost less; see `spare_decompositions`.
 
     Raises:
         LoweringError: The program cannot be decomposed, the exporter fails at no operator in particular, it
@@ -60,7 +72,7 @@ def translate(exported: ExportedProgram, opset: int) -> Translated | Refused:
     taken_apart: set[Any] = set()
     while True:
         try:
-            return _export(exported, opset)
+            return _export(spare_decompositions(exported, by_kind=True) if planning else exported, opset)
         except torch.onnx.OnnxExporterError as error:
             found = _diagnose(error, exported, opset)
             # Some translations do not take every form of their operator (attention of rank 3, say). PyTorch's own
@@ -99,9 +111,10 @@ def _diagnose(error: Exception, exported: ExportedProgram, opset: int) -> Diagno
 def _export(exported: ExportedProgram, opset: int) -> Translated:
     import torch
 
-    onnx_program = retry_stale_symbols(
-        lambda: torch.onnx.export(exported, dynamo=True, opset_version=opset, optimize=False, verbose=False)
-    )
+    with translations_kept():
+        onnx_program = retry_stale_symbols(
+            lambda: torch.onnx.export(exported, dynamo=True, opset_version=opset, optimize=False, verbose=False)
+        )
     assert onnx_program is not None
     assert onnx_program.exported_program is not None
     _replace_fake_weights(onnx_program.model)

@@ -9,7 +9,9 @@ import torch
 from torch.export import Dim
 
 from edgex.errors import CaptureError
+from edgex.export.export_failures import explain_data_dependence
 from edgex.export.program import capture
+from edgex.export.user_line import line_at
 from edgex.runtime.specs import Dim as EdgexDim
 
 MODELS = Path(__file__).parent / "models"
@@ -160,6 +162,14 @@ def test_an_integer_cannot_be_dynamic():
 
     with pytest.raises(CaptureError, match="dynamic inputs must be tensors"):
         capture(Model().eval(), (X, 3), {}, {"x": None, "n": Dim.DYNAMIC}, source_root=MODELS)
+
+
+def test_a_line_that_the_user_cannot_change(tmp_path):
+    own, installed = line_at(str(tmp_path / "net.py"), 1, tmp_path), line_at(pytest.__file__, 1, tmp_path)
+    assert (own.installed, installed.installed) == (False, True)
+    assert installed.place == "pytest/__init__.py:1"
+    assert "torch.where" in explain_data_dependence(None, own)[2]
+    assert "from your own file" in explain_data_dependence(None, installed)[2]
 
 
 def test_an_unknown_failure_keeps_torchs_words_and_the_line(failing, monkeypatch):

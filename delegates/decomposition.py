@@ -12,6 +12,8 @@ import copy
 from collections.abc import Container, Iterator
 from typing import TYPE_CHECKING, Any
 
+from edgex.delegates.kinds import decompose_kinds
+
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
     from torch.fx import Node
@@ -21,24 +23,29 @@ _NORMS = ("aten::batch_norm", "aten::instance_norm", "aten::native_batch_norm")
 _TRAINING = 5
 
 
-def spare_decompositions(program: ExportedProgram) -> ExportedProgram:
+def spare_decompositions(program: ExportedProgram, *, by_kind: bool = False) -> ExportedProgram:
     """The program, with a `run_decompositions` that returns it as it is where nothing would change.
 
     Args:
         program: It is not changed, and shared; what comes back is only for the exporter, whose first decomposition with
             operators to take apart is always a real one, so that it edits a graph of its own.
+        by_kind: For a plan: where it can be, trace each kind of operator once (`edgex.delegates.kinds`).
     """
-    return _sparing(program, owned=False)
+    return _sparing(program, owned=False, by_kind=by_kind)
 
 
-def _sparing(program: ExportedProgram, *, owned: bool) -> ExportedProgram:
+def _sparing(program: ExportedProgram, *, owned: bool, by_kind: bool) -> ExportedProgram:
     import torch
 
     def run_decompositions(table: Any = None, *args: Any, **kwargs: Any) -> ExportedProgram:
         wanted = torch.export.default_decompositions() if table is None else table
         if _is_functional(program) if not wanted else owned and not _has_any(program, wanted):
             return result
-        return _sparing(program.run_decompositions(table, *args, **kwargs), owned=True)
+        if by_kind and wanted and _is_functional(program):
+            made = decompose_kinds(program, lambda kinds: kinds.run_decompositions(table, *args, **kwargs))
+            if made is not None:
+                return _sparing(made, owned=True, by_kind=by_kind)
+        return _sparing(program.run_decompositions(table, *args, **kwargs), owned=True, by_kind=by_kind)
 
     spared: Any = copy.copy(program)
     spared.run_decompositions = run_decompositions
