@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "onednn.h"
+#include "pages.h"
 #include "plan.h"
 
 namespace edgex {
@@ -59,17 +60,17 @@ class Executable {
   template <typename Before, typename After>
   void run(void* const* args, const Before& before, const After& after) {
     bind(args);
-    const dnnl_stream_t stream = device().stream;
     for (size_t i = 0; i < calls_.size(); i++) {
       before(i);
-      Call& call = calls_[i];
-      check(dnnl_graph_compiled_partition_execute(call.compiled.get(), stream, call.inputs.size(), call.inputs.data(),
-                                                  call.outputs.size(), call.outputs.data()),
-            "running a partition");
+      run_group(i);
       after(i);
     }
-    check(dnnl_stream_wait(stream), "waiting for the result");
+    check(dnnl_stream_wait(device().stream), "waiting for the result");
   }
+
+  // The first run, on zeros, which leaves nothing for the user's first one: constants are in the processor's layout,
+  // scratch memory is there, and of `file` only the pages are left that later runs read.
+  void warm_up(const std::vector<Group>& groups, const FilePages& file);
 
  private:
   struct Shape {
@@ -95,6 +96,13 @@ class Executable {
   dnnl_graph_logical_tensor_t strided(uint32_t value) const;
   uint32_t root(uint32_t value) const;
   void bind(void* const* args);
+  void run_group(size_t i) {
+    Call& call = calls_[i];
+    check(dnnl_graph_compiled_partition_execute(call.compiled.get(), device().stream, call.inputs.size(),
+                                                call.inputs.data(), call.outputs.size(), call.outputs.data()),
+          "running a partition");
+  }
+  std::vector<int64_t> signature(const Group& group) const;
 
   const Plan& plan_;
   std::vector<int64_t> symbols_;
