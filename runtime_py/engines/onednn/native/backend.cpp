@@ -104,6 +104,8 @@ class Region {
 
   // The executable for `sizes_`, compiled when these are seen first; it becomes the newest.
   Executable& find_executable() {
+    // Nearly always the one of the last call.
+    if (!executables_.empty() && executables_.front()->symbols() == sizes_) return *executables_.front();
     const auto found = std::find_if(executables_.begin(), executables_.end(),
                                     [&](const auto& executable) { return executable->symbols() == sizes_; });
     if (found != executables_.end()) {

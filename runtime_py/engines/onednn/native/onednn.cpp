@@ -118,11 +118,12 @@ size_t held_bytes() { return keeper().held(); }
 
 ThreadScope::ThreadScope() : before_(omp_get_max_threads()) {
   const int wanted = wanted_threads.load(std::memory_order_relaxed);
-  if (wanted > 0 && wanted != before_) omp_set_num_threads(wanted);
+  changed_ = wanted > 0 && wanted != before_;
+  if (changed_) omp_set_num_threads(wanted);
 }
 
 ThreadScope::~ThreadScope() {
-  if (omp_get_max_threads() != before_) omp_set_num_threads(before_);
+  if (changed_) omp_set_num_threads(before_);
 }
 
 CompileClock::CompileClock() : started_(now()) {}

@@ -62,6 +62,7 @@ class ThreadScope {
 
  private:
   int before_;
+  bool changed_;
 };
 
 // Adds the time it lives to what `edgex_onednn_compile_seconds` tells.
