@@ -1,4 +1,4 @@
-"""Attention as the operators that oneDNN fuses: product, scale, mask, softmax, product.
+"""Attention as the operators that oneDNN fuses: product, scale, mask, softmax, product; or as one, where it is long.
 
 A row whose mask is -inf throughout leaves nothing to look at: PyTorch gives 0, a softmax alone NaN. In a mask that is
 known at export such rows are found there; in one that is computed, while the model runs.
@@ -6,17 +6,20 @@ known at export such rows are found there; in one that is computed, while the mo
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 from edgex.delegates.onednn.region import RegionBuilder
 from edgex.delegates.onednn.sizes import Reshape, Size, broadcasts
-from edgex.delegates.onednn.values import Refused, Value
+from edgex.delegates.onednn.values import ATTENTION, Refused, Value
 
 # Above the smallest normal number of float32 and bfloat16, so that no processor takes it for 0: exp(x * _TINY) is 0 for
 # -inf alone, and 0.001 for the most negative finite number.
 _TINY = 2e-38
 _ALIVE = 1e4
+# Scores of this many bytes stay in a processor's cache between oneDNN's partitions; more are computed in blocks.
+_CACHED_BYTES = 4 << 20
 
 
 def emit_attention(
@@ -48,8 +51,6 @@ def emit_attention(
     import torch
 
     scores_shape = (*query.shape[:-1], swapped_key.shape[-1])
-    scores = builder.op("matmul", [query, swapped_key], scores_shape)
-    scores = builder.op("multiply", [scores, builder.constant(scale, query.dtype)], scores_shape)
     result_shape = (*query.shape[:-1], value.shape[-1])
     alive = None
     if causal:
@@ -57,17 +58,30 @@ def emit_attention(
         if not isinstance(rows, int) or not isinstance(columns, int):
             raise Refused("dynamic_shape", f"a causal mask of the sizes {rows} and {columns}, known only when it runs")
         table = torch.full((1,) * (len(scores_shape) - 2) + (rows, columns), float("-inf")).triu(1)
-        scores = builder.op("add", [scores, builder.constant(table, query.dtype)], scores_shape)
+        mask = builder.constant(table, query.dtype)
     elif mask is not None:
         if mask.dtype != query.dtype:
             raise Refused("dtype", f"oneDNN adds a mask of the scores' dtype {query.dtype}, not {mask.dtype}")
         if not broadcasts(mask.shape, scores_shape):
             raise Refused("attribute", f"oneDNN repeats no scores {list(scores_shape)} for a mask {list(mask.shape)}")
         mask, alive = _living_rows(builder, mask, len(scores_shape), result_shape[-1], reducible)
-        scores = builder.op("add", [scores, mask], scores_shape)
-    weights = builder.op("softmax", [scores], scores_shape, axis=len(scores_shape) - 1)
-    result = builder.op("matmul", [weights, value], result_shape)
+    if _is_long(query, scores_shape):
+        inputs = [query, swapped_key, value, *([] if mask is None else [mask])]
+        result = builder.op(ATTENTION, inputs, result_shape, alpha=scale)
+    else:
+        scores = builder.op("matmul", [query, swapped_key], scores_shape)
+        scores = builder.op("multiply", [scores, builder.constant(scale, query.dtype)], scores_shape)
+        if mask is not None:
+            scores = builder.op("add", [scores, mask], scores_shape)
+        weights = builder.op("softmax", [scores], scores_shape, axis=len(scores_shape) - 1)
+        result = builder.op("matmul", [weights, value], result_shape)
     return result if alive is None else builder.op("multiply", [result, alive], result_shape)
+
+
+def _is_long(query: Value, scores: Sequence[Size]) -> bool:
+    """Whether the backend's own attention is quicker: oneDNN 3.2 writes all scores to memory, and reads them twice."""
+    sizes = [size for size in scores if isinstance(size, int)]
+    return query.dtype == "f32" and len(sizes) == len(scores) and 4 * math.prod(sizes) > _CACHED_BYTES
 
 
 def _living_rows(

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from edgex.delegates.onednn.values import Operation, Value
+from edgex.delegates.onednn.values import ATTENTION, Operation, Value
 from edgex.errors import LoweringError
 from edgex.runtime.engines.onednn.library import find_library
 
@@ -63,6 +63,8 @@ OP_KINDS = {
     "type_cast": 77,
     "hard_sigmoid": 79,
 }
+# What the backend runs without oneDNN's graphs, under numbers that oneDNN does not have.
+OWN_KINDS = {ATTENTION: 1 << 16}
 ATTRIBUTES = {
     "alpha": 0x1,
     "beta": 0x2,
@@ -126,26 +128,31 @@ def partition(operations: Sequence[Operation]) -> list[Partition]:
     """Ask oneDNN how it would fuse these operators.
 
     Values that views look at, or that leave the region, are protected from being fused away as they are at run time.
+    What the backend runs by itself is a partition by itself.
 
     Raises:
         LoweringError: oneDNN does not accept an operator; a lowering is wrong, or the library is another.
     """
-    if not operations:
-        return []
+    own = [Partition((number,), True) for number, step in enumerate(operations) if step.kind in OWN_KINDS]
+    if len(own) == len(operations):
+        return own
     graph = _Graph()
     try:
         for number, operation in enumerate(operations):
+            if operation.kind in OWN_KINDS:
+                continue
             graph.add(number, operation.kind, operation.inputs, [operation.output], operation.attributes)
         read_through_views = {value.root for step in operations for value in step.inputs if value.parent is not None}
         outputs = [step.output for step in operations if step.output in read_through_views]
         outputs += [step.output for step in operations if step.output.argument is not None or step.alone]
-        for number, value in enumerate(dict.fromkeys(outputs)):
+        made_by_us = {step.output for step in operations if step.kind in OWN_KINDS}
+        for number, value in enumerate(value for value in dict.fromkeys(outputs) if value not in made_by_us):
             graph.add(len(operations) + number, "end", [value], [], {})
         found = graph.partitions()
     finally:
         graph.close()
     inside = [Partition(tuple(i for i in p.operators if i < len(operations)), p.supported) for p in found]
-    return [item for item in inside if item.operators]
+    return own + [item for item in inside if item.operators]
 
 
 class _Graph:

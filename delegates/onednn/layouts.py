@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from edgex.delegates.onednn.region import RegionBuilder, same_size
 from edgex.delegates.onednn.sizes import Layout, Permute, dense_strides, same_layout
-from edgex.delegates.onednn.values import INTEGERS, PLAIN, Operation, Value
+from edgex.delegates.onednn.values import ATTENTION, INTEGERS, PLAIN, Operation, Value
 
 # What makes images: their channels belong innermost, where oneDNN's kernels read them.
 _CONVOLUTIONS = ("convolution", "conv_transpose")
@@ -47,6 +47,8 @@ class _Assignment:
         for step in builder.steps:
             if isinstance(step, Value) and step.parent is not None:
                 self._children.setdefault(step.parent, []).append(step)
+        attentions = [step for step in builder.steps if isinstance(step, Operation) and step.kind == ATTENTION]
+        self._strided = {value for step in attentions for value in (*step.inputs, step.output)}
         self._images = _quantized_images([step for step in builder.steps if isinstance(step, Operation)])
         self.operations: list[Operation] = []
         self._dense_copies: dict[Value, Value] = {}
@@ -71,6 +73,8 @@ class _Assignment:
         elif value in self._images:
             # What reads the caller's image writes it in the order that the convolution wants.
             value.layout = Layout(value.shape, dense_strides(value.shape, _CHANNELS_LAST))
+        elif value in self._strided:
+            value.layout = _dense(value)
         else:
             value.opaque = True
             value.layout = _dense(value)

@@ -99,10 +99,13 @@ def _clamp(builder: RegionBuilder, node: Node) -> Value:
 
 
 def _power(builder: RegionBuilder, node: Node) -> Value:
+    """oneDNN has the square; the cube, which GELUs are written with, is its product with what it is of."""
     exponent = arguments(node)["exponent"]
-    if exponent != 2:
-        raise Refused("attribute", f"oneDNN raises to the power 2 only, not {exponent}")
-    return _unary("square")(builder, node)
+    if exponent not in (2, 3):
+        raise Refused("attribute", f"oneDNN raises to the powers 2 and 3 only, not {exponent}")
+    value = builder.value(node.args[0])
+    square = builder.op("square", [value], value.shape)
+    return square if exponent == 2 else builder.op("multiply", [square, value], value.shape)
 
 
 def _round(builder: RegionBuilder, node: Node) -> Value:

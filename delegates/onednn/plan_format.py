@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from edgex.delegates.onednn.graph_api import ATTRIBUTES, DTYPES, OP_KINDS
+from edgex.delegates.onednn.graph_api import ATTRIBUTES, DTYPES, OP_KINDS, OWN_KINDS
 from edgex.delegates.onednn.sizes import Size
 from edgex.delegates.onednn.values import Operation, Refused, Value
 
 _MAGIC = b"EDGEXDNN"
-_VERSION = 1
+# The second holds attentions of the backend's own, which an older backend does not know.
+_VERSION, _VERSION_WITH_ATTENTION = 1, 2
 _HEADER_BYTES = 48
 _ALIGNMENT = 64
 _STEPS = {"constant": 0, "symbol": 1, "Add": 2, "Mul": 3, "FloorDiv": 4, "Mod": 5, "PythonMod": 5, "Max": 6, "Min": 7}
@@ -83,7 +84,9 @@ class _Encoder:
             )
         )
         start = _aligned(_HEADER_BYTES + len(body))
-        header = _MAGIC + _u32(_VERSION, 0) + struct.pack("<4Q", len(body), start, len(self._constants), checksum(body))
+        own = any(operation.kind in OWN_KINDS for operation in self.operations)
+        version = _VERSION_WITH_ATTENTION if own else _VERSION
+        header = _MAGIC + _u32(version, 0) + struct.pack("<4Q", len(body), start, len(self._constants), checksum(body))
         return (header + body).ljust(start, b"\0") + bytes(self._constants)
 
     def _find_symbols(self) -> None:
@@ -152,7 +155,7 @@ class _Encoder:
         attributes = [_encode_attribute(name, content) for name, content in operation.attributes.items()]
         return b"".join(
             (
-                _u32(OP_KINDS[operation.kind], operation.handle, int(operation.alone)),
+                _u32((OP_KINDS | OWN_KINDS)[operation.kind], operation.handle, int(operation.alone)),
                 _text(operation.name),
                 _u32(len(inputs), *inputs),
                 _u32(1, self._ids[operation.output]),

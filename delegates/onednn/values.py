@@ -18,6 +18,8 @@ DTYPES = {"torch.float32": "f32", "torch.bfloat16": "bf16"}
 # Only between a quantize and a dequantize, and in constants; `u8` holds an s8 tensor whose values are 128 higher.
 INTEGERS = ("s8", "u8")
 MAX_RANK = 12
+# The one kind of operator that the backend runs by itself: its layouts are plain strides.
+ATTENTION = "attention"
 
 
 class Refused(Exception):
@@ -109,6 +111,7 @@ class Operation:
         attributes: By names in `graph_api.ATTRIBUTES`.
         name: What the profiler shows.
         handle: ExecuTorch's debug handle of the operator it comes from.
+        ends_partition: Whether oneDNN has no fast kernel for it with what comes after it.
     """
 
     kind: str
@@ -117,6 +120,7 @@ class Operation:
     attributes: Attributes
     name: str
     handle: int
+    ends_partition: bool = False
 
     @property
     def alone(self) -> bool:
@@ -124,4 +128,4 @@ class Operation:
 
         oneDNN 3.2 fuses a pooling with a following operator of two tensors, and then reads the second where it is not.
         """
-        return self.kind in ("max_pool", "avg_pool")
+        return self.ends_partition or self.kind in ("max_pool", "avg_pool")

@@ -9,6 +9,7 @@ import resource
 import subprocess
 import sys
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -238,20 +239,36 @@ def test_bfloat16_needs_a_processor_that_has_it() -> None:
     assert emulated.requirements.isa == () and any("avx512_bf16" in text for text in emulated.warnings)
 
 
-def test_masked_attention_meets_no_reference_kernel(capfd: pytest.CaptureFixture[str]) -> None:
-    """oneDNN computes whatever it is asked for, if need be far slower; only its log tells."""
+def executed(network: nn.Module, inputs: Sequence[torch.Tensor], capfd: pytest.CaptureFixture[str]) -> list[str]:
+    """What oneDNN logs of one run."""
     library = ctypes.CDLL(str(find_library()))
-    mask = torch.ones(1, 1, 16, 16, dtype=torch.bool).tril()
-    tokens = torch.randn(1, 4, 16, 8)
-    network = Network(lambda x, m: F.scaled_dot_product_attention(x, x, x, attn_mask=m))
-    loaded = load(lower(capture(network, (tokens, mask))))
+    loaded = load(lower(capture(network, inputs)))
     library.dnnl_set_verbose(1)
     try:
-        loaded(tokens, mask)
+        loaded(*inputs)
     finally:
         library.dnnl_set_verbose(0)
         loaded.runner.close()
     ctypes.CDLL(None).fflush(None)
-    executed = [line for line in capfd.readouterr().out.splitlines() if ",exec," in line]
-    assert executed
-    assert [line for line in executed if ",ref" in line] == []
+    return [line for line in capfd.readouterr().out.splitlines() if ",exec," in line]
+
+
+def test_masked_attention_meets_no_reference_kernel(capfd: pytest.CaptureFixture[str]) -> None:
+    """oneDNN computes whatever it is asked for, if need be far slower; only its log tells."""
+    mask = torch.ones(1, 1, 16, 16, dtype=torch.bool).tril()
+    network = Network(lambda x, m: F.scaled_dot_product_attention(x, x, x, attn_mask=m))
+    lines = executed(network, (torch.randn(1, 4, 16, 8), mask), capfd)
+    assert lines
+    assert [line for line in lines if ",ref" in line] == []
+
+
+def test_activations_before_sums_and_products_meet_no_reference_kernel(capfd: pytest.CaptureFixture[str]) -> None:
+    """GPT-2's GELU, written out; and activations whose results are added, multiplied, compared."""
+
+    def run(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        gelu = 0.5 * x * (1 + torch.tanh(0.8 * (x + 0.04 * x**3)))
+        return gelu, F.relu(x) + y, x.sigmoid() * y, F.silu(x) + y, torch.maximum(x.exp(), y) * 2
+
+    lines = executed(Network(run), (torch.randn(4, 32), torch.randn(4, 32)), capfd)
+    assert lines
+    assert [line for line in lines if ",ref" in line] == []

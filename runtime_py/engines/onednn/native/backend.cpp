@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdlib>
 #include <list>
 #include <memory>
 #include <new>
@@ -16,7 +15,6 @@
 #include <vector>
 
 #include "executable.h"
-#include "pages.h"
 #include "parser.h"
 
 namespace edgex {
@@ -57,7 +55,7 @@ class Region {
     pointers_.resize(plan_.args.size());
     sizes_.resize(plan_.symbols.size());
     for (size_t i = 0; i < plan_.symbols.size(); i++) sizes_[i] = plan_.symbols[i].hint;
-    warm_up(find_executable());
+    find_executable().warm_up(groups_, FilePages(plan_.constants, plan_.constants_bytes));
   }
 
   ~Region() {
@@ -93,29 +91,6 @@ class Region {
   }
 
  private:
-  // The first run brings constants into the processor's layout. It happens here, on memory made for it, so that no
-  // call of the user pays for it. Behind it the file's pages of these constants are let go: they are not held twice.
-  // The second run reads those again that oneDNN takes as they are.
-  void warm_up(Executable& executable) {
-    std::vector<std::unique_ptr<void, void (*)(void*)>> memory;
-    for (size_t i = 0; i < plan_.args.size(); i++) {
-      pointers_[i] = nullptr;
-      if (plan_.args[i] < 0) continue;
-      memory.emplace_back(std::calloc(1, executable.argument_bytes(static_cast<uint32_t>(plan_.args[i]))), std::free);
-      if (memory.back() == nullptr) throw std::bad_alloc();
-      pointers_[i] = memory.back().get();
-    }
-    const FilePages pages(plan_.constants, plan_.constants_bytes);
-    const auto forget = [&](size_t group) {
-      for (uint32_t input : groups_[group].inputs) {
-        const Value& value = plan_.values[input];
-        if (value.storage == Storage::kConstant) pages.forget(plan_.constants + value.byte_offset, value.byte_count);
-      }
-    };
-    executable.run(pointers_.data(), [](size_t) {}, forget);
-    executable.run(pointers_.data(), [](size_t) {}, [](size_t) {});
-  }
-
   void read_sizes(Span<EValue*> args) {
     for (size_t i = 0; i < plan_.symbols.size(); i++) {
       const Symbol& symbol = plan_.symbols[i];
@@ -129,6 +104,8 @@ class Region {
 
   // The executable for `sizes_`, compiled when these are seen first; it becomes the newest.
   Executable& find_executable() {
+    // Nearly always the one of the last call.
+    if (!executables_.empty() && executables_.front()->symbols() == sizes_) return *executables_.front();
     const auto found = std::find_if(executables_.begin(), executables_.end(),
                                     [&](const auto& executable) { return executable->symbols() == sizes_; });
     if (found != executables_.end()) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <cstring>
 #include <map>
 #include <new>
 
@@ -9,7 +10,7 @@ namespace edgex {
 
 namespace {
 
-constexpr size_t kAlignment = 64;
+constexpr size_t kAlignment = 64, kChunk = 1 << 20;
 
 size_t round_up(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
@@ -32,6 +33,14 @@ void place(Stretch& stretch, const std::vector<Stretch>& placed) {
   }
 }
 
+// A permuted view keeps odd steps along dimensions of size 1, which no element uses. oneDNN 3.2 takes them for another
+// layout than a dense one, and its binary operators then give wrong numbers.
+void smooth(const std::vector<int64_t>& dims, std::vector<int64_t>& strides) {
+  for (size_t i = dims.size() - 1; i-- > 0;) {
+    if (dims[i] == 1 && strides[i] != 0) strides[i] = dims[i + 1] * std::max<int64_t>(strides[i + 1], 1);
+  }
+}
+
 }  // namespace
 
 void Arena::Free::operator()(std::byte* memory) const { std::free(memory); }
@@ -42,6 +51,13 @@ void Arena::grow(size_t bytes) {
   memory_.reset(static_cast<std::byte*>(std::aligned_alloc(kAlignment, round_up(bytes))));
   if (memory_ == nullptr) throw std::bad_alloc();
   bytes_ = bytes;
+  // Its pages are there from now on, and no run takes a fault for one of them.
+  const auto chunks = static_cast<int64_t>((bytes + kChunk - 1) / kChunk);
+#pragma omp parallel for
+  for (int64_t i = 0; i < chunks; i++) {
+    const size_t start = static_cast<size_t>(i) * kChunk;
+    std::memset(memory_.get() + start, 0, std::min(kChunk, bytes - start));
+  }
 }
 
 Executable::Executable(const Plan& plan, const std::vector<Group>& groups, const std::vector<int64_t>& symbols,
@@ -80,6 +96,7 @@ void Executable::measure() {
     if (!element_extent(shape.dims, shape.strides, extent)) throw OneDnnError("a tensor of impossible size");
     shapes_.push_back(std::move(shape));
     if (value.storage != Storage::kAlias) continue;
+    smooth(shapes_.back().dims, shapes_.back().strides);
     int64_t available, end;
     const Shape& memory = shapes_[value.index];
     element_extent(memory.dims, memory.strides, available);
@@ -122,6 +139,12 @@ dnnl_graph_logical_tensor_t Executable::strided(uint32_t id) const {
 void Executable::compile(const std::vector<Group>& groups) {
   for (uint32_t i = 0; i < plan_.values.size(); i++) logical_.push_back(strided(i));
   for (const Group& group : groups) {
+    if (group.partition == nullptr) {
+      Call call;
+      compile_attention(group, call);
+      calls_.push_back(std::move(call));
+      continue;
+    }
     std::vector<const dnnl_graph_logical_tensor_t*> inputs, outputs;
     for (uint32_t value : group.inputs) inputs.push_back(&logical_[value]);
     for (uint32_t value : group.outputs) {
@@ -144,6 +167,21 @@ void Executable::compile(const std::vector<Group>& groups) {
   }
 }
 
+void Executable::compile_attention(const Group& group, Call& call) const {
+  call.values = group.inputs;
+  call.values.push_back(group.outputs.at(0));
+  if (group.inputs.size() < 3 || group.inputs.size() > 4) throw OneDnnError("an attention of other inputs");
+  std::vector<Strided> tensors;
+  for (uint32_t id : call.values) {
+    const Value& value = plan_.values[id];
+    if (value.dtype != kFloat32 || value.opaque) throw OneDnnError("an attention of other tensors");
+    tensors.push_back({shapes_[id].dims, shapes_[id].strides});
+  }
+  const Strided* mask = tensors.size() == 5 ? &tensors[3] : nullptr;
+  const CompileClock clock;
+  call.attention = std::make_unique<Attention>(tensors[0], tensors[1], tensors[2], mask, tensors.back(), group.scale);
+}
+
 // Each intermediate value gets a place in the arena for as long as groups use it; larger ones choose first.
 void Executable::plan_memory(const std::vector<Group>& groups) {
   std::map<uint32_t, Stretch> lives;
@@ -157,16 +195,20 @@ void Executable::plan_memory(const std::vector<Group>& groups) {
     check(dnnl_graph_logical_tensor_get_mem_size(&logical_[value], &bytes), "reading a size");
     life->second.bytes = round_up(std::max(bytes, argument_bytes(value)));
   };
+  const auto first_group = static_cast<uint32_t>(plan_.values.size());
   for (size_t i = 0; i < groups.size(); i++) {
     for (uint32_t value : groups[i].inputs) use(value, i);
     for (uint32_t value : groups[i].outputs) use(value, i);
+    if (calls_[i].attention == nullptr) continue;
+    const size_t bytes = round_up(calls_[i].attention->scratch_bytes());
+    lives.try_emplace(first_group + static_cast<uint32_t>(i), Stretch{0, bytes, i, i});
   }
   std::vector<std::pair<uint32_t, Stretch>> largest_first(lives.begin(), lives.end());
   std::stable_sort(largest_first.begin(), largest_first.end(),
                    [](const auto& a, const auto& b) { return a.second.bytes > b.second.bytes; });
   std::vector<Stretch> placed;
   size_t total = 0;
-  arena_offsets_.assign(plan_.values.size(), 0);
+  arena_offsets_.assign(plan_.values.size() + groups.size(), 0);
   for (auto& [value, stretch] : largest_first) {
     place(stretch, placed);
     placed.push_back(stretch);
@@ -193,10 +235,31 @@ void Executable::make_tensors(const std::vector<Group>& groups) {
     return made[id];
   };
   for (size_t i = 0; i < groups.size(); i++) {
+    if (calls_[i].attention != nullptr) continue;
     for (uint32_t value : groups[i].inputs) calls_[i].inputs.push_back(tensor_of(value));
     for (uint32_t value : groups[i].outputs) calls_[i].outputs.push_back(tensor_of(value));
   }
   bound_args_.assign(plan_.args.size(), nullptr);
+}
+
+std::byte* Executable::address(uint32_t id) const {
+  const Value& memory = plan_.values[root(id)];
+  const size_t inside = static_cast<size_t>(shapes_[id].offset) * element_bytes(memory.dtype);
+  switch (memory.storage) {
+    case Storage::kConstant:
+      return reinterpret_cast<std::byte*>(const_cast<uint8_t*>(plan_.constants)) + memory.byte_offset + inside;
+    case Storage::kArgument:
+      return static_cast<std::byte*>(bound_args_[memory.index]) + inside;
+    default:
+      return arena_.base() + arena_offsets_[root(id)] + inside;
+  }
+}
+
+void Executable::run_attention(const Attention& attention, const std::vector<uint32_t>& values, size_t group) const {
+  const auto numbers = [&](size_t i) { return reinterpret_cast<float*>(address(values[i])); };
+  const float* mask = values.size() == 5 ? numbers(3) : nullptr;
+  std::byte* scratch = arena_.base() + arena_offsets_[plan_.values.size() + group];
+  attention.run(numbers(0), numbers(1), numbers(2), mask, numbers(values.size() - 1), scratch);
 }
 
 void Executable::bind(void* const* args) {

@@ -9,14 +9,17 @@
 #include <set>
 #include <vector>
 
+#include "attention.h"
 #include "onednn.h"
+#include "pages.h"
 #include "plan.h"
 
 namespace edgex {
 
-// What oneDNN made one partition of the plan's operators.
+// What oneDNN made one partition of the plan's operators, or an attention, which runs here.
 struct Group {
-  PartitionOwner partition;
+  PartitionOwner partition;       // null for an attention
+  float scale = 0;                // of an attention
   std::vector<uint32_t> inputs;   // values
   std::vector<uint32_t> outputs;
   std::string name;               // its operators, for the profiler
@@ -59,17 +62,17 @@ class Executable {
   template <typename Before, typename After>
   void run(void* const* args, const Before& before, const After& after) {
     bind(args);
-    const dnnl_stream_t stream = device().stream;
     for (size_t i = 0; i < calls_.size(); i++) {
       before(i);
-      Call& call = calls_[i];
-      check(dnnl_graph_compiled_partition_execute(call.compiled.get(), stream, call.inputs.size(), call.inputs.data(),
-                                                  call.outputs.size(), call.outputs.data()),
-            "running a partition");
+      run_group(i);
       after(i);
     }
-    check(dnnl_stream_wait(stream), "waiting for the result");
+    check(dnnl_stream_wait(device().stream), "waiting for the result");
   }
+
+  // The first run, on zeros, which leaves nothing for the user's first one: constants are in the processor's layout,
+  // scratch memory is there, and of `file` only the pages are left that later runs read.
+  void warm_up(const std::vector<Group>& groups, const FilePages& file);
 
  private:
   struct Shape {
@@ -79,6 +82,8 @@ class Executable {
   struct Call {
     CompiledOwner compiled;
     std::vector<const_dnnl_graph_tensor_t> inputs, outputs;
+    std::unique_ptr<Attention> attention;  // instead of those before
+    std::vector<uint32_t> values;          // its inputs, then its result
   };
   // A tensor and the memory it lies in: an argument, or the arena where `argument` is -1.
   struct Binding {
@@ -95,6 +100,17 @@ class Executable {
   dnnl_graph_logical_tensor_t strided(uint32_t value) const;
   uint32_t root(uint32_t value) const;
   void bind(void* const* args);
+  void run_group(size_t i) {
+    Call& call = calls_[i];
+    if (call.attention != nullptr) return run_attention(*call.attention, call.values, i);
+    check(dnnl_graph_compiled_partition_execute(call.compiled.get(), device().stream, call.inputs.size(),
+                                                call.inputs.data(), call.outputs.size(), call.outputs.data()),
+          "running a partition");
+  }
+  void run_attention(const Attention& attention, const std::vector<uint32_t>& values, size_t group) const;
+  void compile_attention(const Group& group, Call& call) const;
+  std::byte* address(uint32_t value) const;
+  std::vector<int64_t> signature(const Group& group) const;
 
   const Plan& plan_;
   std::vector<int64_t> symbols_;
@@ -102,7 +118,7 @@ class Executable {
   std::set<uint32_t> data_;  // constants that are multiplied by weights
   std::vector<Shape> shapes_;
   std::vector<dnnl_graph_logical_tensor_t> logical_;
-  std::vector<size_t> arena_offsets_;
+  std::vector<size_t> arena_offsets_;  // of the values, then of what each group needs while it runs
   std::vector<TensorOwner> tensors_;
   std::vector<Call> calls_;
   std::vector<Binding> bindings_;

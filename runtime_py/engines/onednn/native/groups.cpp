@@ -71,6 +71,18 @@ std::vector<uint32_t> ports(dnnl_graph_partition_t partition, const Count& count
   return values;
 }
 
+Group attention_group(const Operation& operation) {
+  Group group;
+  group.name = operation.name;
+  group.handles = std::to_string(operation.debug_handle);
+  group.inputs = operation.inputs;
+  group.outputs = operation.outputs;
+  for (const Attribute& attribute : operation.attributes) {
+    if (attribute.code == dnnl_graph_op_attr_alpha && !attribute.floats.empty()) group.scale = attribute.floats[0];
+  }
+  return group;
+}
+
 // Takes groups whose inputs are there, until none is left.
 std::vector<Group> order(const Plan& plan, std::vector<Group> waiting) {
   std::vector<bool> missing(plan.values.size());
@@ -103,6 +115,7 @@ std::vector<Group> form_groups(const Plan& plan) {
   const size_t count = plan.operations.size();
   for (size_t i = 0; i < count; i++) {
     const Operation& operation = plan.operations[i];
+    if (operation.kind == kAttention) continue;
     std::vector<dnnl_graph_logical_tensor_t> inputs, outputs;
     for (uint32_t value : operation.inputs) inputs.push_back(describe(plan.values[value], value));
     for (uint32_t value : operation.outputs) outputs.push_back(describe(plan.values[value], value));
@@ -118,6 +131,10 @@ std::vector<Group> form_groups(const Plan& plan) {
   for (size_t i = 0; i < plan.values.size(); i++) {
     if (plan.values[i].storage == Storage::kArgument) needed[i] = true;
   }
+  for (const Operation& operation : plan.operations) {
+    if (operation.kind != kAttention) continue;
+    for (uint32_t value : operation.inputs) needed[value] = true;
+  }
   // A conversion is a partition of its own: oneDNN 3.2 fuses one into the convolution, sum and relu before it, for which
   // it has a reference kernel only, 400 times slower than the convolution alone.
   for (const Operation& operation : plan.operations) {
@@ -127,6 +144,7 @@ std::vector<Group> form_groups(const Plan& plan) {
   }
   size_t ends = 0;
   for (const Operation& operation : plan.operations) {
+    if (operation.kind == kAttention) continue;
     for (uint32_t value : operation.outputs) {
       if (!needed[value] && !operation.alone) continue;
       add_operation(made, count + ends, dnnl_graph_op_end, "end" + std::to_string(ends),
@@ -168,6 +186,9 @@ std::vector<Group> form_groups(const Plan& plan) {
         ports(partition.get(), dnnl_graph_partition_get_output_ports_num, dnnl_graph_partition_get_output_ports);
     group.partition = std::move(partition);
     groups.push_back(std::move(group));
+  }
+  for (const Operation& operation : plan.operations) {
+    if (operation.kind == kAttention) groups.push_back(attention_group(operation));
   }
   return order(plan, std::move(groups));
 }

@@ -28,6 +28,7 @@ class ScratchKeeper {
     const size_t need = round_up(size + kHeader, kGrain);
     {
       const std::lock_guard<std::mutex> lock(mutex_);
+      held_ += need;
       for (size_t i = kept_.size(); i-- > 0;) {
         if (kept_[i]->bytes == need && alignment <= kHeader) {
           Block* block = kept_[i];
@@ -36,9 +37,12 @@ class ScratchKeeper {
         }
       }
     }
-    if (alignment > kHeader) return nullptr;
-    auto* block = static_cast<Block*>(std::aligned_alloc(kHeader, need));
-    if (block == nullptr) return nullptr;
+    auto* block = alignment > kHeader ? nullptr : static_cast<Block*>(std::aligned_alloc(kHeader, need));
+    if (block == nullptr) {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      held_ -= need;
+      return nullptr;
+    }
     block->bytes = need;
     return reinterpret_cast<char*>(block) + kHeader;
   }
@@ -49,6 +53,7 @@ class ScratchKeeper {
     Block* oldest = nullptr;
     {
       const std::lock_guard<std::mutex> lock(mutex_);
+      held_ -= block->bytes;
       kept_.push_back(block);
       if (kept_.size() > kMostBlocks) {
         oldest = kept_.front();
@@ -64,6 +69,11 @@ class ScratchKeeper {
     kept_.clear();
   }
 
+  size_t held() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return held_;
+  }
+
  private:
   struct Block {
     size_t bytes;
@@ -73,6 +83,7 @@ class ScratchKeeper {
 
   std::mutex mutex_;
   std::vector<Block*> kept_;
+  size_t held_ = 0;
 };
 
 ScratchKeeper& keeper() {
@@ -103,13 +114,16 @@ const Device& device() {
 
 void release_scratch() { keeper().release(); }
 
+size_t held_bytes() { return keeper().held(); }
+
 ThreadScope::ThreadScope() : before_(omp_get_max_threads()) {
   const int wanted = wanted_threads.load(std::memory_order_relaxed);
-  if (wanted > 0 && wanted != before_) omp_set_num_threads(wanted);
+  changed_ = wanted > 0 && wanted != before_;
+  if (changed_) omp_set_num_threads(wanted);
 }
 
 ThreadScope::~ThreadScope() {
-  if (omp_get_max_threads() != before_) omp_set_num_threads(before_);
+  if (changed_) omp_set_num_threads(before_);
 }
 
 CompileClock::CompileClock() : started_(now()) {}

@@ -48,6 +48,9 @@ const Device& device();
 // Gives the system back what partitions needed while they ran and need no more.
 void release_scratch();
 
+// Bytes that oneDNN holds and has not given back: outside of a run, constants in the processor's layout.
+size_t held_bytes();
+
 // Threads of the calling thread's OpenMP regions for as long as it lives: OpenMP keeps the number for each thread, and
 // torch, which shares the pool, has a number of its own.
 class ThreadScope {
@@ -59,6 +62,7 @@ class ThreadScope {
 
  private:
   int before_;
+  bool changed_;
 };
 
 // Adds the time it lives to what `edgex_onednn_compile_seconds` tells.

@@ -242,7 +242,8 @@ std::string parse_plan(const void* data, size_t size, Plan& plan) {
     require(data != nullptr && size >= kHeaderBytes, "it is shorter than its header");
     require(std::memcmp(bytes, kMagic, 8) == 0, "it is no plan");
     Reader header(bytes + 8, kHeaderBytes - 8);
-    require(header.u32() == kVersion, "another version of the format");
+    const uint32_t version = header.u32();
+    require(version >= 1 && version <= kVersion, "another version of the format");
     header.u32();
     const auto body = header.number<uint64_t>();
     const auto constants = header.number<uint64_t>();

@@ -1,0 +1,106 @@
+"""Attention that the backend runs in blocks of rows: every form against eager, and shapes that do not fit refused."""
+
+from __future__ import annotations
+
+import random as numbers
+import struct
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+from onednn_support import Network, capture, check, load, lower, needs_onednn
+from test_onednn_operators import CASES
+
+from edgex.delegates.onednn import attention
+from edgex.delegates.onednn.plan_format import checksum
+from edgex.errors import RunError
+
+pytestmark = needs_onednn
+FORMS = sorted(name for name in CASES if name.startswith("attention"))
+
+
+def random(*shape: int, seed: int = 0) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+@pytest.fixture
+def always(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However few the scores are."""
+    monkeypatch.setattr(attention, "_CACHED_BYTES", 0)
+
+
+def plan_of(folder: Path, lowered) -> bytes:
+    lowered.write(folder)
+    data = (folder / "model.pte").read_bytes()
+    return data[data.index(b"EDGEXDNN") :]
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_every_form_of_it(name: str, always: None, tmp_path: Path) -> None:
+    function, inputs, *layers = CASES[name]
+    lowered = check(Network(function, *(layers[0] if layers else ())), *inputs)
+    assert plan_of(tmp_path, lowered)[8] == 2
+
+
+def test_a_short_one_stays_with_oneDNN(tmp_path: Path) -> None:
+    """Its plan is of the first version, which older backends read."""
+    heads = random(1, 2, 8, 4)
+    lowered = check(Network(lambda x: F.scaled_dot_product_attention(x, x, x)), heads)
+    assert plan_of(tmp_path, lowered)[8] == 1
+
+
+def test_a_long_one_is_one_event_and_its_last_block_a_smaller_one(tmp_path: Path) -> None:
+    """Scores of 5 MB: six blocks of 128 rows and one of 32 for each head."""
+    query, key = random(1, 2, 800, 16), random(1, 2, 800, 16, seed=1)
+    network = Network(lambda q, k: F.scaled_dot_product_attention(q, k, k + 1))
+    check(network, query, key)
+    loaded = load(lower(capture(network, (query, key))), trace=True)
+    loaded(query, key)
+    loaded.runner.write_trace(tmp_path / "trace")
+    loaded.runner.close()
+    content = (tmp_path / "trace").read_bytes()
+    assert b"scaled_dot_product_attention" in content
+    assert b"scaled_dot_product_attention+" not in content
+
+
+def test_shapes_of_all_kinds(always: None) -> None:
+    """Single rows, columns and heads; a batch; masks repeated along each dimension; both orders of memory."""
+    source = numbers.Random(5)
+    for seed in range(12):
+        batch, heads, rows, columns = (source.choice(sizes) for sizes in ((1, 2), (1, 3), (1, 5, 33), (1, 7, 40)))
+        size, width = source.choice((1, 3, 16)), source.choice((1, 4, 20))
+        query = random(batch, rows, heads, size, seed=seed)
+        key, value = random(batch, heads, columns, size, seed=seed + 1), random(batch, heads, columns, width, seed=seed + 2)
+        mask = random(source.choice((1, batch)), 1, source.choice((1, rows)), columns, seed=seed + 3)
+
+        def run(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, m: torch.Tensor) -> torch.Tensor:
+            mixed = F.scaled_dot_product_attention(q.transpose(1, 2) * 2, k, v, attn_mask=m)
+            return mixed.transpose(1, 2).flatten(2) + 1
+
+        check(Network(run), query, key, value, mask)
+
+
+def test_shapes_that_do_not_fit_are_refused(always: None, tmp_path: Path) -> None:
+    """A plan with a right checksum, whose key has rows of another size than the query."""
+    query, key = random(1, 2, 7, 5), random(1, 2, 9, 5)
+    lowered = lower(capture(Network(lambda q, k: F.scaled_dot_product_attention(q, k, k)), (query, key)))
+    plan = bytearray(plan_of(tmp_path, lowered))
+    content = bytearray((tmp_path / "model.pte").read_bytes())
+    start = content.index(b"EDGEXDNN")
+    size = struct.unpack_from("<Q", plan, 16)[0]
+    at = plan.index(struct.pack("<4q", 1, 2, 5, 9))
+    plan[at : at + 32] = struct.pack("<4q", 1, 2, 4, 9)
+    struct.pack_into("<Q", plan, 40, checksum(bytes(plan[48 : 48 + size])))
+    content[start:] = plan
+
+    class Damaged:
+        files, methods, requirements = lowered.files, lowered.methods, lowered.requirements
+
+        @staticmethod
+        def write(folder: Path) -> None:
+            (folder / "model.pte").write_bytes(bytes(content))
+
+    with pytest.raises(RunError) as caught:
+        load(Damaged)
+    assert "shapes do not fit each other" in str(caught.value.why)
