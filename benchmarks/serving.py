@@ -28,6 +28,11 @@ class Server:
             command, env=dict(environment), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True
         )
 
+    @property
+    def pid(self) -> int:
+        """Of the process."""
+        return self._process.pid
+
     def wait(self) -> dict[str, Any] | None:
         """What it said when it was ready; None where it ended instead."""
         assert self._process.stdout is not None

@@ -41,7 +41,7 @@ class OneDnnDelegate:
     precisions: tuple[str, ...] = ("fp32", "bf16")
     packages: tuple[str, ...] = ("executorch", "onednn-cpu-gomp", "torch", "torchao")
     recipes: tuple[str, ...] = ("int8",)
-    rewrites: tuple[str, ...] = ("split_complex", "fold_literals", "guard_empty_rows")
+    rewrites: tuple[str, ...] = ("split_complex", "fold_literals", "guard_empty_rows", "write_masks")
 
     def availability(self) -> Availability:
         """Whether ExecuTorch, the library, its headers and a compiler are there; nothing is imported or compiled."""

@@ -61,6 +61,7 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
     from edgex.export.rewrites.constants import fold_constants
     from edgex.export.rewrites.empty_rows import guard_empty_rows
     from edgex.export.rewrites.literals import fold_literals
+    from edgex.export.rewrites.masks import write_masks
     from edgex.export.rewrites.regions import inline_regions
 
     # Those for every target before those on request: `common` relies on it.
@@ -76,6 +77,7 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
         # Masks become constants, which attention looks at.
         ("fold_literals", True, fold_literals),
         ("guard_empty_rows", True, guard_empty_rows),
+        ("write_masks", True, write_masks),
         ("unfold_attention", True, unfold_attention),
         ("split_alpha", True, split_alpha),
     )

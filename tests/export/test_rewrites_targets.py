@@ -18,6 +18,7 @@ from edgex.export.rewrites.base import Rewrite
 from edgex.export.rewrites.editor import ProgramEditor
 from edgex.export.rewrites.empty_rows import guard_empty_rows
 from edgex.export.rewrites.literals import ALLOWANCE_BYTES, fold_literals
+from edgex.export.rewrites.masks import write_masks
 from edgex.export.rewrites.precision import convert_precision
 from edgex.export.rewrites.proof import rewrite_and_prove
 
@@ -261,3 +262,26 @@ def test_rows_with_keys_are_not_guarded(function, mask):
 def test_a_constant_mask_with_an_empty_row_is_guarded():
     before = program_of(lambda x, mask: scaled_dot_product_attention(x, x, x, mask), QUERY, mask=row_mask(torch.bool))
     assert guard_empty_rows(before)[1].count == 1
+
+
+def test_constant_boolean_masks_become_one_that_is_added():
+    mask = row_mask(torch.bool)
+    before = program_of(lambda x, mask: masked(masked(x, x, x, mask), x, x, mask), QUERY, mask=mask)
+    after, rewrite = write_masks(before)
+    check_rewrite(before, after, QUERY)
+    assert (rewrite.name, rewrite.count) == ("write_masks", 2)
+    (added,) = after.exported.constants.values()
+    assert torch.equal(added == 0, mask) and torch.equal(added == -math.inf, ~mask)
+    assert operators(after) == operators(before)
+
+
+@pytest.mark.parametrize("name", ["no mask", "causal", "additive mask"])
+def test_masks_that_stay(name):
+    function, mask = ATTENTION[name]
+    before = program_of(function, QUERY, KEY, VALUE, mask=mask)
+    assert write_masks(before) == (before, None)
+
+
+def test_a_mask_of_an_input_stays():
+    before = program_of(masked, QUERY, KEY, VALUE, LOWER)
+    assert write_masks(before) == (before, None)
