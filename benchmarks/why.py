@@ -14,8 +14,7 @@ from edgex.runtime.report.figures import format_bytes, format_seconds
 
 NAME = "why"
 TARGETS = ("xnnpack", "onnx-cpu", "onednn")
-ROUNDS, QUICK_ROUNDS = 3, 1
-MODELS, QUICK_MODELS = ("resnet50", "billion"), ("resnet50",)
+ROUNDS, QUICK_ROUNDS = {"resnet50": 3, "billion": 1}, {"resnet50": 1}
 MOST_SECONDS = {"resnet50": 5.0, "billion": 60.0}
 MOST_BYTES = {"billion": 4 * 1024**3}
 # What is asked before any target: the model's own code, and its capture.
@@ -31,15 +30,16 @@ def measure(quick: bool) -> Outcome:
         answers.setdefault(name, []).append(json.loads(run_process([*command, "--json", "-q"])))
 
     rounds = QUICK_ROUNDS if quick else ROUNDS
-    names = QUICK_MODELS if quick else MODELS
-    interleave(names, rounds, run, NAME)
+    names = list(rounds)
+    for name, count in rounds.items():
+        interleave([name], count, run, NAME)
     return Outcome(
         NAME,
         "What a question costs",
         (
             f"`edgex why MODEL -t {','.join(TARGETS)}` in a fresh process, wall time by stage, "
-            f"{'once' if rounds == 1 else f'medians of {rounds}, least and most in parentheses'}. Both models are "
-            "built on the meta device, without weights.",
+            f"{' and '.join(f'{count} x {name}' for name, count in rounds.items())}: medians, least and most in "
+            "parentheses. The models are built on the meta device, without weights.",
             "Targets take their turns, and what they share counts for the first: the rewrites for all of them, and "
             "what PyTorch and ExecuTorch import and fill in at their first call.",
             "*Before* is the model's own code and `torch.export`, which traces every call of every layer.",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import gc
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict
@@ -60,7 +61,9 @@ def ask(model: str, question: Question, progress: Progress) -> tuple[dict[str, A
         with clock.stage("find"):
             progress("find", "the model and its example inputs")
             if weights == "none":
-                with without_values(), torch.device("meta"):
+                with without_values(), torch.device("meta"), warnings.catch_warnings():
+                    # Of each weight that the file loads: it has no place for its values, which nobody asks for.
+                    warnings.filterwarnings("ignore", message=".*copying from a non-meta parameter")
                     source = find_model(model, input_shapes=question.shapes)
             else:
                 source = find_model(model, input_shapes=question.shapes)

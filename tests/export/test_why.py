@@ -19,6 +19,7 @@ from edgex.export.program import capture, capture_unrun
 from edgex.export.result import Failure, StageClock
 from edgex.export.rewrites import apply_rewrites
 from edgex.export.source import wrap_model
+from edgex.export.why import of_artifact
 from edgex.export.why.analysis import answer_model, memory_notices
 from edgex.export.why.of_artifact import answer_artifact
 from edgex.export.why.question import Question
@@ -245,7 +246,7 @@ def artifact(exported_line, tmp_path):
     return folder, replace(report, artifact=replace(report.artifact, digest=digest)), worst
 
 
-def test_an_artifact_with_its_profile_shows_what_was_left_out_costs(artifact, tmp_path):
+def test_an_artifact_with_its_profile_shows_what_was_left_out_costs(artifact, tmp_path, monkeypatch):
     folder, report, worst = artifact
     (tmp_path / "report.json").write_text(report.dumps())
     found = answer_artifact(str(folder), tmp_path / "report.json")
@@ -255,7 +256,11 @@ def test_an_artifact_with_its_profile_shows_what_was_left_out_costs(artifact, tm
     assert (first.fallback.op, second.fallback.op) == (worst.operator, "aten.elsewhere")
     assert first.measured.median_us == pytest.approx(worst.group.total_us)
     assert second.measured is None
-    assert answer_artifact(str(folder), None).targets[0].fallback_share is None
+    for least, said in ((0.99, 0), (0.0, 1)):
+        monkeypatch.setattr(of_artifact, "LOUD_FALLBACK_SHARE", least)
+        assert len(answer_artifact(str(folder), tmp_path / "report.json").notices) == said
+    without = answer_artifact(str(folder), None)
+    assert (without.targets[0].fallback_share, without.notices) == (None, ())
 
 
 def test_a_profile_of_another_artifact_is_refused(artifact, tmp_path):
