@@ -17,7 +17,7 @@ from torch.export import ExportedProgram
 from edgex.delegates.base import CapturedProgram, Delegate, ImportsSlowly
 from edgex.delegates.plan import PartitionPlan
 from edgex.delegates.registry import get_delegate, parse_options
-from edgex.errors import CaptureError, EdgexError, LoweringError, TargetUnavailable
+from edgex.errors import CaptureError, EdgexError, LoweringError
 from edgex.export.blockers import find_blockers
 from edgex.export.example_run import run_example
 from edgex.export.memory import needed_bytes
@@ -26,7 +26,7 @@ from edgex.export.result import Failure, StageClock, peak_rss_bytes
 from edgex.export.rewrites import Rewrite, apply_rewrites, wanted_rewrites
 from edgex.export.rewrites.precision import convert_precision
 from edgex.export.source import ModelSource, find_model
-from edgex.export.why.question import Question, choose_options
+from edgex.export.why.question import Question, choose_options, require_available
 from edgex.export.why.report import LeftOut, TargetView, WhyReport
 from edgex.export.why.unweighted import drop_values, give_values
 from edgex.export.why.way_out import find_way_out
@@ -195,11 +195,7 @@ def _ask(
     rewritten: Callable[[], tuple[CapturedProgram, tuple[Rewrite, ...]]],
     question: Question,
 ) -> TargetView:
-    availability = delegate.availability()
-    if not availability.available:
-        raise TargetUnavailable(
-            f"target {delegate.name!r} cannot be used here", why=availability.reason, fix=availability.fix
-        )
+    require_available(delegate)
     if question.precision not in delegate.precisions:
         raise LoweringError(
             f"target {delegate.name!r} does not take --precision {question.precision}",

@@ -10,10 +10,12 @@ from report_support import make_report
 from torch import nn
 
 import edgex
+from edgex.delegates.base import Availability
+from edgex.delegates.onnxruntime.cpu import OnnxCpuDelegate
 from edgex.delegates.plan import Fallback, group_fallbacks
 from edgex.delegates.registry import get_delegate
 from edgex.delegates.torch_internals import FakeTensor
-from edgex.errors import ArtifactError, CaptureError, UsageError
+from edgex.errors import ArtifactError, CaptureError, TargetUnavailable, UsageError
 from edgex.export.blockers import find_blockers
 from edgex.export.program import capture, capture_unrun
 from edgex.export.result import Failure, StageClock
@@ -22,7 +24,7 @@ from edgex.export.source import wrap_model
 from edgex.export.why import of_artifact
 from edgex.export.why.analysis import answer_model, memory_notices
 from edgex.export.why.of_artifact import answer_artifact
-from edgex.export.why.question import Question
+from edgex.export.why.question import Question, check_question
 from edgex.export.why.unweighted import drop_values, give_values
 from edgex.export.why.way_out import find_way_out
 from edgex.runtime.artifact import open_artifact
@@ -273,3 +275,16 @@ def test_a_profile_of_another_artifact_is_refused(artifact, tmp_path):
         answer_artifact(str(folder), tmp_path / "bare.json")
     with pytest.raises(ArtifactError):
         answer_artifact(str(folder), tmp_path / "none.json")
+
+
+def test_a_target_that_cannot_be_used_is_told_before_any_slow_step(monkeypatch, tmp_path):
+    monkeypatch.setattr(OnnxCpuDelegate, "availability", lambda _: Availability(False, "no onnx", "pip install onnx"))
+    (tmp_path / "net.py").touch()
+    with pytest.raises(TargetUnavailable, match="cannot be used here") as caught:
+        check_question(str(tmp_path / "net.py"), Question(("onnx-cpu",)))
+    assert (caught.value.exit_code, caught.value.why, caught.value.fix) == (7, "no onnx", "pip install onnx")
+    check_question(str(tmp_path / "net.py"), Question(("onnx-cpu", "reference")))
+    source = wrap_model(nn.Linear(2, 2).eval(), (torch.ones(1, 2),), {})
+    report = answer_model(source, Question(("onnx-cpu", "reference")), "built", StageClock(), lambda *_: None)
+    assert [view.target for view in report.targets] == ["reference"]
+    assert [(failure.target, failure.error.exit_code) for failure in report.failures] == [("onnx-cpu", 7)]
