@@ -51,9 +51,9 @@ def decompose_kinds(program: ExportedProgram, decompose: Decompose) -> ExportedP
     kinds = list(dict.fromkeys(use.kind for use in uses.values()))
     first = {use.kind: use for use in reversed(uses.values())}
     made = decompose(_program_of([first[kind] for kind in kinds], program))
-    results = iter(made.graph.output_node().args[0])  # type: ignore[arg-type]
+    results = iter(_outputs(made.graph))
     nodes = {node.name: node for node in made.graph.find_nodes(op="placeholder")}
-    inputs = iter([nodes[name] for name in made.graph_signature.user_inputs])  # type: ignore[index]
+    inputs = iter([nodes[name] for name in made.graph_signature.user_inputs])
     constants = _constants_of(made, nodes)
     pieces = {}
     for kind in kinds:
@@ -248,6 +248,11 @@ def _program_of(uses: list[_Use], program: ExportedProgram) -> ExportedProgram:
     )
 
 
+def _outputs(graph: Graph) -> Any:
+    """What the graph returns."""
+    return graph.output_node().args[0]
+
+
 def _call(in_spec: Any, out_spec: Any) -> Any:
     """How a program is called, without the names of its nodes."""
     from torch.export import ModuleCallEntry, ModuleCallSignature
@@ -313,8 +318,7 @@ class _Assembly:
             elif node.target is operator.getitem:  # perhaps a second one of the same result
                 results = self._uses[node.args[0]].results
                 self._known[node] = next(self._known[other] for other in results if other.args[1] == node.args[1])
-        results = self._graph.output_node().args[0]
-        for spec, result in zip(self._signature.output_specs, results, strict=True):  # type: ignore[arg-type]
+        for spec, result in zip(self._signature.output_specs, _outputs(self._graph), strict=True):
             if hasattr(result, "all_input_nodes"):
                 spec.arg.name = result.name
         self._graph.eliminate_dead_code()

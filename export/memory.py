@@ -16,25 +16,33 @@ from edgex.errors import ArtifactError, EdgexError
 # proves the artifact holds. docs/errors.md tells how they were measured. What is not known takes the least of them.
 PEAK_FACTORS = {"xnnpack": 4.0, "onednn": 5.0, "onnx-cpu": 2.0, "onnx-rocm": 2.0, "reference": 2.0}
 
+# The same with --quantize: the calibrated copy and its observers come on top. A recipe that a target quantizes while it
+# lowers takes what the target's others take.
+QUANTIZED_FACTORS = {"xnnpack": 6.0, "onednn": 6.0, "onnx-cpu": 6.0, "onnx-rocm": 6.0}
+
 _FIX = (
     "use a machine with more memory, or end other programs; --no-memory-check tries all the same, and `edgex why` "
     "needs no weights"
 )
 
 
-def peak_factor(targets: Iterable[str]) -> float:
+def peak_factor(targets: Iterable[str], quantize: str | None = None) -> float:
     """How many times a model's weights an export holds at its peak; targets are exported one after the other."""
     least = min(PEAK_FACTORS.values())
-    return max((PEAK_FACTORS.get(target, least) for target in targets), default=least)
+    factors = PEAK_FACTORS if quantize is None else {**PEAK_FACTORS, **QUANTIZED_FACTORS}
+    return max((factors.get(target, least) for target in targets), default=least)
 
 
-def needed_bytes(module: torch.nn.Module | ExportedProgram, targets: Iterable[str]) -> int:
+def needed_bytes(module: torch.nn.Module | ExportedProgram, targets: Iterable[str], quantize: str | None = None) -> int:
     """What an export of a model needs at its peak, about; weights that share memory count once."""
-    return int(peak_factor(targets) * _weight_bytes([*module.parameters(), *module.buffers()]))
+    return int(peak_factor(targets, quantize) * _weight_bytes([*module.parameters(), *module.buffers()]))
 
 
 def check_memory(
-    module: torch.nn.Module | ExportedProgram, targets: Sequence[str], available_bytes: int | None
+    module: torch.nn.Module | ExportedProgram,
+    targets: Sequence[str],
+    available_bytes: int | None,
+    quantize: str | None = None,
 ) -> None:
     """Refuse a model whose export would not fit.
 
@@ -42,12 +50,13 @@ def check_memory(
         module: With its weights in memory.
         targets: To which it is exported.
         available_bytes: What the system could still give; None where unknown, and then nothing is refused.
+        quantize: Name of the recipe, or None.
 
     Raises:
         ArtifactError: It says how much is needed, and how much there is.
     """
     weights = _weight_bytes([*module.parameters(), *module.buffers()])
-    needed = needed_bytes(module, targets)
+    needed = needed_bytes(module, targets, quantize)
     # The weights are held already.
     if available_bytes is None or needed <= available_bytes + weights:
         return
@@ -55,7 +64,8 @@ def check_memory(
         "exporting this model needs more memory than there is",
         None,
         _FIX,
-        why=f"its weights take {_gigabytes(weights)}, and an export about {peak_factor(targets):g} times that: "
+        why=f"its weights take {_gigabytes(weights)}, and an export{'' if quantize is None else f' with {quantize}'} "
+        f"about {peak_factor(targets, quantize):g} times that: "
         f"{_gigabytes(needed)} needed, {_gigabytes(available_bytes + weights)} available",
     )
 

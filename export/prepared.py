@@ -153,7 +153,7 @@ def _find(find: Callable[[], ModelSource], settings: ExportSettings) -> ModelSou
         return find()
     with refusing_large_models(read_available_bytes()):
         source = find()
-    check_memory(source.module, settings.targets, read_available_bytes())
+    check_memory(source.module, settings.targets, read_available_bytes(), settings.quantize)
     return source
 
 

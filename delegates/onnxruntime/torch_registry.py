@@ -82,14 +82,15 @@ def translations_kept() -> Iterator[None]:
     It makes its table of them at every export. Which of them name an operator that exists it asks each time anew: the
     user's model may bring operators.
     """
-    from torch.onnx._internal._lazy_import import onnxscript_apis
+    from torch.onnx._internal import _lazy_import
 
-    read = onnxscript_apis.get_torchlib_ops
-    onnxscript_apis.get_torchlib_ops = lambda: _read_once(read)
+    apis: Any = vars(_lazy_import)["onnxscript_apis"]
+    read = apis.get_torchlib_ops
+    apis.get_torchlib_ops = lambda: _read_once(read)
     try:
         yield
     finally:
-        onnxscript_apis.get_torchlib_ops = read
+        apis.get_torchlib_ops = read
 
 
 @cache

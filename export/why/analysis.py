@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import gc
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict
@@ -16,7 +17,7 @@ from torch.export import ExportedProgram
 from edgex.delegates.base import CapturedProgram, Delegate, ImportsSlowly
 from edgex.delegates.plan import PartitionPlan
 from edgex.delegates.registry import get_delegate, parse_options
-from edgex.errors import CaptureError, EdgexError, LoweringError, TargetUnavailable
+from edgex.errors import CaptureError, EdgexError, LoweringError
 from edgex.export.blockers import find_blockers
 from edgex.export.example_run import run_example
 from edgex.export.memory import needed_bytes
@@ -25,7 +26,7 @@ from edgex.export.result import Failure, StageClock, peak_rss_bytes
 from edgex.export.rewrites import Rewrite, apply_rewrites, wanted_rewrites
 from edgex.export.rewrites.precision import convert_precision
 from edgex.export.source import ModelSource, find_model
-from edgex.export.why.question import Question, choose_options
+from edgex.export.why.question import Question, choose_options, require_available
 from edgex.export.why.report import LeftOut, TargetView, WhyReport
 from edgex.export.why.unweighted import drop_values, give_values
 from edgex.export.why.way_out import find_way_out
@@ -60,7 +61,9 @@ def ask(model: str, question: Question, progress: Progress) -> tuple[dict[str, A
         with clock.stage("find"):
             progress("find", "the model and its example inputs")
             if weights == "none":
-                with without_values(), torch.device("meta"):
+                with without_values(), torch.device("meta"), warnings.catch_warnings():
+                    # Of each weight that the file loads: it has no place for its values, which nobody asks for.
+                    warnings.filterwarnings("ignore", message=".*copying from a non-meta parameter")
                     source = find_model(model, input_shapes=question.shapes)
             else:
                 source = find_model(model, input_shapes=question.shapes)
@@ -192,11 +195,7 @@ def _ask(
     rewritten: Callable[[], tuple[CapturedProgram, tuple[Rewrite, ...]]],
     question: Question,
 ) -> TargetView:
-    availability = delegate.availability()
-    if not availability.available:
-        raise TargetUnavailable(
-            f"target {delegate.name!r} cannot be used here", why=availability.reason, fix=availability.fix
-        )
+    require_available(delegate)
     if question.precision not in delegate.precisions:
         raise LoweringError(
             f"target {delegate.name!r} does not take --precision {question.precision}",

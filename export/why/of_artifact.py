@@ -12,7 +12,7 @@ from edgex.export.why.way_out import find_way_out
 from edgex.runtime.artifact import Artifact, open_artifact
 from edgex.runtime.profile.report import ProfileReport
 from edgex.runtime.profile.saved import read_report
-from edgex.runtime.report.views import critical_fallbacks, fallback_share
+from edgex.runtime.report.views import LOUD_FALLBACK_SHARE, critical_fallbacks, fallback_share
 
 
 def answer_artifact(path: str, report_path: Path | None) -> WhyReport:
@@ -36,14 +36,12 @@ def answer_artifact(path: str, report_path: Path | None) -> WhyReport:
     ]
     if report is not None:
         left_out = _measured(left_out, report)
-    view = TargetView(
-        manifest.target,
-        plan,
-        tuple(left_out),
-        tuple(manifest.rewrites),
-        None if report is None else fallback_share(report),
-    )
-    return WhyReport(path, manifest.model.get("parameters"), "artifact", (view,))
+    share = None if report is None else fallback_share(report)
+    notices: tuple[str, ...] = ()
+    if share is not None and share > LOUD_FALLBACK_SHARE:
+        notices = (f"{share:.0%} of the measured time goes to what {manifest.target} leaves out; the dearest is first",)
+    view = TargetView(manifest.target, plan, tuple(left_out), tuple(manifest.rewrites), share)
+    return WhyReport(path, manifest.model.get("parameters"), "artifact", (view,), notices=notices)
 
 
 def _read_profile(path: Path, artifact: Artifact) -> ProfileReport:

@@ -9,7 +9,7 @@ from typing import Any
 
 from edgex.delegates.base import Delegate
 from edgex.delegates.registry import get_delegate, parse_options
-from edgex.errors import UsageError, nearest_name
+from edgex.errors import TargetUnavailable, UsageError, nearest_name
 from edgex.export.naming import parse_model_name
 from edgex.export.settings import PRECISIONS
 from edgex.runtime.specs import Dim
@@ -41,6 +41,7 @@ def check_question(model: str, question: Question) -> None:
 
     Raises:
         UsageError: A path, target, precision or option is wrong.
+        TargetUnavailable: None of the targets can be used here; with one that can, the others are failures beside it.
     """
     parse_model_name(model)
     if not question.targets:
@@ -55,9 +56,22 @@ def check_question(model: str, question: Question) -> None:
         chosen = choose_options(delegate, question.options)
         parse_options(delegate, chosen)
         taken.update(key for key in question.options if key.rpartition(".")[2] in chosen)
+    if not any(delegate.availability().available for delegate in delegates):
+        require_available(delegates[0])
     if unknown := [key for key in question.options if key not in taken]:
         known = {f"{d.name}.{item.name}" for d in delegates for item in dataclasses.fields(d.options_type)}
         raise UsageError(f"no given target has an option {unknown[0]!r}", why=nearest_name(unknown[0], known))
+
+
+def require_available(delegate: Delegate) -> None:
+    """Refuse a target that cannot be used here, with what is missing.
+
+    Raises:
+        TargetUnavailable: It cannot.
+    """
+    found = delegate.availability()
+    if not found.available:
+        raise TargetUnavailable(f"target {delegate.name!r} cannot be used here", why=found.reason, fix=found.fix)
 
 
 def choose_options(delegate: Delegate, given: Mapping[str, Any]) -> dict[str, Any]:

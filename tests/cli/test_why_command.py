@@ -34,6 +34,19 @@ def test_a_model_is_built_without_values(tmp_path):
     assert (target["target"], target["exportable"], target["delegation"]["fraction"]) == ("reference", True, 1.0)
 
 
+def test_weights_that_a_file_loads_are_passed_over_in_silence(tmp_path):
+    loaded = "def get_model():\n    net = nn.Linear(4, 2)\n    net.load_state_dict(WEIGHTS)\n    return net.eval()\n"
+    text = (
+        HEAD
+        + "WEIGHTS = nn.Linear(4, 2, device='cpu').state_dict()\n"
+        + loaded
+        + LINEAR[LINEAR.index("def get_args") :]
+    )
+    done, document = why(tmp_path, text, "--json")
+    assert document["model"]["weights"] == "none"
+    assert "non-meta" not in done.stderr
+
+
 def test_a_model_that_needs_values_is_built_and_that_is_said(tmp_path):
     done, document = why(tmp_path, NEEDS_VALUES, "--json")
     assert done.returncode == 0, done.stderr

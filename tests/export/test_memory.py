@@ -36,6 +36,24 @@ def test_the_hungriest_target_counts():
     assert peak_factor(["a plug-in's"]) == peak_factor([]) == 2.0
 
 
+def test_quantizing_takes_more():
+    """The calibrated copy comes on top; what fits as float32 does not have to fit as int8."""
+    with torch.device("meta"):
+        model = nn.Linear(25_000, 10_000, bias=False)  # a gigabyte
+    check_memory(model, ["xnnpack"], 3_500_000_000)
+    with pytest.raises(ArtifactError) as caught:
+        check_memory(model, ["xnnpack"], 3_500_000_000, "int8")
+    assert "an export with int8 about 6 times that: 6.0 GB needed" in caught.value.why
+    assert all(peak_factor([target], "int8") >= peak_factor([target]) for target in memory.PEAK_FACTORS)
+
+
+def test_export_tells_the_check_what_it_quantizes(tmp_path, monkeypatch):
+    # With the kilobyte that the weights hold: enough for float32, not for int8.
+    monkeypatch.setattr(prepared, "read_available_bytes", lambda: 4500)
+    with pytest.raises(ArtifactError, match="needs more memory than there is"):
+        edgex.export_model(KILO, (torch.rand(1, 250),), target="xnnpack", quantize="int8", output=tmp_path)
+
+
 def test_the_refusal_has_figures():
     with torch.device("meta"):
         model = nn.Linear(25_000, 10_000, bias=False)  # a gigabyte

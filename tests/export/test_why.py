@@ -10,18 +10,21 @@ from report_support import make_report
 from torch import nn
 
 import edgex
+from edgex.delegates.base import Availability
+from edgex.delegates.onnxruntime.cpu import OnnxCpuDelegate
 from edgex.delegates.plan import Fallback, group_fallbacks
 from edgex.delegates.registry import get_delegate
 from edgex.delegates.torch_internals import FakeTensor
-from edgex.errors import ArtifactError, CaptureError, UsageError
+from edgex.errors import ArtifactError, CaptureError, TargetUnavailable, UsageError
 from edgex.export.blockers import find_blockers
 from edgex.export.program import capture, capture_unrun
 from edgex.export.result import Failure, StageClock
 from edgex.export.rewrites import apply_rewrites
 from edgex.export.source import wrap_model
+from edgex.export.why import of_artifact
 from edgex.export.why.analysis import answer_model, memory_notices
 from edgex.export.why.of_artifact import answer_artifact
-from edgex.export.why.question import Question
+from edgex.export.why.question import Question, check_question
 from edgex.export.why.unweighted import drop_values, give_values
 from edgex.export.why.way_out import find_way_out
 from edgex.runtime.artifact import open_artifact
@@ -245,7 +248,7 @@ def artifact(exported_line, tmp_path):
     return folder, replace(report, artifact=replace(report.artifact, digest=digest)), worst
 
 
-def test_an_artifact_with_its_profile_shows_what_was_left_out_costs(artifact, tmp_path):
+def test_an_artifact_with_its_profile_shows_what_was_left_out_costs(artifact, tmp_path, monkeypatch):
     folder, report, worst = artifact
     (tmp_path / "report.json").write_text(report.dumps())
     found = answer_artifact(str(folder), tmp_path / "report.json")
@@ -255,7 +258,11 @@ def test_an_artifact_with_its_profile_shows_what_was_left_out_costs(artifact, tm
     assert (first.fallback.op, second.fallback.op) == (worst.operator, "aten.elsewhere")
     assert first.measured.median_us == pytest.approx(worst.group.total_us)
     assert second.measured is None
-    assert answer_artifact(str(folder), None).targets[0].fallback_share is None
+    for least, said in ((0.99, 0), (0.0, 1)):
+        monkeypatch.setattr(of_artifact, "LOUD_FALLBACK_SHARE", least)
+        assert len(answer_artifact(str(folder), tmp_path / "report.json").notices) == said
+    without = answer_artifact(str(folder), None)
+    assert (without.targets[0].fallback_share, without.notices) == (None, ())
 
 
 def test_a_profile_of_another_artifact_is_refused(artifact, tmp_path):
@@ -268,3 +275,16 @@ def test_a_profile_of_another_artifact_is_refused(artifact, tmp_path):
         answer_artifact(str(folder), tmp_path / "bare.json")
     with pytest.raises(ArtifactError):
         answer_artifact(str(folder), tmp_path / "none.json")
+
+
+def test_a_target_that_cannot_be_used_is_told_before_any_slow_step(monkeypatch, tmp_path):
+    monkeypatch.setattr(OnnxCpuDelegate, "availability", lambda _: Availability(False, "no onnx", "pip install onnx"))
+    (tmp_path / "net.py").touch()
+    with pytest.raises(TargetUnavailable, match="cannot be used here") as caught:
+        check_question(str(tmp_path / "net.py"), Question(("onnx-cpu",)))
+    assert (caught.value.exit_code, caught.value.why, caught.value.fix) == (7, "no onnx", "pip install onnx")
+    check_question(str(tmp_path / "net.py"), Question(("onnx-cpu", "reference")))
+    source = wrap_model(nn.Linear(2, 2).eval(), (torch.ones(1, 2),), {})
+    report = answer_model(source, Question(("onnx-cpu", "reference")), "built", StageClock(), lambda *_: None)
+    assert [view.target for view in report.targets] == ["reference"]
+    assert [(failure.target, failure.error.exit_code) for failure in report.failures] == [("onnx-cpu", 7)]
