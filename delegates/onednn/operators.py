@@ -99,7 +99,7 @@ def _clamp(builder: RegionBuilder, node: Node) -> Value:
 
 
 def _power(builder: RegionBuilder, node: Node) -> Value:
-    """oneDNN has the square; the cube, which GELUs are written with, is its product with what it is of."""
+    """OneDNN has the square; the cube, which GELUs are written with, is its product with what it is of."""
     exponent = arguments(node)["exponent"]
     if exponent not in (2, 3):
         raise Refused("attribute", f"oneDNN raises to the powers 2 and 3 only, not {exponent}")

@@ -43,7 +43,7 @@ def test_every_form_of_it(name: str, always: None, tmp_path: Path) -> None:
     assert plan_of(tmp_path, lowered)[8] == 2
 
 
-def test_a_short_one_stays_with_oneDNN(tmp_path: Path) -> None:
+def test_a_short_one_stays_with_onednn(tmp_path: Path) -> None:
     """Its plan is of the first version, which older backends read."""
     heads = random(1, 2, 8, 4)
     lowered = check(Network(lambda x: F.scaled_dot_product_attention(x, x, x)), heads)
@@ -71,7 +71,10 @@ def test_shapes_of_all_kinds(always: None) -> None:
         batch, heads, rows, columns = (source.choice(sizes) for sizes in ((1, 2), (1, 3), (1, 5, 33), (1, 7, 40)))
         size, width = source.choice((1, 3, 16)), source.choice((1, 4, 20))
         query = random(batch, rows, heads, size, seed=seed)
-        key, value = random(batch, heads, columns, size, seed=seed + 1), random(batch, heads, columns, width, seed=seed + 2)
+        key, value = (
+            random(batch, heads, columns, size, seed=seed + 1),
+            random(batch, heads, columns, width, seed=seed + 2),
+        )
         mask = random(source.choice((1, batch)), 1, source.choice((1, rows)), columns, seed=seed + 3)
 
         def run(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, m: torch.Tensor) -> torch.Tensor:

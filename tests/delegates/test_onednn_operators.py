@@ -51,6 +51,10 @@ CASES: dict[str, tuple] = {
     "sqrt": (lambda x: x.sqrt(), (IMAGE.abs() + 0.1,)),
     "square": (lambda x: x**2, (IMAGE,)),
     "cube": (lambda x: x**3, (IMAGE,)),
+    "views_of_size_one": (
+        lambda x: (x.transpose(1, 2) * 2, x.permute(0, 3, 1, 2).abs() + 1, x.transpose(1, 2) @ x.mT),
+        (random(2, 1, 3, 4),),
+    ),
     "neg": (lambda x: -x, (IMAGE,)),
     "clamp": (lambda x: (x.clamp(-0.5, 0.5), x.clamp(min=0.1), x.clamp(max=0.2)), (IMAGE,)),
     "relu6": (lambda x: (F.relu6(x * 5), F.hardtanh(x)), (IMAGE,)),

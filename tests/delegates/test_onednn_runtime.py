@@ -272,3 +272,27 @@ def test_activations_before_sums_and_products_meet_no_reference_kernel(capfd: py
     lines = executed(Network(run), (torch.randn(4, 32), torch.randn(4, 32)), capfd)
     assert lines
     assert [line for line in lines if ",ref" in line] == []
+
+
+def test_a_sum_is_written_over_what_nothing_reads_any_more(capfd: pytest.CaptureFixture[str]) -> None:
+    """oneDNN would copy the one operand to where the result comes; what is read later must stay as it is."""
+    torch.manual_seed(0)
+
+    def run(x: torch.Tensor, first: nn.Module, second: nn.Module, third: nn.Module) -> torch.Tensor:
+        kept = first(x)
+        summed = second(kept) + kept
+        summed = third(summed) + summed
+        return (first(summed[:, :3]) + summed).relu() + kept
+
+    network = Network(run, nn.Conv2d(3, 8, 3, padding=1), nn.Conv2d(8, 8, 1), nn.Conv2d(8, 8, 3, padding=1))
+    check(network, image(1))
+
+    def chain(x: torch.Tensor, first: nn.Module, second: nn.Module) -> torch.Tensor:
+        made = first(x)
+        return second(second(second(made).relu()) + made)
+
+    layers = (nn.Conv2d(3, 8, 3, padding=1), nn.Conv2d(8, 8, 1))
+    check(Network(lambda *given: chain(*given) * 2, *layers), image(1))
+    lines = executed(Network(lambda *given: chain(*given).flatten(1), *layers), (image(1),), capfd)
+    assert sum(",convolution," in line for line in lines) == 4
+    assert [line for line in lines if ",reorder,simple" in line] == []

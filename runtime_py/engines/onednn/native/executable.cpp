@@ -14,11 +14,6 @@ constexpr size_t kAlignment = 64, kChunk = 1 << 20;
 
 size_t round_up(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
-// A stretch of the arena that is taken from the first to the last group that uses it.
-struct Stretch {
-  size_t offset, bytes, first, last;
-};
-
 // The lowest place where a stretch does not touch those placed before it.
 void place(Stretch& stretch, const std::vector<Stretch>& placed) {
   std::vector<const Stretch*> busy;
@@ -203,6 +198,7 @@ void Executable::plan_memory(const std::vector<Group>& groups) {
     const size_t bytes = round_up(calls_[i].attention->scratch_bytes());
     lives.try_emplace(first_group + static_cast<uint32_t>(i), Stretch{0, bytes, i, i});
   }
+  const std::map<uint32_t, uint32_t> taken_over = share_memory(groups, lives);
   std::vector<std::pair<uint32_t, Stretch>> largest_first(lives.begin(), lives.end());
   std::stable_sort(largest_first.begin(), largest_first.end(),
                    [](const auto& a, const auto& b) { return a.second.bytes > b.second.bytes; });
@@ -215,7 +211,40 @@ void Executable::plan_memory(const std::vector<Group>& groups) {
     arena_offsets_[value] = stretch.offset;
     total = std::max(total, stretch.offset + stretch.bytes);
   }
+  // Each was written over what came before it in the same memory.
+  for (const auto& [value, before] : taken_over) arena_offsets_[value] = arena_offsets_[before];
   arena_.grow(total);
+}
+
+// Where oneDNN adds to one of its inputs, it writes the result over it if both are in one memory, and copies the input
+// otherwise. Both are put there where nothing else reads that input any more. Returns whose memory a value has.
+std::map<uint32_t, uint32_t> Executable::share_memory(const std::vector<Group>& groups,
+                                                      std::map<uint32_t, Stretch>& lives) const {
+  std::map<uint32_t, uint32_t> taken_over;
+  for (size_t i = 0; i < groups.size(); i++) {
+    if (groups[i].partition == nullptr) continue;
+    size_t count;
+    const dnnl_graph_inplace_pair_t* pairs;
+    check(dnnl_graph_compiled_partition_get_inplace_ports(calls_[i].compiled.get(), &count, &pairs), "reading ports");
+    for (size_t pair = 0; pair < count; pair++) {
+      const auto input = static_cast<uint32_t>(pairs[pair].input_id);
+      const auto output = static_cast<uint32_t>(pairs[pair].output_id);
+      const auto reads = std::count_if(groups[i].inputs.begin(), groups[i].inputs.end(),
+                                       [&](uint32_t id) { return root(id) == root(input); });
+      if (root(input) != input || reads != 1) continue;
+      const auto first = taken_over.find(input);
+      const uint32_t owner = first == taken_over.end() ? input : first->second;
+      const auto before = lives.find(owner), after = lives.find(output);
+      if (before == lives.end() || after == lives.end() || before == after) continue;
+      if (before->second.last != i || after->second.first != i) continue;
+      if (before->second.bytes != after->second.bytes) continue;
+      before->second.last = after->second.last;
+      lives.erase(after);
+      taken_over[output] = owner;
+      break;
+    }
+  }
+  return taken_over;
 }
 
 void Executable::make_tensors(const std::vector<Group>& groups) {

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <list>
+#include <map>
 #include <memory>
 #include <string>
 #include <set>
@@ -24,6 +25,11 @@ struct Group {
   std::vector<uint32_t> outputs;
   std::string name;               // its operators, for the profiler
   std::string handles;            // their debug handles, with commas between
+};
+
+// A stretch of the arena that is taken from the first to the last group that uses it.
+struct Stretch {
+  size_t offset, bytes, first, last;
 };
 
 // Memory that all sizes of one plan share: they never run at the same time.
@@ -96,6 +102,7 @@ class Executable {
   void find_data();
   void compile(const std::vector<Group>& groups);
   void plan_memory(const std::vector<Group>& groups);
+  std::map<uint32_t, uint32_t> share_memory(const std::vector<Group>& groups, std::map<uint32_t, Stretch>& lives) const;
   void make_tensors(const std::vector<Group>& groups);
   dnnl_graph_logical_tensor_t strided(uint32_t value) const;
   uint32_t root(uint32_t value) const;

@@ -157,7 +157,8 @@ std::vector<Group> form_groups(const Plan& plan) {
   size_t partitions;
   check(dnnl_graph_graph_get_partition_num(made, &partitions), "counting partitions");
   std::vector<dnnl_graph_partition_t> handles(partitions);
-  check(dnnl_graph_graph_get_partitions(made, partitions, handles.data()), "reading partitions");
+  // A region may hold nothing but attentions.
+  if (partitions > 0) check(dnnl_graph_graph_get_partitions(made, partitions, handles.data()), "reading partitions");
   std::vector<PartitionOwner> owned(handles.begin(), handles.end());
   std::vector<Group> groups;
   for (PartitionOwner& partition : owned) {
