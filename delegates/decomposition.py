@@ -42,7 +42,9 @@ def _sparing(program: ExportedProgram, *, owned: bool, by_kind: bool) -> Exporte
         if _is_functional(program) if not wanted else owned and not _has_any(program, wanted):
             return result
         if by_kind and wanted and _is_functional(program):
-            made = decompose_kinds(program, lambda kinds: kinds.run_decompositions(table, *args, **kwargs))
+            made = decompose_kinds(
+                program, lambda kinds: kinds.run_decompositions(table, *args, **kwargs), settled=True
+            )
             if made is not None:
                 return _sparing(made, owned=True, by_kind=by_kind)
         return _sparing(program.run_decompositions(table, *args, **kwargs), owned=True, by_kind=by_kind)

@@ -35,12 +35,14 @@ Decompose = Callable[["ExportedProgram"], "ExportedProgram"]
 _OWN_META = ("val", "tensor_meta", "original_aten", "from_node")
 
 
-def decompose_kinds(program: ExportedProgram, decompose: Decompose) -> ExportedProgram | None:
+def decompose_kinds(program: ExportedProgram, decompose: Decompose, *, settled: bool = False) -> ExportedProgram | None:
     """The program with each operator replaced by what `decompose` makes of its kind.
 
     Args:
         program: It writes to nothing; it is not changed, and its tensors are shared.
         decompose: Called once, with a program that holds each kind of operator once and no weights.
+        settled: Give up where something lies otherwise in memory than the program says, as what attention is taken
+            apart into does: whether a later operator copies depends on it.
 
     Returns:
         A program with a graph of its own; None where it is not suited.
@@ -59,6 +61,8 @@ def decompose_kinds(program: ExportedProgram, decompose: Decompose) -> ExportedP
     for kind in kinds:
         own = [next(inputs) for _ in first[kind].tensors]
         pieces[kind] = _Piece(own, [next(results) for _ in first[kind].results], constants)
+    if settled and any(_moved(use, pieces[use.kind]) for use in uses.values()):
+        return None
     return _Assembly(program, uses, pieces, made.verifiers).finish()
 
 
@@ -199,6 +203,17 @@ def _describe(value: Any) -> Hashable:
         value.dtype, tuple(value.shape), value.stride(), value.storage_offset(), value.device, value.requires_grad,
         value.is_conj(), value.is_neg(), type(value),
     )  # fmt: skip
+
+
+def _moved(use: _Use, piece: _Piece) -> bool:
+    """Whether what a piece makes lies otherwise in memory than what its operator made."""
+    for result, found in zip(use.results, piece.results, strict=True):
+        if not hasattr(found, "meta"):
+            continue
+        old, new = result.meta["val"], found.meta["val"]
+        if (old.dtype, old.shape, old.stride()) != (new.dtype, new.shape, new.stride()):
+            return True
+    return False
 
 
 def _program_of(uses: list[_Use], program: ExportedProgram) -> ExportedProgram:
