@@ -31,8 +31,9 @@ BEHIND = {
         "of four layers. The kernels themselves are no reference ones. Tried: blocks of a head's rows through all "
         "three while they are in the cache, by oneDNN's primitives: 24 ms a layer with 2 threads, and 45 instead of 68 "
         "with 1. That is what runs now where scores are larger than 4 MB; the whole encoder took 0.85 of the time with "
-        "1 thread (387 and 457 ms, best of runs in turns). Smaller scores (vit_small, bert_base) took the same time in "
-        "blocks. Left: softmax, 11 of a layer's 45 ms with 1 thread."
+        "1 thread and 0.89 with 2 (387 and 457 ms, 334 and 376 ms, the best of runs in turns), which leaves it behind "
+        "OpenVINO. Smaller scores (vit_small, bert_base) took the same time in blocks. Left: softmax, 11 of a layer's "
+        "45 ms with 1 thread."
     ),
 }
 
