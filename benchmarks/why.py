@@ -51,8 +51,8 @@ def _notes(rounds: Mapping[str, int]) -> tuple[str, ...]:
         "most in parentheses. The models are built on the meta device, without weights.",
         "Targets take their turns, and what they share counts for the first: the rewrites for all of them, and what "
         "PyTorch and ExecuTorch import and fill in at their first call. *Before* is the model's own code and "
-        "`torch.export`, which traces every call of every layer. After it one operator of each kind is traced; the whole "
-        "program where a decomposition moves results in memory, as that of attention does for xnnpack and onednn.",
+        "`torch.export`, which traces every call of every layer. After it one operator of each kind is traced; the "
+        "whole program where a decomposition moves results in memory, as that of attention does.",
         "Of ResNet-50's time a profile found 31 % in PyTorch's decompositions, one a target; 20 % in `torch.export`; "
         "18 % in ExecuTorch's passes to its own operators, for two targets; 12 % in their partitioners, most of it in "
         "oneDNN's library; 10 % in the translation to ONNX and onnxscript's optimizer; 4 % in rewrites.",

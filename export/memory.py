@@ -16,9 +16,10 @@ from edgex.errors import ArtifactError, EdgexError
 # proves the artifact holds. docs/errors.md tells how they were measured. What is not known takes the least of them.
 PEAK_FACTORS = {"xnnpack": 4.0, "onednn": 5.0, "onnx-cpu": 2.0, "onnx-rocm": 2.0, "reference": 2.0}
 
-# The same with --quantize: the calibrated copy and its observers come on top. A recipe that a target quantizes while it
-# lowers takes what the target's others take.
+# The same with --quantize: the calibrated copy and its observers come on top.
 QUANTIZED_FACTORS = {"xnnpack": 6.0, "onednn": 6.0, "onnx-cpu": 6.0, "onnx-rocm": 6.0}
+# All recipes but `int8` the ONNX targets quantize while they lower.
+LOWERED_FACTORS = {**QUANTIZED_FACTORS, "onnx-cpu": 3.5, "onnx-rocm": 3.5}
 
 _FIX = (
     "use a machine with more memory, or end other programs; --no-memory-check tries all the same, and `edgex why` "
@@ -29,7 +30,9 @@ _FIX = (
 def peak_factor(targets: Iterable[str], quantize: str | None = None) -> float:
     """How many times a model's weights an export holds at its peak; targets are exported one after the other."""
     least = min(PEAK_FACTORS.values())
-    factors = PEAK_FACTORS if quantize is None else {**PEAK_FACTORS, **QUANTIZED_FACTORS}
+    factors = PEAK_FACTORS
+    if quantize is not None:
+        factors = {**PEAK_FACTORS, **(QUANTIZED_FACTORS if quantize == "int8" else LOWERED_FACTORS)}
     return max((factors.get(target, least) for target in targets), default=least)
 
 

@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 import edgex
+from edgex.delegates.recipes import RECIPE_NAMES
 from edgex.errors import ArtifactError, UsageError
 from edgex.export import memory, prepared
 from edgex.export.memory import check_memory, needed_bytes, peak_factor, refusing_large_models
@@ -44,7 +45,9 @@ def test_quantizing_takes_more():
     with pytest.raises(ArtifactError) as caught:
         check_memory(model, ["xnnpack"], 3_500_000_000, "int8")
     assert "an export with int8 about 6 times that: 6.0 GB needed" in caught.value.why
-    assert all(peak_factor([target], "int8") >= peak_factor([target]) for target in memory.PEAK_FACTORS)
+    for recipe in RECIPE_NAMES:
+        assert all(peak_factor([target], recipe) >= peak_factor([target]) for target in memory.PEAK_FACTORS)
+    assert peak_factor(["onnx-cpu"], "int8") > peak_factor(["onnx-cpu"], "int4-weight") > peak_factor(["onnx-cpu"])
 
 
 def test_export_tells_the_check_what_it_quantizes(tmp_path, monkeypatch):
