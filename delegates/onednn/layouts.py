@@ -19,8 +19,8 @@ _IMAGE_KINDS = (*_CONVOLUTIONS, "quantize", "max_pool", "avg_pool", "interpolate
 
 _CHANNELS_LAST = (0, 2, 3, 1)
 
-# oneDNN 3.2 takes their input's rows to lie side by side, whatever its strides say, and computes nonsense.
-_DENSE_INPUT_KINDS = ("layer_norm",)
+# oneDNN 3.2 takes the rows of their input and result to lie side by side, whatever strides say, and computes nonsense.
+_DENSE_KINDS = ("layer_norm",)
 
 
 def assign_layouts(
@@ -62,11 +62,13 @@ class _Assignment:
 
     def _place_result(self, step: Operation) -> None:
         step.inputs = [self._dense_copy(value, step.handle) if _repeats(value) else value for value in step.inputs]
-        if step.kind in _DENSE_INPUT_KINDS:
+        if step.kind in _DENSE_KINDS:
             step.inputs[0] = self._dense_input(step.inputs[0], step.handle)
         value = step.output
         expected = [layout for output, layout in self._outputs if output is value]
-        if expected:
+        if step.kind in _DENSE_KINDS and (expected or value in self._children):
+            value.layout = _dense(value)
+        elif expected:
             value.layout = expected[0]
         elif value in self._children:
             value.layout = self._best_layout(value, step.kind)
