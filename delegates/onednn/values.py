@@ -126,6 +126,7 @@ class Operation:
     def alone(self) -> bool:
         """Whether nothing after it may be fused into it.
 
-        oneDNN 3.2 fuses a pooling with a following operator of two tensors, and then reads the second where it is not.
+        oneDNN 3.2 fuses a pooling with a following operator of two tensors, and then reads the second where it is not;
+        and an interpolation with two sums, of which it computes something else.
         """
-        return self.ends_partition or self.kind in ("max_pool", "avg_pool")
+        return self.ends_partition or self.kind in ("max_pool", "avg_pool", "interpolate")

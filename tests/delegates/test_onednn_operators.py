@@ -146,6 +146,12 @@ CASES["pool_and_add"] = (
     lambda x, y: (F.avg_pool2d(x, 3, 1, 1) + y, F.max_pool2d(x, 3, 1, 1) * y, F.max_pool2d(x, 3, 1, 1) + y.exp()),
     (IMAGE, WIDE),
 )
+CASES["interpolate_and_add_twice"] = (
+    lambda x, y: F.relu(
+        x + F.interpolate(y[..., :3, :3], scale_factor=2) + F.interpolate(y[..., 3:, 3:] * 2, scale_factor=2)
+    ),
+    (IMAGE, WIDE),
+)
 # Operators that oneDNN runs in float32 only.
 FP32_CASES: dict[str, tuple] = {"round": (lambda x: (x * 3).round(), (IMAGE,))}
 
