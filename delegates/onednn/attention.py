@@ -18,7 +18,7 @@ from edgex.delegates.onednn.values import ATTENTION, Refused, Value
 # -inf alone, and 0.001 for the most negative finite number.
 _TINY = 2e-38
 _ALIVE = 1e4
-# Scores of this many bytes stay in a processor's cache between oneDNN's partitions; more are computed in blocks.
+# Scores of this many bytes in float32 stay in a processor's cache between oneDNN's partitions; more are computed in blocks.
 _CACHED_BYTES = 4 << 20
 
 
@@ -65,7 +65,7 @@ def emit_attention(
         if not broadcasts(mask.shape, scores_shape):
             raise Refused("attribute", f"oneDNN repeats no scores {list(scores_shape)} for a mask {list(mask.shape)}")
         mask, alive = _living_rows(builder, mask, len(scores_shape), result_shape[-1], reducible)
-    if _is_long(query, scores_shape):
+    if _is_long(scores_shape):
         inputs = [query, swapped_key, value, *([] if mask is None else [mask])]
         result = builder.op(ATTENTION, inputs, result_shape, alpha=scale)
     else:
@@ -78,10 +78,10 @@ def emit_attention(
     return result if alive is None else builder.op("multiply", [result, alive], result_shape)
 
 
-def _is_long(query: Value, scores: Sequence[Size]) -> bool:
+def _is_long(scores: Sequence[Size]) -> bool:
     """Whether the backend's own attention is quicker: oneDNN 3.2 writes all scores to memory, and reads them twice."""
     sizes = [size for size in scores if isinstance(size, int)]
-    return query.dtype == "f32" and len(sizes) == len(scores) and 4 * math.prod(sizes) > _CACHED_BYTES
+    return len(sizes) == len(scores) and 4 * math.prod(sizes) > _CACHED_BYTES
 
 
 def _living_rows(

@@ -35,10 +35,11 @@ def plan_of(folder: Path, lowered) -> bytes:
     return data[data.index(b"EDGEXDNN") :]
 
 
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
 @pytest.mark.parametrize("name", FORMS)
-def test_every_form_of_it(name: str, always: None, tmp_path: Path) -> None:
+def test_every_form_of_it(name: str, precision: str, always: None, tmp_path: Path) -> None:
     function, inputs, *layers = CASES[name]
-    lowered = check(Network(function, *(layers[0] if layers else ())), *inputs)
+    lowered = check(Network(function, *(layers[0] if layers else ())), *inputs, precision=precision)
     assert plan_of(tmp_path, lowered)[8] == 2
 
 
@@ -47,6 +48,16 @@ def test_a_short_one_stays_with_onednn(tmp_path: Path) -> None:
     heads = random(1, 2, 8, 4)
     lowered = check(Network(lambda x: F.scaled_dot_product_attention(x, x, x)), heads)
     assert plan_of(tmp_path, lowered)[8] == 1
+
+
+@pytest.mark.parametrize("columns", [1024, 1003])
+def test_many_places_in_parts(columns: int) -> None:
+    """In bfloat16 the scores of 512 places at a time, the last part padded; a mask for each."""
+    query, key = random(1, 2, 530, 16), random(1, 2, columns, 16, seed=1)
+    mask = random(530, columns, seed=2)
+    network = Network(lambda q, k, m: F.scaled_dot_product_attention(q, k, k + 1, attn_mask=m))
+    for precision in ("fp32", "bf16"):
+        check(network, query, key, mask, precision=precision)
 
 
 def test_a_long_one_is_one_event_and_its_last_block_a_smaller_one(tmp_path: Path) -> None:
@@ -73,8 +84,9 @@ SHAPES = [
 ]
 
 
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_shapes_of_all_kinds(shape: tuple[int, ...], always: None) -> None:
+def test_shapes_of_all_kinds(shape: tuple[int, ...], precision: str, always: None) -> None:
     """Single rows, columns and heads; masks repeated along each dimension; query and result in another order."""
     batch, heads, rows, columns, size, width, mask_rows = shape
     query, key = random(batch, rows, heads, size), random(batch, heads, columns, size, seed=1)
@@ -84,7 +96,19 @@ def test_shapes_of_all_kinds(shape: tuple[int, ...], always: None) -> None:
         mixed = F.scaled_dot_product_attention(q.transpose(1, 2) * 2, k, v, attn_mask=m)
         return mixed.transpose(1, 2).flatten(2) + 1
 
-    check(Network(run), query, key, value, mask)
+    check(Network(run), query, key, value, mask, precision=precision)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_scores_far_apart(precision: str, always: None) -> None:
+    """Scores of some hundreds, with exponentials of 1 and 0; a scale below 0; rows of which one place or none is left."""
+    query, key = random(1, 2, 40, 16), random(1, 2, 50, 16, seed=1)
+    mask = torch.zeros(40, 50)
+    mask[3, 1:] = float("-inf")
+    mask[4] = float("-inf")
+    for scale in (20.0, -20.0):
+        network = Network(lambda q, k, m, by=scale: F.scaled_dot_product_attention(q, k, k * 1, m, scale=by))
+        check(network, query, key, mask, precision=precision)
 
 
 def test_shapes_that_do_not_fit_are_refused(always: None, tmp_path: Path) -> None:

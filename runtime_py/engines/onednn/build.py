@@ -114,7 +114,7 @@ def compile_command(toolchain: Toolchain, onednn: Path, output: Path) -> list[st
     when it is loaded.
     """
     return [
-        *(str(toolchain.compiler), "-std=c++17", "-O2", "-shared", "-fPIC", "-fopenmp"),
+        *(str(toolchain.compiler), "-std=c++17", "-O2", "-fno-trapping-math", "-shared", "-fPIC", "-fopenmp"),
         *sorted(str(source) for source in SOURCES.glob("*.cpp")),
         *("-o", str(output)),
         *executorch_flags(toolchain.executorch),

@@ -4,10 +4,15 @@
 
 #include <algorithm>
 #include <atomic>
-#include <unordered_map>
+#include <cstring>
+#include <limits>
+#include <type_traits>
+#include <utility>
 
 #include "oneapi/dnnl/dnnl.hpp"
 #include "onednn.h"
+#include "plan.h"
+#include "softmax.h"
 
 namespace edgex {
 
@@ -19,6 +24,10 @@ constexpr size_t kAlignment = 64;
 // A block's scores: half of the second-level cache of a server's core.
 constexpr int64_t kScoresBytes = 512 << 10;
 constexpr int64_t kFewestRows = 16, kMostRows = 128;
+// Of bfloat16, scores are computed for that many places at a time, and a multiple of places: oneDNN 3.2 uses AMX for a
+// product of rows of 64 numbers up to there (490 GFLOP/s of one core; 85 for 750 places), and for 480 places takes half
+// the time of 476.
+constexpr int64_t kPlacesAtOnce = 512, kPlacesMultiple = 32;
 
 size_t round_up(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
@@ -38,8 +47,14 @@ class SingleThread {
   int before_;
 };
 
-memory::desc matrix(int64_t rows, int64_t columns) {
-  return memory::desc({rows, columns}, memory::data_type::f32, memory::format_tag::ab);
+template <typename T>
+constexpr memory::data_type kType = memory::data_type::f32;
+template <>
+constexpr memory::data_type kType<Bfloat16> = memory::data_type::bf16;
+
+template <typename T>
+memory::desc matrix(int64_t rows, int64_t columns, memory::format_tag tag = memory::format_tag::ab) {
+  return memory::desc({rows, columns}, kType<T>, tag);
 }
 
 dnnl::primitive_attr own_scratch() {
@@ -71,42 +86,37 @@ struct Matrices {
     }
   }
 
-  memory::desc described() const {
+  memory::desc described(memory::data_type type) const {
     // A stride of a dimension of one element is never used, but must not be 0.
-    return memory::desc({rows, columns}, memory::data_type::f32,
-                        {std::max<int64_t>(row_step, 1), std::max<int64_t>(column_step, 1)});
+    return memory::desc({rows, columns}, type, {std::max<int64_t>(row_step, 1), std::max<int64_t>(column_step, 1)});
   }
 
   int64_t rows, columns, row_step, column_step;
   std::vector<int64_t> starts;
 };
 
-// What runs on a block of rows; the last block of a head has fewer.
+struct Product {
+  Product(const dnnl::engine& engine, const memory::desc& left, const memory::desc& right)
+      : described({engine, left, right, matrix<float>(left.get_dims()[0], right.get_dims()[1]), own_scratch()}),
+        kernel(described) {}
+
+  dnnl::matmul::primitive_desc described;
+  dnnl::matmul kernel;
+};
+
+// Places that are scored at once.
+struct Part {
+  int64_t first, count;
+  memory::desc take_from, desc;  // of the key's part: as it is given, and as the kernels want it
+  dnnl::reorder take;
+  size_t byte_offset;
+};
+
+// The products of a block of rows; the last block of a head has fewer.
 struct Block {
-  // The descriptions of key and value say how the kernels want them; all blocks read the same.
-  Block(const dnnl::engine& engine, int64_t rows, const memory::desc& key, const memory::desc& value, int64_t size,
-        int64_t columns, int64_t width)
-      : rows(rows),
-        score({engine, matrix(rows, size), key, matrix(rows, columns), own_scratch()}),
-        weigh({engine, dnnl::prop_kind::forward_inference, dnnl::algorithm::softmax_accurate, matrix(rows, columns),
-               matrix(rows, columns), 1, own_scratch()}),
-        sum({engine, matrix(rows, columns), value, matrix(rows, width), own_scratch()}),
-        score_kernel(score),
-        weigh_kernel(weigh),
-        sum_kernel(sum) {}
-
-  size_t scratch_bytes() const {
-    return std::max({score.scratchpad_desc().get_size(), weigh.scratchpad_desc().get_size(),
-                     sum.scratchpad_desc().get_size()});
-  }
-
   int64_t rows;
-  dnnl::matmul::primitive_desc score;
-  dnnl::softmax_forward::primitive_desc weigh;
-  dnnl::matmul::primitive_desc sum;
-  dnnl::matmul score_kernel;
-  dnnl::softmax_forward weigh_kernel;
-  dnnl::matmul sum_kernel;
+  std::vector<Product> score;  // for each part
+  std::vector<Product> sum;    // one
 };
 
 int64_t block_rows(int64_t rows, int64_t columns) {
@@ -119,166 +129,298 @@ std::vector<int64_t> batch_of(const Strided& result) {
   return {result.dims.begin(), result.dims.end() - 2};
 }
 
+struct Tensors {
+  const void *query, *key, *value, *mask;
+  void* result;
+};
+
 }  // namespace
 
-struct Attention::Kernels {
-  Kernels(const Strided& q, const Strided& k, const Strided& v, const Strided* m, const Strided& r, float scale)
-      : engine(device().engine, true),
-        scale(scale),
-        query(q, batch_of(r)),
-        key(k, batch_of(r)),
-        value(v, batch_of(r)),
-        result(r, batch_of(r)),
-        threads(omp_get_max_threads()) {
-    require(query.rows == result.rows && query.columns == key.rows && key.columns == value.rows &&
-            value.columns == result.columns);
-    if (m != nullptr) {
-      mask = std::make_unique<Matrices>(*m, batch_of(r));
-      require((mask->rows == query.rows || mask->rows == 1) && (mask->columns == key.columns || mask->columns == 1));
+class Attention::Kernels {
+ public:
+  virtual ~Kernels() = default;
+  virtual size_t scratch_bytes() const = 0;
+  virtual void run(const Tensors& tensors, std::byte* scratch) const = 0;
+};
+
+namespace {
+
+template <typename T>
+class KernelsOf : public Attention::Kernels {
+ public:
+  KernelsOf(const Strided& query, const Strided& key, const Strided& value, const Strided* mask, const Strided& result,
+            float scale)
+      : engine_(device().engine, true),
+        scale_(scale),
+        query_(query, batch_of(result)),
+        key_(key, batch_of(result)),
+        value_(value, batch_of(result)),
+        result_(result, batch_of(result)),
+        threads_(omp_get_max_threads()) {
+    require(query_.rows == result_.rows && query_.columns == key_.rows && key_.columns == value_.rows &&
+            value_.columns == result_.columns);
+    if (mask != nullptr) {
+      mask_ = std::make_unique<Matrices>(*mask, batch_of(result));
+      require((mask_->rows == query_.rows || mask_->rows == 1) &&
+              (mask_->columns == key_.columns || mask_->columns == 1));
     }
     const SingleThread single;
-    const int64_t rows = block_rows(query.rows, key.columns);
-    const auto any = [](int64_t a, int64_t b) {
-      return memory::desc({a, b}, memory::data_type::f32, memory::format_tag::any);
+    const int64_t rows = block_rows(query_.rows, key_.columns);
+    make_parts(rows);
+    // All blocks read the key and the value in the layout that the first one asked for.
+    const memory::desc value_any = matrix<T>(places_, value_.columns, memory::format_tag::any);
+    add_block(rows, value_any);
+    value_desc_ = blocks_[0].sum[0].described.weights_desc();
+    const int64_t rest = query_.rows % rows;
+    if (rest != 0) add_block(rest, value_desc_);
+    take_value_ = dnnl::reorder({engine_, value_source(), engine_, value_desc_});
+    value_bytes_ = round_up(value_desc_.get_size());
+    const auto block_bytes = [&](int64_t columns, size_t element) {
+      return round_up(static_cast<size_t>(rows * columns) * element);
     };
-    const auto make = [&](int64_t count, const memory::desc& key_desc, const memory::desc& value_desc) {
-      return Block(engine, count, key_desc, value_desc, key.rows, key.columns, value.columns);
-    };
-    blocks.push_back(make(rows, any(key.rows, key.columns), any(value.rows, value.columns)));
-    key_desc = blocks[0].score.weights_desc();
-    value_desc = blocks[0].sum.weights_desc();
-    const int64_t rest = query.rows % rows;
-    if (rest != 0) blocks.push_back(make(rest, key_desc, value_desc));
-    take_key = dnnl::reorder({engine, key.described(), engine, key_desc});
-    take_value = dnnl::reorder({engine, value.described(), engine, value_desc});
-    key_bytes = round_up(key_desc.get_size());
-    value_bytes = round_up(value_desc.get_size());
-    query_bytes = round_up(static_cast<size_t>(rows * key.rows) * 4);
-    scores_bytes = round_up(static_cast<size_t>(rows * key.columns) * 4);
-    result_bytes = round_up(static_cast<size_t>(rows * value.columns) * 4);
-    kernel_bytes = 0;
-    for (const Block& block : blocks) kernel_bytes = std::max(kernel_bytes, round_up(block.scratch_bytes()));
+    // A thread's memory, in this order. float32 is weighed where the scores are.
+    size_t end = block_bytes(key_.rows, sizeof(T));
+    const auto next = [&](size_t bytes) { return std::exchange(end, end + bytes); };
+    scores_at_ = next(block_bytes(places_, sizeof(float)));
+    weights_at_ = kInPlace ? scores_at_ : next(block_bytes(places_, sizeof(T)));
+    mixed_at_ = next(block_bytes(value_.columns, sizeof(float)));
+    sums_at_ = next(block_bytes(1, sizeof(float)));
+    kernel_at_ = next(round_up(kernel_bytes_));
+    // The same memory holds a padded key or value before.
+    const int64_t copied = places_ * std::max(key_.rows, value_.columns);
+    thread_bytes_ = std::max(end, round_up(static_cast<size_t>(copied) * sizeof(T)));
   }
 
-  size_t heads() const { return result.starts.size(); }
-  size_t thread_bytes() const { return query_bytes + scores_bytes + result_bytes + kernel_bytes; }
-  size_t shared_bytes() const { return heads() * (key_bytes + value_bytes); }
+  size_t scratch_bytes() const override {
+    return shared_bytes() + static_cast<size_t>(threads_) * thread_bytes_;
+  }
+
+  void run(const Tensors& tensors, std::byte* scratch) const override {
+    const auto heads = static_cast<int64_t>(result_.starts.size());
+    const int64_t rows = blocks_[0].rows, each = (query_.rows + rows - 1) / rows;
+    // A session of fewer threads may have come since; memory is there for as many as there were.
+    const int threads = std::min(threads_, omp_get_max_threads());
+    std::atomic<bool> failed{false};
+    // Inside of a parallel region oneDNN's kernels run on the thread that calls them. No exception may leave it.
+    const auto guarded = [&](const auto& body) {
+      try {
+        body();
+      } catch (const std::exception&) {
+        failed = true;
+      }
+    };
+#pragma omp parallel for num_threads(threads)
+    for (int64_t head = 0; head < heads; head++) {
+      guarded([&] { prepare(static_cast<size_t>(head), tensors, scratch, own_memory(scratch)); });
+    }
+#pragma omp parallel for num_threads(threads)
+    for (int64_t task = 0; task < heads * each; task++) {
+      guarded([&] {
+        const int64_t first = task % each * rows;
+        const Block& block = first + rows <= query_.rows ? blocks_.front() : blocks_.back();
+        run_block(block, static_cast<size_t>(task / each), first, tensors, scratch, own_memory(scratch));
+      });
+    }
+    if (failed) throw OneDnnError("oneDNN: running an attention failed");
+  }
+
+ private:
+  static constexpr bool kInPlace = std::is_same_v<T, float>;
+
+  bool padded() const { return places_ != key_.columns; }
+
+  // What the value is packed from: the tensor itself, or its padded copy.
+  memory::desc value_source() const {
+    return padded() ? matrix<T>(places_, value_.columns) : value_.described(kType<T>);
+  }
+
+  void make_parts(int64_t rows) {
+    places_ = kInPlace ? key_.columns : (key_.columns + kPlacesMultiple - 1) / kPlacesMultiple * kPlacesMultiple;
+    const int64_t step = kInPlace ? places_ : kPlacesAtOnce;
+    for (int64_t first = 0; first < places_; first += step) {
+      const int64_t count = std::min(step, places_ - first);
+      const Product product(engine_, matrix<T>(rows, key_.rows),
+                            matrix<T>(key_.rows, count, memory::format_tag::any));
+      const memory::desc desc = product.described.weights_desc();
+      const int64_t row_step = padded() ? 1 : std::max<int64_t>(key_.row_step, 1);
+      const int64_t column_step = padded() ? key_.rows : std::max<int64_t>(key_.column_step, 1);
+      const memory::desc source({key_.rows, count}, kType<T>, {row_step, column_step});
+      parts_.push_back({first, count, source, desc, dnnl::reorder({engine_, source, engine_, desc}), key_bytes_});
+      key_bytes_ += round_up(desc.get_size());
+    }
+  }
+
+  void add_block(int64_t rows, const memory::desc& value_desc) {
+    Block block{rows, {}, {}};
+    for (const Part& part : parts_) block.score.emplace_back(engine_, matrix<T>(rows, key_.rows), part.desc);
+    block.sum.emplace_back(engine_, matrix<T>(rows, places_), value_desc);
+    for (const auto* products : {&block.score, &block.sum}) {
+      for (const Product& product : *products) {
+        kernel_bytes_ = std::max(kernel_bytes_, product.described.scratchpad_desc().get_size());
+      }
+    }
+    blocks_.push_back(std::move(block));
+  }
+
+  size_t shared_bytes() const { return result_.starts.size() * (key_bytes_ + value_bytes_); }
+
+  std::byte* own_memory(std::byte* scratch) const {
+    return scratch + shared_bytes() + static_cast<size_t>(omp_get_thread_num()) * thread_bytes_;
+  }
 
   memory at(const memory::desc& desc, const void* data) const {
-    return memory(desc, engine, const_cast<void*>(data));
+    return memory(desc, engine_, const_cast<void*>(data));
   }
 
-  // A head's key and value in the kernels' layout.
-  void prepare(size_t head, dnnl::stream& stream, const float* keys, const float* values, std::byte* shared) const {
-    memory source = at(key.described(), keys + key.starts[head]);
-    memory target = at(key_desc, shared + head * key_bytes);
-    take_key.execute(stream, source, target);
-    source = at(value.described(), values + value.starts[head]);
-    target = at(value_desc, shared + heads() * key_bytes + head * value_bytes);
-    take_value.execute(stream, source, target);
+  memory packed_key(size_t head, const Part& part, std::byte* scratch) const {
+    return at(part.desc, scratch + head * key_bytes_ + part.byte_offset);
   }
 
-  void add_mask(const float* masks, size_t head, int64_t first, int64_t rows, float* scores) const {
-    for (int64_t i = 0; i < rows; i++) {
-      const float* from = masks + mask->starts[head] + (first + i) * mask->row_step;
-      float* to = scores + i * key.columns;
-      if (mask->column_step == 1) {
-#pragma omp simd
-        for (int64_t j = 0; j < key.columns; j++) to[j] += from[j];
+  memory packed_value(size_t head, std::byte* scratch) const {
+    return at(value_desc_, scratch + result_.starts.size() * key_bytes_ + head * value_bytes_);
+  }
+
+  // A head's key and value in the kernels' layout. `own` is the thread's memory.
+  void prepare(size_t head, const Tensors& tensors, std::byte* scratch, std::byte* own) const {
+    dnnl::stream stream(engine_);
+    const T* source = static_cast<const T*>(tensors.key) + key_.starts[head];
+    int64_t place_step = key_.column_step;
+    if (padded()) {
+      source = pad(source, key_.columns, key_.column_step, key_.rows, key_.row_step, reinterpret_cast<T*>(own));
+      place_step = key_.rows;
+    }
+    for (const Part& part : parts_) {
+      memory from = at(part.take_from, source + part.first * place_step);
+      memory to = packed_key(head, part, scratch);
+      part.take.execute(stream, from, to);
+    }
+    source = static_cast<const T*>(tensors.value) + value_.starts[head];
+    if (padded()) {
+      source = pad(source, value_.rows, value_.row_step, value_.columns, value_.column_step, reinterpret_cast<T*>(own));
+    }
+    memory from = at(value_source(), source);
+    memory to = packed_value(head, scratch);
+    take_value_.execute(stream, from, to);
+  }
+
+  // Places as dense rows, zeros behind the last.
+  const T* pad(const T* from, int64_t count, int64_t place_step, int64_t size, int64_t step, T* to) const {
+    for (int64_t i = 0; i < count; i++) {
+      for (int64_t j = 0; j < size; j++) to[i * size + j] = from[i * place_step + j * step];
+    }
+    std::memset(to + count * size, 0, static_cast<size_t>((places_ - count) * size) * sizeof(T));
+    return to;
+  }
+
+  // Rows from `first` on, as many as the block has. `own` is the thread's memory.
+  void run_block(const Block& block, size_t head, int64_t first, const Tensors& tensors, std::byte* scratch,
+                 std::byte* own) const {
+    dnnl::stream stream(engine_);
+    const auto multiply = [&](const Product& product, const void* left, const memory& right, float* result) {
+      product.kernel.execute(stream, {{DNNL_ARG_SRC, at(product.described.src_desc(), left)},
+                                      {DNNL_ARG_WEIGHTS, right},
+                                      {DNNL_ARG_DST, at(product.described.dst_desc(), result)},
+                                      {DNNL_ARG_SCRATCHPAD, at(product.described.scratchpad_desc(), own + kernel_at_)}});
+    };
+    auto* rows = reinterpret_cast<T*>(own);
+    auto* scores = reinterpret_cast<float*>(own + scores_at_);
+    auto* weights = reinterpret_cast<T*>(own + weights_at_);
+    auto* mixed = reinterpret_cast<float*>(own + mixed_at_);
+    auto* sums = reinterpret_cast<float*>(own + sums_at_);
+    take_rows(static_cast<const T*>(tensors.query) + query_.starts[head] + first * query_.row_step, block.rows, rows);
+    for (size_t i = 0; i < parts_.size(); i++) {
+      multiply(block.score[i], rows, packed_key(head, parts_[i], scratch), scores + block.rows * parts_[i].first);
+    }
+    for (int64_t i = 0; i < block.rows; i++) {
+      sums[i] = weigh(static_cast<const T*>(tensors.mask), head, first + i, i, block.rows, scores, weights);
+    }
+    multiply(block.sum[0], weights, packed_value(head, scratch), mixed);
+    T* to = static_cast<T*>(tensors.result) + result_.starts[head] + first * result_.row_step;
+    for (int64_t i = 0; i < block.rows; i++, to += result_.row_step) {
+      const float* from = mixed + i * value_.columns;
+      if (result_.column_step == 1) {
+        scale_row(from, value_.columns, 1 / sums[i], to);
       } else {
-        for (int64_t j = 0; j < key.columns; j++) to[j] += from[j * mask->column_step];
+        for (int64_t j = 0; j < value_.columns; j++) narrow(from[j] / sums[i], to[j * result_.column_step]);
       }
     }
   }
 
-  // Rows from `first` on, as many as the block has. `own` is the thread's memory.
-  void run_block(const Block& block, size_t head, int64_t first, dnnl::stream& stream, const float* queries,
-                 const float* masks, float* results, const std::byte* shared, std::byte* own) const {
-    auto* rows = reinterpret_cast<float*>(own);
-    auto* scores = reinterpret_cast<float*>(own + query_bytes);
-    auto* sums = reinterpret_cast<float*>(own + query_bytes + scores_bytes);
-    std::byte* kernel = own + query_bytes + scores_bytes + result_bytes;
-    for (int64_t i = 0; i < block.rows; i++) {
-      const float* from = queries + query.starts[head] + (first + i) * query.row_step;
-      for (int64_t j = 0; j < key.rows; j++) rows[i * key.rows + j] = from[j * query.column_step] * scale;
-    }
-    const memory scored = at(block.score.dst_desc(), scores);
-    const auto run = [&](const dnnl::primitive& primitive, const dnnl::primitive_desc_base& described,
-                         std::unordered_map<int, memory> arguments) {
-      arguments.emplace(DNNL_ARG_SCRATCHPAD, at(described.scratchpad_desc(), kernel));
-      primitive.execute(stream, arguments);
-    };
-    run(block.score_kernel, block.score,
-        {{DNNL_ARG_SRC, at(block.score.src_desc(), rows)},
-         {DNNL_ARG_WEIGHTS, at(key_desc, shared + head * key_bytes)},
-         {DNNL_ARG_DST, scored}});
-    if (mask != nullptr) add_mask(masks, head, first, block.rows, scores);
-    run(block.weigh_kernel, block.weigh, {{DNNL_ARG_SRC, scored}, {DNNL_ARG_DST, scored}});
-    run(block.sum_kernel, block.sum,
-        {{DNNL_ARG_SRC, scored},
-         {DNNL_ARG_WEIGHTS, at(value_desc, shared + heads() * key_bytes + head * value_bytes)},
-         {DNNL_ARG_DST, at(block.sum.dst_desc(), sums)}});
-    for (int64_t i = 0; i < block.rows; i++) {
-      float* to = results + result.starts[head] + (first + i) * result.row_step;
-      for (int64_t j = 0; j < value.columns; j++) to[j * result.column_step] = sums[i * value.columns + j];
+  void take_rows(const T* from, int64_t count, T* rows) const {
+    for (int64_t i = 0; i < count; i++, from += query_.row_step, rows += key_.rows) {
+      if (query_.column_step == 1) {
+        std::memcpy(rows, from, static_cast<size_t>(key_.rows) * sizeof(T));
+      } else {
+        for (int64_t j = 0; j < key_.rows; j++) rows[j] = from[j * query_.column_step];
+      }
     }
   }
 
-  dnnl::engine engine;
-  float scale;
-  Matrices query, key, value, result;
-  std::unique_ptr<Matrices> mask;
-  int threads;
-  std::vector<Block> blocks;
-  memory::desc key_desc, value_desc;
-  dnnl::reorder take_key, take_value;
-  size_t key_bytes, value_bytes, query_bytes, scores_bytes, result_bytes, kernel_bytes;
+  // Row `row` of the head, row i of a block of `rows`. The weights' sum, by which they are not divided yet: that takes a
+  // number for each column of the value, not for each of the key.
+  float weigh(const T* masks, size_t head, int64_t row, int64_t i, int64_t rows, float* scores, T* weights) const {
+    const auto each = [&](const auto& body) {
+      for (const Part& part : parts_) {
+        const int64_t count = std::min(part.count, key_.columns - part.first);
+        body(scores + rows * part.first + i * part.count, count, part.first);
+      }
+    };
+    float scale = scale_;
+    if (mask_ != nullptr) {
+      const T* mask = masks + mask_->starts[head] + row * mask_->row_step;
+      each([&](float* from, int64_t count, int64_t first) {
+        mask_row(from, count, scale, mask + first * mask_->column_step, mask_->column_step);
+      });
+      scale = 1;
+    }
+    constexpr float kNone = -std::numeric_limits<float>::infinity();
+    float largest = kNone, sum = 0;
+    each([&](float* from, int64_t count, int64_t) { largest = std::max(largest, find_largest(from, count, scale)); });
+    if (largest == kNone) largest = 0;  // then all weights are the same
+    each([&](float* from, int64_t count, int64_t first) {
+      sum += weigh_row(from, count, scale, largest);
+      if constexpr (!kInPlace) scale_row(from, count, 1, weights + i * places_ + first);
+    });
+    if constexpr (!kInPlace) {
+      std::memset(weights + i * places_ + key_.columns, 0, static_cast<size_t>(places_ - key_.columns) * sizeof(T));
+    }
+    return sum;
+  }
+
+  dnnl::engine engine_;
+  float scale_;
+  Matrices query_, key_, value_, result_;
+  std::unique_ptr<Matrices> mask_;
+  int threads_;
+  std::vector<Block> blocks_;
+  std::vector<Part> parts_;
+  int64_t places_ = 0;  // columns of the key, padded
+  memory::desc value_desc_;
+  dnnl::reorder take_value_;
+  size_t key_bytes_ = 0, value_bytes_ = 0, kernel_bytes_ = 0;
+  size_t scores_at_, weights_at_, mixed_at_, sums_at_, kernel_at_, thread_bytes_;
 };
 
-Attention::Attention(Strided query, Strided key, Strided value, const Strided* mask, Strided result, float scale)
-    : kernels_(std::make_unique<Kernels>(query, key, value, mask, result, scale)) {}
+}  // namespace
+
+Attention::Attention(int dtype, const Strided& query, const Strided& key, const Strided& value, const Strided* mask,
+                     const Strided& result, float scale) {
+  if (dtype == kFloat32) {
+    kernels_ = std::make_unique<KernelsOf<float>>(query, key, value, mask, result, scale);
+  } else if (dtype == kBfloat16) {
+    kernels_ = std::make_unique<KernelsOf<Bfloat16>>(query, key, value, mask, result, scale);
+  } else {
+    throw OneDnnError("an attention of other tensors");
+  }
+}
 
 Attention::~Attention() = default;
 
-size_t Attention::scratch_bytes() const {
-  return kernels_->shared_bytes() + static_cast<size_t>(kernels_->threads) * kernels_->thread_bytes();
-}
+size_t Attention::scratch_bytes() const { return kernels_->scratch_bytes(); }
 
-void Attention::run(const float* query, const float* key, const float* value, const float* mask, float* result,
+void Attention::run(const void* query, const void* key, const void* value, const void* mask, void* result,
                     std::byte* scratch) const {
-  const Kernels& kernels = *kernels_;
-  const auto heads = static_cast<int64_t>(kernels.heads());
-  const int64_t rows = kernels.blocks[0].rows, each = (kernels.query.rows + rows - 1) / rows;
-  // A session of fewer threads may have come since; memory is there for as many as there were.
-  const int threads = std::min(kernels.threads, omp_get_max_threads());
-  std::atomic<bool> failed{false};
-  // Inside of a parallel region oneDNN's kernels run on the thread that calls them. No exception may leave it.
-  const auto guarded = [&](const auto& body) {
-    try {
-      body();
-    } catch (const std::exception&) {
-      failed = true;
-    }
-  };
-#pragma omp parallel for num_threads(threads)
-  for (int64_t head = 0; head < heads; head++) {
-    guarded([&] {
-      dnnl::stream stream(kernels.engine);
-      kernels.prepare(static_cast<size_t>(head), stream, key, value, scratch);
-    });
-  }
-#pragma omp parallel for num_threads(threads)
-  for (int64_t task = 0; task < heads * each; task++) {
-    guarded([&] {
-      dnnl::stream stream(kernels.engine);
-      const auto thread = static_cast<size_t>(omp_get_thread_num());
-      std::byte* own = scratch + kernels.shared_bytes() + thread * kernels.thread_bytes();
-      const int64_t first = task % each * rows;
-      const Block& block = first + rows <= kernels.query.rows ? kernels.blocks.front() : kernels.blocks.back();
-      kernels.run_block(block, static_cast<size_t>(task / each), first, stream, query, mask, result, scratch, own);
-    });
-  }
-  if (failed) throw OneDnnError("oneDNN: running an attention failed");
+  kernels_->run({query, key, value, mask, result}, scratch);
 }
 
 }  // namespace edgex

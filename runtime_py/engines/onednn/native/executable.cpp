@@ -169,12 +169,15 @@ void Executable::compile_attention(const Group& group, Call& call) const {
   std::vector<Strided> tensors;
   for (uint32_t id : call.values) {
     const Value& value = plan_.values[id];
-    if (value.dtype != kFloat32 || value.opaque) throw OneDnnError("an attention of other tensors");
+    if (value.dtype != plan_.values[group.inputs[0]].dtype || value.opaque) {
+      throw OneDnnError("an attention of other tensors");
+    }
     tensors.push_back({shapes_[id].dims, shapes_[id].strides});
   }
   const Strided* mask = tensors.size() == 5 ? &tensors[3] : nullptr;
   const CompileClock clock;
-  call.attention = std::make_unique<Attention>(tensors[0], tensors[1], tensors[2], mask, tensors.back(), group.scale);
+  call.attention = std::make_unique<Attention>(plan_.values[group.inputs[0]].dtype, tensors[0], tensors[1], tensors[2],
+                                               mask, tensors.back(), group.scale);
 }
 
 // Each intermediate value gets a place in the arena for as long as groups use it; larger ones choose first.
@@ -285,10 +288,10 @@ std::byte* Executable::address(uint32_t id) const {
 }
 
 void Executable::run_attention(const Attention& attention, const std::vector<uint32_t>& values, size_t group) const {
-  const auto numbers = [&](size_t i) { return reinterpret_cast<float*>(address(values[i])); };
-  const float* mask = values.size() == 5 ? numbers(3) : nullptr;
+  const auto at = [&](size_t i) { return address(values[i]); };
+  const std::byte* mask = values.size() == 5 ? at(3) : nullptr;
   std::byte* scratch = arena_.base() + arena_offsets_[plan_.values.size() + group];
-  attention.run(numbers(0), numbers(1), numbers(2), mask, numbers(values.size() - 1), scratch);
+  attention.run(at(0), at(1), at(2), mask, at(values.size() - 1), scratch);
 }
 
 void Executable::bind(void* const* args) {

@@ -1,0 +1,31 @@
+// What lies between the two products of attention, one row at a time: scale, mask, softmax.
+#pragma once
+
+#include <cstdint>
+
+namespace edgex {
+
+// A number of the storage that PyTorch calls bfloat16: the upper half of a float32.
+struct Bfloat16 {
+  uint16_t bits;
+};
+
+// Rounds to nearest, halves to even; what is no number stays none.
+void narrow(float from, float& to);
+void narrow(float from, Bfloat16& to);
+
+// to[i] = from[i] * factor.
+void scale_row(const float* from, int64_t count, float factor, float* to);
+void scale_row(const float* from, int64_t count, float factor, Bfloat16* to);
+
+// scores[i] = scores[i] * scale + mask[i * mask_step].
+void mask_row(float* scores, int64_t count, float scale, const float* mask, int64_t mask_step);
+void mask_row(float* scores, int64_t count, float scale, const Bfloat16* mask, int64_t mask_step);
+
+// The largest of scores[i] * scale; -inf where there is none.
+float find_largest(const float* scores, int64_t count, float scale);
+
+// scores[i] = exp(scores[i] * scale - largest), of which none is above 1. Returns their sum.
+float weigh_row(float* scores, int64_t count, float scale, float largest);
+
+}  // namespace edgex
