@@ -18,7 +18,8 @@ from edgex.delegates.onednn.values import ATTENTION, Refused, Value
 # -inf alone, and 0.001 for the most negative finite number.
 _TINY = 2e-38
 _ALIVE = 1e4
-# Scores of this many bytes in float32 stay in a processor's cache between oneDNN's partitions; more are computed in blocks.
+# Scores of this many bytes in float32 stay in a processor's cache between oneDNN's partitions. More are computed in
+# blocks.
 _CACHED_BYTES = 4 << 20
 
 

@@ -101,7 +101,7 @@ def test_shapes_of_all_kinds(shape: tuple[int, ...], precision: str, always: Non
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_scores_far_apart(precision: str, always: None) -> None:
-    """Scores of some hundreds, with exponentials of 1 and 0; a scale below 0; rows of which one place or none is left."""
+    """Scores of some hundreds, with exponentials of 1 and 0; a scale below 0; rows of one place or none."""
     query, key = random(1, 2, 40, 16), random(1, 2, 50, 16, seed=1)
     mask = torch.zeros(40, 50)
     mask[3, 1:] = float("-inf")
