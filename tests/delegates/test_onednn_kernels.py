@@ -103,9 +103,8 @@ def execute() -> None:
     c = ctypes.CDLL(None)
     for name, (function, shape, *layers) in CASES.items():
         inputs = [torch.ones(shape)]
-        loaded = load(lower(capture(Network(function, *layers), inputs)))
-        c.fflush(None)
         print("case", name, flush=True)
+        loaded = load(lower(capture(Network(function, *layers), inputs)))
         loaded(*inputs)
         c.fflush(None)
         loaded.runner.close()
