@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from edgex.delegates.onednn.fusion import ACTIVATIONS, OF_TWO
+from edgex.delegates.onednn.orders import channels_last, find_order, innermost, row_major, settle_order
 from edgex.delegates.onednn.region import RegionBuilder, same_size
 from edgex.delegates.onednn.sizes import Layout, Permute, dense_strides, same_layout
 from edgex.delegates.onednn.values import ATTENTION, INTEGERS, PLAIN, Operation, Value
@@ -17,10 +19,13 @@ from edgex.delegates.onednn.values import ATTENTION, INTEGERS, PLAIN, Operation,
 _CONVOLUTIONS = ("convolution", "conv_transpose")
 _IMAGE_KINDS = (*_CONVOLUTIONS, "quantize", "max_pool", "avg_pool", "interpolate", "batch_norm_inference")
 
-_CHANNELS_LAST = (0, 2, 3, 1)
-
 # oneDNN 3.2 takes the rows of their input and result to lie side by side, whatever strides say, and computes nonsense.
 _DENSE_KINDS = ("layer_norm",)
+# It has only its reference kernels for these where the dimensions they run over are not innermost, in input and result.
+_SOFTMAX = ("softmax", "log_softmax")
+_REDUCTIONS = ("reduce_max", "reduce_mean", "reduce_min", "reduce_prod", "reduce_sum")
+# And for these where there are gaps between elements, or where two operands lie in different orders.
+_ELEMENTWISE = ACTIVATIONS | OF_TWO
 
 
 def assign_layouts(
@@ -50,8 +55,9 @@ class _Assignment:
         attentions = [step for step in builder.steps if isinstance(step, Operation) and step.kind == ATTENTION]
         self._strided = {value for step in attentions for value in (*step.inputs, step.output)}
         self._images = _quantized_images([step for step in builder.steps if isinstance(step, Operation)])
+        self._made_of_images: set[Value] = set()
         self.operations: list[Operation] = []
-        self._dense_copies: dict[Value, Value] = {}
+        self._copies: dict[tuple[Value, tuple[int, ...]], Value] = {}
         self._claimed: set[Value] = set()
         for step in builder.steps:
             if isinstance(step, Value):
@@ -62,19 +68,33 @@ class _Assignment:
 
     def _place_result(self, step: Operation) -> None:
         step.inputs = [self._dense_copy(value, step.handle) if _repeats(value) else value for value in step.inputs]
+        value = step.output
+        order = row_major(value)
         if step.kind in _DENSE_KINDS:
             step.inputs[0] = self._dense_input(step.inputs[0], step.handle)
-        value = step.output
+        elif step.kind in _ELEMENTWISE:
+            order = self._lay_operands(step)
+        elif step.kind in _SOFTMAX:
+            order = self._lay_inside(step, [step.attributes["axis"]])
+        elif step.kind in _REDUCTIONS:
+            self._lay_inside(step, step.attributes["axes"])
+        if step.kind in _IMAGE_KINDS or (
+            step.kind in _ELEMENTWISE and any(operand in self._made_of_images for operand in step.inputs)
+        ):
+            self._made_of_images.add(value)
         expected = [layout for output, layout in self._outputs if output is value]
-        if step.kind in _DENSE_KINDS and (expected or value in self._children):
-            value.layout = _dense(value)
+        if (step.kind in _DENSE_KINDS or step.kind in _SOFTMAX) and (expected or value in self._children):
+            value.layout = Layout(value.shape, dense_strides(value.shape, order))
         elif expected:
             value.layout = expected[0]
         elif value in self._children:
-            value.layout = self._best_layout(value, step.kind)
+            value.layout = self._best_layout(value, step.kind, order)
         elif value in self._images:
             # What reads the caller's image writes it in the order that the convolution wants.
-            value.layout = Layout(value.shape, dense_strides(value.shape, _CHANNELS_LAST))
+            value.layout = Layout(value.shape, dense_strides(value.shape, channels_last(value)))
+        elif order != row_major(value):
+            # Not opaque: oneDNN would keep the order, and what reads it would not be known to read another one.
+            value.layout = Layout(value.shape, dense_strides(value.shape, order))
         elif value in self._strided:
             value.layout = _dense(value)
         else:
@@ -96,25 +116,65 @@ class _Assignment:
         dense = value.opaque or same_layout(value.shape, value.layout.strides, dense_strides(value.shape))
         return value if dense else self._dense_copy(value, handle)
 
-    def _dense_copy(self, value: Value, handle: int) -> Value:
-        """A copy for the operator of that handle, and for all that need one after it."""
-        if value not in self._dense_copies:
-            self._dense_copies[value] = self._copy(value, _dense(value), handle)
-        return self._dense_copies[value]
+    def _lay_operands(self, step: Operation) -> tuple[int, ...]:
+        """Bring the operands of the result's shape into one order without gaps, by copies if need be, and tell it."""
+        operands = [value for value in step.inputs if value.shape == step.output.shape]
+        order = settle_order(operands, [value for value in step.inputs if value not in operands])
+        if order is None:
+            return row_major(step.output)
+        for value in operands:
+            if value.opaque and order != row_major(value):
+                value.opaque = False
+                value.layout = Layout(value.shape, dense_strides(value.shape, order))
+        step.inputs = [
+            self._ordered_copy(value, order, step.handle)
+            if value in operands and not value.opaque and find_order(value, order) != order
+            else value
+            for value in step.inputs
+        ]
+        return order
 
-    def _best_layout(self, value: Value, kind: str) -> Layout:
+    def _lay_inside(self, step: Operation, dims: Sequence[int]) -> tuple[int, ...]:
+        """Bring what a softmax or a reduction runs over innermost, by a copy if need be, and tell the order."""
+        value = step.inputs[0]
+        order = innermost(value, dims)
+        if value.opaque and (order != row_major(value) or value in self._made_of_images):
+            # A convolution can write its channels innermost; what else is made, only in rows without loss.
+            written = order if value in self._made_of_images and order == channels_last(value) else row_major(value)
+            value.opaque = False
+            value.layout = Layout(value.shape, dense_strides(value.shape, written))
+        assert value.layout is not None
+        if not value.opaque and not same_layout(value.shape, value.layout.strides, dense_strides(value.shape, order)):
+            step.inputs[0] = self._ordered_copy(value, order, step.handle)
+        return order
+
+    def _dense_copy(self, value: Value, handle: int) -> Value:
+        return self._ordered_copy(value, row_major(value), handle)
+
+    def _ordered_copy(self, value: Value, order: tuple[int, ...], handle: int) -> Value:
+        """A copy for the operator of that handle, and for all that need one after it."""
+        if (value, order) not in self._copies:
+            layout = Layout(value.shape, dense_strides(value.shape, order))
+            self._copies[value, order] = self._copy(value, layout, handle)
+        return self._copies[value, order]
+
+    def _best_layout(self, value: Value, kind: str, preferred: tuple[int, ...]) -> Layout:
         """The first order of dimensions that every view below, and every output among them, can live with."""
-        for order in self._orders(value, kind):
+        for order in self._orders(value, kind, preferred):
             layout = Layout(value.shape, dense_strides(value.shape, order))
             if self._suits(value, layout):
                 return layout
         return _dense(value)
 
-    def _orders(self, value: Value, kind: str) -> Iterator[tuple[int, ...]]:
-        rank = len(value.shape)
-        if kind in _IMAGE_KINDS and rank == 4:
-            yield _CHANNELS_LAST
-        yield tuple(range(rank))
+    def _orders(self, value: Value, kind: str, preferred: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+        views = [child.view for child in self._children.get(value, ())]
+        permuted = all(isinstance(view, Permute) for view in views)
+        if len(value.shape) in (3, 4) and (
+            kind in _IMAGE_KINDS or (value in self._made_of_images and permuted and preferred == row_major(value))
+        ):
+            yield channels_last(value)
+        yield preferred
+        yield row_major(value)
         for child in self._children.get(value, ()):
             if isinstance(child.view, Permute):
                 # The order in which the permuted view is dense.

@@ -9,7 +9,7 @@ from executorch.exir.backend.backend_details import BackendDetails, PreprocessRe
 
 from edgex.delegates.executorch.exir import operator_name
 from edgex.delegates.onednn.constants import constant_readers
-from edgex.delegates.onednn.fusion import end_slow_partitions
+from edgex.delegates.onednn.fusion import end_unfit_partitions
 from edgex.delegates.onednn.layouts import assign_layouts
 from edgex.delegates.onednn.operators import OPERATORS
 from edgex.delegates.onednn.plan_format import Border, encode_plan
@@ -68,7 +68,7 @@ def build_region(program: ExportedProgram) -> tuple[list[Operation], Border]:
     operations, outputs = assign_layouts(builder, expected)
     for number, value in enumerate(outputs):
         value.root.argument = len(inputs) + number
-    end_slow_partitions(operations)
+    end_unfit_partitions(operations)
     hints = {
         (position, dim): int(size.node.hint)
         for position, node in enumerate(_inputs(program, constants))

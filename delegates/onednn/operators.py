@@ -7,14 +7,15 @@ own.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from edgex.delegates.onednn.operators_nn import NETWORK_OPERATORS
 from edgex.delegates.onednn.operators_views import VIEW_OPERATORS, identity
+from edgex.delegates.onednn.orders import innermost, row_major
 from edgex.delegates.onednn.quantized import QUANTIZED_OPERATORS
 from edgex.delegates.onednn.region import RegionBuilder, arguments, make_value
-from edgex.delegates.onednn.sizes import Expand, Reshape, Size, shape_of
+from edgex.delegates.onednn.sizes import Expand, Permute, Reshape, Size, shape_of
 from edgex.delegates.onednn.values import Refused, Value
 
 if TYPE_CHECKING:
@@ -200,6 +201,20 @@ def _mean_of_image(builder: RegionBuilder, value: Value, shape: tuple[Size, ...]
     return builder.op("avg_pool", [value], shape, **attributes, exclude_pad=False, rounding_type="floor")
 
 
+def _reduce_innermost(builder: RegionBuilder, kind: str, value: Value, axes: Sequence[int]) -> Value:
+    """Reduced dimensions become the last ones: oneDNN 3.2 has only its reference kernel for others."""
+    order = innermost(value, axes)
+    if order != row_major(value):
+        value = builder.view(value, Permute(order), [value.shape[dim] for dim in order])
+    last = range(len(order) - len(axes), len(order))
+    kept = tuple(1 if dim in last else size for dim, size in enumerate(value.shape))
+    result = builder.op(kind, [value], kept, axes=list(last), keep_dims=True)
+    if order == row_major(value):
+        return result
+    back = tuple(order.index(dim) for dim in range(len(order)))
+    return builder.view(result, Permute(back), [kept[dim] for dim in back])
+
+
 def _reduce(kind: str) -> Emit:
     def emit(builder: RegionBuilder, node: Node) -> Value:
         given = arguments(node)
@@ -224,7 +239,7 @@ def _reduce(kind: str) -> Emit:
         ):
             result = _mean_of_image(builder, value, kept)
         else:
-            result = builder.op(kind, [value], kept, axes=axes, keep_dims=True) if axes else value
+            result = _reduce_innermost(builder, kind, value, axes) if axes else value
         shape = shape_of(node.meta["val"])
         return result if kept == shape else builder.view(result, Reshape(shape), shape)
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 import torch
 import torch.nn.functional as F
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from onednn_support import capture, compare, load, lower, needs_onednn
+from onednn_support import Int8Linear, Network, capture, check, compare, load, lower, needs_onednn, rounded
 from torch import nn
 
 pytestmark = needs_onednn
@@ -176,3 +177,47 @@ def test_every_variant_is_right_whoever_runs_it(chosen: list[Variant], precision
         loaded.runner.close()
     for (label, _, _), one, other in zip(chosen, wanted, found, strict=True):
         compare(one, [other], precision, label=label)
+
+
+# What may take an operator of two tensors behind it into its partition: the function, its layers, its input's shape.
+PRODUCERS: dict[str, tuple] = {
+    "linear": (lambda x, layer: layer(x), (nn.Linear(7, 6),), (3, 4, 5, 7)),
+    "linear_relu": (lambda x, layer: F.relu(layer(x)), (nn.Linear(7, 6),), (3, 4, 5, 7)),
+    "linear_int8": (lambda x, layer: layer(rounded(x)), (Int8Linear(7, 6),), (3, 4, 5, 7)),
+    "linear_of_three": (lambda x, layer: layer(x), (nn.Linear(7, 6),), (4, 5, 7)),
+    "convolution": (lambda x, layer: layer(x), (nn.Conv2d(7, 4, 1),), (3, 7, 5, 6)),
+    "conv_transpose": (lambda x, layer: layer(x), (nn.ConvTranspose2d(7, 4, 1),), (3, 7, 5, 6)),
+    "layer_norm": (lambda x, layer: layer(x), (nn.LayerNorm(6),), (3, 4, 5, 6)),
+    "softmax": (lambda x: x.softmax(-1), (), (3, 4, 5, 6)),
+    "sum": (lambda x: x + x * x, (), (3, 4, 5, 6)),
+    "mean": (lambda x: x.mean(1, keepdim=True), (), (3, 7, 5, 6)),
+    "pooling": (lambda x: F.avg_pool2d(x, 2), (), (3, 4, 10, 12)),
+}
+REPEATED = [
+    (1, 4, 1, 1),
+    (1, 1, 5, 1),
+    (3, 1, 1, 6),
+    (1, 4, 5, 6),
+    (3, 1, 5, 1),
+    (3, 4, 1, 6),
+    (1, 1, 1, 6),
+    (3, 4, 5, 1),
+]
+
+
+@pytest.mark.parametrize("name", PRODUCERS)
+def test_repeated_operands_behind_every_producer(name: str) -> None:
+    """oneDNN fuses both, and of some shapes reads the second operand at wrong places."""
+    produce, layers, shape = PRODUCERS[name]
+    rank = len(shape)
+    whole = (3, 1, 5, 6) if name == "mean" else (3, 4, 5, 6)[-rank:]
+    kept = [tuple(min(pair) for pair in zip(one[-rank:], whole, strict=True)) for one in REPEATED]
+    others = [content(*one) * (-1) ** number for number, one in enumerate(kept)]
+
+    def run(*given: Any) -> tuple[torch.Tensor, ...]:
+        made = [produce(x, *given[len(others) :]) for x in given[: len(others)]]
+        return tuple(
+            x * other if number % 3 else x + other for number, (x, other) in enumerate(zip(made, others, strict=True))
+        )
+
+    check(Network(run, *layers), *(content(*shape) for _ in others))
