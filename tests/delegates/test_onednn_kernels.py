@@ -26,11 +26,14 @@ def channel_glu(x: torch.Tensor, layer: nn.Module) -> torch.Tensor:
     return one * other.sigmoid()
 
 
-def convnext_block(
-    x: torch.Tensor, depthwise: nn.Module, norm: nn.Module, up: nn.Module, down: nn.Module
+def convnext_blocks(
+    x: torch.Tensor, stem: nn.Module, depthwise: nn.Module, norm: nn.Module, up: nn.Module, down: nn.Module
 ) -> torch.Tensor:
-    made = norm(depthwise(x).permute(0, 2, 3, 1))
-    return x + (down(F.gelu(up(made))) * 0.5).permute(0, 3, 1, 2)
+    x = stem(x)
+    for _ in range(2):
+        made = norm(depthwise(x).permute(0, 2, 3, 1))
+        x = x + (down(F.gelu(up(made))) * 0.5).permute(0, 3, 1, 2)
+    return x
 
 
 def audio_stem(x: torch.Tensor, layer: nn.Module, positions: nn.Module) -> torch.Tensor:
@@ -62,10 +65,11 @@ IMAGE = (1, 32, 16, 16)
 CASES: dict[str, tuple] = {
     "glu": (glu, IMAGE, nn.Linear(16, 32)),
     "channel_glu": (channel_glu, IMAGE, nn.Conv2d(32, 64, 1)),
-    "convnext_block": (
-        convnext_block,
+    "convnext_blocks": (
+        convnext_blocks,
         IMAGE,
-        *(nn.Conv2d(32, 32, 7, padding=3, groups=32), nn.LayerNorm(32), nn.Linear(32, 128), nn.Linear(128, 32)),
+        *(nn.Conv2d(32, 32, 2, 2), nn.Conv2d(32, 32, 7, padding=3, groups=32), nn.LayerNorm(32)),
+        *(nn.Linear(32, 128), nn.Linear(128, 32)),
     ),
     "audio_stem": (audio_stem, (1, 32, 64), nn.Conv1d(32, 48, 3, padding=1), nn.Embedding(64, 48)),
     "channel_softmax": (channel_softmax, IMAGE, nn.Conv2d(32, 21, 1)),

@@ -29,10 +29,14 @@ void place(Stretch& stretch, const std::vector<Stretch>& placed) {
 }
 
 // A permuted view keeps odd steps along dimensions of size 1, which no element uses. oneDNN 3.2 takes them for another
-// layout than a dense one, and its binary operators then give wrong numbers.
+// layout than a dense one: its binary operators then give wrong numbers, or run in a reference kernel. The first dimension
+// gets the step behind all others, so that a single image with its channels innermost looks like one of several.
 void smooth(const std::vector<int64_t>& dims, std::vector<int64_t>& strides) {
   for (size_t i = dims.size() - 1; i-- > 0;) {
-    if (dims[i] == 1 && strides[i] != 0) strides[i] = dims[i + 1] * std::max<int64_t>(strides[i + 1], 1);
+    if (dims[i] != 1 || strides[i] == 0) continue;
+    strides[i] = dims[i + 1] * std::max<int64_t>(strides[i + 1], 1);
+    if (i > 0) continue;
+    for (size_t j = 1; j < dims.size(); j++) strides[0] = std::max(strides[0], dims[j] * strides[j]);
   }
 }
 
