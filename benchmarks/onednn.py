@@ -315,12 +315,15 @@ def _render_inside(results: Mapping[str, Any]) -> list[str]:
         seconds = results["call"]["seconds"]
         goal = {"text": "under 2 µs for one delegate call", "measured": format_seconds(seconds), "met": seconds < 2e-6}
         parts += ["## One delegate call", render_goals([goal])]
-    behind = {c["model"] for c in results["cases"] if _over(c, _best(c)) < 1 / FAR_BEHIND}
+    behind = {(c["precision"], c["model"]) for c in results["cases"] if _over(c, _best(c)) < 1 / FAR_BEHIND}
     inside = {entry["model"]: entry for entry in results["inside"]}
-    for model in MODELS:
-        if model in behind:
-            parts += [f"## Why {model} is behind", BEHIND.get(model, "The cause was not looked for yet.")]
-            if model in inside:
+    for precision in FIGURES:
+        for model in MODELS:
+            if (precision, model) not in behind:
+                continue
+            why = BEHIND[precision].get(model, "The cause was not looked for yet.")
+            parts += [f"## Why {model} is behind in {precision}", why]
+            if precision == "fp32" and model in inside:
                 parts += [_render_partitions(inside[model]["partitions"])]
     return parts
 

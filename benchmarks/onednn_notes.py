@@ -1,40 +1,62 @@
 """What is behind a goal of the onednn page that was missed: the cause as it was measured, and what was tried.
 
-A rerun of the benchmark prints them beside its own figures. Figures here are of two cores with AVX-512 and no bfloat16;
-"log" is oneDNN's own (`ONEDNN_VERBOSE=1`), "counters" are OpenVINO's (`PERF_COUNT`).
+A rerun of the benchmark prints them beside its own figures. Figures in float32 are of two cores with AVX-512 and no
+bfloat16, those in bfloat16 of two cores with AMX; "log" is oneDNN's own (`ONEDNN_VERBOSE=1`), "counters" are OpenVINO's
+(`PERF_COUNT`).
 """
 
 from __future__ import annotations
 
-# Model -> why it is behind the best peer. Shown where it is more than a quarter behind.
+# Precision -> model -> why it is behind the best peer. Shown where it is more than a quarter behind.
 BEHIND = {
-    "mobilenet_v2": (
-        "The partition that costs most is `convolution+hardtanh`. Its kernels are the peer's: oneDNN's log and "
-        "OpenVINO's counters both name the AVX-512 kernels `brgconv_1x1` and, for depthwise layers, the `brgemm` one; "
-        "none is a reference kernel, and layouts are channels-innermost throughout. With 2 threads and nothing else on "
-        "the cores the kernels took 5.40 ms by the log and the whole call 5.4 to 5.9 ms, where the best peer's run "
-        "took 5.43. With 1 thread it is level. So what is behind with 2 threads is not in a kernel; that it is the 54 "
-        "hand-overs between threads on a machine with other work is a conclusion, not a measurement. Tried: the ten "
-        "residuals were copied before each sum (0.08 ms); they are written over now."
-    ),
-    "distilgpt2": (
-        "Outside of the partitions: GPT-2's GELU is written with a cube, which ExecuTorch's portable kernel computed, "
-        "26.5 of 138 ms in a trace. It is inside the region now. oneDNN then fused `tanh` with the sum behind it, for "
-        "which it has only its reference kernel (some 45 ms a layer); such a partition is ended at export. Both "
-        "together: 209 ms of processor time with 1 thread instead of 248. Left is the `linear` of 50,257 words, 45 of "
-        "the 103 ms of all kernels in the log: 9.9 GFLOP at 219 GFLOP/s, the rate of every other product in this "
-        "model, so that no layout would help it."
-    ),
-    "whisper_tiny_encoder": (
-        "The partitions of `scaled_dot_product_attention`. oneDNN 3.2 makes three of it, between which 54 MB of scores "
-        "(6 heads) pass through memory: product 15 to 20 ms, softmax 10 to 16, product 9 to 11, in the log, for each "
-        "of four layers. The kernels themselves are no reference ones. Tried: blocks of a head's rows through all "
-        "three while they are in the cache, by oneDNN's primitives: 24 ms a layer with 2 threads, and 45 instead of 68 "
-        "with 1. That is what runs now where scores are larger than 4 MB; the whole encoder took 0.85 of the time with "
-        "1 thread and 0.89 with 2 (387 and 457 ms, 334 and 376 ms, the best of runs in turns), which leaves it behind "
-        "OpenVINO. Smaller scores (vit_small, bert_base) took the same time in blocks. Left: softmax, 11 of a layer's "
-        "45 ms with 1 thread."
-    ),
+    "fp32": {
+        "mobilenet_v2": (
+            "The partition that costs most is `convolution+hardtanh`. Its kernels are the peer's: oneDNN's log and "
+            "OpenVINO's counters both name the AVX-512 kernels `brgconv_1x1` and, for depthwise layers, the `brgemm` "
+            "one; none is a reference kernel, and layouts are channels-innermost throughout. With 2 threads and "
+            "nothing else on the cores the kernels took 5.40 ms by the log and the whole call 5.4 to 5.9 ms, where "
+            "the best peer's run took 5.43. With 1 thread it is level. So what is behind with 2 threads is not in a "
+            "kernel; that it is the 54 hand-overs between threads on a machine with other work is a conclusion, not a "
+            "measurement. Tried: the ten residuals were copied before each sum (0.08 ms); they are written over now."
+        ),
+        "distilgpt2": (
+            "Outside of the partitions: GPT-2's GELU is written with a cube, which ExecuTorch's portable kernel "
+            "computed, 26.5 of 138 ms in a trace. It is inside the region now. oneDNN then fused `tanh` with the sum "
+            "behind it, for which it has only its reference kernel (some 45 ms a layer); such a partition is ended at "
+            "export. Both together: 209 ms of processor time with 1 thread instead of 248. Left is the `linear` of "
+            "50,257 words, 45 of the 103 ms of all kernels in the log: 9.9 GFLOP at 219 GFLOP/s, the rate of every "
+            "other product in this model, so that no layout would help it."
+        ),
+        "whisper_tiny_encoder": (
+            "Two partitions. The sum of the second convolution's result and the positions read one operand row by row "
+            "and the other by channels, for which oneDNN 3.2 has its reference kernel only: 33 to 50 ms of 269 to 364 "
+            "in the log. Both lie in one order now. Then attention: 54 MB of scores (6 heads) passed through memory "
+            "between product, softmax and product. Blocks of a head's rows go through all three while they are in the "
+            "cache; the two products of them run at 110 GFLOP/s of each thread, as fast as any other product here. "
+            "Left is their softmax, about 38 ms of a run with 2 threads."
+        ),
+    },
+    "bf16": {
+        "vit_small": (
+            "Other rounds do not show it: on a second machine of the kind the row with 1 thread was 23.7 ms, 1.15 "
+            "times as fast as the best peer, and alone on two cores three runs took 13.4 to 16.6 ms beside 13.5 to "
+            "16.7 of LLGA. 19 of 28 ms in a log are the linear layers, with kernels that took about a third of that "
+            "in a program that ran nothing else, on another machine of the kind. Padding their 197 rows to 208 or 224 "
+            "was no quicker there."
+        ),
+        "bert_base": (
+            "Its 72 linear layers, 18 of 23 ms in a log, read 170 MB of weights in every run. Beside three other "
+            "models it is far slower than alone: a second round with 1 thread, on another machine of the kind, took "
+            "87.6 ms beside 43.2 of Inductor; alone on two cores three runs took 25.3, 29.1 and 52.7 ms beside 21.5, "
+            "22.3 and 25.1 of LLGA. With huge pages (`GLIBC_TUNABLES=glibc.malloc.hugetlb=1` in the environment) they "
+            "took 21.7, 23.7 and 26.8 ms, so a part of it is looking up pages."
+        ),
+        "distilgpt2": (
+            "The product with 50,257 words, 18.5 of 45 ms in a log. It reads 77 MB of weights; the same kernel took "
+            "10.5 and 21 ms in a program that ran nothing else, on two machines of the kind, 10 with 47 words more, "
+            "and longer in parts. Alone on two cores the model took 31, 35 and 54 ms in three runs."
+        ),
+    },
 }
 
 LOAD = (
