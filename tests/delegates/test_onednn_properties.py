@@ -221,3 +221,17 @@ def test_repeated_operands_behind_every_producer(name: str) -> None:
         )
 
     check(Network(run, *layers), *(content(*shape) for _ in others))
+
+
+def test_products_are_not_written_by_columns() -> None:
+    """A Fourier layer in two rounds: differences of products are seen through a transposition, and summed with rows."""
+    generator = torch.Generator().manual_seed(0)
+    x, columns, rows = (torch.randn(*shape, generator=generator) for shape in ((1, 16, 64), (2, 64, 64), (2, 16, 16)))
+
+    def run(x: torch.Tensor, norm: nn.Module) -> torch.Tensor:
+        for _ in range(2):
+            real, imaginary = ((x @ part).transpose(1, 2) for part in columns)
+            x = norm(x + (real @ rows[0] - imaginary @ rows[1]).transpose(1, 2))
+        return x
+
+    check(Network(run, nn.LayerNorm(64)), x)
