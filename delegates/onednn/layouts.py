@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from edgex.delegates.onednn.fusion import ACTIVATIONS, OF_TWO
+from edgex.delegates.onednn.graph_api import OWN_KINDS
 from edgex.delegates.onednn.orders import channels_last, find_order, innermost, row_major, settle_order
 from edgex.delegates.onednn.region import RegionBuilder, same_size
 from edgex.delegates.onednn.sizes import Layout, Permute, dense_strides, same_layout
-from edgex.delegates.onednn.values import ATTENTION, INTEGERS, PLAIN, Operation, Value
+from edgex.delegates.onednn.values import INTEGERS, PLAIN, Operation, Value
 
 # What makes images: their channels belong innermost, where oneDNN's kernels read them.
 _CONVOLUTIONS = ("convolution", "conv_transpose")
@@ -52,8 +53,8 @@ class _Assignment:
         for step in builder.steps:
             if isinstance(step, Value) and step.parent is not None:
                 self._children.setdefault(step.parent, []).append(step)
-        attentions = [step for step in builder.steps if isinstance(step, Operation) and step.kind == ATTENTION]
-        self._strided = {value for step in attentions for value in (*step.inputs, step.output)}
+        own = [step for step in builder.steps if isinstance(step, Operation) and step.kind in OWN_KINDS]
+        self._strided = {value for step in own for value in (*step.inputs, step.output)}
         self._images = _quantized_images([step for step in builder.steps if isinstance(step, Operation)])
         self._made_of_images: set[Value] = set()
         self.operations: list[Operation] = []

@@ -13,7 +13,7 @@ from edgex.delegates.onednn.fusion import end_unfit_partitions
 from edgex.delegates.onednn.layouts import assign_layouts
 from edgex.delegates.onednn.operators import OPERATORS
 from edgex.delegates.onednn.plan_format import Border, encode_plan
-from edgex.delegates.onednn.region import RegionBuilder, is_int8, make_value
+from edgex.delegates.onednn.region import RegionBuilder, is_indices, is_int8, make_value
 from edgex.delegates.onednn.sizes import Layout, dense_strides, shape_of
 from edgex.delegates.onednn.values import Operation, Refused, Value
 from edgex.delegates.provenance import is_operator
@@ -95,7 +95,10 @@ def _take_input(builder: RegionBuilder, node: Node) -> Value | None:
     tensor = node.meta.get("val")
     if not hasattr(tensor, "dtype"):
         return None
-    value = builder.integers(node) if is_int8(tensor) else make_value(tensor)
+    if is_indices(tensor):
+        value = builder.indices(node)
+    else:
+        value = builder.integers(node) if is_int8(tensor) else make_value(tensor)
     value.layout = layout_of(tensor)
     builder.values[node] = value
     return value

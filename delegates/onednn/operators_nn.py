@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from edgex.delegates.onednn.attention import emit_attention
 from edgex.delegates.onednn.region import RegionBuilder, arguments
 from edgex.delegates.onednn.sizes import Permute, Reshape, Size, at_least_two, shape_of
-from edgex.delegates.onednn.values import Refused, Value
+from edgex.delegates.onednn.values import EMBEDDING, Refused, Value
 
 if TYPE_CHECKING:
     from torch.fx import Node
@@ -234,6 +234,15 @@ def _attention(builder: RegionBuilder, node: Node) -> Value:
     return emit_attention(builder, query, key, value, float(scale), mask, causal=causal, reducible=reducible)
 
 
+def _embedding(builder: RegionBuilder, node: Node) -> Value:
+    """Rows of a constant table: the backend's own, so that a last layer that multiplies by the table shares it."""
+    given = arguments(node)
+    if not builder.is_constant(given["weight"]):
+        raise Refused("non_constant_weight", "rows are taken from a constant only, and this table is computed")
+    table = builder.value(given["weight"])
+    return builder.op(EMBEDDING, [table, builder.indices(given["indices"])], shape_of(node.meta["val"]))
+
+
 NETWORK_OPERATORS: dict[str, Callable[[RegionBuilder, Node], Any]] = {
     "aten.convolution.default": _convolution,
     "aten.linear.default": _linear,
@@ -242,6 +251,7 @@ NETWORK_OPERATORS: dict[str, Callable[[RegionBuilder, Node], Any]] = {
     "aten.bmm.default": _product,
     "aten.addmm.default": _addmm,
     "aten.scaled_dot_product_attention.default": _attention,
+    "aten.embedding.default": _embedding,
     "aten.native_layer_norm.default": _layer_norm,
     "aten._native_batch_norm_legit_no_training.default": _batch_norm,
     "aten.max_pool2d_with_indices.default": _max_pool,

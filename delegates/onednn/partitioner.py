@@ -20,14 +20,14 @@ from edgex.delegates.onednn.lowering import OneDnnGraphBackend
 from edgex.delegates.onednn.operators import KEPT_WHOLE, OPERATORS
 from edgex.delegates.onednn.quantized import QUANTIZED_OPERATORS, free_input
 from edgex.delegates.onednn.region import RegionBuilder, make_value
-from edgex.delegates.onednn.values import Operation, Refused, Value
+from edgex.delegates.onednn.values import EMBEDDING, Operation, Refused, Value
 from edgex.delegates.provenance import is_operator
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
     from torch.fx import Node
 
-_ALONE = Refusal("attribute", "it only looks at memory in another way, and no operator beside it goes to oneDNN")
+_ALONE = Refusal("attribute", "it only moves or looks at numbers, and no operator beside it goes to oneDNN")
 
 
 def make_partitioner(on_partition: OnPartition) -> Any:
@@ -115,7 +115,8 @@ class _Judge(OperatorSupportBase):
         except Refused as refused:
             return Refusal(refused.code, refused.reason)
         operations = [step for step in builder.steps if isinstance(step, Operation)]
-        if operations or name in QUANTIZED_OPERATORS:
+        # Rows of a table alone are as quick with ExecuTorch's kernel.
+        if any(step.kind != EMBEDDING for step in operations) or name in QUANTIZED_OPERATORS:
             self._computing.add(node)
         if not self._runs(operations):
             return Refusal("attribute", f"the installed oneDNN does not run {name} like this")

@@ -5,18 +5,25 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from hashlib import sha256
 from typing import Any
 
 from edgex.delegates.onednn.graph_api import ATTRIBUTES, DTYPES, OP_KINDS, OWN_KINDS
 from edgex.delegates.onednn.sizes import Size
-from edgex.delegates.onednn.values import Operation, Refused, Value
+from edgex.delegates.onednn.values import ATTENTION, EMBEDDING, INDICES, Operation, Refused, Value
 
 _MAGIC = b"EDGEXDNN"
-# The second holds attentions of the backend's own, which an older backend does not know.
-_VERSION, _VERSION_WITH_ATTENTION = 1, 2
+# The first version whose readers know an operator of the backend's own; all know the others.
+_VERSION, _OWN_VERSIONS = 1, {ATTENTION: 2, EMBEDDING: 3}
 _HEADER_BYTES = 48
 _ALIGNMENT = 64
 _STEPS = {"constant": 0, "symbol": 1, "Add": 2, "Mul": 3, "FloorDiv": 4, "Mod": 5, "PythonMod": 5, "Max": 6, "Min": 7}
+# oneDNN has a number for the first only.
+_INDEX_DTYPES = {"s32": 4, "s64": 1 << 16}
+_TORCH_DTYPES = {
+    **{"f32": "torch.float32", "bf16": "torch.bfloat16", "s8": "torch.int8"},
+    **{dtype: name for name, dtype in INDICES.items()},
+}
 _ARENA, _ARGUMENT, _CONSTANT, _ALIAS = range(4)
 _FNV_START, _FNV_PRIME, _MASK = 0xCBF29CE484222325, 0x100000001B3, (1 << 64) - 1
 
@@ -56,6 +63,7 @@ class _Encoder:
     _expressions: dict[Any, int] = field(default_factory=dict)
     _codes: list[bytes] = field(default_factory=list)
     _constants: bytearray = field(default_factory=bytearray)
+    _known: dict[bytes, int] = field(default_factory=dict)
 
     def encode(self) -> bytes:
         self._find_symbols()
@@ -84,8 +92,7 @@ class _Encoder:
             )
         )
         start = _aligned(_HEADER_BYTES + len(body))
-        own = any(operation.kind in OWN_KINDS for operation in self.operations)
-        version = _VERSION_WITH_ATTENTION if own else _VERSION
+        version = max((_OWN_VERSIONS.get(operation.kind, _VERSION) for operation in self.operations), default=_VERSION)
         header = _MAGIC + _u32(version, 0) + struct.pack("<4Q", len(body), start, len(self._constants), checksum(body))
         return (header + body).ljust(start, b"\0") + bytes(self._constants)
 
@@ -129,7 +136,7 @@ class _Encoder:
         opaque = value.opaque and storage == _ARENA
         return b"".join(
             (
-                _u32(DTYPES[value.dtype], int(opaque), len(value.shape)),
+                _u32((DTYPES | _INDEX_DTYPES)[value.dtype], int(opaque), len(value.shape)),
                 _i64(*map(self._size, value.shape), *map(self._size, layout.strides)),
                 _u32(storage, index),
                 struct.pack("<2Q", start, count),
@@ -142,13 +149,16 @@ class _Encoder:
 
         assert value.tensor is not None
         tensor = value.tensor().detach().contiguous().reshape(-1)
-        expected = {"f32": torch.float32, "bf16": torch.bfloat16, "s8": torch.int8}[value.dtype]
-        assert tensor.dtype == expected, f"a constant of {tensor.dtype} where {expected} was planned"
-        content = tensor.view(torch.uint8).numpy().tobytes()
-        start = _aligned(len(self._constants))
-        self._constants.extend(bytes(start - len(self._constants)))
-        self._constants.extend(content)
-        return start, len(content)
+        expected = _TORCH_DTYPES[value.dtype]
+        assert str(tensor.dtype) == expected, f"a constant of {tensor.dtype} where {expected} was planned"
+        content = tensor.view(torch.uint8).numpy()
+        # What several operators read, under whatever names, is there once.
+        key = sha256(content).digest()
+        if key not in self._known:
+            self._known[key] = _aligned(len(self._constants))
+            self._constants.extend(bytes(self._known[key] - len(self._constants)))
+            self._constants.extend(content)
+        return self._known[key], content.nbytes
 
     def _encode_operation(self, operation: Operation) -> bytes:
         inputs = [self._ids[value] for value in operation.inputs]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from edgex.delegates.executorch.exir import debug_handle_of, operator_name
 from edgex.delegates.onednn.sizes import Layout, Permute, Size, View, dense_strides, product, shape_of
-from edgex.delegates.onednn.values import DTYPES, MAX_RANK, Encoding, Operation, Refused, Value
+from edgex.delegates.onednn.values import DTYPES, INDICES, MAX_RANK, Encoding, Operation, Refused, Value
 
 if TYPE_CHECKING:
     import torch
@@ -73,6 +73,22 @@ class RegionBuilder:
         """The value of a node that holds 8-bit integers, or what a quantize that was left out would have read."""
         if node not in self.values:
             value = Value("s8", shape_of(node.meta["val"]))
+            if node.name in self.constants:
+                value.tensor = self.constants[node.name]
+                value.layout = Layout(value.shape, dense_strides(value.shape))
+            self.values[node] = value
+        found = self.values[node]
+        assert isinstance(found, Value)
+        return found
+
+    def indices(self, node: Node) -> Value:
+        """The value of a node that holds numbers of rows.
+
+        Raises:
+            Refused: It is none, or of another dtype.
+        """
+        if node not in self.values:
+            value = make_value(node.meta["val"], INDICES)
             if node.name in self.constants:
                 value.tensor = self.constants[node.name]
                 value.layout = Layout(value.shape, dense_strides(value.shape))
@@ -200,22 +216,28 @@ def _seen_through(encoding: Encoding, view: View) -> Encoding | None:
     return replace(encoding, axis=view.dims.index(encoding.axis)) if isinstance(view, Permute) else None
 
 
-def make_value(tensor: Any) -> Value:
+def make_value(tensor: Any, dtypes: Mapping[str, str] = DTYPES) -> Value:
     """The value of a (fake) tensor.
 
     Raises:
-        Refused: Its dtype or shape is none that oneDNN takes.
+        Refused: Its dtype is none of these, or its shape none that oneDNN takes.
     """
-    dtype = DTYPES.get(str(tensor.dtype))
+    dtype = dtypes.get(str(tensor.dtype))
     if dtype is None:
         name = str(tensor.dtype).removeprefix("torch.")
-        raise Refused("dtype", f"oneDNN takes float32 and bfloat16 here, not {name}")
+        wanted = " and ".join(known.removeprefix("torch.") for known in dtypes)
+        raise Refused("dtype", f"oneDNN takes {wanted} here, not {name}")
     shape = shape_of(tensor)
     if 0 in shape:
         raise Refused("attribute", f"oneDNN takes no empty tensor, and this one is {list(tensor.shape)}")
     if len(shape) > MAX_RANK:
         raise Refused("rank", f"oneDNN takes {MAX_RANK} dimensions at most, not {len(shape)}")
     return Value(dtype, shape)
+
+
+def is_indices(tensor: Any) -> bool:
+    """Whether a (fake) tensor holds integers that only an embedding may read."""
+    return str(tensor.dtype) in INDICES
 
 
 def is_int8(tensor: Any) -> bool:

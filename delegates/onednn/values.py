@@ -18,8 +18,10 @@ DTYPES = {"torch.float32": "f32", "torch.bfloat16": "bf16"}
 # Only between a quantize and a dequantize, and in constants; `u8` holds an s8 tensor whose values are 128 higher.
 INTEGERS = ("s8", "u8")
 MAX_RANK = 12
-# The one kind of operator that the backend runs by itself: its layouts are plain strides.
-ATTENTION = "attention"
+# What numbers of rows come in; oneDNN knows the first, and computes with neither.
+INDICES = {"torch.int32": "s32", "torch.int64": "s64"}
+# The kinds of operator that the backend runs by itself: their layouts are plain strides.
+ATTENTION, EMBEDDING = "attention", "embedding"
 
 
 class Refused(Exception):
@@ -63,7 +65,7 @@ class Value:
     """A tensor of the region.
 
     Attributes:
-        dtype: `f32` or `bf16`; `s8` or `u8` for what is quantized.
+        dtype: `f32` or `bf16`; `s8` or `u8` for what is quantized; `s32` or `s64` for numbers of rows.
         shape: Sizes; a scalar has the shape (1,).
         parent: What it is a view of, or None.
         view: How, where it has a parent.

@@ -26,16 +26,17 @@ ROUNDS = 20_000
 
 @pytest.fixture(scope="module")
 def small():
-    """A lowered program with views, constants of several kinds, integers and a dynamic batch."""
+    """A lowered program with views, constants of several kinds, integers, an embedding and a dynamic batch."""
     torch.manual_seed(0)
     network = Network(
-        lambda x, c, n, q: q(rounded(F.relu(n(c(x).flatten(2).transpose(1, 2))) * 2)),
+        lambda x, i, c, n, q, e: q(rounded(F.relu(n(c(x).flatten(2).transpose(1, 2))) * 2 + e(i))),
         nn.Conv2d(3, 8, 3),
         nn.Linear(8, 5),
         Int8Linear(5, 6),
+        nn.Embedding(4, 5),
     )
-    shapes = {"inputs": ({0: torch.export.Dim("batch", min=1, max=6)},)}
-    return lower(capture(network, (torch.randn(2, 3, 6, 6),), shapes))
+    shapes = {"inputs": ({0: torch.export.Dim("batch", min=1, max=6)}, None)}
+    return lower(capture(network, (torch.randn(2, 3, 6, 6), torch.arange(16) % 4), shapes))
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +62,7 @@ def test_numbers_are_those_of_the_headers() -> None:
 
 
 def test_a_plan_is_little_more_than_its_weights(small, plan: bytes) -> None:
-    weights = 4 * (3 * 8 * 9 + 8 + 8 * 5 + 5 + 1) + 5 * 6
+    weights = 4 * (3 * 8 * 9 + 8 + 8 * 5 + 5 + 1 + 4 * 5) + 5 * 6
     # Names, sizes and alignment, which do not grow with the weights.
     assert weights < len(plan) < weights + 8192
 

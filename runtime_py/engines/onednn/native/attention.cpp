@@ -9,10 +9,8 @@
 #include <type_traits>
 #include <utility>
 
-#include "oneapi/dnnl/dnnl.hpp"
-#include "onednn.h"
+#include "attention_parts.h"
 #include "plan.h"
-#include "softmax.h"
 
 namespace edgex {
 
@@ -31,124 +29,25 @@ constexpr int64_t kPlacesAtOnce = 512, kPlacesMultiple = 32;
 
 size_t round_up(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
-void require(bool condition) {
-  if (!condition) throw OneDnnError("an attention whose shapes do not fit each other");
-}
-
-// Kernels made in its life are for one thread.
-class SingleThread {
- public:
-  SingleThread() : before_(omp_get_max_threads()) { omp_set_num_threads(1); }
-  ~SingleThread() { omp_set_num_threads(before_); }
-  SingleThread(const SingleThread&) = delete;
-  SingleThread& operator=(const SingleThread&) = delete;
-
- private:
-  int before_;
-};
-
-template <typename T>
-constexpr memory::data_type kType = memory::data_type::f32;
-template <>
-constexpr memory::data_type kType<Bfloat16> = memory::data_type::bf16;
-
-template <typename T>
-memory::desc matrix(int64_t rows, int64_t columns, memory::format_tag tag = memory::format_tag::ab) {
-  return memory::desc({rows, columns}, kType<T>, tag);
-}
-
-dnnl::primitive_attr own_scratch() {
-  dnnl::primitive_attr attributes;
-  attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
-  return attributes;
-}
-
-// The last two dimensions of a tensor, and where each of its matrices starts.
-struct Matrices {
-  Matrices(const Strided& tensor, const std::vector<int64_t>& batch) {
-    const size_t rank = tensor.dims.size();
-    require(rank >= 2 && rank <= batch.size() + 2);
-    rows = tensor.dims[rank - 2];
-    columns = tensor.dims[rank - 1];
-    row_step = rows == 1 ? 0 : tensor.strides[rank - 2];
-    column_step = columns == 1 ? 0 : tensor.strides[rank - 1];
-    starts.push_back(0);
-    const size_t missing = batch.size() + 2 - rank;
-    for (size_t dim = 0; dim < batch.size(); dim++) {
-      const int64_t size = dim < missing ? 1 : tensor.dims[dim - missing];
-      require(size == 1 || size == batch[dim]);
-      const int64_t step = size == 1 ? 0 : tensor.strides[dim - missing];
-      std::vector<int64_t> next;
-      for (int64_t start : starts) {
-        for (int64_t i = 0; i < batch[dim]; i++) next.push_back(start + i * step);
-      }
-      starts = std::move(next);
-    }
-  }
-
-  memory::desc described(memory::data_type type) const {
-    // A stride of a dimension of one element is never used, but must not be 0.
-    return memory::desc({rows, columns}, type, {std::max<int64_t>(row_step, 1), std::max<int64_t>(column_step, 1)});
-  }
-
-  int64_t rows, columns, row_step, column_step;
-  std::vector<int64_t> starts;
-};
-
-struct Product {
-  Product(const dnnl::engine& engine, const memory::desc& left, const memory::desc& right)
-      : described({engine, left, right, matrix<float>(left.get_dims()[0], right.get_dims()[1]), own_scratch()}),
-        kernel(described) {}
-
-  dnnl::matmul::primitive_desc described;
-  dnnl::matmul kernel;
-};
-
-// Places that are scored at once.
-struct Part {
-  int64_t first, count;
-  memory::desc take_from, desc;  // of the key's part: as it is given, and as the kernels want it
-  dnnl::reorder take;
-  size_t byte_offset;
-};
-
-// The products of a block of rows; the last block of a head has fewer.
-struct Block {
-  int64_t rows;
-  std::vector<Product> score;  // for each part
-  std::vector<Product> sum;    // one
-};
-
 int64_t block_rows(int64_t rows, int64_t columns) {
   const int64_t fit = kScoresBytes / (4 * columns) / 16 * 16;
   return std::min(rows, std::clamp(fit, kFewestRows, kMostRows));
 }
 
 std::vector<int64_t> batch_of(const Strided& result) {
-  require(result.dims.size() >= 2);
+  require_fit(result.dims.size() >= 2);
   return {result.dims.begin(), result.dims.end() - 2};
 }
 
 struct Tensors {
-  const void *query, *key, *value, *mask;
-  void* result;
+  const std::byte *query, *key, *value, *mask;
+  std::byte* result;
 };
-
-}  // namespace
-
-class Attention::Kernels {
- public:
-  virtual ~Kernels() = default;
-  virtual size_t scratch_bytes() const = 0;
-  virtual void run(const Tensors& tensors, std::byte* scratch) const = 0;
-};
-
-namespace {
 
 template <typename T>
-class KernelsOf : public Attention::Kernels {
+class Attention final : public OwnOperator {
  public:
-  KernelsOf(const Strided& query, const Strided& key, const Strided& value, const Strided* mask, const Strided& result,
+  Attention(const Strided& query, const Strided& key, const Strided& value, const Strided* mask, const Strided& result,
             float scale)
       : engine_(device().engine, true),
         scale_(scale),
@@ -157,11 +56,11 @@ class KernelsOf : public Attention::Kernels {
         value_(value, batch_of(result)),
         result_(result, batch_of(result)),
         threads_(omp_get_max_threads()) {
-    require(query_.rows == result_.rows && query_.columns == key_.rows && key_.columns == value_.rows &&
+    require_fit(query_.rows == result_.rows && query_.columns == key_.rows && key_.columns == value_.rows &&
             value_.columns == result_.columns);
     if (mask != nullptr) {
       mask_ = std::make_unique<Matrices>(*mask, batch_of(result));
-      require((mask_->rows == query_.rows || mask_->rows == 1) &&
+      require_fit((mask_->rows == query_.rows || mask_->rows == 1) &&
               (mask_->columns == key_.columns || mask_->columns == 1));
     }
     const SingleThread single;
@@ -195,7 +94,9 @@ class KernelsOf : public Attention::Kernels {
     return shared_bytes() + static_cast<size_t>(threads_) * thread_bytes_;
   }
 
-  void run(const Tensors& tensors, std::byte* scratch) const override {
+  void run(std::byte* const* given, std::byte* scratch) const override {
+    const bool masked = mask_ != nullptr;
+    const Tensors tensors{given[0], given[1], given[2], masked ? given[3] : nullptr, given[masked ? 4 : 3]};
     const auto heads = static_cast<int64_t>(result_.starts.size());
     const int64_t rows = blocks_[0].rows, each = (query_.rows + rows - 1) / rows;
     // A session of fewer threads may have come since; memory is there for as many as there were.
@@ -283,7 +184,7 @@ class KernelsOf : public Attention::Kernels {
   // A head's key and value in the kernels' layout. `own` is the thread's memory.
   void prepare(size_t head, const Tensors& tensors, std::byte* scratch, std::byte* own) const {
     dnnl::stream stream(engine_);
-    const T* source = static_cast<const T*>(tensors.key) + key_.starts[head];
+    const T* source = reinterpret_cast<const T*>(tensors.key) + key_.starts[head];
     int64_t place_step = key_.column_step;
     if (padded()) {
       source = pad(source, key_.columns, key_.column_step, key_.rows, key_.row_step, reinterpret_cast<T*>(own));
@@ -294,7 +195,7 @@ class KernelsOf : public Attention::Kernels {
       memory to = packed_key(head, part, scratch);
       part.take.execute(stream, from, to);
     }
-    source = static_cast<const T*>(tensors.value) + value_.starts[head];
+    source = reinterpret_cast<const T*>(tensors.value) + value_.starts[head];
     if (padded()) {
       source = pad(source, value_.rows, value_.row_step, value_.columns, value_.column_step, reinterpret_cast<T*>(own));
     }
@@ -327,15 +228,15 @@ class KernelsOf : public Attention::Kernels {
     auto* weights = reinterpret_cast<T*>(own + weights_at_);
     auto* mixed = reinterpret_cast<float*>(own + mixed_at_);
     auto* sums = reinterpret_cast<float*>(own + sums_at_);
-    take_rows(static_cast<const T*>(tensors.query) + query_.starts[head] + first * query_.row_step, block.rows, rows);
+    take_rows(reinterpret_cast<const T*>(tensors.query) + query_.starts[head] + first * query_.row_step, block.rows, rows);
     for (size_t i = 0; i < parts_.size(); i++) {
       multiply(block.score[i], rows, packed_key(head, parts_[i], scratch), scores + block.rows * parts_[i].first);
     }
     for (int64_t i = 0; i < block.rows; i++) {
-      sums[i] = weigh(static_cast<const T*>(tensors.mask), head, first + i, i, block.rows, scores, weights);
+      sums[i] = weigh(reinterpret_cast<const T*>(tensors.mask), head, first + i, i, block.rows, scores, weights);
     }
     multiply(block.sum[0], weights, packed_value(head, scratch), mixed);
-    T* to = static_cast<T*>(tensors.result) + result_.starts[head] + first * result_.row_step;
+    T* to = reinterpret_cast<T*>(tensors.result) + result_.starts[head] + first * result_.row_step;
     for (int64_t i = 0; i < block.rows; i++, to += result_.row_step) {
       const float* from = mixed + i * value_.columns;
       if (result_.column_step == 1) {
@@ -403,24 +304,11 @@ class KernelsOf : public Attention::Kernels {
 
 }  // namespace
 
-Attention::Attention(int dtype, const Strided& query, const Strided& key, const Strided& value, const Strided* mask,
-                     const Strided& result, float scale) {
-  if (dtype == kFloat32) {
-    kernels_ = std::make_unique<KernelsOf<float>>(query, key, value, mask, result, scale);
-  } else if (dtype == kBfloat16) {
-    kernels_ = std::make_unique<KernelsOf<Bfloat16>>(query, key, value, mask, result, scale);
-  } else {
-    throw OneDnnError("an attention of other tensors");
-  }
-}
-
-Attention::~Attention() = default;
-
-size_t Attention::scratch_bytes() const { return kernels_->scratch_bytes(); }
-
-void Attention::run(const void* query, const void* key, const void* value, const void* mask, void* result,
-                    std::byte* scratch) const {
-  kernels_->run({query, key, value, mask, result}, scratch);
+std::unique_ptr<OwnOperator> make_attention(int dtype, const Strided& query, const Strided& key, const Strided& value,
+                                            const Strided* mask, const Strided& result, float scale) {
+  if (dtype == kFloat32) return std::make_unique<Attention<float>>(query, key, value, mask, result, scale);
+  if (dtype == kBfloat16) return std::make_unique<Attention<Bfloat16>>(query, key, value, mask, result, scale);
+  throw OneDnnError("an attention of other tensors");
 }
 
 }  // namespace edgex

@@ -41,11 +41,6 @@ using executorch::runtime::Span;
 // Sizes for which a plan stays compiled; the one that was used longest ago goes first.
 constexpr size_t kMostExecutables = 16;
 
-// The caller's tensors do not fit; the message says which.
-struct WrongArgument : std::runtime_error {
-  using std::runtime_error::runtime_error;
-};
-
 // One delegate call of a loaded program.
 class Region {
  public:
@@ -141,6 +136,10 @@ class Region {
         return ScalarType::Char;
       case kUint8:
         return ScalarType::Byte;
+      case kInt32:
+        return ScalarType::Int;
+      case kInt64:
+        return ScalarType::Long;
       default:
         return ScalarType::Float;
     }

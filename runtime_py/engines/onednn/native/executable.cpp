@@ -1,16 +1,22 @@
 #include "executable.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <cstring>
 #include <map>
 #include <new>
+
+#include "attention.h"
+#include "embedding.h"
 
 namespace edgex {
 
 namespace {
 
 constexpr size_t kAlignment = 64, kChunk = 1 << 20;
+// Of an operator of our own.
+constexpr size_t kMostOwnTensors = 5;
 
 size_t round_up(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
@@ -126,9 +132,10 @@ void Executable::find_data() {
 dnnl_graph_logical_tensor_t Executable::strided(uint32_t id) const {
   const Value& value = plan_.values[id];
   const bool constant = plan_.values[root(id)].storage == Storage::kConstant && data_.count(root(id)) == 0;
+  const bool known = value.dtype != kInt64;  // only operators of our own read the others
   dnnl_graph_logical_tensor_t tensor;
   check(dnnl_graph_logical_tensor_init_with_strides(
-            &tensor, id, static_cast<dnnl_data_type_t>(value.dtype), static_cast<int32_t>(value.dims.size()),
+            &tensor, id, known ? static_cast<dnnl_data_type_t>(value.dtype) : dnnl_data_type_undef, static_cast<int32_t>(value.dims.size()),
             shapes_[id].dims.data(), shapes_[id].strides.data(),
             constant ? dnnl_graph_tensor_property_constant : dnnl_graph_tensor_property_variable),
         "describing a tensor");
@@ -140,7 +147,7 @@ void Executable::compile(const std::vector<Group>& groups) {
   for (const Group& group : groups) {
     if (group.partition == nullptr) {
       Call call;
-      compile_attention(group, call);
+      compile_own(group, call);
       calls_.push_back(std::move(call));
       continue;
     }
@@ -166,22 +173,29 @@ void Executable::compile(const std::vector<Group>& groups) {
   }
 }
 
-void Executable::compile_attention(const Group& group, Call& call) const {
+void Executable::compile_own(const Group& group, Call& call) const {
   call.values = group.inputs;
   call.values.push_back(group.outputs.at(0));
-  if (group.inputs.size() < 3 || group.inputs.size() > 4) throw OneDnnError("an attention of other inputs");
   std::vector<Strided> tensors;
+  std::vector<int> dtypes;
   for (uint32_t id : call.values) {
-    const Value& value = plan_.values[id];
-    if (value.dtype != plan_.values[group.inputs[0]].dtype || value.opaque) {
-      throw OneDnnError("an attention of other tensors");
-    }
+    if (plan_.values[id].opaque) throw OneDnnError("an operator of our own in a layout of oneDNN's");
     tensors.push_back({shapes_[id].dims, shapes_[id].strides});
+    dtypes.push_back(plan_.values[id].dtype);
   }
-  const Strided* mask = tensors.size() == 5 ? &tensors[3] : nullptr;
+  const size_t count = tensors.size();
   const CompileClock clock;
-  call.attention = std::make_unique<Attention>(plan_.values[group.inputs[0]].dtype, tensors[0], tensors[1], tensors[2],
-                                               mask, tensors.back(), group.scale);
+  if (group.kind == kEmbedding) {
+    if (count != 3 || dtypes[0] != dtypes[2]) throw OneDnnError("an embedding of other tensors");
+    call.own = make_embedding(dtypes[0], dtypes[1], tensors[0], tensors[1], tensors[2]);
+    return;
+  }
+  const bool alike = std::all_of(dtypes.begin(), dtypes.end(), [&](int dtype) { return dtype == dtypes[0]; });
+  if (group.kind != kAttention || count < 4 || count > kMostOwnTensors || !alike) {
+    throw OneDnnError("an attention of other tensors");
+  }
+  const Strided* mask = count == 5 ? &tensors[3] : nullptr;
+  call.own = make_attention(dtypes[0], tensors[0], tensors[1], tensors[2], mask, tensors.back(), group.scale);
 }
 
 // Each intermediate value gets a place in the arena for as long as groups use it; larger ones choose first.
@@ -201,8 +215,8 @@ void Executable::plan_memory(const std::vector<Group>& groups) {
   for (size_t i = 0; i < groups.size(); i++) {
     for (uint32_t value : groups[i].inputs) use(value, i);
     for (uint32_t value : groups[i].outputs) use(value, i);
-    if (calls_[i].attention == nullptr) continue;
-    const size_t bytes = round_up(calls_[i].attention->scratch_bytes());
+    if (calls_[i].own == nullptr) continue;
+    const size_t bytes = round_up(calls_[i].own->scratch_bytes());
     lives.try_emplace(first_group + static_cast<uint32_t>(i), Stretch{0, bytes, i, i});
   }
   const std::map<uint32_t, uint32_t> taken_over = share_memory(groups, lives);
@@ -271,7 +285,7 @@ void Executable::make_tensors(const std::vector<Group>& groups) {
     return made[id];
   };
   for (size_t i = 0; i < groups.size(); i++) {
-    if (calls_[i].attention != nullptr) continue;
+    if (calls_[i].own != nullptr) continue;
     for (uint32_t value : groups[i].inputs) calls_[i].inputs.push_back(tensor_of(value));
     for (uint32_t value : groups[i].outputs) calls_[i].outputs.push_back(tensor_of(value));
   }
@@ -291,11 +305,10 @@ std::byte* Executable::address(uint32_t id) const {
   }
 }
 
-void Executable::run_attention(const Attention& attention, const std::vector<uint32_t>& values, size_t group) const {
-  const auto at = [&](size_t i) { return address(values[i]); };
-  const std::byte* mask = values.size() == 5 ? at(3) : nullptr;
-  std::byte* scratch = arena_.base() + arena_offsets_[plan_.values.size() + group];
-  attention.run(at(0), at(1), at(2), mask, at(values.size() - 1), scratch);
+void Executable::run_own(const OwnOperator& own, const std::vector<uint32_t>& values, size_t group) const {
+  std::array<std::byte*, kMostOwnTensors> tensors;
+  std::transform(values.begin(), values.end(), tensors.begin(), [&](uint32_t id) { return address(id); });
+  own.run(tensors.data(), arena_.base() + arena_offsets_[plan_.values.size() + group]);
 }
 
 void Executable::bind(void* const* args) {

@@ -10,16 +10,17 @@
 #include <set>
 #include <vector>
 
-#include "attention.h"
 #include "onednn.h"
+#include "own_operator.h"
 #include "pages.h"
 #include "plan.h"
 
 namespace edgex {
 
-// What oneDNN made one partition of the plan's operators, or an attention, which runs here.
+// What oneDNN made one partition of the plan's operators, or one operator that runs here.
 struct Group {
-  PartitionOwner partition;       // null for an attention
+  PartitionOwner partition;       // null for an operator of our own
+  int kind = 0;                   // of such an operator
   float scale = 0;                // of an attention
   std::vector<uint32_t> inputs;   // values
   std::vector<uint32_t> outputs;
@@ -88,8 +89,8 @@ class Executable {
   struct Call {
     CompiledOwner compiled;
     std::vector<const_dnnl_graph_tensor_t> inputs, outputs;
-    std::unique_ptr<Attention> attention;  // instead of those before
-    std::vector<uint32_t> values;          // its inputs, then its result
+    std::unique_ptr<OwnOperator> own;  // instead of those before
+    std::vector<uint32_t> values;      // its inputs, then its result
   };
   // A tensor and the memory it lies in: an argument, or the arena where `argument` is -1.
   struct Binding {
@@ -109,13 +110,13 @@ class Executable {
   void bind(void* const* args);
   void run_group(size_t i) {
     Call& call = calls_[i];
-    if (call.attention != nullptr) return run_attention(*call.attention, call.values, i);
+    if (call.own != nullptr) return run_own(*call.own, call.values, i);
     check(dnnl_graph_compiled_partition_execute(call.compiled.get(), device().stream, call.inputs.size(),
                                                 call.inputs.data(), call.outputs.size(), call.outputs.data()),
           "running a partition");
   }
-  void run_attention(const Attention& attention, const std::vector<uint32_t>& values, size_t group) const;
-  void compile_attention(const Group& group, Call& call) const;
+  void run_own(const OwnOperator& own, const std::vector<uint32_t>& values, size_t group) const;
+  void compile_own(const Group& group, Call& call) const;
   std::byte* address(uint32_t value) const;
   std::vector<int64_t> signature(const Group& group) const;
 

@@ -71,8 +71,11 @@ std::vector<uint32_t> ports(dnnl_graph_partition_t partition, const Count& count
   return values;
 }
 
-Group attention_group(const Operation& operation) {
+bool is_own(const Operation& operation) { return operation.kind >= kFirstOwn; }
+
+Group own_group(const Operation& operation) {
   Group group;
+  group.kind = operation.kind;
   group.name = operation.name;
   group.handles = std::to_string(operation.debug_handle);
   group.inputs = operation.inputs;
@@ -115,7 +118,7 @@ std::vector<Group> form_groups(const Plan& plan) {
   const size_t count = plan.operations.size();
   for (size_t i = 0; i < count; i++) {
     const Operation& operation = plan.operations[i];
-    if (operation.kind == kAttention) continue;
+    if (is_own(operation)) continue;
     std::vector<dnnl_graph_logical_tensor_t> inputs, outputs;
     for (uint32_t value : operation.inputs) inputs.push_back(describe(plan.values[value], value));
     for (uint32_t value : operation.outputs) outputs.push_back(describe(plan.values[value], value));
@@ -132,7 +135,7 @@ std::vector<Group> form_groups(const Plan& plan) {
     if (plan.values[i].storage == Storage::kArgument) needed[i] = true;
   }
   for (const Operation& operation : plan.operations) {
-    if (operation.kind != kAttention) continue;
+    if (!is_own(operation)) continue;
     for (uint32_t value : operation.inputs) needed[value] = true;
   }
   // A conversion is a partition of its own: oneDNN 3.2 fuses one into the convolution, sum and relu before it, for which
@@ -144,7 +147,7 @@ std::vector<Group> form_groups(const Plan& plan) {
   }
   size_t ends = 0;
   for (const Operation& operation : plan.operations) {
-    if (operation.kind == kAttention) continue;
+    if (is_own(operation)) continue;
     for (uint32_t value : operation.outputs) {
       if (!needed[value] && !operation.alone) continue;
       add_operation(made, count + ends, dnnl_graph_op_end, "end" + std::to_string(ends),
@@ -157,7 +160,7 @@ std::vector<Group> form_groups(const Plan& plan) {
   size_t partitions;
   check(dnnl_graph_graph_get_partition_num(made, &partitions), "counting partitions");
   std::vector<dnnl_graph_partition_t> handles(partitions);
-  // A region may hold nothing but attentions.
+  // A region may hold nothing but operators of our own.
   if (partitions > 0) check(dnnl_graph_graph_get_partitions(made, partitions, handles.data()), "reading partitions");
   std::vector<PartitionOwner> owned(handles.begin(), handles.end());
   std::vector<Group> groups;
@@ -189,7 +192,7 @@ std::vector<Group> form_groups(const Plan& plan) {
     groups.push_back(std::move(group));
   }
   for (const Operation& operation : plan.operations) {
-    if (operation.kind == kAttention) groups.push_back(attention_group(operation));
+    if (is_own(operation)) groups.push_back(own_group(operation));
   }
   return order(plan, std::move(groups));
 }

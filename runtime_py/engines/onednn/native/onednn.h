@@ -12,8 +12,13 @@
 
 namespace edgex {
 
-// Thrown inside the backend only, and made into ExecuTorch's error codes at its border.
+// Both are thrown inside the backend only, and made into ExecuTorch's error codes at its border.
 struct OneDnnError : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+// The caller's tensors do not fit; the message says which.
+struct WrongArgument : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 

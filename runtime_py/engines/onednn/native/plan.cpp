@@ -62,7 +62,10 @@ size_t element_bytes(int dtype) {
     case kBfloat16:
       return 2;
     case kFloat32:
+    case kInt32:
       return 4;
+    case kInt64:
+      return 8;
     case kInt8:
     case kUint8:
       return 1;

@@ -14,8 +14,8 @@ using Size = int64_t;
 
 constexpr size_t kMaxRank = 12;
 
-// Element types that plans hold, as oneDNN numbers them (dnnl_data_type_t).
-constexpr int kBfloat16 = 2, kFloat32 = 3, kInt8 = 5, kUint8 = 6;
+// Element types that plans hold, as oneDNN numbers them (dnnl_data_type_t); the last one oneDNN 3.2 does not have.
+constexpr int kBfloat16 = 2, kFloat32 = 3, kInt32 = 4, kInt8 = 5, kUint8 = 6, kInt64 = 1 << 16;
 
 struct Symbol {
   uint32_t arg;   // delegate argument whose size gives the symbol its value
@@ -35,7 +35,7 @@ using Expression = std::vector<Instruction>;
 enum class Storage : uint32_t { kArena, kArgument, kConstant, kAlias, kCount };
 
 struct Value {
-  int dtype = 0;                // dnnl_data_type_t
+  int dtype = 0;                // one of those above
   bool opaque = false;          // oneDNN may choose the layout
   std::vector<Size> dims;
   std::vector<Size> strides;    // in elements
@@ -56,7 +56,7 @@ struct Attribute {
 };
 
 struct Operation {
-  int kind = 0;                 // dnnl_graph_op_kind_t
+  int kind = 0;                 // dnnl_graph_op_kind_t, or from kFirstOwn on
   uint32_t debug_handle = 0;    // ExecuTorch's number of the operator that it comes from
   bool alone = false;           // nothing after it may be fused into it
   std::string name;             // what the profiler shows

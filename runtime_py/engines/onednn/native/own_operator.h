@@ -1,0 +1,31 @@
+// Operators that the backend runs by itself, outside of oneDNN's graphs.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace edgex {
+
+// Their codes in plans, behind all of oneDNN's.
+constexpr int kFirstOwn = 1 << 16;
+constexpr int kAttention = kFirstOwn, kEmbedding = kFirstOwn + 1;
+
+// A tensor, in elements.
+struct Strided {
+  std::vector<int64_t> dims, strides;
+};
+
+// One operator, compiled for the sizes of its tensors and for the threads that OpenMP gave then.
+class OwnOperator {
+ public:
+  virtual ~OwnOperator() = default;
+
+  // Memory that a run needs, aligned to 64; nothing in it is kept between runs.
+  virtual size_t scratch_bytes() const { return 0; }
+
+  // `tensors`: the inputs in the plan's order, then the result. Throws WrongArgument for data that it cannot take.
+  virtual void run(std::byte* const* tensors, std::byte* scratch) const = 0;
+};
+
+}  // namespace edgex
