@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "allocator.h"
 #include "executable.h"
 #include "parser.h"
 

@@ -7,6 +7,7 @@
 #include <map>
 #include <new>
 
+#include "allocator.h"
 #include "attention.h"
 #include "embedding.h"
 
@@ -18,7 +19,7 @@ constexpr size_t kAlignment = 64, kChunk = 1 << 20;
 // Of an operator of our own.
 constexpr size_t kMostOwnTensors = 5;
 
-size_t round_up(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+size_t round_up(size_t bytes, size_t to = kAlignment) { return (bytes + to - 1) / to * to; }
 
 // The lowest place where a stretch does not touch those placed before it.
 void place(Stretch& stretch, const std::vector<Stretch>& placed) {
@@ -53,8 +54,10 @@ void Arena::Free::operator()(std::byte* memory) const { std::free(memory); }
 void Arena::grow(size_t bytes) {
   if (bytes <= bytes_) return;
   memory_.reset();
-  memory_.reset(static_cast<std::byte*>(std::aligned_alloc(kAlignment, round_up(bytes))));
+  const size_t alignment = bytes < kHugePage ? kAlignment : kHugePage;
+  memory_.reset(static_cast<std::byte*>(std::aligned_alloc(alignment, round_up(bytes, alignment))));
   if (memory_ == nullptr) throw std::bad_alloc();
+  want_huge_pages(memory_.get(), round_up(bytes, alignment));
   bytes_ = bytes;
   // Its pages are there from now on, and no run takes a fault for one of them.
   const auto chunks = static_cast<int64_t>((bytes + kChunk - 1) / kChunk);

@@ -50,12 +50,6 @@ struct Device {
 // One for the process, never destroyed: oneDNN's own globals may be gone before ours.
 const Device& device();
 
-// Gives the system back what partitions needed while they ran and need no more.
-void release_scratch();
-
-// Bytes that oneDNN holds and has not given back: outside of a run, constants in the processor's layout.
-size_t held_bytes();
-
 // Threads of the calling thread's OpenMP regions for as long as it lives: OpenMP keeps the number for each thread, and
 // torch, which shares the pool, has a number of its own.
 class ThreadScope {

@@ -2,6 +2,7 @@
 #include <cstdlib>
 #include <set>
 
+#include "allocator.h"
 #include "executable.h"
 
 namespace edgex {
@@ -39,6 +40,7 @@ void Executable::warm_up(const std::vector<Group>& groups, const FilePages& file
     args[i] = memory.back().get();
   }
   bind(args.data());
+  const ConstantScope scope(plan_.constants_bytes);
   std::set<std::vector<int64_t>> seen;
   for (size_t i = 0; i < groups.size(); i++) {
     std::vector<const Value*> constants;

@@ -1,0 +1,162 @@
+#include "allocator.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+#include <mutex>
+#include <new>
+#include <utility>
+#include <vector>
+
+namespace edgex {
+
+namespace {
+
+constexpr size_t kSlabBytes = 16 * kHugePage;
+// Fewer bytes of constants gain nothing: the processor remembers the places of some 2,000 pages.
+constexpr size_t kFewestBytes = 4 * kHugePage;
+
+size_t round_up(size_t size, size_t grain) { return (size + grain - 1) / grain * grain; }
+
+// Memory for blocks that come while a program is loaded and go when it is closed, so that none is given out twice.
+struct Slab {
+  char* start;
+  size_t bytes, used = 0, blocks = 0;
+};
+
+// Partitions take scratch memory at every run and give it back. From malloc, large blocks come as fresh pages each
+// time, at 2 us a page; so blocks are kept, and the same run finds the same blocks.
+class Keeper {
+ public:
+  void* take(size_t size, size_t alignment) {
+    if (alignment > kHeader) return nullptr;
+    const size_t need = round_up(size + kHeader, kGrain);
+    const std::lock_guard<std::mutex> lock(mutex_);
+    Block* block = find_kept(need);
+    if (block == nullptr) block = make(need);
+    if (block == nullptr) return nullptr;
+    held_ += need;
+    return reinterpret_cast<char*>(block) + kHeader;
+  }
+
+  void give(void* memory) {
+    if (memory == nullptr) return;
+    auto* block = reinterpret_cast<Block*>(static_cast<char*>(memory) - kHeader);
+    const std::lock_guard<std::mutex> lock(mutex_);
+    held_ -= block->bytes;
+    kept_.push_back(block);
+    if (kept_.size() <= kMostBlocks) return;
+    Block* oldest = kept_.front();
+    kept_.erase(kept_.begin());
+    free_block(oldest);
+  }
+
+  void release() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    for (Block* block : kept_) free_block(block);
+    kept_.clear();
+  }
+
+  size_t held() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return held_;
+  }
+
+  void begin_constants(size_t bytes) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    loading_ = bytes >= kFewestBytes;
+  }
+
+  void end_constants() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    loading_ = false;
+    // The rest of it is for nobody: what comes later may go sooner.
+    Slab* slab = std::exchange(open_, nullptr);
+    if (slab != nullptr && slab->blocks == 0) free_slab(slab);
+  }
+
+ private:
+  struct Block {
+    size_t bytes;
+    Slab* slab;  // null: from malloc
+  };
+  static constexpr size_t kHeader = 64, kGrain = 4096, kMostBlocks = 32;
+
+  Block* find_kept(size_t need) {
+    for (size_t i = kept_.size(); i-- > 0;) {
+      if (kept_[i]->bytes != need) continue;
+      Block* block = kept_[i];
+      kept_.erase(kept_.begin() + static_cast<std::ptrdiff_t>(i));
+      return block;
+    }
+    return nullptr;
+  }
+
+  Block* make(size_t need) {
+    Slab* slab = loading_ ? slab_for(need) : nullptr;
+    void* memory = slab == nullptr ? std::aligned_alloc(kHeader, need) : slab->start + slab->used;
+    if (memory == nullptr) return nullptr;
+    if (slab != nullptr) {
+      slab->used += need;
+      slab->blocks++;
+    }
+    return new (memory) Block{need, slab};
+  }
+
+  Slab* slab_for(size_t need) {
+    if (open_ != nullptr && open_->bytes - open_->used >= need) return open_;
+    const size_t bytes = std::max(round_up(need, kHugePage), kSlabBytes);
+    auto* start = static_cast<char*>(std::aligned_alloc(kHugePage, bytes));
+    if (start == nullptr) return nullptr;
+    want_huge_pages(start, bytes);
+    Slab* full = std::exchange(open_, new Slab{start, bytes});
+    if (full != nullptr && full->blocks == 0) free_slab(full);
+    return open_;
+  }
+
+  void free_block(Block* block) {
+    Slab* slab = block->slab;
+    if (slab == nullptr) return std::free(block);
+    if (--slab->blocks == 0 && slab != open_) free_slab(slab);
+  }
+
+  static void free_slab(Slab* slab) {
+    std::free(slab->start);
+    delete slab;
+  }
+
+  std::mutex mutex_;
+  std::vector<Block*> kept_;
+  size_t held_ = 0;
+  bool loading_ = false;
+  Slab* open_ = nullptr;  // with room for more
+};
+
+Keeper& keeper() {
+  static auto* one = new Keeper;
+  return *one;
+}
+
+}  // namespace
+
+void* take_memory(size_t size, size_t alignment) { return keeper().take(size, alignment); }
+
+void give_memory(void* memory) { keeper().give(memory); }
+
+void release_scratch() { keeper().release(); }
+
+size_t held_bytes() { return keeper().held(); }
+
+void want_huge_pages(void* start, size_t bytes) {
+  const auto first = reinterpret_cast<uintptr_t>(start);
+  const uintptr_t low = round_up(first, kHugePage), high = (first + bytes) / kHugePage * kHugePage;
+  if (low < high) madvise(reinterpret_cast<void*>(low), high - low, MADV_HUGEPAGE);
+}
+
+ConstantScope::ConstantScope(size_t bytes) { keeper().begin_constants(bytes); }
+
+ConstantScope::~ConstantScope() { keeper().end_constants(); }
+
+}  // namespace edgex
