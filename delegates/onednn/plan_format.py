@@ -153,7 +153,7 @@ class _Encoder:
         assert str(tensor.dtype) == expected, f"a constant of {tensor.dtype} where {expected} was planned"
         content = tensor.view(torch.uint8).numpy()
         # What several operators read, under whatever names, is there once.
-        key = sha256(content).digest()
+        key = sha256(content.data).digest()
         if key not in self._known:
             self._known[key] = _aligned(len(self._constants))
             self._constants.extend(bytes(self._known[key] - len(self._constants)))

@@ -24,8 +24,9 @@ from edgex.cli.inspect import command as inspect_command
 from edgex.delegates.onednn.delegate import OneDnnDelegate, OneDnnOptions
 from edgex.errors import LoweringError, RunError
 from edgex.runtime.engines.isa import missing_isa
+from edgex.runtime.engines.onednn import compiled_sizes
 from edgex.runtime.engines.onednn.build import SOURCES
-from edgex.runtime.engines.onednn.compiled_sizes import MOST_KEPT
+from edgex.runtime.engines.onednn.compiled_sizes import FEWEST_KEPT, MOST_CONSTANT_BYTES, MOST_KEPT
 from edgex.runtime.engines.onednn.library import find_library
 
 pytestmark = needs_onednn
@@ -103,6 +104,19 @@ def test_inspect_lists_the_sizes(tmp_path: Path) -> None:
     assert "compiled    for batch=4 when loaded; for others when first seen, 16 kept" in shown
     source = (SOURCES / "backend.cpp").read_text()
     assert f"kMostExecutables = {MOST_KEPT};" in source
+    assert f"kFewestExecutables = {FEWEST_KEPT};" in source
+    assert MOST_CONSTANT_BYTES == 1 << 30 and "kMostConstantBytes = size_t{1} << 30;" in source
+
+
+@pytest.mark.parametrize(("room", "kept"), [(1000, 16), (5.5, 5), (0.5, 2)])
+def test_fewer_sizes_are_kept_where_constants_are_large(room: float, kept: int, tmp_path, monkeypatch) -> None:
+    """`room`: for so many programs of this size."""
+    dims = {"inputs": ({0: torch.export.Dim("batch", min=1, max=32)},)}
+    path = tmp_path / "net.onednn.edgex"
+    edgex.export_model(network(), (image(4),), target="onednn", dynamic_shapes=dims, output=path)
+    monkeypatch.setattr(compiled_sizes, "MOST_CONSTANT_BYTES", int(room * (path / "model.pte").stat().st_size))
+    done = CliRunner().invoke(inspect_command, [str(path), "--json"])
+    assert json.loads(done.output)["compiled_sizes"]["kept"] == kept
 
 
 def test_a_steady_run_takes_no_new_pages() -> None:
@@ -153,6 +167,34 @@ def test_weights_are_not_held_twice(kilobytes: int) -> None:
     own, file, later = map(float, done.stdout.split())
     assert own + file < 90, (own, file)
     assert file < 12 and later < 4, (file, later)
+
+
+CLOSED_SCRIPT = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from test_onednn_runtime import capture, load, lower, nn, torch
+def own():
+    lines = dict(line.split(":", 1) for line in open("/proc/self/status"))
+    return int(lines["RssAnon"].split()[0]) / 1024
+x = torch.randn(8, 1024)
+shapes = {"input": {0: torch.export.Dim("batch", min=1, max=64)}}
+lowered = lower(capture(nn.Sequential(*(nn.Linear(1024, 1024) for _ in range(4))), [x], shapes))
+for _ in range(4):
+    loaded = load(lowered)
+    for batch in (8, 3, 20):
+        loaded(torch.randn(batch, 1024))
+    loaded.runner.close()
+    del loaded
+    print(own())
+"""
+
+
+def test_a_closed_program_leaves_no_constants() -> None:
+    """16 MiB of weights, prepared for each of three sizes: oneDNN would keep them behind the program."""
+    command = [sys.executable, "-c", CLOSED_SCRIPT, str(HERE)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    rounds = [float(line) for line in done.stdout.splitlines()]
+    assert len(rounds) == 4 and rounds[-1] - rounds[0] < 16, rounds
 
 
 HUGE_SCRIPT = """

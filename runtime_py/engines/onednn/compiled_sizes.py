@@ -9,17 +9,19 @@ from edgex.runtime.engines.onednn.plugin import NAME
 from edgex.runtime.golden import read_example
 from edgex.runtime.specs import Dim
 
-# `kMostExecutables` in native/backend.cpp.
-MOST_KEPT = 16
+# `kMostExecutables`, `kFewestExecutables` and `kMostConstantBytes` in native/backend.cpp.
+MOST_KEPT, FEWEST_KEPT = 16, 2
+MOST_CONSTANT_BYTES = 1 << 30
 
 
 def describe_compiled_sizes(artifact: Artifact) -> dict[str, Any] | None:
     """Sizes of the dynamic dimensions: compiled while loading, and how many others stay compiled.
 
     Returns:
-        `{"at_load": {dimension: size}, "kept": 16}`: each region keeps that many combinations of sizes, each compiled
-        when it is seen first, and lets the one go that was used longest ago. None for artifacts of other engines, and
-        where all sizes are fixed.
+        `{"at_load": {dimension: size}, "kept": 16}`: a region keeps that many combinations of sizes, each compiled when
+        it is seen first, and lets the one go that was used longest ago. Fewer where constants are large, which oneDNN
+        3.2 prepares for each anew: as many as fit into 1 GiB, counted for a region with all of the program's, and 2
+        at least. None for artifacts of other engines, and where all sizes are fixed.
 
     Raises:
         ArtifactError: The artifact's example cannot be read.
@@ -34,4 +36,5 @@ def describe_compiled_sizes(artifact: Artifact) -> dict[str, Any] | None:
         for axis, dim in enumerate(spec.shape)
         if isinstance(dim, Dim)
     }
-    return {"at_load": sizes, "kept": MOST_KEPT}
+    fit = MOST_CONSTANT_BYTES // artifact.file(".pte").stat().st_size
+    return {"at_load": sizes, "kept": max(FEWEST_KEPT, min(MOST_KEPT, fit))}

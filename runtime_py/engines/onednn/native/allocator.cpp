@@ -108,7 +108,7 @@ class Keeper {
   Slab* slab_for(size_t need) {
     if (open_ != nullptr && open_->bytes - open_->used >= need) return open_;
     const size_t bytes = std::max(round_up(need, kHugePage), kSlabBytes);
-    auto* start = static_cast<char*>(std::aligned_alloc(kHugePage, bytes));
+    char* start = map(bytes);
     if (start == nullptr) return nullptr;
     want_huge_pages(start, bytes);
     Slab* full = std::exchange(open_, new Slab{start, bytes});
@@ -122,8 +122,20 @@ class Keeper {
     if (--slab->blocks == 0 && slab != open_) free_slab(slab);
   }
 
+  // From the system, to which it goes back: malloc would keep it. It begins with a huge page.
+  static char* map(size_t bytes) {
+    const size_t more = bytes + kHugePage;
+    void* mapped = mmap(nullptr, more, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (mapped == MAP_FAILED) return nullptr;
+    auto* first = static_cast<char*>(mapped);
+    auto* start = reinterpret_cast<char*>(round_up(reinterpret_cast<uintptr_t>(first), kHugePage));
+    if (start > first) munmap(first, static_cast<size_t>(start - first));
+    munmap(start + bytes, static_cast<size_t>(first + more - (start + bytes)));
+    return start;
+  }
+
   static void free_slab(Slab* slab) {
-    std::free(slab->start);
+    munmap(slab->start, slab->bytes);
     delete slab;
   }
 

@@ -39,8 +39,11 @@ using executorch::runtime::FreeableBuffer;
 using executorch::runtime::Result;
 using executorch::runtime::Span;
 
-// Sizes for which a plan stays compiled; the one that was used longest ago goes first.
+// Sizes for which a plan stays compiled; the one that was used longest ago goes first. oneDNN 3.2 prepares constants for
+// each of them anew, so that there are fewer where constants are large.
 constexpr size_t kMostExecutables = 16;
+constexpr size_t kFewestExecutables = 2;
+constexpr size_t kMostConstantBytes = size_t{1} << 30;
 
 // One delegate call of a loaded program.
 class Region {
@@ -109,8 +112,13 @@ class Region {
       return *executables_.front();
     }
     executables_.push_front(std::make_unique<Executable>(plan_, groups_, sizes_, arena_));
-    if (executables_.size() > kMostExecutables) executables_.pop_back();
+    if (executables_.size() > most_executables()) executables_.pop_back();
     return *executables_.front();
+  }
+
+  size_t most_executables() const {
+    const size_t fit = kMostConstantBytes / std::max<size_t>(plan_.constants_bytes, 1);
+    return std::clamp(fit, kFewestExecutables, kMostExecutables);
   }
 
   void take_arguments(Span<EValue*> args, const Executable& executable) {

@@ -49,8 +49,7 @@ class Arena {
   size_t bytes_ = 0;
 };
 
-// The plan's partitions in the order in which they run. They are formed once: sizes come in only when they are
-// compiled, and constants that were brought into another layout for one size serve the others.
+// The plan's partitions in the order in which they run. They are formed once: sizes come in only when they are compiled.
 std::vector<Group> form_groups(const Plan& plan);
 
 // Partitions compiled for one set of input sizes.
