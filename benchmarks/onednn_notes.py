@@ -48,8 +48,8 @@ BEHIND = {
             "Its 72 linear layers, 18 of 23 ms in a log, read 170 MB of weights in every run. Beside three other "
             "models it is far slower than alone: a second round with 1 thread, on another machine of the kind, took "
             "87.6 ms beside 43.2 of Inductor; alone on two cores three runs took 25.3, 29.1 and 52.7 ms beside 21.5, "
-            "22.3 and 25.1 of LLGA. A core of such a machine multiplies at 1,050 GFLOP/s or at 310, each second "
-            "another, and two threads wait for the slower: measured again with 2 threads, beside one other model, "
+            "22.3 and 25.1 of LLGA. A core of such a machine multiplies at 1,050 GFLOP/s or, beside busy "
+            "ones, at 310, and two threads wait for the slower: measured again with 2 threads, beside one other model, "
             "rounds took 21.6 to 48.2 ms, and 21.3 to 41.0 of LLGA. Its weights lie in huge pages now, which took the "
             "quickest runs from 21.8 to 20.5 ms."
         ),
