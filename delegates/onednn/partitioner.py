@@ -27,7 +27,10 @@ if TYPE_CHECKING:
     from torch.export import ExportedProgram
     from torch.fx import Node
 
-_ALONE = Refusal("attribute", "it only moves or looks at numbers, and no operator beside it goes to oneDNN")
+_ALONE = Refusal(
+    "attribute",
+    "it computes nothing, only copies numbers or looks at them in another way, and no operator beside it goes to oneDNN",
+)
 
 
 def make_partitioner(on_partition: OnPartition) -> Any:

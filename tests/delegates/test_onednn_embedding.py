@@ -122,7 +122,7 @@ def test_alone_it_stays_with_executorch() -> None:
     """A region of rows only would gain nothing."""
     lowered = lower(capture(Network(lambda i, e: e(i), table()), (numbers(3, 5),)))
     assert lowered.plan.delegated_ops == 0
-    assert lowered.plan.fallbacks[0].reason.startswith("it only moves")
+    assert lowered.plan.fallbacks[0].reason.startswith("it computes nothing")
 
 
 def test_a_table_that_is_computed_stays_with_executorch() -> None:
