@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _ALONE = Refusal(
     "attribute",
-    "it computes nothing, only copies numbers or looks at them in another way, and no operator beside it goes to oneDNN",
+    "it computes nothing, only copies or looks at memory in another way, and no operator beside it goes to oneDNN",
 )
 
 
