@@ -71,15 +71,7 @@ class RegionBuilder:
 
     def integers(self, node: Node) -> Value:
         """The value of a node that holds 8-bit integers, or what a quantize that was left out would have read."""
-        if node not in self.values:
-            value = Value("s8", shape_of(node.meta["val"]))
-            if node.name in self.constants:
-                value.tensor = self.constants[node.name]
-                value.layout = Layout(value.shape, dense_strides(value.shape))
-            self.values[node] = value
-        found = self.values[node]
-        assert isinstance(found, Value)
-        return found
+        return self._read(node, lambda: Value("s8", shape_of(node.meta["val"])))
 
     def indices(self, node: Node) -> Value:
         """The value of a node that holds numbers of rows.
@@ -87,15 +79,7 @@ class RegionBuilder:
         Raises:
             Refused: It is none, or of another dtype.
         """
-        if node not in self.values:
-            value = make_value(node.meta["val"], INDICES)
-            if node.name in self.constants:
-                value.tensor = self.constants[node.name]
-                value.layout = Layout(value.shape, dense_strides(value.shape))
-            self.values[node] = value
-        found = self.values[node]
-        assert isinstance(found, Value)
-        return found
+        return self._read(node, lambda: make_value(node.meta["val"], INDICES))
 
     def result(self, node: Node) -> Value:
         """The value of a node that leaves the region."""
@@ -172,9 +156,7 @@ class RegionBuilder:
         import torch
 
         read, dtype = self.constants[node.name], torch.float32 if result.dtype == "f32" else torch.bfloat16
-        result.tensor = lambda: read().to(dtype)
-        result.layout = Layout(result.shape, dense_strides(result.shape))
-        return result
+        return _hold(result, lambda: read().to(dtype))
 
     def constant_as(self, value: Value, dtype: str) -> Value:
         """A constant in another dtype.
@@ -195,11 +177,17 @@ class RegionBuilder:
         """A constant computed at export from others; of the dtype of `value`."""
         return Value(value.dtype, tuple(shape), tensor=read, layout=Layout(tuple(shape), dense_strides(shape)))
 
+    def _read(self, node: Node, make: Callable[[], Value]) -> Value:
+        """The value of a node; where it is seen for the first time, what `make` gives, with a constant's tensor."""
+        if node not in self.values:
+            value = make()
+            self.values[node] = _hold(value, self.constants[node.name]) if node.name in self.constants else value
+        found = self.values[node]
+        assert isinstance(found, Value)
+        return found
+
     def _make_constant(self, described: Any, read: Callable[[], torch.Tensor]) -> Value:
-        value = make_value(described)
-        value.tensor = read
-        value.layout = Layout(value.shape, dense_strides(value.shape))
-        return value
+        return _hold(make_value(described), read)
 
     def _check_result(self, expected: Any, value: Value) -> None:
         """The lowering's own idea of shape and dtype against the program's: a mistake here would be a wrong result."""
@@ -233,6 +221,13 @@ def make_value(tensor: Any, dtypes: Mapping[str, str] = DTYPES) -> Value:
     if len(shape) > MAX_RANK:
         raise Refused("rank", f"oneDNN takes {MAX_RANK} dimensions at most, not {len(shape)}")
     return Value(dtype, shape)
+
+
+def _hold(value: Value, read: Callable[[], torch.Tensor]) -> Value:
+    """The value as a constant, which lies in the file without gaps."""
+    value.tensor = read
+    value.layout = Layout(value.shape, dense_strides(value.shape))
+    return value
 
 
 def is_indices(tensor: Any) -> bool:

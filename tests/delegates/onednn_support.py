@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import struct
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from torch import nn
 
 from edgex.delegates.base import CapturedProgram, LoweredModule
 from edgex.delegates.onednn.delegate import OneDnnDelegate, OneDnnOptions
+from edgex.delegates.onednn.plan_format import checksum
 from edgex.export.program import capture as capture_module
 from edgex.export.rewrites.precision import convert_precision
 from edgex.runtime.engines.executorch import ExecuTorchRunner
@@ -107,6 +109,34 @@ def load(lowered: LoweredModule, threads: int = 2, *, trace: bool = False) -> Lo
         plugins = load_plugins(lowered.requirements.plugins, "test")
         path = Path(folder) / lowered.files[0]
         return Loaded(lowered, ExecuTorchRunner(path, lowered.methods[0], threads, trace=trace, plugins=plugins))
+
+
+def read_pte(lowered: LoweredModule) -> tuple[bytearray, int]:
+    """The file as it would be written, and where the plan of its only region begins."""
+    with tempfile.TemporaryDirectory() as folder:
+        lowered.write(Path(folder))
+        content = bytearray((Path(folder) / lowered.files[0]).read_bytes())
+    return content, content.index(b"EDGEXDNN")
+
+
+def with_pte(lowered: LoweredModule, content: bytes) -> LoweredModule:
+    """The lowered module with another file."""
+
+    def write(folder: Path) -> None:
+        (folder / lowered.files[0]).write_bytes(content)
+
+    return replace(lowered, write=write)
+
+
+def with_other_shape(lowered: LoweredModule, shape: Sequence[int], other: Sequence[int]) -> LoweredModule:
+    """The lowered module with a plan in which the first such shape is another one, and the checksum right."""
+    content, start = read_pte(lowered)
+    old, new = (struct.pack(f"<{len(shape)}q", *sizes) for sizes in (shape, other))
+    at = content.index(old, start)
+    content[at : at + len(old)] = new
+    size = struct.unpack_from("<Q", content, start + 16)[0]
+    struct.pack_into("<Q", content, start + 40, checksum(bytes(content[start + 48 : start + 48 + size])))
+    return with_pte(lowered, bytes(content))
 
 
 def compare(wanted: Any, found: Sequence[torch.Tensor], precision: str = "fp32", *, label: str = "") -> None:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import struct
 from pathlib import Path
 
 import pytest
 import torch
 import torch.nn.functional as F
-from onednn_support import Network, capture, check, load, lower, needs_onednn
+from onednn_support import Network, capture, check, load, lower, needs_onednn, read_pte, with_other_shape
 from test_onednn_operators import CASES
 
+from edgex.delegates.base import LoweredModule
 from edgex.delegates.onednn import attention
-from edgex.delegates.onednn.plan_format import checksum
 from edgex.errors import RunError
 
 pytestmark = needs_onednn
@@ -29,25 +28,25 @@ def always(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(attention, "_CACHED_BYTES", 0)
 
 
-def plan_of(folder: Path, lowered) -> bytes:
-    lowered.write(folder)
-    data = (folder / "model.pte").read_bytes()
-    return data[data.index(b"EDGEXDNN") :]
+def version_of(lowered: LoweredModule) -> int:
+    """The version of its plan."""
+    content, start = read_pte(lowered)
+    return content[start + 8]
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 @pytest.mark.parametrize("name", FORMS)
-def test_every_form_of_it(name: str, precision: str, always: None, tmp_path: Path) -> None:
+def test_every_form_of_it(name: str, precision: str, always: None) -> None:
     function, inputs, *layers = CASES[name]
     lowered = check(Network(function, *(layers[0] if layers else ())), *inputs, precision=precision)
-    assert plan_of(tmp_path, lowered)[8] == 2
+    assert version_of(lowered) == 2
 
 
-def test_a_short_one_stays_with_onednn(tmp_path: Path) -> None:
+def test_a_short_one_stays_with_onednn() -> None:
     """Its plan is of the first version, which older backends read."""
     heads = random(1, 2, 8, 4)
     lowered = check(Network(lambda x: F.scaled_dot_product_attention(x, x, x)), heads)
-    assert plan_of(tmp_path, lowered)[8] == 1
+    assert version_of(lowered) == 1
 
 
 @pytest.mark.parametrize("columns", [1024, 1003])
@@ -111,26 +110,10 @@ def test_scores_far_apart(precision: str, always: None) -> None:
         check(network, query, key, mask, precision=precision)
 
 
-def test_shapes_that_do_not_fit_are_refused(always: None, tmp_path: Path) -> None:
+def test_shapes_that_do_not_fit_are_refused(always: None) -> None:
     """A plan with a right checksum, whose key has rows of another size than the query."""
     query, key = random(1, 2, 7, 5), random(1, 2, 9, 5)
     lowered = lower(capture(Network(lambda q, k: F.scaled_dot_product_attention(q, k, k)), (query, key)))
-    plan = bytearray(plan_of(tmp_path, lowered))
-    content = bytearray((tmp_path / "model.pte").read_bytes())
-    start = content.index(b"EDGEXDNN")
-    size = struct.unpack_from("<Q", plan, 16)[0]
-    at = plan.index(struct.pack("<4q", 1, 2, 5, 9))
-    plan[at : at + 32] = struct.pack("<4q", 1, 2, 4, 9)
-    struct.pack_into("<Q", plan, 40, checksum(bytes(plan[48 : 48 + size])))
-    content[start:] = plan
-
-    class Damaged:
-        files, methods, requirements = lowered.files, lowered.methods, lowered.requirements
-
-        @staticmethod
-        def write(folder: Path) -> None:
-            (folder / "model.pte").write_bytes(bytes(content))
-
     with pytest.raises(RunError) as caught:
-        load(Damaged)
+        load(with_other_shape(lowered, (1, 2, 5, 9), (1, 2, 4, 9)))
     assert "shapes do not fit each other" in str(caught.value.why)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 import torch.nn.functional as F
-from onednn_support import Int8Linear, Network, capture, load, lower, needs_onednn, rounded
+from onednn_support import Int8Linear, Network, capture, load, lower, needs_onednn, read_pte, rounded, with_pte
 from torch import nn
 
 from edgex.delegates.onednn import graph_api
@@ -40,13 +40,10 @@ def small():
 
 
 @pytest.fixture(scope="module")
-def plan(small, tmp_path_factory) -> bytes:
+def plan(small) -> bytes:
     """The plan's bytes inside the .pte."""
-    folder = tmp_path_factory.mktemp("plan")
-    small.write(folder)
-    data = (folder / "model.pte").read_bytes()
-    start = data.index(b"EDGEXDNN")
-    return data[start:]
+    content, start = read_pte(small)
+    return bytes(content[start:])
 
 
 def test_numbers_are_those_of_the_headers() -> None:
@@ -68,21 +65,11 @@ def test_a_plan_is_little_more_than_its_weights(small, plan: bytes) -> None:
 
 
 @pytest.mark.parametrize("at", ["magic", "version", "body"])
-def test_a_damaged_plan_is_refused_at_load(small, tmp_path: Path, at: str) -> None:
-    small.write(tmp_path)
-    path = tmp_path / "model.pte"
-    data = bytearray(path.read_bytes())
-    data[data.index(b"EDGEXDNN") + {"magic": 7, "version": 8, "body": 60}[at]] ^= 0x15
-
-    class Damaged:
-        files, methods, requirements = small.files, small.methods, small.requirements
-
-        @staticmethod
-        def write(folder: Path) -> None:
-            (folder / "model.pte").write_bytes(bytes(data))
-
+def test_a_damaged_plan_is_refused_at_load(small, at: str) -> None:
+    content, start = read_pte(small)
+    content[start + {"magic": 7, "version": 8, "body": 60}[at]] ^= 0x15
     with pytest.raises(RunError, match="not a valid program") as caught:
-        load(Damaged)
+        load(with_pte(small, bytes(content)))
     assert "the plan is damaged" in str(caught.value.why)
 
 
