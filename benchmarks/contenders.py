@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -53,6 +53,11 @@ def optimize_for_inference(case: Case) -> Call:
     module, args = _converted(case)
     optimized = torch.jit.optimize_for_inference(torch.jit.freeze(torch.jit.trace(module, args, check_trace=False)))
     return lambda: optimized(*args)
+
+
+def optimize_for_inference_fp32(case: Case) -> Call:
+    """The same in float32 whatever the row's precision: it fuses in no other."""
+    return optimize_for_inference(replace(case, precision="fp32"))
 
 
 def llga(case: Case) -> Call:
@@ -123,7 +128,10 @@ def onednn(case: Case) -> Call:
 
 CONTENDERS: dict[str, Callable[[Case], Call]] = {
     made.__name__: made
-    for made in (onednn, optimize_for_inference, llga, inductor, xnnpack, onnxruntime, openvino, eager)
+    for made in (
+        *(onednn, optimize_for_inference, optimize_for_inference_fp32, llga, inductor),
+        *(xnnpack, onnxruntime, openvino, eager),
+    )
 }
 
 

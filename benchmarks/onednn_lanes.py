@@ -34,19 +34,21 @@ def main() -> int:
     parser.add_argument("result", type=Path)
     parser.add_argument("--lanes", nargs="+", required=True, help="Cores of a lane: two numbers with a comma.")
     parser.add_argument("--seconds", type=float, default=3600, help="No batch begins afterwards.")
+    parser.add_argument("--precision", choices=list(onednn.FIGURES), action="append", help="Default: all there are.")
     given = parser.parse_args()
     lanes = [[int(core) for core in lane.split(",")] for lane in given.lanes]
     given.result.mkdir(parents=True, exist_ok=True)
     ends = time.monotonic() + given.seconds
     onednn.WORK.mkdir(parents=True, exist_ok=True)
-    precisions = onednn.list_precisions()
+    precisions = given.precision or onednn.list_precisions()
     with ThreadPoolExecutor(len(onednn.MODELS)) as pool:
-        list(pool.map(lambda model: _prepare(model, precisions), onednn.MODELS))
+        prepared = list(pool.map(lambda model: _prepare(model, precisions), onednn.MODELS))
     cells = [
         (model, precision, threads)
         for precision in reversed(precisions)
         for threads in onednn.THREADS
-        for model in onednn.MODELS
+        for model, able in zip(onednn.MODELS, prepared, strict=True)
+        if able
         if not _file(model, precision, threads).exists()
     ]
     while cells and time.monotonic() < ends:
@@ -69,9 +71,13 @@ def _say(text: str) -> None:
     print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
 
 
-def _prepare(model: str, precisions: Sequence[str]) -> None:
-    """Artifacts of the model, and what Inductor compiles, which it finds again in its cache."""
-    onednn.export_artifacts(model, precisions, onednn.WORK)
+def _prepare(model: str, precisions: Sequence[str]) -> bool:
+    """Artifacts of the model, and what Inductor compiles and finds again in its cache; False where one failed."""
+    try:
+        onednn.export_artifacts(model, precisions, onednn.WORK)
+    except RuntimeError as error:  # the other models are worth their time all the same
+        _say(f"{model} is left out: {error}")
+        return False
     with (onednn.WORK / f"log-{model}-inductor.txt").open("w") as log:
         for precision in precisions:
             for threads in onednn.THREADS:
@@ -79,6 +85,7 @@ def _prepare(model: str, precisions: Sequence[str]) -> None:
                 server.wait()
                 server.close()
     _say(f"{model} is prepared")
+    return True
 
 
 def _measure(batch: Sequence[Cell], lanes: Sequence[Sequence[int]]) -> list[dict[str, Any]]:

@@ -51,13 +51,11 @@ def calibrate_norms(module: nn.Module) -> None:
     norms = [layer for layer in module.modules() if isinstance(layer, nn.BatchNorm2d)]
     if not norms:
         return
+    module.eval()
     for layer in norms:
         layer.momentum = None
         layer.reset_running_stats()
-    module.train()
-    for layer in module.modules():
-        if isinstance(layer, nn.Dropout):
-            layer.eval()
+        layer.train()  # only these: dropout and stochastic depth would make the statistics others at every call
     module(torch.randn(4, 3, 224, 224, generator=torch.Generator().manual_seed(1)))
     module.eval()
 
