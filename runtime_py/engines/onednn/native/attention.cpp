@@ -114,13 +114,20 @@ class Attention final : public OwnOperator {
     for (int64_t head = 0; head < heads; head++) {
       guarded([&] { prepare(static_cast<size_t>(head), tensors, scratch, own_memory(scratch)); });
     }
-#pragma omp parallel for num_threads(threads)
-    for (int64_t task = 0; task < heads * each; task++) {
+#pragma omp parallel num_threads(threads)
+    {
+      std::vector<BlockCalls> calls;
       guarded([&] {
-        const int64_t first = task % each * rows;
-        const Block& block = first + rows <= query_.rows ? blocks_.front() : blocks_.back();
-        run_block(block, static_cast<size_t>(task / each), first, tensors, scratch, own_memory(scratch));
+        for (const Block& block : blocks_) calls.emplace_back(block, engine_);
       });
+#pragma omp for
+      for (int64_t task = 0; task < heads * each; task++) {
+        guarded([&] {
+          const int64_t first = task % each * rows;
+          const size_t which = first + rows <= query_.rows ? 0 : blocks_.size() - 1;
+          run_block(calls.at(which), static_cast<size_t>(task / each), first, tensors, scratch, own_memory(scratch));
+        });
+      }
     }
     if (failed) throw OneDnnError("oneDNN: running an attention failed");
   }
@@ -173,12 +180,12 @@ class Attention final : public OwnOperator {
     return memory(desc, engine_, const_cast<void*>(data));
   }
 
-  memory packed_key(size_t head, const Part& part, std::byte* scratch) const {
-    return at(part.desc, scratch + head * key_bytes_ + part.byte_offset);
+  std::byte* packed_key(size_t head, const Part& part, std::byte* scratch) const {
+    return scratch + head * key_bytes_ + part.byte_offset;
   }
 
-  memory packed_value(size_t head, std::byte* scratch) const {
-    return at(value_desc_, scratch + result_.starts.size() * key_bytes_ + head * value_bytes_);
+  std::byte* packed_value(size_t head, std::byte* scratch) const {
+    return scratch + result_.starts.size() * key_bytes_ + head * value_bytes_;
   }
 
   // A head's key and value in the kernels' layout. `own` is the thread's memory.
@@ -192,7 +199,7 @@ class Attention final : public OwnOperator {
     }
     for (const Part& part : parts_) {
       memory from = at(part.take_from, source + part.first * place_step);
-      memory to = packed_key(head, part, scratch);
+      memory to = at(part.desc, packed_key(head, part, scratch));
       part.take.execute(stream, from, to);
     }
     source = reinterpret_cast<const T*>(tensors.value) + value_.starts[head];
@@ -200,29 +207,29 @@ class Attention final : public OwnOperator {
       source = pad(source, value_.rows, value_.row_step, value_.columns, value_.column_step, reinterpret_cast<T*>(own));
     }
     memory from = at(value_source(), source);
-    memory to = packed_value(head, scratch);
+    memory to = at(value_desc_, packed_value(head, scratch));
     take_value_.execute(stream, from, to);
+  }
+
+  static void copy_row(const T* from, int64_t count, int64_t step, T* to) {
+    if (step == 1) {
+      std::memcpy(to, from, static_cast<size_t>(count) * sizeof(T));
+    } else {
+      for (int64_t i = 0; i < count; i++) to[i] = from[i * step];
+    }
   }
 
   // Places as dense rows, zeros behind the last.
   const T* pad(const T* from, int64_t count, int64_t place_step, int64_t size, int64_t step, T* to) const {
-    for (int64_t i = 0; i < count; i++) {
-      for (int64_t j = 0; j < size; j++) to[i * size + j] = from[i * place_step + j * step];
-    }
+    for (int64_t i = 0; i < count; i++) copy_row(from + i * place_step, size, step, to + i * size);
     std::memset(to + count * size, 0, static_cast<size_t>((places_ - count) * size) * sizeof(T));
     return to;
   }
 
   // Rows from `first` on, as many as the block has. `own` is the thread's memory.
-  void run_block(const Block& block, size_t head, int64_t first, const Tensors& tensors, std::byte* scratch,
+  void run_block(const BlockCalls& block, size_t head, int64_t first, const Tensors& tensors, std::byte* scratch,
                  std::byte* own) const {
-    dnnl::stream stream(engine_);
-    const auto multiply = [&](const Product& product, const void* left, const memory& right, float* result) {
-      product.kernel.execute(stream, {{DNNL_ARG_SRC, at(product.described.src_desc(), left)},
-                                      {DNNL_ARG_WEIGHTS, right},
-                                      {DNNL_ARG_DST, at(product.described.dst_desc(), result)},
-                                      {DNNL_ARG_SCRATCHPAD, at(product.described.scratchpad_desc(), own + kernel_at_)}});
-    };
+    const dnnl::stream stream(engine_);
     auto* rows = reinterpret_cast<T*>(own);
     auto* scores = reinterpret_cast<float*>(own + scores_at_);
     auto* weights = reinterpret_cast<T*>(own + weights_at_);
@@ -230,12 +237,13 @@ class Attention final : public OwnOperator {
     auto* sums = reinterpret_cast<float*>(own + sums_at_);
     take_rows(reinterpret_cast<const T*>(tensors.query) + query_.starts[head] + first * query_.row_step, block.rows, rows);
     for (size_t i = 0; i < parts_.size(); i++) {
-      multiply(block.score[i], rows, packed_key(head, parts_[i], scratch), scores + block.rows * parts_[i].first);
+      float* const to = scores + block.rows * parts_[i].first;
+      block.score[i].run(stream, rows, packed_key(head, parts_[i], scratch), to, own + kernel_at_);
     }
     for (int64_t i = 0; i < block.rows; i++) {
       sums[i] = weigh(reinterpret_cast<const T*>(tensors.mask), head, first + i, i, block.rows, scores, weights);
     }
-    multiply(block.sum[0], weights, packed_value(head, scratch), mixed);
+    block.sum.run(stream, weights, packed_value(head, scratch), mixed, own + kernel_at_);
     T* to = reinterpret_cast<T*>(tensors.result) + result_.starts[head] + first * result_.row_step;
     for (int64_t i = 0; i < block.rows; i++, to += result_.row_step) {
       const float* from = mixed + i * value_.columns;
@@ -249,11 +257,7 @@ class Attention final : public OwnOperator {
 
   void take_rows(const T* from, int64_t count, T* rows) const {
     for (int64_t i = 0; i < count; i++, from += query_.row_step, rows += key_.rows) {
-      if (query_.column_step == 1) {
-        std::memcpy(rows, from, static_cast<size_t>(key_.rows) * sizeof(T));
-      } else {
-        for (int64_t j = 0; j < key_.rows; j++) rows[j] = from[j * query_.column_step];
-      }
+      copy_row(from, key_.rows, query_.column_step, rows);
     }
   }
 

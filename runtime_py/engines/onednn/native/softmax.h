@@ -25,7 +25,7 @@ void mask_row(float* scores, int64_t count, float scale, const Bfloat16* mask, i
 // The largest of scores[i] * scale; -inf where there is none.
 float find_largest(const float* scores, int64_t count, float scale);
 
-// scores[i] = exp(scores[i] * scale - largest), of which none is above 1. Returns their sum.
+// scores[i] = exp(scores[i] * scale - largest), of which none is above 1 but for rounding. Returns their sum.
 float weigh_row(float* scores, int64_t count, float scale, float largest);
 
 }  // namespace edgex
