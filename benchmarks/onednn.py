@@ -212,7 +212,7 @@ def render(results: Mapping[str, Any], stem: str = "benchmarks-onednn", how: str
         if not any(case["precision"] == precision for case in results["cases"]):
             why = "this processor computes no bfloat16" if precision == "bf16" else "see benchmarks-onednn.md"
             parts += [f"## {precision}", f"Not measured: {why}."]
-    parts += _render_inside(results)
+    parts += [*_render_ready(results["cases"]), *_render_inside(results)]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
@@ -235,6 +235,30 @@ def _render_cases(cases: Sequence[Mapping[str, Any]]) -> list[str]:
     rows.append(["geomean", *(f"{_geomean_against(cases, name)}" for name in shown), f"{over_base:.2f}x", "", ""])
     table = render_table(("model", *shown, "over jit", "over best", "SQNR"), rows)
     return [table, render_goals(_goals(cases, over_base))]
+
+
+def _render_ready(cases: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What each contender takes before it can run, for the largest number of threads."""
+    parts = []
+    for precision in FIGURES:
+        chosen = [c for c in cases if (c["precision"], c["threads"]) == (precision, THREADS[0])]
+        names = [name for name in list_contenders(precision) if any(c["prepare_seconds"].get(name) for c in chosen)]
+        rows = [
+            [case["model"], *(_format_ready(case["prepare_seconds"].get(name)) for name in names)] for case in chosen
+        ]
+        if names:
+            parts += [
+                f"## Until it can run, {precision}",
+                "Two threads, measured once: from the model in memory, or from the file of onednn, XNNPACK, ONNX "
+                "Runtime and OpenVINO, to the first run. TorchScript and Inductor do here what others did at export. "
+                "One row of onednn may have the compiling of the backend in it, which is done once a machine.",
+                render_table(("model", *names), rows),
+            ]
+    return parts
+
+
+def _format_ready(seconds: float | None) -> str:
+    return "failed" if seconds is None else format_seconds(seconds)
 
 
 def _goals(cases: Sequence[Mapping[str, Any]], over_base: float) -> list[dict[str, Any]]:
