@@ -50,6 +50,7 @@ EXPORT_TOLERANCE = {"fp32": ("--min-sqnr", "55", "--atol", "1e6"), "bf16": ("--m
 FIGURES = {"fp32": (2.0, None, 0.95, 1.0), "bf16": (3.31, 3.6, 1.0, 1.15)}
 FAR_BEHIND = 1.25
 MOST_LOAD = 3
+PROCESSES = 5
 
 
 def run(quick: bool, output: Path, lock: Path | None, fresh: bool) -> None:
@@ -163,8 +164,9 @@ def _measure(model: str, precision: str, threads: int, lock: Path | None, work: 
 def _look_inside(model: str, lock: Path | None, work: Path) -> dict[str, Any]:
     with locked(lock, alone=True):
         command = [sys.executable, "-m", "benchmarks.onednn_inside", "inside", str(work / f"{model}.onednn.edgex")]
-        result: dict[str, Any] = json.loads(run_process([*command, str(THREADS[0])]).splitlines()[-1])
-    return {"model": model, **result}
+        # What a process finds, of memory above all, is chance: the one in the middle of several.
+        results = [json.loads(run_process([*command, str(THREADS[0])]).splitlines()[-1]) for _ in range(PROCESSES)]
+    return {"model": model, **sorted(results, key=lambda result: result["load_seconds"])[PROCESSES // 2]}
 
 
 def _measure_call(lock: Path | None) -> dict[str, Any]:
@@ -334,7 +336,8 @@ def _render_inside(results: Mapping[str, Any]) -> list[str]:
         parts += [
             "## Load, memory and size",
             "Two threads. *load* is all of it: reading the plan, forming and compiling the partitions, and the run "
-            "that prepares constants and memory; *compiling* is oneDNN's compiling alone. "
+            "that prepares constants and memory; *compiling* is oneDNN's compiling alone. Of several processes, the "
+            "one with the median load; the file was read before, so that the disk is not in it. "
             "*own* memory and that *of the file* are what stays resident after it, *peak* the most of both together "
             "while loading. Required: load under 3x the bare compile time, .pte at most weights + 3 %.",
             render_table(head, rows),

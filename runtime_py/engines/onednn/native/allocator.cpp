@@ -15,6 +15,8 @@ namespace edgex {
 namespace {
 
 constexpr size_t kSlabBytes = 16 * kHugePage;
+// Pages that the system makes in one go.
+constexpr size_t kAheadBytes = 16 * kHugePage;
 // Fewer bytes of constants gain nothing: the processor remembers the places of some 2,000 pages.
 constexpr size_t kFewestBytes = 4 * kHugePage;
 
@@ -23,7 +25,9 @@ size_t round_up(size_t size, size_t grain) { return (size + grain - 1) / grain *
 // Memory for blocks that come while a program is loaded and go when it is closed, so that none is given out twice.
 struct Slab {
   char* start;
-  size_t bytes, used = 0, blocks = 0;
+  size_t bytes;
+  size_t expected;  // to be used
+  size_t used = 0, ready = 0, blocks = 0;
 };
 
 // Partitions take scratch memory at every run and give it back. From malloc, large blocks come as fresh pages each
@@ -67,14 +71,13 @@ class Keeper {
   void begin_constants(size_t bytes) {
     const std::lock_guard<std::mutex> lock(mutex_);
     loading_ = bytes >= kFewestBytes;
+    expected_ = bytes;
   }
 
   void end_constants() {
     const std::lock_guard<std::mutex> lock(mutex_);
     loading_ = false;
-    // The rest of it is for nobody: what comes later may go sooner.
-    Slab* slab = std::exchange(open_, nullptr);
-    if (slab != nullptr && slab->blocks == 0) free_slab(slab);
+    finish(std::exchange(open_, nullptr));
   }
 
  private:
@@ -99,6 +102,7 @@ class Keeper {
     void* memory = slab == nullptr ? std::aligned_alloc(kHeader, need) : slab->start + slab->used;
     if (memory == nullptr) return nullptr;
     if (slab != nullptr) {
+      make_pages(*slab, slab->used + need);
       slab->used += need;
       slab->blocks++;
     }
@@ -107,13 +111,22 @@ class Keeper {
 
   Slab* slab_for(size_t need) {
     if (open_ != nullptr && open_->bytes - open_->used >= need) return open_;
-    const size_t bytes = std::max(round_up(need, kHugePage), kSlabBytes);
+    // oneDNN pads some: an eighth more costs nothing while it is not touched.
+    const size_t bytes = round_up(std::max({need, expected_ + expected_ / 8, kSlabBytes}), kHugePage);
     char* start = map(bytes);
     if (start == nullptr) return nullptr;
     want_huge_pages(start, bytes);
-    Slab* full = std::exchange(open_, new Slab{start, bytes});
-    if (full != nullptr && full->blocks == 0) free_slab(full);
+    finish(std::exchange(open_, new Slab{start, bytes, std::exchange(expected_, 0)}));
     return open_;
+  }
+
+  // The rest of a slab is for nobody: what comes later may go sooner.
+  static void finish(Slab* slab) {
+    if (slab == nullptr) return;
+    if (slab->blocks == 0) return free_slab(slab);
+    const size_t kept = round_up(slab->used, kHugePage);
+    if (kept < slab->bytes) munmap(slab->start + kept, slab->bytes - kept);
+    slab->bytes = kept;
   }
 
   void free_block(Block* block) {
@@ -134,6 +147,21 @@ class Keeper {
     return start;
   }
 
+  // Has the system make the pages up to `end`, and some ahead, by as many threads as there are. Otherwise those that write
+  // a constant wait for each other: most are smaller than a huge page, which one thread makes.
+  static void make_pages(Slab& slab, size_t end) {
+    if (end <= slab.ready) return;
+    const size_t ahead = std::min(slab.ready + kAheadBytes, slab.expected);
+    const size_t until = std::min(round_up(std::max(end, ahead), kHugePage), slab.bytes);
+    const auto first = static_cast<int64_t>(slab.ready / kHugePage), last = static_cast<int64_t>(until / kHugePage);
+#pragma omp parallel for schedule(dynamic)
+    for (int64_t page = first; page < last; page++) {
+      // The system may have declined huge pages.
+      for (size_t i = 0; i < kHugePage; i += kGrain) slab.start[static_cast<size_t>(page) * kHugePage + i] = 0;
+    }
+    slab.ready = until;
+  }
+
   static void free_slab(Slab* slab) {
     munmap(slab->start, slab->bytes);
     delete slab;
@@ -143,6 +171,7 @@ class Keeper {
   std::vector<Block*> kept_;
   size_t held_ = 0;
   bool loading_ = false;
+  size_t expected_ = 0;  // bytes of constants for which there is no slab yet
   Slab* open_ = nullptr;  // with room for more
 };
 

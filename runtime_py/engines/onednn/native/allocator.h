@@ -21,7 +21,8 @@ constexpr size_t kHugePage = 2 << 20;
 void want_huge_pages(void* start, size_t bytes);
 
 // While it lives, what oneDNN takes lies side by side in huge pages: a product reads its weights once a run, and each page
-// of 4 KiB costs a walk through the page tables. Constants of `bytes` in all are expected; few of them lie as without it.
+// of 4 KiB costs a walk through the page tables. Constants of `bytes` in all are expected, and all threads make the pages
+// for them; few of them lie as without it.
 class ConstantScope {
  public:
   explicit ConstantScope(size_t bytes);

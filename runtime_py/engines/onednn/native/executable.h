@@ -118,6 +118,7 @@ class Executable {
   void compile_own(const Group& group, Call& call) const;
   std::byte* address(uint32_t value) const;
   std::vector<int64_t> signature(const Group& group) const;
+  size_t prepared_bytes(const std::vector<Group>& groups) const;
 
   const Plan& plan_;
   std::vector<int64_t> symbols_;

@@ -1,5 +1,6 @@
 // What an executable does once, while it is loaded, so that no call of the user pays for it.
 #include <cstdlib>
+#include <numeric>
 #include <set>
 
 #include "allocator.h"
@@ -30,6 +31,19 @@ std::vector<int64_t> Executable::signature(const Group& group) const {
   return numbers;
 }
 
+// Of the constants that oneDNN brings into a layout of its own; an operator of ours reads them where they are.
+size_t Executable::prepared_bytes(const std::vector<Group>& groups) const {
+  std::set<uint32_t> constants;
+  for (const Group& group : groups) {
+    if (group.partition == nullptr) continue;
+    for (uint32_t input : group.inputs) {
+      if (plan_.values[root(input)].storage == Storage::kConstant) constants.insert(root(input));
+    }
+  }
+  return std::accumulate(constants.begin(), constants.end(), size_t{0},
+                         [&](size_t bytes, uint32_t id) { return bytes + plan_.values[id].byte_count; });
+}
+
 void Executable::warm_up(const std::vector<Group>& groups, const FilePages& file) {
   std::vector<std::unique_ptr<void, void (*)(void*)>> memory;
   std::vector<void*> args(plan_.args.size());
@@ -40,7 +54,7 @@ void Executable::warm_up(const std::vector<Group>& groups, const FilePages& file
     args[i] = memory.back().get();
   }
   bind(args.data());
-  const ConstantScope scope(plan_.constants_bytes);
+  const ConstantScope scope(prepared_bytes(groups));
   std::set<std::vector<int64_t>> seen;
   for (size_t i = 0; i < groups.size(); i++) {
     std::vector<const Value*> constants;
