@@ -27,6 +27,8 @@ from edgex.runtime.device.link import Done, Sent, ShellJob, Streamed, run_proces
 
 OPTIONS_VARIABLE = "EDGEX_SSH_OPTIONS"
 _CONNECT_SECONDS = 15
+# For a process that is dying to be gone.
+_ENDING_SECONDS = 1.0
 # ssh's own exit code, for whatever keeps it from the other side.
 _SSH_FAILED = 255
 # Where a device keeps what is sent; also what is told to users.
@@ -246,14 +248,21 @@ class SshLink:
         return DeviceError(what, self.address, f"edgex keeps its files in {self._cache or CACHE} there", why=errors)
 
     def _lost(self, errors: str) -> DeviceError:
-        alive = self._master is not None and self._master.poll() is None
-        what = "ssh failed" if alive else "the connection to the device broke"
+        what = "ssh failed" if self._is_up() else "the connection to the device broke"
         return DeviceError(
             what,
             self.address,
             "try again; should files of this run be left there, a visit after a day removes them",
             why=errors or None,
         )
+
+    def _is_up(self) -> bool:
+        if self._master is None:
+            return False
+        # A process that dies closes its sockets first: whoever waits on them may be here before its end can be seen.
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._master.wait(_ENDING_SECONDS)
+        return self._master.poll() is None
 
 
 def _pour(pipe: IO[bytes], files: Mapping[str, Path], progress: Progress) -> None:
