@@ -71,7 +71,9 @@ LOAD = (
     "constants are smaller than a huge page, so that one thread made it while the others waited, or made it too. In "
     "new processes, before and after in turns on two cores of a Zen 4, medians of five: resnet50 248 and 123 ms, "
     "vit_small 222 and 116, bert_base 750 and 283, distilgpt2 585 and 247, whisper_tiny_encoder 240 and 183, "
-    "mobilenet_v2 59 and 47. A third of what is left of resnet50 is its own run, a quarter the reorders. How dear new"
-    " memory is depends on the machine: 100 MB took 10 ms on this one where its host had given them to it before, and"
-    " 240 where not."
+    "mobilenet_v2 59 and 47. What is left of resnet50's is 11 ms of forming, 19 of compiling, 37 of its own run, 35 "
+    "of reorders, some 20 of new pages. There, compiling and one run of every partition, which the interface asks "
+    "for, take three times compiling by themselves for resnet50, and more for vit_small, bert_base, distilgpt2 and "
+    "whisper_tiny_encoder: under 3x is out of reach for these. How dear new memory is depends on the machine: 100 MB "
+    "took 10 ms on this one where its host had given them to it before, and 240 where not."
 )
