@@ -110,6 +110,26 @@ def test_scores_far_apart(precision: str, always: None) -> None:
         check(network, query, key, mask, precision=precision)
 
 
+@pytest.mark.parametrize(("precision", "dtype"), [("fp32", torch.float32), ("bf16", torch.bfloat16)])
+def test_a_row_that_is_masked_by_the_lowest_number(precision: str, dtype: torch.dtype, always: None) -> None:
+    """As transformers mask: a padded place sees nothing, so that all its weights are the same."""
+    lowest = torch.finfo(dtype).min
+    heads = random(1, 2, 40, 16)
+    mask = torch.zeros(40, 40).masked_fill(torch.arange(40) > 29, lowest)
+    mask[30:] = lowest
+    network = Network(lambda x, m: F.scaled_dot_product_attention(x, x * 1, x * 2, attn_mask=m))
+    check(network, heads, mask, precision=precision)
+
+
+@pytest.mark.parametrize("amount", [1e4, 1e5, 1e8])
+@pytest.mark.parametrize("scale", [0.3, -0.3])
+def test_scores_of_many_digits(amount: float, scale: float, always: None) -> None:
+    """Whose rounding is far more than 1: the largest still has the weight 1, and the others none."""
+    query, key = random(1, 2, 40, 16) * amount, random(1, 2, 50, 16, seed=1) * amount
+    value = random(1, 2, 50, 16, seed=2)
+    check(Network(lambda q, k, v: F.scaled_dot_product_attention(q, k, v, scale=scale)), query, key, value)
+
+
 def test_shapes_that_do_not_fit_are_refused(always: None) -> None:
     """A plan with a right checksum, whose key has rows of another size than the query."""
     query, key = random(1, 2, 7, 5), random(1, 2, 9, 5)

@@ -277,10 +277,14 @@ class Attention final : public OwnOperator {
         mask_row(from, count, scale, mask + first * mask_->column_step, mask_->column_step);
       });
       scale = 1;
+    } else if (scale < 0) {
+      // The largest weight would be that of the smallest score.
+      each([&](float* from, int64_t count, int64_t) { scale_row(from, count, scale, from); });
+      scale = 1;
     }
     constexpr float kNone = -std::numeric_limits<float>::infinity();
     float largest = kNone, sum = 0;
-    each([&](float* from, int64_t count, int64_t) { largest = std::max(largest, find_largest(from, count, scale)); });
+    each([&](float* from, int64_t count, int64_t) { largest = std::max(largest, find_largest(from, count)); });
     if (largest == kNone) largest = 0;  // then all weights are the same
     each([&](float* from, int64_t count, int64_t first) {
       sum += weigh_row(from, count, scale, largest);

@@ -91,7 +91,7 @@ EDGEX_FOR_EACH_PROCESSOR void mask_row(float* scores, int64_t count, float scale
   add_mask(scores, count, scale, mask, mask_step);
 }
 
-EDGEX_FOR_EACH_PROCESSOR float find_largest(const float* scores, int64_t count, float scale) {
+EDGEX_FOR_EACH_PROCESSOR float find_largest(const float* scores, int64_t count) {
   constexpr float kNone = -std::numeric_limits<float>::infinity();
   // Of four quarters at once: each comparison waits for the one before.
   const int64_t quarter = count / 4;
@@ -99,23 +99,24 @@ EDGEX_FOR_EACH_PROCESSOR float find_largest(const float* scores, int64_t count, 
   float a = kNone, b = kNone, c = kNone, d = kNone;
 #pragma omp simd reduction(max : a, b, c, d)
   for (int64_t i = 0; i < quarter; i++) {
-    a = larger(scores[i] * scale, a);
-    b = larger(second[i] * scale, b);
-    c = larger(third[i] * scale, c);
-    d = larger(fourth[i] * scale, d);
+    a = larger(scores[i], a);
+    b = larger(second[i], b);
+    c = larger(third[i], c);
+    d = larger(fourth[i], d);
   }
   float largest = larger(larger(a, b), larger(c, d));
-  for (int64_t i = 4 * quarter; i < count; i++) largest = larger(scores[i] * scale, largest);
+  for (int64_t i = 4 * quarter; i < count; i++) largest = larger(scores[i], largest);
   return largest;
 }
 
 EDGEX_FOR_EACH_PROCESSOR float weigh_row(float* scores, int64_t count, float scale, float largest) {
   constexpr float kLog2E = 1.44269504088896341f;
-  const float factor = scale * kLog2E, most = largest * kLog2E;
+  const float factor = scale * kLog2E;
   float sum = 0;
 #pragma omp simd reduction(+ : sum)
   for (int64_t i = 0; i < count; i++) {
-    const float weight = power_of_two(scores[i] * factor - most);
+    // The difference first, which is 0 for the largest, however large: products would differ by their rounding.
+    const float weight = power_of_two((scores[i] - largest) * factor);
     sum += weight;
     scores[i] = weight;
   }

@@ -22,10 +22,11 @@ void scale_row(const float* from, int64_t count, float factor, Bfloat16* to);
 void mask_row(float* scores, int64_t count, float scale, const float* mask, int64_t mask_step);
 void mask_row(float* scores, int64_t count, float scale, const Bfloat16* mask, int64_t mask_step);
 
-// The largest of scores[i] * scale; -inf where there is none.
-float find_largest(const float* scores, int64_t count, float scale);
+// -inf where there is none.
+float find_largest(const float* scores, int64_t count);
 
-// scores[i] = exp(scores[i] * scale - largest), of which none is above 1 but for rounding. Returns their sum.
+// scores[i] = exp((scores[i] - largest) * scale), of which none is above 1 but for rounding, for a scale of 0 or more.
+// Returns their sum.
 float weigh_row(float* scores, int64_t count, float scale, float largest);
 
 }  // namespace edgex
