@@ -14,7 +14,7 @@ from pathlib import Path
 from benchmarks import export_cost, onednn, overhead, page, startup, why
 from benchmarks.outcome import Outcome, render_page, write_page
 from benchmarks.processes import ROOT, locked
-from edgex.runtime.activity import describe_activity, take_snapshot
+from edgex.runtime.support.activity import describe_activity, take_snapshot
 
 BENCHMARKS: Mapping[str, Callable[[bool], Outcome]] = {
     overhead.NAME: overhead.measure,

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import models
-from edgex.runtime.memory import read_peak_rss_bytes
+from edgex.runtime.support.memory import read_peak_rss_bytes
 
 # Stages of edgex's export that prove the artifact; the bare side has nothing like them.
 PROOF_STAGES = ("reference", "verify")
@@ -28,7 +28,7 @@ def export_with_edgex(module: Any, args: tuple[Any, ...], target: str, folder: P
     """The whole of edgex's export; seconds by stage."""
     from edgex.export.pipeline import export_to_targets
     from edgex.export.settings import ExportSettings
-    from edgex.export.source import wrap_model
+    from edgex.export.source.source import wrap_model
 
     settings = ExportSettings(targets=(target,), output=folder)
     source = wrap_model(module, args, {}, None, "model")

@@ -19,9 +19,9 @@ from benchmarks.onednn_notes import BEHIND, LOAD
 from benchmarks.outcome import describe_machine, render_goals, render_table
 from benchmarks.processes import ROOT, locked, run_process
 from benchmarks.serving import Server, time_in_turns
-from edgex.runtime.activity import describe_activity, take_snapshot
-from edgex.runtime.host import read_host
 from edgex.runtime.report.figures import format_bytes, format_seconds
+from edgex.runtime.support.activity import describe_activity, take_snapshot
+from edgex.runtime.support.host import read_host
 
 NAME = "onednn"
 SCHEMA = "edgex.benchmarks-onednn/1"

@@ -108,7 +108,7 @@ def pack(folder: Path) -> None:
     import edgex
     from edgex.runtime.engines.onednn.build import built_backend
     from edgex.runtime.engines.onednn.library import find_executorch, find_library
-    from edgex.runtime.numerics import Tolerance
+    from edgex.runtime.session.numerics import Tolerance
 
     folder.mkdir(parents=True, exist_ok=True)
     executorch = find_executorch()

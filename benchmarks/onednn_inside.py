@@ -29,8 +29,8 @@ def read_rss() -> dict[str, int]:
 def look_inside(artifact: Path, threads: int) -> dict[str, Any]:
     """Load, run, measure; then once more with events."""
     import edgex
+    from edgex.runtime.artifact.golden import read_example
     from edgex.runtime.engines.onednn.plugin import OneDnnPlugin
-    from edgex.runtime.golden import read_example
 
     # What any artifact needs is loaded before.
     OneDnnPlugin().load()

@@ -23,7 +23,7 @@ from typing import Any
 from benchmarks import onednn
 from benchmarks.outcome import describe_machine
 from benchmarks.serving import Server, time_in_turns
-from edgex.runtime.activity import describe_activity, take_snapshot
+from edgex.runtime.support.activity import describe_activity, take_snapshot
 
 Cell = tuple[str, str, int]
 

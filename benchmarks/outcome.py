@@ -11,9 +11,9 @@ from statistics import median
 from typing import Any
 
 from edgex._version import __version__
-from edgex.runtime.activity import Activity, find_disturbances
-from edgex.runtime.host import read_host
 from edgex.runtime.report.figures import describe_host, format_seconds
+from edgex.runtime.support.activity import Activity, find_disturbances
+from edgex.runtime.support.host import read_host
 
 SCHEMA = "edgex.benchmarks/1"
 PACKAGES = ("torch", "executorch", "onnx", "onnxscript", "onnxruntime", "numpy")

@@ -14,9 +14,9 @@ import numpy as np
 import edgex
 from benchmarks.outcome import Goal, Outcome
 from benchmarks.processes import run_process
-from edgex.runtime.golden import read_example
+from edgex.runtime.artifact.golden import read_example
+from edgex.runtime.measure.timing import compare_interleaved
 from edgex.runtime.report.figures import format_seconds
-from edgex.runtime.timing import compare_interleaved
 
 NAME = "overhead"
 GOAL_SECONDS = 10e-6

@@ -85,7 +85,7 @@ def export_all(name: str, folder: Path) -> None:
     from edgex.delegates.registry import get_delegate
     from edgex.export.pipeline import export_to_targets
     from edgex.export.settings import ExportSettings
-    from edgex.export.source import wrap_model
+    from edgex.export.source.source import wrap_model
 
     judged = MODELS[name]()
     file = folder / "refusals.json"
@@ -130,7 +130,7 @@ def measure_all(name: str, folder: Path) -> None:
     """Load every artifact of a model, judge it, time all in turns; prints rows as JSON."""
     import edgex
     from benchmarks.quantized_models import MODELS
-    from edgex.runtime.timing import compare_interleaved
+    from edgex.runtime.measure.timing import compare_interleaved
 
     judged = MODELS[name]()
     arrays = [arg.numpy() for arg in judged.args]

@@ -17,7 +17,7 @@ import torch
 from torch import nn
 
 from benchmarks.models import EncoderLayer, resnet50
-from edgex.runtime.numerics import measure_sqnr_db
+from edgex.runtime.session.numerics import measure_sqnr_db
 from edgex.samples import decoder, digits, sentence_encoder
 
 Run = Callable[..., Sequence[np.ndarray]]

@@ -19,15 +19,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from edgex.delegates.plan import PartitionPlan
-from edgex.delegates.recipes import Recipe
+from edgex.delegates.recipes.recipes import Recipe
+from edgex.runtime.artifact.manifest import Method, Requirements
+from edgex.runtime.artifact.specs import StateSpec, TensorSpec
 from edgex.runtime.engines.base import Availability
-from edgex.runtime.manifest import Method, Requirements
-from edgex.runtime.specs import StateSpec, TensorSpec
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
-    from edgex.delegates.quantizers import Quantizer
+    from edgex.delegates.recipes.quantizers import Quantizer
 
 DELEGATE_GROUP = "edgex.delegates"
 
@@ -130,7 +130,7 @@ class Quantizes(Protocol):
     """A delegate that takes quantization recipes; without it there are none.
 
     Attributes:
-        recipes: Names of the recipes that it lowers, of `edgex.delegates.recipes`.
+        recipes: Names of the recipes that it lowers, of `edgex.delegates.recipes.recipes`.
     """
 
     recipes: tuple[str, ...]
@@ -182,7 +182,7 @@ class Delegate(Protocol):
         ...
 
     def quantizer(self, recipe: str) -> Quantizer | None:
-        """The quantizer for a recipe, of `edgex.delegates.quantizers`; equal ones share one quantized program.
+        """The quantizer for a recipe, of `edgex.delegates.recipes.quantizers`; equal ones share one quantized program.
 
         None where the target quantizes while it lowers, or not at all.
         """

@@ -8,9 +8,9 @@ import typing
 from collections.abc import Mapping
 from typing import Any
 
-from edgex.delegates.base import DELEGATE_GROUP, Delegate
-from edgex.errors import UsageError, nearest_name
-from edgex.runtime.plugins import find_plugins, load_plugin
+from edgex.delegates.base import DELEGATE_GROUP, Delegate, Quantizes
+from edgex.errors import QuantizationError, UsageError, nearest_name
+from edgex.runtime.support.entry_points import find_plugins, load_plugin
 
 
 def delegate_names() -> list[str]:
@@ -65,3 +65,18 @@ def _convert_option(key: str, text: str, hint: Any) -> Any:
     except (KeyError, ValueError):
         raise UsageError(f"--option {key}={text}: expected {hint.__name__}") from None
     raise UsageError(f"--option {key}: its type {hint} cannot be given as text")
+
+
+def check_recipe(delegate: object, target: str, recipe: str) -> None:
+    """Refuse a recipe that a target does not take.
+
+    Raises:
+        QuantizationError: With what it takes.
+    """
+    recipes = delegate.recipes if isinstance(delegate, Quantizes) else ()
+    if recipe not in recipes:
+        raise QuantizationError(
+            f"target {target!r} does not take --quantize {recipe}",
+            why=delegate.recipe_refusal(recipe) if isinstance(delegate, Quantizes) else None,
+            fix=f"it takes {', '.join(recipes)}" if recipes else "it takes no recipe; leave --quantize out",
+        )

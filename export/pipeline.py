@@ -16,11 +16,11 @@ from edgex.export.prepared import Progress, prepare
 from edgex.export.production import make_artifact, plan_artifact
 from edgex.export.result import ExportedArtifact, ExportReport, Failure, StageClock
 from edgex.export.settings import ExportSettings, check_settings
-from edgex.runtime.artifact import Artifact, open_artifact
-from edgex.runtime.numerics import Tolerance
+from edgex.runtime.artifact.artifact import Artifact, open_artifact
+from edgex.runtime.session.numerics import Tolerance
 
 if TYPE_CHECKING:
-    from edgex.export.source import ModelSource
+    from edgex.export.source.source import ModelSource
 
 
 def export_model(
@@ -70,7 +70,7 @@ def export_model(
     Raises:
         EdgexError: Whatever stage failed; nothing is left on disk then.
     """
-    from edgex.export.source import wrap_model
+    from edgex.export.source.source import wrap_model
 
     settings = ExportSettings(
         targets=(target,),

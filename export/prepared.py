@@ -6,21 +6,21 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from edgex.delegates.recipes import describe_recipe
+from edgex.delegates.recipes.recipes import describe_recipe
 from edgex.errors import CaptureError, EdgexError, QuantizationError
+from edgex.export.proof.verification import make_cases, require_state_shown
 from edgex.export.result import StageClock
 from edgex.export.settings import ExportSettings
-from edgex.export.verification import make_cases, require_state_shown
-from edgex.runtime.golden import Case
-from edgex.runtime.memory import read_available_bytes
+from edgex.runtime.artifact.golden import Case
+from edgex.runtime.support.memory import read_available_bytes
 
 if TYPE_CHECKING:
     from edgex.delegates.base import CapturedProgram, Delegate
-    from edgex.export.eager import EagerModel
-    from edgex.export.program import Capture
+    from edgex.export.capture.program import Capture
     from edgex.export.quantization.stage import QuantizedModel
     from edgex.export.rewrites.proof import ProvedRewrites
-    from edgex.export.source import ModelSource
+    from edgex.export.source.eager import EagerModel
+    from edgex.export.source.source import ModelSource
 
 Progress = Callable[[str, str], None]
 
@@ -90,7 +90,7 @@ def prepare(
         from edgex.export.rewrites import wanted_rewrites
         from edgex.export.rewrites.precision import convert_precision
         from edgex.export.rewrites.proof import ProvedRewrites, rewrite_and_prove
-        from edgex.export.weights import check_weights
+        from edgex.export.source.weights import check_weights
     with clock.stage("find"):
         progress("find", "the model and its example inputs")
         source = _find(find, settings)
@@ -147,7 +147,7 @@ def prepare(
 
 def _find(find: Callable[[], ModelSource], settings: ExportSettings) -> ModelSource:
     """Find the model; refuse one that memory will not hold, while it is made or right after."""
-    from edgex.export.memory import check_memory, refusing_large_models
+    from edgex.export.source.memory import check_memory, refusing_large_models
 
     if not settings.memory_check:
         return find()
@@ -159,8 +159,8 @@ def _find(find: Callable[[], ModelSource], settings: ExportSettings) -> ModelSou
 
 def _capture(source: ModelSource, settings: ExportSettings, progress: Progress) -> Capture:
     """Capture; where that fails, the error names everything that is in the way."""
-    from edgex.export.blockers import find_blockers
-    from edgex.export.program import capture
+    from edgex.export.capture.diagnosis.blockers import find_blockers
+    from edgex.export.capture.program import capture
 
     try:
         return capture(
@@ -180,7 +180,7 @@ def _capture(source: ModelSource, settings: ExportSettings, progress: Progress) 
 
 def _check_border(before: CapturedProgram, after: CapturedProgram) -> None:
     """A rewrite keeps the name, dtype and shape of every input and output: the graph's, not only what is said of it."""
-    from edgex.export.rewrites.editor import border_of
+    from edgex.export.rewrites.editing.editor import border_of
 
     for word, old, new in (
         ("input", before.inputs, after.inputs),

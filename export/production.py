@@ -6,22 +6,28 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from edgex.errors import LoweringError, VerificationError
-from edgex.export.debug_files import write_debug
-from edgex.export.float_limits import ease_limits
-from edgex.export.manifests import make_manifest
-from edgex.export.package import hashing, list_files, publish, staged, write_manifest
+from edgex.export.packaging.debug_files import write_debug
+from edgex.export.packaging.manifest import make_manifest
+from edgex.export.packaging.package import hashing, list_files, publish, staged, write_manifest
 from edgex.export.prepared import Prepared, Progress
-from edgex.export.quantized_artifact import check_speed, describe_outcome, describe_prepared, meet_budget, over_budget
+from edgex.export.proof.float_limits import ease_limits
+from edgex.export.proof.verification import carried_cases, explain_failure, verify_in_fresh_process
+from edgex.export.quantization.budget.artifact import (
+    check_speed,
+    describe_outcome,
+    describe_prepared,
+    meet_budget,
+    over_budget,
+)
 from edgex.export.result import ExportedArtifact, StageClock, peak_rss_bytes
 from edgex.export.settings import ExportSettings, Job
-from edgex.export.verification import carried_cases, explain_failure, verify_in_fresh_process
-from edgex.runtime.golden import replace_golden, write_golden
+from edgex.runtime.artifact.golden import replace_golden, write_golden
 
 if TYPE_CHECKING:
     from edgex.delegates.base import CapturedProgram, LoweredModule
     from edgex.delegates.plan import PartitionPlan
-    from edgex.export.quantization.ladder import Ladder
-    from edgex.export.quantization.speed import SpeedCheck
+    from edgex.export.quantization.budget.search import Ladder
+    from edgex.export.quantization.budget.speed import SpeedCheck
 
 # Below this share of delegated work an artifact is written with a warning; --min-delegation makes it an error.
 WARN_BELOW_DELEGATION = 0.9

@@ -13,7 +13,7 @@ from typing import Any
 
 from edgex.delegates.plan import PartitionPlan
 from edgex.errors import EdgexError
-from edgex.runtime.specs import TensorSpec
+from edgex.runtime.artifact.specs import TensorSpec
 
 
 @dataclass(frozen=True)

@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from edgex.delegates.base import Delegate
-from edgex.delegates.quantizers import OBSERVERS, quantizer_availability
-from edgex.delegates.recipes import Recipe, check_recipe, get_recipe
-from edgex.delegates.registry import get_delegate, parse_options
+from edgex.delegates.recipes.quantizers import OBSERVERS, quantizer_availability
+from edgex.delegates.recipes.recipes import Recipe, get_recipe
+from edgex.delegates.registry import check_recipe, get_delegate, parse_options
 from edgex.errors import LoweringError, TargetUnavailable, UsageError, nearest_name
-from edgex.export.package import Destination, resolve_destination
+from edgex.export.packaging.package import Destination, resolve_destination
 from edgex.export.quantization.calibration import check_calibration
-from edgex.runtime.numerics import DEFAULT_TOLERANCES, Tolerance
-from edgex.runtime.specs import Dim
+from edgex.runtime.artifact.specs import Dim
+from edgex.runtime.session.numerics import DEFAULT_TOLERANCES, Tolerance
 
 PRECISIONS = ("fp32", "fp16", "bf16")
 

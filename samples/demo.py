@@ -20,7 +20,7 @@ import numpy as np
 import torch
 
 import edgex
-from edgex.runtime.timing import InterleavedComparison, compare_interleaved
+from edgex.runtime.measure.timing import InterleavedComparison, compare_interleaved
 from edgex.samples import digits
 
 TARGETS = ("xnnpack", "onnx-cpu")

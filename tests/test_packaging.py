@@ -147,7 +147,7 @@ def run(*command, cwd, **variables):
 
 
 def test_the_wheel_is_what_is_imported(elsewhere, tmp_path):
-    code = "import edgex, edgex.runtime.session as s; print(edgex.__file__); print(s.__file__)"
+    code = "import edgex, edgex.runtime.session.session as s; print(edgex.__file__); print(s.__file__)"
     done = run(elsewhere / "python", "-c", code, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     for line in done.stdout.splitlines():

@@ -63,7 +63,7 @@ _SLOW = {"digits", "keyword_spotter", "sentence_encoder"}
 def test_exports_and_verifies(name, tmp_path):
     from edgex.export.pipeline import export_to_targets
     from edgex.export.settings import ExportSettings
-    from edgex.export.source import find_model
+    from edgex.export.source.source import find_model
 
     settings = ExportSettings(targets=TARGETS, output=tmp_path)
     report = export_to_targets(lambda: find_model(str(SAMPLES / f"{name}.py")), settings, name=name)

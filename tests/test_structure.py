@@ -12,11 +12,13 @@ LINKS = {"export": "export", "delegates": "delegates", "runtime": "runtime_py", 
 # Who may import whom. cli -> export -> delegates -> runtime -> errors; samples are user code: they import edgex only
 # as a user would, and their own helper.
 LAYERS = {
-    "cli": {"cli", "export", "delegates", "runtime", "samples", "errors", "_version", ""},
+    "cli": {"cli", "doctor", "explain", "export", "delegates", "runtime", "samples", "errors", "_version", ""},
     "export": {"export", "delegates", "runtime", "errors", "_version"},
     "delegates": {"delegates", "runtime", "errors", "_version"},
     "runtime": {"runtime", "errors", "_version"},
     "samples": {"samples", "runtime", "export", ""},
+    "doctor": {"doctor", "runtime", "errors", "_version"},
+    "explain": {"explain", "runtime", "errors"},
     "errors": set(),
     "_version": set(),
     "__main__": {"cli"},
@@ -43,19 +45,19 @@ PRIVATE_PREFIXES = (
 ALLOWED = {"torch._ops.OpOverload", "torch._ops.OpOverloadPacket", "torch._ops.HigherOrderOperator"}
 # The modules that alone may use the others.
 PRIVATE_ADAPTERS: dict[str, tuple[str, ...]] = {
-    "edgex.delegates.composite_operators": ("torch._export",),
+    "edgex.delegates.graph.composite_operators": ("torch._export",),
     "edgex.delegates.executorch.edge_passes": ("executorch.exir.program._program",),
-    "edgex.delegates.onnxruntime.torch_registry": ("torch.onnx._internal",),
-    "edgex.delegates.torch_internals": (
+    "edgex.delegates.onnxruntime.graph.torch_registry": ("torch.onnx._internal",),
+    "edgex.delegates.graph.torch_internals": (
         "torch._subclasses.fake_tensor",
         "torch.utils._pytree",
         "torch.utils._python_dispatch",
     ),
     "edgex.delegates.xnnpack.layout_pass": ("executorch.backends.xnnpack._passes",),
     "edgex.delegates.xnnpack.serialized": ("executorch.exir._serialize",),
-    "edgex.export.shape_sources": ("torch._dynamo.source",),
-    "edgex.export.torch_internals": ("torch.utils._sympy",),
-    "edgex.runtime.engines.executorch_binding": ("executorch.extension.pybindings",),
+    "edgex.export.capture.shape_sources": ("torch._dynamo.source",),
+    "edgex.export.capture.torch_internals": ("torch.utils._sympy",),
+    "edgex.runtime.engines.executorch.binding": ("executorch.extension.pybindings",),
 }
 
 MAX_LINES = 500
@@ -69,7 +71,8 @@ def source_files():
         for path in sorted((ROOT / folder).rglob("*.py")):
             parts = path.relative_to(ROOT / folder).with_suffix("").parts
             found[".".join(("edgex", name, *(p for p in parts if p != "__init__")))] = path
-    for path in sorted((ROOT / "src" / "edgex").glob("*.py")) + sorted((ROOT / "src" / "edgex" / "cli").rglob("*.py")):
+    own = sorted(path for name in ("cli", "doctor", "explain") for path in (ROOT / "src/edgex" / name).rglob("*.py"))
+    for path in sorted((ROOT / "src" / "edgex").glob("*.py")) + own:
         parts = path.relative_to(ROOT / "src").with_suffix("").parts
         found[".".join(p for p in parts if p != "__init__")] = path
     return found
@@ -96,13 +99,13 @@ def imports_of(path):
 
 
 def layer_of(module):
-    """`edgex.runtime.session` -> `runtime`; the package's own names -> ``."""
+    """`edgex.runtime.session.session` -> `runtime`; the package's own names -> ``."""
     parts = module.split(".")
     return parts[1] if len(parts) > 1 and parts[1] in LAYERS else ""
 
 
 def test_files_are_found():
-    assert {"edgex", "edgex.errors", "edgex.runtime.session", "edgex.delegates.base"} <= FILES.keys()
+    assert {"edgex", "edgex.errors", "edgex.runtime.session.session", "edgex.delegates.base"} <= FILES.keys()
     assert all(path.is_file() and not path.is_symlink() for path in FILES.values())
 
 

@@ -58,8 +58,8 @@ def _import_all() -> None:
     import torch
 
     torch.set_num_threads(1)
+    import edgex.export.capture.program
     import edgex.export.pipeline
-    import edgex.export.program
     import edgex.export.rewrites.proof
 
     with contextlib.suppress(ImportError):
@@ -128,7 +128,7 @@ def _export(entry: Entry, targets: Sequence[str], folder: Path) -> dict[str, Any
     from edgex.export.pipeline import export_to_targets
     from edgex.export.result import ExportReport, Failure
     from edgex.export.settings import ExportSettings
-    from edgex.export.source import ModelSource, wrap_model
+    from edgex.export.source.source import ModelSource, wrap_model
 
     def find() -> ModelSource:
         example = entry.make()

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from edgex.delegates.kinds import decompose_kinds
+from edgex.delegates.graph.kinds import decompose_kinds
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram

@@ -13,9 +13,9 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from edgex.delegates.decomposition import spare_decompositions
 from edgex.delegates.executorch.edge_passes import passes_by_kind
-from edgex.runtime.native_stderr import capture_native_stderr
+from edgex.delegates.graph.decomposition import spare_decompositions
+from edgex.runtime.support.native_stderr import capture_native_stderr
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
@@ -257,7 +257,7 @@ def debug_handle_of(node: Node) -> int | None:
 
 def operator_name(node: Node) -> str:
     """An operator's name as PyTorch writes it, for example `aten.cumsum.default`."""
-    from edgex.delegates.torch_internals import HigherOrderOperator, OpOverload, OpOverloadPacket
+    from edgex.delegates.graph.torch_internals import HigherOrderOperator, OpOverload, OpOverloadPacket
 
     target = _torch_operator(node.target)
     if isinstance(target, (OpOverload, HigherOrderOperator)):
@@ -279,7 +279,7 @@ def kernel_name(node: Node) -> str | None:
     import torch
     from executorch.exir.operator.convert import to_out_variant
 
-    from edgex.delegates.torch_internals import OpOverload
+    from edgex.delegates.graph.torch_internals import OpOverload
 
     target: Any = node.target
     operator = _torch_operator(target)
@@ -297,7 +297,7 @@ def kernel_name(node: Node) -> str | None:
 
 def _torch_operator(target: Any) -> Any:
     """PyTorch's operator behind an edge operator; PyTorch's own have an `_op` too, which is something else."""
-    from edgex.delegates.torch_internals import OpOverload
+    from edgex.delegates.graph.torch_internals import OpOverload
 
     return target if isinstance(target, OpOverload) else getattr(target, "_op", target)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from edgex.delegates.graph_values import GraphValues
+from edgex.delegates.graph.values import GraphValues
 
 if TYPE_CHECKING:
     from edgex.delegates.executorch.partition import EdgeOperator

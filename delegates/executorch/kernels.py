@@ -14,7 +14,7 @@ from edgex.delegates.executorch.exir import kernel_name
 from edgex.delegates.other_targets import name_other_targets
 from edgex.delegates.plan import Fallback
 from edgex.errors import LoweringError
-from edgex.runtime.engines.executorch_binding import operator_names
+from edgex.runtime.engines.executorch.binding import operator_names
 
 if TYPE_CHECKING:
     from torch.fx import Node

@@ -8,18 +8,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edgex.delegates.base import CapturedProgram, LoweredModule
-from edgex.delegates.composite_operators import composites_listed_once
 from edgex.delegates.executorch import exir
 from edgex.delegates.executorch.kernels import check_emitted, refuse_missing
 from edgex.delegates.executorch.partition import EdgeOperator, Refuse, assign_regions, make_plan, read_partition
 from edgex.delegates.executorch.source_map import ReadRegion, make_source_map
-from edgex.delegates.graph_values import GraphValues, read_graph_values
+from edgex.delegates.graph.composite_operators import composites_listed_once
+from edgex.delegates.graph.provenance import source_in_trace
+from edgex.delegates.graph.stale_symbols import retry_stale_symbols
+from edgex.delegates.graph.values import GraphValues, read_graph_values
 from edgex.delegates.plan import PartitionPlan
-from edgex.delegates.provenance import source_in_trace
-from edgex.delegates.stale_symbols import retry_stale_symbols
 from edgex.errors import EdgexError, LoweringError
-from edgex.runtime.manifest import Requirements
-from edgex.runtime.plugins import installed_version
+from edgex.runtime.artifact.manifest import Requirements
+from edgex.runtime.support.entry_points import installed_version
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from edgex.delegates.executorch.exir import branches_of, debug_handle_of, operator_name
 from edgex.delegates.executorch.kernels import missing_kernel
+from edgex.delegates.graph.provenance import is_operator, module_path_of, source_of
+from edgex.delegates.graph.work import add_flops, count_flops
 from edgex.delegates.plan import Fallback, PartitionPlan, ReasonCode, group_fallbacks
-from edgex.delegates.provenance import is_operator, module_path_of, source_of
-from edgex.delegates.work import add_flops, count_flops
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram

@@ -5,7 +5,7 @@
  "ops": [{"id": "aten_cumsum_default", "op": "aten.cumsum.default", "handle": 6, "module": "", "source": "net.py:23",
           "delegate": null, "inputs": ["x"], "outputs": ["aten_cumsum_default"], "flops": null}, …],
                                                         # every operator of the edge graph, in program order
- "symbols", "values", "results"                         # sizes and dtypes, see edgex.delegates.graph_values
+ "symbols", "values", "results"                         # sizes and dtypes, see edgex.delegates.graph.values
  "delegates": [{"id": 0, "backend": "XnnpackBackend", "instruction": 1, "handles": [2, 3, 4],
                 "nodes": [{"kind": "Conv2d", "ops": ["aten_convolution_default", "aten_relu_default"], "after": [],
                            "inserted": false}, …]}, …],  # what the backend made of the region, where it is known
@@ -28,7 +28,7 @@ from edgex.delegates.executorch import exir
 from edgex.delegates.executorch.exir import Region
 from edgex.delegates.executorch.inner import InnerNode, assign_operators
 from edgex.delegates.executorch.partition import EdgeOperator
-from edgex.delegates.graph_values import GraphValues
+from edgex.delegates.graph.values import GraphValues
 
 FORMAT = "edgex.source_map/1"
 

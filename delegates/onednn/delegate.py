@@ -8,13 +8,13 @@ from typing import Any
 
 from edgex.delegates.base import Availability, CapturedProgram, LoweredModule
 from edgex.delegates.plan import PartitionPlan
-from edgex.delegates.quantizers import Quantizer, shared_quantizer
-from edgex.delegates.recipes import get_recipe
+from edgex.delegates.recipes.quantizers import Quantizer, shared_quantizer
+from edgex.delegates.recipes.recipes import get_recipe
 from edgex.errors import LoweringError
 from edgex.runtime.engines.isa import missing_isa
 from edgex.runtime.engines.onednn.plugin import NAME as PLUGIN
 from edgex.runtime.engines.onednn.plugin import OneDnnPlugin
-from edgex.runtime.plugins import installed_version
+from edgex.runtime.support.entry_points import installed_version
 
 INSTALL_COMMAND = "pip install 'edgex-toolchain[onednn]'"
 # Processors with AMX for bfloat16 have this too.
@@ -129,14 +129,14 @@ def _warnings(lowered: LoweredModule, options: OneDnnOptions, program: CapturedP
 
 
 def _prepared(program: CapturedProgram) -> CapturedProgram:
-    from edgex.delegates.onednn.reshaping import free_of_strides
+    from edgex.delegates.onednn.layout.reshaping import free_of_strides
 
     return dataclasses.replace(program, exported=free_of_strides(program.exported))
 
 
 def _make_partitioner(on_partition: Any) -> Any:
     from edgex.delegates.executorch.exir import quiet
-    from edgex.runtime.native_stderr import capture_native_stderr
+    from edgex.runtime.support.native_stderr import capture_native_stderr
 
     with quiet(), capture_native_stderr():
         from edgex.delegates.onednn.partitioner import make_partitioner

@@ -14,14 +14,14 @@ from torch.fx.passes.operator_support import OperatorSupportBase
 from edgex.delegates.executorch.exir import operator_name
 from edgex.delegates.executorch.lowering import OnPartition
 from edgex.delegates.executorch.partition import Refusal
-from edgex.delegates.onednn import graph_api
+from edgex.delegates.graph.provenance import is_operator
 from edgex.delegates.onednn.constants import constant_readers
-from edgex.delegates.onednn.lowering import OneDnnGraphBackend
-from edgex.delegates.onednn.operators import KEPT_WHOLE, OPERATORS
-from edgex.delegates.onednn.quantized import QUANTIZED_OPERATORS, free_input
-from edgex.delegates.onednn.region import RegionBuilder, make_value
-from edgex.delegates.onednn.values import EMBEDDING, Operation, Refused, Value
-from edgex.delegates.provenance import is_operator
+from edgex.delegates.onednn.operators.table import KEPT_WHOLE, OPERATORS
+from edgex.delegates.onednn.plan import graph_api
+from edgex.delegates.onednn.plan.lowering import OneDnnGraphBackend
+from edgex.delegates.onednn.plan.region import RegionBuilder, make_value
+from edgex.delegates.onednn.plan.values import EMBEDDING, Operation, Refused, Value
+from edgex.delegates.onednn.quantized.rules import QUANTIZED_OPERATORS, free_input
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram

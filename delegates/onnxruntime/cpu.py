@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from edgex.delegates.base import Availability, CapturedProgram, LoweredModule
-from edgex.delegates.onnxruntime.quantization import CPU_RECIPES, cpu_refusal
+from edgex.delegates.onnxruntime.quantize.recipes import CPU_RECIPES, cpu_refusal
 from edgex.delegates.onnxruntime.versions import DEFAULT_OPSET, NEWEST_OPSET, OLDEST_OPSET
 from edgex.delegates.plan import PartitionPlan
-from edgex.delegates.quantizers import Quantizer, shared_quantizer
+from edgex.delegates.recipes.quantizers import Quantizer, shared_quantizer
 
 INSTALL_COMMAND = "pip install 'edgex-toolchain[onnx]'"
 
@@ -66,7 +66,7 @@ class OnnxCpuDelegate:
 
     def import_planner(self) -> None:
         """See `ImportsSlowly`."""
-        from edgex.delegates.onnxruntime.torch_registry import load_registry
+        from edgex.delegates.onnxruntime.graph.torch_registry import load_registry
 
         load_registry(self.options_type().opset)
 

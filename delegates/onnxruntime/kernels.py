@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from edgex.delegates.plan import ReasonCode
-from edgex.runtime.engines.onnxruntime_session import import_onnxruntime
-from edgex.runtime.native_stderr import capture_native_stderr
+from edgex.runtime.engines.onnxruntime.session import import_onnxruntime
+from edgex.runtime.support.native_stderr import capture_native_stderr
 
 # What ONNX Runtime says when it cannot run a node. Any other refusal of a lone node may come from its being
 # alone (a rank that only the whole graph tells), and is left to the run that proves the artifact.

@@ -13,22 +13,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edgex.delegates.base import CapturedProgram, LoweredModule
-from edgex.delegates.composite_operators import composites_listed_once
-from edgex.delegates.onnxruntime import border, kernels, source_map, writer
-from edgex.delegates.onnxruntime.graphs import operators
-from edgex.delegates.onnxruntime.migraphx_rules import migraphx_refusals
-from edgex.delegates.onnxruntime.quantization import check_quantizable, quantize_graph
-from edgex.delegates.onnxruntime.quiet import quiet_exporter
-from edgex.delegates.onnxruntime.state import STATE_FILE, LiftedProgram, lift_state, write_state
-from edgex.delegates.onnxruntime.translation import OTHERS, Refused, decomposition_errors, translate
+from edgex.delegates.graph.composite_operators import composites_listed_once
+from edgex.delegates.graph.provenance import module_path_of, source_of
+from edgex.delegates.graph.work import count_flops, sum_flops
+from edgex.delegates.onnxruntime import kernels
+from edgex.delegates.onnxruntime.graph import signature as border
+from edgex.delegates.onnxruntime.graph import source_map, writer
+from edgex.delegates.onnxruntime.graph.quiet import quiet_exporter
+from edgex.delegates.onnxruntime.graph.state import STATE_FILE, LiftedProgram, lift_state, write_state
+from edgex.delegates.onnxruntime.graph.translation import OTHERS, Refused, decomposition_errors, translate
+from edgex.delegates.onnxruntime.graph.walk import operators
+from edgex.delegates.onnxruntime.migraphx.rules import migraphx_refusals
+from edgex.delegates.onnxruntime.quantize.recipes import check_quantizable, quantize_graph
 from edgex.delegates.onnxruntime.versions import OLDEST_RUNTIME, newest
 from edgex.delegates.other_targets import name_other_targets
 from edgex.delegates.plan import Fallback, PartitionPlan, ReasonCode, group_fallbacks
-from edgex.delegates.provenance import module_path_of, source_of
-from edgex.delegates.work import count_flops, sum_flops
 from edgex.errors import LoweringError
-from edgex.runtime.manifest import Method, Requirements
-from edgex.runtime.specs import Dim, TensorSpec
+from edgex.runtime.artifact.manifest import Method, Requirements
+from edgex.runtime.artifact.specs import Dim, TensorSpec
 
 if TYPE_CHECKING:
     from torch.fx import Node

@@ -13,11 +13,11 @@ from typing import Any
 
 from edgex.delegates.base import Availability, CapturedProgram, LoweredModule
 from edgex.delegates.onnxruntime.cpu import OnnxCpuDelegate
-from edgex.delegates.onnxruntime.migraphx_operators import NEWEST_OPSET, OLDEST_OPSET, TABLE_VERSION
-from edgex.delegates.onnxruntime.quantization import MIGRAPHX_RECIPES, migraphx_refusal
+from edgex.delegates.onnxruntime.migraphx.operators import NEWEST_OPSET, OLDEST_OPSET, TABLE_VERSION
+from edgex.delegates.onnxruntime.quantize.recipes import MIGRAPHX_RECIPES, migraphx_refusal
 from edgex.delegates.plan import PartitionPlan
-from edgex.delegates.quantizers import Quantizer, shared_quantizer
-from edgex.runtime.engines.rungs import Rung
+from edgex.delegates.recipes.quantizers import Quantizer, shared_quantizer
+from edgex.runtime.engines.checks import Rung
 
 PROVIDER = "MIGraphXExecutionProvider"
 # Options that change what the GPU computes, beyond what a proof on the CPU can see.
@@ -135,8 +135,8 @@ class OnnxRocmDelegate:
                 take them and `allow_fallback` is off; all are named.
         """
         from edgex.delegates.onnxruntime.lowering import lower_program
+        from edgex.runtime.engines.checks import first_failure
         from edgex.runtime.engines.rocm.detection import detect
-        from edgex.runtime.engines.rungs import first_failure
 
         lowered = lower_program(program, options.opset, self.engine, _checks(options))
         failed = first_failure(detect(run_session=False))

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from edgex.delegates.base import Availability, CapturedProgram, LoweredModule
-from edgex.delegates.graph_values import read_graph_values
+from edgex.delegates.graph.provenance import is_operator, module_path_of, source_of
+from edgex.delegates.graph.values import read_graph_values
 from edgex.delegates.plan import PartitionPlan
-from edgex.delegates.provenance import is_operator, module_path_of, source_of
-from edgex.delegates.quantizers import Quantizer, shared_quantizer
-from edgex.delegates.recipes import RECIPE_NAMES
-from edgex.runtime.manifest import Requirements
-from edgex.runtime.plugins import installed_version
+from edgex.delegates.recipes.quantizers import Quantizer, shared_quantizer
+from edgex.delegates.recipes.recipes import RECIPE_NAMES
+from edgex.runtime.artifact.manifest import Requirements
+from edgex.runtime.support.entry_points import installed_version
 
 MODEL_FILE = "model.pt2"
 

@@ -8,9 +8,9 @@ from typing import Any
 
 from edgex.delegates.base import Availability, CapturedProgram, LoweredModule
 from edgex.delegates.plan import PartitionPlan
-from edgex.delegates.quantizers import Quantizer, shared_quantizer
-from edgex.runtime.engines.executorch_binding import INSTALL_COMMAND
-from edgex.runtime.plugins import installed_version
+from edgex.delegates.recipes.quantizers import Quantizer, shared_quantizer
+from edgex.runtime.engines.executorch.binding import INSTALL_COMMAND
+from edgex.runtime.support.entry_points import installed_version
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class XnnpackDelegate:
 
 def _make_partitioner(on_partition: Any) -> Any:
     from edgex.delegates.executorch.exir import quiet
-    from edgex.runtime.native_stderr import capture_native_stderr
+    from edgex.runtime.support.native_stderr import capture_native_stderr
 
     # Importing the partitioner imports torchao, which prints what optional libraries are not there.
     with quiet(), capture_native_stderr():

@@ -10,10 +10,10 @@ import numpy as np
 from edgex.export.android.golden_files import GoldenSelection
 from edgex.export.android.options import AppOptions, ImageInput
 from edgex.export.android.refusals import scores_labels
-from edgex.runtime.artifact import Artifact
-from edgex.runtime.engines.pte import PteSummary
-from edgex.runtime.numerics import DEFAULT_TOLERANCES, Tolerance
-from edgex.runtime.specs import TensorSpec
+from edgex.runtime.artifact.artifact import Artifact
+from edgex.runtime.artifact.specs import TensorSpec
+from edgex.runtime.engines.executorch.pte import PteSummary
+from edgex.runtime.session.numerics import DEFAULT_TOLERANCES, Tolerance
 
 FORMAT = "edgex.android-app/1"
 

@@ -27,8 +27,8 @@ from edgex.export.android.options import (
 from edgex.export.android.refusals import check_backends, check_engine, check_image, check_labels, check_tensors
 from edgex.export.android.templates import TEMPLATES, Identity, fill_template
 from edgex.export.android.versions import find_aar
-from edgex.runtime.artifact import Artifact, hash_file
-from edgex.runtime.engines.pte import read_pte
+from edgex.runtime.artifact.artifact import Artifact, hash_file
+from edgex.runtime.engines.executorch.pte import read_pte
 
 PROJECT = Path(__file__).parent.parent.parent / "samples" / "android"
 ASSETS = "app/src/main/assets/edgex"

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from edgex.errors import ArtifactError
-from edgex.runtime.artifact import Artifact
-from edgex.runtime.golden import Case, read_golden
-from edgex.runtime.specs import TensorSpec
+from edgex.runtime.artifact.artifact import Artifact
+from edgex.runtime.artifact.golden import Case, read_golden
+from edgex.runtime.artifact.specs import TensorSpec
 
 # What an app grows by. The first case is always carried.
 MAX_BYTES = 16 * 2**20

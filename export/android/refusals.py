@@ -7,10 +7,10 @@ import math
 from edgex.errors import LoweringError, UsageError, nearest_name
 from edgex.export.android.options import AppOptions, ImageInput
 from edgex.export.android.versions import FLAVORS
-from edgex.runtime.artifact import Artifact
-from edgex.runtime.engines.pte import PteSummary
-from edgex.runtime.manifest import Manifest
-from edgex.runtime.specs import NUMPY_DTYPES, Dim, TensorSpec
+from edgex.runtime.artifact.artifact import Artifact
+from edgex.runtime.artifact.manifest import Manifest
+from edgex.runtime.artifact.specs import NUMPY_DTYPES, Dim, TensorSpec
+from edgex.runtime.engines.executorch.pte import PteSummary
 
 # What ExecuTorch's Java classes can make and read.
 JAVA_DTYPES = ("float32", "float64", "float16", "int8", "uint8", "int32", "int64")

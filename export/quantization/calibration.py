@@ -30,9 +30,9 @@ from edgex.export.quantization.npz_rows import open_rows
 if TYPE_CHECKING:
     import torch
 
-    from edgex.export.eager import EagerModel
-    from edgex.export.source import ModelSource
-    from edgex.runtime.specs import TensorSpec
+    from edgex.export.source.eager import EagerModel
+    from edgex.export.source.source import ModelSource
+    from edgex.runtime.artifact.specs import TensorSpec
 
 # Below this many samples ranges depend on which ones they happen to be.
 FEW_SAMPLES = 8
@@ -122,7 +122,7 @@ def find_calibration(value: Any, source: ModelSource, eager: EagerModel) -> Cali
 
 def _of_object(value: Any, name: str, source_root: Path) -> CalibrationData:
     """A function or something iterable; what it raises is reported with its line."""
-    from edgex.export.source_file import run_user_code
+    from edgex.export.source.user_file import run_user_code
 
     label = f"{name}()" if callable(value) else name
     if isinstance(value, Iterator):
@@ -148,7 +148,7 @@ def _of_object(value: Any, name: str, source_root: Path) -> CalibrationData:
 
 
 def _of_function(path: Path, name: str) -> CalibrationData:
-    from edgex.export.source_file import load_file
+    from edgex.export.source.user_file import load_file
 
     namespace = load_file(path)
     if name not in namespace:
@@ -262,7 +262,7 @@ class Samples:
 
     def explain(self, error: Exception, sample: list[torch.Tensor]) -> EdgexError | None:
         """The error for a sample on which the model itself raises, with the user's line; None where eager runs it."""
-        from edgex.export.user_line import line_of_error
+        from edgex.export.source.user_line import line_of_error
 
         self._eager.reset()
         try:
@@ -282,7 +282,7 @@ class Samples:
 
 def _as_tensors(sample: Any, flat: bool, label: str, eager: EagerModel) -> list[torch.Tensor]:
     """The sample's tensors in the order of the inputs, each as the model takes it."""
-    from edgex.export.example_inputs import read_call
+    from edgex.export.source.example_inputs import read_call
 
     tensors = sample
     if not flat:
@@ -338,6 +338,6 @@ def _torch_leaves(sample: Any) -> Any:
     """NumPy arrays as tensors: data sets often hold them."""
     import torch
 
-    from edgex.delegates.torch_internals import pytree
+    from edgex.delegates.graph.torch_internals import pytree
 
     return pytree.tree_map(lambda leaf: torch.from_numpy(leaf) if isinstance(leaf, np.ndarray) else leaf, sample)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from edgex.export.rewrites.schema import leaves_of, overload_of
+from edgex.export.rewrites.editing.schema import leaves_of, overload_of
 
 if TYPE_CHECKING:
     from torch.fx import Graph, Node

@@ -30,9 +30,15 @@ from torch.fx import Graph, GraphModule, Node
 
 from edgex.delegates.base import CapturedProgram
 from edgex.delegates.executorch.inner import is_conversion
-from edgex.delegates.provenance import module_path_of
-from edgex.export.rewrites.editor import constant_tensors, fake_mode_of, first_free_name, placeholders, tensor_of
-from edgex.export.rewrites.schema import is_tuple, leaves_of
+from edgex.delegates.graph.provenance import module_path_of
+from edgex.export.rewrites.editing.editor import (
+    constant_tensors,
+    fake_mode_of,
+    first_free_name,
+    placeholders,
+    tensor_of,
+)
+from edgex.export.rewrites.editing.schema import is_tuple, leaves_of
 
 _CONSTANT = "edgex_constant_{}"
 _ORDER = list(dict.fromkeys([InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR, *InputKind]))

@@ -16,9 +16,9 @@ from torch.fx import GraphModule, Node
 
 from edgex.delegates.base import CapturedProgram
 from edgex.delegates.executorch.exir import quiet
-from edgex.delegates.quantizers import QuantizerRecipe
+from edgex.delegates.recipes.quantizers import QuantizerRecipe
 from edgex.export.quantization.graph_module import attribute_of, close_program, open_program
-from edgex.runtime.native_stderr import capture_native_stderr
+from edgex.runtime.support.native_stderr import capture_native_stderr
 
 Takes = Callable[[Node], bool]
 
@@ -50,7 +50,7 @@ def prepare(program: CapturedProgram, quantizer: QuantizerRecipe, observer: str,
     Args:
         program: A float32 program; it is not changed.
         quantizer: Of the delegate.
-        observer: One of `edgex.delegates.quantizers.OBSERVERS`.
+        observer: One of `edgex.delegates.recipes.quantizers.OBSERVERS`.
         takes: Whether an operator may be quantized.
     """
     with _silence():

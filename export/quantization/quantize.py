@@ -8,17 +8,17 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from edgex.delegates.base import CapturedProgram
-from edgex.delegates.provenance import module_path_of
-from edgex.delegates.quantizers import LinearWeights, Quantizer
-from edgex.delegates.recipes import Recipe
+from edgex.delegates.graph.provenance import module_path_of
+from edgex.delegates.recipes.quantizers import LinearWeights, Quantizer
+from edgex.delegates.recipes.recipes import Recipe
 from edgex.errors import QuantizationError
 from edgex.export.quantization import pt2e
 from edgex.export.quantization.calibration import Samples
 from edgex.export.quantization.float_sums import find_float_sums
-from edgex.export.quantization.left_float import is_inside, list_float
 from edgex.export.quantization.linear import quantize_linear
 from edgex.export.quantization.quantized import Quantized
 from edgex.export.quantization.running import GraphRunner
+from edgex.export.quantization.unquantized import is_inside, list_float
 
 if TYPE_CHECKING:
     from torch.fx import Node
@@ -37,7 +37,7 @@ class Calibrated:
         program: In float32.
         recipe: What it is quantized to.
         quantizer: Of the delegate.
-        observer: One of `edgex.delegates.quantizers.OBSERVERS`.
+        observer: One of `edgex.delegates.recipes.quantizers.OBSERVERS`.
         samples: The data; None for recipes that need none.
         ranges: The observers that saw the data, by the name of the value that they saw.
         progress: Called with a stage and a detail.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from edgex.delegates.base import CapturedProgram
-from edgex.export.quantization.left_float import FloatOperator
+from edgex.export.quantization.unquantized import FloatOperator
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ from torch.export.graph_signature import InputKind, OutputKind
 from torch.fx import GraphModule, Interpreter
 
 from edgex.delegates.base import CapturedProgram
-from edgex.export.eager import reference_conditions
-from edgex.export.rewrites.editor import constant_tensors, placeholders, tensor_of
+from edgex.export.rewrites.editing.editor import constant_tensors, placeholders, tensor_of
+from edgex.export.source.eager import reference_conditions
 
 
 class GraphRunner:

@@ -6,20 +6,20 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from edgex.delegates.recipes import Recipe, describe_recipe
+from edgex.delegates.recipes.recipes import Recipe, describe_recipe
 from edgex.errors import QuantizationError
+from edgex.export.proof.verification import QuantizedReference
 from edgex.export.quantization.calibration import FEW_SAMPLES, Samples, find_calibration
 from edgex.export.quantization.quantize import Calibrated
 from edgex.export.quantization.quantized import Quantized
 from edgex.export.quantization.running import GraphRunner
-from edgex.export.verification import QuantizedReference
 
 if TYPE_CHECKING:
     from edgex.delegates.base import CapturedProgram, Delegate
-    from edgex.delegates.quantizers import Quantizer
-    from edgex.export.eager import EagerModel
+    from edgex.delegates.recipes.quantizers import Quantizer
     from edgex.export.settings import ExportSettings
-    from edgex.export.source import ModelSource
+    from edgex.export.source.eager import EagerModel
+    from edgex.export.source.source import ModelSource
 
 DEFAULT_OBSERVER = "histogram"
 

@@ -55,13 +55,13 @@ def apply_rewrites(
 def _passes() -> tuple[tuple[str, bool, Pass], ...]:
     """Name, whether it runs on request only, and the pass, in order; torch is imported here, not with the package."""
     from edgex.export.rewrites.alpha import split_alpha
-    from edgex.export.rewrites.attention import unfold_attention
+    from edgex.export.rewrites.attention.empty_rows import guard_empty_rows
+    from edgex.export.rewrites.attention.masks import write_masks
+    from edgex.export.rewrites.attention.products import unfold_attention
     from edgex.export.rewrites.batch_norm import fold_batch_norm
-    from edgex.export.rewrites.complex_numbers import split_complex
+    from edgex.export.rewrites.complex.numbers import split_complex
     from edgex.export.rewrites.constants import fold_constants
-    from edgex.export.rewrites.empty_rows import guard_empty_rows
     from edgex.export.rewrites.literals import fold_literals
-    from edgex.export.rewrites.masks import write_masks
     from edgex.export.rewrites.regions import inline_regions
 
     # Those for every target before those on request: `common` relies on it.

@@ -17,9 +17,9 @@ from torch.fx import Node
 
 from edgex.delegates.base import CapturedProgram
 from edgex.export.rewrites.base import Rewrite, locations_of
-from edgex.export.rewrites.building import Replacement
-from edgex.export.rewrites.editor import ProgramEditor
-from edgex.export.rewrites.schema import named_arguments
+from edgex.export.rewrites.editing.building import Replacement
+from edgex.export.rewrites.editing.editor import ProgramEditor
+from edgex.export.rewrites.editing.schema import named_arguments
 
 _SCALED = (torch.ops.aten.add.Tensor, torch.ops.aten.sub.Tensor)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from edgex.delegates.provenance import module_path_of, source_of
+from edgex.delegates.graph.provenance import module_path_of, source_of
 
 if TYPE_CHECKING:
     from torch.fx import Node

@@ -28,11 +28,11 @@ from torch.export.graph_signature import InputKind
 from torch.fx import Node
 
 from edgex.delegates.base import CapturedProgram
-from edgex.export.eager import reference_conditions
 from edgex.export.rewrites.base import Rewrite, locations_of
-from edgex.export.rewrites.editor import ProgramEditor, constant_tensors, fake_mode_of, placeholders
-from edgex.export.rewrites.mutation import DisjointNodes, mutated_nodes
-from edgex.export.rewrites.schema import is_tuple, leaves_of, operator_name, overload_of
+from edgex.export.rewrites.editing.editor import ProgramEditor, constant_tensors, fake_mode_of, placeholders
+from edgex.export.rewrites.editing.mutation import DisjointNodes, mutated_nodes
+from edgex.export.rewrites.editing.schema import is_tuple, leaves_of, operator_name, overload_of
+from edgex.export.source.eager import reference_conditions
 
 # By how much the constants of one subgraph may outgrow the weights that it makes superfluous.
 SIZE_ALLOWANCE_BYTES = 64 * 1024

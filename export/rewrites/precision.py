@@ -31,12 +31,19 @@ from torch.export.graph_signature import InputKind, OutputKind
 from torch.fx import Node
 
 from edgex.delegates.base import CapturedProgram
-from edgex.delegates.torch_internals import OpOverload
+from edgex.delegates.graph.torch_internals import OpOverload
 from edgex.errors import LoweringError, UsageError, nearest_name
 from edgex.export.rewrites.base import location_of
 from edgex.export.rewrites.decisive import decisive_nodes, is_float32
-from edgex.export.rewrites.editor import ProgramEditor, fake_mode_of, placeholders, tensor_of
-from edgex.export.rewrites.schema import arguments_of, given_arguments, is_tuple, leaves_of, operator_name, overload_of
+from edgex.export.rewrites.editing.editor import ProgramEditor, fake_mode_of, placeholders, tensor_of
+from edgex.export.rewrites.editing.schema import (
+    arguments_of,
+    given_arguments,
+    is_tuple,
+    leaves_of,
+    operator_name,
+    overload_of,
+)
 
 _DTYPES: Mapping[str, torch.dtype] = {"fp16": torch.float16, "bf16": torch.bfloat16}
 

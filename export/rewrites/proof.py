@@ -13,10 +13,10 @@ import torch
 from torch.export.graph_signature import InputKind, OutputKind
 
 from edgex.delegates.base import CapturedProgram
-from edgex.export.eager import EagerModel, reference_conditions
 from edgex.export.rewrites import Rewrite, apply_rewrites
-from edgex.export.rewrites.editor import placeholders, tensor_of
-from edgex.runtime.numerics import DEFAULT_TOLERANCES, compare_output
+from edgex.export.rewrites.editing.editor import placeholders, tensor_of
+from edgex.export.source.eager import EagerModel, reference_conditions
+from edgex.runtime.session.numerics import DEFAULT_TOLERANCES, compare_output
 
 _TOLERANCES = {torch.float16: DEFAULT_TOLERANCES["fp16"], torch.bfloat16: DEFAULT_TOLERANCES["bf16"]}
 

@@ -18,20 +18,20 @@ from edgex.delegates.base import CapturedProgram, Delegate, ImportsSlowly
 from edgex.delegates.plan import PartitionPlan
 from edgex.delegates.registry import get_delegate, parse_options
 from edgex.errors import CaptureError, EdgexError, LoweringError
-from edgex.export.blockers import find_blockers
-from edgex.export.example_run import run_example
-from edgex.export.memory import needed_bytes
-from edgex.export.program import capture, capture_unrun
+from edgex.export.capture.diagnosis.blockers import find_blockers
+from edgex.export.capture.example_run import run_example
+from edgex.export.capture.program import capture, capture_unrun
 from edgex.export.result import Failure, StageClock, peak_rss_bytes
 from edgex.export.rewrites import Rewrite, apply_rewrites, wanted_rewrites
 from edgex.export.rewrites.precision import convert_precision
-from edgex.export.source import ModelSource, find_model
+from edgex.export.source.memory import needed_bytes
+from edgex.export.source.source import ModelSource, find_model
 from edgex.export.why.question import Question, choose_options, require_available
 from edgex.export.why.report import LeftOut, TargetView, WhyReport
 from edgex.export.why.unweighted import drop_values, give_values
-from edgex.export.why.way_out import find_way_out
 from edgex.export.why.weightless import attempt_on_meta, without_values
-from edgex.runtime.memory import read_available_bytes
+from edgex.export.why.workaround import find_way_out
+from edgex.runtime.support.memory import read_available_bytes
 
 Progress = Callable[[str, str], None]
 

@@ -8,10 +8,10 @@ from pathlib import Path
 from edgex.delegates.plan import Fallback, PartitionPlan
 from edgex.errors import UsageError
 from edgex.export.why.report import LeftOut, Measured, TargetView, WhyReport
-from edgex.export.why.way_out import find_way_out
-from edgex.runtime.artifact import Artifact, open_artifact
-from edgex.runtime.profile.report import ProfileReport
-from edgex.runtime.profile.saved import read_report
+from edgex.export.why.workaround import find_way_out
+from edgex.runtime.artifact.artifact import Artifact, open_artifact
+from edgex.runtime.measure.profile.report import ProfileReport
+from edgex.runtime.measure.profile.saved import read_report
 from edgex.runtime.report.views import LOUD_FALLBACK_SHARE, critical_fallbacks, fallback_share
 
 

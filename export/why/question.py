@@ -10,9 +10,9 @@ from typing import Any
 from edgex.delegates.base import Delegate
 from edgex.delegates.registry import get_delegate, parse_options
 from edgex.errors import TargetUnavailable, UsageError, nearest_name
-from edgex.export.naming import parse_model_name
 from edgex.export.settings import PRECISIONS
-from edgex.runtime.specs import Dim
+from edgex.export.source.naming import parse_model_name
+from edgex.runtime.artifact.specs import Dim
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from edgex.delegates.torch_internals import FakeTensorMode, pytree
+from edgex.delegates.graph.torch_internals import FakeTensorMode, pytree
 
 
 def drop_values(module: torch.nn.Module) -> None:

@@ -13,15 +13,15 @@ touches the engine's API: arrays in, arrays out.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-import numpy as np
+from edgex.runtime.session.runner import EngineSettings
 
 if TYPE_CHECKING:
-    from edgex.runtime.artifact import Artifact
-    from edgex.runtime.session import Session
+    from edgex.runtime.artifact.artifact import Artifact
+    from edgex.runtime.session.session import Session
 
 ENGINE_GROUP = "edgex.engines"
 
@@ -39,74 +39,6 @@ class Availability:
     available: bool
     reason: str | None = None
     fix: str | None = None
-
-
-@dataclass(frozen=True)
-class EngineSettings:
-    """How a session is to run.
-
-    Attributes:
-        threads: Threads for one run; None leaves it to the engine, whose default is
-            `edgex.runtime.threads.default_threads()`.
-        options: Further settings by name; an engine refuses those it does not know.
-        preferred_threads: What to take instead of the default, found quickest on this machine. Unlike `threads` it is
-            no order: an engine that cannot take it just now goes on with what it has.
-    """
-
-    threads: int | None = None
-    options: Mapping[str, Any] = field(default_factory=dict)
-    preferred_threads: int | None = None
-
-
-@dataclass(frozen=True)
-class LoadSeconds:
-    """Where load time went.
-
-    Attributes:
-        program: Reading and checking the native file; None where the engine does both in one call.
-        method: Making it ready to run (kernels chosen, weights packed).
-    """
-
-    program: float | None
-    method: float
-
-
-class Runner(Protocol):
-    """One loaded method of one native file.
-
-    Attributes:
-        executed_on: Who really runs it, read back from the engine, for example `executorch: XnnpackBackend`.
-        threads: Threads in effect, or None where the engine does not say.
-        load_seconds: How long loading took.
-        planned_arena_bytes: Memory planned for activations, None when unknown.
-    """
-
-    executed_on: str
-    threads: int | None
-    load_seconds: LoadSeconds
-    planned_arena_bytes: int | None
-
-    def execute(self, inputs: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
-        """Run once.
-
-        Args:
-            inputs: C-contiguous arrays in the manifest's order and dtypes, already checked.
-
-        Returns:
-            The user's outputs in the manifest's order, owned by the caller: a later run does not overwrite them.
-
-        Raises:
-            RunError: The engine refused.
-        """
-        ...
-
-    def reset(self) -> None:
-        """Give every state tensor its initial value."""
-        ...
-
-    def close(self) -> None:
-        """Let go of the engine's memory; called once."""
-        ...
 
 
 class Engine(Protocol):

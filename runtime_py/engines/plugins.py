@@ -15,7 +15,7 @@ from typing import Protocol
 
 from edgex.errors import TargetUnavailable, nearest_name
 from edgex.runtime.engines.base import Availability
-from edgex.runtime.plugins import find_plugins, load_plugin
+from edgex.runtime.support.entry_points import find_plugins, load_plugin
 
 PLUGIN_GROUP = "edgex.engine_plugins"
 

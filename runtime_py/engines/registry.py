@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from edgex.errors import TargetUnavailable, nearest_name
 from edgex.runtime.engines.base import ENGINE_GROUP, Engine
-from edgex.runtime.plugins import find_plugins, load_plugin
+from edgex.runtime.support.entry_points import find_plugins, load_plugin
 
 
 def get_engine(name: str) -> Engine:

@@ -13,8 +13,8 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from edgex.runtime.profile.operators import OperatorRow, OperatorTensor
-from edgex.runtime.profile.report import ProfileReport
+from edgex.runtime.engines.trace.operators import OperatorRow, OperatorTensor
+from edgex.runtime.measure.profile.report import ProfileReport
 from edgex.runtime.report import views
 from edgex.runtime.report.figures import format_tensor
 

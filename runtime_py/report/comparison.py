@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from edgex.runtime.compare.gate import GateResult
-from edgex.runtime.compare.result import Compared, Comparison, Contrast
+from edgex.runtime.measure.compare.gate import GateResult
+from edgex.runtime.measure.compare.result import Compared, Comparison, Contrast
 from edgex.runtime.report.figures import count, describe_host, format_bytes, format_interval, format_seconds
 from edgex.runtime.report.listings import Column, Listing
 from edgex.runtime.report.markdown import escape

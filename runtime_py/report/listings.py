@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from edgex.runtime.profile.operators import OperatorRow
-from edgex.runtime.profile.report import ProfileReport
+from edgex.runtime.engines.trace.operators import OperatorRow
+from edgex.runtime.measure.profile.report import ProfileReport
 from edgex.runtime.report import views
 from edgex.runtime.report.figures import count, format_bytes, format_seconds, format_share, format_us
 

@@ -16,8 +16,8 @@ from importlib.resources import files
 from typing import Any
 
 from edgex.errors import UsageError
-from edgex.runtime.profile.operators import Ceilings
-from edgex.runtime.profile.report import ProfileReport
+from edgex.runtime.engines.trace.operators import Ceilings
+from edgex.runtime.measure.profile.report import ProfileReport
 from edgex.runtime.report import views
 from edgex.runtime.report.figures import (
     count,

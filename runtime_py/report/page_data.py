@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from edgex.runtime.profile.operators import Ceilings, OperatorRow
-from edgex.runtime.profile.report import ProfileReport
+from edgex.runtime.engines.trace.operators import Ceilings, OperatorRow
+from edgex.runtime.measure.profile.report import ProfileReport
 from edgex.runtime.report import views
 from edgex.runtime.report.figures import format_tensor
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from edgex.runtime.profile.sweep import Sweep, SweepRow
+from edgex.runtime.measure.sweep import Sweep, SweepRow
 from edgex.runtime.report.comparison import Table, render_table
 from edgex.runtime.report.figures import count, describe_host, format_interval, format_rate, format_seconds
 from edgex.runtime.report.markdown import escape

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from edgex.runtime.profile.report import ProfileReport
+from edgex.runtime.measure.profile.report import ProfileReport
 from edgex.runtime.report.figures import (
     count,
     describe_host,

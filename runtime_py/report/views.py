@@ -11,8 +11,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from edgex.runtime.profile.operators import OperatorRow
-from edgex.runtime.profile.report import ProfileReport
+from edgex.runtime.engines.trace.operators import OperatorRow
+from edgex.runtime.measure.profile.report import ProfileReport
 
 # Only these were traced to a module or a line; the others know the region at best.
 _MAPPED = ("exact", "aligned")

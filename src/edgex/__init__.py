@@ -20,18 +20,18 @@ from edgex._version import __version__
 
 if TYPE_CHECKING:
     from edgex.export.pipeline import export_model
-    from edgex.runtime.compare.collect import compare
-    from edgex.runtime.profile.collect import profile
-    from edgex.runtime.session import load
+    from edgex.runtime.engines.loading import load
+    from edgex.runtime.measure.compare.collect import compare
+    from edgex.runtime.measure.profile.collect import profile
 
 __all__ = ["__version__", "compare", "export_model", "load", "profile"]
 
 _HOMES = {
     "export_model": "edgex.export.pipeline",
-    "load": "edgex.runtime.session",
-    # the packages edgex.runtime.compare and .profile share a word with these; the functions live in collect modules
-    "compare": "edgex.runtime.compare.collect",
-    "profile": "edgex.runtime.profile.collect",
+    "load": "edgex.runtime.engines.loading",
+    # packages of these names exist, too; the functions live in their modules `collect`
+    "compare": "edgex.runtime.measure.compare.collect",
+    "profile": "edgex.runtime.measure.profile.collect",
 }
 
 

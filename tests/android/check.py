@@ -152,10 +152,10 @@ class Check:
 
     def job(self):
         """A job as edgex sends it, for the app's code to read; the test leaves its answer beside it."""
-        from edgex.runtime.artifact import open_artifact
-        from edgex.runtime.device.adb.job import write_job
-        from edgex.runtime.device.base import DeviceRequest
-        from edgex.runtime.golden import read_golden
+        from edgex.runtime.artifact.artifact import open_artifact
+        from edgex.runtime.artifact.golden import read_golden
+        from edgex.runtime.execute.adb.job import write_job
+        from edgex.runtime.execute.base import DeviceRequest
 
         folder = self.classes_of("job")
         artifact = open_artifact(self.artifact)
@@ -165,12 +165,12 @@ class Check:
         return folder
 
     def answer(self):
-        from edgex.runtime.artifact import open_artifact
-        from edgex.runtime.device.adb.answer import parse, require_model, require_run
-        from edgex.runtime.device.adb.convert import make_answer
-        from edgex.runtime.device.adb.tasks import Reply
-        from edgex.runtime.device.base import DeviceInfo
-        from edgex.runtime.engines.pte import read_pte
+        from edgex.runtime.artifact.artifact import open_artifact
+        from edgex.runtime.engines.executorch.pte import read_pte
+        from edgex.runtime.execute.adb.answer import parse, require_model, require_run
+        from edgex.runtime.execute.adb.convert import make_answer
+        from edgex.runtime.execute.adb.tasks import Reply
+        from edgex.runtime.execute.base import DeviceInfo
 
         artifact = open_artifact(self.artifact)
         document = parse((self.work / "job" / "answer.json").read_bytes(), "check")
@@ -199,8 +199,8 @@ class Check:
         return folder
 
     def report(self):
-        from edgex.runtime.profile.report import ProfileReport
-        from edgex.runtime.statistics import summarize
+        from edgex.runtime.measure.profile.report import ProfileReport
+        from edgex.runtime.measure.statistics import summarize
 
         report = ProfileReport.from_json(json.loads((self.work / "report.json").read_text()))
         again = summarize(report.rounds)

@@ -19,7 +19,7 @@ PLUGIN = """
 import ctypes, os, signal, sys, time
 from dataclasses import dataclass
 from edgex.delegates.reference.delegate import ReferenceDelegate
-from edgex.runtime.engines.torch import TorchEngine
+from edgex.runtime.engines.torch.engine import TorchEngine
 
 def halt(stage, how):
     print(f"now in {stage}", file=sys.stderr, flush=True)

@@ -16,7 +16,7 @@ from edgex.delegates.base import CapturedProgram, Delegate
 from edgex.delegates.plan import REASON_CODES
 from edgex.delegates.registry import delegate_names, get_delegate
 from edgex.errors import LoweringError
-from edgex.export.program import capture
+from edgex.export.capture.program import capture
 from edgex.runtime.engines.registry import get_engine
 
 pytestmark = pytest.mark.long_file

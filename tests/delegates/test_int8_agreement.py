@@ -13,16 +13,16 @@ from torch import nn
 
 import edgex
 from edgex.delegates.base import CapturedProgram
-from edgex.delegates.quantizers import shared_quantizer
-from edgex.delegates.recipes import get_recipe
+from edgex.delegates.recipes.quantizers import shared_quantizer
+from edgex.delegates.recipes.recipes import get_recipe
 from edgex.delegates.registry import get_delegate
-from edgex.export.program import capture
+from edgex.export.capture.program import capture
 from edgex.export.quantization.calibration import Samples, find_calibration
 from edgex.export.quantization.quantize import quantize_program
 from edgex.export.quantization.running import GraphRunner
 from edgex.export.rewrites import apply_rewrites
-from edgex.export.source import wrap_model
-from edgex.runtime.numerics import measure_sqnr_db
+from edgex.export.source.source import wrap_model
+from edgex.runtime.session.numerics import measure_sqnr_db
 
 HERE = Path(__file__).parent
 MOST_DB = 3.0

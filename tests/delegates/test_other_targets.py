@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from edgex.delegates.decomposition import spare_decompositions
+from edgex.delegates.graph.decomposition import spare_decompositions
 from edgex.delegates.other_targets import name_other_targets
 
 

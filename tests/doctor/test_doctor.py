@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from edgex.runtime.doctor.checks import CHECKS, Finding, examine
-from edgex.runtime.doctor.environment import Environment, read_environment
+from edgex.doctor.checks import CHECKS, Finding, examine
+from edgex.doctor.environment import Environment, read_environment
 
 GOOD = Environment(
     python=(3, 11, 7),
@@ -142,7 +142,7 @@ def test_real_environment_is_healthy(edgex: Callable) -> None:
 
 
 def test_exit_7_with_fixes_when_something_is_broken(edgex: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
-    import edgex.runtime.doctor.environment as module
+    import edgex.doctor.environment as module
 
     broken = replace(GOOD, python=(3, 9, 0), compiler=None)
     monkeypatch.setattr(module, "read_environment", lambda: broken)

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from edgex.runtime.engines.executorch_errors import ERROR_CODES
-from edgex.runtime.explain.dictionary import DICTIONARY
-from edgex.runtime.explain.search import find_code, find_in_log
+from edgex.explain.dictionary import DICTIONARY
+from edgex.explain.search import find_code, find_in_log
+from edgex.runtime.engines.executorch.errors import ERROR_CODES
 
 
 def test_the_dictionary_is_large_and_whole() -> None:

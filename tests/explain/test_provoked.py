@@ -16,11 +16,11 @@ import torch
 from onnx import TensorProto, helper
 from torch import nn
 
-from edgex.runtime.engines.executorch_errors import ERROR_CODES
-from edgex.runtime.engines.onnxruntime_session import import_onnxruntime
-from edgex.runtime.explain.dictionary import DICTIONARY
-from edgex.runtime.explain.search import find_in_log
-from edgex.runtime.native_stderr import capture_native_stderr
+from edgex.explain.dictionary import DICTIONARY
+from edgex.explain.search import find_in_log
+from edgex.runtime.engines.executorch.errors import ERROR_CODES
+from edgex.runtime.engines.onnxruntime.session import import_onnxruntime
+from edgex.runtime.support.native_stderr import capture_native_stderr
 
 ort = import_onnxruntime()
 X = torch.arange(12, dtype=torch.float32).reshape(3, 4) / 7

@@ -10,10 +10,10 @@ import hashlib
 from pathlib import Path
 
 from edgex.errors import TargetUnavailable
-from edgex.runtime.cache import user_cache
 from edgex.runtime.engines.onednn.library import Toolchain, find_library, find_toolchain
-from edgex.runtime.native_build import compile_into, compiler_stamp, executorch_flags, locked
-from edgex.runtime.plugins import installed_version
+from edgex.runtime.support.cache import user_cache
+from edgex.runtime.support.entry_points import installed_version
+from edgex.runtime.support.native_build import compile_into, compiler_stamp, executorch_flags, locked
 
 SOURCES = Path(__file__).parent / "native"
 LIBRARY_NAME = "libedgex_onednn.so"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from edgex.runtime.artifact import Artifact
+from edgex.runtime.artifact.artifact import Artifact
+from edgex.runtime.artifact.golden import read_example
+from edgex.runtime.artifact.specs import Dim
 from edgex.runtime.engines.onednn.plugin import NAME
-from edgex.runtime.golden import read_example
-from edgex.runtime.specs import Dim
 
 # `kMostExecutables`, `kFewestExecutables` and `kMostConstantBytes` in native/backend.cpp.
 MOST_KEPT, FEWEST_KEPT = 16, 2

@@ -55,7 +55,7 @@ class _LoadedBackend:
 
 
 def _load_libraries() -> ctypes.CDLL:
-    from edgex.runtime.engines.executorch_binding import backend_names
+    from edgex.runtime.engines.executorch.binding import backend_names
 
     require_machine()
     onednn = find_library()

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-from edgex.runtime.engines.rungs import Rung, first_failure
+from edgex.runtime.engines.checks import Rung, first_failure
 
 # The library of a plug-in provider; without it the classic provider of the installed build is meant.
 LIBRARY_VARIABLE = "EDGEX_MIGRAPHX_LIBRARY"

@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edgex.errors import RunError, TargetUnavailable
-from edgex.runtime.engines.base import EngineSettings
+from edgex.runtime.engines.checks import first_failure
 from edgex.runtime.engines.rocm.cache import prepare_cache
 from edgex.runtime.engines.rocm.detection import Machine, chosen_library, detect
 from edgex.runtime.engines.rocm.options import check_provider_options
 from edgex.runtime.engines.rocm.providers import OpenedSession, ProviderChoice, open_cpu, open_on_provider
-from edgex.runtime.engines.rungs import first_failure
+from edgex.runtime.session.runner import EngineSettings
 
 if TYPE_CHECKING:
-    from edgex.runtime.artifact import Artifact
+    from edgex.runtime.artifact.artifact import Artifact
 
 # Settings of a session beside those of every onnxruntime session.
 SETTINGS = ("allow_fallback", "cache_dir", "cpu_reference", "device_id", "provider_library")

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from edgex.errors import EdgexError
-from edgex.runtime.engines.onnxruntime_session import import_onnxruntime
+from edgex.runtime.engines.onnxruntime.session import import_onnxruntime
 from edgex.runtime.engines.rocm.providers import ProviderChoice, open_on_provider
 
 # y = x + x for four float32, opset 18, IR 8: what onnx.helper makes of it.

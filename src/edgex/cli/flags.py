@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from edgex.errors import UsageError
-from edgex.runtime.specs import Dim
+from edgex.runtime.artifact.specs import Dim
 
 
 def split_list(values: Sequence[str]) -> tuple[str, ...]:

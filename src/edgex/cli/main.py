@@ -31,8 +31,16 @@ COMMANDS = {
 }
 
 
+_HOMES = {
+    **dict.fromkeys(("export", "why", "android", "bundle"), "export"),
+    **dict.fromkeys(("run", "verify", "inspect"), "run"),
+    **dict.fromkeys(("profile", "compare", "report"), "measure"),
+    **dict.fromkeys(("devices", "targets", "doctor", "explain"), "environment"),
+}
+
+
 class LazyGroup(click.Group):
-    """Imports `edgex.cli.<name>` when the command is called, and lists all of them without importing any."""
+    """Imports a command's module when the command is called, and lists all of them without importing any."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """All commands, in the order of the work."""
@@ -42,7 +50,7 @@ class LazyGroup(click.Group):
         """Import one command."""
         if cmd_name not in COMMANDS:
             return None
-        module = importlib.import_module(f"edgex.cli.{cmd_name}")
+        module = importlib.import_module(f"edgex.cli.{_HOMES[cmd_name]}.{cmd_name}")
         command: click.Command = module.command
         return command
 

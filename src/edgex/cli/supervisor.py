@@ -209,7 +209,7 @@ def leftovers_remover(folder: Path) -> Callable[[int], None]:
     missing = [path for path in (folder, *folder.parents) if not path.exists()]
 
     def remove(process: int) -> None:
-        from edgex.export.package import remove_empty, remove_leftovers
+        from edgex.export.packaging.package import remove_empty, remove_leftovers
 
         remove_leftovers(folder, process)
         remove_empty(missing)

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from edgex.errors import UsageError
-from edgex.export.program import Capture, capture
+from edgex.export.capture.program import Capture, capture
 from edgex.export.quantization.calibration import (
     MOST_HELD_OUT,
     MOST_SAMPLES,
@@ -22,7 +22,7 @@ from edgex.export.quantization.calibration import (
     check_calibration,
     find_calibration,
 )
-from edgex.export.source import ModelSource, wrap_model
+from edgex.export.source.source import ModelSource, wrap_model
 
 HERE = Path(__file__).parent
 

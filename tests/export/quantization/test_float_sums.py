@@ -7,15 +7,15 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from edgex.delegates.quantizers import SymmetricInt8
-from edgex.delegates.recipes import get_recipe
-from edgex.export.program import capture
+from edgex.delegates.recipes.quantizers import SymmetricInt8
+from edgex.delegates.recipes.recipes import get_recipe
+from edgex.export.capture.program import capture
 from edgex.export.quantization.calibration import Samples, find_calibration
 from edgex.export.quantization.float_sums import REASON, find_float_sums
 from edgex.export.quantization.quantize import quantize_program
 from edgex.export.quantization.running import GraphRunner
-from edgex.export.source import wrap_model
-from edgex.runtime.numerics import measure_sqnr_db
+from edgex.export.source.source import wrap_model
+from edgex.runtime.session.numerics import measure_sqnr_db
 
 HERE = Path(__file__).parent
 TOKENS = torch.export.Dim("tokens", min=2, max=16)

@@ -12,19 +12,19 @@ import torch
 from torch import nn
 
 from edgex.delegates.base import CapturedProgram
-from edgex.delegates.provenance import is_operator, module_path_of, source_of
-from edgex.delegates.quantizers import OBSERVERS, LinearWeights, SymmetricInt8, shared_quantizer
-from edgex.delegates.recipes import get_recipe
+from edgex.delegates.graph.provenance import is_operator, module_path_of, source_of
+from edgex.delegates.recipes.quantizers import OBSERVERS, LinearWeights, SymmetricInt8, shared_quantizer
+from edgex.delegates.recipes.recipes import get_recipe
 from edgex.errors import QuantizationError, UsageError
-from edgex.export.program import Capture, capture
+from edgex.export.capture.program import Capture, capture
 from edgex.export.quantization.calibration import Samples, find_calibration
 from edgex.export.quantization.graph_module import close_program, open_program
 from edgex.export.quantization.quantize import Calibrated, quantize_program
 from edgex.export.quantization.quantized import Quantized
 from edgex.export.quantization.running import GraphRunner
-from edgex.export.rewrites.editor import border_of
-from edgex.export.source import wrap_model
-from edgex.runtime.numerics import measure_sqnr_db
+from edgex.export.rewrites.editing.editor import border_of
+from edgex.export.source.source import wrap_model
+from edgex.runtime.session.numerics import measure_sqnr_db
 
 HERE = Path(__file__).parent
 
@@ -200,7 +200,7 @@ def test_everything_in_float_is_refused(calibrated: tuple[Calibrated, Data]) -> 
 
 @pytest.mark.parametrize("observer", OBSERVERS)
 def test_observers_see_outliers_each_in_its_way(observer: str) -> None:
-    from edgex.delegates import observers
+    from edgex.delegates.recipes import observers
 
     spec = observers._OBSERVERS[observer].with_args(
         dtype=torch.int8, quant_min=-128, quant_max=127, qscheme=torch.per_tensor_affine, eps=2**-12

@@ -62,7 +62,7 @@ def test_the_command_line_refuses_with_the_right_code(edgex: Edgex, tmp_path: Pa
 
 
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    from edgex.delegates import quantizers
+    from edgex.delegates.recipes import quantizers
 
     monkeypatch.setattr(quantizers, "installed_version", lambda name: None if name == "torchao" else "1")
     found = quantizers.quantizer_availability()

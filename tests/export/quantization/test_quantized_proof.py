@@ -14,17 +14,17 @@ from torch import nn
 
 import edgex
 from edgex.delegates.base import CapturedProgram, LoweredModule
-from edgex.delegates.quantizers import LinearWeights
+from edgex.delegates.recipes.quantizers import LinearWeights
 from edgex.delegates.reference.delegate import ReferenceDelegate
 from edgex.errors import QuantizationError, UsageError, VerificationError
+from edgex.export.capture.program import capture
 from edgex.export.pipeline import export_to_targets
-from edgex.export.program import capture
+from edgex.export.proof.verification import LEAST_SQNR_DB
 from edgex.export.settings import ExportSettings
-from edgex.export.source import wrap_model
-from edgex.export.verification import LEAST_SQNR_DB
-from edgex.runtime.artifact import Artifact
-from edgex.runtime.golden import read_golden
-from edgex.runtime.numerics import DEFAULT_TOLERANCES, QUANTIZED_TOLERANCE
+from edgex.export.source.source import wrap_model
+from edgex.runtime.artifact.artifact import Artifact
+from edgex.runtime.artifact.golden import read_golden
+from edgex.runtime.session.numerics import DEFAULT_TOLERANCES, QUANTIZED_TOLERANCE
 
 HERE = Path(__file__).parent
 TRUTH = ReferenceDelegate.lower

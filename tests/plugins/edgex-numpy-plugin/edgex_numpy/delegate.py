@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 
 from edgex.delegates.base import Availability, LoweredModule
+from edgex.delegates.graph.provenance import is_operator, source_of
 from edgex.delegates.plan import Fallback, PartitionPlan, group_fallbacks
-from edgex.delegates.provenance import is_operator, source_of
 from edgex.errors import LoweringError
-from edgex.runtime.manifest import Requirements
+from edgex.runtime.artifact.manifest import Requirements
 from edgex_numpy.kernels import KERNELS
 from edgex_numpy.program import FILES, write_program
 

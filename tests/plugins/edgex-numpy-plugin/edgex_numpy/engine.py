@@ -5,8 +5,9 @@ import time
 import numpy as np
 
 from edgex.errors import RunError
-from edgex.runtime.engines.base import Availability, LoadSeconds
-from edgex.runtime.session import Session
+from edgex.runtime.engines.base import Availability
+from edgex.runtime.session.runner import LoadSeconds
+from edgex.runtime.session.session import Session
 from edgex_numpy.kernels import KERNELS
 from edgex_numpy.program import read_program
 

@@ -1,0 +1,1 @@
+"""What all delegates read off a graph: values, work, provenance, decompositions."""

@@ -1,0 +1,238 @@
+"""Where each value lies: memory for views is arranged so that as many of them as possible need no copy.
+
+A value that nothing looks at through a view gets whatever layout oneDNN likes. For the others a few orders of
+dimensions are tried, and the first is kept with which every view is one of strides. Heads of attention, for example,
+are written by the product in the order in which the next layer reads them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from edgex.delegates.onednn.layout.orders import channels_last, find_order, innermost, row_major, settle_order
+from edgex.delegates.onednn.layout.sizes import Layout, Permute, dense_strides, same_layout
+from edgex.delegates.onednn.plan.fusion import ACTIVATIONS, OF_TWO
+from edgex.delegates.onednn.plan.graph_api import OWN_KINDS
+from edgex.delegates.onednn.plan.region import RegionBuilder, same_size
+from edgex.delegates.onednn.plan.values import INTEGERS, PLAIN, Operation, Value
+
+# What makes images: their channels belong innermost, where oneDNN's kernels read them.
+_CONVOLUTIONS = ("convolution", "conv_transpose")
+_IMAGE_KINDS = (*_CONVOLUTIONS, "quantize", "max_pool", "avg_pool", "interpolate", "batch_norm_inference")
+
+# oneDNN 3.2 takes the rows of their input and result to lie side by side, whatever strides say, and computes nonsense.
+_DENSE_KINDS = ("layer_norm",)
+# It has only its reference kernels for these where the dimensions they run over are not innermost, in input and result.
+_SOFTMAX = ("softmax", "log_softmax")
+_REDUCTIONS = ("reduce_max", "reduce_mean", "reduce_min", "reduce_prod", "reduce_sum")
+# And for these where there are gaps between elements, or where two operands lie in different orders.
+_ELEMENTWISE = ACTIVATIONS | OF_TWO
+
+
+def assign_layouts(
+    builder: RegionBuilder, outputs: Sequence[tuple[Value, Layout]]
+) -> tuple[list[Operation], list[Value]]:
+    """Give every value its layout, and copy where a view has none.
+
+    Args:
+        builder: The region; inputs and constants have their layouts.
+        outputs: What leaves the region, each with the layout that the program expects.
+
+    Returns:
+        The operators in order, copies among them; and for each output the value that is it. The roots of these values
+        are all different and made by operators, so that each can lie in the memory of its output.
+    """
+    assignment = _Assignment(builder, outputs)
+    return assignment.operations, assignment.results
+
+
+class _Assignment:
+    def __init__(self, builder: RegionBuilder, outputs: Sequence[tuple[Value, Layout]]) -> None:
+        self._children: dict[Value, list[Value]] = {}
+        self._outputs = outputs
+        for step in builder.steps:
+            if isinstance(step, Value) and step.parent is not None:
+                self._children.setdefault(step.parent, []).append(step)
+        own = [step for step in builder.steps if isinstance(step, Operation) and step.kind in OWN_KINDS]
+        self._strided = {value for step in own for value in (*step.inputs, step.output)}
+        self._images = _quantized_images([step for step in builder.steps if isinstance(step, Operation)])
+        self._made_of_images: set[Value] = set()
+        self.operations: list[Operation] = []
+        self._copies: dict[tuple[Value, tuple[int, ...]], Value] = {}
+        self._claimed: set[Value] = set()
+        for step in builder.steps:
+            if isinstance(step, Value):
+                self._place_view(step)
+            else:
+                self._place_result(step)
+        self.results = [self._own_output(value, layout) for value, layout in outputs]
+
+    def _place_result(self, step: Operation) -> None:
+        step.inputs = [self._dense_copy(value, step.handle) if _repeats(value) else value for value in step.inputs]
+        value = step.output
+        order = row_major(value)
+        if step.kind in _DENSE_KINDS:
+            step.inputs[0] = self._dense_input(step.inputs[0], step.handle)
+        elif step.kind in _ELEMENTWISE:
+            order = self._lay_operands(step)
+        elif step.kind in _SOFTMAX:
+            order = self._lay_inside(step, [step.attributes["axis"]])
+        elif step.kind in _REDUCTIONS:
+            self._lay_inside(step, step.attributes["axes"])
+        if step.kind in _IMAGE_KINDS or (
+            step.kind in _ELEMENTWISE and any(operand in self._made_of_images for operand in step.inputs)
+        ):
+            self._made_of_images.add(value)
+        expected = [layout for output, layout in self._outputs if output is value]
+        if (step.kind in _DENSE_KINDS or step.kind in _SOFTMAX) and (expected or value in self._children):
+            value.layout = Layout(value.shape, dense_strides(value.shape, order))
+        elif expected:
+            value.layout = expected[0]
+        elif value in self._children:
+            value.layout = self._best_layout(value, step.kind, order)
+        elif value in self._images:
+            # What reads the caller's image writes it in the order that the convolution wants.
+            value.layout = Layout(value.shape, dense_strides(value.shape, channels_last(value)))
+        elif order != row_major(value):
+            # Not opaque: oneDNN would keep the order, and what reads it would not be known to read another one.
+            value.layout = Layout(value.shape, dense_strides(value.shape, order))
+        elif value in self._strided:
+            value.layout = _dense(value)
+        else:
+            value.opaque = True
+            value.layout = _dense(value)
+        self.operations.append(step)
+
+    def _place_view(self, value: Value) -> None:
+        """A view's strides; where there are none, those on a dense copy of what it looks at."""
+        assert value.parent is not None and value.parent.layout is not None and value.view is not None
+        value.layout = value.view.apply(value.parent.layout)
+        if value.layout is None:
+            value.parent = self._dense_copy(value.parent, value.handle)
+            value.layout = value.view.apply(_dense(value.parent))
+
+    def _dense_input(self, value: Value, handle: int) -> Value:
+        """The value, or a copy where it lies with gaps between its rows."""
+        assert value.layout is not None
+        dense = value.opaque or same_layout(value.shape, value.layout.strides, dense_strides(value.shape))
+        return value if dense else self._dense_copy(value, handle)
+
+    def _lay_operands(self, step: Operation) -> tuple[int, ...]:
+        """Bring the operands of the result's shape into one order without gaps, by copies if need be, and tell it."""
+        operands = [value for value in step.inputs if value.shape == step.output.shape]
+        order = settle_order(operands, [value for value in step.inputs if value not in operands])
+        if order is None:
+            return row_major(step.output)
+        if any(value.opaque and value not in self._made_of_images for value in operands):
+            # A product whose result is to lie by columns gave wrong numbers (oneDNN 3.2).
+            order = row_major(step.output)
+        for value in operands:
+            if value.opaque and order != row_major(value):
+                value.opaque = False
+                value.layout = Layout(value.shape, dense_strides(value.shape, order))
+        step.inputs = [
+            self._ordered_copy(value, order, step.handle)
+            if value in operands and not value.opaque and find_order(value, order) != order
+            else value
+            for value in step.inputs
+        ]
+        return order
+
+    def _lay_inside(self, step: Operation, dims: Sequence[int]) -> tuple[int, ...]:
+        """Bring what a softmax or a reduction runs over innermost, by a copy if need be, and tell the order."""
+        value = step.inputs[0]
+        order = innermost(value, dims)
+        if value.opaque and (order != row_major(value) or value in self._made_of_images):
+            # A convolution can write its channels innermost; what else is made, only in rows without loss.
+            written = order if value in self._made_of_images and order == channels_last(value) else row_major(value)
+            value.opaque = False
+            value.layout = Layout(value.shape, dense_strides(value.shape, written))
+        assert value.layout is not None
+        if not value.opaque and not same_layout(value.shape, value.layout.strides, dense_strides(value.shape, order)):
+            step.inputs[0] = self._ordered_copy(value, order, step.handle)
+        return order
+
+    def _dense_copy(self, value: Value, handle: int) -> Value:
+        return self._ordered_copy(value, row_major(value), handle)
+
+    def _ordered_copy(self, value: Value, order: tuple[int, ...], handle: int) -> Value:
+        """A copy for the operator of that handle, and for all that need one after it."""
+        if (value, order) not in self._copies:
+            layout = Layout(value.shape, dense_strides(value.shape, order))
+            self._copies[value, order] = self._copy(value, layout, handle)
+        return self._copies[value, order]
+
+    def _best_layout(self, value: Value, kind: str, preferred: tuple[int, ...]) -> Layout:
+        """The first order of dimensions that every view below, and every output among them, can live with."""
+        for order in self._orders(value, kind, preferred):
+            layout = Layout(value.shape, dense_strides(value.shape, order))
+            if self._suits(value, layout):
+                return layout
+        return _dense(value)
+
+    def _orders(self, value: Value, kind: str, preferred: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+        views = [child.view for child in self._children.get(value, ())]
+        permuted = all(isinstance(view, Permute) for view in views)
+        if len(value.shape) in (3, 4) and (
+            kind in _IMAGE_KINDS or (value in self._made_of_images and permuted and preferred == row_major(value))
+        ):
+            yield channels_last(value)
+        yield preferred
+        yield row_major(value)
+        for child in self._children.get(value, ()):
+            if isinstance(child.view, Permute):
+                # The order in which the permuted view is dense.
+                yield child.view.dims
+
+    def _suits(self, value: Value, layout: Layout) -> bool:
+        for output, expected in self._outputs:
+            if output is value and not same_layout(layout.shape, layout.strides, expected.strides):
+                return False
+        for child in self._children.get(value, ()):
+            assert child.view is not None
+            seen = child.view.apply(layout)
+            if seen is None or not self._suits(child, seen):
+                return False
+        return True
+
+    def _copy(self, value: Value, layout: Layout, handle: int) -> Value:
+        copy = Value(value.dtype, value.shape, layout=layout)
+        source, target = value, copy
+        if value.dtype in INTEGERS:
+            # oneDNN's graphs copy integers only as what they mean, and fuse all three.
+            source, target = Value("f32", value.shape, opaque=True), Value("f32", value.shape, opaque=True)
+            source.layout = target.layout = _dense(value)
+            self.operations.append(Operation("dequantize", [value], source, PLAIN.attributes, "copy", handle))
+        self.operations.append(Operation("reorder", [source], target, {}, "copy", handle))
+        if value.dtype in INTEGERS:
+            self.operations.append(Operation("quantize", [target], copy, PLAIN.attributes, "copy", handle))
+        return copy
+
+    def _own_output(self, value: Value, expected: Layout) -> Value:
+        """The value itself if its root can lie in the output's memory, else a copy."""
+        root, layout = value.root, value.layout
+        assert layout is not None
+        made_here = root.tensor is None and root.argument is None and root not in self._claimed
+        fills = layout.offset == 0 and same_size(root.shape, value.shape)
+        if not (made_here and fills and same_layout(layout.shape, layout.strides, expected.strides)):
+            value = self._copy(value, expected, value.handle)
+        self._claimed.add(value.root)
+        return value
+
+
+def _quantized_images(operations: Sequence[Operation]) -> set[Value]:
+    """What is quantized for a convolution."""
+    read = {step.inputs[0] for step in operations if step.kind in _CONVOLUTIONS}
+    decoded = {step.inputs[0] for step in operations if step.kind == "dequantize" and step.output in read}
+    made = {step.output for step in operations if step.kind == "quantize"}
+    return {value for value in made & decoded if len(value.shape) == 4}
+
+
+def _repeats(value: Value) -> bool:
+    """Whether elements lie in several places of it at once, which oneDNN takes in a copy only."""
+    assert value.layout is not None
+    return any(stride == 0 and size != 1 for size, stride in zip(value.shape, value.layout.strides, strict=True))
+
+
+def _dense(value: Value) -> Layout:
+    return Layout(value.shape, dense_strides(value.shape))

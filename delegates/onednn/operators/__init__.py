@@ -1,0 +1,1 @@
+"""The operators that oneDNN Graph runs, each with how it is lowered."""

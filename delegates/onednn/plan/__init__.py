@@ -1,0 +1,1 @@
+"""A region as a plan: what it is made of, how it is fused, and its bytes."""

@@ -1,0 +1,1 @@
+"""Quantized programs for oneDNN: which operators run in integers."""

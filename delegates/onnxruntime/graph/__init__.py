@@ -1,0 +1,1 @@
+"""From an exported program to an ONNX graph and its file."""

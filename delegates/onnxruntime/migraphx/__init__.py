@@ -1,0 +1,1 @@
+"""What MIGraphX takes of an ONNX graph, node by node."""

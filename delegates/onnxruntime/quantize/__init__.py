@@ -1,0 +1,1 @@
+"""Quantization recipes in the form that ONNX Runtime's kernels take."""

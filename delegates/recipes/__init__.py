@@ -1,0 +1,1 @@
+"""Quantization recipes, and the PT2E quantizers and observers behind them."""

@@ -1,0 +1,122 @@
+"""The adapter over torchao's observers and ExecuTorch's XNNPACKQuantizer. Importing it imports both: seconds."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from edgex.delegates.executorch.exir import quiet
+from edgex.delegates.recipes.range_search import find_range
+from edgex.runtime.support.native_stderr import capture_native_stderr
+
+with quiet(), capture_native_stderr():
+    import torch
+    from executorch.backends.xnnpack.quantizer.xnnpack_quantizer import (
+        XNNPACKQuantizer,
+        get_symmetric_quantization_config,
+    )
+    from torchao.quantization.pt2e import HistogramObserver, MinMaxObserver
+
+if TYPE_CHECKING:
+    from torch.fx import Node
+
+# Which share of the values stays inside the range with `--observer percentile`, half of the rest on each side.
+PERCENTILE = 99.99
+
+# As in XNNPACK's own configuration: a smaller scale would overflow its fixed-point arithmetic.
+_LEAST_SCALE = 2**-12
+
+
+class _Quantizer(XNNPACKQuantizer):  # type: ignore[misc]  # executorch ships no types
+    """XNNPACK's quantizer with other patterns.
+
+    Those with batch norm are left out: it is folded before, and looking for each costs a trace by dynamo. Dynamic
+    convolutions before a ReLU are let in: the pattern of plain ones skips them, so that most would stay in float.
+    """
+
+    SUPPORTED_PATTERNS: ClassVar[list[Any]] = [
+        dataclasses.replace(pattern, is_dynamic=pattern.is_dynamic or pattern.name == "conv_relu")
+        for pattern in XNNPACKQuantizer.SUPPORTED_PATTERNS
+        if "bn" not in pattern.name
+    ]
+
+
+class _Finite:
+    """Observes finite values only, and remembers that there were others: a mask may hold -inf."""
+
+    saw_others = False
+
+    def forward(self, values: torch.Tensor) -> torch.Tensor:
+        finite = torch.isfinite(values)
+        if bool(finite.all()):
+            super().forward(values)  # type: ignore[misc]
+        else:
+            self.saw_others = True
+            if bool(finite.any()):
+                super().forward(values[finite])  # type: ignore[misc]
+        return values
+
+
+class _MinMax(_Finite, MinMaxObserver):  # type: ignore[misc]  # torchao ships no types
+    """The whole range that was observed."""
+
+
+class _Histogram(_Finite, HistogramObserver):  # type: ignore[misc]
+    """The range with the least squared error, by a histogram of what was observed.
+
+    Converting again with other layers in floating point asks again for what was found.
+    """
+
+    _found: tuple[torch.Tensor, torch.Tensor] | None = None
+
+    def forward(self, values: torch.Tensor) -> torch.Tensor:
+        self._found = None
+        return super().forward(values)
+
+    def _non_linear_param_search(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """Ends of the range, 0-dimensional; HistogramObserver asks for them when scales are made."""
+        if self._found is None:
+            self._found = self._search()
+        return self._found
+
+    def _search(self) -> tuple[torch.Tensor, torch.Tensor]:
+        counts = self.histogram.double().numpy()
+        low, high = find_range(counts, float(self.min_val), float(self.max_val), self.dst_nbins)
+        return torch.tensor(low), torch.tensor(high)
+
+
+class _Percentile(_Histogram):
+    """The range that holds `PERCENTILE` percent of the observed values; outliers are clipped."""
+
+    def _search(self) -> tuple[torch.Tensor, torch.Tensor]:
+        total = torch.cumsum(self.histogram.double(), 0)
+        width = (self.max_val - self.min_val) / self.bins
+        outside = total[-1] * (1 - PERCENTILE / 100) / 2
+        low = int(torch.searchsorted(total, outside, right=True))
+        high = int(torch.searchsorted(total, total[-1] - outside))
+        return self.min_val + width * low, self.min_val + width * min(high + 1, self.bins)
+
+
+_OBSERVERS: dict[str, Any] = {
+    "histogram": _Histogram,
+    "minmax": _MinMax,
+    "percentile": _Percentile,
+}
+
+
+def make_xnnpack_quantizer(observer: str, takes: Callable[[Node], bool], *, dynamic: bool) -> Any:
+    """XNNPACK's quantizer, per channel, with another observer of activations.
+
+    Args:
+        observer: One of `edgex.delegates.recipes.quantizers.OBSERVERS`; dynamic ranges need none.
+        takes: Whether an operator may be quantized.
+        dynamic: Find ranges of activations at every run.
+    """
+    # A copy: the original is cached and shared by whoever asks for it.
+    config = dataclasses.replace(get_symmetric_quantization_config(is_per_channel=True, is_dynamic=dynamic))
+    if not dynamic:
+        made = _OBSERVERS[observer].with_args(eps=_LEAST_SCALE)
+        spec = dataclasses.replace(config.input_activation, observer_or_fake_quant_ctr=made)
+        config = dataclasses.replace(config, input_activation=spec, output_activation=spec)
+    return _Quantizer().set_global(config).set_filter_function(takes)

@@ -1,0 +1,122 @@
+"""The PT2E quantizers that targets share: equal ones make one quantized program, which is calibrated once.
+
+A delegate gives a quantizer as a value, so that two targets can be seen to ask for the same; the pipeline makes
+torchao's object of it. `int8` is XNNPACK's form for every target: signed per-tensor activations with a zero point,
+signed symmetric weights with a scale an output channel, biases in floating point.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from edgex.runtime.engines.base import Availability
+from edgex.runtime.engines.executorch.binding import INSTALL_COMMAND
+from edgex.runtime.support.entry_points import installed_version
+
+if TYPE_CHECKING:
+    from torch.fx import Node
+
+# How the range of an activation is found in calibration data; see `edgex.delegates.recipes.observers`.
+OBSERVERS = ("histogram", "minmax", "percentile")
+
+_PACKAGES = ("torch", "torchao", "executorch")
+
+
+class QuantizerRecipe(Protocol):
+    """What `Delegate.quantizer` returns: equal values make equal programs, so it is hashable.
+
+    Attributes:
+        observed: Whether the quantizer observes activations, so that calibration data must run through the model.
+    """
+
+    @property
+    def observed(self) -> bool:
+        """See above."""
+        ...
+
+    def make(self, observer: str, takes: Callable[[Node], bool]) -> Any:
+        """A torchao `Quantizer` for one program.
+
+        Args:
+            observer: One of `OBSERVERS`.
+            takes: Whether an operator may be quantized; others stay in floating point.
+        """
+        ...
+
+    def refusal(self, node: Node) -> str | None:
+        """Why no engine has a quantized kernel for an operator that has one in other forms; None where it may be."""
+        ...
+
+
+@dataclass(frozen=True)
+class SymmetricInt8:
+    """8-bit activations and weights of convolutions, linear layers and what lies between them.
+
+    Attributes:
+        dynamic: Ranges of activations are found at every run, and only convolutions and linear layers are quantized.
+    """
+
+    dynamic: bool = False
+
+    @property
+    def observed(self) -> bool:
+        """See `QuantizerRecipe`."""
+        return not self.dynamic
+
+    def make(self, observer: str, takes: Callable[[Node], bool]) -> Any:
+        """See `QuantizerRecipe`."""
+        from edgex.delegates.recipes.observers import make_xnnpack_quantizer
+
+        return make_xnnpack_quantizer(observer, takes, dynamic=self.dynamic)
+
+    def refusal(self, node: Node) -> str | None:
+        """Convolutions that XNNPACK does not run in 8 bits: quantized, kernels that are far slower would, or none."""
+        name = str(node.target)
+        if not name.startswith("aten.conv"):
+            return None
+        shape = tuple(node.all_input_nodes[1].meta["val"].shape)
+        # Groups come before dilation in the schema of transposed convolutions, last in that of the others.
+        groups = node.args[6] if len(node.args) > 6 else 1
+        if "transpose" in name:
+            if self.dynamic:
+                return "XNNPACK has no transposed convolution whose ranges are found at every run"
+            return None if groups == 1 else "XNNPACK has no 8-bit transposed convolution in groups"
+        if self.dynamic and len(shape) != 4:
+            return f"XNNPACK finds ranges at every run for 2-d convolutions, not for {len(shape) - 2}-d ones"
+        if self.dynamic and shape[1] == 1:
+            # One group with one channel, as of grey images, counts as depthwise too.
+            return "XNNPACK finds no ranges at every run for convolutions that read one channel a group"
+        return None
+
+
+@dataclass(frozen=True)
+class LinearWeights:
+    """Linear layers alone, with torchao's operators written into the graph; see `edgex.export.quantization.linear`.
+
+    Bits, groups and whether activations are quantized are the recipe's.
+    """
+
+    @property
+    def observed(self) -> bool:
+        """Activations are quantized token by token, or not at all."""
+        return False
+
+
+Quantizer = QuantizerRecipe | LinearWeights
+
+
+def shared_quantizer(recipe: str) -> Quantizer | None:
+    """The quantizer that writes a recipe into the graph; targets that ask for the same share the program."""
+    if recipe in ("int8", "int8-dynamic"):
+        return SymmetricInt8(dynamic=recipe == "int8-dynamic")
+    return LinearWeights() if recipe in ("8da8w", "8da4w", "int8-weight", "int4-weight") else None
+
+
+def quantizer_availability() -> Availability:
+    """Whether the packages that quantizers come from are installed; nothing is imported."""
+    missing = [package for package in _PACKAGES if installed_version(package) is None]
+    if missing:
+        return Availability(False, f"quantizing needs {', '.join(missing)}", INSTALL_COMMAND)
+    return Availability(True)

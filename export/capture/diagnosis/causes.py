@@ -1,0 +1,218 @@
+"""What a model cannot do if it is to be captured: the user's line, the cause, and what to write instead.
+
+Failures of torch.export itself are in `edgex.export.capture.diagnosis.export_failures`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch.export.graph_signature import InputKind
+
+from edgex.errors import CaptureError
+from edgex.export.source.code_search import Place, file_of, find_return, find_write
+from edgex.export.source.leaves import Leaf
+from edgex.export.source.user_line import line_at, line_of_error, line_of_trace
+
+if TYPE_CHECKING:
+    from torch.export import ExportedProgram
+    from torch.fx import Node
+
+    from edgex.export.capture.diagnosis.side_effects import Change
+
+# Values of a call that torch.export takes as constants.
+_CONSTANTS = (int, float, bool, str, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format)
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an error's message that says something, else its type."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0] if lines else type(error).__name__
+
+
+def explain_eager_failure(error: Exception, call: str, source_root: Path) -> CaptureError:
+    """The model raised on the inputs that its own file gives.
+
+    Args:
+        error: What it raised.
+        call: The inputs, as `describe_call` gives them.
+        source_root: Folder of the user's file.
+    """
+    line = line_of_error(error, source_root)
+    fix = f"change the example inputs, or the model; forward was called with {call}"
+    if isinstance(error, TypeError) and "unexpected keyword argument" in str(error):
+        fix += "; if forward takes a dict, put it into a tuple: ({...},)"
+    return CaptureError(
+        "the model fails on its own example inputs",
+        None if line is None else str(line),
+        fix,
+        why=f"{type(error).__name__}: {first_line(error)}",
+    )
+
+
+def describe_call(args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
+    """A call's arguments in a line, tensors by dtype and shape."""
+    words = [_describe_value(value) for value in args]
+    return f"({', '.join([*words, *(f'{key}={_describe_value(value)}' for key, value in kwargs.items())])})"
+
+
+def _describe_value(value: Any) -> str:
+    if isinstance(value, torch.Tensor):
+        return f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)}"
+    if isinstance(value, (list, tuple)):
+        return f"[{', '.join(map(_describe_value, value))}]"
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{key}: {_describe_value(item)}' for key, item in value.items())}}}"
+    return repr(value) if isinstance(value, _CONSTANTS) else f"a {type(value).__name__}"
+
+
+def check_inputs(inputs: Sequence[Leaf]) -> None:
+    """Refuse example inputs that are neither tensors nor constants.
+
+    Raises:
+        CaptureError: It names the input.
+    """
+    for leaf in inputs:
+        if isinstance(leaf.value, np.ndarray):
+            raise CaptureError(
+                f"example input {leaf.name} is a NumPy array",
+                fix="give torch.from_numpy(array): eager PyTorch must take the same inputs",
+            )
+        if not leaf.is_tensor and not isinstance(leaf.value, _CONSTANTS):
+            raise CaptureError(
+                f"example input {leaf.name} is a {type(leaf.value).__name__}",
+                fix="give tensors, numbers, strings, and tuples, lists, dicts or dataclasses of them",
+            )
+
+
+def find_bad_outputs(outputs: Sequence[Leaf], module: torch.nn.Module, source_root: Path) -> list[CaptureError]:
+    """Outputs that are not tensors, each named, with what to return instead; None is left out later."""
+    found = []
+    place = find_return(module)
+    where = None if place is None else str(line_at(place.file, place.line, source_root))
+    for leaf in outputs:
+        if leaf.value is None or leaf.is_tensor:
+            continue
+        value = leaf.value
+        if isinstance(value, str):
+            what, fix = f"the string {value!r}", "leave it out of what forward returns; labels belong in model_card"
+        elif isinstance(value, (bool, int, float)):
+            what = f"the {type(value).__name__} {value!r}"
+            fix = "return a tensor: without .item() if it is computed, torch.tensor(value) if it is a constant"
+        elif isinstance(value, np.ndarray):
+            what, fix = "a NumPy array", "return torch.from_numpy(array)"
+        else:
+            what = f"a {type(value).__name__}"
+            fix = "return tensors, or tuples, lists, dicts or dataclasses of them"
+            if "Cache" in what:
+                fix += "; for a transformers model, set config.use_cache = False"
+        found.append(CaptureError(f"output {leaf.name} is {what}, and outputs must be tensors", where, fix))
+    if not found and not any(leaf.is_tensor for leaf in outputs):
+        found.append(CaptureError("forward returns no tensor", where, "return the result"))
+    return found
+
+
+def check_constants(program: ExportedProgram, inputs: Sequence[Leaf]) -> None:
+    """Refuse numbers that torch.export took as inputs of the program.
+
+    Raises:
+        CaptureError: An int or float was asked to be dynamic.
+    """
+    specs = [s for s in program.graph_signature.input_specs if s.kind == InputKind.USER_INPUT]
+    nodes = {node.name: node for node in program.graph.find_nodes(op="placeholder")}
+    for spec, leaf in zip(specs, inputs, strict=True):
+        if not leaf.is_tensor and nodes[spec.arg.name].users:
+            kind = type(leaf.value).__name__
+            raise CaptureError(
+                f"input {leaf.name} is the {kind} {leaf.value!r}, and dynamic inputs must be tensors",
+                fix="give it as a tensor without dimensions, or take it out of dynamic_shapes to fix its value",
+            )
+
+
+def explain_change(change: Change, source_root: Path) -> CaptureError:
+    """Forward changes a Python value, which the exported program would not."""
+    where = _place_words(change.place, source_root)
+    attribute = change.name.rpartition(".")[2]
+    if change.kind == "random":
+        source = {"torch": "torch's generator", "numpy.random": "numpy.random", "random": "the random module"}[
+            change.name
+        ]
+        return CaptureError(
+            f"forward draws random numbers from {source}",
+            where,
+            "pass the noise as an input; dropout needs training=self.training",
+            why="no two runs give the same outputs, so that nothing can be proved; "
+            "what NumPy and Python draw would be a constant of the program",
+        )
+    if isinstance(change.value, torch.Tensor):
+        fix = f'make it a buffer in __init__: self.register_buffer("{attribute}", torch.zeros(...))'
+    elif isinstance(change.value, (int, float)) or change.value is None:
+        fix = (
+            f'make it a buffer in __init__: self.register_buffer("{attribute}", torch.tensor({change.before or 0})), '
+            "and change it in place"
+        )
+    else:
+        fix = "return the tensors instead of keeping them, or keep them in a buffer of fixed size"
+    word = "the global " if change.kind == "global" else ""
+    how = f"goes from {change.before} to {change.after}" if change.before != change.after else "changes its values"
+    return CaptureError(
+        f"forward changes {word}{change.name}, and an exported program cannot",
+        where,
+        fix,
+        why=f"it {how} in one run, and would stay as it was while tracing; only buffers are kept between runs",
+    )
+
+
+def _place_words(place: Place | None, source_root: Path) -> str | None:
+    return None if place is None else str(line_at(place.file, place.line, source_root))
+
+
+def explain_changed_parameter(name: str, module: torch.nn.Module, source_root: Path) -> CaptureError:
+    """Eager's run changed a parameter."""
+    owner, _, attribute = name.rpartition(".")
+    place = find_write(file_of(type(module)), attribute, on_self=True)
+    place = place or find_write(file_of(type(module.get_submodule(owner))), attribute, on_self=True)
+    return CaptureError(
+        f"forward changes the parameter {name}, and an exported program cannot",
+        _place_words(place, source_root),
+        f'make it a buffer: self.register_buffer("{attribute}", ...), and change it in place',
+    )
+
+
+def explain_replaced_data(name: str, module: torch.nn.Module, source_root: Path) -> CaptureError:
+    """Eager's run gave a tensor other memory, under which torch.export loses track of it."""
+    owner, _, attribute = name.rpartition(".")
+    place = find_write(file_of(type(module.get_submodule(owner))), attribute, on_self=True)
+    return CaptureError(
+        f"forward assigns to the .data of {name}, which torch.export cannot follow",
+        _place_words(place, source_root),
+        f"change it in place: self.{attribute}.copy_(value)",
+    )
+
+
+def explain_changed_constant(name: str, kind: InputKind, node: Node, source_root: Path) -> CaptureError:
+    """An operator of the program writes to something that stays constant."""
+    line = line_of_trace(str(node.meta.get("stack_trace")), source_root)
+    what = f"the parameter {name}" if kind == InputKind.PARAMETER else f"the tensor {name}"
+    fix = f'make it a buffer: self.register_buffer("{name.rpartition(".")[2]}", ...)'
+    if name.startswith("lifted_tensor"):
+        what, fix = "a tensor that is no buffer", "write to a buffer in place, without .data or .detach()"
+    return CaptureError(
+        f"forward writes to {what}, and only buffers can change", None if line is None else str(line), fix
+    )
+
+
+def explain_lost_state(names: Sequence[str], module: torch.nn.Module, source_root: Path) -> CaptureError:
+    """Eager changes buffers, and the program that torch.export made does not."""
+    owner, _, attribute = names[0].rpartition(".")
+    place = find_write(file_of(type(module.get_submodule(owner))), attribute, on_self=True)
+    return CaptureError(
+        f"torch.export lost the change that forward makes to buffer {', '.join(names)}",
+        _place_words(place, source_root),
+        f"change it in place: self.{attribute}.copy_(value) instead of self.{attribute} = value",
+        why="a buffer that is assigned a new tensor is not always seen as changed",
+    )

@@ -1,0 +1,212 @@
+"""What a failure of torch.export means, in the user's terms: the line, the cause, and what to write instead."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from edgex.errors import CaptureError
+from edgex.export.capture.diagnosis.causes import first_line
+from edgex.export.capture.diagnosis.guard_lines import find_guard_line
+from edgex.export.source.user_line import UserLine, line_of_error
+
+_BRANCH_FIX = (
+    "choose values with torch.where(condition, a, b), or branches with torch.cond(condition, if_true, if_false, (x,))"
+)
+_INSTALLED_FIX = (
+    "the line is in an installed package: if it goes one way for all your inputs, put a function that goes that way in "
+    "its place from your own file, as docs/errors.md shows"
+)
+_LOOP_FIX = "run the loop a fixed number of times, or write it with torch.while_loop"
+_NUMBER_FIX = (
+    "keep it a tensor: a tensor without dimensions works in arithmetic, and can be returned; "
+    "for a size, tell its bounds: torch._check(n >= 1); torch._check(n <= 100)"
+)
+_SIZE_FIX = (
+    "keep the size fixed: torch.where instead of a mask, torch.topk instead of nonzero; "
+    "or tell its bounds: torch._check(n <= 100)"
+)
+_PYTHON_FIX = (
+    "move it out of forward, into __init__ or into the code around the model, or write it with torch operators"
+)
+
+
+@dataclass(frozen=True)
+class _Rule:
+    """A known failure of torch.export.
+
+    Attributes:
+        pattern: How its message is recognized.
+        explain: From the error and the user's line to what, why and fix.
+        guard: Of a failure about sizes, a pattern for the assumption whose line is the cause; see `guard_lines`.
+    """
+
+    pattern: str
+    explain: Callable[[Exception, UserLine | None], tuple[str, str, str]]
+    guard: Callable[[str], str] | None = None
+
+
+def explain_export_failure(
+    errors: Sequence[Exception], source_root: Path, export_again: Callable[[], Any]
+) -> CaptureError:
+    """torch.export failed: what it means, from the attempt that says most.
+
+    Args:
+        errors: Of non-strict capture, then of strict capture.
+        source_root: Folder of the user's file.
+        export_again: Repeats non-strict capture, for failures whose line only a second look shows.
+    """
+    lines = [line_of_error(error, source_root) for error in errors]
+    for error, own_line in zip(errors, lines, strict=True):
+        rule = _find_rule(error)
+        if rule is not None:
+            line = next(filter(None, [own_line, *lines]), None)
+            if rule.guard is not None:
+                line = find_guard_line(export_again, rule.guard(str(error)), source_root) or line
+            what, why, fix = rule.explain(error, line)
+            return CaptureError(what, None if line is None else str(line), fix, why=why)
+    line = next(filter(None, lines), None)
+    return CaptureError(
+        "torch.export cannot capture the model",
+        None if line is None else str(line),
+        _PYTHON_FIX,
+        why=f"{type(errors[0]).__name__}: {first_line(errors[0])}",
+    )
+
+
+def explain_strict(error: Exception, source_root: Path) -> str:
+    """Why non-strict capture did not do, a phrase."""
+    rule = _find_rule(error)
+    line = line_of_error(error, source_root)
+    what = first_line(error) if rule is None else rule.explain(error, line)[0]
+    return what if line is None else f"{what} ({line.place})"
+
+
+def _find_rule(error: Exception) -> _Rule | None:
+    text = f"{type(error).__name__}: {error}"
+    return next((rule for rule in _RULES if re.search(rule.pattern, text)), None)
+
+
+def explain_data_dependence(error: Exception | None, line: UserLine | None) -> tuple[str, str, str]:
+    """A Python decision or number that depends on the values of a tensor; the line's text tells which.
+
+    Args:
+        error: What torch.export raised; None where something else found the line.
+        line: The user's line.
+
+    Returns:
+        What, why and fix.
+    """
+    text = line.text if line is not None else ""
+    if re.match(r"(while|for)\b", text):
+        why = "how often a loop runs depends on the values of a tensor, and an exported program has one path"
+        return "data-dependent control flow", why, _LOOP_FIX
+    if re.search(r"\.item\(|\.tolist\(|\b(int|float)\(", text):
+        why = "a Python number is read out of a tensor, and what follows needs to know its value while tracing"
+        return "a number depends on the data", why, _NUMBER_FIX
+    if re.search(r"\bu\d+\b", str(error)) and re.search(r"Size-like symbols: u|\.shape|size\(|len\(", f"{error}{text}"):
+        why = "a size depends on the values of a tensor (nonzero, unique, a boolean mask), and the code asks for it"
+        return "a size depends on the data", why, _SIZE_FIX
+    why = "a branch depends on the values of a tensor, and an exported program has one path"
+    fix = _INSTALLED_FIX if line is not None and line.installed else _BRANCH_FIX
+    return "data-dependent control flow", why, fix
+
+
+def explain_missing_fake(operator: str) -> tuple[str, str, str]:
+    """An operator of the user's that works on real tensors only: what, why and fix."""
+    return (
+        f"the operator {operator} has no fake kernel",
+        "torch.export runs the model on tensors without values, and nothing says what shape and dtype it returns",
+        f'register one: @torch.library.register_fake("{operator}"), a function that returns torch.empty_like(x), say',
+    )
+
+
+def _explain_no_fake(error: Exception, _line: UserLine | None) -> tuple[str, str, str]:
+    found = re.search(r"\b(\w+)(?:::|\.)(\w+)", re.sub(r".*?(operator|for) ", "", first_line(error), count=1))
+    return explain_missing_fake(f"{found[1]}::{found[2]}" if found else "of the model")
+
+
+def _explain_unsupported(error: Exception, line: UserLine | None) -> tuple[str, str, str]:
+    """Strict capture does not know some Python; its own explanation is the cause."""
+    explanation = re.search(r"^\s*Explanation: (.+)$", str(error), re.MULTILINE)
+    why = explanation[1] if explanation else first_line(error)
+    fix = _PYTHON_FIX
+    if line is not None and re.search(r"\b(np|numpy)\.", line.text):
+        fix = "this NumPy function has no counterpart in torch.export; use torch's own function"
+    return "torch.export cannot trace this Python", why.replace("Dynamo", "torch.export"), fix
+
+
+def _explain_data_pointer(_error: Exception, _line: UserLine | None) -> tuple[str, str, str]:
+    why = "while tracing, tensors have no memory whose address could be taken"
+    return "forward hands a tensor's memory to other code", why, _PYTHON_FIX
+
+
+def _explain_dynamic_kwargs(_error: Exception, _line: UserLine | None) -> tuple[str, str, str]:
+    why = "torch.export gives dynamic dimensions to named parameters only"
+    return "an input in **kwargs cannot be dynamic", why, "name the parameter in forward's signature"
+
+
+def _explain_shapes_mismatch(error: Exception, _line: UserLine | None) -> tuple[str, str, str]:
+    fix = "dynamic_shapes has the structure of the inputs: a dict by parameter name, {axis: Dim(...)} for each tensor"
+    return "dynamic_shapes does not fit the inputs", first_line(error), fix
+
+
+def _explain_specialized(error: Exception, _line: UserLine | None) -> tuple[str, str, str]:
+    found = re.search(
+        r"You marked (.+?) as dynamic but your code specialized it to be a constant \((\d+)\)", str(error)
+    )
+    name, size = (_in_user_words(found[1]), found[2]) if found else ("a dimension", "one size")
+    why = f"the model works with size {size} only: it mixes this dimension with one of a fixed size"
+    fix = f"take sizes from the input (x.shape[0]) instead of the number {size}, or leave the dimension static"
+    if size in ("0", "1"):
+        fix = f"give example inputs in which it is not {size}; " + fix
+    return f"{name} cannot be dynamic", why, fix
+
+
+def _explain_range(error: Exception, _line: UserLine | None) -> tuple[str, str, str]:
+    text = str(error)
+    guards = re.findall(r"Not all values of (\S+) .*?satisfy the generated guard (.+)", text)
+    name = guards[0][0] if guards else "a dimension"
+    suggested = re.search(r"Suggested fixes:\n((?:  .+\n?)+)", text)
+    fix = "choose a range in which that holds"
+    if suggested:
+        fix = f"torch.export suggests {'; '.join(line.strip() for line in suggested[1].splitlines())}"
+    why = f"the model needs {_in_user_words(guards[0][1].rstrip('.'))}" if guards else first_line(error)
+    return f"not every size of {_in_user_words(name)} in its range works", why, fix
+
+
+def _specializing_guard(text: str) -> str:
+    """The assumption that a size equals the constant in the error."""
+    found = re.search(r"to be a constant \((\d+)\)", text)
+    return rf"^Eq\(.*\b{found[1]}\)$" if found else r"^Eq\("
+
+
+def _violated_guard(text: str) -> str:
+    """The kind of assumption that the error's first complaint is about."""
+    found = re.search(r"satisfy the generated guard (.+)", text)
+    return r"Mod" if found and "%" in found[1] else r"[<>]"
+
+
+def _in_user_words(text: str) -> str:
+    """`L['x'].size()[0]` as `dimension 0 of x`, or `x.shape[0]` inside an expression."""
+    whole = re.fullmatch(r"L\['([^']+)'\]\.size\(\)\[(\d+)\]", text)
+    if whole:
+        return f"dimension {whole[2]} of {whole[1]}"
+    return re.sub(r"L\['([^']+)'\]((?:\[[^\]]+\])*)\.size\(\)\[(\d+)\]", r"\1\2.shape[\3]", text)
+
+
+# In the order in which they are tried; the first that fits wins.
+_RULES = (
+    _Rule(r"Must provide a tree_name", _explain_dynamic_kwargs),
+    _Rule(r"[Dd]etected mismatch between the structure|`dynamic_shapes` is specified as|specified at `dynamic_shapes|"
+          r"different definitions .* for the same symbolic dimension", _explain_shapes_mismatch),
+    _Rule(r"specialized it to be a constant|0/1 specialized", _explain_specialized, _specializing_guard),
+    _Rule(r"Constraints violated|conflicts between user-specified", _explain_range, _violated_guard),
+    _Rule(r"UnsupportedOperatorException|no fake impl", _explain_no_fake),
+    _Rule(r"data-dependent|Data-dependent|DataDependent", explain_data_dependence),
+    _Rule(r"Cannot access data pointer", _explain_data_pointer),
+    _Rule(r"Unsupported:", _explain_unsupported),
+)  # fmt: skip

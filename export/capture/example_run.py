@@ -1,0 +1,185 @@
+"""Run eager once on the example inputs: the reference, and a clear error before torch.export has one of its own."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from edgex.delegates.graph.torch_internals import pytree
+from edgex.export.capture.diagnosis import causes as diagnosis
+from edgex.export.capture.diagnosis.side_effects import PythonState
+from edgex.export.capture.filled_buffers import fill_buffers
+from edgex.export.source.eager import BufferSnapshot, reference_conditions
+from edgex.export.source.leaves import (
+    Leaf,
+    in_signature_order,
+    name_inputs,
+    name_outputs,
+    name_positional,
+    register_dataclasses,
+)
+from edgex.export.source.weights import check_on_cpu, shorten
+
+
+@dataclass(frozen=True)
+class ExampleRun:
+    """The model with its example call, run once.
+
+    Attributes:
+        module: What eager runs.
+        args: By position, tensors contiguous and each its own.
+        kwargs: By name, in the order of forward's signature.
+        inputs: All leaves, constants too.
+        outputs: All leaves of what it returned, None too.
+        output: What it returned, from the initial state.
+        buffers: Their initial values, in place again.
+        touched: Buffers that the run wrote to or replaced: all names of each, by the first one.
+        notices: What the user should know, a sentence each.
+    """
+
+    module: torch.nn.Module
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    inputs: tuple[Leaf, ...]
+    outputs: tuple[Leaf, ...]
+    output: Any
+    buffers: BufferSnapshot
+    touched: Mapping[str, tuple[str, ...]]
+    notices: tuple[str, ...] = ()
+
+
+def run_example(
+    module: torch.nn.Module,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    source_root: Path,
+    positional: Sequence[str] | None = None,
+) -> ExampleRun:
+    """Run eager on the example inputs and put its state back.
+
+    Args:
+        module: In eval mode.
+        args: Example inputs by position.
+        kwargs: Example inputs by name.
+        source_root: Folder of the user's file.
+        positional: Names of the positional arguments, where forward's signature does not tell them.
+
+    Raises:
+        CaptureError: The model raises on its own example inputs, returns something else than tensors, or keeps
+            state outside of buffers.
+    """
+    args, kwargs, inputs = _read_call(module, args, kwargs, positional)
+    check_on_cpu(module, (args, kwargs))
+
+    def call(turned: bool = False) -> Any:
+        # On copies: the example stays as it is where forward writes to its inputs. Turned: last element first.
+        copy = (lambda tensor: tensor.flip(tuple(range(tensor.dim())))) if turned else torch.clone
+        own_args, own_kwargs = pytree.tree_map_only(torch.Tensor, copy, (args, kwargs))
+        try:
+            with reference_conditions():
+                output = module(*own_args, **own_kwargs)
+        except Exception as error:
+            words = diagnosis.describe_call(args, kwargs)
+            raise diagnosis.explain_eager_failure(error, words, source_root) from error
+        register_dataclasses(output)
+        # Copies again: a buffer that is returned changes when the state is put back.
+        return pytree.tree_map_only(torch.Tensor, torch.clone, output)
+
+    buffers, python = BufferSnapshot(module), PythonState(module)
+    parameters = {name: (parameter._version, parameter.data_ptr()) for name, parameter in module.named_parameters()}
+    output = call()
+    blockers = [
+        diagnosis.explain_changed_parameter(name, module, source_root)
+        for name, parameter in module.named_parameters()
+        if parameters.get(name) != (parameter._version, parameter.data_ptr())
+    ]
+    blockers += [diagnosis.explain_replaced_data(name, module, source_root) for name in buffers.replaced_data()]
+    blockers += diagnosis.find_bad_outputs(name_outputs(output), module, source_root)
+    if blockers:
+        raise blockers[0].with_others(blockers[1:])
+    touched = buffers.touched()
+    notices: list[str] = []
+    if touched and (filled := fill_buffers(module, buffers, touched, call)):
+        listed = shorten(list(filled))
+        notices.append(f"the first run fills {listed} to suit the inputs' sizes; the artifact has it filled")
+        touched = {name: names for name, names in touched.items() if name not in filled}
+        buffers = BufferSnapshot(module)
+    if once := {(change.kind, change.name): change for change in python.changes()}:
+        # Once is a cache that the first run fills. Twice is a change with every run.
+        python = PythonState(module)
+        first, output = output, call()
+        if touched:
+            buffers.restore()
+        agree = _equal(first, output)
+        changes = python.changes()
+        # Keeping an intermediate tensor to look at it later harms nothing.
+        harmless = [c for c in changes if agree and (c.kind == "random" or c.rebound)]
+        if lasting := [change for change in changes if change not in harmless]:
+            told = [once.get((change.kind, change.name), change) for change in lasting]
+            blockers = [diagnosis.explain_change(change, source_root) for change in told]
+            raise blockers[0].with_others(blockers[1:])
+        # Where the user's own code does it; torch's weight_norm does it too.
+        if kept := [change.name for change in harmless if change.place is not None and change.kind != "random"]:
+            notices.append(f"forward also sets {shorten(kept)}; the artifact does not")
+    return ExampleRun(module, args, kwargs, inputs, name_outputs(output), output, buffers, touched, tuple(notices))
+
+
+def describe_example(
+    module: torch.nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], positional: Sequence[str] | None = None
+) -> ExampleRun:
+    """The same without running anything: nothing is known of outputs and of what a run changes.
+
+    For models whose weights are fake tensors.
+
+    Raises:
+        CaptureError: An example input is neither a tensor nor a constant.
+    """
+    args, kwargs, inputs = _read_call(module, args, kwargs, positional)
+    return ExampleRun(module, args, kwargs, inputs, (), None, BufferSnapshot(torch.nn.Module()), {})
+
+
+def _read_call(
+    module: torch.nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], positional: Sequence[str] | None
+) -> tuple[tuple[Any, ...], dict[str, Any], tuple[Leaf, ...]]:
+    """The call's arguments in plain form, and their leaves with names."""
+    signature = inspect.signature(module.forward)
+    kwargs = in_signature_order(signature, kwargs)
+    register_dataclasses((args, kwargs))
+    args, kwargs = _in_plain_form(args, kwargs)
+    inputs = name_inputs(positional or name_positional(signature, len(args)), args, kwargs)
+    diagnosis.check_inputs(inputs)
+    return args, kwargs, inputs
+
+
+def _in_plain_form(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Detached, contiguous tensors, each its own.
+
+    Sessions hand over contiguous inputs, so that a program must not be traced for another memory order; and
+    torch.export merges two inputs that are the same tensor.
+    """
+    seen: set[int] = set()
+
+    def plain(tensor: torch.Tensor) -> torch.Tensor:
+        result = tensor.detach().contiguous() if tensor.layout == torch.strided else tensor
+        if id(tensor) in seen:
+            return result.clone()
+        seen.add(id(tensor))
+        return result
+
+    found: tuple[tuple[Any, ...], dict[str, Any]] = pytree.tree_map_only(torch.Tensor, plain, (args, kwargs))
+    return found
+
+
+def _equal(first: Any, second: Any) -> bool:
+    """Whether two results are the same to the bit, NaN included."""
+    pairs = zip(pytree.tree_leaves(first), pytree.tree_leaves(second), strict=True)
+    return all(
+        a.shape == b.shape and torch.equal(torch.nan_to_num(a), torch.nan_to_num(b))
+        for a, b in pairs
+        if isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor)
+    )

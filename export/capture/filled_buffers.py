@@ -1,0 +1,111 @@
+"""Buffers that the first run fills: a table of positions that is made for the image's size, for example.
+
+```
+if self.table.shape[1] != x.shape[1]:
+    self.table = make_table(x.shape[1])         # another shape than the buffer has
+```
+
+torch.export cannot record such a change, and there is none to record: once the buffer is filled, no run changes it. So
+the model is captured with it filled. That is right only where what is filled in depends on the inputs' sizes, which the
+program fixes, and not on their values; both are tried before it is believed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import torch
+
+from edgex.errors import CaptureError
+from edgex.export.source.eager import BufferSnapshot
+
+
+def fill_buffers(
+    module: torch.nn.Module,
+    buffers: BufferSnapshot,
+    touched: Mapping[str, tuple[str, ...]],
+    run: Callable[[bool], object],
+) -> tuple[str, ...]:
+    """Leave the buffers filled that a run gives another shape, if that is all it ever does to them.
+
+    Args:
+        module: After a run on its example inputs.
+        buffers: As they were before that run.
+        touched: All names of those that the run touched, by the first one.
+        run: Runs the module, on the example inputs or, with True, on others of the same sizes.
+
+    Returns:
+        Names of the buffers that are filled now; all others are as before. Empty where they are state after all, or
+        shared between modules.
+
+    Raises:
+        CaptureError: Such a buffer changes its shape and is not filled once: no state of an artifact does.
+    """
+    shapes = [(name, buffers.value_of(name), _buffer_of(module, name)) for name in touched]
+    filled = _fill(module, buffers, touched, run)
+    for name, before, now in shapes:
+        if name not in filled and before is not None and now is not None and before.shape != now.shape:
+            raise CaptureError(
+                f"forward gives buffer {name} another shape: {list(before.shape)} becomes {list(now.shape)}",
+                why="what an artifact keeps between runs has one shape",
+                fix=f"make it as large as it gets, and write into it: self.{name}[:n] = value",
+            )
+    return filled
+
+
+def _fill(
+    module: torch.nn.Module,
+    buffers: BufferSnapshot,
+    touched: Mapping[str, tuple[str, ...]],
+    run: Callable[[bool], object],
+) -> tuple[str, ...]:
+    """The same, without the check."""
+    filled = {name: value.detach().clone() for name, value in _reshaped(module, buffers, touched).items()}
+    buffers.restore()
+    if not filled:
+        return ()
+    try:
+        run(True)
+    except Exception:  # the user's code, on inputs that it may not take: nothing is known
+        buffers.restore()
+        return ()
+    again = {name: _buffer_of(module, name) for name in filled}
+    buffers.restore()
+    if not all(_same(filled[name], again[name]) for name in filled):
+        return ()
+    for name, value in filled.items():
+        owner, _, key = name.rpartition(".")
+        module.get_submodule(owner)._buffers[key] = value
+    after = BufferSnapshot(module)
+    run(False)
+    settled = not set(filled) & set(after.touched())
+    after.restore()
+    if not settled:
+        buffers.restore()
+        return ()
+    return tuple(filled)
+
+
+def _reshaped(
+    module: torch.nn.Module, buffers: BufferSnapshot, touched: Mapping[str, tuple[str, ...]]
+) -> dict[str, torch.Tensor]:
+    """The touched buffers that have another shape or dtype now, with their new values."""
+    found = {}
+    for name in [first for first, names in touched.items() if len(names) == 1]:
+        before, now = buffers.value_of(name), _buffer_of(module, name)
+        if before is not None and now is not None and (now.shape != before.shape or now.dtype != before.dtype):
+            found[name] = now
+    return found
+
+
+def _buffer_of(module: torch.nn.Module, name: str) -> torch.Tensor | None:
+    owner, _, key = name.rpartition(".")
+    return module.get_submodule(owner)._buffers.get(key)
+
+
+def _same(first: torch.Tensor, second: torch.Tensor | None) -> bool:
+    return (
+        second is not None
+        and first.shape == second.shape
+        and torch.equal(torch.nan_to_num(first), torch.nan_to_num(second))
+    )

@@ -1,0 +1,88 @@
+"""Which inputs of an exported graph its operators write to, read off the operators' schemas."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch.fx import Graph, GraphModule, Node
+
+from edgex.delegates.graph.torch_internals import OpOverload, pytree
+
+
+def find_written_placeholders(graph: Graph, module: torch.nn.Module) -> dict[str, Node]:
+    """Placeholders that some operator writes to, also through a view, with the first node that does.
+
+    An operator that may return a view counts as returning one, so that a name too many is possible, never one too
+    few. Higher-order operators (a region under autocast, a branch) are followed into their graphs.
+
+    Args:
+        graph: The exported graph.
+        module: Holds the graphs that it refers to.
+    """
+    roots: dict[Node, frozenset[str]] = {}
+    written: dict[str, Node] = {}
+    for node in graph.nodes:
+        if node.op == "placeholder":
+            roots[node] = frozenset([node.name])
+        elif node.op != "call_function":
+            roots[node] = frozenset()
+        elif node.target is operator.getitem:
+            roots[node] = roots[node.args[0]]
+        elif isinstance(node.target, OpOverload):
+            aliased: set[str] = set()
+            for argument, value in _arguments(node):
+                if argument.alias_info is None:
+                    continue
+                touched = _roots_of(value, roots)
+                aliased |= touched
+                if argument.alias_info.is_write:
+                    for name in sorted(touched):
+                        written.setdefault(name, node)
+            roots[node] = frozenset(aliased)
+        else:
+            operands, regions = _operands(node, module)
+            roots[node] = _roots_of(operands, roots)
+            for region in regions:
+                inner = [n.name for n in region.graph.nodes if n.op == "placeholder"]
+                changed = find_written_placeholders(region.graph, region)
+                outer = operands[len(operands) - len(inner) :]
+                for name, operand in zip(inner, outer, strict=False):
+                    if name in changed:
+                        for root in sorted(_roots_of(operand, roots)):
+                            written.setdefault(root, changed[name])
+    return written
+
+
+def _arguments(node: Node) -> Iterator[tuple[Any, Any]]:
+    """The schema's arguments with the values that the node gives them."""
+    for at, argument in enumerate(node.target._schema.arguments):  # type: ignore[union-attr]
+        if at < len(node.args):
+            yield argument, node.args[at]
+        elif argument.name in node.kwargs:
+            yield argument, node.kwargs[argument.name]
+
+
+def _operands(node: Node, module: torch.nn.Module) -> tuple[list[Node], list[GraphModule]]:
+    """Of a higher-order operator's node: the nodes among its arguments that are values, and the graphs."""
+    operands: list[Node] = []
+    regions: list[GraphModule] = []
+    for value in pytree.tree_leaves((node.args, node.kwargs)):
+        if not isinstance(value, Node):
+            continue
+        region = getattr(module, str(value.target), None) if value.op == "get_attr" else None
+        if isinstance(region, GraphModule):
+            regions.append(region)
+        else:
+            operands.append(value)
+    return operands, regions
+
+
+def _roots_of(value: Any, roots: dict[Node, frozenset[str]]) -> frozenset[str]:
+    if isinstance(value, Node):
+        return roots[value]
+    if isinstance(value, (list, tuple)):
+        return frozenset().union(*(_roots_of(item, roots) for item in value))
+    return frozenset()

@@ -1,0 +1,311 @@
+"""Capture: from a module and its example inputs to a program with a flat, named border and known state."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import io
+import logging
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.export import ExportedProgram
+from torch.export.graph_signature import InputKind, OutputKind, TensorArgument
+
+from edgex.delegates.base import CapturedProgram
+from edgex.delegates.graph.torch_internals import pytree
+from edgex.errors import CaptureError, UsageError
+from edgex.export.capture.diagnosis import causes as diagnosis
+from edgex.export.capture.diagnosis.export_failures import explain_export_failure, explain_strict
+from edgex.export.capture.diagnosis.side_effects import attributes_kept
+from edgex.export.capture.dynamic import (
+    Asked,
+    DimNames,
+    Requests,
+    check_example_sizes,
+    enlarge_single_sizes,
+    narrowed_ranges,
+    read_dynamic_shapes,
+    requests_to_dims,
+    unchecked_guards,
+)
+from edgex.export.capture.example_run import ExampleRun, describe_example, run_example
+from edgex.export.capture.flat import flatten_program
+from edgex.export.capture.mutation import find_written_placeholders
+from edgex.export.capture.state import find_state, own_initial_values
+from edgex.export.source.eager import EagerModel, reference_conditions
+from edgex.export.source.leaves import Leaf, name_outputs
+from edgex.export.source.weights import put_in_eval
+from edgex.runtime.artifact.specs import NUMPY_DTYPES, TensorSpec
+
+# Arguments to trace with: positional, by name.
+_Values = tuple[tuple[Any, ...], dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Capture:
+    """A captured model.
+
+    Attributes:
+        program: The program, with names.
+        eager: The model behind the same border.
+        strict: Whether strict capture was needed.
+        notices: What the user should know, a sentence each.
+    """
+
+    program: CapturedProgram
+    eager: EagerModel
+    strict: bool
+    notices: tuple[str, ...]
+
+
+def capture(
+    module: torch.nn.Module | ExportedProgram,
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    dynamic_shapes: Any = None,
+    *,
+    source_root: Path,
+    dynamic: Requests | None = None,
+) -> Capture:
+    """Capture a module with torch.export, non-strict and then strict, or take a program as it is.
+
+    Inputs become the tensor leaves of the call in call order, outputs the tensors returned (named as
+    `edgex.export.source.leaves` says). Constants of the call are baked in, None outputs left out, writes to inputs kept
+    inside the program, each with a notice. The module is run once in eager; its buffers are as before afterwards.
+
+    Args:
+        module: Put in eval mode if it is not; an ExportedProgram brings its own example inputs, and is used up: its
+            shape environment takes the names of the flat border.
+        args: Example inputs by position, nested as forward takes them.
+        kwargs: Example inputs by name.
+        dynamic_shapes: As `torch.export.export` takes it.
+        source_root: Folder of the user's file; source lines are given relative to it.
+        dynamic: Dimensions by (input name, axis), instead of `dynamic_shapes`.
+
+    Raises:
+        CaptureError: The model fails on its example inputs, or cannot be captured, or returns no tensors.
+        UsageError: `dynamic` names an input or dimension that does not exist.
+    """
+    requests = dynamic or {}
+    if isinstance(module, ExportedProgram):
+        if requests or dynamic_shapes is not None:
+            raise UsageError(
+                "the dynamic dimensions of an exported program are fixed",
+                why="they were chosen when it was exported",
+                fix="leave --dynamic and dynamic_shapes out, or export from the model's Python file",
+            )
+        return _take_program(module, source_root)
+    module = getattr(module, "_orig_mod", module)  # what torch.compile wrapped
+    notices = list(put_in_eval(module))
+    example = run_example(module, tuple(args), kwargs or {}, source_root)
+    if hasattr(dynamic_shapes, "dynamic_shapes"):  # ShapesCollection and AdditionalInputs know tensors by identity
+        dynamic_shapes = dynamic_shapes.dynamic_shapes(module, tuple(args), dict(kwargs or {}))
+    if requests and dynamic_shapes is not None:
+        notices.append("--dynamic is given: the file's dynamic_shapes are not used")
+    asked, shapes, values = _prepare_dynamic(example, dynamic_shapes, requests)
+    exported, strict, why = _export(example.module, shapes, values, source_root)
+    return _assemble(exported, example, asked, source_root, strict, [*notices, *example.notices, *why])
+
+
+def capture_unrun(
+    module: torch.nn.Module,
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    dynamic_shapes: Any = None,
+    *,
+    source_root: Path,
+    dynamic: Requests | None = None,
+) -> tuple[CapturedProgram, tuple[str, ...]]:
+    """Capture a module without running it, so that its weights may be fake tensors; else as `capture`.
+
+    What only a run shows is not checked: whether eager raises, changes Python values, or agrees on the state.
+
+    Returns:
+        The program, and what the user should know, a sentence each.
+
+    Raises:
+        CaptureError: The model cannot be captured.
+        UsageError: `dynamic` names an input or dimension that does not exist.
+    """
+    example = describe_example(module, tuple(args), kwargs or {})
+    if hasattr(dynamic_shapes, "dynamic_shapes"):
+        dynamic_shapes = dynamic_shapes.dynamic_shapes(module, tuple(args), dict(kwargs or {}))
+    asked, shapes, values = _prepare_dynamic(example, None if dynamic else dynamic_shapes, dynamic or {})
+    exported, strict, why = _export(module, shapes, values, source_root)
+    captured = _assemble(exported, _example_of(exported, example), asked, source_root, strict, [*why])
+    return captured.program, captured.notices
+
+
+def _example_of(program: ExportedProgram, example: ExampleRun) -> ExampleRun:
+    """The example with what the program tells of its outputs and of the buffers that it writes."""
+    nodes = {node.name: node for node in program.graph.nodes}
+    values = [
+        nodes[spec.arg.name].meta["val"] if isinstance(spec.arg, TensorArgument) else getattr(spec.arg, "value", None)
+        for spec in program.graph_signature.output_specs
+        if spec.kind == OutputKind.USER_OUTPUT
+    ]
+    output = pytree.tree_unflatten(values, program.call_spec.out_spec)
+    written = find_written_placeholders(program.graph, program.graph_module)
+    buffers = [
+        str(spec.target)
+        for spec in program.graph_signature.input_specs
+        if spec.kind == InputKind.BUFFER and spec.arg.name in written
+    ]
+    changed = dict.fromkeys([*buffers, *program.graph_signature.buffers_to_mutate.values()])
+    return dataclasses.replace(
+        example, output=output, outputs=name_outputs(output), touched={name: (name,) for name in changed}
+    )
+
+
+def _take_program(program: ExportedProgram, source_root: Path) -> Capture:
+    """A program from a .pt2 file or from the user's own torch.export call."""
+    if program.example_inputs is None:
+        raise CaptureError(
+            "the exported program holds no example inputs",
+            fix="write it from torch.export.export(model, args), which keeps them",
+        )
+    args, kwargs = program.example_inputs
+    call = program.module_call_graph[0].signature
+    names = (call.forward_arg_names if call is not None else None) or []
+    positional = names[: len(args)] if len(names) >= len(args) else [f"arg_{at}" for at in range(len(args))]
+    example = run_example(program.module(), tuple(args), kwargs, source_root, positional)
+    return _assemble(program, example, [], source_root, False, list(example.notices))
+
+
+def _prepare_dynamic(example: ExampleRun, dynamic_shapes: Any, requests: Requests) -> tuple[list[Asked], Any, _Values]:
+    """What was asked for, the same in torch's form, and the values to trace with."""
+    structure = pytree.tree_structure((example.args, example.kwargs))
+    if requests:
+        asked = requests_to_dims(requests, example.inputs)
+    else:
+        parameters = inspect.signature(example.module.forward).bind(*example.args, **example.kwargs).arguments
+        asked = read_dynamic_shapes(dynamic_shapes, parameters, example.inputs)
+    check_example_sizes(example.inputs, asked)
+    leaves = enlarge_single_sizes(example.inputs, asked)
+    args, kwargs = pytree.tree_unflatten(leaves, structure)
+    if requests:
+        collection = torch.export.ShapesCollection()  # type: ignore[no-untyped-call]
+        for leaf, value in zip(example.inputs, leaves, strict=True):
+            axes = {item.axis: item.dim for item in asked if item.input == leaf.name}
+            if axes:
+                collection[value] = axes
+        dynamic_shapes = collection.dynamic_shapes(example.module, args, kwargs)  # type: ignore[no-untyped-call]
+    return asked, dynamic_shapes, (args, kwargs)
+
+
+def _export(
+    module: torch.nn.Module, shapes: Any, values: _Values, source_root: Path
+) -> tuple[ExportedProgram, bool, list[str]]:
+    """torch.export, non-strict first; strict traces some Python that non-strict cannot, NumPy for one."""
+
+    def export(strict: bool) -> ExportedProgram:
+        with reference_conditions(), _quiet(), attributes_kept(module):
+            return torch.export.export(module, values[0], values[1] or None, dynamic_shapes=shapes, strict=strict)
+
+    errors: list[Exception] = []
+    for strict in (False, True):
+        try:
+            program = export(strict)
+        except Exception as error:
+            errors.append(error)
+            continue
+        if not strict:
+            return program, False, []
+        why = explain_strict(errors[0], source_root)
+        return program, True, [f"captured in strict mode, since non-strict capture fails: {why}"]
+    raise explain_export_failure(errors, source_root, lambda: export(strict=False)) from errors[0]
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep off the terminal what torch.export logs and prints, and what forward prints while it is traced."""
+    logger = logging.getLogger("torch")
+    level = logger.level
+    with warnings.catch_warnings(), redirect_stderr(io.StringIO()), redirect_stdout(io.StringIO()):
+        warnings.simplefilter("ignore")
+        logger.setLevel(logging.CRITICAL)
+        try:
+            yield
+        finally:
+            logger.setLevel(level)
+
+
+def _assemble(
+    exported: ExportedProgram,
+    example: ExampleRun,
+    asked: Sequence[Asked],
+    source_root: Path,
+    strict: bool,
+    notices: list[str],
+) -> Capture:
+    """The flat program, its specs and its state."""
+    diagnosis.check_constants(exported, example.inputs)
+    flat, written = flatten_program(exported, example.inputs)
+    notices += _notices_of_border(example, written)
+    inputs = [leaf for leaf in example.inputs if leaf.is_tensor]
+    outputs = [leaf for leaf in example.outputs if leaf.is_tensor]
+    names = DimNames(flat.range_constraints)
+    input_values, output_values = _border_values(flat)
+    for leaf, value in zip(inputs, input_values, strict=True):
+        names.learn(value.shape, leaf.name, asked)
+    input_specs = _make_specs("input", inputs, input_values, names)
+    output_specs = _make_specs("output", outputs, output_values, names)
+    notices += [*narrowed_ranges(input_specs, asked), *unchecked_guards(flat)]
+    with _quiet():
+        state = find_state(flat, example, source_root)
+    own_initial_values(flat, state, example)
+    example.buffers.keep([spec.name for spec in state])
+    eager = EagerModel(
+        example.module, example.args, example.kwargs, input_specs, output_specs, example.buffers, example.output
+    )
+    return Capture(CapturedProgram(flat, input_specs, output_specs, state, source_root), eager, strict, tuple(notices))
+
+
+def _notices_of_border(example: ExampleRun, written: Sequence[str]) -> list[str]:
+    """What the flat border leaves out or fixes."""
+    notices = []
+    constants = [leaf for leaf in example.inputs if not leaf.is_tensor]
+    if constants:
+        listed = ", ".join(f"{leaf.name}={leaf.value!r}" for leaf in constants)
+        notices.append(f"inputs that are not tensors are fixed in the program: {listed}")
+    dropped = sum(leaf.value is None for leaf in example.outputs)
+    if dropped:
+        notices.append(f"{dropped} of the {len(example.outputs)} outputs are None and are left out")
+    if written:
+        notices.append(f"forward writes to its input {', '.join(written)}: the artifact writes to a copy")
+    return notices
+
+
+def _border_values(program: ExportedProgram) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+    """The fake tensors of the user's inputs and outputs."""
+    nodes = {node.name: node for node in program.graph.nodes}
+    signature = program.graph_signature
+    return (
+        [nodes[s.arg.name].meta["val"] for s in signature.input_specs if s.kind == InputKind.USER_INPUT],
+        [nodes[s.arg.name].meta["val"] for s in signature.output_specs if s.kind == OutputKind.USER_OUTPUT],
+    )
+
+
+def _make_specs(
+    word: str, leaves: Sequence[Leaf], values: Sequence[torch.Tensor], names: DimNames
+) -> tuple[TensorSpec, ...]:
+    """Specs for the leaves; `values` are their fake tensors."""
+    specs = []
+    for leaf, value in zip(leaves, values, strict=True):
+        dtype = str(value.dtype).removeprefix("torch.")
+        if dtype not in NUMPY_DTYPES:
+            raise CaptureError(
+                f"{word} {leaf.name} has dtype {dtype}, which cannot cross an artifact's border",
+                why=f"possible: {', '.join(NUMPY_DTYPES)}",
+                fix="convert it inside forward"
+                if word == "output"
+                else "take another dtype and convert inside forward",
+            )
+        specs.append(TensorSpec(leaf.name, dtype, names.describe(value.shape, word, leaf.name)))
+    return tuple(specs)

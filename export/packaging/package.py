@@ -1,0 +1,208 @@
+"""Write an artifact so that it either appears whole or not at all.
+
+Everything is written into a hidden sibling of the final folder and renamed at the end; whatever goes wrong
+before, an interrupt included, removes it again, with the folders that were made for it.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from edgex.errors import ArtifactError, UsageError
+from edgex.runtime.artifact.artifact import SUFFIX, hash_file
+from edgex.runtime.artifact.manifest import MANIFEST_FILE, FileEntry, Manifest
+
+# What a file system says when it will not take a file; any other OSError is a defect and keeps its traceback.
+_REFUSALS = (
+    errno.ENOSPC,
+    errno.EDQUOT,
+    errno.EFBIG,
+    errno.EROFS,
+    errno.EACCES,
+    errno.EPERM,
+    errno.EIO,
+    errno.ENAMETOOLONG,
+)
+
+
+@dataclass(frozen=True)
+class Destination:
+    """Where an artifact is to go.
+
+    Attributes:
+        path: Its final folder.
+        force: Whether something that is already there is replaced.
+    """
+
+    path: Path
+    force: bool = False
+
+    @property
+    def temporary(self) -> Path:
+        """The hidden sibling that is written first; carries the process, so that leftovers can be told apart."""
+        return self.path.with_name(f".{self.path.name}.tmp-{os.getpid()}")
+
+
+def resolve_destination(output: Path | None, name: str, target: str, *, force: bool, single: bool) -> Destination:
+    """The artifact's final path, checked before any slow step.
+
+    Args:
+        output: `-o`: a folder that receives `NAME.TARGET.edgex`, or a path that ends in `.edgex`; None is here.
+        name: The model's name.
+        target: The target's name.
+        force: Whether an existing artifact may be replaced.
+        single: Whether there is only one target; several cannot share one `.edgex` path.
+
+    Raises:
+        UsageError: Something is in the way.
+    """
+    output = output or Path()
+    if output.suffix == SUFFIX:
+        if not single:
+            raise UsageError(
+                f"-o {output} names one artifact, but several targets are given",
+                fix="give a folder: each artifact is named NAME.TARGET.edgex inside it",
+            )
+        path = output
+    else:
+        path = output / f"{name}.{target}{SUFFIX}"
+    for parent in path.parents:
+        if _exists(parent):
+            if not parent.is_dir():
+                raise UsageError(f"{parent} is a file, so nothing can be written below it", fix="give another -o")
+            if not os.access(parent, os.W_OK | os.X_OK):
+                raise ArtifactError(f"{parent} is not writable", fix="give a folder that you may write to with -o")
+            break
+    if _exists(path) or path.is_symlink():
+        if not force:
+            raise UsageError(f"{path} exists", fix="--force replaces it, -o chooses another place")
+        if path.is_symlink() or not path.is_dir() or not (path / MANIFEST_FILE).is_file():
+            raise UsageError(f"{path} exists and is not an artifact, so --force does not replace it")
+    return Destination(path, force)
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except PermissionError as error:
+        raise ArtifactError(
+            f"{path.parent} is not accessible", why=error.strerror, fix="give a folder that you may write to with -o"
+        ) from error
+
+
+@contextmanager
+def staged(destination: Destination) -> Iterator[Path]:
+    """A temporary folder beside the destination; gone after the block unless `publish` renamed it.
+
+    Raises:
+        ArtifactError: The file system refuses (full, read-only).
+    """
+    missing = [parent for parent in destination.path.parents if not parent.exists()]
+    folder = destination.temporary
+    try:
+        folder.mkdir(parents=True)
+        yield folder
+    except OSError as error:
+        if error.errno not in _REFUSALS:
+            raise
+        raise ArtifactError(
+            f"cannot write {destination.path}",
+            why=error.strerror or str(error),
+            fix="free some space or give another folder with -o",
+        ) from error
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        remove_empty(missing)
+
+
+@contextmanager
+def scratch_folder(destination: Destination) -> Iterator[Path]:
+    """A path beside the destination for artifacts that are only measured; what was made there is gone afterwards."""
+    folder = destination.temporary
+    folder = folder.with_name(folder.name + "-trial")
+    missing = [parent for parent in destination.path.parents if not parent.exists()]
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        remove_empty(missing)
+
+
+def publish(folder: Path, destination: Destination) -> None:
+    """Rename the finished folder to its final name, replacing an older artifact if `--force` allows it."""
+    if destination.force and destination.path.exists():
+        retired = folder.with_name(folder.name + "-old")
+        destination.path.rename(retired)
+        try:
+            folder.rename(destination.path)
+        except OSError:
+            retired.rename(destination.path)
+            raise
+        shutil.rmtree(retired, ignore_errors=True)
+    else:
+        folder.rename(destination.path)
+
+
+def remove_leftovers(parent: Path, process: int) -> None:
+    """Remove the temporary folders of a process that was killed before it could do so itself."""
+    for folder in parent.glob(f".*{SUFFIX}.tmp-{process}*"):
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def remove_empty(folders: Sequence[Path]) -> None:
+    """Remove folders that were made for an artifact, innermost first, as far as they are empty."""
+    for folder in folders:
+        try:
+            folder.rmdir()
+        except FileNotFoundError:  # never made
+            continue
+        except OSError:  # not empty: someone else's too
+            return
+
+
+@contextmanager
+def hashing(folder: Path, names: Iterable[str]) -> Iterator[Callable[[], Mapping[str, str]]]:
+    """Hash finished files in a thread while the block runs: the proof waits for another process, and a core is free.
+
+    Args:
+        folder: The artifact.
+        names: Files below it that the block leaves alone.
+
+    Yields:
+        A function that waits for the hashes and gives them by name.
+    """
+    pool = ThreadPoolExecutor(1, "edgex-hash")
+    try:
+        waiting = {name: pool.submit(hash_file, folder / name) for name in names}
+        yield lambda: {name: future.result() for name, future in waiting.items()}
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
+def list_files(folder: Path, hashes: Mapping[str, str] | None = None, *, hashed: bool = True) -> tuple[FileEntry, ...]:
+    """Every file below the folder except the manifest, sorted by path.
+
+    Args:
+        folder: The artifact.
+        hashes: SHA-256 of files that need no hashing any more, by name.
+        hashed: With SHA-256; without, while the artifact is not finished, the hashes are empty.
+    """
+    known = hashes or {}
+    entries = []
+    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+        name = path.relative_to(folder).as_posix()
+        if name != MANIFEST_FILE:
+            entries.append(FileEntry(name, path.stat().st_size, (known.get(name) or hash_file(path)) if hashed else ""))
+    return tuple(entries)
+
+
+def write_manifest(folder: Path, manifest: Manifest) -> None:
+    """Write `manifest.json`."""
+    (folder / MANIFEST_FILE).write_text(manifest.dumps(), encoding="utf-8")

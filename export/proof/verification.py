@@ -1,0 +1,312 @@
+"""Proof before writing: eager's answers to every case, then a fresh process that must give the same ones."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from edgex.errors import ArtifactError, EdgexError, RunError, TargetUnavailable, VerificationError
+from edgex.export.proof.stress import StressInput, in_plain_form, make_stress_inputs
+from edgex.runtime.artifact.golden import Arrays, Case, Step
+from edgex.runtime.session.numerics import EXACT_SQNR_DB, QUANTIZED_TOLERANCE, measure_sqnr_db
+
+if TYPE_CHECKING:
+    import torch
+
+    from edgex.delegates.base import CapturedProgram
+    from edgex.export.quantization.running import GraphRunner
+    from edgex.export.source.eager import EagerModel
+
+# A stateful model is run at least this often in a row: a dropped state is right at step 1 and wrong from step 2.
+SEQUENCE_STEPS = 4
+
+# Above this size (inputs and outputs of one case together) a case is proved at export but not carried along.
+CARRIED_CASE_BYTES = 32 << 20
+
+# Of two programs that are equally far from the truth, by errors that have nothing to do with each other: 10 log10(2).
+BOTH_ROUND_DB = 3.0
+# An output of nothing but zeros is 0 dB from any reference, one of another scale or sign is below.
+LEAST_SQNR_DB = 1.0
+
+# What makes an engine write to the standard output.
+ENGINE_LOGS = ("DNNL_VERBOSE", "ONEDNN_VERBOSE")
+
+STATE_NOT_SHOWN = "the outputs of the steps are those of a fresh start: these inputs do not show the state"
+
+
+def make_cases(
+    program: CapturedProgram,
+    eager: EagerModel,
+    sequence: Sequence[Sequence[torch.Tensor]] | None = None,
+    skip: Sequence[str] = (),
+    progress: Callable[[str], None] = lambda _: None,
+    quantized: QuantizedReference | None = None,
+) -> list[Case]:
+    """Everything that the artifact has to prove, with eager float32's answers.
+
+    A quantized artifact is held against eager on the example and on samples that were not calibrated on. How true the
+    engine is on other inputs is judged against the quantized program: ranges were measured on typical inputs, and what
+    lies outside is clipped on purpose.
+
+    Args:
+        program: Gives names, bounds and state.
+        eager: The user's model.
+        sequence: Inputs of several steps in a row for a stateful model; None repeats the example.
+        skip: Names of cases that the user chose to leave out; they are listed as skipped.
+        progress: Called with each case's name.
+        quantized: The quantized program, where there is one.
+
+    Raises:
+        VerificationError: `skip` names a case that does not exist.
+    """
+    answers = _Answers(program, eager)
+    example = answers.arrays_of(eager.example)
+    progress("example")
+    cases = [Case("example", "compare", (Step(example, answers.outputs_of(eager.example_outputs)),))]
+    others: list[Case] = []
+    if quantized is not None:
+        for number, sample in quantized.held_out:
+            progress(f"held-out sample {number}")
+            cases.append(Case(f"held-out sample {number}", "compare", (answers.step(answers.arrays_of(sample)),)))
+        answers = _Answers(program, quantized.model)
+        progress("the quantized program")
+        others.append(Case("example, as quantized", "compare", (answers.step(example),)))
+    if program.state:
+        progress("state")
+        others.append(_make_sequence_case(answers, [answers.arrays_of(step) for step in sequence or ()], example))
+    for stress in make_stress_inputs(program.inputs, example, program.precision):
+        progress(stress.name)
+        others.append(_answer_stress(answers, stress))
+    if quantized is not None:
+        in_float = _Answers(program, eager)
+        others = [_allow_for_rounding(replace(case, reference="quantized"), in_float, example) for case in others]
+    return _leave_out([*cases, *others], skip)
+
+
+@dataclass(frozen=True)
+class QuantizedReference:
+    """PyTorch running the quantized program.
+
+    Attributes:
+        model: Runs it.
+        held_out: Samples that were not calibrated on, with their numbers.
+    """
+
+    model: GraphRunner
+    held_out: tuple[tuple[int, Sequence[torch.Tensor]], ...] = ()
+
+
+class _Answers:
+    """Eager's answers as arrays by name."""
+
+    def __init__(self, program: CapturedProgram, eager: EagerModel | GraphRunner) -> None:
+        self._program = program
+        self._eager = eager
+
+    def arrays_of(self, tensors: Sequence[torch.Tensor]) -> dict[str, np.ndarray]:
+        """Input tensors as arrays by input name; bfloat16 as float32."""
+        return {spec.name: _to_array(t) for spec, t in zip(self._program.inputs, tensors, strict=True)}
+
+    def outputs_of(self, tensors: Sequence[torch.Tensor]) -> dict[str, np.ndarray]:
+        """Output tensors as arrays by output name."""
+        return {spec.name: _to_array(t) for spec, t in zip(self._program.outputs, tensors, strict=True)}
+
+    def step(self, inputs: Arrays, *, from_reset: bool = True) -> Step:
+        """Eager's outputs for inputs, from the initial state or from where the last step left it."""
+        import torch
+
+        if from_reset:
+            self._eager.reset()
+        tensors = [
+            torch.from_numpy(np.array(inputs[spec.name])).to(getattr(torch, spec.dtype))
+            for spec in self._program.inputs
+        ]
+        return Step(inputs, self.outputs_of(self._eager.run(tensors)))
+
+
+def _answer_stress(answers: _Answers, stress: StressInput) -> Case:
+    """The case with eager's answer; a case on which eager itself raises is listed as skipped."""
+    if stress.must_be_refused:
+        return Case(stress.name, "refuse", (Step(stress.inputs, {}),))
+    raised = ""
+    for attempt in (stress, in_plain_form(stress)):
+        try:
+            return Case(stress.name, "compare", (answers.step(attempt.inputs),), stress.layout)
+        except Exception as error:  # the user's own code: whatever it raises makes this case meaningless
+            raised = f"eager itself raises {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+    return Case(stress.name, "skipped", reason=raised)
+
+
+def _allow_for_rounding(case: Case, in_float: _Answers, example: Arrays) -> Case:
+    """The case with a lower limit where rounding alone takes the quantized program far from float32.
+
+    Zeros into a transformer leave the normalizations little but rounding to enlarge. An engine that rounds elsewhere,
+    or less, then differs from the program by the rounding of both: where the program has S dB beside float32, by as
+    little as S - 3 dB. Inputs larger than the example's are another matter: what is clipped must be clipped alike.
+    """
+    if case.kind != "compare" or any(
+        _reach(step.inputs[key]) > _reach(example[key]) for step in case.steps for key in example
+    ):
+        return case
+    found = [
+        measure_sqnr_db(reference, step.outputs[name])
+        for at, step in enumerate(case.steps)
+        for name, reference in in_float.step(step.inputs, from_reset=at == 0).outputs.items()
+        if reference.dtype.kind == "f"
+    ]
+    least = math.floor(10 * (min(found, default=EXACT_SQNR_DB) - BOTH_ROUND_DB)) / 10
+    if least >= QUANTIZED_TOLERANCE.min_sqnr_db:
+        return case
+    return replace(case, min_sqnr_db=max(least, LEAST_SQNR_DB))
+
+
+def _reach(array: np.ndarray) -> float:
+    """The largest absolute value; zero for inputs that are not quantized."""
+    return float(np.abs(array).max(initial=0.0)) if array.dtype.kind == "f" else 0.0
+
+
+def _make_sequence_case(answers: _Answers, given: Sequence[Arrays], example: Arrays) -> Case:
+    """Steps in a row whose outputs the state really changes; else a skipped case that says what is missing."""
+    steps_in = list(given) or [example] * SEQUENCE_STEPS
+    while len(steps_in) < SEQUENCE_STEPS:
+        steps_in.append(steps_in[-1])
+    name = f"state: {len(steps_in)} steps in a row"
+    fresh = [answers.step(inputs).outputs for inputs in steps_in[1:]]
+    steps = [answers.step(inputs, from_reset=at == 0) for at, inputs in enumerate(steps_in)]
+    changed = [
+        any(not np.array_equal(step.outputs[key], alone[key], equal_nan=True) for key in alone)
+        for step, alone in zip(steps[1:], fresh, strict=True)
+    ]
+    if any(changed):
+        return Case(name, "compare", tuple(steps))
+    return Case(name, "skipped", reason=STATE_NOT_SHOWN)
+
+
+def require_state_shown(cases: Sequence[Case], allow_inconclusive: bool) -> None:
+    """A stateful model must show its state, or a dropped state would pass.
+
+    Raises:
+        VerificationError: The steps of the sequence do not depend on what came before.
+    """
+    for case in cases:
+        if case.reason == STATE_NOT_SHOWN and not allow_inconclusive:
+            raise VerificationError(
+                "the example inputs do not show that the model keeps state",
+                why=f"{case.name}: {case.reason}",
+                fix="define `example_sequence`, a list of inputs run in a row, in the model's file, "
+                "or accept this with --allow-inconclusive",
+            )
+
+
+def carried_cases(cases: Sequence[Case]) -> list[Case]:
+    """The cases that travel with the artifact; the proof of the others stays in the manifest."""
+    return [case if _bytes_of(case) <= CARRIED_CASE_BYTES else _not_carried(case) for case in cases]
+
+
+def _not_carried(case: Case) -> Case:
+    return Case(case.name, "skipped", reason=f"proved at export; its {_bytes_of(case) >> 20} MiB are not carried along")
+
+
+def _bytes_of(case: Case) -> int:
+    return sum(array.nbytes for step in case.steps for array in (*step.inputs.values(), *step.outputs.values()))
+
+
+def _leave_out(cases: Sequence[Case], skip: Sequence[str]) -> list[Case]:
+    names = [case.name for case in cases]
+    for name in skip:
+        if name not in names:
+            raise VerificationError(f"--skip-case {name!r}: there is no such case", why=f"cases: {', '.join(names)}")
+    return [
+        Case(case.name, "skipped", reason="left out by --skip-case") if case.name in skip else case for case in cases
+    ]
+
+
+def verify_in_fresh_process(folder: Path, *, cpu_reference: bool = False) -> Mapping[str, Any]:
+    """Have a child process load the artifact, run its cases and judge them.
+
+    Args:
+        folder: The artifact, under its temporary name.
+        cpu_reference: The engine's CPU stands in for a device that is not here.
+
+    Returns:
+        The verification object (`edgex.verify/1`), passed or not.
+
+    Raises:
+        VerificationError: The child was killed by a signal, which is named.
+        EdgexError: The child could not load or run the artifact; its own error, passed on.
+    """
+    command = [sys.executable, "-m", "edgex", "verify", str(folder), "--check", "size", "--json"]
+    command += ["--cpu-reference"] if cpu_reference else []
+    # Not supervised by a process of its own: a crash must reach us as the signal that it was.
+    # Nor may oneDNN write its log between the lines of the verdict.
+    environment = {key: value for key, value in os.environ.items() if key not in ENGINE_LOGS}
+    environment["EDGEX_SUPERVISED"] = "1"
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment) as child:
+        try:
+            stdout, stderr = child.communicate()
+        except BaseException:
+            child.kill()
+            raise
+    if child.returncode < 0:
+        name = signal.Signals(-child.returncode).name
+        raise VerificationError(
+            f"the process that ran the artifact was killed by {name}",
+            why="\n".join(stderr.strip().splitlines()[-5:]) or None,
+            fix="this is a fault of the engine on this model; try another --target, and please report it",
+        )
+    try:
+        document: dict[str, Any] = json.loads(stdout)
+    except ValueError as error:
+        raise VerificationError(
+            f"the process that ran the artifact ended with exit code {child.returncode} and no verdict",
+            why="\n".join(stderr.strip().splitlines()[-8:]),
+        ) from error
+    if document.get("schema") == "edgex.error/1":
+        raise _error_from(document)
+    # An artifact holds the verdict; where it was found is told by what surrounds it.
+    for key in ("schema", "device"):
+        document.pop(key, None)
+    return document
+
+
+def _error_from(document: Mapping[str, Any]) -> EdgexError:
+    """The child's error as the same kind of error here."""
+    kinds: dict[int, type[EdgexError]] = {6: RunError, 7: TargetUnavailable, 4: VerificationError}
+    kind = kinds.get(document["exit_code"], ArtifactError)
+    return kind(document["what"], document["where"], document["fix"], why=document["why"])
+
+
+def explain_failure(document: Mapping[str, Any], target: str) -> VerificationError:
+    """The error for a verification that did not pass: the worst outputs, and the tolerance that would pass."""
+    failed = [case for case in document["cases"] if case["verdict"] == "fail"]
+    lines = [str(document["reason"])]
+    if len(failed) > 1:
+        lines = [f"{c['name']}{', ' + c['output'] if c['output'] else ''}: {c['reason']}" for c in failed[:6]]
+        lines += [f"… and {len(failed) - 6} more"] if len(failed) > 6 else []
+    numeric = [case["sqnr_db"] for case in failed if case["sqnr_db"] is not None]
+    if not failed:
+        fix = "give inputs on which the outputs vary, or accept this with --allow-inconclusive"
+    elif numeric and len(numeric) == len(failed) and min(numeric) > 10:
+        loosest = max((case["max_abs_error"] or 0.0) for case in failed)
+        fix = f"if this accuracy is enough: --min-sqnr {int(min(numeric)) - 1} --atol {loosest * 1.1:.2g}"
+    else:
+        fix = "the numbers are wrong, so nothing was written; try another --target, or --no-fix to leave out rewrites"
+    return VerificationError(f"{target}: the artifact's outputs are not eager's", why="\n".join(lines), fix=fix)
+
+
+def _to_array(tensor: torch.Tensor) -> np.ndarray:
+    import torch
+
+    tensor = tensor.detach()
+    tensor = tensor.to(torch.float32) if tensor.dtype == torch.bfloat16 else tensor
+    return tensor.resolve_conj().resolve_neg().clone(memory_format=torch.contiguous_format).numpy()

@@ -1,0 +1,1 @@
+"""Complex arithmetic and Fourier transforms in real tensors."""

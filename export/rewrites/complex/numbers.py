@@ -1,0 +1,74 @@
+"""Write complex arithmetic and Fourier transforms with real tensors, for delegates that know no complex numbers.
+
+```
+before:  z  = aten.fft_fftn.default(x, None, [1, 2])      x: f32[1, 6, 8]
+         y  = aten.real.default(z)
+after:   re = aten.linear(x, cos)    im = aten.linear(x, -sin)          along the last dimension
+         y  = aten.linear(reᵀ, cos)ᵀ + aten.linear(imᵀ, sin)ᵀ           along the other; the rest is not made
+```
+
+A complex value becomes its real and its imaginary part. A transform of length n is a product with an n x n matrix: more
+work than a fast transform, and for the lengths up to `LONGEST` that are taken, quick in every engine. All complex
+values of a program are replaced or none: inputs, outputs and state that are complex, and operators that are not in the
+table of `edgex.export.rewrites.complex.operators`, leave the program as it is.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch.fx import Node
+
+from edgex.delegates.base import CapturedProgram
+from edgex.export.rewrites.base import Rewrite, locations_of
+from edgex.export.rewrites.complex.operators import OPERATORS, NotTaken, Pair, Step, Work, is_complex
+from edgex.export.rewrites.editing.building import Replacement
+from edgex.export.rewrites.editing.editor import ProgramEditor, constant_tensors
+from edgex.export.rewrites.editing.schema import operator_name
+
+
+def split_complex(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite | None]:
+    """Replace all complex values by pairs of real ones; the same program comes back where that is not possible."""
+    found = [node for node in program.exported.graph.nodes if node.op == "call_function" and _touches(node)]
+    constants = constant_tensors(program)
+    if not found or not _all_taken(program, found, constants):
+        return program, None
+    editor = ProgramEditor(program)
+    work = Work(constants)
+    try:
+        for node in found:
+            result = OPERATORS[str(operator_name(node))](Step(Replacement(editor, node), work), node)
+            if isinstance(result, Pair):
+                work.pairs[node] = result
+            else:
+                work.pairs[node] = Pair(result, None)
+                editor.node(node).replace_all_uses_with(result)
+    except NotTaken:
+        return program, None
+    # The old ones, and of the new ones those of which nothing came: an imaginary part that nobody reads.
+    for node in [*(editor.node(node) for node in reversed(found)), *reversed(work.made)]:
+        if not node.users:
+            editor.graph.erase_node(node)
+    detail = f"{len(found)} operator(s) on complex numbers became operators on their real and imaginary parts"
+    return editor.finish(), Rewrite("split_complex", len(found), detail, locations_of(found, program.source_root))
+
+
+def _touches(node: Node) -> bool:
+    """Whether an operator reads or makes something complex."""
+    return any(is_complex(value) for value in [node, *node.all_input_nodes])
+
+
+def _all_taken(program: CapturedProgram, found: list[Node], constants: Any) -> bool:
+    """Whether every complex value comes from an operator of the table or a constant, and none leaves the program."""
+    graph = program.exported.graph
+    inputs = [node for node in graph.find_nodes(op="placeholder") if is_complex(node)]
+    outside = [node for node in graph.nodes if node.op != "call_function" and node.op != "placeholder" and _reads(node)]
+    return (
+        not outside
+        and all(node in constants for node in inputs)
+        and all(operator_name(node) in OPERATORS for node in found)
+    )
+
+
+def _reads(node: Node) -> bool:
+    return any(is_complex(value) for value in node.all_input_nodes)

@@ -1,0 +1,1 @@
+"""Edit a copy of an exported program: what all rewrites stand on."""

@@ -1,0 +1,58 @@
+"""Put new operators into a program under edit, with values and provenance like those around them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.fx import Node
+
+from edgex.export.rewrites.editing.editor import ProgramEditor, fake_mode_of
+from edgex.export.rewrites.editing.schema import leaves_of
+
+
+class Replacement:
+    """Operators that take the place of one; they count as parts of its source line and module.
+
+    Args:
+        editor: The program under edit.
+        original: The operator to replace, a node of the original program.
+    """
+
+    def __init__(self, editor: ProgramEditor, original: Node) -> None:
+        self._editor = editor
+        self._original = original
+        self._node = editor.node(original)
+        self._mode: Any = fake_mode_of(leaves_of(original.meta["val"]))
+
+    def read(self, original: Node) -> Node:
+        """The copy of a node of the original program."""
+        return self._editor.node(original)
+
+    def call(self, target: Any, *args: Any, **kwargs: Any) -> Node:
+        """Add an operator before the replaced one.
+
+        Args:
+            target: An operator of `torch.ops.aten`, with its overload.
+            args: Nodes of the copy, and literals.
+            kwargs: The same by name.
+        """
+        with self._editor.graph.inserting_before(self._node):
+            node = self._editor.graph.call_function(target, args, kwargs)
+        keys = ("stack_trace", "nn_module_stack", "torch_fn", "from_node")
+        node.meta = {key: self._original.meta[key] for key in keys if key in self._original.meta}
+        values = torch.fx.map_arg((args, kwargs), lambda arg: arg.meta["val"])
+        with torch.no_grad(), self._mode:
+            node.meta["val"] = target(*values[0], **values[1])
+        return node
+
+    def constant(self, name: str, tensor: torch.Tensor) -> Node:
+        """Add a constant; `tensor` is real."""
+        with torch.no_grad():
+            val = self._mode.from_tensor(tensor, static_shapes=True)
+        return self._editor.add_constant(name, tensor, val, is_parameter=False)
+
+    def finish(self, result: Node) -> None:
+        """Let `result` stand for the replaced operator, which goes."""
+        self._node.replace_all_uses_with(result)
+        self._editor.graph.erase_node(self._node)

@@ -1,0 +1,67 @@
+"""Read operator calls by the names of their schema; all that the rewrites know of torch's operator classes is here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, TypeGuard
+
+import torch
+from torch.fx import Node
+
+from edgex.delegates.graph.torch_internals import HigherOrderOperator, OpOverload
+
+
+def overload_of(node: Node) -> OpOverload | None:
+    """The operator that a node calls, or None: not an operator call, or one without a schema."""
+    return node.target if isinstance(node.target, OpOverload) else None
+
+
+def higher_order_name(node: Node) -> str | None:
+    """Name of the higher-order operator that a node calls, for example `cond`; None for anything else."""
+    return str(node.target) if isinstance(node.target, HigherOrderOperator) else None
+
+
+def operator_name(node: Node) -> str | None:
+    """Name of the operator without its overload, for example `aten::conv2d`; None for anything else."""
+    overload = overload_of(node)
+    return None if overload is None else str(overload._schema.name)
+
+
+def arguments_of(node: Node) -> list[torch.Argument]:
+    """The arguments that the schema declares, in order; none for what is no operator."""
+    overload = overload_of(node)
+    return [] if overload is None else list(overload._schema.arguments)
+
+
+def given_arguments(node: Node) -> Iterator[tuple[torch.Argument, Any]]:
+    """The schema's arguments that the call gives, each with its value; nothing for what is no operator."""
+    for position, argument in enumerate(arguments_of(node)):
+        if position < len(node.args):
+            yield argument, node.args[position]
+        elif argument.name in node.kwargs:
+            yield argument, node.kwargs[argument.name]
+
+
+def named_arguments(node: Node) -> dict[str, Any]:
+    """Every argument of an operator call by name, with its default where the call gives none."""
+    values = {argument.name: argument.default_value for argument in arguments_of(node)}
+    return values | {argument.name: value for argument, value in given_arguments(node)}
+
+
+def leaves_of(value: Any) -> list[Any]:
+    """What an argument or a result holds: the elements of lists, tuples and dicts in order, else the value itself."""
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list | tuple):
+        return [leaf for element in value for leaf in leaves_of(element)]
+    return [value]
+
+
+def nodes_in(value: Any) -> list[Node]:
+    """The nodes in an argument, which may be a list."""
+    return [leaf for leaf in leaves_of(value) if isinstance(leaf, Node)]
+
+
+def is_tuple(value: Any) -> TypeGuard[tuple[Any, ...] | list[Any]]:
+    """Whether an operator's result is several values, which getitem picks."""
+    return isinstance(value, tuple | list)

@@ -1,0 +1,1 @@
+"""The user's model: found by name, imported, checked, and run in eager PyTorch."""

@@ -1,0 +1,244 @@
+"""Find the model: `file.py[:name]`, `package.module:name` or `file.pt2`, with its example inputs.
+
+In a file the first hit wins, and a notice says which it was:
+
+1. the given name;
+2. `get_model()` with `get_args()`;
+3. `model` with `example_inputs`;
+4. `get_eager_model()` with `get_example_inputs()`;
+5. the only `nn.Module`, class or instance, that needs no arguments.
+
+A name may be a module, or a callable that returns a module or `(module, example_inputs)`. Example inputs: a tuple
+holds positional arguments, a dict keyword arguments, `(args, kwargs)` both; a single tensor is one argument.
+`dynamic_shapes`, `calibration_data`, `evaluate`, `model_card` and `example_sequence` are read from the file as well.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.export import ExportedProgram
+
+from edgex.errors import UsageError, nearest_name
+from edgex.export.source.example_inputs import Call, apply_input_shapes, make_inputs, read_call
+from edgex.export.source.user_file import Found, find_in_namespace, load_file, load_module, run_user_code
+from edgex.export.source.weights import check_weights, put_in_eval
+
+__all__ = ["ModelSource", "check_weights", "find_model", "wrap_model"]
+
+_FILE = re.compile(r"^(?P<file>.+\.py)(?::(?P<name>\w+))?$")
+_MODULE = re.compile(r"^(?P<module>[A-Za-z_]\w*(\.\w+)*):(?P<name>\w+)$")
+
+
+@dataclass(frozen=True)
+class ModelSource:
+    """A model with what the user's file says about it.
+
+    Attributes:
+        module: In eval mode; an ExportedProgram from a .pt2 file.
+        args: Example inputs by position; empty for an ExportedProgram, which has its own.
+        kwargs: Example inputs by name.
+        name: The artifact's NAME.
+        description: Where it comes from, for example `model.py:get_model`.
+        source_root: Folder of the user's file.
+        dynamic_shapes: As torch.export takes it, or None.
+        example_sequence: Inputs of several runs in a row, for a model with state; None when not given.
+        calibration_data: As the file gives it, a callable mostly; None when not given.
+        evaluate: The file's `evaluate(run)`; None when not given.
+        model_card: Labels, image mean and the like; empty when not given.
+        notices: What the user should know, a sentence each.
+    """
+
+    module: torch.nn.Module | ExportedProgram
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    name: str
+    description: str
+    source_root: Path
+    dynamic_shapes: Any = None
+    example_sequence: tuple[Call, ...] | None = None
+    calibration_data: Any = None
+    evaluate: Callable[..., Any] | None = None
+    model_card: Mapping[str, Any] = field(default_factory=dict)
+    notices: tuple[str, ...] = ()
+
+    @property
+    def parameters(self) -> int:
+        """How many numbers the model has learned."""
+        return sum(parameter.numel() for parameter in self.module.parameters())
+
+
+def find_model(spec: str, *, input_shapes: Mapping[str, tuple[int, ...]] | None = None) -> ModelSource:
+    """Find a model and its example inputs.
+
+    Args:
+        spec: `file.py[:name]`, `package.module:name` or `file.pt2`.
+        input_shapes: Shapes by input name. Where the file gives no example inputs, random ones are made; where it
+            does, float inputs of another shape are drawn anew. All seeded.
+
+    Raises:
+        UsageError: There is no such file or name, the file does not run, or what it gives is not a model.
+        CaptureError: The weights are not on the CPU.
+    """
+    shapes = dict(input_shapes or {})
+    if spec.endswith(".pt2"):
+        return _find_program(Path(spec), shapes)
+    if match := _FILE.match(spec):
+        path = Path(match["file"])
+        namespace = load_file(path)
+        root, label, stem = path.resolve().parent, path.name, path.stem
+    elif match := _MODULE.match(spec):
+        namespace, root = load_module(match["module"])
+        label, stem = match["module"], match["name"]
+    else:
+        raise _not_a_model(spec)
+    found = find_in_namespace(namespace, match["name"], label, root)
+    return _make_source(found, namespace, shapes, match["name"] or stem, label, root)
+
+
+def wrap_model(
+    model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], dynamic_shapes: Any = None, name: str | None = None
+) -> ModelSource:
+    """The source of a model that Python code hands over.
+
+    Args:
+        model: An `nn.Module` or an ExportedProgram.
+        args: Example inputs by position.
+        kwargs: Example inputs by name.
+        dynamic_shapes: As torch.export takes it.
+        name: The artifact's NAME; None is the class name in lower case.
+
+    Raises:
+        UsageError: The model is neither.
+    """
+    if isinstance(model, ExportedProgram):
+        return ModelSource(model, (), {}, name or "model", "ExportedProgram", Path.cwd(), dynamic_shapes)
+    check_is_module(model, "the model")
+    kind = type(model)
+    file = getattr(sys.modules.get(kind.__module__), "__file__", None)
+    root = Path(file).resolve().parent if file else Path.cwd()
+    notices = put_in_eval(model)
+    return ModelSource(
+        model, args, kwargs, name or kind.__name__.lower(), kind.__qualname__, root, dynamic_shapes, notices=notices
+    )
+
+
+def _make_source(
+    found: Found,
+    namespace: Mapping[str, Any],
+    shapes: Mapping[str, tuple[int, ...]],
+    name: str,
+    label: str,
+    root: Path,
+) -> ModelSource:
+    """Put together what the file says."""
+    description = f"{label}:{found.name}"
+    check_is_module(found.module, description)
+    notices = [f"model: {description}"]
+    if found.examples is not None:
+        call = read_call(found.examples, found.examples_name)
+        notices[0] += f", example inputs: {found.examples_name}"
+        if shapes:
+            call, changed = apply_input_shapes(found.module, call, shapes)
+            notices += changed
+    else:
+        call, made = make_inputs(found.module, shapes, description)
+        notices += made
+    notices += put_in_eval(found.module)
+    sequence = _read(namespace, "example_sequence", root)
+    if sequence is not None and not isinstance(sequence, (list, tuple)):
+        raise UsageError(
+            f"example_sequence is of type {type(sequence).__name__}",
+            label,
+            "make it a list of example inputs, one each run",
+        )
+    evaluate = namespace.get("evaluate")
+    if evaluate is not None and not callable(evaluate):
+        raise UsageError("evaluate is not a function", label, "define evaluate(run), which returns a score")
+    card = _read(namespace, "model_card", root) or {}
+    if not isinstance(card, Mapping):
+        raise UsageError(f"model_card is of type {type(card).__name__}", label, "make it a dict")
+    return ModelSource(
+        module=found.module,
+        args=call[0],
+        kwargs=call[1],
+        name=name,
+        description=description,
+        source_root=root,
+        dynamic_shapes=_read(namespace, "dynamic_shapes", root),
+        example_sequence=None
+        if sequence is None
+        else tuple(read_call(step, f"example_sequence[{at}]") for at, step in enumerate(sequence)),
+        calibration_data=namespace.get("calibration_data"),
+        evaluate=evaluate,
+        model_card=card,
+        notices=tuple(notices),
+    )
+
+
+def _read(namespace: Mapping[str, Any], name: str, root: Path) -> Any:
+    """A value of the file, or what the function of that name returns."""
+    value = namespace.get(name)
+    return (
+        run_user_code(value, f"{name}()", root) if callable(value) and not hasattr(value, "dynamic_shapes") else value
+    )
+
+
+def check_is_module(model: Any, description: str) -> None:
+    """Refuse what torch.export cannot capture.
+
+    Raises:
+        UsageError: It is no `nn.Module`, or a TorchScript module.
+    """
+    if isinstance(model, torch.jit.ScriptModule):
+        raise UsageError(
+            f"{description} is a TorchScript module, which torch.export cannot capture",
+            fix="give the nn.Module from which it was scripted or traced",
+        )
+    if not isinstance(model, torch.nn.Module):
+        raise UsageError(
+            f"{description} is of type {type(model).__name__}, not a torch.nn.Module",
+            fix="give a module, or a function that returns one or (module, example_inputs)",
+        )
+
+
+def _find_program(path: Path, shapes: Mapping[str, tuple[int, ...]]) -> ModelSource:
+    """A program that torch.export.save wrote."""
+    if not path.is_file():
+        raise UsageError(f"no such file: {path}", fix="give file.py[:name], package.module:name or file.pt2")
+    if shapes:
+        raise UsageError(
+            "the input shapes of an exported program are fixed",
+            path.name,
+            "leave --input-shape out, or export from the model's Python file",
+        )
+    try:
+        program = torch.export.load(str(path))
+    except Exception as error:  # a damaged file fails in many ways, none of them documented
+        raise UsageError(
+            f"{path.name} cannot be read as an exported program",
+            str(path),
+            "write it again with torch.export.save",
+            why=f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}",
+        ) from error
+    return ModelSource(program, (), {}, path.stem, path.name, path.resolve().parent, notices=(f"model: {path.name}",))
+
+
+def _not_a_model(spec: str) -> UsageError:
+    """The error for a spec of none of the three forms."""
+    path = Path(spec.partition(":")[0])
+    forms = "give file.py[:name], package.module:name or file.pt2"
+    if path.is_file():
+        return UsageError(f"{path.name} is neither a .py nor a .pt2 file", fix=forms)
+    if path.is_dir():
+        inside = sorted(file.name for file in path.glob("*.py"))
+        return UsageError(f"{spec} is a folder", why=nearest_name("model.py", inside) if inside else None, fix=forms)
+    if re.fullmatch(r"[A-Za-z_]\w*(\.\w+)+", spec):
+        return UsageError(f"{spec} names no model", fix=f"name it: {spec}:get_model, or give file.py")
+    return UsageError(f"no such model: {spec}", fix=forms)

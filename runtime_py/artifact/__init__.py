@@ -1,0 +1,1 @@
+"""The artifact on disk: manifest, native files, golden data, tensor specs."""

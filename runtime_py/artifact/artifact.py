@@ -1,0 +1,137 @@
+"""The artifact on disk: a directory that holds native files, a manifest and its own proof.
+
+```
+NAME.TARGET.edgex/
+  manifest.json         see edgex.runtime.artifact.manifest
+  model.pte | model.onnx [+ model.onnx.data] | model.pt2
+  state.safetensors     initial values of carried state (where the native file does not keep them)
+  golden/               inputs and eager outputs, see edgex.runtime.artifact.golden
+  debug/                operator -> module path and source line; quoted source lines; weights by name
+```
+
+Opening one executes nothing of it: JSON and safetensors only, every path checked to stay inside the folder.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+import time
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Literal
+
+from edgex.errors import ArtifactError
+from edgex.runtime.artifact.manifest import MANIFEST_FILE, FileEntry, Manifest, parse_manifest
+
+SUFFIX = ".edgex"
+CheckLevel = Literal["hash", "size"]
+
+_DAMAGED_FIX = "copy the artifact again from where it came, or export the model again"
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """An artifact that was opened and checked.
+
+    Attributes:
+        path: Its folder.
+        manifest: What it says of itself.
+        check_seconds: How long sizes and hashes took to check.
+    """
+
+    path: Path
+    manifest: Manifest
+    check_seconds: float = 0.0
+
+    def file(self, suffix: str) -> Path:
+        """Path of the first file that ends with `suffix`, for example `.pte`."""
+        return self.path / self.manifest.file(suffix).path
+
+    @property
+    def total_bytes(self) -> int:
+        """Size of all files, the manifest included."""
+        return sum(entry.bytes for entry in self.manifest.files) + (self.path / MANIFEST_FILE).stat().st_size
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the native files' hashes: changes when what runs changes, whatever the golden data."""
+        native = [f for f in self.manifest.files if not f.path.startswith(("golden/", "debug/"))]
+        return hashlib.sha256("\n".join(f"{f.path} {f.sha256}" for f in native).encode()).hexdigest()
+
+
+def open_artifact(path: str | os.PathLike[str], check: CheckLevel = "hash") -> Artifact:
+    """Open an artifact and check that it is whole.
+
+    Args:
+        path: The artifact's folder.
+        check: `hash` compares SHA-256 of every file, `size` only their sizes.
+
+    Raises:
+        ArtifactError: It is not there, not an artifact, of another format, or damaged.
+    """
+    folder = Path(path)
+    shown = folder.name or str(folder)
+    if not folder.exists():
+        raise ArtifactError(f"no artifact at {path}", fix="edgex export MODEL --target TARGET writes one")
+    manifest_path = folder / MANIFEST_FILE
+    if not folder.is_dir() or not manifest_path.is_file():
+        raise ArtifactError(
+            f"{path} is not an edgex artifact",
+            why=f"an artifact is a folder that holds {MANIFEST_FILE}",
+            fix="give the folder NAME.TARGET.edgex that `edgex export` wrote",
+        )
+    try:
+        text = manifest_path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ArtifactError(f"{MANIFEST_FILE} cannot be read", shown, _DAMAGED_FIX, why=str(error)) from error
+    manifest = parse_manifest(text, shown)
+    started = time.perf_counter()
+    for entry in manifest.files:
+        _check_file(folder, entry, check, shown)
+    return Artifact(folder, manifest, time.perf_counter() - started)
+
+
+def _check_file(folder: Path, entry: FileEntry, check: CheckLevel, shown: str) -> None:
+    pure = PurePosixPath(entry.path)
+    if pure.is_absolute() or ".." in pure.parts or "\\" in entry.path or not pure.parts:
+        raise ArtifactError(
+            f"the manifest names a file outside the artifact: {entry.path!r}",
+            shown,
+            "do not use this artifact",
+        )
+    path = folder / pure
+    try:
+        status = path.lstat()
+        inside = path.resolve().is_relative_to(folder.resolve())
+    except OSError as error:
+        raise ArtifactError(
+            f"the artifact lacks {entry.path}", shown, _DAMAGED_FIX, why=error.strerror or str(error)
+        ) from error
+    if not stat.S_ISREG(status.st_mode) or not inside:
+        raise ArtifactError(f"{entry.path} is not a plain file inside the artifact", shown, "do not use this artifact")
+    if status.st_size != entry.bytes:
+        raise ArtifactError(
+            f"{entry.path} has {status.st_size} bytes, the manifest says {entry.bytes}", shown, _DAMAGED_FIX
+        )
+    if check == "hash":
+        try:
+            actual = hash_file(path)
+        except OSError as error:
+            raise ArtifactError(f"{entry.path} cannot be read", shown, _DAMAGED_FIX, why=str(error)) from error
+        if actual != entry.sha256:
+            raise ArtifactError(
+                f"{entry.path} was changed after the export: its SHA-256 is not the manifest's",
+                shown,
+                _DAMAGED_FIX,
+            )
+
+
+def hash_file(path: Path) -> str:
+    """SHA-256 of a file's content, in hex, read in pieces of 1 MiB."""
+    digest = hashlib.sha256()
+    with path.open("rb") as stream:
+        while piece := stream.read(1 << 20):
+            digest.update(piece)
+    return digest.hexdigest()

@@ -1,0 +1,163 @@
+"""The proof that an artifact carries: inputs, and what eager PyTorch answered. Format `edgex.golden/1`.
+
+```
+golden/index.json        {"format": "edgex.golden/1", "cases": [Case…]}
+golden/<case>.safetensors  keys `<step>/input/<name>` and `<step>/output/<name>`
+```
+
+A case is a sequence of steps run after one reset (one step for models without state). Values are stored
+contiguous; `layout` says in which memory order they are handed to the session.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from edgex.errors import ArtifactError
+from edgex.runtime.artifact.artifact import Artifact
+
+FORMAT = "edgex.golden/1"
+FOLDER = "golden"
+INDEX_FILE = "index.json"
+
+Kind = Literal["compare", "refuse", "skipped"]
+Layout = Literal["contiguous", "transposed", "channels_last"]
+Reference = Literal["eager", "quantized"]
+Arrays = Mapping[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class Step:
+    """One run: inputs by name and, unless the case must be refused, eager's outputs by name."""
+
+    inputs: Arrays
+    outputs: Arrays
+
+
+@dataclass(frozen=True)
+class Case:
+    """One thing to prove.
+
+    Attributes:
+        name: For people, for example `example`, `stress: zeros`, `batch=8 (max)`.
+        kind: `compare` with eager; `refuse`: the session must reject the inputs; `skipped`: see reason.
+        steps: Run in a row after one reset.
+        layout: Memory order in which inputs of rank 2 and more are handed over.
+        reason: Why it was skipped, else None.
+        seed: The seed that made the inputs, where one did.
+        reference: Who gave the outputs: `eager`, the float32 model; or `quantized`, PyTorch running the quantized
+            program, where float32 says nothing since values leave the range that was calibrated.
+        min_sqnr_db: Replaces the tolerance's limits for floats where rounding is large: the quantized program is
+            itself far from float32, or PyTorch's own kernels differ as much.
+    """
+
+    name: str
+    kind: Kind
+    steps: tuple[Step, ...] = ()
+    layout: Layout = "contiguous"
+    reason: str | None = None
+    seed: int | None = None
+    reference: Reference = "eager"
+    min_sqnr_db: float | None = None
+
+
+def write_golden(folder: Path, cases: Sequence[Case]) -> None:
+    """Write cases into `folder/golden`."""
+    from safetensors.numpy import save
+
+    root = folder / FOLDER
+    root.mkdir()
+    index: list[dict[str, Any]] = []
+    for number, case in enumerate(cases):
+        entry: dict[str, Any] = {"name": case.name, "kind": case.kind, "steps": len(case.steps)}
+        entry |= {"layout": case.layout, "reason": case.reason, "seed": case.seed, "file": None}
+        entry |= {"reference": case.reference, "min_sqnr_db": case.min_sqnr_db}
+        if case.steps:
+            slug = re.sub(r"[^a-z0-9]+", "-", case.name.lower()).strip("-")
+            entry["file"] = f"{number:02d}-{slug}.safetensors"
+            # Not ascontiguousarray, here and elsewhere: it makes a scalar a tensor of one dimension.
+            tensors: dict[str, np.ndarray] = {}
+            for at, step in enumerate(case.steps):
+                tensors |= {f"{at}/input/{name}": np.asarray(a, order="C") for name, a in step.inputs.items()}
+                tensors |= {f"{at}/output/{name}": np.asarray(a, order="C") for name, a in step.outputs.items()}
+            # Written by Python: a full disk is then an OSError like everywhere else.
+            (root / entry["file"]).write_bytes(save(tensors))
+        index.append(entry)
+    text = json.dumps({"format": FORMAT, "cases": index}, indent=1, ensure_ascii=False)
+    (root / INDEX_FILE).write_text(text + "\n", encoding="utf-8")
+
+
+def replace_golden(folder: Path, written: Sequence[Case], wanted: Sequence[Case]) -> None:
+    """Write other cases over those in `folder/golden`, unless they are the same."""
+    if any(old is not new for old, new in zip(written, wanted, strict=True)):
+        shutil.rmtree(folder / FOLDER)
+        write_golden(folder, wanted)
+
+
+def read_golden(artifact: Artifact) -> list[Case]:
+    """Read all cases of an artifact whose files were checked.
+
+    Raises:
+        ArtifactError: There are none, or they are not what the index says.
+    """
+    root = artifact.path / FOLDER
+    listed = {entry.path for entry in artifact.manifest.files}
+    try:
+        index = json.loads((root / INDEX_FILE).read_text(encoding="utf-8"))
+        if index["format"] != FORMAT:
+            raise ValueError(f"format {index['format']!r} instead of {FORMAT!r}")
+        cases = []
+        for entry in index["cases"]:
+            if entry["file"] is not None and f"{FOLDER}/{entry['file']}" not in listed:
+                raise ValueError(f"{entry['file']} is not in the manifest")
+            cases.append(_read_case(root, entry))
+        return cases
+    except (OSError, KeyError, TypeError, ValueError) as error:
+        raise ArtifactError(
+            "the artifact's golden data cannot be read",
+            artifact.path.name,
+            "export the model again",
+            why=f"{type(error).__name__}: {error}",
+        ) from error
+
+
+def read_example(artifact: Artifact) -> dict[str, np.ndarray]:
+    """The example inputs by name: the first step of the first case that is compared."""
+    for case in read_golden(artifact):
+        if case.kind == "compare":
+            return dict(case.steps[0].inputs)
+    raise ArtifactError("the artifact holds no example inputs", artifact.path.name, "give inputs with -i")
+
+
+def _read_case(root: Path, entry: Mapping[str, Any]) -> Case:
+    from safetensors.numpy import load_file
+
+    steps: list[Step] = []
+    if entry["file"] is not None:
+        tensors = load_file(root / entry["file"])
+        for at in range(int(entry["steps"])):
+            inputs, outputs = f"{at}/input/", f"{at}/output/"
+            steps.append(
+                Step(
+                    {k.removeprefix(inputs): v for k, v in tensors.items() if k.startswith(inputs)},
+                    {k.removeprefix(outputs): v for k, v in tensors.items() if k.startswith(outputs)},
+                )
+            )
+    return Case(
+        str(entry["name"]),
+        entry["kind"],
+        tuple(steps),
+        entry["layout"],
+        entry["reason"],
+        entry["seed"],
+        entry.get("reference", "eager"),
+        entry.get("min_sqnr_db"),
+    )

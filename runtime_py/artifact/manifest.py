@@ -1,0 +1,219 @@
+"""`manifest.json`: what an artifact is, needs, contains and has proved. Format `edgex.artifact/1`.
+
+```
+{"format": "edgex.artifact/1", "name": "digits", "target": "xnnpack", "engine": "executorch",
+ "precision": "fp32", "quantization": null,
+ "methods": [{"name": "forward", "inputs": [TensorSpec…], "outputs": [TensorSpec…], "state": [StateSpec…]}],
+ "files": [{"path": "model.pte", "bytes": 159232, "sha256": "…"}],         # every file but this one, sorted by path
+ "producer": {"edgex": "0.1.0", "torch": "2.13.0", …},
+ "delegation": {"fraction": 1.0, …}, "verification": {"passed": true, …},
+ "status": "verified", "status_reason": null,                              # or "assembled", with the reason
+ "requirements": {"engine": "executorch", "minimum_version": "1.5", "isa": [], "plugins": []},
+ "rewrites": […], "options": {…}, "model": {"source": "digits.py:get_model", "parameters": 9098, "card": {…}}}
+```
+
+No durations, no timestamps, no absolute paths: two exports of one model give the same bytes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from edgex.errors import ArtifactError
+from edgex.runtime.artifact.specs import StateSpec, TensorSpec
+
+FORMAT = "edgex.artifact/1"
+MANIFEST_FILE = "manifest.json"
+
+
+@dataclass(frozen=True)
+class FileEntry:
+    """One file of the artifact: path relative to its folder, with `/`, size in bytes, SHA-256 in hex."""
+
+    path: str
+    bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Method:
+    """One callable of the native file.
+
+    Attributes:
+        name: `forward` for ordinary models.
+        inputs: What the caller gives, in call order.
+        outputs: What the caller gets, in order.
+        state: What the Session carries between runs.
+    """
+
+    name: str
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+    state: tuple[StateSpec, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON object with the fields as they are named here."""
+        return {
+            "name": self.name,
+            "inputs": [spec.to_json() for spec in self.inputs],
+            "outputs": [spec.to_json() for spec in self.outputs],
+            "state": [spec.to_json() for spec in self.state],
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Method:
+        """The inverse of `to_json`."""
+        return cls(
+            str(data["name"]),
+            tuple(TensorSpec.from_json(spec) for spec in data["inputs"]),
+            tuple(TensorSpec.from_json(spec) for spec in data["outputs"]),
+            tuple(StateSpec.from_json(spec) for spec in data["state"]),
+        )
+
+
+@dataclass(frozen=True)
+class Requirements:
+    """What the machine that runs the artifact must have.
+
+    Attributes:
+        engine: Name of the engine.
+        minimum_version: Oldest version of the engine's package that is known to run it, for example `1.5`.
+        isa: Instruction sets that must be present, for example `avx512_bf16`.
+        plugins: Libraries that the engine must load first.
+    """
+
+    engine: str
+    minimum_version: str | None = None
+    isa: tuple[str, ...] = ()
+    plugins: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """The content of `manifest.json`; see the module's docstring for each field."""
+
+    name: str
+    target: str
+    engine: str
+    precision: str
+    methods: tuple[Method, ...]
+    files: tuple[FileEntry, ...]
+    producer: Mapping[str, str]
+    delegation: Mapping[str, Any]
+    requirements: Requirements
+    quantization: Mapping[str, Any] | None = None
+    verification: Mapping[str, Any] | None = None
+    status: str = "assembled"
+    status_reason: str | None = None
+    rewrites: Sequence[Mapping[str, Any]] = ()
+    options: Mapping[str, Any] = field(default_factory=dict)
+    model: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def method(self) -> Method:
+        """The method that a Session runs: the first, which is `forward` today."""
+        return self.methods[0]
+
+    @property
+    def recipe(self) -> str | None:
+        """What it is quantized to, for example `int8`; None for float artifacts."""
+        return None if self.quantization is None else str(self.quantization["recipe"])
+
+    def file(self, suffix: str) -> FileEntry:
+        """The first file whose path ends with `suffix`.
+
+        Raises:
+            ArtifactError: There is none.
+        """
+        for entry in self.files:
+            if entry.path.endswith(suffix):
+                return entry
+        raise ArtifactError(f"the artifact has no {suffix} file", fix="export the model again")
+
+    def to_json(self) -> dict[str, Any]:
+        """The document, in the order in which it is written."""
+        return {
+            "format": FORMAT,
+            "name": self.name,
+            "target": self.target,
+            "engine": self.engine,
+            "precision": self.precision,
+            "quantization": self.quantization,
+            "methods": [method.to_json() for method in self.methods],
+            "files": [asdict(entry) for entry in self.files],
+            "producer": dict(self.producer),
+            "delegation": dict(self.delegation),
+            "verification": self.verification,
+            "status": self.status,
+            "status_reason": self.status_reason,
+            "requirements": {
+                **asdict(self.requirements),
+                "isa": list(self.requirements.isa),
+                "plugins": list(self.requirements.plugins),
+            },
+            "rewrites": [dict(rewrite) for rewrite in self.rewrites],
+            "options": dict(self.options),
+            "model": dict(self.model),
+        }
+
+    def dumps(self) -> str:
+        """The text of `manifest.json`."""
+        return json.dumps(self.to_json(), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def parse_manifest(text: str, where: str) -> Manifest:
+    """Read a manifest.
+
+    Args:
+        text: Content of `manifest.json`.
+        where: The artifact, for error messages.
+
+    Raises:
+        ArtifactError: It is not JSON, not a manifest, or of a format that this version does not know.
+    """
+    again = "export the model again, or copy the artifact again from where it came"
+    try:
+        data = json.loads(text)
+    except ValueError as error:
+        raise ArtifactError("manifest.json is not valid JSON", where, again, why=str(error)) from error
+    if not isinstance(data, dict) or not isinstance(data.get("format"), str):
+        raise ArtifactError("manifest.json is not an edgex manifest: it has no `format`", where, again)
+    if data["format"] != FORMAT:
+        maker = (
+            data.get("producer", {}).get("edgex", "another version") if isinstance(data.get("producer"), dict) else "?"
+        )
+        raise ArtifactError(
+            f"the artifact's format is {data['format']!r}; this edgex reads {FORMAT!r}",
+            where,
+            f"install the edgex that wrote it ({maker}) or export the model again with this one",
+        )
+    try:
+        required = data["requirements"]
+        return Manifest(
+            name=str(data["name"]),
+            target=str(data["target"]),
+            engine=str(data["engine"]),
+            precision=str(data["precision"]),
+            quantization=data["quantization"],
+            methods=tuple(Method.from_json(method) for method in data["methods"]),
+            files=tuple(FileEntry(str(f["path"]), int(f["bytes"]), str(f["sha256"])) for f in data["files"]),
+            producer=data["producer"],
+            delegation=data["delegation"],
+            verification=data["verification"],
+            status=str(data["status"]),
+            status_reason=data["status_reason"],
+            requirements=Requirements(
+                str(required["engine"]),
+                required["minimum_version"],
+                tuple(required["isa"]),
+                tuple(required["plugins"]),
+            ),
+            rewrites=data["rewrites"],
+            options=data["options"],
+            model=data["model"],
+        )
+    except (KeyError, TypeError, ValueError, IndexError) as error:
+        raise ArtifactError("manifest.json is damaged", where, again, why=f"{type(error).__name__}: {error}") from error

@@ -1,0 +1,1 @@
+"""The engine `executorch`: runs .pte files with ExecuTorch's C++ runtime."""

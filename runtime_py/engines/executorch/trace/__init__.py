@@ -1,0 +1,1 @@
+"""Operators of an ExecuTorch run, read from what its runtime records."""

@@ -1,0 +1,48 @@
+"""Open an artifact in its engine: `edgex.load`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from edgex.errors import RunError
+from edgex.runtime.artifact.artifact import CheckLevel, open_artifact
+from edgex.runtime.engines.registry import get_engine
+from edgex.runtime.session.runner import EngineSettings
+from edgex.runtime.session.session import Session
+from edgex.runtime.support.tuning import read_tuned_threads
+
+
+def load(
+    path: str | os.PathLike[str],
+    *,
+    threads: int | None = None,
+    options: Mapping[str, Any] | None = None,
+    check: CheckLevel = "hash",
+    tuned: bool = True,
+) -> Session:
+    """Open an artifact and load it into its engine.
+
+    Args:
+        path: The artifact's folder.
+        threads: Threads for one run; None takes what `edgex profile --sweep threads` found quickest for this artifact
+            on this machine, else the engine's default.
+        options: Engine settings by name.
+        check: `hash` checks SHA-256 of every file first, `size` only their sizes.
+        tuned: False does not look for what a sweep found.
+
+    Raises:
+        ArtifactError: The artifact is damaged.
+        TargetUnavailable: Its engine is not installed.
+        RunError: The engine refused it.
+    """
+    if threads is not None and threads < 1:
+        raise RunError(f"threads must be at least 1, not {threads}")
+    artifact = open_artifact(path, check)
+    engine = get_engine(artifact.manifest.engine)
+    preferred = read_tuned_threads(artifact.digest) if tuned and threads is None else None
+    settings = EngineSettings(threads, dict(options or {}), preferred)
+    session = engine.open(artifact, settings)
+    session.settings = settings
+    return session

@@ -1,0 +1,1 @@
+"""The engine `onnxruntime`: runs .onnx files with ONNX Runtime."""

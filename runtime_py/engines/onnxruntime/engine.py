@@ -1,0 +1,105 @@
+"""The `onnxruntime` engine: runs `model.onnx` with ONNX Runtime. Imports no torch, and ONNX Runtime only in `open`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from edgex.errors import TargetUnavailable
+from edgex.runtime.engines.base import Availability
+from edgex.runtime.session.runner import EngineSettings
+from edgex.runtime.support.entry_points import installed_version
+
+if TYPE_CHECKING:
+    from edgex.runtime.artifact.artifact import Artifact
+    from edgex.runtime.engines.trace.tracing import EngineTrace, TracePlan
+    from edgex.runtime.session.session import Session
+
+INSTALL_COMMAND = "pip install 'edgex-toolchain[onnx]'"
+
+# Distributions that hold the module `onnxruntime`; only one of them can be installed in an environment.
+BUILDS = ("onnxruntime", "onnxruntime-migraphx", "onnxruntime-rocm", "onnxruntime-gpu")
+
+
+class OnnxRuntimeEngine:
+    """ONNX Runtime as an engine."""
+
+    def availability(self) -> Availability:
+        """Available wherever onnxruntime is installed."""
+        if self.versions():
+            return Availability(True)
+        return Availability(False, "onnxruntime is not installed", INSTALL_COMMAND)
+
+    def versions(self) -> Mapping[str, str]:
+        """The version of the installed build of onnxruntime, by its distribution's name."""
+        versions = {name: installed_version(name) for name in BUILDS}
+        return {name: version for name, version in versions.items() if version}
+
+    def open(self, artifact: Artifact, settings: EngineSettings) -> Session:
+        """Load `model.onnx`.
+
+        Args:
+            artifact: An opened artifact.
+            settings: `threads`: for one run. `options`:
+                `graph_optimization` = `all` (default) | `extended` | `basic` | `off`; `allow_spinning` = `true`
+                (default: idle threads wait busily, quicker and hotter) | `false`; `memory_arena` = `true`
+                (default) | `false`. An artifact for an AMD GPU also takes those of `rocm.opening`.
+
+        Raises:
+            TargetUnavailable: onnxruntime is not installed, or too old for this file.
+            RunError: An option is unknown, or ONNX Runtime refused the file.
+        """
+        # Imported here: the session module reads engines' settings, not the other way round, and this module is
+        # imported to list targets.
+        from edgex.runtime.engines.onnxruntime.session import OnnxRuntimeRunner, parse_settings
+        from edgex.runtime.engines.rocm.opening import GpuOpening, is_for_gpu
+        from edgex.runtime.session.session import Session
+
+        if is_for_gpu(artifact):
+            opening = GpuOpening(artifact, settings)
+            choices = parse_settings(opening.settings)
+            self._check_version(artifact)
+            runner = OnnxRuntimeRunner(artifact, choices, opening)
+        else:
+            choices = parse_settings(settings)
+            self._check_version(artifact)
+            runner = OnnxRuntimeRunner(artifact, choices)
+        session = Session(artifact, runner)
+        session.assignment = runner.assignment
+        return session
+
+    def preload(self) -> None:
+        """Import onnxruntime."""
+        from edgex.runtime.engines.onnxruntime.session import import_onnxruntime
+
+        import_onnxruntime()
+
+    def trace(self, artifact: Artifact, settings: EngineSettings, plan: TracePlan) -> EngineTrace:
+        """Operators of profiled runs; see `edgex.runtime.engines.trace.tracing.TracingEngine`."""
+        from edgex.runtime.engines.onnxruntime.session import OnnxRuntimeRunner, parse_settings
+        from edgex.runtime.engines.onnxruntime.trace import OnnxProfile, trace_onnx
+        from edgex.runtime.session.session import Session
+
+        choices = parse_settings(settings)
+
+        def open_profiled(profile: OnnxProfile) -> Session:
+            return Session(artifact, OnnxRuntimeRunner(artifact, choices, profile=profile))
+
+        return trace_onnx(artifact, open_profiled, plan)
+
+    def _check_version(self, artifact: Artifact) -> None:
+        availability = self.availability()
+        if not availability.available:
+            raise TargetUnavailable(str(availability.reason), artifact.path.name, availability.fix)
+        installed, needed = next(iter(self.versions().values())), artifact.manifest.requirements.minimum_version
+        if needed is not None and _version_key(installed) < _version_key(needed):
+            raise TargetUnavailable(
+                f"onnxruntime {installed} is too old for this artifact: it needs {needed} or newer",
+                artifact.path.name,
+                f"pip install 'onnxruntime>={needed}'",
+            )
+
+
+def _version_key(version: str) -> tuple[int, int]:
+    major, minor, *_ = [*version.split("."), "0"]
+    return int(major), int(minor)

@@ -1,0 +1,252 @@
+"""One `model.onnx` in ONNX Runtime, and the state that it hands back and forth."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from edgex.errors import ArtifactError, EdgexError, RunError, TargetUnavailable, nearest_name
+from edgex.runtime.artifact.artifact import Artifact
+from edgex.runtime.artifact.specs import NUMPY_DTYPES
+from edgex.runtime.engines.rocm.providers import OpenedSession
+from edgex.runtime.session.runner import EngineSettings, LoadSeconds
+from edgex.runtime.support.native_stderr import capture_native_stderr
+from edgex.runtime.support.threads import default_threads
+
+if TYPE_CHECKING:
+    from edgex.runtime.engines.onnxruntime.trace import OnnxProfile
+
+PROVIDER = "CPUExecutionProvider"
+STATE_FILE = "state.safetensors"
+
+_OPTIMIZATION_LEVELS = {
+    "all": "ORT_ENABLE_ALL",
+    "extended": "ORT_ENABLE_EXTENDED",
+    "basic": "ORT_ENABLE_BASIC",
+    "off": "ORT_DISABLE_ALL",
+}
+_OPTIONS = ("allow_spinning", "graph_optimization", "memory_arena")
+
+
+@dataclass(frozen=True)
+class OnnxRuntimeChoices:
+    """Settings for one session, checked.
+
+    Attributes:
+        threads: Threads that one run may use.
+        graph_optimization: `all`, `extended`, `basic` or `off`.
+        allow_spinning: Idle threads wait busily.
+        memory_arena: Keep freed memory for the next run.
+    """
+
+    threads: int
+    graph_optimization: str = "all"
+    allow_spinning: bool = True
+    memory_arena: bool = True
+
+
+def parse_settings(settings: EngineSettings) -> OnnxRuntimeChoices:
+    """Check the engine's settings.
+
+    Raises:
+        RunError: An option is unknown, or its value is.
+    """
+    for name in settings.options:
+        if name not in _OPTIONS:
+            raise RunError(f"the onnxruntime engine has no option {name!r}", why=nearest_name(name, _OPTIONS))
+    level = settings.options.get("graph_optimization", "all")
+    if level not in _OPTIMIZATION_LEVELS:
+        raise RunError(f"graph_optimization={level} is unknown", why=nearest_name(str(level), _OPTIMIZATION_LEVELS))
+    return OnnxRuntimeChoices(
+        threads=settings.threads or settings.preferred_threads or default_threads(),
+        graph_optimization=str(level),
+        allow_spinning=_parse_flag(settings, "allow_spinning"),
+        memory_arena=_parse_flag(settings, "memory_arena"),
+    )
+
+
+def _parse_flag(settings: EngineSettings, name: str) -> bool:
+    value = settings.options.get(name, True)
+    flags = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+    if str(value).lower() not in flags:
+        raise RunError(f"{name}={value} is unknown", why="known: true, false")
+    return flags[str(value).lower()]
+
+
+class OnnxRuntimeRunner:
+    """One session. The graph's first inputs and outputs are the user's, the rest is carried state."""
+
+    planned_arena_bytes: int | None = None
+
+    def __init__(
+        self,
+        artifact: Artifact,
+        choices: OnnxRuntimeChoices,
+        open_session: Callable[[Any, str, Any], OpenedSession] | None = None,
+        *,
+        profile: OnnxProfile | None = None,
+    ) -> None:
+        self._name = artifact.path.name
+        path = artifact.file(".onnx")
+        with capture_native_stderr():
+            onnxruntime = import_onnxruntime()
+            started = time.perf_counter()
+            try:
+                options = _session_options(onnxruntime, choices, profile)
+                opened = open_session(onnxruntime, str(path), options) if open_session else None
+                session = opened.session if opened else onnxruntime.InferenceSession(str(path), options, [PROVIDER])
+            except EdgexError:
+                raise
+            except Exception as error:  # ONNX Runtime's exception classes have no common public base
+                raise RunError(
+                    f"ONNX Runtime {onnxruntime.__version__} cannot load {path.name}",
+                    self._name,
+                    "export the model again",
+                    why=_sentence(error),
+                ) from error
+        # ONNX Runtime reads the file and prepares its kernels in one call.
+        self.load_seconds = LoadSeconds(None, time.perf_counter() - started)
+        self.threads: int | None = choices.threads
+        self.assignment: Mapping[str, int] | None = opened.nodes if opened else None
+        self.executed_on = opened.executed_on if opened else f"onnxruntime: {', '.join(session.get_providers())}"
+        self._run = session.run
+        self._end_profiling = session.end_profiling
+        self._input_names = [node.name for node in session.get_inputs()]
+        self._output_names = [node.name for node in session.get_outputs()]
+        carried = [spec for spec in artifact.manifest.method.state if spec.input is not None]
+        self._state_inputs = [str(spec.input) for spec in carried]
+        self._check_border(artifact, [str(spec.output) for spec in carried])
+        self._user_outputs = len(artifact.manifest.method.outputs)
+        self._initial = _read_state(artifact) if carried else []
+        self._state: Sequence[np.ndarray] = self._initial
+
+    def execute(self, inputs: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
+        """Run once.
+
+        ONNX Runtime reads the inputs where they are; the outputs are its own memory, handed over uncopied.
+        """
+        # Without state, both lists have the user's length.
+        feed = dict(zip(self._input_names, (*inputs, *self._state), strict=True))
+        try:
+            outputs = self._run(self._output_names, feed)
+        except Exception as error:  # see __init__
+            raise RunError("ONNX Runtime failed to run the model", self._name, why=_sentence(error)) from error
+        if self._state:
+            self._state = outputs[self._user_outputs :]
+            del outputs[self._user_outputs :]
+        return tuple(outputs)
+
+    def reset(self) -> None:
+        """Start the next run from the initial values; no run writes to them."""
+        self._state = self._initial
+
+    def end_profile(self) -> Path:
+        """Write the profile of the runs so far, for a session that was opened with one."""
+        return Path(self._end_profiling())
+
+    def close(self) -> None:
+        """Drop the session and the state."""
+        del self._run, self._end_profiling
+        self._state = self._initial = []
+
+    def _check_border(self, artifact: Artifact, state_outputs: list[str]) -> None:
+        """User inputs and outputs are bound by position, state by name at the end."""
+        method = artifact.manifest.method
+        users = len(method.inputs), len(method.outputs)
+        if (
+            len(self._input_names) != users[0] + len(self._state_inputs)
+            or len(self._output_names) != users[1] + len(state_outputs)
+            or self._input_names[users[0] :] != self._state_inputs
+            or self._output_names[users[1] :] != state_outputs
+        ):
+            raise ArtifactError(
+                "model.onnx does not have the inputs and outputs that the manifest lists",
+                self._name,
+                "export the model again",
+                why=f"it takes {', '.join(self._input_names)} and gives {', '.join(self._output_names)}",
+            )
+
+
+def import_onnxruntime() -> ModuleType:
+    """ONNX Runtime, with its telemetry off.
+
+    Raises:
+        TargetUnavailable: It does not import.
+    """
+    # Its Linux and macOS wheels send usage data over HTTPS unless this is set before the library is loaded.
+    os.environ["ORT_DISABLE_TELEMETRY"] = "1"
+    try:
+        import onnxruntime
+    except ImportError as error:
+        raise TargetUnavailable(
+            "onnxruntime is installed but does not import",
+            why=str(error),
+            fix="pip install --force-reinstall onnxruntime",
+        ) from error
+    onnxruntime.disable_telemetry_events()
+    module: ModuleType = onnxruntime
+    return module
+
+
+def _session_options(onnxruntime: Any, choices: OnnxRuntimeChoices, profile: OnnxProfile | None) -> Any:
+    options = onnxruntime.SessionOptions()
+    # Its errors come as exceptions; what it would log on top of them is the same text with colours.
+    options.log_severity_level = 4
+    options.intra_op_num_threads = choices.threads
+    options.inter_op_num_threads = 1
+    options.enable_cpu_mem_arena = choices.memory_arena
+    level = _OPTIMIZATION_LEVELS[choices.graph_optimization]
+    options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, level)
+    if profile is not None:
+        options.enable_profiling = True
+        options.profile_file_prefix = str(profile.prefix)
+        if profile.graph is not None:
+            options.optimized_model_filepath = str(profile.graph)
+    options.add_session_config_entry("session.intra_op.allow_spinning", str(int(choices.allow_spinning)))
+    return options
+
+
+def _read_state(artifact: Artifact) -> list[np.ndarray]:
+    """Initial values of the carried state, in the order of the graph's last inputs.
+
+    Raises:
+        ArtifactError: The file does not hold what the manifest lists.
+    """
+    from safetensors import SafetensorError
+    from safetensors.numpy import load_file
+
+    path: Path = artifact.file(STATE_FILE)
+    try:
+        tensors = load_file(path)
+    except (OSError, SafetensorError) as error:
+        raise ArtifactError(
+            f"{STATE_FILE} cannot be read", artifact.path.name, "export the model again", why=str(error)
+        ) from error
+    values = []
+    for spec in artifact.manifest.method.state:
+        if spec.input is None:
+            continue
+        value = tensors.get(spec.name)
+        if value is None or value.dtype != NUMPY_DTYPES[spec.dtype] or value.shape != spec.shape:
+            raise ArtifactError(
+                f"{STATE_FILE} does not hold {spec.name} as {spec.dtype}{list(spec.shape)}",
+                artifact.path.name,
+                "export the model again",
+            )
+        values.append(value)
+    return values
+
+
+def _sentence(error: BaseException) -> str:
+    """ONNX Runtime's message without its error number, the file's place, and C++ files with their signatures."""
+    text = re.sub(r"^\[ONNXRuntimeError\] : \d+ : \w+ : ", "", str(error).strip())
+    text = re.sub(r"^Load model from .*? failed: ?", "", text)
+    return re.sub(r"\S+\.(?:cc|cpp|h|hpp):\d+ [^()]*\([^()]*(?:\([^()]*\)[^()]*)*\)(?: const)? ?", "", text).strip()

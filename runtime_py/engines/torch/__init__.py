@@ -1,0 +1,1 @@
+"""The engine `torch`: runs .pt2 files with PyTorch's eager kernels."""

@@ -1,0 +1,33 @@
+"""Register the operators that a quantized `.pt2` holds: torch finds them only once the module that defines them ran."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from collections.abc import Mapping
+from typing import Any
+
+from edgex.errors import TargetUnavailable
+from edgex.runtime.support.entry_points import installed_version
+from edgex.runtime.support.native_stderr import capture_native_stderr
+
+
+def register_quantized_operators(quantization: Mapping[str, Any] | None) -> None:
+    """Import what defines the operators of a manifest's `quantization`.
+
+    Raises:
+        TargetUnavailable: torchao is not installed, whose operators the recipe uses.
+    """
+    if quantization is None:
+        return
+    import torch.ao.quantization.quantize_fx  # noqa: F401  # defines quantized_decomposed
+
+    if quantization["recipe"] in ("int8", "int8-dynamic"):
+        return
+    if installed_version("torchao") is None:
+        raise TargetUnavailable(
+            f"torchao is not installed, whose operators {quantization['recipe']} uses", fix="pip install torchao"
+        )
+    # It tells on stderr which of its optional libraries are not there.
+    with capture_native_stderr(), contextlib.redirect_stderr(io.StringIO()):
+        import torchao.quantization.quant_primitives  # noqa: F401

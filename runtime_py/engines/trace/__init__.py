@@ -1,0 +1,1 @@
+"""Traced runs: what the readers of all engines share."""

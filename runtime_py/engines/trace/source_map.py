@@ -1,0 +1,255 @@
+"""`debug/source_map.json` as the profiler reads it: operators, what flows between them, sizes for given inputs."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from edgex.errors import ArtifactError
+from edgex.runtime.artifact.artifact import Artifact
+from edgex.runtime.engines.trace.operators import OperatorTensor, SourceText, WeightRow
+from edgex.runtime.engines.trace.sizes import evaluate_size
+
+FORMAT = "edgex.source_map/1"
+SOURCE_MAP_FILE = "debug/source_map.json"
+SOURCE_TEXT_FILE = "debug/source_text.json"
+WEIGHTS_FILE = "debug/weights.json"
+
+_ITEM_BYTES = {"bool": 1, "bfloat16": 2, "complex64": 8, "complex128": 16}
+
+# These read only part of what they are given: as much as they return.
+_READ_A_PART = frozenset(
+    ("embedding", "gather", "index", "index_select", "slice", "slice_copy", "select", "select_copy", "narrow_copy")
+)
+
+
+@dataclass(frozen=True)
+class MappedOperator:
+    """An operator of the program that the delegate got.
+
+    Attributes:
+        name: Its node's name.
+        op: For example `aten.convolution.default`.
+        handle: ExecuTorch's debug handle; None elsewhere.
+        module: Path of its module, `""` for the model itself.
+        source: `file.py:line`.
+        delegate: Number of the region that it went into.
+        inputs: Values that it reads.
+        outputs: Values that it makes.
+        flops: Floating-point operations, a size.
+    """
+
+    name: str
+    op: str
+    handle: int | None
+    module: str | None
+    source: str | None
+    delegate: int | None
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    flops: int | str | None
+
+
+@dataclass(frozen=True)
+class OperatorGroup:
+    """Operators that ran as one, main operator first; the fields are those of `OperatorRow`."""
+
+    module_paths: tuple[str, ...] = ()
+    sources: tuple[str, ...] = ()
+    operators: tuple[str, ...] = ()
+    inputs: tuple[OperatorTensor, ...] = ()
+    outputs: tuple[OperatorTensor, ...] = ()
+    flops: int | None = None
+    bytes: int | None = None
+
+
+@dataclass(frozen=True)
+class SourceMap:
+    """A source map for the sizes of one run.
+
+    Attributes:
+        operators: By their names, in program order.
+        delegates: Regions as the document has them, by instruction.
+        instructions: Names of the operators that an instruction runs.
+        kernels: The kernel that an instruction calls.
+        arena: Planned memory as the document has it.
+    """
+
+    operators: Mapping[str, MappedOperator]
+    delegates: Mapping[int, Mapping[str, Any]]
+    instructions: Mapping[int, Sequence[str]]
+    kernels: Mapping[int, str]
+    arena: Sequence[Mapping[str, Any]]
+    _tensors: Mapping[str, OperatorTensor] = field(repr=False)
+    _symbols: Mapping[str, int] = field(repr=False)
+    _readers: Mapping[str, frozenset[str]] = field(repr=False)
+    _results: frozenset[str] = field(repr=False)
+    _constants: frozenset[str] = field(repr=False)
+
+    def group(self, names: Iterable[str]) -> OperatorGroup:
+        """Describe operators that ran as one: what goes in from outside, and what comes out and is used outside."""
+        members = [self.operators[name] for name in names if name in self.operators]
+        inside = {member.name for member in members}
+        made = {value for member in members for value in member.outputs}
+        read = dict.fromkeys(value for member in members for value in member.inputs if value not in made)
+        left = [
+            value
+            for member in members
+            for value in member.outputs
+            if value in self._results or self._readers.get(value, frozenset()) - inside
+        ]
+        inputs = tuple(self._tensors[value] for value in read if value in self._tensors)
+        outputs = tuple(self._tensors[value] for value in left if value in self._tensors)
+        whole = len(inputs) == len(read) and len(outputs) == len(left) and bool(outputs)
+        flops = [count for member in members if (count := evaluate_size(member.flops, self._symbols)) is not None]
+        return OperatorGroup(
+            module_paths=tuple(dict.fromkeys(m.module for m in members if m.module is not None)),
+            sources=tuple(dict.fromkeys(m.source for m in members if m.source is not None)),
+            operators=tuple(member.op for member in members),
+            inputs=inputs,
+            outputs=outputs,
+            flops=sum(flops) if flops else None,
+            bytes=count_bytes(members[0].op, inputs, outputs) if whole else None,
+        )
+
+    def constants_of(self, name: str) -> list[OperatorTensor]:
+        """The constants that an operator reads."""
+        values = self.operators[name].inputs
+        return [self._tensors[value] for value in values if value in self._constants]
+
+    def of_region(self, instruction: int) -> list[MappedOperator]:
+        """All operators of a region, in program order."""
+        region = self.delegates.get(instruction, {}).get("id")
+        return [item for item in self.operators.values() if region is not None and item.delegate == region]
+
+
+def count_bytes(op: str, inputs: Sequence[OperatorTensor], outputs: Sequence[OperatorTensor]) -> int:
+    """The least that an operator must move: inputs and outputs once, of a table only what is read of it."""
+    written = sum(map(tensor_bytes, outputs))
+    parts = op.replace("::", ".").split(".")
+    if (parts[1] if len(parts) > 1 else parts[0]).lower() in _READ_A_PART:
+        return 2 * written
+    return written + sum(map(tensor_bytes, inputs))
+
+
+def tensor_bytes(tensor: OperatorTensor) -> int:
+    """Bytes of a dense tensor; four-bit integers take half a byte each."""
+    count = math.prod(tensor.shape)
+    if tensor.dtype in _ITEM_BYTES:
+        return count * _ITEM_BYTES[tensor.dtype]
+    bits = int("".join(letter for letter in tensor.dtype if letter.isdigit()) or 32)
+    return -(-count * bits // 8)
+
+
+def read_source_map(artifact: Artifact, shapes: Mapping[str, Sequence[int]]) -> SourceMap:
+    """Read an artifact's source map; artifacts without one give an empty map.
+
+    Args:
+        artifact: An opened artifact.
+        shapes: Shape of each input, by its name.
+
+    Raises:
+        ArtifactError: The file is damaged.
+    """
+    document = read_debug(artifact, SOURCE_MAP_FILE)
+    try:
+        return make_source_map(document if isinstance(document, Mapping) else {}, shapes)
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise _damaged(artifact, SOURCE_MAP_FILE, f"{type(error).__name__}: {error}") from error
+
+
+def make_source_map(document: Mapping[str, Any], shapes: Mapping[str, Sequence[int]]) -> SourceMap:
+    """The map of a document; see `read_source_map`."""
+    operators = {
+        item["id"]: MappedOperator(
+            item["id"],
+            item["op"],
+            item.get("handle"),
+            item["module"],
+            item["source"],
+            item.get("delegate"),
+            tuple(item.get("inputs", ())),
+            tuple(item.get("outputs", ())),
+            item.get("flops"),
+        )
+        for item in document.get("ops", ())
+    }
+    symbols: dict[str, int] = {}
+    for symbol, place in document.get("symbols", {}).items():
+        if place["input"] in shapes:
+            size, rest = divmod(shapes[place["input"]][place["dim"]] - place["rest"], place["factor"])
+            if rest == 0:
+                symbols[symbol] = size
+    tensors = {}
+    for name, value in document.get("values", {}).items():
+        sizes = [evaluate_size(size, symbols) for size in value["shape"]]
+        known = tuple(size for size in sizes if size is not None)
+        if len(known) == len(sizes):
+            tensors[name] = OperatorTensor(value["dtype"], known)
+    readers: dict[str, set[str]] = {}
+    for operator in operators.values():
+        for value in operator.inputs:
+            readers.setdefault(value, set()).add(operator.name)
+    return SourceMap(
+        operators,
+        {item["instruction"]: item for item in document.get("delegates", ()) if item["instruction"] is not None},
+        {item["id"]: tuple(item.get("ops", ())) for item in document.get("instructions", ())},
+        {item["id"]: item["kernel"] for item in document.get("instructions", ()) if item.get("kernel")},
+        tuple(document.get("arena", ())),
+        tensors,
+        symbols,
+        {value: frozenset(names) for value, names in readers.items()},
+        frozenset(document.get("results", ())),
+        frozenset(document.get("constants", ())) & frozenset(tensors),
+    )
+
+
+def read_source_text(artifact: Artifact) -> tuple[SourceText, ...]:
+    """The model's own lines, as they were at export; empty for artifacts without them.
+
+    Raises:
+        ArtifactError: The file is damaged.
+    """
+    try:
+        return tuple(
+            SourceText(str(piece["file"]), int(piece["first_line"]), tuple(map(str, piece["lines"])))
+            for piece in read_debug(artifact, SOURCE_TEXT_FILE) or ()
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise _damaged(artifact, SOURCE_TEXT_FILE, str(error)) from error
+
+
+def read_weights(artifact: Artifact) -> tuple[WeightRow, ...]:
+    """The model's weights one by one; empty for artifacts that do not list them.
+
+    Raises:
+        ArtifactError: The file is damaged.
+    """
+    try:
+        return tuple(
+            WeightRow(row["name"], row["module"], row["dtype"], tuple(map(int, row["shape"])), int(row["bytes"]))
+            for row in read_debug(artifact, WEIGHTS_FILE) or ()
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise _damaged(artifact, WEIGHTS_FILE, str(error)) from error
+
+
+def read_debug(artifact: Artifact, file: str) -> Any:
+    """A JSON file of the artifact; None where it has none.
+
+    Raises:
+        ArtifactError: It is no JSON.
+    """
+    if not any(entry.path == file for entry in artifact.manifest.files):
+        return None
+    try:
+        return json.loads((artifact.path / file).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise _damaged(artifact, file, str(error)) from error
+
+
+def _damaged(artifact: Artifact, file: str, why: str) -> ArtifactError:
+    return ArtifactError(f"{file} is damaged", artifact.path.name, "export the model again", why=why)

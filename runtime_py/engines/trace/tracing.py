@@ -1,0 +1,197 @@
+"""Traced runs of any engine, and what every engine's rows have in common: shares, rates, coverage.
+
+An engine that can trace has a method `trace(artifact, settings, plan) -> EngineTrace`; for others a profile has no
+operators and says why.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+import numpy as np
+
+from edgex.runtime.engines.trace.operators import ArenaSpan, Ceilings, OperatorRow, Trace
+from edgex.runtime.support.activity import MeasurementWarning
+
+if TYPE_CHECKING:
+    from edgex.runtime.artifact.artifact import Artifact
+    from edgex.runtime.session.runner import EngineSettings
+    from edgex.runtime.session.session import Session
+
+TRACE_SECONDS = 0.6
+MIN_RUNS, MAX_RUNS = 5, 200
+WARMUP_RUNS = 3
+_MIN_TICKS = 5
+_FINE_US = 1e-3
+# XNNPACK's names of quantized kernels: `Fully Connected (NC, QDU8, F32, QC8W) GEMM`.
+_QUANTIZED = re.compile(r"\(\w+, Q[A-Z]*8")
+
+Arrays = Sequence[np.ndarray]
+
+
+@dataclass(frozen=True)
+class TracePlan:
+    """What to run.
+
+    Attributes:
+        steps: Inputs of the runs between two resets.
+        shapes: Shape of each input by name.
+        sequences: How often to go through the steps.
+    """
+
+    steps: Sequence[Arrays]
+    shapes: Mapping[str, Sequence[int]]
+    sequences: int
+
+
+@dataclass(frozen=True)
+class EngineTrace:
+    """What an engine found.
+
+    Attributes:
+        rows: Leaves of one run, in order of execution; share, rates and roofline are not filled in yet.
+        runs: Runs that the medians are over.
+        execute_us: Median of the whole run.
+        resolution_us: The engine's clock counts in these.
+        coverage: Median over the runs of the part of a run that its operators took.
+        arena: Planned memory, where the engine plans it.
+    """
+
+    rows: tuple[OperatorRow, ...]
+    runs: int
+    execute_us: float
+    resolution_us: float
+    coverage: float
+    arena: tuple[ArenaSpan, ...] = ()
+
+
+@runtime_checkable
+class TracingEngine(Protocol):
+    """An engine that can trace its operators."""
+
+    def trace(self, artifact: Artifact, settings: EngineSettings, plan: TracePlan) -> EngineTrace:
+        """Run in a session of its own, with events recorded.
+
+        Raises:
+            RunError: The engine failed, or its trace is damaged.
+        """
+        ...
+
+
+def plan_trace(steps: Sequence[Arrays], shapes: Mapping[str, Sequence[int]], run: float) -> TracePlan:
+    """As many runs as fit into `TRACE_SECONDS`.
+
+    Args:
+        steps: Inputs of the runs between two resets.
+        shapes: Shape of each input by name.
+        run: Seconds of one run, not traced.
+    """
+    runs = min(MAX_RUNS, max(MIN_RUNS, int(TRACE_SECONDS / max(run, 1e-9))))
+    return TracePlan(steps, shapes, max(1, -(-runs // len(steps))))
+
+
+def run_sequences(session: Session, plan: TracePlan, sequences: int) -> None:
+    """Go through the plan's steps on a session."""
+    for _ in range(sequences):
+        run_sequence(session, plan.steps)
+
+
+def run_sequence(session: Session, steps: Sequence[Arrays]) -> None:
+    """Run once through the steps, from reset."""
+    session.reset()
+    for arrays in steps:
+        session.run(*arrays)
+
+
+def finish_rows(trace: EngineTrace, ceilings: Ceilings | None) -> tuple[OperatorRow, ...]:
+    """Unique names, shares, achieved rates, and the part of the host's ceilings that they are.
+
+    A time of few ticks of the clock is too rough to be held against a ceiling.
+    """
+    rows = trace.rows
+    total = sum(row.median_us for row in rows if row.median_us is not None)
+    seen: dict[str, int] = {}
+    finished = []
+    for row in rows:
+        seen[row.name] = seen.get(row.name, 0) + 1
+        name = row.name if seen[row.name] == 1 else f"{row.name} ({seen[row.name]})"
+        if row.median_us is None or total <= 0:
+            finished.append(dataclasses.replace(row, name=name))
+            continue
+        us = row.median_us
+        # The engine's own kernels are timed by the runtime's clock, which is fine everywhere.
+        tick = _FINE_US if row.delegate is None else trace.resolution_us
+        finished.append(
+            dataclasses.replace(
+                row,
+                name=name,
+                share=us / total,
+                gflops=None if row.flops is None else row.flops / us / 1e3,
+                gbps=None if row.bytes is None else row.bytes / us / 1e3,
+                roofline_fraction=_roofline_fraction(row, us, ceilings) if us >= _MIN_TICKS * tick else None,
+            )
+        )
+    return tuple(finished)
+
+
+def summarize_trace(trace: EngineTrace, rows: Sequence[OperatorRow], untraced_us: float) -> Trace:
+    """The traced runs as a whole.
+
+    Args:
+        trace: What the engine found.
+        rows: Its rows, finished.
+        untraced_us: Median of a run that is not traced.
+    """
+    work = [row for row in rows if row.category != "overhead" and row.median_us is not None]
+    total = sum(row.median_us or 0.0 for row in work)
+    certain = [row for row in work if row.map_confidence in ("exact", "aligned")]
+    with_module = sum(row.median_us or 0.0 for row in certain if row.module_path is not None)
+    with_source = sum(row.median_us or 0.0 for row in certain if row.source is not None)
+    return Trace(
+        runs=trace.runs,
+        coverage=trace.coverage,
+        execute_us=trace.execute_us,
+        overhead_ratio=trace.execute_us / untraced_us,
+        resolution_us=trace.resolution_us,
+        module_share=with_module / total if total else 0.0,
+        source_share=with_source / total if total else 0.0,
+    )
+
+
+def flag_impossible(rows: Sequence[OperatorRow]) -> tuple[tuple[OperatorRow, ...], tuple[MeasurementWarning, ...]]:
+    """Take back fractions above 1: then a ceiling, a count or a time is wrong, and not by how much is known."""
+    beyond = [row for row in rows if row.roofline_fraction is not None and row.roofline_fraction > 1.0]
+    if not beyond:
+        return tuple(rows), ()
+    worst = max(beyond, key=lambda row: row.roofline_fraction or 0.0)
+    text = (
+        f"{len(beyond)} operator{'s' if len(beyond) > 1 else ''} came out faster than the calibrated ceilings, "
+        f"{worst.name} {worst.roofline_fraction:.2f} times: these have no roofline fraction"
+    )
+    kept = tuple(dataclasses.replace(row, roofline_fraction=None) if row in beyond else row for row in rows)
+    return kept, (MeasurementWarning("above-roofline", text),)
+
+
+def compute_dtype(row: OperatorRow) -> str:
+    """In what an operator computes: `int8` where it multiplies bytes, else the dtype of its first input."""
+    if _QUANTIZED.search(row.op_type):
+        return "int8"
+    first = next((tensor.dtype for tensor in row.inputs), "")
+    return "int8" if first == "uint8" else first
+
+
+def _roofline_fraction(row: OperatorRow, us: float, ceilings: Ceilings | None) -> float | None:
+    """Time of a perfect implementation over the measured one."""
+    if ceilings is None or row.category == "overhead" or row.bytes is None:
+        return None
+    least = row.bytes / ceilings.gbps / 1e3
+    if row.flops:
+        dtype = compute_dtype(row)
+        if dtype not in ceilings.gflops:
+            return None
+        least = max(least, row.flops / ceilings.gflops[dtype] / 1e3)
+    return least / us if least > 0 else None

@@ -1,0 +1,1 @@
+"""The benchmark app on an Android device: found or installed, started, and its output read."""

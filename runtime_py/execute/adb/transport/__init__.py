@@ -1,0 +1,1 @@
+"""The user's own `adb`: its server, its devices and its commands."""

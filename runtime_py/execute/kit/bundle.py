@@ -1,0 +1,216 @@
+"""`edgex bundle`: an artifact with all that runs it on a Linux machine, without Python, to be copied into a product.
+
+```
+NAME-linux-MACHINE/
+  edgex-runner  libexecutorch*.so  [libdnnl.so.3 …]   runner and libraries
+  model.pte                                           the model
+  golden/inputs.tensors  golden/expected.tensors      inputs, and what eager PyTorch answered
+  run.sh                                              self-test: exit code 0 where this machine computes the same
+  bundle.json                                         what it is: digests, versions, tolerances
+```
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import shutil
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from edgex._version import __version__
+from edgex.errors import ArtifactError, DeviceError, UsageError
+from edgex.runtime.artifact.artifact import Artifact, hash_file
+from edgex.runtime.artifact.golden import Case, read_golden
+from edgex.runtime.artifact.specs import TensorSpec
+from edgex.runtime.execute.kit.kit import RUNNER, needed_libc, plugin_kit, runner_kit
+from edgex.runtime.execute.linux.native import refuse_version_skew
+from edgex.runtime.execute.tensors import describe_inputs, pack_tensors
+from edgex.runtime.session.numerics import Tolerance
+
+FORMAT = "edgex.bundle/1"
+RUNTIMES = {"linux-x86_64": "x86_64", "linux-aarch64": "aarch64"}
+_NOTE = "bundle.json"
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """What was written.
+
+    Attributes:
+        path: Its folder.
+        runtime: A key of `RUNTIMES`.
+        bytes: Size of all files.
+        cases: Golden cases that the self-test runs.
+        libc: The oldest glibc that it runs with.
+        executorch: Version of the libraries.
+    """
+
+    path: Path
+    runtime: str
+    bytes: int
+    cases: int
+    libc: str
+    executorch: str
+
+
+def write_bundle(artifact: Artifact, runtime: str, output: Path, wheel: Path | None = None, *, force: bool) -> Bundle:
+    """Write a bundle; whole or not at all. The same artifact and versions give the same bytes.
+
+    Args:
+        artifact: Its engine is executorch.
+        runtime: A key of `RUNTIMES`.
+        output: The folder; it must not exist, or be a bundle with `force`.
+        wheel: See `edgex.runtime.execute.kit.kit.runner_kit`.
+        force: Replace a bundle.
+
+    Raises:
+        UsageError: The output exists.
+        ArtifactError: The artifact is of another engine.
+        DeviceError: The runner cannot be made for that machine.
+    """
+    check_output(output, force)
+    if artifact.manifest.engine != "executorch":
+        raise ArtifactError(
+            f"a bundle holds the native runner, which runs .pte files; this artifact's engine is "
+            f"{artifact.manifest.engine}",
+            artifact.path.name,
+            "export the model for xnnpack or onednn",
+        )
+    machine = RUNTIMES[runtime]
+    kit = runner_kit(machine, wheel)
+    refuse_version_skew(artifact, kit)
+    plugins = plugin_kit(artifact.manifest.requirements.plugins, machine, kit.version)
+    kits = [kit, *([plugins] if plugins else [])]
+    libc = ".".join(map(str, max(needed_libc(one) for one in kits)))
+    output.parent.mkdir(parents=True, exist_ok=True)
+    temporary = Path(tempfile.mkdtemp(prefix=f".{output.name}.tmp-", dir=output.parent))
+    try:
+        for name, path in {name: path for one in kits for name, path in one.files.items()}.items():
+            shutil.copyfile(path, temporary / name)
+            (temporary / name).chmod(0o755)
+        entry = artifact.manifest.file(".pte")
+        shutil.copyfile(artifact.file(".pte"), temporary / "model.pte")
+        cases = _write_golden(artifact, temporary)
+        script = _self_test(artifact, entry.sha256, list(plugins.files) if plugins else [], cases)
+        (temporary / "run.sh").write_text(script)
+        (temporary / "run.sh").chmod(0o755)
+        note = _describe(artifact, runtime, kit.version, libc, temporary)
+        (temporary / _NOTE).write_text(json.dumps(note, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        temporary.chmod(0o755)
+        if output.exists():
+            shutil.rmtree(output)
+        temporary.replace(output)
+    except OSError as error:
+        raise ArtifactError(f"the bundle cannot be written to {output}", why=error.strerror or str(error)) from error
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+    size = sum(path.stat().st_size for path in output.rglob("*") if path.is_file())
+    return Bundle(output, runtime, size, len(cases), libc, kit.version)
+
+
+def check_output(output: Path, force: bool) -> None:
+    """Refuse a folder that must not be written.
+
+    Raises:
+        UsageError: It exists, and is no bundle or is not to be replaced.
+    """
+    if not output.exists():
+        return
+    try:
+        ours = json.loads((output / _NOTE).read_text(encoding="utf-8"))["format"] == FORMAT
+    except (OSError, ValueError, KeyError, TypeError):
+        ours = False
+    if not ours:
+        raise UsageError(f"{output} exists and is no bundle of edgex", fix="give another folder with -o")
+    if not force:
+        raise UsageError(f"{output} exists", fix="--force replaces it")
+
+
+def _write_golden(artifact: Artifact, folder: Path) -> list[Case]:
+    """Inputs and outputs of all cases, in a row; the memory order of inputs is no matter of files."""
+    method = artifact.manifest.method
+    cases = [case for case in read_golden(artifact) if case.kind in ("compare", "refuse") and case.steps]
+    if not any(case.kind == "compare" for case in cases):
+        raise DeviceError("the artifact holds no golden cases", artifact.path.name, "export the model again")
+    inputs, expected = bytearray(), bytearray()
+    for case in cases:
+        for step in case.steps:
+            inputs += pack_tensors(method.inputs, step.inputs)
+            if case.kind == "compare":
+                # Eager's answers are kept as float32 where NumPy has no bfloat16.
+                specs = [TensorSpec(s.name, str(step.outputs[s.name].dtype), ()) for s in method.outputs]
+                expected += pack_tensors(specs, step.outputs)
+    (folder / "golden").mkdir()
+    (folder / "golden" / "inputs.tensors").write_bytes(inputs)
+    (folder / "golden" / "expected.tensors").write_bytes(expected)
+    return cases
+
+
+def _self_test(artifact: Artifact, sha256: str, plugins: list[str], cases: list[Case]) -> str:
+    method = artifact.manifest.method
+    ordinary, quantized = _read_tolerances(artifact)
+    flags = ["--model model.pte", f"--sha256 {sha256}", f"--method {shlex.quote(method.name)}"]
+    flags += [f"--plugin ./{name}" for name in plugins]
+    flags += [f"--input {shlex.quote(text)}" for text in describe_inputs(method.inputs)]
+    flags += [f"--output {shlex.quote(spec.name)}" for spec in method.outputs]
+    flags += [f"--state {shlex.quote(state.name)}" for state in method.state]
+    flags += [*_tolerance_flags("--", ordinary), *(_tolerance_flags("--quantized-", quantized) if quantized else ())]
+    flags += ["--inputs golden/inputs.tensors", "--expected golden/expected.tensors"]
+    flags += [f"--case {shlex.quote(f'{_kind(case, quantized)}:{len(case.steps)}:{case.name}')}" for case in cases]
+    joined = " \\\n  ".join(flags)
+    return (
+        "#!/bin/sh\n"
+        f"# Self-test of {artifact.manifest.name}: exit code 0 where this machine computes what PyTorch did, else 4.\n"
+        "# More flags are passed on, for example: ./run.sh --runs 100 --threads 2\n"
+        'cd "$(dirname "$0")" || exit 1\n'
+        f'exec ./{RUNNER} {joined} "$@"\n'
+    )
+
+
+def _read_tolerances(artifact: Artifact) -> tuple[Tolerance, Tolerance | None]:
+    """What cases are held to whose reference is eager, and those whose reference is the quantized program."""
+    settings = artifact.manifest.verification or {}
+    quantized = settings.get("quantized_tolerance")
+    return Tolerance.from_json(settings["tolerance"]), None if quantized is None else Tolerance.from_json(quantized)
+
+
+def _tolerance_flags(prefix: str, tolerance: Tolerance) -> list[str]:
+    flags = [f"{prefix}min-sqnr {tolerance.min_sqnr_db:g}"]
+    flags += [
+        f"{prefix}{name} {value:g}" for name in ("atol", "rtol") if (value := getattr(tolerance, name)) is not None
+    ]
+    return flags if tolerance.min_equal == 1.0 else [*flags, f"{prefix}min-equal {tolerance.min_equal:g}"]
+
+
+def _kind(case: Case, quantized: Tolerance | None) -> str:
+    """How the runner is to judge a case."""
+    if case.kind == "refuse":
+        return "refuse"
+    kind = "quantized" if case.reference == "quantized" and quantized is not None else "expect"
+    return kind if case.min_sqnr_db is None else f"{kind}@{case.min_sqnr_db:g}"
+
+
+def _describe(artifact: Artifact, runtime: str, version: str, libc: str, folder: Path) -> Mapping[str, Any]:
+    manifest = artifact.manifest
+    ordinary, quantized = _read_tolerances(artifact)
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {
+        "format": FORMAT,
+        "edgex": __version__,
+        "runtime": runtime,
+        "executorch": version,
+        "minimum_glibc": libc,
+        "artifact": {"name": manifest.name, "target": manifest.target, "digest": artifact.digest},
+        "isa": list(manifest.requirements.isa),
+        "method": manifest.method.to_json(),
+        "tolerance": ordinary.to_json(),
+        "quantized_tolerance": None if quantized is None else quantized.to_json(),
+        "files": [
+            {"path": path.relative_to(folder).as_posix(), "bytes": path.stat().st_size, "sha256": hash_file(path)}
+            for path in files
+        ],
+    }

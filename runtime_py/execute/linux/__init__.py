@@ -1,0 +1,1 @@
+"""Linux machines as devices: this one without Python, or another over OpenSSH."""

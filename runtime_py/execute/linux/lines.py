@@ -1,0 +1,127 @@
+"""The answer of a program on a device: JSON, an object a line, read as they come.
+
+```
+start {run_id, seconds, peak_rss_bytes}   model {sha256, bytes, seconds}   progress {stage, detail}
+loaded {program_seconds, method_seconds, threads, peak_rss_bytes, executed_on?}   first {seconds, peak_rss_bytes}
+warmup {runs, seconds, settled}   plan {samples, rounds, calls_per_sample, steps}   round {seconds: […]}
+done {run_id, peak_rss_bytes}     error {kind: input|engine, what, code}
+```
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+from edgex.errors import DeviceError, EdgexError, RunError
+from edgex.runtime.engines.executorch.errors import explain_error
+from edgex.runtime.execute.base import ColdStart, Progress
+from edgex.runtime.execute.linux.link import Done, signal_name
+
+
+@dataclass
+class LineReader:
+    """What one process on a device has said so far.
+
+    Attributes:
+        run_id: What it must give back.
+        device: The device, for messages.
+        artifact: The artifact, for messages.
+        progress: Told where it is.
+    """
+
+    run_id: str
+    device: str
+    artifact: str
+    progress: Progress
+    rounds: list[tuple[float, ...]] = field(default_factory=list)
+    found: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    def __call__(self, line: str) -> None:
+        """Take in one line; those of others, such as banners of libraries, are passed over."""
+        try:
+            event = json.loads(line)
+            name = event["event"]
+        except (ValueError, KeyError, TypeError):
+            return
+        if name == "progress":
+            self.progress(str(event["stage"]), str(event["detail"]))
+        elif name == "round":
+            self.rounds.append(tuple(float(value) for value in event["seconds"]))
+            plan = self.found.get("plan", {})
+            self.progress("measure", f"round {len(self.rounds)} of {plan.get('rounds', '?')}")
+        else:
+            self.found[name] = event
+
+    def finish(self, done: Done) -> None:
+        """Hold the end of the process against what it said.
+
+        Raises:
+            DeviceError: It crashed, or the answer is that of another run.
+            RunError: The engine refused.
+        """
+        if "error" in self.found:
+            raise self._error(done)
+        killed = signal_name(done.code)
+        if killed is not None:
+            raise DeviceError(
+                f"the program on the device was killed by {killed}",
+                self.device,
+                _SIGNAL_FIXES.get(killed, "try again; if it happens again, please report it"),
+                why=done.errors or None,
+            )
+        if "done" not in self.found:
+            raise DeviceError(
+                f"the program on the device did not start or did not end well (exit code {done.code})",
+                self.device,
+                _start_fix(done.errors),
+                why=done.errors or None,
+            )
+        answered = {self.found[name].get("run_id") for name in ("start", "done") if name in self.found}
+        if answered != {self.run_id}:
+            raise DeviceError(
+                "the answer is that of another run", self.device, "run it again", why=f"run id {answered}"
+            )
+
+    def cold(self) -> ColdStart:
+        """Load, first run and memory of the process."""
+        start, model, loaded, first = (self.found.get(name, {}) for name in ("start", "model", "loaded", "first"))
+        stages = {"interpreter": start, "load": loaded, "first": first}
+        return ColdStart(
+            program=loaded.get("program_seconds"),
+            method=loaded.get("method_seconds"),
+            first=first.get("seconds"),
+            peak_rss_bytes=first.get("peak_rss_bytes"),
+            check=model.get("seconds"),
+            startup=start.get("seconds"),
+            stages={name: int(said["peak_rss_bytes"]) for name, said in stages.items() if said.get("peak_rss_bytes")},
+        )
+
+    def _error(self, done: Done) -> EdgexError:
+        said = self.found["error"]
+        if said["kind"] == "input":
+            damaged = "SHA-256" in said["what"]
+            fix = "remove the folder that is named, and try again" if damaged else None
+            return DeviceError(f"the device refused the run: {said['what']}", self.device, fix, why=done.errors or None)
+        where = f"{self.artifact} on {self.device}"
+        known = explain_error(f"0x{int(said['code']):x}") if said["code"] else None
+        if known is None:
+            return RunError(f"the device could not {said['what']}", where, why=done.errors or None)
+        code, entry = known
+        what = f"ExecuTorch could not {said['what']}: {entry.meaning} ({entry.name}, {code})"
+        return RunError(what, where, entry.fix, why=done.errors or None)
+
+
+_SIGNAL_FIXES = {
+    "SIGKILL": "the system killed it, most often because memory ran out",
+    "SIGILL": "it holds instructions that the device's processor lacks",
+}
+
+
+def _start_fix(errors: str) -> str | None:
+    if "GLIBC" in errors or "CXXABI" in errors:
+        return "the device's C or C++ library is too old: bring its system up to date, or run edgex on one as old"
+    if "cannot open shared object" in errors or "error while loading shared libraries" in errors:
+        return "install the library that is named on the device"
+    return None

@@ -1,0 +1,1 @@
+"""Measure artifacts: samples, statistics, profiles, comparisons and sweeps."""

@@ -1,0 +1,303 @@
+"""Time several contestants in turns: the schedule and the samples, whatever the contestants are.
+
+```
+process      fresh processes for all, a few times over
+  session    all open their session again
+    round    each times one block, in an order of its own: shuffled, and turned round in the next round
+```
+
+Two sessions of one artifact can differ by half a percent for good, because their memory lies elsewhere. Opening them
+again and again makes that part of the noise, which the interval shows, instead of part of the result.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from edgex.runtime.execute.sampling import Clock
+from edgex.runtime.measure.statistics import DEFAULT_MARGIN, Judgement, Rounds, estimate_ratio, judge, measure_luck
+
+PROCESSES = 3
+BUDGET_SECONDS = 20.0
+
+# A block of one contestant within a round: short against the time in which a machine's speed changes, but not short
+# against the wait for its threads to come to rest.
+_BLOCK_SECONDS = 0.005
+_MAX_BLOCK_SAMPLES = 25
+_MIN_BLOCK_SAMPLES = 3
+# A call as long as this does not feel the caches that the block before emptied, and one sample of it says enough.
+_LONG_CALL_SECONDS = 0.1
+
+# Up to this factor between the slowest and the fastest, all give the same number of samples.
+_ALIKE = 3.0
+
+_MIN_SESSIONS = 12
+_MAX_FIRST_SESSIONS, _MAX_SESSIONS = 24, 300
+_MAX_ROUNDS_PER_SESSION = 8
+# To see whether an interval is narrow enough; the one that is reported has more.
+_LOOK_RESAMPLES = 200
+# Measured at least, where no number of rounds was given; a quiet machine needs no more.
+_FIRST_SECONDS = 4.0
+
+
+@dataclass(frozen=True)
+class Pace:
+    """What a contestant says of itself when it is ready.
+
+    Attributes:
+        sample_seconds: Mean wall time of one sample.
+        samples_per_pass: Samples of the smallest thing that it times: 1, or those of one sequence with state.
+        rest_seconds: How long its threads take to come to rest after a block.
+        open_seconds: How long opening its session took, warm-up of the new session included.
+    """
+
+    sample_seconds: float
+    samples_per_pass: int
+    rest_seconds: float
+    open_seconds: float
+
+
+class Contestant(Protocol):
+    """Something that can be timed in blocks."""
+
+    def start(self) -> Pace:
+        """Begin in a fresh process, with an open and warm session."""
+        ...
+
+    def reopen(self) -> None:
+        """Open the session again, elsewhere in memory, and warm it up."""
+        ...
+
+    def time_block(self, passes: int, lead_in: bool) -> tuple[float, ...]:
+        """Time passes; seconds per call, `samples_per_pass` a pass. `lead_in`: after one that is not counted."""
+        ...
+
+    def stop(self) -> None:
+        """End the process."""
+        ...
+
+
+@dataclass(frozen=True)
+class ContestPlan:
+    """The schedule.
+
+    Attributes:
+        processes: How often all start in fresh processes at least.
+        sessions: Sessions of each in one of these processes.
+        rounds_per_session: Rounds with one session.
+        passes: Passes of each contestant in a block.
+        lead_in: Whether a block begins with a pass that is not counted, by contestant.
+    """
+
+    processes: int
+    sessions: int
+    rounds_per_session: int
+    passes: tuple[int, ...]
+    lead_in: tuple[bool, ...]
+
+
+@dataclass(frozen=True)
+class Contest:
+    """What was measured.
+
+    Attributes:
+        plan: The schedule.
+        processes: Fresh processes of each, those included in which measuring went on.
+        rounds: Seconds per call, `[contestant][round][sample]`.
+        rounds_per_process: How many of the rounds each process timed, in order.
+        seconds: How long it took, starting the processes included.
+    """
+
+    plan: ContestPlan
+    processes: int
+    rounds: tuple[Rounds, ...]
+    rounds_per_process: tuple[int, ...]
+    seconds: float
+
+    @property
+    def sessions(self) -> int:
+        """Sessions that each contestant opened, over all processes."""
+        return len(self.rounds[0]) // self.plan.rounds_per_session
+
+    def judge(self, contestant: int) -> Judgement:
+        """A contestant against the first; the last is the first once more."""
+        first, *others = self.rounds
+        return judge(
+            first,
+            self.rounds[contestant],
+            self.rounds[-1],
+            rounds_per_session=self.plan.rounds_per_session,
+            luck=measure_luck(first, others, self.rounds_per_process, self.plan.rounds_per_session),
+        )
+
+    def by_session(self, contestant: int) -> Rounds:
+        """The samples of one contestant, those of a session together."""
+        size, rounds = self.plan.rounds_per_session, self.rounds[contestant]
+        return tuple(
+            tuple(sample for samples in rounds[at : at + size] for sample in samples)
+            for at in range(0, len(rounds), size)
+        )
+
+
+def run_contest(
+    contestants: Sequence[Contestant],
+    *,
+    processes: int = PROCESSES,
+    max_seconds: float = BUDGET_SECONDS,
+    target: float = DEFAULT_MARGIN / 3,
+    last_is_first: bool = True,
+    seed: int = 0,
+    at_end: Callable[[], None] = lambda: None,
+    progress: Callable[[str, str], None] = lambda _stage, _detail: None,
+    clock: Clock = time.perf_counter_ns,
+) -> Contest:
+    """Time contestants in turns.
+
+    Args:
+        contestants: What is timed; the others are held against the first.
+        processes: How often all start in fresh processes at least; 1 or more.
+        max_seconds: Measuring goes on for so long, in more processes, while the intervals are wider than the target;
+            what the smallest schedule needs is measured in any case. Starting processes is not counted.
+        target: Half the width of the intervals, as a share, that is good enough.
+        last_is_first: The last contestant is the first once more, for the floor of a difference; it need not be known
+            better than the others.
+        seed: Of the order.
+        at_end: Called once everything is measured, while the last processes still run.
+        progress: Told about each stage, with a detail.
+        clock: Nanoseconds.
+    """
+    processes = max(1, processes)
+    order = _Order(len(contestants), random.Random(seed))
+    taken: list[list[tuple[float, ...]]] = [[] for _ in contestants]
+    began, measuring, process, plan = clock(), 0, 0, None
+    in_process: list[int] = []
+    try:
+        while True:
+            for contestant in contestants:
+                contestant.stop()
+            process += 1
+            progress("start", f"process {process} of each")
+            paces = {index: contestants[index].start() for index in order.shuffled()}
+            if plan is None:
+                ordered = [paces[index] for index in range(len(contestants))]
+                plan = _plan(ordered, processes, min(max_seconds, _FIRST_SECONDS))
+            done = len(taken[0]) // plan.rounds_per_session
+            # Half as many again in each process after the first ones, which start up once for all of them.
+            sessions = plan.sessions if process <= processes else max(plan.sessions, done // 2)
+            started = clock()
+            for session in range(sessions):
+                progress("measure", f"session {session + 1} of {sessions}, process {process} of each")
+                _run_session(contestants, plan, order, taken, reopen=session > 0)
+                if process > processes and (measuring + clock() - started) / 1e9 >= max_seconds:
+                    break
+            measuring += clock() - started
+            in_process.append(len(taken[0]) - sum(in_process))
+            if process < processes:
+                continue
+            width = _excess_width(taken, in_process, plan.rounds_per_session, target, last_is_first)
+            if width is None or measuring / 1e9 >= max_seconds or done + sessions >= _MAX_SESSIONS:
+                break
+            progress("measure longer", f"an interval is {200 * width:.1f} % wide")
+        at_end()
+    finally:
+        for contestant in contestants:
+            contestant.stop()
+    rounds = tuple(tuple(samples) for samples in taken)
+    return Contest(plan, process, rounds, tuple(in_process), (clock() - began) / 1e9)
+
+
+def _run_session(
+    contestants: Sequence[Contestant],
+    plan: ContestPlan,
+    order: _Order,
+    taken: list[list[tuple[float, ...]]],
+    *,
+    reopen: bool,
+) -> None:
+    if reopen:
+        for index in order.shuffled():
+            contestants[index].reopen()
+    for _ in range(plan.rounds_per_session):
+        for index in order.next():
+            taken[index].append(contestants[index].time_block(plan.passes[index], plan.lead_in[index]))
+
+
+class _Order:
+    """Shuffled orders of the contestants, each followed by itself turned round: nobody is always after the same one."""
+
+    def __init__(self, count: int, generator: random.Random) -> None:
+        self._count, self._random = count, generator
+        self._to_turn: list[int] | None = None
+
+    def shuffled(self) -> list[int]:
+        return self._random.sample(range(self._count), self._count)
+
+    def next(self) -> list[int]:
+        if self._to_turn is not None:
+            order, self._to_turn = self._to_turn[::-1], None
+        else:
+            order = self._to_turn = self.shuffled()
+        return order
+
+
+def _plan(paces: Sequence[Pace], processes: int, seconds: float) -> ContestPlan:
+    wanted = _choose_samples(paces)
+    passes = tuple(math.ceil(count / pace.samples_per_pass) for count, pace in zip(wanted, paces, strict=True))
+    lead_in = tuple(pace.sample_seconds < _LONG_CALL_SECONDS for pace in paces)
+    round_seconds = sum(
+        (count + lead) * pace.samples_per_pass * pace.sample_seconds + pace.rest_seconds
+        for pace, count, lead in zip(paces, passes, lead_in, strict=True)
+    )
+    # About as much time for measuring with a session as for opening it.
+    open_seconds = sum(pace.open_seconds for pace in paces)
+    rounds = max(1, min(_MAX_ROUNDS_PER_SESSION, round(open_seconds / max(round_seconds, 1e-9))))
+    least = math.ceil(_MIN_SESSIONS / processes)
+    most = max(least, _MAX_FIRST_SESSIONS // processes)
+    affordable = int(seconds / processes / max(open_seconds + rounds * round_seconds, 1e-9))
+    return ContestPlan(processes, max(least, min(most, affordable)), rounds, passes, lead_in)
+
+
+def _choose_samples(paces: Sequence[Pace]) -> list[int]:
+    """Samples of each contestant in a block."""
+    # Waiting for threads to come to rest must not be most of the work.
+    block_seconds = max(_BLOCK_SECONDS, max(pace.rest_seconds for pace in paces) / 2)
+    wanted = []
+    for pace in paces:
+        least = 1 if pace.sample_seconds >= _LONG_CALL_SECONDS else _MIN_BLOCK_SAMPLES
+        affordable = int(block_seconds / max(pace.sample_seconds, 1e-9))
+        wanted.append(max(least, min(_MAX_BLOCK_SAMPLES, affordable)))
+    # Noise is skewed, and the median of few skewed samples depends on how many they are: where speeds are alike, the
+    # numbers must be the same, or the difference would show as one of speed.
+    seconds = [pace.sample_seconds for pace in paces]
+    alike = max(seconds) <= _ALIKE * min(seconds)
+    return [min(wanted)] * len(wanted) if alike else wanted
+
+
+def _excess_width(
+    taken: Sequence[Rounds],
+    rounds_per_process: Sequence[int],
+    rounds_per_session: int,
+    target: float,
+    last_is_first: bool,
+) -> float | None:
+    """Half the width of the widest interval that is wider than need be, as a share; None where all are narrow enough.
+
+    Each must be known to the target, or to a tenth of its difference where that is more: of something three times as
+    slow nobody asks for whole percents.
+    """
+    first, *others = taken
+    luck = measure_luck(first, others, rounds_per_process, rounds_per_session)
+    estimates = [
+        estimate_ratio(first, other, _LOOK_RESAMPLES, rounds_per_session=rounds_per_session, luck=luck)
+        for other in others
+    ]
+    needed = [max(target, abs(estimate.ratio - 1.0) / 10) for estimate in estimates]
+    if last_is_first and len(needed) > 1:
+        needed[-1] = min(needed[:-1])
+    widths = [math.inf if e.ci95 is None else (e.ci95[1] - e.ci95[0]) / 2 for e in estimates]
+    return max((width for width, enough in zip(widths, needed, strict=True) if width > enough), default=None)

@@ -1,0 +1,1 @@
+"""Profiles and comparisons on a device."""

@@ -1,0 +1,211 @@
+"""What this host can do at best: `python -m edgex.runtime.measure.profile.ceilings --threads 2`.
+
+A kernel library is rarely the best everywhere (one that leads on one processor reaches half elsewhere), and a burst of
+more than a millisecond is likely to be interrupted. So: several libraries, short bursts, the best one counts. It runs
+in a process of its own, where it can set thread counts, and is kept in the user's cache by host, threads and versions.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from edgex.errors import RunError
+from edgex.runtime.engines.trace.operators import Ceilings
+from edgex.runtime.support.cache import user_cache
+from edgex.runtime.support.entry_points import installed_version
+from edgex.runtime.support.host import read_host
+
+_MODULE = "edgex.runtime.measure.profile.ceilings"
+_LIBRARIES = ("numpy", "torch", "onnxruntime")
+_VERSION = 1
+
+# Seconds for one candidate; with a burst under a millisecond that is thirty and more.
+_CANDIDATE_SECONDS = 0.03
+_PRODUCT_SIZES = (192, 256, 384, 512)
+_COPY_BYTES = (1 << 13, 1 << 14, 1 << 15, 1 << 17, 1 << 19, 1 << 21, 1 << 23)
+_TIMEOUT_SECONDS = 60
+
+Burst = Callable[[], object]
+
+
+def find_ceilings(threads: int, *, again: bool = False) -> Ceilings:
+    """The ceilings for a number of threads, from the cache where they are known.
+
+    Args:
+        threads: Threads of the runs that they are for.
+        again: Measure again, and keep the better of old and new: something turned out to be faster.
+
+    Raises:
+        RunError: The process that measures failed.
+    """
+    file = user_cache() / "ceilings" / f"{_key(threads)}.json"
+    known = _read(file)
+    if known is not None and not again:
+        return known
+    found = _measure_in_process(threads)
+    if known is not None:
+        best = {dtype: max(known.gflops.get(dtype, 0.0), found.gflops.get(dtype, 0.0)) for dtype in found.gflops}
+        found = Ceilings(threads, {**known.gflops, **best}, max(known.gbps, found.gbps))
+    _write(file, found)
+    return found
+
+
+def measure(threads: int) -> Ceilings:
+    """Measure in this process; its thread settings are changed."""
+    gflops: dict[str, float] = {}
+    for dtype, work, burst in _products(threads):
+        gflops[dtype] = max(gflops.get(dtype, 0.0), work / _best_seconds(burst) / 1e9)
+    # Cores do not share their first caches: what one of them moves at best, each of them does.
+    gbps = max(2 * size / _best_seconds(_copy(size)) / 1e9 for size in _COPY_BYTES) * threads
+    return Ceilings(threads, {dtype: round(value, 1) for dtype, value in gflops.items()}, round(gbps, 1))
+
+
+def _best_seconds(burst: Burst) -> float:
+    """The quickest of many runs; a burst that is too short for the clock is repeated within one reading."""
+    burst()
+    started = time.perf_counter_ns()
+    burst()
+    calls = max(1, 20_000 // max(1, time.perf_counter_ns() - started))
+    best = float("inf")
+    deadline = time.perf_counter_ns() + int(_CANDIDATE_SECONDS * 1e9)
+    while time.perf_counter_ns() < deadline:
+        started = time.perf_counter_ns()
+        for _ in range(calls):
+            burst()
+        best = min(best, (time.perf_counter_ns() - started) / calls)
+    return best / 1e9
+
+
+def _copy(size: int) -> Burst:
+    source, target = np.ones(size, np.uint8), np.zeros(size, np.uint8)
+    return lambda: np.copyto(target, source)
+
+
+def _products(threads: int) -> Iterator[tuple[str, int, Burst]]:
+    """Candidates as (dtype, operations of one burst, burst)."""
+    yield from _numpy_products()
+    if installed_version("onnxruntime"):
+        yield from _onnx_products(threads)
+    if installed_version("torch"):
+        yield from _torch_products(threads)
+
+
+def _numpy_products() -> Iterator[tuple[str, int, Burst]]:
+    for dtype in ("float32", "float64"):
+        for size in _PRODUCT_SIZES:
+            one, other = np.ones((size, size), dtype), np.ones((size, size), dtype)
+            out = np.empty((size, size), dtype)
+            yield dtype, 2 * size**3, _numpy_product(one, other, out)
+
+
+def _numpy_product(one: np.ndarray, other: np.ndarray, out: np.ndarray) -> Burst:
+    return lambda: np.matmul(one, other, out=out)
+
+
+def _torch_products(threads: int) -> Iterator[tuple[str, int, Burst]]:
+    import torch
+
+    torch.set_num_threads(threads)
+    for dtype in (torch.float32, torch.bfloat16):
+        name = str(dtype).removeprefix("torch.")
+        for size in _PRODUCT_SIZES:
+            one, other = torch.ones(size, size, dtype=dtype), torch.ones(size, size, dtype=dtype)
+            yield name, 2 * size**3, _torch_product(torch.mm, one, other)
+
+
+def _torch_product(multiply: Callable[[Any, Any], Any], one: Any, other: Any) -> Burst:
+    return lambda: multiply(one, other)
+
+
+def _onnx_products(threads: int) -> Iterator[tuple[str, int, Burst]]:
+    from edgex.runtime.engines.onnxruntime.nodes import write_product
+    from edgex.runtime.engines.onnxruntime.session import import_onnxruntime
+
+    onnxruntime = import_onnxruntime()
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    options.intra_op_num_threads = threads
+    for dtype in ("float32", "int8"):
+        for size in _PRODUCT_SIZES:
+            session = onnxruntime.InferenceSession(
+                write_product(size, dtype), options, providers=["CPUExecutionProvider"]
+            )
+            values = {name: np.ones((size, size), dtype) for name in ("a", "b")}
+            binding = session.io_binding()
+            for name, value in values.items():
+                binding.bind_cpu_input(name, value)
+            binding.bind_output("c")
+            yield dtype, 2 * size**3, _bound_run(session, binding)
+
+
+def _bound_run(session: Any, binding: Any) -> Burst:
+    return lambda: session.run_with_iobinding(binding)
+
+
+def _measure_in_process(threads: int) -> Ceilings:
+    counts = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), str(threads))
+    command = [sys.executable, "-m", _MODULE, "--threads", str(threads)]
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=False, env={**os.environ, **counts}, timeout=_TIMEOUT_SECONDS
+        )
+    except subprocess.TimeoutExpired as error:
+        raise RunError(f"the host's ceilings took more than {_TIMEOUT_SECONDS} s to measure") from error
+    if done.returncode:
+        why = done.stderr.strip().splitlines()[-1:]
+        raise RunError("the host's ceilings could not be measured", why="".join(why) or f"exit code {done.returncode}")
+    return _parse(json.loads(done.stdout.strip().splitlines()[-1]))
+
+
+def _key(threads: int) -> str:
+    host = read_host()
+    versions = [installed_version(name) for name in _LIBRARIES]
+    parts = (_VERSION, threads, host.cpu, host.isa, host.usable_cores, host.cpu_quota, versions)
+    return hashlib.sha256(repr(parts).encode()).hexdigest()[:20]
+
+
+def _read(file: Path) -> Ceilings | None:
+    try:
+        return _parse(json.loads(file.read_text(encoding="utf-8")))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None  # not there, or not what this version writes: it is measured again
+
+
+def _parse(data: Mapping[str, Any]) -> Ceilings:
+    return Ceilings(data["threads"], {str(name): float(value) for name, value in data["gflops"].items()}, data["gbps"])
+
+
+def _write(file: Path, ceilings: Ceilings) -> None:
+    """Keep the ceilings; a cache that cannot be written only costs the time next time."""
+    text = json.dumps({"threads": ceilings.threads, "gflops": dict(ceilings.gflops), "gbps": ceilings.gbps})
+    temporary = file.with_name(f".{file.name}.{os.getpid()}")
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        temporary.write_text(text, encoding="utf-8")
+        temporary.replace(file)
+    except OSError:
+        return
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The child's side: prints one JSON object."""
+    parser = argparse.ArgumentParser(prog=f"python -m {_MODULE}", description="Measure what this host does at best.")
+    parser.add_argument("--threads", type=int, required=True)
+    found = measure(parser.parse_args(arguments).threads)
+    print(json.dumps({"threads": found.threads, "gflops": dict(found.gflops), "gbps": found.gbps}))  # noqa: T201
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

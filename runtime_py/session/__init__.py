@@ -1,0 +1,1 @@
+"""A loaded artifact: its inputs checked, its runs judged against the golden data."""

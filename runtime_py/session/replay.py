@@ -1,0 +1,240 @@
+"""Run an artifact's golden cases and hold every output against eager's: `edgex verify`, here or on a device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from edgex.errors import RunError
+from edgex.runtime.artifact.artifact import Artifact
+from edgex.runtime.artifact.golden import Case, Layout, Reference, read_golden
+from edgex.runtime.session.numerics import Tolerance, Verdict, compare_output, round_significant
+from edgex.runtime.session.session import Session
+
+
+@dataclass(frozen=True)
+class CaseResult:
+    """The verdict on one output of one case, or on a case that must be refused or was skipped.
+
+    Attributes:
+        name: The case, with its step where it has several.
+        output: The output's name; None for refusals and skipped cases.
+        max_abs_error: Largest absolute error; None when unknown.
+        sqnr_db: Signal-to-quantization-noise ratio in dB; None for integers and where it says nothing.
+        reference_max: Largest absolute value of eager's output.
+        verdict: `pass`, `fail`, `inconclusive` or `skipped`.
+        reason: Why, when there is something to say.
+        reference: What it was held against: `eager` or `quantized`; see `edgex.runtime.artifact.golden.Case`.
+    """
+
+    name: str
+    output: str | None
+    verdict: Verdict
+    max_abs_error: float | None = None
+    sqnr_db: float | None = None
+    reference_max: float | None = None
+    reason: str | None = None
+    reference: Reference = "eager"
+
+    def to_json(self) -> dict[str, Any]:
+        """One entry of `cases`, figures rounded to two digits (SQNR to whole dB)."""
+        return {
+            "name": self.name,
+            "output": self.output,
+            "reference": self.reference,
+            "max_abs_error": round_significant(self.max_abs_error),
+            "sqnr_db": round_significant(self.sqnr_db),
+            "reference_max": round_significant(self.reference_max),
+            "verdict": self.verdict,
+            "reason": self.reason,
+        }
+
+
+@dataclass(frozen=True)
+class Verification:
+    """The verdict on an artifact.
+
+    Attributes:
+        passed: No case failed, and every output was really compared in at least one.
+        cases: Every verdict.
+        tolerance: What the float outputs were held to.
+        quantized_tolerance: The same where the reference is the quantized program; None for float artifacts.
+        executed_on: Who ran them.
+        reason: Why it did not pass, one sentence.
+        verified_on: `target`, or `cpu-reference` where the engine's CPU stood in for a device that is not here.
+        assignment: How many nodes each provider of the engine ran; None where the engine does not tell.
+    """
+
+    passed: bool
+    cases: tuple[CaseResult, ...]
+    tolerance: Tolerance
+    executed_on: str
+    reason: str | None = None
+    verified_on: str = "target"
+    assignment: Mapping[str, int] | None = None
+    quantized_tolerance: Tolerance | None = None
+
+    @property
+    def max_abs_error(self) -> float | None:
+        """The largest error of all cases."""
+        return max((c.max_abs_error for c in self.cases if c.max_abs_error is not None), default=None)
+
+    @property
+    def min_sqnr_db(self) -> float | None:
+        """The lowest SQNR of all cases, in dB."""
+        return min((c.sqnr_db for c in self.cases if c.sqnr_db is not None), default=None)
+
+    def to_json(self) -> dict[str, Any]:
+        """The `edgex.verify/1` object without its schema key; also the manifest's `verification`."""
+        return {
+            "passed": self.passed,
+            "reason": self.reason,
+            "executed_on": self.executed_on,
+            "verified_on": self.verified_on,
+            "assignment": None if self.assignment is None else dict(self.assignment),
+            "max_abs_error": round_significant(self.max_abs_error),
+            "min_sqnr_db": round_significant(self.min_sqnr_db),
+            "tolerance": self.tolerance.to_json(),
+            "quantized_tolerance": None if self.quantized_tolerance is None else self.quantized_tolerance.to_json(),
+            "cases": [case.to_json() for case in self.cases],
+        }
+
+
+def replay_artifact(
+    artifact: Artifact, session: Session, progress: Callable[[str], None] = lambda _: None
+) -> Verification:
+    """Run every golden case of an artifact.
+
+    Args:
+        artifact: Gives the cases and, in its manifest, the tolerance and whether inconclusive outputs are allowed.
+        session: A session on that artifact.
+        progress: Called with each case's name before it runs.
+
+    Raises:
+        ArtifactError: The golden data cannot be read.
+    """
+    settings = artifact.manifest.verification or {}
+    tolerance = Tolerance.from_json(settings["tolerance"])
+    strict = settings.get("quantized_tolerance")
+    quantized_tolerance = None if strict is None else Tolerance.from_json(strict)
+    results: list[CaseResult] = []
+    cases = read_golden(artifact)
+    ordinary = _ordinary_rms(cases) if quantized_tolerance is not None else {}
+    for case in cases:
+        progress(case.name)
+        if case.reference == "quantized" and quantized_tolerance is not None:
+            least = quantized_tolerance.min_sqnr_db if case.min_sqnr_db is None else case.min_sqnr_db
+            results += _run_case(case, session, replace(quantized_tolerance, min_sqnr_db=least), ordinary)
+        else:
+            own = tolerance if case.min_sqnr_db is None else Tolerance(case.min_sqnr_db, min_equal=tolerance.min_equal)
+            results += _run_case(case, session, own, {})
+    names = [spec.name for spec in session.outputs]
+    reason = _find_shortfall(results, names, bool(settings.get("allow_inconclusive")))
+    return Verification(
+        reason is None,
+        tuple(results),
+        tolerance,
+        session.executed_on,
+        reason,
+        _verified_on(session),
+        session.assignment,
+        quantized_tolerance,
+    )
+
+
+def _ordinary_rms(cases: Sequence[Case]) -> dict[str, float]:
+    """The root mean square of each float output on the example."""
+    example = next((case for case in cases if case.kind == "compare"), None)
+    outputs = example.steps[0].outputs.items() if example is not None else ()
+    return {
+        name: float(np.sqrt(np.mean(np.square(array[np.isfinite(array)], dtype=np.float64))))
+        for name, array in outputs
+        if array.dtype.kind == "f" and np.isfinite(array).any()
+    }
+
+
+def _verified_on(session: Session) -> str:
+    """`cpu-reference` when an artifact for another device was run on the engine's CPU, however it came about."""
+    wanted = session.artifact.manifest.options.get("execution_provider")
+    if wanted is None or session.assignment is None:
+        return "target"
+    others = [name for name in session.assignment if name != "CPUExecutionProvider"]
+    return "target" if others else "cpu-reference"
+
+
+def lay_out(array: np.ndarray, layout: Layout) -> np.ndarray:
+    """The same values in another memory order.
+
+    Args:
+        array: Any C-contiguous array.
+        layout: `transposed` reverses the order of the axes in memory; `channels_last` moves axis 1 last in memory
+            (rank 3 and more).
+    """
+    if layout == "transposed" and array.ndim >= 2:
+        return np.ascontiguousarray(array.T).T
+    if layout == "channels_last" and array.ndim >= 3:
+        return np.moveaxis(np.ascontiguousarray(np.moveaxis(array, 1, -1)), -1, 1)
+    return array
+
+
+def _run_case(case: Case, session: Session, tolerance: Tolerance, floors: Mapping[str, float]) -> Iterable[CaseResult]:
+    """Run and judge one case; `floors` is the ordinary root mean square by output."""
+    if case.kind == "skipped":
+        return [CaseResult(case.name, None, "skipped", reason=case.reason)]
+    session.reset()
+    results: list[CaseResult] = []
+    for at, step in enumerate(case.steps):
+        name = case.name if len(case.steps) == 1 else f"{case.name}, step {at + 1}"
+        inputs = {key: lay_out(value, case.layout) for key, value in step.inputs.items()}
+        if case.kind == "refuse":
+            results.append(_expect_refusal(name, inputs, session))
+            continue
+        try:
+            outputs = session.run(**inputs)
+        except RunError as error:
+            reason = " ".join(str(error).split())
+            results.append(CaseResult(name, None, "fail", reason=reason, reference=case.reference))
+            break
+        for spec, actual in zip(session.outputs, outputs, strict=True):
+            found = compare_output(step.outputs[spec.name], actual, tolerance, floors.get(spec.name, 0.0))
+            results.append(
+                CaseResult(
+                    name,
+                    spec.name,
+                    found.verdict,
+                    found.max_abs_error,
+                    found.sqnr_db,
+                    found.reference_max,
+                    found.reason,
+                    case.reference,
+                )
+            )
+    return results
+
+
+def _expect_refusal(name: str, inputs: Mapping[str, np.ndarray], session: Session) -> CaseResult:
+    """Sizes outside the bounds must be refused: an engine that computed something with them computed garbage."""
+    try:
+        session.run(**inputs)
+    except RunError as error:
+        return CaseResult(name, None, "pass", reason=f"refused: {error.what}")
+    return CaseResult(name, None, "fail", reason="it ran although the size is outside the bounds")
+
+
+def _find_shortfall(results: Sequence[CaseResult], outputs: Sequence[str], allow_inconclusive: bool) -> str | None:
+    """Why the verification did not pass, or None."""
+    failed = [result for result in results if result.verdict == "fail"]
+    if failed:
+        first = failed[0]
+        shown = f"{first.name}{', ' + first.output if first.output else ''}: {first.reason}"
+        return shown if len(failed) == 1 else f"{shown} (and {len(failed) - 1} more)"
+    if allow_inconclusive:
+        return None
+    for name in outputs:
+        verdicts = {result.verdict for result in results if result.output == name}
+        if "pass" not in verdicts:
+            return f"{name}: eager's output is constant or near zero in every case, so nothing was proved"
+    return None

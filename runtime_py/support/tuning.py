@@ -1,0 +1,86 @@
+"""The thread count that `edgex profile --sweep threads` found quickest, kept in the user's cache.
+
+```
+$XDG_CACHE_HOME/edgex/tuned/<artifact digest>/<host fingerprint>.json     {"format": "edgex.tuned/1", "threads": 2, …}
+```
+
+It belongs to one artifact on one machine, so it is never written into the artifact.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from edgex.errors import RunError
+from edgex.runtime.support.cache import user_cache
+from edgex.runtime.support.host import read_host
+
+FORMAT = "edgex.tuned/1"
+
+
+def tuning_folder() -> Path:
+    """Where results are kept: `edgex/tuned` in the user's cache folder."""
+    return user_cache() / "tuned"
+
+
+def read_tuned_threads(digest: str) -> int | None:
+    """The thread count kept for an artifact on this machine.
+
+    Args:
+        digest: `Artifact.digest`.
+
+    Returns:
+        None where none is kept. A damaged entry counts as none and gives a Python warning.
+    """
+    folder = tuning_folder() / digest
+    # Describing the machine takes a millisecond; most artifacts were never swept.
+    if not folder.is_dir():
+        return None
+    path = folder / f"{read_host().fingerprint}.json"
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+        threads = data["threads"]
+        if data["format"] != FORMAT or type(threads) is not int or threads < 1:
+            raise ValueError("not an edgex.tuned/1 with a number of threads")
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        warnings.warn(f"the tuned threads in {path} are damaged and not used: {error}", stacklevel=3)
+        return None
+    return int(threads)
+
+
+def write_tuned_threads(digest: str, threads: int, found: Mapping[str, Any]) -> Path:
+    """Keep a thread count for an artifact on this machine, in place of an earlier one.
+
+    Args:
+        digest: `Artifact.digest`.
+        threads: The count.
+        found: What else to write down, for people.
+
+    Raises:
+        RunError: The cache cannot be written.
+    """
+    path = tuning_folder() / digest / f"{read_host().fingerprint}.json"
+    temporary = path.with_name(f".{path.name}.tmp-{os.getpid()}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        text = json.dumps({"format": FORMAT, "threads": threads, **found}, indent=2, ensure_ascii=False)
+        temporary.write_text(text + "\n", encoding="utf-8")
+        temporary.replace(path)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        raise RunError(
+            "the thread count cannot be kept",
+            str(path.parent),
+            "set XDG_CACHE_HOME to a writable folder",
+            why=error.strerror or str(error),
+        ) from error
+    return path

@@ -1,0 +1,1 @@
+"""Commands about this environment: targets, devices, doctor, explain."""

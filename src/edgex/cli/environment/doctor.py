@@ -1,0 +1,72 @@
+"""`edgex doctor`: this environment against the known-good matrix, with a fix for whatever is wrong."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+
+from edgex.cli.failure import print_json
+
+BROKEN_EXIT_CODE = 7
+
+
+@click.command("doctor")
+@click.option("--json", "as_json", is_flag=True, help="One document on stdout: what to attach to a report.")
+def command(as_json: bool) -> None:
+    """Check Python, package versions, clashing builds, compiler and OpenMP. Exit code 7 if something is broken."""
+    document = _examine()
+    print_json(document) if as_json else _print(document)
+    sys.exit(0 if document["healthy"] else BROKEN_EXIT_CODE)
+
+
+def _examine() -> dict[str, Any]:
+    from edgex._version import __version__
+    from edgex.doctor.checks import examine
+    from edgex.doctor.environment import read_environment
+    from edgex.runtime.engines.rocm.detection import detect
+    from edgex.runtime.support.host import read_host
+
+    environment = read_environment()
+    findings = examine(environment)
+    host = read_host()
+    return {
+        "schema": "edgex.doctor/1",
+        "edgex": __version__,
+        "healthy": all(finding.status != "broken" for finding in findings),
+        "findings": [finding.to_json() for finding in findings],
+        "host": {
+            "cpu": host.cpu,
+            "machine": host.machine,
+            "isa": None if host.isa is None else list(host.isa),
+            "logical_cores": host.logical_cores,
+            "usable_cores": host.usable_cores,
+            "memory_bytes": host.memory_bytes,
+            "system": host.system,
+            "kernel": host.kernel,
+            "python": host.python,
+        },
+        "packages": {name: environment.packages[name] for name in _RELEVANT if name in environment.packages},
+        "variables": dict(environment.variables),
+        # What a report about onnx-rocm needs; no session is started for it.
+        "gpu": [rung.to_json() for rung in detect(run_session=False)],
+    }
+
+
+_RELEVANT = (
+    *("torch", "torchao", "executorch", "onnx", "onnxscript", "onnx-ir", "numpy", "safetensors", "onednn-cpu-gomp"),
+    *("onnxruntime", "onnxruntime-migraphx", "onnxruntime-rocm", "onnxruntime-gpu", "onnxruntime-ep-migraphx"),
+)
+
+_COLOURS = {"ok": "green", "warning": "yellow", "broken": "red"}
+
+
+def _print(document: dict[str, Any]) -> None:
+    for finding in document["findings"]:
+        mark = click.style(f"{finding['status']:<8}", fg=_COLOURS[finding["status"]])
+        click.echo(f"{mark}{finding['check']}: {finding['text']}")
+        if finding["fix"]:
+            click.echo(f"        fix: {finding['fix']}")
+    broken = sum(finding["status"] == "broken" for finding in document["findings"])
+    click.echo("nothing is broken" if document["healthy"] else f"{broken} broken; edgex doctor --json for a report")

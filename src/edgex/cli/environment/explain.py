@@ -1,0 +1,117 @@
+"""`edgex explain CODE|LOG`: what an engine's message means and what to do, from an offline dictionary."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from edgex.cli.failure import failure_document, print_json
+from edgex.errors import EdgexError, UsageError, nearest_name
+
+if TYPE_CHECKING:
+    from edgex.explain.search import Match
+
+# The end of a log holds the error; more than this is not read.
+_LOG_BYTES = 16 << 20
+
+
+@click.command("explain")
+@click.argument("query", required=False)
+@click.option("--list", "list_codes", is_flag=True, help="List every code of the dictionary.")
+@click.option("--json", "as_json", is_flag=True, help="One document on stdout.")
+def command(query: str | None, list_codes: bool, as_json: bool) -> None:
+    """Explain QUERY: a code (0x14, missing-out-variants), a message in quotes, a log file, or - for stdin."""
+    try:
+        document = _list() if list_codes else _explain(query)
+    except EdgexError as error:
+        if as_json:
+            print_json(failure_document(error))
+        raise
+    print_json(document) if as_json else _print(document)
+
+
+def _list() -> dict[str, Any]:
+    from edgex.explain.dictionary import DICTIONARY
+    from edgex.explain.search import Match
+
+    return _document("--list", [Match(entry) for entry in DICTIONARY])
+
+
+def _explain(query: str | None) -> dict[str, Any]:
+    from edgex.explain.search import find_code, find_in_log
+
+    if query is None or query == "-":
+        if query is None and sys.stdin.isatty():
+            raise UsageError("nothing to explain", fix="give a code, a log file, or pipe a log into edgex explain -")
+        return _document("-", find_in_log(_last_lines(sys.stdin.buffer.read())))
+    path = Path(query)
+    if _is_there(path):
+        return _document(query, find_in_log(_last_lines(_read(path))))
+    matches = find_code(query) or find_in_log(query.splitlines())
+    if not matches:
+        raise _unknown(query)
+    return _document(query, matches)
+
+
+def _is_there(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:  # a message in quotes may be longer than a file name, or lie in a folder that is closed to us
+        return False
+
+
+def _read(path: Path) -> bytes:
+    if path.is_dir():
+        raise UsageError(f"{path} is a folder", fix="give the log file itself")
+    try:
+        with path.open("rb") as stream:
+            size = stream.seek(0, 2)
+            stream.seek(max(0, size - _LOG_BYTES))
+            return stream.read()
+    except OSError as error:
+        raise UsageError(f"cannot read {path}", why=error.strerror or str(error)) from error
+
+
+def _last_lines(data: bytes) -> list[str]:
+    return data[-_LOG_BYTES:].decode("utf-8", "replace").splitlines()
+
+
+def _unknown(query: str) -> UsageError:
+    from edgex.explain.dictionary import DICTIONARY
+
+    looks_like_path = "/" in query or query.endswith((".log", ".txt"))
+    if looks_like_path:
+        return UsageError(f"no such file: {query}", fix="edgex explain CODE, or edgex explain LOG")
+    hint = nearest_name(query, (entry.code for entry in DICTIONARY)).partition(" known:")[0]
+    return UsageError(
+        f"nothing is known about {query[:100]!r}",
+        why=hint if hint.startswith("did you mean") else None,
+        fix="edgex explain --list shows every code",
+    )
+
+
+def _document(query: str, matches: Sequence[Match]) -> dict[str, Any]:
+    return {"schema": "edgex.explain/1", "query": query, "matches": [match.to_json() for match in matches]}
+
+
+def _print(document: dict[str, Any]) -> None:
+    if document["query"] == "--list":
+        width = max(len(match["code"]) for match in document["matches"])
+        for match in document["matches"]:
+            click.echo(f"{match['code']:<{width}}  {match['engine']:<12}  {match['cause'].partition('. ')[0][:90]}")
+        return
+    if not document["matches"]:
+        click.echo("no line of it is a message that edgex knows")
+    for match in document["matches"]:
+        times = f" ({match['count']} lines)" if match["count"] > 1 else ""
+        click.echo(f"{click.style(match['code'], bold=True)}  {match['engine']}{times}")
+        if match["text"]:
+            click.echo(f"  line {match['line']}: {match['text']}")
+        click.echo(f"  cause: {match['cause']}")
+        click.echo(f"  fix:   {match['fix']}")
+        for issue in match["issues"]:
+            click.echo(f"  see:   {issue}")

@@ -1,0 +1,166 @@
+"""`edgex android`: a sample app around an artifact, as a Gradle project; with --build, built where the SDK is."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import click
+
+from edgex.cli.failure import print_json
+from edgex.cli.supervisor import supervise
+
+if TYPE_CHECKING:
+    from edgex.export.android.options import AppOptions, Flavor, ModelSource
+    from edgex.runtime.artifact.artifact import Artifact
+
+_IMAGE_HELP = (
+    "This input is a picture, scaled to 0..1, then (x - MEAN) / STD; default: the model card's. "
+    "For example x:0.485/0.456/0.406,0.229/0.224/0.225,NCHW."
+)
+
+
+@click.command("android")
+@click.argument("artifact", type=click.Path())
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="The project's folder; default: NAME-android.")
+@click.option("--application-id", help="The app's identity, for example com.yourcompany.digits.")
+@click.option("--name", help="What the launcher shows; default: the artifact's name.")
+@click.option("--labels", type=click.Path(path_type=Path), help="Class names, one a line; default: the model card's.")
+@click.option("--image-input", metavar="NAME:MEAN,STD,LAYOUT", help=_IMAGE_HELP)
+@click.option(
+    "--flavor",
+    type=click.Choice(["xnnpack", "vulkan"]),
+    default="xnnpack",
+    show_default=True,
+    help="ExecuTorch's library; vulkan has both.",
+)
+@click.option(
+    "--model-source",
+    type=click.Choice(["asset", "push"]),
+    default="asset",
+    show_default=True,
+    help="In the app, or sent with adb to a name that is its SHA-256.",
+)
+@click.option("--aab", is_flag=True, help="For a store: how to sign and make the bundle; with --build, make that.")
+@click.option("--build", is_flag=True, help="Build the debug APK with Gradle and the Android SDK.")
+@click.option("--check", type=click.Choice(["hash", "size"]), default="hash", show_default=True)
+@click.option("--timeout", type=click.FloatRange(min=0, min_open=True), help="Seconds after which it is stopped.")
+@click.option("--force", is_flag=True, help="Replace an app that edgex generated.")
+@click.option("--json", "as_json", is_flag=True, help="One document on stdout.")
+@click.option("-v", "--verbose", is_flag=True, help="Full tracebacks.")
+def command(
+    artifact: str,
+    output: Path | None,
+    application_id: str | None,
+    name: str | None,
+    labels: Path | None,
+    image_input: str | None,
+    flavor: str,
+    model_source: str,
+    aab: bool,
+    build: bool,
+    check: str,
+    timeout: float | None,
+    force: bool,
+    as_json: bool,
+    verbose: bool,
+) -> None:
+    """Make an Android app around ARTIFACT: runs it, proves it on the device, measures it."""
+
+    def body() -> int:
+        from edgex.export.android.generate import generate_app
+        from edgex.runtime.artifact.artifact import open_artifact
+
+        options = _read_options(application_id, name, labels, image_input, flavor, model_source)
+        opened = open_artifact(artifact, "size" if check == "size" else "hash")
+        app = generate_app(opened, output or Path(f"{opened.manifest.name}-android"), options, force=force)
+        built: dict[str, str | None] = {"apk": None, "aab": None}
+        if build:
+            from edgex.export.android.gradle import DEBUG_APK, STORE_BUNDLE, build_app
+
+            made = build_app(app.path, os.environ, Path.home(), STORE_BUNDLE if aab else DEBUG_APK)
+            built["aab" if aab else "apk"] = str(made)
+        document = {"schema": "edgex.android/1", **asdict(app), "path": str(app.path)}
+        document |= {"notices": list(app.notices), **built}
+        document["store"] = _describe_store(app.path, document, application_id) if aab else []
+        print_json(document) if as_json else _print_app(document, opened)
+        return 0
+
+    supervise(body, timeout_seconds=timeout, as_json=as_json, verbose=verbose)
+
+
+def _read_options(
+    application_id: str | None,
+    name: str | None,
+    labels: Path | None,
+    image_input: str | None,
+    flavor: str,
+    model_source: str,
+) -> AppOptions:
+    """All flags are checked before the artifact is opened."""
+    from edgex.export.android.options import (
+        AppOptions,
+        check_app_name,
+        check_application_id,
+        parse_image_input,
+        read_labels,
+    )
+
+    return AppOptions(
+        application_id=None if application_id is None else check_application_id(application_id),
+        name=None if name is None else check_app_name(name),
+        labels=None if labels is None else read_labels(labels),
+        image=None if image_input is None else parse_image_input(image_input),
+        flavor=cast("Flavor", flavor),
+        model_source=cast("ModelSource", model_source),
+    )
+
+
+def _describe_store(path: Path, document: dict[str, Any], application_id: str | None) -> list[str]:
+    """What stands between the project and a store, a sentence each."""
+    from edgex.export.android.gradle import STORE_BUNDLE
+
+    notes = []
+    if document["model_source"] == "push":
+        notes.append("the app holds no model, and users of a store have no adb: leave --model-source push out")
+    if application_id is None:
+        notes.append(
+            f"{document['application_id']} is edgex's choice: give --application-id, it cannot change once published"
+        )
+    if not (path / "keystore.properties").is_file():
+        notes.append(
+            "no keystore.properties: the bundle is signed with the debug key, which a store refuses; make a key with "
+            "keytool -genkeypair -keyalg RSA -validity 10000 -keystore upload.jks -alias upload, and name it there: "
+            "storeFile, storePassword, keyAlias, keyPassword"
+        )
+    if document["aab"] is None:
+        notes.append(f"cd {shlex.quote(str(path))} && ./gradlew bundleRelease writes {STORE_BUNDLE.output}")
+    notes.append("raise versionCode in app/build.gradle.kts with each upload")
+    return notes
+
+
+def _print_app(document: dict[str, Any], artifact: Artifact) -> None:
+    from edgex.cli.render import bold, format_bytes
+
+    click.echo(f"{bold(document['name'])}  {document['application_id']}  {document['path']}")
+    where = "in the app" if document["model_source"] == "asset" else "to be pushed with adb"
+    click.echo(f"  model       {format_bytes(document['model_bytes'])}, {where}")
+    screen = "a picture and its likeliest classes" if document["screen"] == "image" else "a card for each tensor"
+    click.echo(f"  screen      {screen}")
+    click.echo(f"  proof       replays {document['golden_cases']} golden cases on the device")
+    click.echo(f"  executorch  {document['aar']}")
+    for note in document["store"]:
+        click.echo(f"  store       {note}")
+    for notice in document["notices"]:
+        click.echo(click.style("  notice      ", fg="yellow") + notice)
+    if built := document["apk"] or document["aab"]:
+        click.echo(f"  built       {built}")
+    else:
+        folder = shlex.quote(document["path"])
+        click.echo(f"  next        cd {folder} && ./gradlew installDebug   (for a store: bundleRelease)")
+    if document["model_place"] is not None:
+        model = shlex.quote(str(artifact.file(".pte")))
+        click.echo(f"  then        adb push {model} {document['model_place']}")

@@ -1,0 +1,1 @@
+"""Commands that measure: profile, compare, report, and sweeps."""

@@ -1,0 +1,212 @@
+"""`edgex compare`: artifacts, or saved profiles, held against the first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from click.core import ParameterSource
+
+from edgex.cli.files import check_output, write_text
+from edgex.cli.run.on_device import device_flags, read_device
+from edgex.cli.supervisor import supervise
+from edgex.errors import UsageError, VerificationError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from edgex.runtime.artifact.artifact import Artifact, CheckLevel
+    from edgex.runtime.measure.compare.gate import GateResult
+    from edgex.runtime.measure.compare.result import Comparison
+
+_FORM_NAMES = "artifacts: NAME.TARGET.edgex; saved profiles: report.json"
+
+
+@click.command("compare")
+@click.argument("baseline_and_candidates", nargs=-1, type=click.Path(), metavar="BASELINE CANDIDATE...")
+@click.option("-i", "--input", "inputs", multiple=True, help="in.npz, or name=file.npy; default: the golden example.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Write it to this .html, .md or .json.")
+@click.option("--threads", type=click.IntRange(min=1), help="Threads of each; default: the engines', one for all.")
+@click.option("--fail-on", metavar="PERCENT", help="3%: exit code 4 if a candidate is surely slower by more than that.")
+@click.option("--allow-different", is_flag=True, help="Compare different models or machines too, and say so.")
+@click.option(
+    "--max-seconds",
+    type=click.FloatRange(min=0, min_open=True),
+    default=20.0,
+    show_default=True,
+    help="Measure so long while an interval is wide.",
+)
+@click.option(
+    "--processes", type=click.IntRange(min=1), default=3, show_default=True, help="Fresh processes of each artifact."
+)
+@click.option("--check", type=click.Choice(["hash", "size"]), default="hash", show_default=True)
+@device_flags
+@click.option("--timeout", type=click.FloatRange(min=0, min_open=True), help="Seconds after which it is stopped.")
+@click.option("--force", is_flag=True, help="Replace an existing file.")
+@click.option("--json", "as_json", is_flag=True, help="One document on stdout.")
+@click.option("-q", "--quiet", is_flag=True, help="No progress.")
+@click.option("-v", "--verbose", is_flag=True, help="Full tracebacks.")
+def command(
+    baseline_and_candidates: tuple[str, ...],
+    inputs: tuple[str, ...],
+    output: Path | None,
+    threads: int | None,
+    fail_on: str | None,
+    allow_different: bool,
+    max_seconds: float,
+    processes: int,
+    check: str,
+    device: str | None,
+    executorch_wheel: Path | None,
+    device_python: str | None,
+    timeout: float | None,
+    force: bool,
+    as_json: bool,
+    quiet: bool,
+    verbose: bool,
+) -> None:
+    """Hold artifacts, timed in turns, or saved profiles, against the first."""
+    # On a device the turns are fixed.
+    source = click.get_current_context().get_parameter_source
+    given = {
+        flag: source(name) is ParameterSource.COMMANDLINE
+        for flag, name in (("--max-seconds", "max_seconds"), ("--processes", "processes"))
+    }
+    elsewhere = read_device(device, executorch_wheel, device_python, given)
+
+    def body() -> int:
+        from edgex.cli.failure import report_failure
+        from edgex.cli.progress import StageProgress
+        from edgex.runtime.measure.compare.collect import compare
+        from edgex.runtime.measure.compare.gate import check_gate, parse_limit, refuse_other_hosts
+        from edgex.runtime.measure.device.compare import compare_on
+
+        limit = None if fail_on is None else parse_limit(fail_on)
+        if output is not None:
+            check_output(output, tuple(_FORMS), force)
+        level: CheckLevel = "size" if check == "size" else "hash"
+        values = _read_inputs(inputs, baseline_and_candidates, level)
+        with StageProgress(quiet=quiet) as progress:
+            if elsewhere is not None:
+                with elsewhere.opened(_open_artifacts(baseline_and_candidates)) as opened:
+                    comparison = compare_on(
+                        opened,
+                        baseline_and_candidates,
+                        inputs=values,
+                        threads=threads,
+                        allow_different=allow_different,
+                        check=level,
+                        progress=progress,
+                    )
+            else:
+                comparison = compare(
+                    *baseline_and_candidates,
+                    inputs=values,
+                    threads=threads,
+                    allow_different=allow_different,
+                    max_seconds=max_seconds,
+                    processes=processes,
+                    check=level,
+                    progress=progress,
+                )
+        gate = None
+        if limit is not None:
+            refuse_other_hosts(comparison, allow_different)
+            gate = check_gate(comparison, limit)
+        if output is not None:
+            write_text(output, _FORMS[output.suffix](comparison, gate))
+        click.echo(_as_json(comparison, gate), nl=False) if as_json else _print(comparison, gate)
+        if gate is not None and gate.failed:
+            report_failure(_gate_error(comparison, gate))
+            return VerificationError.exit_code
+        return 0
+
+    supervise(body, timeout_seconds=timeout, as_json=as_json, verbose=verbose)
+
+
+def _open_artifacts(subjects: Sequence[str]) -> list[Artifact]:
+    """Those that are to run on a device, before it is reached; their files are checked when they run."""
+    from edgex.runtime.artifact.artifact import open_artifact
+
+    for path in subjects:
+        if Path(path).is_file():
+            raise UsageError("--device is for artifacts: a saved report was taken where it was taken", where=path)
+    return [open_artifact(path, "size") for path in subjects]
+
+
+def _read_inputs(texts: Sequence[str], subjects: Sequence[str], check: CheckLevel) -> dict[str, np.ndarray] | None:
+    """`-i`, read for the baseline; None where none are given."""
+    if not texts or not subjects:
+        return None
+    from edgex.cli.run.inputs import read_inputs
+    from edgex.runtime.artifact.artifact import open_artifact
+
+    if Path(subjects[0]).is_file():
+        raise UsageError("-i is for artifacts: a saved report has its own inputs", fix=_FORM_NAMES)
+    return read_inputs(texts, open_artifact(subjects[0], check))
+
+
+def _gate_error(comparison: Comparison, gate: GateResult) -> VerificationError:
+    from edgex.runtime.report.comparison import describe_gate
+
+    said = [c.sentence for c in comparison.contrasts if c.candidate in gate.failed]
+    return VerificationError("; ".join(describe_gate(gate)[: len(gate.failed)]), why="\n".join(said))
+
+
+def _as_json(comparison: Comparison, gate: GateResult | None) -> str:
+    return comparison.dumps(fail_on=None if gate is None else gate.to_json())
+
+
+def _as_markdown(comparison: Comparison, gate: GateResult | None) -> str:
+    from edgex.runtime.report.comparison import render_comparison
+
+    return render_comparison(comparison, gate)
+
+
+def _as_html(comparison: Comparison, gate: GateResult | None) -> str:
+    from edgex.runtime.report.comparison import describe_findings
+    from edgex.runtime.report.page import render_html
+
+    subjects = comparison.subjects
+    labels = [subject.label for subject in subjects]
+    return render_html([subject.report for subject in subjects], describe_findings(comparison, gate), labels)
+
+
+_FORMS: dict[str, Callable[[Comparison, GateResult | None], str]] = {
+    ".html": _as_html,
+    ".json": _as_json,
+    ".md": _as_markdown,
+}
+
+
+def _print(comparison: Comparison, gate: GateResult | None) -> None:
+    """The verdicts first, then the figures behind them, then what speaks against them."""
+    from edgex.cli.render import bold, print_table
+    from edgex.runtime.report.comparison import (
+        describe_gate,
+        describe_method,
+        tabulate_operators,
+        tabulate_subjects,
+    )
+
+    for contrast in comparison.contrasts:
+        click.echo(bold(contrast.sentence))
+    if gate is not None:
+        for line in describe_gate(gate):
+            click.echo(line)
+    for line in comparison.differences:
+        click.echo(click.style("different models: ", fg="yellow") + line)
+    click.echo()
+    table = tabulate_subjects(comparison)
+    print_table([table.head, *table.rows])
+    click.echo()
+    click.echo(describe_method(comparison))
+    for contrast in comparison.contrasts:
+        operators = tabulate_operators(contrast)
+        if operators is not None:
+            click.echo()
+            print_table([operators.head, *operators.rows])
+    for warning in comparison.warnings:
+        click.echo(click.style(f"warning: {warning.code}: ", fg="yellow") + warning.text)

@@ -1,0 +1,1 @@
+"""Commands that run or show an artifact: run, verify, inspect."""

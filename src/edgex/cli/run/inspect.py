@@ -1,0 +1,42 @@
+"""`edgex inspect`: what an artifact is, needs and has proved. Runs nothing of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from edgex.cli.failure import failure_document, print_json
+from edgex.errors import EdgexError
+
+
+@click.command("inspect")
+@click.argument("artifact", type=click.Path())
+@click.option("--check", type=click.Choice(["hash", "size"]), default="hash", show_default=True)
+@click.option("--json", "as_json", is_flag=True, help="One document on stdout.")
+def command(artifact: str, check: str, as_json: bool) -> None:
+    """Show the manifest of ARTIFACT with its sizes, after checking that its files are whole."""
+    from edgex.cli.render import print_artifact
+    from edgex.runtime.artifact.artifact import open_artifact
+    from edgex.runtime.engines.onednn.compiled_sizes import describe_compiled_sizes
+
+    try:
+        opened = open_artifact(artifact, "size" if check == "size" else "hash")
+        compiled = describe_compiled_sizes(opened)
+    except EdgexError as error:
+        if as_json:
+            print_json(failure_document(error))
+        raise
+    sizes = {
+        "total_bytes": opened.total_bytes,
+        "model_bytes": _bytes_of(opened.manifest.to_json(), ("model.", "state.")),
+        "golden_bytes": _bytes_of(opened.manifest.to_json(), ("golden/",)),
+    }
+    document = {"schema": "edgex.inspect/1", "path": artifact, "digest": opened.digest, **sizes}
+    document["compiled_sizes"] = compiled
+    document["manifest"] = opened.manifest.to_json()
+    print_json(document) if as_json else print_artifact(document)
+
+
+def _bytes_of(manifest: dict[str, Any], prefixes: tuple[str, ...]) -> int:
+    return sum(entry["bytes"] for entry in manifest["files"] if entry["path"].startswith(prefixes))

@@ -1,0 +1,195 @@
+"""`edgex run`: run an artifact once and show or save its outputs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from edgex.cli.failure import print_json
+from edgex.cli.run.on_device import Elsewhere, describe_answer, device_flags, read_device
+from edgex.cli.supervisor import supervise
+from edgex.errors import RunError, UsageError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from edgex.runtime.artifact.artifact import CheckLevel
+    from edgex.runtime.artifact.specs import TensorSpec
+    from edgex.runtime.session.session import Session
+
+
+@click.command("run")
+@click.argument("artifact", type=click.Path())
+@click.option("-i", "--input", "inputs", multiple=True, help="in.npz, or name=file.npy; default: the golden example.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Write the outputs to this .npz.")
+@click.option("--threads", type=click.IntRange(min=1), help="Threads for the run.")
+@click.option("--no-tuned", is_flag=True, help="The engine's default threads, whatever a sweep found quickest.")
+@click.option("--check", type=click.Choice(["hash", "size"]), default="hash", show_default=True)
+@click.option("--allow-fallback", is_flag=True, help="Let the CPU run what an artifact's GPU provider does not.")
+@device_flags
+@click.option("--timeout", type=click.FloatRange(min=0, min_open=True), help="Seconds after which it is stopped.")
+@click.option("--force", is_flag=True, help="Replace an existing output file.")
+@click.option("--json", "as_json", is_flag=True, help="One document on stdout.")
+@click.option("-v", "--verbose", is_flag=True, help="Full tracebacks.")
+def command(
+    artifact: str,
+    inputs: tuple[str, ...],
+    output: Path | None,
+    threads: int | None,
+    no_tuned: bool,
+    check: str,
+    allow_fallback: bool,
+    device: str | None,
+    executorch_wheel: Path | None,
+    device_python: str | None,
+    timeout: float | None,
+    force: bool,
+    as_json: bool,
+    verbose: bool,
+) -> None:
+    """Run ARTIFACT once, by default on the example inputs that it carries."""
+    if output is not None:
+        check_output(output, force)
+    elsewhere = read_device(device, executorch_wheel, device_python, {"--allow-fallback": allow_fallback})
+
+    def body() -> int:
+        if elsewhere is not None:
+            document = _run_on_device(elsewhere, artifact, inputs, output, threads, check)
+            print_json(document) if as_json else _print_table(document)
+            return 0
+        from edgex.cli.run.inputs import read_inputs
+        from edgex.runtime.engines.loading import load
+
+        level: CheckLevel = "size" if check == "size" else "hash"
+        options = {"allow_fallback": True} if allow_fallback else {}
+        with load(artifact, threads=threads, options=options, check=level, tuned=not no_tuned) as session:
+            values = read_inputs(inputs, session.artifact)
+            results = session.run(**values)
+            if output is not None:
+                save_outputs(output, {s.name: r for s, r in zip(session.outputs, results, strict=True)})
+            document = describe_run(session, results, output)
+        print_json(document) if as_json else _print_table(document)
+        return 0
+
+    supervise(body, timeout_seconds=timeout, as_json=as_json, verbose=verbose)
+
+
+def _run_on_device(
+    elsewhere: Elsewhere, path: str, inputs: tuple[str, ...], output: Path | None, threads: int | None, check: str
+) -> dict[str, Any]:
+    """Run on a device; the `edgex.run/1` document."""
+    from edgex.cli.progress import StageProgress
+    from edgex.cli.run.inputs import read_inputs
+    from edgex.runtime.artifact.artifact import open_artifact
+    from edgex.runtime.measure.device.commands import run_on
+
+    artifact = open_artifact(path, "size" if check == "size" else "hash")
+    values = read_inputs(inputs, artifact)
+    with StageProgress() as progress, elsewhere.opened([artifact]) as device:
+        results, answer = run_on(device, artifact, values, threads, progress)
+    specs = artifact.manifest.method.outputs
+    if output is not None:
+        save_outputs(output, {spec.name: array for spec, array in zip(specs, results, strict=True)})
+    return {
+        "schema": "edgex.run/1",
+        "artifact": str(artifact.path),
+        "executed_on": f"{answer.executed_on} (on {answer.device.address})",
+        "assignment": None,
+        "threads": answer.threads,
+        "threads_source": "default" if threads is None else "given",
+        "outputs": _describe_outputs(specs, results),
+        "output_file": None if output is None else str(output),
+        "device": describe_answer(answer),
+    }
+
+
+def check_output(path: Path, force: bool) -> None:
+    """Refuse an output file that cannot or must not be written, before any slow step.
+
+    Raises:
+        UsageError: It is no .npz, exists already, or its folder does not.
+    """
+    if path.suffix != ".npz":
+        raise UsageError(f"-o {path}: outputs are written as .npz", fix=f"-o {path.with_suffix('.npz')}")
+    if path.exists() and not force:
+        raise UsageError(f"{path} exists", fix="--force replaces it")
+    if not path.parent.is_dir():
+        raise UsageError(f"no such folder: {path.parent}", where=f"-o {path}")
+
+
+def save_outputs(path: Path, outputs: dict[str, np.ndarray]) -> None:
+    """Write outputs by name; whole or not at all.
+
+    Raises:
+        RunError: The disk refuses.
+    """
+    import numpy as np
+
+    temporary = path.with_name(f".{path.name}.tmp-{os.getpid()}")
+    try:
+        with temporary.open("wb") as stream:
+            np.savez(stream, allow_pickle=False, **outputs)
+        temporary.replace(path)
+    except OSError as error:
+        raise RunError(f"cannot write {path}", why=error.strerror or str(error)) from error
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def describe_run(session: Session, results: tuple[np.ndarray, ...], output: Path | None) -> dict[str, Any]:
+    """The `edgex.run/1` document."""
+    return {
+        "schema": "edgex.run/1",
+        "artifact": str(session.artifact.path),
+        "executed_on": session.executed_on,
+        "assignment": None if session.assignment is None else dict(session.assignment),
+        "threads": session.threads,
+        "threads_source": session.threads_source,
+        "outputs": _describe_outputs(session.outputs, results),
+        "output_file": None if output is None else str(output),
+        "device": None,
+    }
+
+
+def _describe_outputs(specs: Sequence[TensorSpec], results: Sequence[np.ndarray]) -> list[dict[str, Any]]:
+    return [
+        {"name": spec.name, "dtype": spec.dtype, "shape": list(array.shape), **_summarise(array)}
+        for spec, array in zip(specs, results, strict=True)
+    ]
+
+
+def _summarise(array: np.ndarray) -> dict[str, Any]:
+    """Smallest, largest and mean finite value, and how many are not finite; null where there is none."""
+    import numpy as np
+
+    wide = np.abs(array) if np.iscomplexobj(array) else array.astype(np.float64)
+    finite = wide[np.isfinite(wide)]
+    if finite.size == 0:
+        return {"min": None, "max": None, "mean": None, "non_finite": int(array.size)}
+    return {
+        "min": float(finite.min()),
+        "max": float(finite.max()),
+        "mean": float(finite.mean()),
+        "non_finite": int(array.size - finite.size),
+    }
+
+
+def _print_table(document: dict[str, Any]) -> None:
+    threads = document["threads"]
+    tuned = f", {threads} thread{'' if threads == 1 else 's'} (tuned)" if document["threads_source"] == "tuned" else ""
+    click.echo(f"{document['artifact']}  on {document['executed_on']}{tuned}")
+    for out in document["outputs"]:
+        shape = "x".join(map(str, out["shape"])) or "scalar"
+        numbers = (
+            "no finite values"
+            if out["min"] is None
+            else (f"min {out['min']:.6g}  max {out['max']:.6g}  mean {out['mean']:.6g}")
+        )
+        odd = f"  ({out['non_finite']} NaN or Inf)" if out["non_finite"] else ""
+        click.echo(f"  {out['name']}  {out['dtype']}[{shape}]  {numbers}{odd}")
+    if document["output_file"]:
+        click.echo(f"written: {document['output_file']}")

@@ -1,0 +1,139 @@
+"""Attention that the backend runs in blocks of rows: every form against eager, and shapes that do not fit refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+from onednn_support import Network, capture, check, load, lower, needs_onednn, read_pte, with_other_shape
+from test_onednn_operators import CASES
+
+from edgex.delegates.base import LoweredModule
+from edgex.delegates.onednn.operators import attention
+from edgex.errors import RunError
+
+pytestmark = needs_onednn
+FORMS = sorted(name for name in CASES if name.startswith("attention"))
+
+
+def random(*shape: int, seed: int = 0) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+@pytest.fixture
+def always(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However few the scores are."""
+    monkeypatch.setattr(attention, "_CACHED_BYTES", 0)
+
+
+def version_of(lowered: LoweredModule) -> int:
+    """The version of its plan."""
+    content, start = read_pte(lowered)
+    return content[start + 8]
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize("name", FORMS)
+def test_every_form_of_it(name: str, precision: str, always: None) -> None:
+    function, inputs, *layers = CASES[name]
+    lowered = check(Network(function, *(layers[0] if layers else ())), *inputs, precision=precision)
+    assert version_of(lowered) == 2
+
+
+def test_a_short_one_stays_with_onednn() -> None:
+    """Its plan is of the first version, which older backends read."""
+    heads = random(1, 2, 8, 4)
+    lowered = check(Network(lambda x: F.scaled_dot_product_attention(x, x, x)), heads)
+    assert version_of(lowered) == 1
+
+
+@pytest.mark.parametrize("columns", [1024, 1003])
+def test_many_places_in_parts(columns: int) -> None:
+    """In bfloat16 the scores of 512 places at a time, the last part padded; a mask for each."""
+    query, key = random(1, 2, 530, 16), random(1, 2, columns, 16, seed=1)
+    mask = random(530, columns, seed=2)
+    network = Network(lambda q, k, m: F.scaled_dot_product_attention(q, k, k + 1, attn_mask=m))
+    for precision in ("fp32", "bf16"):
+        check(network, query, key, mask, precision=precision)
+
+
+def test_a_long_one_is_one_event_and_its_last_block_a_smaller_one(tmp_path: Path) -> None:
+    """Scores of 5 MB: six blocks of 128 rows and one of 32 for each head."""
+    query, key = random(1, 2, 800, 16), random(1, 2, 800, 16, seed=1)
+    network = Network(lambda q, k: F.scaled_dot_product_attention(q, k, k + 1))
+    check(network, query, key)
+    loaded = load(lower(capture(network, (query, key))), trace=True)
+    loaded(query, key)
+    loaded.runner.write_trace(tmp_path / "trace")
+    loaded.runner.close()
+    content = (tmp_path / "trace").read_bytes()
+    assert b"scaled_dot_product_attention" in content
+    assert b"scaled_dot_product_attention+" not in content
+
+
+# batch, heads, rows, columns, size, width, rows of the mask
+SHAPES = [
+    (1, 1, 1, 1, 1, 1, 1),
+    (2, 3, 1, 7, 3, 1, 1),
+    (2, 1, 33, 40, 16, 20, 33),
+    (1, 3, 5, 1, 3, 4, 1),
+    (2, 3, 33, 7, 1, 4, 1),
+]
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_shapes_of_all_kinds(shape: tuple[int, ...], precision: str, always: None) -> None:
+    """Single rows, columns and heads; masks repeated along each dimension; query and result in another order."""
+    batch, heads, rows, columns, size, width, mask_rows = shape
+    query, key = random(batch, rows, heads, size), random(batch, heads, columns, size, seed=1)
+    value, mask = random(batch, heads, columns, width, seed=2), random(1, 1, mask_rows, columns, seed=3)
+
+    def run(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, m: torch.Tensor) -> torch.Tensor:
+        mixed = F.scaled_dot_product_attention(q.transpose(1, 2) * 2, k, v, attn_mask=m)
+        return mixed.transpose(1, 2).flatten(2) + 1
+
+    check(Network(run), query, key, value, mask, precision=precision)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_scores_far_apart(precision: str, always: None) -> None:
+    """Scores of some hundreds, with exponentials of 1 and 0; a scale below 0; rows of one place or none."""
+    query, key = random(1, 2, 40, 16), random(1, 2, 50, 16, seed=1)
+    mask = torch.zeros(40, 50)
+    mask[3, 1:] = float("-inf")
+    mask[4] = float("-inf")
+    for scale in (20.0, -20.0):
+        network = Network(lambda q, k, m, by=scale: F.scaled_dot_product_attention(q, k, k * 1, m, scale=by))
+        check(network, query, key, mask, precision=precision)
+
+
+@pytest.mark.parametrize(("precision", "dtype"), [("fp32", torch.float32), ("bf16", torch.bfloat16)])
+def test_a_row_that_is_masked_by_the_lowest_number(precision: str, dtype: torch.dtype, always: None) -> None:
+    """As transformers mask: a padded place sees nothing, so that all its weights are the same."""
+    lowest = torch.finfo(dtype).min
+    heads = random(1, 2, 40, 16)
+    mask = torch.zeros(40, 40).masked_fill(torch.arange(40) > 29, lowest)
+    mask[30:] = lowest
+    network = Network(lambda x, m: F.scaled_dot_product_attention(x, x * 1, x * 2, attn_mask=m))
+    check(network, heads, mask, precision=precision)
+
+
+@pytest.mark.parametrize("amount", [1e4, 1e5, 1e8])
+@pytest.mark.parametrize("scale", [0.3, -0.3])
+def test_scores_of_many_digits(amount: float, scale: float, always: None) -> None:
+    """Whose rounding is far more than 1: the largest still has the weight 1, and the others none."""
+    query, key = random(1, 2, 40, 16) * amount, random(1, 2, 50, 16, seed=1) * amount
+    value = random(1, 2, 50, 16, seed=2)
+    check(Network(lambda q, k, v: F.scaled_dot_product_attention(q, k, v, scale=scale)), query, key, value)
+
+
+def test_shapes_that_do_not_fit_are_refused(always: None) -> None:
+    """A plan with a right checksum, whose key has rows of another size than the query."""
+    query, key = random(1, 2, 7, 5), random(1, 2, 9, 5)
+    lowered = lower(capture(Network(lambda q, k: F.scaled_dot_product_attention(q, k, k)), (query, key)))
+    with pytest.raises(RunError) as caught:
+        load(with_other_shape(lowered, (1, 2, 5, 9), (1, 2, 4, 9)))
+    assert "shapes do not fit each other" in str(caught.value.why)

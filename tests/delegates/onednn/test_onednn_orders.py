@@ -1,0 +1,50 @@
+"""Orders of dimensions: which one a value lies in, and which one operands share."""
+
+from __future__ import annotations
+
+import pytest
+
+from edgex.delegates.onednn.layout.orders import channels_last, find_order, innermost, row_major, settle_order
+from edgex.delegates.onednn.layout.sizes import Layout, dense_strides
+from edgex.delegates.onednn.plan.values import Value
+
+SHAPE = (2, 3, 4, 5)
+
+
+def value(order: tuple[int, ...] | None = None, shape: tuple[int, ...] = SHAPE, *, opaque: bool = False) -> Value:
+    return Value("f32", shape, layout=Layout(shape, dense_strides(shape, order)), opaque=opaque)
+
+
+def test_names_of_orders() -> None:
+    assert row_major(value()) == (0, 1, 2, 3)
+    assert channels_last(value()) == (0, 2, 3, 1)
+    assert innermost(value(), [1]) == (0, 2, 3, 1)
+    assert innermost(value(), [-1, 0]) == (1, 2, 0, 3)
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2, 3), (0, 2, 3, 1), (3, 1, 0, 2)])
+def test_the_order_is_found(order: tuple[int, ...]) -> None:
+    assert find_order(value(order)) == order
+
+
+def test_a_slice_has_no_order() -> None:
+    assert find_order(Value("f32", SHAPE, layout=Layout(SHAPE, dense_strides((2, 3, 4, 10))))) is None
+
+
+def test_of_several_orders_the_wanted_one_is_found() -> None:
+    thin = value(shape=(2, 1, 4, 5))
+    assert find_order(thin, (0, 2, 3, 1)) == (0, 2, 3, 1)
+    assert find_order(thin) == (0, 1, 2, 3)
+
+
+def test_operands_settle_on_one_order() -> None:
+    images, rows = value((0, 2, 3, 1)), value()
+    assert settle_order([value(opaque=True)], []) is None
+    assert settle_order([images, value(opaque=True)], []) == (0, 2, 3, 1)
+    assert settle_order([images, rows], []) == (0, 1, 2, 3)
+
+
+def test_what_is_repeated_decides_too() -> None:
+    images = value((0, 2, 3, 1))
+    assert settle_order([images], [value(shape=(3, 1, 1))]) == (0, 2, 3, 1)
+    assert settle_order([images], [value(shape=(1, 1, 4, 5))]) == (0, 1, 2, 3)

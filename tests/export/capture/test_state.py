@@ -1,0 +1,139 @@
+"""The state of a program is what eager changes, and its initial values are the model's."""
+
+import numpy as np
+import pytest
+import torch
+from capture_checks import HERE, X, assert_border_holds_from_fresh, captured, module_of, names
+from torch import nn
+
+from edgex.errors import CaptureError
+from edgex.export.capture.program import capture
+from edgex.runtime.artifact.specs import StateSpec
+
+
+class TestState:
+    def test_buffers_that_change(self):
+        def forward(self, x):
+            self.count += 1
+            self.cache[0] = x[0]
+            return self.linear(x) * self.count + self.cache.sum() + self.frozen
+
+        buffers = {"count": torch.tensor(5.0), "cache": torch.zeros(2, 4), "frozen": torch.ones(4)}
+        result = captured(forward, (X,), **buffers)
+        assert result.program.state == (StateSpec("count", "float32", ()), StateSpec("cache", "float32", (2, 4)))
+        assert torch.equal(result.program.exported.state_dict["count"], torch.tensor(5.0))
+        assert_border_holds_from_fresh(result)
+
+    def test_replaced_buffer(self):
+        def forward(self, x):
+            self.count = self.count + 1
+            return x * self.count
+
+        result = captured(forward, (X,), count=torch.tensor(5))
+        assert names(result.program.state) == ["count"]
+        assert_border_holds_from_fresh(result)
+
+    def test_a_buffer_that_the_first_run_fills_is_captured_filled(self):
+        def forward(self, x):
+            if self.table.shape[0] != x.shape[0]:
+                self.table = torch.arange(float(x.shape[0]))[:, None] + 1
+            self.count += 1
+            return x * self.table * self.count
+
+        result = captured(forward, (X,), table=torch.zeros(1, 1), count=torch.tensor(5.0))
+        assert names(result.program.state) == ["count"]
+        assert any("fills table" in notice for notice in result.notices)
+        assert_border_holds_from_fresh(result)
+
+    @pytest.mark.parametrize("of", ["values", "every run"])
+    def test_what_only_looks_like_a_table_is_refused(self, of):
+        def forward(self, x):
+            if of == "every run" or self.table.shape[0] != x.shape[0]:
+                self.table = (x if of == "values" else self.table.sum() + torch.ones_like(x)).clone()
+            return x * self.table
+
+        with pytest.raises(CaptureError, match=r"gives buffer table another shape: \[1, 1\] becomes \[3, 4\]"):
+            captured(forward, (X,), table=torch.zeros(1, 1))
+
+    def test_strict_capture_that_loses_a_replaced_buffer_is_refused(self):
+        def forward(self, x):
+            self.count = self.count + 1
+            return torch.from_numpy(np.tanh(x.numpy())) * self.count
+
+        with pytest.raises(CaptureError, match="lost the change that forward makes to buffer count") as caught:
+            captured(forward, (X,), count=torch.tensor(5))
+        assert "self.count.copy_(value)" in caught.value.fix
+
+    def test_non_persistent_and_shared_buffers(self):
+        class Part(nn.Module):
+            def __init__(self, cache):
+                super().__init__()
+                self.register_buffer("cache", cache, persistent=False)
+
+            def forward(self, x):
+                self.cache.add_(x)
+                return self.cache * 2
+
+        class Model(nn.Module):
+            def __init__(self):
+                super().__init__()
+                cache = torch.full((3, 4), 7.0)
+                self.one, self.two = Part(cache), Part(cache)
+
+            def forward(self, x):
+                return self.one(x) + self.two(x)
+
+        result = capture(Model().eval(), (X,), source_root=HERE)
+        assert names(result.program.state) in (["one.cache"], ["two.cache"])
+        assert_border_holds_from_fresh(result)
+
+    def test_a_view_that_is_written(self):
+        def forward(self, x):
+            self.cache.view(8)[:4].add_(x[0])
+            return self.cache * 2
+
+        result = captured(forward, (X,), cache=torch.zeros(2, 4))
+        assert names(result.program.state) == ["cache"]
+        assert_border_holds_from_fresh(result)
+
+    def test_a_copy_that_is_written_is_no_state(self):
+        def forward(self, x):
+            return self.table.t().reshape(8).mul_(2) + x.sum()
+
+        result = captured(forward, (X,), table=torch.ones(2, 4))
+        assert result.program.state == ()
+
+    def test_batch_norm_counts_no_version(self):
+        def forward(self, x):
+            return nn.functional.batch_norm(x, self.mean, self.var, training=True) + self.mean
+
+        result = captured(forward, (X,), mean=torch.zeros(4), var=torch.ones(4))
+        assert names(result.program.state) == ["mean", "var"]
+        assert_border_holds_from_fresh(result)
+
+    def test_unchanged_values_are_state_all_the_same(self):
+        def forward(self, x):
+            self.cache[0] = x[0]
+            return self.cache + x
+
+        result = captured(forward, (torch.zeros(3, 4),), cache=torch.zeros(3, 4))
+        assert names(result.program.state) == ["cache"]
+
+    def test_under_autocast_regions(self):
+        def forward(self, x):
+            with torch.autocast("cpu", enabled=False):
+                self.count.add_(1)
+            return x * self.count
+
+        result = captured(forward, (X,), count=torch.tensor(5.0))
+        assert names(result.program.state) == ["count"]
+
+    def test_of_an_exported_program(self, tmp_path):
+        def forward(self, x):
+            self.count += 1
+            return x * self.count
+
+        torch.export.save(torch.export.export(module_of(forward, count=torch.tensor(5.0)), (X,)), tmp_path / "n.pt2")
+        result = capture(torch.export.load(tmp_path / "n.pt2"), source_root=tmp_path)
+        assert names(result.program.state) == ["count"]
+        assert_border_holds_from_fresh(result)

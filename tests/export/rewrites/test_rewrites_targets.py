@@ -1,0 +1,287 @@
+"""Rewrites that some targets ask for: numbers stay, the operator in question goes, what must not match does not."""
+
+import math
+import operator
+
+import pytest
+import torch
+from rewriting import capture_program, check_rewrite, run_program
+from torch import nn
+from torch.nn.functional import scaled_dot_product_attention
+
+from edgex.delegates.registry import delegate_names, get_delegate
+from edgex.export import rewrites
+from edgex.export.capture.program import capture
+from edgex.export.rewrites.alpha import split_alpha
+from edgex.export.rewrites.attention.empty_rows import guard_empty_rows
+from edgex.export.rewrites.attention.masks import write_masks
+from edgex.export.rewrites.attention.products import unfold_attention
+from edgex.export.rewrites.base import Rewrite
+from edgex.export.rewrites.editing.editor import ProgramEditor
+from edgex.export.rewrites.literals import ALLOWANCE_BYTES, fold_literals
+from edgex.export.rewrites.precision import convert_precision
+from edgex.export.rewrites.proof import rewrite_and_prove
+
+aten = torch.ops.aten
+
+
+class Call(nn.Module):
+    """A function of the inputs, with a mask as a buffer where one is given."""
+
+    def __init__(self, function, mask=None):
+        super().__init__()
+        self.function = function
+        self.register_buffer("mask", mask)
+
+    def forward(self, *args):
+        return self.function(*args) if self.mask is None else self.function(*args, self.mask)
+
+
+def program_of(function, *args, mask=None, **options):
+    return capture_program(Call(function, mask), *args, randomise=False, **options)
+
+
+def operators(program):
+    return [node.target for node in program.exported.graph.nodes if node.op == "call_function"]
+
+
+def random_like(*shape, seed=0):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+QUERY, KEY, VALUE = (random_like(2, 3, 5, 4, seed=seed) for seed in range(3))
+
+
+@pytest.mark.parametrize("function", [torch.add, torch.sub])
+def test_alpha_becomes_a_multiplication(function):
+    args = random_like(3, 4), random_like(4, seed=1)
+    before = program_of(lambda x, y: function(function(x, y, alpha=2), y, alpha=0.25), *args)
+    after, rewrite = split_alpha(before)
+    check_rewrite(before, after, *args)
+    assert (rewrite.name, rewrite.count) == ("split_alpha", 2)
+    assert operators(after).count(aten.mul.Tensor) == 2
+    assert all("alpha" not in node.kwargs for node in after.exported.graph.nodes)
+
+
+def test_alpha_of_whole_numbers_stays():
+    before = program_of(lambda x, y: torch.add(x, y, alpha=2), torch.arange(4), torch.arange(4))
+    assert split_alpha(before) == (before, None)
+
+
+def causal(q, k, v):
+    return scaled_dot_product_attention(q, k, v, is_causal=True)
+
+
+def masked(q, k, v, mask):
+    return scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=0.3)
+
+
+LOWER = torch.ones(5, 5, dtype=torch.bool).tril()
+BIAS = torch.zeros(1, 1, 5, 5).masked_fill(~LOWER, -math.inf) + 0.5
+ATTENTION = {
+    "no mask": (scaled_dot_product_attention, None),
+    "causal": (causal, None),
+    "boolean mask": (masked, LOWER),
+    "additive mask": (masked, BIAS),
+}
+
+
+@pytest.mark.parametrize("name", ATTENTION)
+def test_attention_becomes_products_of_matrices(name):
+    function, mask = ATTENTION[name]
+    before = program_of(function, QUERY, KEY, VALUE, mask=mask)
+    after, rewrite = unfold_attention(before)
+    check_rewrite(before, after, QUERY, KEY, VALUE)
+    assert (rewrite.name, rewrite.count) == ("unfold_attention", 1)
+    assert aten.scaled_dot_product_attention.default not in operators(after)
+
+
+def test_attention_of_any_batch():
+    batch = torch.export.Dim("batch", min=1, max=8)
+    before = program_of(causal, QUERY, KEY, VALUE, dynamic_shapes={"args": ({0: batch}, {0: batch}, {0: batch})})
+    after, _ = unfold_attention(before)
+    check_rewrite(before, after, QUERY, KEY, VALUE)
+    check_rewrite(before, after, *(torch.cat([t, t]) for t in (QUERY, KEY, VALUE)))
+
+
+def test_layers_share_one_bias():
+    before = program_of(lambda q, k, v: causal(causal(q, k, v), k, v), QUERY, KEY, VALUE)
+    after, _ = unfold_attention(before)
+    check_rewrite(before, after, QUERY, KEY, VALUE)
+    assert len(after.exported.constants) == 1
+
+
+EMPTY_ROW = LOWER.clone()
+EMPTY_ROW[2] = False
+KEPT = {
+    "a row without any key": (masked, (QUERY, KEY, VALUE), EMPTY_ROW),
+    "a mask known only at run time": (masked, (QUERY, KEY, VALUE, LOWER), None),
+    "three dimensions": (scaled_dot_product_attention, (QUERY[0], KEY[0], VALUE[0]), None),
+    "another number of heads": (scaled_dot_product_attention, (QUERY, KEY[:, :1], VALUE[:, :1]), None),
+}
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_attention_that_stays(name):
+    function, args, mask = KEPT[name]
+    before = program_of(function, *args, mask=mask)
+    assert unfold_attention(before) == (before, None)
+
+
+def test_a_mask_made_in_forward_becomes_a_constant():
+    before = program_of(lambda x: x.masked_fill(torch.ones(6, 6).tril() == 0, -9.0), random_like(6, 6))
+    after, rewrite = fold_literals(before)
+    check_rewrite(before, after, random_like(6, 6))
+    assert rewrite.name == "fold_literals"
+    assert operators(after) == [aten.masked_fill.Scalar]
+
+
+LITERALS = {
+    "random numbers": lambda x: x + torch.rand(4),
+    "what the model writes to": lambda x: torch.zeros(4).add_(x),
+    "an output": lambda x: (x * 2, torch.arange(4) * 2)[1],
+    "too large": lambda x: x.sum() + torch.ones(ALLOWANCE_BYTES // 4 + 1).cumsum(0),
+}
+
+
+@pytest.mark.parametrize("name", LITERALS)
+def test_literals_that_stay(name):
+    before = program_of(LITERALS[name], random_like(4))
+    assert aten.mul.Tensor in operators(fold_literals(before)[0]) or fold_literals(before)[1] is None
+
+
+@pytest.mark.parametrize("target", delegate_names())
+def test_every_target_gets_what_it_asks_for_and_no_more(target):
+    wanted = rewrites.wanted_rewrites(get_delegate(target))
+    before = program_of(lambda x: torch.add(x, causal(x, x, x), alpha=2), QUERY)
+    _, applied = rewrites.apply_rewrites(before, wanted)
+    assert {rewrite.name for rewrite in applied} == {"unfold_attention", "split_alpha"}.intersection(wanted)
+
+
+def double_every_product(program):
+    """A rewrite with a defect."""
+    editor = ProgramEditor(program)
+    for node in editor.graph.nodes:
+        if node.target is aten.mul.Tensor:
+            node.target = aten.div.Tensor
+    return editor.finish(), Rewrite("double_every_product", 1, "wrong", ())
+
+
+@pytest.mark.parametrize("precision", ["fp16", "bf16"])
+def test_a_mask_made_in_forward_is_clamped_where_its_numbers_do_not_fit(precision):
+    before = program_of(lambda x: x + torch.full((4, 4), torch.finfo(torch.float32).min).triu(1), random_like(4, 4))
+    after, _ = fold_literals(before)
+    (name,) = after.literals
+    mask = convert_precision(after, precision).exported.constants[name]
+    assert mask.isfinite().all() and mask.min() == torch.finfo(mask.dtype).min
+    buffer = program_of(lambda x, mask: x + mask, random_like(4, 4), mask=torch.full((4, 4), -3.4e38))
+    assert not fold_literals(buffer)[0].literals
+
+
+def test_the_last_of_two_rewrites_is_blamed(monkeypatch, tmp_path):
+    monkeypatch.setattr(
+        rewrites,
+        "_passes",
+        lambda: (("fold_literals", False, fold_literals), ("double_every_product", False, double_every_product)),
+    )
+    captured = capture(
+        Call(lambda x: x * torch.arange(1, 5).float().flip(0)).eval(), (random_like(4),), source_root=tmp_path
+    )
+    proved = rewrite_and_prove(captured.program, captured.eager, ())
+    assert [rewrite.name for rewrite in proved.applied] == ["fold_literals"]
+    assert len(proved.dropped) == 1 and "double_every_product" in proved.dropped[0]
+
+
+@pytest.mark.parametrize("name", ["wrong alone", "wrong beside others"])
+def test_a_rewrite_that_changes_numbers_is_dropped_and_named(name, monkeypatch, tmp_path):
+    passes = [("double_every_product", False, double_every_product)]
+    if name == "wrong beside others":
+        passes.insert(0, ("fold_literals", False, fold_literals))
+    monkeypatch.setattr(rewrites, "_passes", lambda: tuple(passes))
+    model = Call(lambda x: x * 3.0 + torch.arange(4).float().flip(0))
+    captured = capture(model.eval(), (random_like(4),), source_root=tmp_path)
+    proved = rewrite_and_prove(captured.program, captured.eager, ())
+    (sentence,) = proved.dropped
+    assert "double_every_product" in sentence
+    assert "output_0" in sentence
+    assert [rewrite.name for rewrite in proved.applied] == [entry[0] for entry in passes[:-1]]
+    torch.testing.assert_close(run_program(proved.program, random_like(4))[0], captured.eager.example_outputs[0])
+
+
+def test_proving_leaves_state_as_it_was(tmp_path):
+    class Counter(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("count", torch.tensor([5.0]))
+
+        def forward(self, x):
+            self.count.add_(1.0)
+            return torch.add(x, self.count, alpha=2)
+
+    captured = capture(Counter().eval(), (random_like(3),), source_root=tmp_path)
+    proved = rewrite_and_prove(captured.program, captured.eager, ("split_alpha",))
+    assert [rewrite.name for rewrite in proved.applied] == ["split_alpha"]
+    assert operator.getitem(proved.program.exported.state_dict, "count").item() == 5.0
+
+
+def row_mask(dtype):
+    """`[length, keys]`; the second query has no key."""
+    seen = torch.ones(5, 5, dtype=torch.bool).tril()
+    seen[1] = False
+    return seen if dtype == torch.bool else torch.zeros(5, 5).masked_fill(~seen, -math.inf)
+
+
+@pytest.mark.parametrize("dtype", [torch.bool, torch.float32])
+def test_rows_without_a_key_are_guarded_once_for_all_layers(dtype):
+    def two_layers(x, mask):
+        y = scaled_dot_product_attention(x, x, x, mask)
+        return scaled_dot_product_attention(y + 1, x, x, attn_mask=mask)
+
+    mask = row_mask(dtype)
+    before = program_of(two_layers, QUERY, mask)
+    after, rewrite = guard_empty_rows(before)
+    check_rewrite(before, after, QUERY, mask)
+    assert rewrite.count == 2
+    assert operators(after).count(aten.any.dim) == 1
+    assert operators(after).count(aten.where.ScalarOther) == 2
+
+
+@pytest.mark.parametrize(
+    ("function", "mask"),
+    [
+        (lambda x: scaled_dot_product_attention(x, x, x), None),
+        (lambda x, mask: scaled_dot_product_attention(x, x, x, mask), torch.ones(5, 5, dtype=torch.bool).tril()),
+    ],
+    ids=["without a mask", "a constant mask with a key in every row"],
+)
+def test_rows_with_keys_are_not_guarded(function, mask):
+    before = program_of(function, QUERY, mask=mask)
+    assert guard_empty_rows(before) == (before, None)
+
+
+def test_a_constant_mask_with_an_empty_row_is_guarded():
+    before = program_of(lambda x, mask: scaled_dot_product_attention(x, x, x, mask), QUERY, mask=row_mask(torch.bool))
+    assert guard_empty_rows(before)[1].count == 1
+
+
+def test_constant_boolean_masks_become_one_that_is_added():
+    mask = row_mask(torch.bool)
+    before = program_of(lambda x, mask: masked(masked(x, x, x, mask), x, x, mask), QUERY, mask=mask)
+    after, rewrite = write_masks(before)
+    check_rewrite(before, after, QUERY)
+    assert (rewrite.name, rewrite.count) == ("write_masks", 2)
+    (added,) = after.exported.constants.values()
+    assert torch.equal(added == 0, mask) and torch.equal(added == -math.inf, ~mask)
+    assert operators(after) == operators(before)
+
+
+@pytest.mark.parametrize("name", ["no mask", "causal", "additive mask"])
+def test_masks_that_stay(name):
+    function, mask = ATTENTION[name]
+    before = program_of(function, QUERY, KEY, VALUE, mask=mask)
+    assert write_masks(before) == (before, None)
+
+
+def test_a_mask_of_an_input_stays():
+    before = program_of(masked, QUERY, KEY, VALUE, LOWER)
+    assert write_masks(before) == (before, None)

@@ -1,0 +1,137 @@
+"""Finding an AMD GPU, rung by rung, on made-up machines and on this one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from edgex.runtime.engines.checks import first_failure
+from edgex.runtime.engines.rocm.detection import Machine, detect, gfx_name
+
+GPU = "cpu_cores_count 0\nsimd_count 304\ngfx_target_version 90402\n"
+CPU = "cpu_cores_count 64\nsimd_count 0\ngfx_target_version 0\n"
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    """A machine on which every rung holds."""
+    (tmp_path / "dev").mkdir()
+    (tmp_path / "dev/kfd").touch()
+    for number, properties in enumerate((CPU, GPU)):
+        folder = tmp_path / f"sys/class/kfd/kfd/topology/nodes/{number}"
+        folder.mkdir(parents=True)
+        (folder / "properties").write_text(properties)
+    programs, capi = tmp_path / "opt/rocm/bin", tmp_path / "capi"
+    for folder in (programs, capi):
+        folder.mkdir(parents=True)
+    (programs / "rocminfo").touch()
+    (capi / "libonnxruntime_providers_migraphx.so").touch()
+    return Machine(tmp_path, path="", run=answers(), capi=capi)
+
+
+Answer = tuple[int, str]
+
+
+def answers(
+    rocminfo: Answer = (0, "Name: gfx942"),
+    load: Answer = (0, ""),
+    session: Answer = (0, "MIGraphXExecutionProvider"),
+) -> Callable:
+    def run(command):
+        if "rocminfo" in command[0]:
+            return rocminfo
+        return session if "-m" in command else load
+
+    return run
+
+
+def failing(machine: Machine) -> tuple[str, str, str]:
+    rung = first_failure(detect(machine))
+    assert rung is not None and rung.fix
+    return rung.name, rung.detail, rung.fix
+
+
+def test_every_rung_holds(machine: Machine) -> None:
+    rungs = detect(machine)
+    assert [(rung.name, rung.passed) for rung in rungs] == [
+        (name, True) for name in ("device node", "topology", "rocminfo", "library", "session")
+    ]
+    assert "gfx942" in rungs[1].detail and "gfx942" in rungs[2].detail
+    assert rungs[4].detail == "a tiny model ran on MIGraphXExecutionProvider"
+
+
+def test_no_device_node(machine: Machine) -> None:
+    (machine.root / "dev/kfd").unlink()
+    assert failing(machine)[:1] == ("device node",)
+    rungs = detect(machine)
+    assert [rung.passed for rung in rungs] == [False, True, True, True, None], "the others are looked at all the same"
+
+
+def test_permission_denied_on_the_device_node(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "access", lambda path, mode: "kfd" not in str(path))
+    name, detail, fix = failing(machine)
+    assert name == "device node" and "permission denied" in detail and "usermod -aG render" in fix
+
+
+def test_a_processor_of_amd_is_no_gpu(machine: Machine) -> None:
+    (machine.root / "sys/class/kfd/kfd/topology/nodes/1/properties").write_text(CPU)
+    name, detail, _ = failing(machine)
+    assert name == "topology" and "no GPU" in detail
+
+
+def test_rocminfo_missing_failing_and_naming_only_a_processor(machine: Machine) -> None:
+    denied = (1, "Unable to open /dev/kfd read-write: Permission denied\n")
+    assert "Permission denied" in failing(replace(machine, run=answers(rocminfo=denied)))[1]
+    assert failing(replace(machine, run=answers(rocminfo=(0, "Name: gfx000"))))[0] == "rocminfo"
+    (machine.root / "opt/rocm/bin/rocminfo").unlink()
+    assert "not installed" in failing(machine)[1]
+
+
+def test_device_present_but_library_missing(machine: Machine) -> None:
+    name, detail, fix = failing(replace(machine, capi=machine.root))
+    assert name == "library" and "no MIGraphX provider" in detail and "docs/rocm.md" in fix
+    name, detail, fix = failing(replace(machine, library=machine.root / "libplugin.so"))
+    assert (name, detail) == ("library", "libplugin.so does not exist") and "EDGEX_MIGRAPHX_LIBRARY" in fix
+
+
+def test_library_present_that_does_not_load(machine: Machine) -> None:
+    missing = (1, "OSError: libmigraphx_c.so.3: cannot open shared object file: No such file or directory\n")
+    name, detail, fix = failing(replace(machine, run=answers(load=missing)))
+    assert name == "library" and "libmigraphx_c.so.3" in detail and fix.startswith("ldd ")
+
+
+def test_a_session_that_does_not_run(machine: Machine) -> None:
+    refused = (1, "MIGraphXExecutionProvider is there, but no GPU for it: it offers CPU\n")
+    name, detail, _ = failing(replace(machine, run=answers(session=refused)))
+    assert name == "session" and "no GPU for it" in detail
+
+
+def test_here_the_rungs_are_true_of_this_machine() -> None:
+    rungs = detect()
+    assert [rung.name for rung in rungs] == ["device node", "topology", "rocminfo", "library", "session"]
+    assert rungs[0].passed == os.access("/dev/kfd", os.R_OK | os.W_OK)
+    if not rungs[0].passed:
+        assert rungs[-1].passed is None
+
+
+def test_a_library_that_is_none_is_loaded_in_another_process(machine: Machine, tmp_path: Path) -> None:
+    from edgex.runtime.engines.rocm.detection import run_command
+
+    (tmp_path / "libnone.so").write_text("no ELF")
+    name, detail, _ = failing(replace(machine, library=tmp_path / "libnone.so", run=_rocminfo_here(run_command)))
+    assert name == "library" and "libnone.so" in detail
+
+
+def _rocminfo_here(run: Callable) -> Callable:
+    return lambda command: (0, "gfx942") if "rocminfo" in command[0] else run(command)
+
+
+@pytest.mark.parametrize(
+    ("number", "name"), [(90010, "gfx90a"), (90402, "gfx942"), (110001, "gfx1101"), (100300, "gfx1030")]
+)
+def test_names_of_graphics_versions(number: int, name: str) -> None:
+    assert gfx_name(number) == name
