@@ -32,6 +32,22 @@ def executorch_flags(executorch: Path) -> list[str]:
     ]
 
 
+def compile_arguments(folder: Path) -> list[str]:
+    """What the compiler gets of the C++ sources in a folder and those below it.
+
+    They include each other by their path from that folder.
+    """
+    return [*sorted(str(source) for source in folder.rglob("*.cpp")), f"-I{folder}"]
+
+
+def source_bytes(folder: Path) -> bytes:
+    """Every C++ source in a folder and those below it, with its path: what a digest of what is compiled is made of."""
+    sources = sorted(path for path in folder.rglob("*") if path.suffix in (".cpp", ".h"))
+    return b"".join(
+        path.relative_to(folder).as_posix().encode() + b"\0" + path.read_bytes() + b"\0" for path in sources
+    )
+
+
 def compile_into(output: Path, command: Callable[[Path], Sequence[str]], what: str) -> None:
     """Compile beside `output` and rename.
 

@@ -13,7 +13,14 @@ from edgex.errors import TargetUnavailable
 from edgex.runtime.engines.onednn.library import Toolchain, find_library, find_toolchain
 from edgex.runtime.support.cache import user_cache
 from edgex.runtime.support.entry_points import installed_version
-from edgex.runtime.support.native_build import compile_into, compiler_stamp, executorch_flags, locked
+from edgex.runtime.support.native_build import (
+    compile_arguments,
+    compile_into,
+    compiler_stamp,
+    executorch_flags,
+    locked,
+    source_bytes,
+)
 
 SOURCES = Path(__file__).parent / "native"
 LIBRARY_NAME = "libedgex_onednn.so"
@@ -36,7 +43,7 @@ def find_prebuilt() -> Path | None:
 def prebuilt_name() -> str:
     """The file that `find_prebuilt` looks for, with the installed executorch in its name."""
     version = installed_version("executorch") or "none"
-    digest = hashlib.sha256(_source_bytes() + version.encode())
+    digest = hashlib.sha256(source_bytes(SOURCES) + version.encode())
     return f"libedgex_onednn-executorch-{version}-{digest.hexdigest()[:_KEY_DIGITS]}.so"
 
 
@@ -115,7 +122,7 @@ def compile_command(toolchain: Toolchain, onednn: Path, output: Path) -> list[st
     """
     return [
         *(str(toolchain.compiler), "-std=c++17", "-O2", "-fno-trapping-math", "-shared", "-fPIC", "-fopenmp"),
-        *sorted(str(source) for source in SOURCES.glob("*.cpp")),
+        *compile_arguments(SOURCES),
         *("-o", str(output)),
         *executorch_flags(toolchain.executorch),
         *("-isystem", str(toolchain.onednn_include)),
@@ -130,12 +137,7 @@ def _compile(toolchain: Toolchain, library: Path) -> None:
 
 def _key(toolchain: Toolchain) -> str:
     """Changes with everything that the library is made from."""
-    digest = hashlib.sha256(_source_bytes())
+    digest = hashlib.sha256(source_bytes(SOURCES))
     versions = (installed_version("executorch"), installed_version("onednn-devel-cpu-gomp"))
     digest.update(repr([*map(str, versions), *compiler_stamp(toolchain.compiler)]).encode())
     return digest.hexdigest()[:_KEY_DIGITS]
-
-
-def _source_bytes() -> bytes:
-    sources = sorted(source for source in SOURCES.iterdir() if source.suffix in (".cpp", ".h"))
-    return b"".join(source.name.encode() + b"\0" + source.read_bytes() + b"\0" for source in sources)

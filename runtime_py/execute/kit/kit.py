@@ -19,7 +19,14 @@ from edgex.runtime.artifact.artifact import hash_file
 from edgex.runtime.execute.kit.wheel import Executorch, find_executorch_for
 from edgex.runtime.support.cache import user_cache
 from edgex.runtime.support.host import this_machine
-from edgex.runtime.support.native_build import compile_into, compiler_stamp, executorch_flags, locked
+from edgex.runtime.support.native_build import (
+    compile_arguments,
+    compile_into,
+    compiler_stamp,
+    executorch_flags,
+    locked,
+    source_bytes,
+)
 
 SOURCES = Path(__file__).parent / "runner"
 RUNNER = "edgex-runner"
@@ -153,7 +160,7 @@ def _command(compiler: Path, executorch: Executorch, output: Path) -> list[str]:
     _libraries(executorch)
     return [
         *(str(compiler), "-std=c++17", "-O2", "-Wno-deprecated-declarations"),
-        *sorted(str(source) for source in SOURCES.glob("*.cpp")),
+        *compile_arguments(SOURCES),
         *("-o", str(output), f'-DEDGEX_EXECUTORCH="{executorch.version}"'),
         *executorch_flags(executorch.folder),
         *("-Wl,--no-as-needed", *(f"-l{name}" for name in LIBRARIES), "-ldl"),
@@ -164,8 +171,7 @@ def _command(compiler: Path, executorch: Executorch, output: Path) -> list[str]:
 
 def _key(executorch: Executorch, compiler: Path) -> str:
     digest = hashlib.sha256(repr((executorch.version, str(executorch.folder), compiler_stamp(compiler))).encode())
-    for source in sorted((*SOURCES.glob("*.cpp"), *SOURCES.glob("*.h"))):
-        digest.update(source.name.encode() + b"\0" + source.read_bytes() + b"\0")
+    digest.update(source_bytes(SOURCES))
     return digest.hexdigest()[:_KEY_DIGITS]
 
 

@@ -8,7 +8,7 @@
 #include <memory>
 #include <random>
 
-#include "parser.h"
+#include "plan/parser.h"
 
 namespace {
 

@@ -20,7 +20,7 @@ from edgex.runtime.engines.onednn.build import SOURCES
 from edgex.runtime.engines.onednn.library import find_toolchain
 
 pytestmark = needs_onednn
-FUZZER = Path(__file__).parent.parent / "runtime" / "onednn_fuzz.cpp"
+FUZZER = Path(__file__).parent / "onednn_fuzz.cpp"
 ROUNDS = 20_000
 
 
@@ -79,7 +79,7 @@ def fuzzer(tmp_path_factory) -> Path:
     if compiler is None:
         pytest.skip("no g++ for AddressSanitizer")
     program = tmp_path_factory.mktemp("fuzz") / "fuzz"
-    sources = [str(SOURCES / name) for name in ("parser.cpp", "plan.cpp")]
+    sources = [str(SOURCES / name) for name in ("plan/parser.cpp", "plan/plan.cpp")]
     flags = ["-std=c++17", "-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
     command = [compiler, *flags, f"-I{SOURCES}", str(FUZZER), *sources, "-o", str(program)]
     subprocess.run(command, check=True, capture_output=True)

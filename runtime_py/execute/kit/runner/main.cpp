@@ -10,12 +10,12 @@
 #include <cstring>
 #include <fstream>
 
-#include "answer.h"
-#include "compare.h"
-#include "model.h"
-#include "options.h"
-#include "sampling.h"
-#include "sha256.h"
+#include "data/sha256.h"
+#include "interface/answer.h"
+#include "interface/options.h"
+#include "run/compare.h"
+#include "run/model.h"
+#include "run/sampling.h"
 
 namespace edgex {
 

@@ -102,7 +102,7 @@ def test_inspect_lists_the_sizes(tmp_path: Path) -> None:
     assert json.loads(done.output)["compiled_sizes"] == {"at_load": {"batch": 4}, "kept": MOST_KEPT}
     shown = CliRunner().invoke(inspect_command, [str(path)]).output
     assert "compiled    for batch=4 when loaded; for others when first seen, 16 kept" in shown
-    source = (SOURCES / "backend.cpp").read_text()
+    source = (SOURCES / "run" / "backend.cpp").read_text()
     assert f"kMostExecutables = {MOST_KEPT};" in source
     assert f"kFewestExecutables = {FEWEST_KEPT};" in source
     assert MOST_CONSTANT_BYTES == 1 << 30 and "kMostConstantBytes = size_t{1} << 30;" in source

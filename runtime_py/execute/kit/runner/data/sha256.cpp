@@ -1,4 +1,4 @@
-#include "sha256.h"
+#include "data/sha256.h"
 
 #include <cstdint>
 #include <cstring>

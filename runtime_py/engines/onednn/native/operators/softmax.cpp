@@ -1,4 +1,4 @@
-#include "softmax.h"
+#include "operators/softmax.h"
 
 #include <cstring>
 #include <limits>

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "options.h"
-#include "tensors.h"
+#include "data/tensors.h"
+#include "interface/options.h"
 
 namespace edgex {
 

@@ -1,4 +1,4 @@
-#include "answer.h"
+#include "interface/answer.h"
 
 #include <sys/resource.h>
 

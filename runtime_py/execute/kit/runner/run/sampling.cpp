@@ -1,4 +1,4 @@
-#include "sampling.h"
+#include "run/sampling.h"
 
 #include <algorithm>
 #include <chrono>

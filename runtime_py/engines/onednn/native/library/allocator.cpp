@@ -1,4 +1,4 @@
-#include "allocator.h"
+#include "library/allocator.h"
 
 #include <sys/mman.h>
 

@@ -10,10 +10,10 @@
 #include <set>
 #include <vector>
 
-#include "onednn.h"
-#include "own_operator.h"
-#include "pages.h"
-#include "plan.h"
+#include "library/onednn.h"
+#include "library/pages.h"
+#include "operators/own_operator.h"
+#include "plan/plan.h"
 
 namespace edgex {
 

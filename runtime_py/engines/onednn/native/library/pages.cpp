@@ -1,4 +1,4 @@
-#include "pages.h"
+#include "library/pages.h"
 
 #include <sys/mman.h>
 #include <unistd.h>

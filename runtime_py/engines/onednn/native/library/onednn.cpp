@@ -1,4 +1,4 @@
-#include "onednn.h"
+#include "library/onednn.h"
 
 #include <omp.h>
 
@@ -6,7 +6,7 @@
 #include <chrono>
 #include <memory>
 
-#include "allocator.h"
+#include "library/allocator.h"
 
 namespace edgex {
 

@@ -8,10 +8,10 @@
 #include <utility>
 #include <vector>
 
+#include "library/onednn.h"
 #include "oneapi/dnnl/dnnl.hpp"
-#include "onednn.h"
-#include "own_operator.h"
-#include "softmax.h"
+#include "operators/own_operator.h"
+#include "operators/softmax.h"
 
 namespace edgex {
 

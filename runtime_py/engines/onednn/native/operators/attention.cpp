@@ -1,4 +1,4 @@
-#include "attention.h"
+#include "operators/attention.h"
 
 #include <omp.h>
 
@@ -9,8 +9,8 @@
 #include <type_traits>
 #include <utility>
 
-#include "attention_parts.h"
-#include "plan.h"
+#include "operators/attention_parts.h"
+#include "plan/plan.h"
 
 namespace edgex {
 

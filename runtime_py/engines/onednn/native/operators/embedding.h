@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "own_operator.h"
+#include "operators/own_operator.h"
 
 namespace edgex {
 

@@ -1,11 +1,11 @@
-#include "embedding.h"
+#include "operators/embedding.h"
 
 #include <algorithm>
 #include <cstring>
 #include <string>
 
-#include "onednn.h"
-#include "plan.h"
+#include "library/onednn.h"
+#include "plan/plan.h"
 
 namespace edgex {
 

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string>
 
-#include "plan.h"
+#include "plan/plan.h"
 
 namespace edgex {
 

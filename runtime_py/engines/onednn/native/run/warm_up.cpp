@@ -3,8 +3,8 @@
 #include <numeric>
 #include <set>
 
-#include "allocator.h"
-#include "executable.h"
+#include "library/allocator.h"
+#include "run/executable.h"
 
 namespace edgex {
 

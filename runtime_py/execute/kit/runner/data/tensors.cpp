@@ -1,4 +1,4 @@
-#include "tensors.h"
+#include "data/tensors.h"
 
 #include <istream>
 #include <ostream>

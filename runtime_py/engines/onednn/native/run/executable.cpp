@@ -1,4 +1,4 @@
-#include "executable.h"
+#include "run/executable.h"
 
 #include <algorithm>
 #include <array>
@@ -7,9 +7,9 @@
 #include <map>
 #include <new>
 
-#include "allocator.h"
-#include "attention.h"
-#include "embedding.h"
+#include "library/allocator.h"
+#include "operators/attention.h"
+#include "operators/embedding.h"
 
 namespace edgex {
 

@@ -1,4 +1,4 @@
-#include "parser.h"
+#include "plan/parser.h"
 
 #include <cstring>
 #include <stdexcept>

@@ -14,9 +14,9 @@
 #include <string>
 #include <vector>
 
-#include "allocator.h"
-#include "executable.h"
-#include "parser.h"
+#include "library/allocator.h"
+#include "plan/parser.h"
+#include "run/executable.h"
 
 namespace edgex {
 

@@ -1,7 +1,7 @@
 // From operators to partitions: which of them are fused is oneDNN's decision.
 #include <algorithm>
 
-#include "executable.h"
+#include "run/executable.h"
 
 namespace edgex {
 

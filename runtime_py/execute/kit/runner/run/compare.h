@@ -3,8 +3,8 @@
 #include <optional>
 #include <string>
 
-#include "options.h"
-#include "tensors.h"
+#include "data/tensors.h"
+#include "interface/options.h"
 
 namespace edgex {
 

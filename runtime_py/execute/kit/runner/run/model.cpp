@@ -1,4 +1,4 @@
-#include "model.h"
+#include "run/model.h"
 
 #include <dlfcn.h>
 #include <executorch/devtools/etdump/etdump_flatcc.h>

@@ -1,4 +1,4 @@
-#include "options.h"
+#include "interface/options.h"
 
 #include <map>
 

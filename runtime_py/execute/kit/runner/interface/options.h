@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "tensors.h"
+#include "data/tensors.h"
 
 namespace edgex {
 
