@@ -102,7 +102,7 @@ def render_page(entries: Sequence[Mapping[str, Any]]) -> str:
             render_table(entry["head"], entry["rows"]),
             render_goals(entry["goals"]),
             f"Machine: {entry['machine']['summary']}. Versions: {versions}.",
-            render_doubts(entry["activity"]),
+            render_warnings(entry["activity"]),
         ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -118,7 +118,7 @@ def render_goals(goals: Sequence[Mapping[str, Any]]) -> str:
     return "\n".join(f"- {'met' if g['met'] else '**not met**'}: {g['text']}; measured {g['measured']}" for g in goals)
 
 
-def render_doubts(activity: Mapping[str, Any]) -> str:
+def render_warnings(activity: Mapping[str, Any]) -> str:
     """What disturbed the measurement; empty where nothing did."""
     found = find_disturbances(Activity.from_json(activity), read_host().logical_cores)
-    return "".join(f"Doubt ({warning.code}): {warning.text}. " for warning in found).strip()
+    return "".join(f"Warning ({warning.code}): {warning.text}. " for warning in found).strip()

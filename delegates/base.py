@@ -73,7 +73,7 @@ class CapturedProgram:
 
     @property
     def method(self) -> Method:
-        """The program's border as a method named `forward`."""
+        """The program's signature as a method named `forward`."""
         return Method("forward", self.inputs, self.outputs, self.state)
 
 

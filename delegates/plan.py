@@ -94,7 +94,7 @@ class PartitionPlan:
         return tuple(fallback for fallback in self.fallbacks if fallback.fatal)
 
     def to_json(self) -> dict[str, Any]:
-        """The `delegation` object of `edgex.export/1` and of the manifest."""
+        """The `delegation` object of `edgex.export/2` and of the manifest."""
         return {
             "fraction": round(self.fraction, 4),
             "work_fraction": None if self.work_fraction is None else round(self.work_fraction, 4),

@@ -110,7 +110,7 @@ def prepare(
                     progress("rewrite", "what helps the targets")
                     proved = rewrite_and_prove(captured.program, captured.eager, wanted)
                 made[wanted] = replace(proved, program=convert_precision(proved.program, settings.precision))
-                _check_border(captured.program, made[wanted].program)
+                _check_signature(captured.program, made[wanted].program)
             programs[delegate.name] = made[wanted]
     quantized: dict[str, QuantizedModel] = {}
     failures: dict[str, QuantizationError] = {}
@@ -125,7 +125,7 @@ def prepare(
                 floats, common, delegates, recipe, source, captured.eager, settings, progress
             )
             for name, model in quantized.items():
-                _check_border(floats[name], model.quantized.program)
+                _check_signature(floats[name], model.quantized.program)
             programs = {
                 name: replace(proved, program=replace(proved.program, recipe=recipe))
                 for name, proved in programs.items()
@@ -178,14 +178,14 @@ def _capture(source: ModelSource, settings: ExportSettings, progress: Progress) 
         raise
 
 
-def _check_border(before: CapturedProgram, after: CapturedProgram) -> None:
+def _check_signature(before: CapturedProgram, after: CapturedProgram) -> None:
     """A rewrite keeps the name, dtype and shape of every input and output: the graph's, not only what is said of it."""
-    from edgex.export.rewrites.editing.editor import border_of
+    from edgex.export.rewrites.editing.editor import signature_of
 
     for word, old, new in (
         ("input", before.inputs, after.inputs),
         ("output", before.outputs, after.outputs),
-        ("graph's border", border_of(before.exported), border_of(after.exported)),
+        ("graph's signature", signature_of(before.exported), signature_of(after.exported)),
     ):
         if old != new:
             raise AssertionError(f"a rewrite changed the {word} from {old} to {new}")

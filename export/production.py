@@ -26,7 +26,7 @@ from edgex.runtime.artifact.golden import replace_golden, write_golden
 if TYPE_CHECKING:
     from edgex.delegates.base import CapturedProgram, LoweredModule
     from edgex.delegates.plan import PartitionPlan
-    from edgex.export.quantization.budget.search import Ladder
+    from edgex.export.quantization.budget.search import BudgetSearch
     from edgex.export.quantization.budget.speed import SpeedCheck
 
 # Below this share of delegated work an artifact is written with a warning; --min-delegation makes it an error.
@@ -61,15 +61,15 @@ def make_artifact(
 ) -> ExportedArtifact:
     """Lower, write under a temporary name, prove in a fresh process, publish."""
     target = job.delegate.name
-    ladder: Ladder | None = None
+    search: BudgetSearch | None = None
     if settings.max_drop is not None:
         with clock.stage("budget"):
-            prepared, ladder = meet_budget(job, prepared, settings, progress)
+            prepared, search = meet_budget(job, prepared, settings, progress)
     program, cases = prepared.program(target), prepared.cases[target]
     with clock.stage("lower"):
         progress("lower", target)
         lowered = job.delegate.lower(program, job.options)
-        _check_lowered_border(program, lowered)
+        _check_lowered_signature(program, lowered)
         warnings = (*prepared.warnings(target), *lowered.warnings, *_check_delegation(lowered.plan, settings, target))
         if lowered.assembled_reason is not None:
             warnings = (*warnings, f"assembled, not verified: {lowered.assembled_reason}; proved on the CPU instead")
@@ -80,7 +80,7 @@ def make_artifact(
             compression = describe_prepared(prepared, target)
             write_debug(folder, lowered.debug, program, compression)
             write_golden(folder, cases)
-            manifest = make_manifest(job, prepared, lowered, settings, ladder)
+            manifest = make_manifest(job, prepared, lowered, settings, search)
             write_manifest(folder, replace(manifest, files=list_files(folder, hashed=False)))
         memory = peak_rss_bytes()
         with clock.stage("verify"), hashing(folder, lowered.files) as wait_for_hashes:
@@ -128,16 +128,16 @@ def make_artifact(
         prepared.rewrites(target),
         memory,
         warnings,
-        describe_outcome(manifest.quantization, compression, ladder, speed),
-        None if ladder is None or ladder.chosen.holds else over_budget(target, ladder),
+        describe_outcome(manifest.quantization, compression, search, speed),
+        None if search is None or search.chosen.holds else over_budget(target, search),
     )
 
 
-def _check_lowered_border(program: CapturedProgram, lowered: LoweredModule) -> None:
-    """A delegate keeps the border too, and every state tensor."""
+def _check_lowered_signature(program: CapturedProgram, lowered: LoweredModule) -> None:
+    """A delegate keeps the signature too, and every state tensor."""
     method = lowered.methods[0]
     if method.inputs != program.inputs or method.outputs != program.outputs:
-        raise AssertionError(f"the delegate changed the border of the program to {method}")
+        raise AssertionError(f"the delegate changed the signature of the program to {method}")
     if {state.name for state in method.state} != {state.name for state in program.state}:
         raise LoweringError(
             "the delegate dropped state that the model keeps between runs",

@@ -1,4 +1,4 @@
-"""What an export reports: artifacts, failures, seconds and memory by stage. JSON schema `edgex.export/1`."""
+"""What an export reports: artifacts, failures, seconds and memory by stage. JSON schema `edgex.export/2`."""
 
 from __future__ import annotations
 
@@ -93,9 +93,9 @@ class ExportReport:
         return self.failures[0].error.exit_code if self.failures else 0
 
     def to_json(self) -> dict[str, Any]:
-        """The `edgex.export/1` document."""
+        """The `edgex.export/2` document."""
         return {
-            "schema": "edgex.export/1",
+            "schema": "edgex.export/2",
             "model": None if self.source is None else {"source": self.source, "parameters": self.parameters},
             "artifacts": [artifact.to_json() for artifact in self.artifacts],
             "failures": [failure.to_json() for failure in self.failures],

@@ -50,7 +50,7 @@ def test_a_disturbed_run_says_so():
 
     entry = make_entry("one", 1.0)
     entry["activity"] = {**QUIET, "other_cores": 1.5}
-    assert "Doubt (other-load): other programs kept 1.5" in render_page([entry])
+    assert "Warning (other-load): other programs kept 1.5" in render_page([entry])
 
 
 def test_benchmarks_that_did_not_run_keep_their_figures(tmp_path):

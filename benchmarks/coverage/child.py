@@ -101,7 +101,7 @@ def export_entry(entry: Entry, targets: Sequence[str], folder: Path) -> dict[str
         folder: Receives the artifacts and the name of the present stage.
 
     Returns:
-        The `edgex.export/1` document. An exception that is no `EdgexError` is in it with exit code 1: then the
+        The `edgex.export/2` document. An exception that is no `EdgexError` is in it with exit code 1: then the
         targets are tried one by one, since it ended the others with it.
     """
     try:

@@ -74,7 +74,7 @@ class Outcome:
 
 
 def outcomes_of(model: str, report: Mapping[str, Any], sources: str) -> list[Outcome]:
-    """The outcomes in an `edgex.export/1` document."""
+    """The outcomes in an `edgex.export/2` document."""
     found = [_of_artifact(model, artifact, sources) for artifact in report["artifacts"]]
     return found + [_of_failure(model, failure, sources) for failure in report["failures"]]
 

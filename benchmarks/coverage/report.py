@@ -10,7 +10,7 @@ from typing import Any
 from benchmarks.coverage.judge import SCHEMA, Issue, Key, tell
 from benchmarks.coverage.outcome import Outcome
 from benchmarks.coverage.suite import TARGETS
-from benchmarks.coverage.ways_out import WAYS_OUT
+from benchmarks.coverage.workarounds import WORKAROUNDS
 
 REAL = ("huggingface", "torchvision", "timm")
 TITLES = {
@@ -77,7 +77,7 @@ def render(
         "Each model's cell: share of the operators delegated, delegate calls, seconds of the whole export on one "
         "thread of a shared machine without imports, and the process's peak memory.",
         _failures(outcomes, issues),
-        _ways_out(outcomes),
+        _workarounds(outcomes),
     ]
     for group, title in TITLES.items():
         members = [name for name in names if name.startswith(f"{group}/")]
@@ -149,10 +149,10 @@ def _failures(outcomes: Sequence[Outcome], issues: Mapping[Key, Issue]) -> str:
     return "\n".join(lines)
 
 
-def _ways_out(outcomes: Sequence[Outcome]) -> str:
+def _workarounds(outcomes: Sequence[Outcome]) -> str:
     """What to do about each published architecture that fails, where its error cannot say it."""
     failing = dict.fromkeys(outcome.model for outcome in outcomes if not outcome.verified)
-    told = [f"### {model.split('/')[1]}\n\n{WAYS_OUT[model]}" for model in failing if model in WAYS_OUT]
+    told = [f"### {model.split('/')[1]}\n\n{WORKAROUNDS[model]}" for model in failing if model in WORKAROUNDS]
     return "\n\n".join(["## Known failures of published architectures", *told]) if told else ""
 
 

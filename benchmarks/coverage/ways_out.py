@@ -32,7 +32,7 @@ PyTorch's own kernels agree on less 20 dB, is 53 dB; the example itself and the 
 error proposes: `--min-sqnr 41 --atol 160`."""
 
 # By model; a model that no longer fails has none.
-WAYS_OUT: Mapping[str, str] = {
+WORKAROUNDS: Mapping[str, str] = {
     "huggingface/AllenaiLongformerBase": _LONGFORMER,
     "timm/repghostnet_050": _REPGHOSTNET,
     "torchvision/efficientnet_b0": _EFFICIENTNET,

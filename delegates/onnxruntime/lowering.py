@@ -17,8 +17,7 @@ from edgex.delegates.graph.composite_operators import composites_listed_once
 from edgex.delegates.graph.provenance import module_path_of, source_of
 from edgex.delegates.graph.work import count_flops, sum_flops
 from edgex.delegates.onnxruntime import kernels
-from edgex.delegates.onnxruntime.graph import signature as border
-from edgex.delegates.onnxruntime.graph import source_map, writer
+from edgex.delegates.onnxruntime.graph import signature, source_map, writer
 from edgex.delegates.onnxruntime.graph.quiet import quiet_exporter
 from edgex.delegates.onnxruntime.graph.state import STATE_FILE, LiftedProgram, lift_state, write_state
 from edgex.delegates.onnxruntime.graph.translation import OTHERS, Refused, decomposition_errors, translate
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
     from torch.fx import Node
 
 # Dtypes whose arrays NumPy or ONNX Runtime cannot hand over.
-_NO_BORDER = ("complex64", "bfloat16")
+_NO_SIGNATURE = ("complex64", "bfloat16")
 
 
 @dataclass(frozen=True)
@@ -133,17 +132,17 @@ def _assess(program: CapturedProgram, opset: int, checks: Checks, *, planning: b
             _left_out(node, code, reason, program.source_root, fatal=True) for node, code, reason in result.left
         ]
         plan = _make_plan(operators(result.program), {node for node, _, _ in result.left}, fallbacks)
-        return _Assessment(_with_border(plan, program), lifted)
+        return _Assessment(_with_signature(plan, program), lifted)
     model = result.model
     origins = source_map.origins(model, result.program)
     quantized = quantize_graph(model, origins, program, migraphx=checks.migraphx)
-    border.name_axes(model, result.program, program.inputs)
-    border.name_border(
+    signature.name_axes(model, result.program, program.inputs)
+    signature.name_signature(
         model,
         [*(spec.name for spec in program.inputs), *(str(spec.input) for spec in lifted.carried)],
         [*(spec.name for spec in program.outputs), *(str(spec.output) for spec in lifted.carried)],
     )
-    border.strip_metadata(model)
+    signature.strip_metadata(model)
     left, fallbacks = _find_refused(checks.find(model), origins, program.source_root)
     plan = _make_plan(operators(result.program), left, fallbacks)
     written = result.program.graph_signature.user_inputs_to_mutate.values()
@@ -152,7 +151,7 @@ def _assess(program: CapturedProgram, opset: int, checks: Checks, *, planning: b
     )
     warnings += quantized.warnings
     runtime = quantized.minimum_runtime
-    return _Assessment(_with_border(plan, program), lifted, model, origins, warnings, runtime)
+    return _Assessment(_with_signature(plan, program), lifted, model, origins, warnings, runtime)
 
 
 def _find_refused(
@@ -206,13 +205,15 @@ def _count_stretches(nodes: Sequence[Node], left: set[Node]) -> int:
     )
 
 
-def _with_border(plan: PartitionPlan, program: CapturedProgram) -> PartitionPlan:
-    """Add what cannot cross the border between the caller and ONNX Runtime."""
+def _with_signature(plan: PartitionPlan, program: CapturedProgram) -> PartitionPlan:
+    """Add what cannot cross the signature between the caller and ONNX Runtime."""
     refused = [
-        Fallback(kind, 1, "dtype", f"{kind} {spec.name!r} is {spec.dtype}, which cannot cross its border", None, True)
+        Fallback(
+            kind, 1, "dtype", f"{kind} {spec.name!r} is {spec.dtype}, which cannot cross its signature", None, True
+        )
         for kind, specs in (("input", program.inputs), ("output", program.outputs), ("state", program.state))
         for spec in specs
-        if spec.dtype in _NO_BORDER
+        if spec.dtype in _NO_SIGNATURE
     ]
     if not refused:
         return plan

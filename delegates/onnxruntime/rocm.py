@@ -17,7 +17,7 @@ from edgex.delegates.onnxruntime.migraphx.operators import NEWEST_OPSET, OLDEST_
 from edgex.delegates.onnxruntime.quantize.recipes import MIGRAPHX_RECIPES, migraphx_refusal
 from edgex.delegates.plan import PartitionPlan
 from edgex.delegates.recipes.quantizers import Quantizer, shared_quantizer
-from edgex.runtime.engines.checks import Rung
+from edgex.runtime.engines.checks import Check
 
 PROVIDER = "MIGraphXExecutionProvider"
 # Options that change what the GPU computes, beyond what a proof on the CPU can see.
@@ -98,7 +98,7 @@ class OnnxRocmDelegate:
         """Whether it can lower here; a GPU is not needed for that."""
         return OnnxCpuDelegate().availability()
 
-    def rungs(self) -> Sequence[Rung]:
+    def checks(self) -> Sequence[Check]:
         """What running needs: the device, the driver's list, rocminfo, the provider's library, a session that runs."""
         from edgex.runtime.engines.rocm.detection import detect
 

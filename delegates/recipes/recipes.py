@@ -78,5 +78,5 @@ def describe_recipe(recipe: Recipe) -> dict[str, Any]:
         "group_size": recipe.group_size,
         "observer": None,
         "calibration": None,
-        "left_float": None,
+        "unquantized": None,
     }

@@ -1,4 +1,4 @@
-"""A captured program with a flat border: tensors in call order in, tensors out, nothing else.
+"""A captured program with a flat signature: tensors in call order in, tensors out, nothing else.
 
 ```
 before  forward(x, batch={"mask": m, "scale": 2}, flag=True) -> {"y": a, "z": None}
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 
 
 def flatten_program(program: ExportedProgram, inputs: Sequence[Leaf]) -> tuple[ExportedProgram, tuple[str, ...]]:
-    """Give a program its flat border.
+    """Give a program its flat signature.
 
     Non-tensor inputs are constants already and their placeholders go; so do outputs that are None. Writes to
     inputs are kept inside: the program works on a copy.
 
     Args:
-        program: As torch.export or torch.export.load made it; its shape environment is adapted to the new border.
+        program: As torch.export or torch.export.load made it; its shape environment is adapted to the new signature.
         inputs: All leaves of the call, constants too, in the order of the program's user inputs.
 
     Returns:

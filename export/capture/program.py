@@ -1,4 +1,4 @@
-"""Capture: from a module and its example inputs to a program with a flat, named border and known state."""
+"""Capture: from a module and its example inputs to a program with a flat, named signature and known state."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Capture:
 
     Attributes:
         program: The program, with names.
-        eager: The model behind the same border.
+        eager: The model behind the same signature.
         strict: Whether strict capture was needed.
         notices: What the user should know, a sentence each.
     """
@@ -81,7 +81,7 @@ def capture(
 
     Args:
         module: Put in eval mode if it is not; an ExportedProgram brings its own example inputs, and is used up: its
-            shape environment takes the names of the flat border.
+            shape environment takes the names of the flat signature.
         args: Example inputs by position, nested as forward takes them.
         kwargs: Example inputs by name.
         dynamic_shapes: As `torch.export.export` takes it.
@@ -247,11 +247,11 @@ def _assemble(
     """The flat program, its specs and its state."""
     diagnosis.check_constants(exported, example.inputs)
     flat, written = flatten_program(exported, example.inputs)
-    notices += _notices_of_border(example, written)
+    notices += _notices_of_signature(example, written)
     inputs = [leaf for leaf in example.inputs if leaf.is_tensor]
     outputs = [leaf for leaf in example.outputs if leaf.is_tensor]
     names = DimNames(flat.range_constraints)
-    input_values, output_values = _border_values(flat)
+    input_values, output_values = _signature_values(flat)
     for leaf, value in zip(inputs, input_values, strict=True):
         names.learn(value.shape, leaf.name, asked)
     input_specs = _make_specs("input", inputs, input_values, names)
@@ -267,8 +267,8 @@ def _assemble(
     return Capture(CapturedProgram(flat, input_specs, output_specs, state, source_root), eager, strict, tuple(notices))
 
 
-def _notices_of_border(example: ExampleRun, written: Sequence[str]) -> list[str]:
-    """What the flat border leaves out or fixes."""
+def _notices_of_signature(example: ExampleRun, written: Sequence[str]) -> list[str]:
+    """What the flat signature leaves out or fixes."""
     notices = []
     constants = [leaf for leaf in example.inputs if not leaf.is_tensor]
     if constants:
@@ -282,7 +282,7 @@ def _notices_of_border(example: ExampleRun, written: Sequence[str]) -> list[str]
     return notices
 
 
-def _border_values(program: ExportedProgram) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+def _signature_values(program: ExportedProgram) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
     """The fake tensors of the user's inputs and outputs."""
     nodes = {node.name: node for node in program.graph.nodes}
     signature = program.graph_signature
@@ -301,7 +301,7 @@ def _make_specs(
         dtype = str(value.dtype).removeprefix("torch.")
         if dtype not in NUMPY_DTYPES:
             raise CaptureError(
-                f"{word} {leaf.name} has dtype {dtype}, which cannot cross an artifact's border",
+                f"{word} {leaf.name} has dtype {dtype}, which cannot cross an artifact's signature",
                 why=f"possible: {', '.join(NUMPY_DTYPES)}",
                 fix="convert it inside forward"
                 if word == "output"

@@ -1,7 +1,7 @@
 """Tell a program's shape environment the names of its flat inputs: adapter of torch's ShapeEnv and its sources.
 
 Every ExportedProgram turns the environment's guards into code that its `module()` runs first. Without this the code
-would look for the containers that a flat border does not have.
+would look for the containers that a flat signature does not have.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from edgex.runtime.support.entry_points import installed_version
 
 if TYPE_CHECKING:
     from edgex.delegates.base import LoweredModule
-    from edgex.export.quantization.budget.search import Ladder
+    from edgex.export.quantization.budget.search import BudgetSearch
 
 
 def make_manifest(
@@ -23,7 +23,7 @@ def make_manifest(
     prepared: Prepared,
     lowered: LoweredModule,
     settings: ExportSettings,
-    ladder: Ladder | None = None,
+    search: BudgetSearch | None = None,
 ) -> Manifest:
     """The manifest before the proof: it tells the verifying process what to hold the outputs to."""
     quantized = prepared.quantized.get(job.delegate.name)
@@ -40,7 +40,7 @@ def make_manifest(
         producer={"edgex": __version__, **dict(sorted(producer.items()))},
         delegation=lowered.plan.to_json(),
         requirements=lowered.requirements,
-        quantization=_with_accuracy(prepared.describe_quantization(job.delegate.name), ladder),
+        quantization=_with_accuracy(prepared.describe_quantization(job.delegate.name), search),
         verification={
             "tolerance": settings.effective_tolerance.to_json(),
             "quantized_tolerance": None if quantized is None else QUANTIZED_TOLERANCE.to_json(),
@@ -57,8 +57,8 @@ def make_manifest(
     )
 
 
-def _with_accuracy(quantization: Mapping[str, Any] | None, ladder: Ladder | None) -> Mapping[str, Any] | None:
+def _with_accuracy(quantization: Mapping[str, Any] | None, search: BudgetSearch | None) -> Mapping[str, Any] | None:
     """The manifest's `quantization` with what a budget came to."""
-    if quantization is None or ladder is None:
+    if quantization is None or search is None:
         return quantization
-    return {**quantization, "accuracy": ladder.to_manifest()}
+    return {**quantization, "accuracy": search.to_manifest()}

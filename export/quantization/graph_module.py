@@ -80,8 +80,8 @@ def close_program(program: CapturedProgram, module: GraphModule) -> CapturedProg
         module: Its placeholders and outputs are still the program's, in order.
 
     Returns:
-        The program with the same border and state, `meta["val"]` on every node. New constants are buffers, named after
-        the module that reads them.
+        The program with the same signature and state, `meta["val"]` on every node. New constants are buffers, named
+        after the module that reads them.
     """
     old = program.exported
     constants = constant_tensors(program)

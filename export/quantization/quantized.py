@@ -14,8 +14,8 @@ class Quantized:
 
     Attributes:
         program: Holds quantize and dequantize operators; `recipe` and `float_modules` are set.
-        left_float: Operators that the recipe is there for and that stayed in floating point.
+        unquantized: Operators that the recipe is there for and that stayed in floating point.
     """
 
     program: CapturedProgram
-    left_float: tuple[FloatOperator, ...]
+    unquantized: tuple[FloatOperator, ...]

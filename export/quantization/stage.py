@@ -58,7 +58,7 @@ class QuantizedModel:
                 "held_out": len(samples.held_out),
                 "random": samples.data.random,
             },
-            "left_float": [operator.to_json() for operator in self.quantized.left_float],
+            "unquantized": [operator.to_json() for operator in self.quantized.unquantized],
         }
 
 
@@ -158,7 +158,7 @@ def _warnings(samples: Samples | None, quantized: Quantized) -> tuple[str, ...]:
             f"calibrated on {samples.used} samples: below {FEW_SAMPLES}, ranges depend on which ones they are"
         )
     # Products of two computed values are floating point in every model with attention: listed, but no news.
-    if unusual := [item for item in quantized.left_float if item.unusual]:
+    if unusual := [item for item in quantized.unquantized if item.unusual]:
         first = unusual[0]
         more = f" and {len(unusual) - 1} more" if len(unusual) > 1 else ""
         warnings.append(

@@ -38,7 +38,7 @@ class FloatOperator:
     unusual: bool = True
 
     def to_json(self) -> dict[str, Any]:
-        """An entry of the manifest's `quantization.left_float`."""
+        """An entry of the manifest's `quantization.unquantized`."""
         return {"module": self.module, "op": self.op, "reason": self.reason, "source": self.source}
 
 

@@ -104,7 +104,7 @@ def _address_of(tensor: torch.Tensor) -> int:
 
 
 class EagerModel:
-    """The model behind the border of its program: tensors in, tensors out.
+    """The model behind the signature of its program: tensors in, tensors out.
 
     Attributes:
         inputs: As `CapturedProgram.inputs`.

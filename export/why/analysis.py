@@ -30,7 +30,7 @@ from edgex.export.why.question import Question, choose_options, require_availabl
 from edgex.export.why.report import LeftOut, TargetView, WhyReport
 from edgex.export.why.unweighted import drop_values, give_values
 from edgex.export.why.weightless import attempt_on_meta, without_values
-from edgex.export.why.workaround import find_way_out
+from edgex.export.why.workaround import find_workaround
 from edgex.runtime.support.memory import read_available_bytes
 
 Progress = Callable[[str, str], None]
@@ -214,7 +214,7 @@ def _ask(
 
 def _left_out(target: str, plan: PartitionPlan, rewrites_on: bool) -> tuple[LeftOut, ...]:
     return tuple(
-        LeftOut(fallback, *find_way_out(target, fallback, rewrites_on=rewrites_on)) for fallback in plan.fallbacks
+        LeftOut(fallback, *find_workaround(target, fallback, rewrites_on=rewrites_on)) for fallback in plan.fallbacks
     )
 
 

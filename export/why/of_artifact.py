@@ -8,7 +8,7 @@ from pathlib import Path
 from edgex.delegates.plan import Fallback, PartitionPlan
 from edgex.errors import UsageError
 from edgex.export.why.report import LeftOut, Measured, TargetView, WhyReport
-from edgex.export.why.workaround import find_way_out
+from edgex.export.why.workaround import find_workaround
 from edgex.runtime.artifact.artifact import Artifact, open_artifact
 from edgex.runtime.measure.profile.report import ProfileReport
 from edgex.runtime.measure.profile.saved import read_report
@@ -31,7 +31,7 @@ def answer_artifact(path: str, report_path: Path | None) -> WhyReport:
     report = None if report_path is None else _read_profile(report_path, artifact)
     plan = _read_plan(artifact)
     left_out = [
-        LeftOut(item, *find_way_out(manifest.target, item, rewrites_on=bool(manifest.rewrites)))
+        LeftOut(item, *find_workaround(manifest.target, item, rewrites_on=bool(manifest.rewrites)))
         for item in plan.fallbacks
     ]
     if report is not None:

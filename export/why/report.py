@@ -30,14 +30,14 @@ class LeftOut:
 
     Attributes:
         fallback: What the target's plan says.
-        way_out: What to write instead or to do, a sentence; None where nothing is known.
+        workaround: What to write instead or to do, a sentence; None where nothing is known.
         rewrite: Name of the rewrite that would remove it and was not applied; None where there is none.
         taken_by: The other targets of this report that take everything on the same source line.
         measured: Its cost, where a profile was given; None where it was not, or where the profile does not show it.
     """
 
     fallback: Fallback
-    way_out: str | None = None
+    workaround: str | None = None
     rewrite: str | None = None
     taken_by: tuple[str, ...] = ()
     measured: Measured | None = None
@@ -46,7 +46,7 @@ class LeftOut:
         """What one entry of `delegation.fallbacks` has beside the fallback itself."""
         found = self.measured
         return {
-            "way_out": self.way_out,
+            "way_out": self.workaround,
             "rewrite": self.rewrite,
             "taken_by": list(self.taken_by),
             "measured": None if found is None else {"median_us": found.median_us, "share": round(found.share, 4)},

@@ -63,7 +63,7 @@ _BY_CODE = {
 }
 
 
-def find_way_out(target: str, fallback: Fallback, *, rewrites_on: bool) -> tuple[str | None, str | None]:
+def find_workaround(target: str, fallback: Fallback, *, rewrites_on: bool) -> tuple[str | None, str | None]:
     """What helps against a fallback.
 
     Args:

@@ -1,4 +1,4 @@
-"""What a tensor at the border of an artifact looks like: name, dtype, and a size or a range for each dimension."""
+"""What a tensor at the signature of an artifact looks like: name, dtype, and a size or a range for each dimension."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-# NumPy's view of each dtype that may cross the border. bfloat16 has no NumPy dtype: it crosses as float32,
+# NumPy's view of each dtype that may cross the signature. bfloat16 has no NumPy dtype: it crosses as float32,
 # which holds every bfloat16 value exactly; the true dtype stays in the spec.
 NUMPY_DTYPES: Mapping[str, np.dtype[Any]] = {
     "float32": np.dtype(np.float32),
@@ -59,7 +59,7 @@ class TensorSpec:
 
     @property
     def numpy_dtype(self) -> np.dtype[Any]:
-        """The dtype of the arrays that cross the border for this tensor."""
+        """The dtype of the arrays that cross the signature for this tensor."""
         return NUMPY_DTYPES[self.dtype]
 
     @property

@@ -153,7 +153,7 @@ def test_a_plug_in_library_without_a_gpu_runs_nothing(folder: Path) -> None:
 def test_a_stand_in_for_amds_library_runs_the_artifact_and_is_named(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """The whole way of the engine with a real plug-in, once the rungs hold: opening, cache, assignment, numbers."""
+    """The whole way of the engine with a real plug-in, once the checks hold: opening, cache, assignment, numbers."""
     import dataclasses
 
     import numpy as np
@@ -189,10 +189,10 @@ def test_targets_and_doctor_imply_no_gpu(command: Callable) -> None:
     targets = {t["name"]: t for t in json.loads(command("targets", "--json").stdout)["targets"]}
     rocm = targets["onnx-rocm"]
     assert rocm["available"] is False and "/dev/kfd" in rocm["reason"] and rocm["fix"]
-    assert [(rung["name"], rung["passed"]) for rung in rocm["rungs"]][:3] == [
+    assert [(check["name"], check["passed"]) for check in rocm["checks"]][:3] == [
         ("exporter", True), ("engine", True), ("device node", False),
     ]  # fmt: skip
-    assert rocm["rungs"][-1]["passed"] is None
+    assert rocm["checks"][-1]["passed"] is None
     assert rocm["native_precisions"] is None
     doctor = json.loads(command("doctor", "--json").stdout)
     assert doctor["gpu"][0]["passed"] is False

@@ -156,7 +156,7 @@ class TestDelegate:
             assert fallback.source and fallback.source.startswith("test_conformance.py:"), fallback
 
     @pytest.mark.parametrize("name", PROGRAMS)
-    def test_the_border_is_kept_and_the_program_not_changed(
+    def test_the_signature_is_kept_and_the_program_not_changed(
         self, usable: Delegate, name: str, programs: dict[str, CapturedProgram]
     ) -> None:
         delegate, program = usable, programs[name]
@@ -212,10 +212,10 @@ class TestDelegate:
         self, usable: Delegate, programs: dict[str, CapturedProgram]
     ) -> None:
         reason = usable.lower(programs["conv"], usable.options_type()).assembled_reason
-        look = getattr(usable, "rungs", None)
+        look = getattr(usable, "checks", None)
         if look is None:
             assert reason is None, "only a target that looks for a device can lack one"
         else:
-            failed = [rung for rung in look() if rung.passed is False]
+            failed = [check for check in look() if check.passed is False]
             assert (reason is None) == (not failed)
             assert reason is None or failed[0].detail in reason

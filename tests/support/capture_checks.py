@@ -34,7 +34,7 @@ def names(specs):
     return [spec.name for spec in specs]
 
 
-def assert_border_holds(result):
+def assert_signature_holds(result):
     """The flat program takes positional tensors, returns a tuple of tensors, and gives eager's numbers."""
     program = result.program
     assert list(program.exported.graph_signature.user_inputs) == [
@@ -56,7 +56,7 @@ def assert_border_holds(result):
         assert torch.equal(tensor, example), "the program wrote to its input"
 
 
-def assert_border_holds_from_fresh(result):
+def assert_signature_holds_from_fresh(result):
     """The program's initial state is the model's, whatever eager did meanwhile, and both step alike."""
     for _ in range(3):
         result.eager.run(result.eager.example)

@@ -1,4 +1,4 @@
-"""What the tests of the rewrites share: make a program, run it, check that a rewrite kept its numbers and border."""
+"""What the tests of the rewrites share: make a program, run it, check that a rewrite kept its numbers and signature."""
 
 from __future__ import annotations
 
@@ -70,13 +70,13 @@ def worst_sqnr_db(reference, actual):
 
 
 def check_rewrite(before, after, *args, min_sqnr_db=100.0, steps=1, untouched=None):
-    """The same numbers and border, a valid new program, and an old one that still gives its numbers."""
+    """The same numbers and signature, a valid new program, and an old one that still gives its numbers."""
     reference = run_program(before, *args, steps=steps)
     sqnr_db = worst_sqnr_db(reference, run_program(after, *args, steps=steps))
     assert sqnr_db >= min_sqnr_db, f"SQNR {sqnr_db:.1f} dB"
     assert after.inputs == before.inputs
     assert after.outputs == before.outputs
-    assert border(after) == border(before)
+    assert signature(after) == signature(before)
     after.exported.validate()
     check_vals(after)
     if untouched is not None:
@@ -93,7 +93,7 @@ class Untouched:
         self.outputs = run_program(program, *args, steps=steps)
 
 
-def border(program):
+def signature(program):
     """Names, dtypes and shapes of the user inputs and outputs in the graph itself."""
     exported = program.exported
     vals = {node.name: node.meta.get("val") for node in exported.graph.nodes}

@@ -29,8 +29,8 @@ _FNV_START, _FNV_PRIME, _MASK = 0xCBF29CE484222325, 0x100000001B3, (1 << 64) - 1
 
 
 @dataclass(frozen=True)
-class Border:
-    """What crosses the region's border.
+class Signature:
+    """What crosses the region's signature.
 
     Attributes:
         inputs: For each delegate argument that is an input its value, None for numbers.
@@ -43,19 +43,19 @@ class Border:
     hints: dict[tuple[int, int], int]
 
 
-def encode_plan(operations: Sequence[Operation], border: Border) -> bytes:
+def encode_plan(operations: Sequence[Operation], signature: Signature) -> bytes:
     """The plan's bytes.
 
     Raises:
         Refused: A size inside depends on one that no input of the region shows.
     """
-    return _Encoder(operations, border).encode()
+    return _Encoder(operations, signature).encode()
 
 
 @dataclass
 class _Encoder:
     operations: Sequence[Operation]
-    border: Border
+    signature: Signature
     _ids: dict[Value, int] = field(default_factory=dict)
     _symbols: dict[Any, int] = field(default_factory=dict)
     _symbol_places: list[tuple[int, int]] = field(default_factory=list)
@@ -67,7 +67,7 @@ class _Encoder:
 
     def encode(self) -> bytes:
         self._find_symbols()
-        arguments = [*self.border.inputs, *self.border.outputs]
+        arguments = [*self.signature.inputs, *self.signature.outputs]
         places = {value.root: i for i, value in enumerate(arguments) if value is not None}
         for value in arguments:
             self._number(value)
@@ -79,10 +79,10 @@ class _Encoder:
         body = b"".join(
             (
                 _u32(len(self._symbol_places)),
-                *(_u32(*place) + _i64(self.border.hints[place]) for place in self._symbol_places),
+                *(_u32(*place) + _i64(self.signature.hints[place]) for place in self._symbol_places),
                 _u32(len(self._codes)),
                 *self._codes,
-                _u32(len(self.border.inputs)),
+                _u32(len(self.signature.inputs)),
                 _u32(len(arguments)),
                 _i64(*(-1 if value is None else self._ids[value] for value in arguments)),
                 _u32(len(values)),
@@ -98,7 +98,7 @@ class _Encoder:
 
     def _find_symbols(self) -> None:
         """Each size of an input that is not fixed, whatever its expression, is a symbol where it is first seen."""
-        for position, value in enumerate(self.border.inputs):
+        for position, value in enumerate(self.signature.inputs):
             for dim, size in enumerate(() if value is None else value.shape):
                 if not isinstance(size, int) and size not in self._symbols:
                     self._symbols[size] = len(self._symbols)

@@ -13,7 +13,7 @@ from edgex.delegates.onednn.constants import constant_readers
 from edgex.delegates.onednn.layout.layouts import assign_layouts
 from edgex.delegates.onednn.layout.sizes import Layout, dense_strides, shape_of
 from edgex.delegates.onednn.operators.table import OPERATORS
-from edgex.delegates.onednn.plan.format import Border, encode_plan
+from edgex.delegates.onednn.plan.format import Signature, encode_plan
 from edgex.delegates.onednn.plan.fusion import end_unfit_partitions
 from edgex.delegates.onednn.plan.region import RegionBuilder, is_indices, is_int8, make_value
 from edgex.delegates.onednn.plan.values import Operation, Refused, Value
@@ -33,7 +33,7 @@ class OneDnnGraphBackend(BackendDetails):  # type: ignore[misc]  # executorch sh
         """Lower one region."""
         del compile_specs
         try:
-            operations, border = build_region(edge_program)
+            operations, signature = build_region(edge_program)
         except Refused as refusal:  # what only the constants tell
             raise LoweringError(
                 "a quantized weight is none that oneDNN takes",
@@ -41,7 +41,7 @@ class OneDnnGraphBackend(BackendDetails):  # type: ignore[misc]  # executorch sh
                 fix="export from float weights with --quantize int8",
             ) from refusal
         try:
-            return PreprocessResult(processed_bytes=encode_plan(operations, border))
+            return PreprocessResult(processed_bytes=encode_plan(operations, signature))
         except Refused as refusal:
             raise LoweringError(
                 "a region's sizes cannot be followed",
@@ -50,8 +50,8 @@ class OneDnnGraphBackend(BackendDetails):  # type: ignore[misc]  # executorch sh
             ) from refusal
 
 
-def build_region(program: ExportedProgram) -> tuple[list[Operation], Border]:
-    """The region's operators with their layouts, and its border; constants are not read."""
+def build_region(program: ExportedProgram) -> tuple[list[Operation], Signature]:
+    """The region's operators with their layouts, and its signature; constants are not read."""
     constants = constant_readers(program)
     builder = RegionBuilder(constants=constants)
     inputs = [_take_input(builder, node) for node in _inputs(program, constants)]
@@ -75,7 +75,7 @@ def build_region(program: ExportedProgram) -> tuple[list[Operation], Border]:
         for dim, size in enumerate(getattr(node.meta["val"], "shape", ()))
         if not isinstance(size, int)
     }
-    return operations, Border(tuple(inputs), tuple(outputs), hints)
+    return operations, Signature(tuple(inputs), tuple(outputs), hints)
 
 
 def layout_of(tensor: Any) -> Layout:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _SYMBOL = re.compile(r"\b[su]\d+\b")
 
 
-def name_border(model: Any, inputs: Sequence[str], outputs: Sequence[str]) -> None:
+def name_signature(model: Any, inputs: Sequence[str], outputs: Sequence[str]) -> None:
     """Name the graph's inputs and outputs; whatever else had one of these names gets another.
 
     An output with the name of an input (a dict that returns what it was given) becomes `NAME.out`: in ONNX a
@@ -30,15 +30,15 @@ def name_border(model: Any, inputs: Sequence[str], outputs: Sequence[str]) -> No
     wanted_outputs: list[str] = []
     for name in outputs:
         wanted_outputs.append(_unused(name, ".out", {*inputs, *wanted_outputs}))
-    border = [*zip(model.graph.inputs, inputs, strict=True), *zip(model.graph.outputs, wanted_outputs, strict=True)]
-    reserved = {name for _, name in border}
+    signature = [*zip(model.graph.inputs, inputs, strict=True), *zip(model.graph.outputs, wanted_outputs, strict=True)]
+    reserved = {name for _, name in signature}
     values = list(_values(model))
     taken = {value.name for value in values} | reserved
     for value in values:
         if value.name in reserved:
             value.name = _unused(value.name, "_", taken)
             taken.add(value.name)
-    for value, name in border:
+    for value, name in signature:
         value.name = name
 
 

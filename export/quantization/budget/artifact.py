@@ -15,17 +15,19 @@ from edgex.export.settings import ExportSettings, Job
 
 if TYPE_CHECKING:
     from edgex.delegates.base import CapturedProgram, LoweredModule
-    from edgex.export.quantization.budget.search import Ladder
+    from edgex.export.quantization.budget.search import BudgetSearch
     from edgex.export.quantization.budget.speed import SpeedCheck
 
 
-def meet_budget(job: Job, prepared: Prepared, settings: ExportSettings, progress: Progress) -> tuple[Prepared, Ladder]:
+def meet_budget(
+    job: Job, prepared: Prepared, settings: ExportSettings, progress: Progress
+) -> tuple[Prepared, BudgetSearch]:
     """The target's program with as many layers in floating point as its accuracy budget needs.
 
     Raises:
         VerificationError: Nothing meets the budget, and the best is not to be kept.
     """
-    from edgex.export.quantization.budget.budget import Rungs
+    from edgex.export.quantization.budget.budget import SearchSteps
     from edgex.export.quantization.budget.metric import choose_metric
 
     assert settings.max_drop is not None
@@ -43,28 +45,28 @@ def meet_budget(job: Job, prepared: Prepared, settings: ExportSettings, progress
         write_manifest(folder, replace(manifest, files=list_files(folder, hashed=False)))
 
     example = prepared.cases[target][0].steps[0].inputs
-    rungs = Rungs(target, proved.program, model, prepared.eager, example, metric, baseline, assemble)
+    steps = SearchSteps(target, proved.program, model, prepared.eager, example, metric, baseline, assemble)
     with scratch_folder(job.destination) as scratch:
-        ladder = rungs.climb(settings.max_drop, scratch, progress)
-    if not ladder.chosen.holds and not settings.keep_best:
-        raise over_budget(target, ladder)
-    if ladder.kept:
-        program, model = rungs.keeping(frozenset(ladder.kept))
+        search = steps.find_fewest(settings.max_drop, scratch, progress)
+    if not search.chosen.holds and not settings.keep_best:
+        raise over_budget(target, search)
+    if search.kept:
+        program, model = steps.keeping(frozenset(search.kept))
         if model is None:
             prepared = replace(prepared, programs={**prepared.programs, target: replace(proved, program=program)})
         else:
             prepared = replace(prepared, quantized={**prepared.quantized, target: model})
         prepared = replace(prepared, cases={**prepared.cases, target: prepared.cases_of(target, settings, progress)})
-    return prepared, ladder
+    return prepared, search
 
 
-def over_budget(target: str, ladder: Ladder) -> VerificationError:
+def over_budget(target: str, search: BudgetSearch) -> VerificationError:
     """The failure of a budget that nothing met."""
     from edgex.export.quantization.budget.budget import describe_shortfall
 
     return VerificationError(
-        f"{target}: no artifact meets --max-drop {ladder.max_drop:g}",
-        why=describe_shortfall(ladder),
+        f"{target}: no artifact meets --max-drop {search.max_drop:g}",
+        why=describe_shortfall(search),
         fix="allow more with --max-drop, use another --quantize recipe or --observer, give more calibration data, or "
         "save the best with --keep-best",
     )
@@ -136,7 +138,7 @@ def describe_prepared(prepared: Prepared, target: str) -> dict[str, Any] | None:
 def describe_outcome(
     quantization: Mapping[str, Any] | None,
     compression: Mapping[str, Any] | None,
-    ladder: Ladder | None,
+    search: BudgetSearch | None,
     speed: SpeedCheck | None,
 ) -> dict[str, Any] | None:
     """The report's `quantization`: the manifest's, with what was measured; times never enter an artifact."""
@@ -145,6 +147,6 @@ def describe_outcome(
     return {
         **quantization,
         "compression": compression,
-        "budget": None if ladder is None else ladder.to_json(),
+        "budget": None if search is None else search.to_json(),
         "speed": None if speed is None else speed.to_json(),
     }

@@ -1,4 +1,4 @@
-"""Hold a target to an accuracy budget: the real artifact of every rung is loaded and measured."""
+"""Hold a target to an accuracy budget: the real artifact of every step is loaded and measured."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from edgex.delegates.recipes.recipes import get_recipe
 from edgex.errors import QuantizationError
 from edgex.export.quantization.budget.metric import Metric
-from edgex.export.quantization.budget.search import Ladder, Layer, climb
+from edgex.export.quantization.budget.search import BudgetSearch, Layer, find_fewest
 from edgex.export.quantization.budget.sensitivity import rank_layers
 from edgex.export.quantization.budget.speed import time_runs
 from edgex.export.quantization.linear import quantize_linear
@@ -30,8 +30,8 @@ _STAND_INS = {"int8-dynamic": "8da8w"}
 
 
 @dataclass(frozen=True)
-class Rungs:
-    """What the rungs of one target are made of.
+class SearchSteps:
+    """What the steps of one target are made of.
 
     Attributes:
         target: Its name.
@@ -53,8 +53,8 @@ class Rungs:
     baseline: float
     assemble: Callable[[CapturedProgram, Path], None]
 
-    def climb(self, max_drop: float, scratch: Path, progress: Callable[[str, str], None]) -> Ladder:
-        """Try rungs until the budget holds.
+    def find_fewest(self, max_drop: float, scratch: Path, progress: Callable[[str, str], None]) -> BudgetSearch:
+        """Try steps until the budget holds.
 
         Args:
             max_drop: The budget.
@@ -62,7 +62,7 @@ class Rungs:
             progress: Called with a stage and a detail.
 
         Raises:
-            EdgexError: A rung cannot be lowered or loaded, or the user's `evaluate` failed.
+            EdgexError: A step cannot be lowered or loaded, or the user's `evaluate` failed.
         """
 
         def attempt(kept: Sequence[str]) -> tuple[float, int, float]:
@@ -80,7 +80,7 @@ class Rungs:
         def rank() -> tuple[Layer, ...]:
             return self.rank(lambda module: progress("budget", f"{self.target}, sensitivity of {module}"))
 
-        return climb(attempt, rank, self.metric.name, self.baseline, max_drop)
+        return find_fewest(attempt, rank, self.metric.name, self.baseline, max_drop)
 
     def keeping(self, kept: frozenset[str]) -> tuple[CapturedProgram, QuantizedModel | None]:
         """What the target lowers with these modules in floating point."""
@@ -106,11 +106,11 @@ class Rungs:
         return rank_layers(simulated.program, original, self.eager, (), progress)
 
 
-def describe_shortfall(ladder: Ladder) -> str:
+def describe_shortfall(search: BudgetSearch) -> str:
     """Why the budget is not met, in one sentence."""
-    best = ladder.chosen
-    kept = f"{best.kept} of {len(ladder.layers)} layers in floating point" if best.kept else "every layer quantized"
+    best = search.chosen
+    kept = f"{best.kept} of {len(search.layers)} layers in floating point" if best.kept else "every layer quantized"
     return (
-        f"the best of {len(ladder.rungs)} artifacts reaches {best.metric:.4g} with {kept}, "
-        f"{best.drop:.3g} below eager float32's {ladder.baseline:.4g}; the budget is {ladder.max_drop:g}"
+        f"the best of {len(search.steps)} artifacts reaches {best.metric:.4g} with {kept}, "
+        f"{best.drop:.3g} below eager float32's {search.baseline:.4g}; the budget is {search.max_drop:g}"
     )

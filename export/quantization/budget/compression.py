@@ -41,7 +41,7 @@ def describe_compression(quantized: Quantized, samples: Sequence[Sequence[torch.
         samples: Inputs to see activations with; the example at least.
 
     Returns:
-        `layers`: module, dtype, number of weights, bytes, bytes in float32. `by_dtype`: bytes. `left_float`: what
+        `layers`: module, dtype, number of weights, bytes, bytes in float32. `by_dtype`: bytes. `unquantized`: what
         stayed in floating point and why. `saturation`: activations of which a part lies outside of the range, with
         that share. `dead_channels`: weights whose channels are all zero, and activations whose channels never change.
     """
@@ -56,7 +56,7 @@ def describe_compression(quantized: Quantized, samples: Sequence[Sequence[torch.
         "float_weights_bytes": sum(layer["float_bytes"] for layer in layers),
         "by_dtype": dict(sorted(by_dtype.items())),
         "layers": layers,
-        "left_float": [operator.to_json() for operator in quantized.left_float],
+        "unquantized": [operator.to_json() for operator in quantized.unquantized],
         "samples": len(samples),
         "saturation": _saturation(program, seen),
         "dead_channels": [*_dead_weights(program), *_dead_activations(program, seen)],

@@ -1,13 +1,13 @@
-"""An accuracy budget as a ladder: each rung keeps more of the sensitive layers in floating point.
+"""An accuracy budget as a search: each step keeps more of the sensitive layers in floating point.
 
 ```
-rung   kept in float   accuracy   drop
+step   kept in float   accuracy   drop
    0               0     0.9361   0.0417   over the budget of 0.01
    1               1     0.9583   0.0195   over
    2               2     0.9722   0.0056   within: this is what is exported
 ```
 
-Rungs are doubled until one holds, and then halved back to the fewest layers that do.
+SearchSteps are doubled until one holds, and then halved back to the fewest layers that do.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class Rung:
+class SearchStep:
     """One artifact that was tried.
 
     Attributes:
@@ -38,13 +38,13 @@ class Rung:
     holds: bool
 
     def to_json(self, layers: Sequence[str]) -> dict[str, Any]:
-        """An entry of `rungs`; `layers` are the layers by sensitivity."""
+        """An entry of `steps`; `layers` are the layers by sensitivity."""
         return {
             "kept_float": list(layers[: self.kept]),
             "metric": self.metric,
             "drop": self.drop,
             "bytes": self.bytes,
-            "median_ms": self.seconds * 1e3,
+            "median_seconds": self.seconds,
             "holds": self.holds,
         }
 
@@ -63,32 +63,32 @@ class Layer:
 
 
 @dataclass(frozen=True)
-class Ladder:
+class BudgetSearch:
     """What was tried, in that order.
 
     Attributes:
         metric: `evaluate` or `sqnr`; see `edgex.export.quantization.budget.metric`.
         baseline: Eager float32's figure.
         max_drop: The budget.
-        layers: Most sensitive first; empty where the first rung held.
-        rungs: In the order in which they were tried.
+        layers: Most sensitive first; empty where the first step held.
+        steps: In the order in which they were tried.
     """
 
     metric: str
     baseline: float
     max_drop: float
     layers: tuple[Layer, ...]
-    rungs: tuple[Rung, ...]
+    steps: tuple[SearchStep, ...]
 
     @property
-    def chosen(self) -> Rung:
-        """The rung that holds with the fewest layers in float, else the one with the least drop."""
-        holding = [rung for rung in self.rungs if rung.holds]
-        return min(holding, key=lambda r: r.kept) if holding else min(self.rungs, key=lambda r: (r.drop, r.kept))
+    def chosen(self) -> SearchStep:
+        """The step that holds with the fewest layers in float, else the one with the least drop."""
+        holding = [step for step in self.steps if step.holds]
+        return min(holding, key=lambda r: r.kept) if holding else min(self.steps, key=lambda r: (r.drop, r.kept))
 
     @property
     def kept(self) -> tuple[str, ...]:
-        """Paths of the layers that the chosen rung keeps in floating point."""
+        """Paths of the layers that the chosen step keeps in floating point."""
         return tuple(layer.module for layer in self.layers[: self.chosen.kept])
 
     def to_manifest(self) -> dict[str, Any]:
@@ -112,17 +112,17 @@ class Ladder:
             "max_drop": self.max_drop,
             "holds": self.chosen.holds,
             "sensitivity": [{"module": layer.module, "sqnr_db": round(layer.sqnr_db, 2)} for layer in self.layers],
-            "rungs": [rung.to_json(names) for rung in self.rungs],
+            "steps": [step.to_json(names) for step in self.steps],
         }
 
 
-def climb(
+def find_fewest(
     attempt: Callable[[Sequence[str]], tuple[float, int, float]],
     rank: Callable[[], Sequence[Layer]],
     metric: str,
     baseline: float,
     max_drop: float,
-) -> Ladder:
+) -> BudgetSearch:
     """Find the fewest layers that must stay in floating point.
 
     Args:
@@ -133,15 +133,15 @@ def climb(
         max_drop: The budget.
     """
     layers: Sequence[Layer] = ()
-    rungs: dict[int, Rung] = {}
+    steps: dict[int, SearchStep] = {}
 
     def holds(kept: int) -> bool:
-        if kept not in rungs:
+        if kept not in steps:
             reached, size, seconds = attempt([layer.module for layer in layers[:kept]])
             drop = baseline - reached
             # A budget of 0.01 is not broken by the last bit of 0.98 - 0.97.
-            rungs[kept] = Rung(kept, reached, drop, size, seconds, drop <= max_drop + 1e-9)
-        return rungs[kept].holds
+            steps[kept] = SearchStep(kept, reached, drop, size, seconds, drop <= max_drop + 1e-9)
+        return steps[kept].holds
 
     if not holds(0):
         layers = rank()
@@ -153,4 +153,4 @@ def climb(
         while kept <= most and kept - below > 1:
             middle = (kept + below) // 2
             below, kept = (below, middle) if holds(middle) else (middle, kept)
-    return Ladder(metric, baseline, max_drop, tuple(layers), tuple(rungs.values()))
+    return BudgetSearch(metric, baseline, max_drop, tuple(layers), tuple(steps.values()))

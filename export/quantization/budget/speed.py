@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 _MAX_SECONDS = 4.0
-_RUNG_SECONDS = 0.5
+_STEP_SECONDS = 0.5
 
 
 @dataclass(frozen=True)
@@ -50,8 +50,8 @@ class SpeedCheck:
     def to_json(self) -> dict[str, Any]:
         """The export's `quantization.speed`."""
         return {
-            "float_median_ms": self.float_seconds * 1e3,
-            "median_ms": self.seconds * 1e3,
+            "float_median_seconds": self.float_seconds,
+            "median_seconds": self.seconds,
             "speedup": round(self.speedup, 3),
             "verdict": self.verdict,
             "threads": self.threads,
@@ -78,8 +78,8 @@ def time_against_float(quantized: Path, sibling: Path, inputs: Mapping[str, np.n
 
 
 def time_runs(session: Session, inputs: Mapping[str, np.ndarray]) -> float:
-    """Median seconds of a run: a figure for a rung of the ladder, not for a comparison."""
-    result = compare_interleaved([lambda: session.run(**inputs)], ["rung"], max_seconds=_RUNG_SECONDS)
+    """Median seconds of a run: a figure for a step of the search, not for a comparison."""
+    result = compare_interleaved([lambda: session.run(**inputs)], ["step"], max_seconds=_STEP_SECONDS)
     return result.summaries[0].median
 
 

@@ -61,7 +61,7 @@ def placeholders(exported: ExportedProgram) -> list[tuple[Node, InputSpec]]:
     return list(zip(nodes, exported.graph_signature.input_specs, strict=True))
 
 
-def border_of(exported: ExportedProgram) -> list[tuple[str, str, str]]:
+def signature_of(exported: ExportedProgram) -> list[tuple[str, str, str]]:
     """Kind, dtype and shape of each user input and user output in the graph, in order; a dynamic size is its symbol."""
     results = exported.graph.output_node().args[0]
     outputs = zip(results, exported.graph_signature.output_specs, strict=True)

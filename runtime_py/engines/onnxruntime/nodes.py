@@ -91,8 +91,8 @@ def write_product(size: int, dtype: str) -> bytes:
     kind = "MatMul" if dtype == "float32" else "MatMulInteger"
     node = b"".join((_text(1, "a"), _text(1, "b"), _text(2, "c"), _text(4, kind)))
     values = [(11, "a", element), (11, "b", element), (12, "c", out)]
-    border = b"".join(_message(field, _value_info(name, code, size)) for field, name, code in values)
-    graph = _message(1, node) + _text(2, "product") + border
+    signature = b"".join(_message(field, _value_info(name, code, size)) for field, name, code in values)
+    graph = _message(1, node) + _text(2, "product") + signature
     opset = _number(2, 18)
     return _number(1, 9) + _message(7, graph) + _message(8, opset)
 

@@ -123,7 +123,7 @@ class OnnxRuntimeRunner:
         self._output_names = [node.name for node in session.get_outputs()]
         carried = [spec for spec in artifact.manifest.method.state if spec.input is not None]
         self._state_inputs = [str(spec.input) for spec in carried]
-        self._check_border(artifact, [str(spec.output) for spec in carried])
+        self._check_signature(artifact, [str(spec.output) for spec in carried])
         self._user_outputs = len(artifact.manifest.method.outputs)
         self._initial = _read_state(artifact) if carried else []
         self._state: Sequence[np.ndarray] = self._initial
@@ -157,7 +157,7 @@ class OnnxRuntimeRunner:
         del self._run, self._end_profiling
         self._state = self._initial = []
 
-    def _check_border(self, artifact: Artifact, state_outputs: list[str]) -> None:
+    def _check_signature(self, artifact: Artifact, state_outputs: list[str]) -> None:
         """User inputs and outputs are bound by position, state by name at the end."""
         method = artifact.manifest.method
         users = len(method.inputs), len(method.outputs)

@@ -1,4 +1,4 @@
-"""Whether an AMD GPU can be used here, rung by rung. Never by a vendor's name: an EPYC processor says AMD too.
+"""Whether an AMD GPU can be used here, check by check. Never by a vendor's name: an EPYC processor says AMD too.
 
 Nor do the providers that ONNX Runtime lists prove anything: AMD's wheels list MIGraphX on a machine without ROCm.
 """
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-from edgex.runtime.engines.checks import Rung, first_failure
+from edgex.runtime.engines.checks import Check, first_failure
 
 # The library of a plug-in provider; without it the classic provider of the installed build is meant.
 LIBRARY_VARIABLE = "EDGEX_MIGRAPHX_LIBRARY"
@@ -43,7 +43,7 @@ def run_command(command: Sequence[str]) -> tuple[int, str]:
 
 @dataclass(frozen=True)
 class Machine:
-    """Where the rungs are looked for; tests give another one.
+    """Where the checks are looked for; tests give another one.
 
     Attributes:
         root: Where `/dev`, `/sys` and `/opt` are.
@@ -73,36 +73,36 @@ def chosen_library() -> Path | None:
     return Path(named) if named else None
 
 
-def detect(machine: Machine | None = None, *, run_session: bool = True) -> list[Rung]:
-    """Look at every rung. The cheap ones are all looked at; a session is tried only where they hold.
+def detect(machine: Machine | None = None, *, run_session: bool = True) -> list[Check]:
+    """Look at every check. The cheap ones are all looked at; a session is tried only where they hold.
 
     Args:
         machine: Where to look; None is here.
-        run_session: Whether to try the last rung, which starts a process that runs a tiny model on the GPU.
+        run_session: Whether to try the last check, which starts a process that runs a tiny model on the GPU.
     """
     machine = machine or Machine.here()
-    rungs = [_device_node(machine), _topology(machine), _rocminfo(machine), _library(machine)]
-    if not run_session or first_failure(rungs) is not None:
-        return [*rungs, Rung("session", None, "not tried: a rung below does not hold")]
-    return [*rungs, _session(machine)]
+    checks = [_device_node(machine), _topology(machine), _rocminfo(machine), _library(machine)]
+    if not run_session or first_failure(checks) is not None:
+        return [*checks, Check("session", None, "not tried: a check below does not hold")]
+    return [*checks, _session(machine)]
 
 
-def _device_node(machine: Machine) -> Rung:
+def _device_node(machine: Machine) -> Check:
     node = machine.root / "dev/kfd"
     try:
         mode = node.stat().st_mode
     except FileNotFoundError:
-        return Rung("device node", False, "there is no /dev/kfd: no AMD GPU, or its driver is not loaded", _DRIVER_FIX)
+        return Check("device node", False, "there is no /dev/kfd: no AMD GPU, or its driver is not loaded", _DRIVER_FIX)
     except PermissionError:
-        return Rung("device node", False, "/dev/kfd may not be looked at", _GROUP_FIX)
+        return Check("device node", False, "/dev/kfd may not be looked at", _GROUP_FIX)
     if machine.root == Path("/") and not stat.S_ISCHR(mode):
-        return Rung("device node", False, "/dev/kfd is no device", _DRIVER_FIX)
+        return Check("device node", False, "/dev/kfd is no device", _DRIVER_FIX)
     if not os.access(node, os.R_OK | os.W_OK):
-        return Rung("device node", False, "permission denied: this user may not open /dev/kfd", _GROUP_FIX)
-    return Rung("device node", True, "/dev/kfd can be opened")
+        return Check("device node", False, "permission denied: this user may not open /dev/kfd", _GROUP_FIX)
+    return Check("device node", True, "/dev/kfd can be opened")
 
 
-def _topology(machine: Machine) -> Rung:
+def _topology(machine: Machine) -> Check:
     """GPUs that the kernel's driver knows; processors are nodes too, without a graphics version."""
     found = []
     for properties in sorted((machine.root / "sys/class/kfd/kfd/topology/nodes").glob("*/properties")):
@@ -114,8 +114,8 @@ def _topology(machine: Machine) -> Rung:
         if version > 0 and units > 0:
             found.append(gfx_name(version))
     if not found:
-        return Rung("topology", False, "the driver lists no GPU that computes", "sudo dmesg | grep -i kfd")
-    return Rung("topology", True, f"the driver lists {', '.join(found)}")
+        return Check("topology", False, "the driver lists no GPU that computes", "sudo dmesg | grep -i kfd")
+    return Check("topology", True, f"the driver lists {', '.join(found)}")
 
 
 def _number(text: str, name: str) -> int:
@@ -129,7 +129,7 @@ def gfx_name(version: int) -> str:
     return f"gfx{major}{minor:x}{step:x}"
 
 
-def _rocminfo(machine: Machine) -> Rung:
+def _rocminfo(machine: Machine) -> Check:
     for name in ("rocminfo", "rocm_agent_enumerator"):
         program = shutil.which(name, path=machine.path) or _in_opt(machine, name)
         if program is None:
@@ -137,10 +137,10 @@ def _rocminfo(machine: Machine) -> Rung:
         code, text = machine.run([program])
         names = [gfx for gfx in dict.fromkeys(re.findall(r"\bgfx[0-9a-f]{3,4}\b", text)) if gfx != "gfx000"]
         if code == 0 and names:
-            return Rung("rocminfo", True, f"{name} names {', '.join(names)}")
+            return Check("rocminfo", True, f"{name} names {', '.join(names)}")
         last = text.strip().splitlines()[-1] if text.strip() else "nothing"
-        return Rung("rocminfo", False, f"{name} (exit {code}) names no GPU: {last}", "edgex explain - < its output")
-    return Rung("rocminfo", False, "rocminfo is not installed", "sudo apt install rocminfo")
+        return Check("rocminfo", False, f"{name} (exit {code}) names no GPU: {last}", "edgex explain - < its output")
+    return Check("rocminfo", False, "rocminfo is not installed", "sudo apt install rocminfo")
 
 
 def _in_opt(machine: Machine, name: str) -> str | None:
@@ -157,27 +157,27 @@ def provider_library(machine: Machine) -> Path | None:
     return next((machine.capi / name for name in _CLASSIC_LIBRARIES if (machine.capi / name).is_file()), None)
 
 
-def _library(machine: Machine) -> Rung:
+def _library(machine: Machine) -> Check:
     """Load it in a process of its own: a library of another ROCm version may end the process that loads it."""
     library = provider_library(machine)
     if library is None:
         detail = "the installed onnxruntime holds no MIGraphX provider, and no plug-in library is chosen"
-        return Rung("library", False, detail, f"install AMD's build of ONNX Runtime: {DOCUMENT}")
+        return Check("library", False, detail, f"install AMD's build of ONNX Runtime: {DOCUMENT}")
     if not library.is_file():
-        return Rung(
+        return Check(
             "library", False, f"{library.name} does not exist", f"set {LIBRARY_VARIABLE} to the plug-in library"
         )
     code, text = machine.run([sys.executable, "-c", "import ctypes, sys; ctypes.CDLL(sys.argv[1])", str(library)])
     if code != 0:
         why = text.strip().splitlines()[-1] if text.strip() else f"the process ended with {code}"
-        return Rung("library", False, f"{library.name} does not load: {why}", f"ldd {library}")
-    return Rung("library", True, f"{library.name} loads")
+        return Check("library", False, f"{library.name} does not load: {why}", f"ldd {library}")
+    return Check("library", True, f"{library.name} loads")
 
 
-def _session(machine: Machine) -> Rung:
+def _session(machine: Machine) -> Check:
     environment = [] if machine.library is None else [str(machine.library)]
     code, text = machine.run([sys.executable, "-m", "edgex.runtime.engines.rocm.probe", *environment])
     last = text.strip().splitlines()[-1] if text.strip() else f"the process ended with {code}"
     if code != 0:
-        return Rung("session", False, f"a tiny model does not run: {last}", "edgex explain - < its output")
-    return Rung("session", True, f"a tiny model ran on {last}")
+        return Check("session", False, f"a tiny model does not run: {last}", "edgex explain - < its output")
+    return Check("session", True, f"a tiny model ran on {last}")

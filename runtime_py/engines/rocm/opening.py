@@ -50,7 +50,7 @@ class GpuOpening:
         """Open the model.
 
         Raises:
-            TargetUnavailable: A rung does not hold here and no fallback is allowed.
+            TargetUnavailable: A check does not hold here and no fallback is allowed.
             RunError: The provider refuses the model.
         """
         if self._cpu_reference:
@@ -64,7 +64,7 @@ class GpuOpening:
                 f"no AMD GPU can be used here: {failed.detail}",
                 self._artifact.path.name,
                 f"{failed.fix}; --allow-fallback runs it on the CPU and says so",
-                why=f"rung {failed.name!r} does not hold; edgex targets shows all of them",
+                why=f"check {failed.name!r} does not hold; edgex targets shows all of them",
             )
         return open_on_provider(onnxruntime, model, options, self._with_cache(onnxruntime))
 

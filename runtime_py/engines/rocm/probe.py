@@ -1,4 +1,4 @@
-"""Run a tiny model on the GPU provider with both guards on, and print who ran it: the last rung, in its own process.
+"""Run a tiny model on the GPU provider with both guards on, and print who ran it: the last check, in its own process.
 
 `python -m edgex.runtime.engines.rocm.probe [LIBRARY]`
 """

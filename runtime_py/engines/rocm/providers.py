@@ -135,7 +135,7 @@ def _open_plugin(onnxruntime: Any, model: str | bytes, options: Any, choice: Pro
         raise TargetUnavailable(
             f"{', '.join(sorted(names)) or choice.library.name} is there, but no {choice.device_type} for it",
             choice.library.name,
-            "edgex targets shows which rung fails",
+            "edgex targets shows which check fails",
             why=f"it offers {', '.join(str(d.device.type).rpartition('.')[2] for d in offered) or 'no device'}",
         )
     index = int(choice.options.get("device_id", 0))

@@ -25,7 +25,7 @@ from edgex.runtime.measure.compare.operators import compare_traced
 from edgex.runtime.measure.compare.process import ProcessContestant
 from edgex.runtime.measure.compare.result import Compared, Comparison, Contrast, Method
 from edgex.runtime.measure.profile.report import LoadTimes, MemoryUse, ProfiledArtifact, ProfileReport, ProfileSettings
-from edgex.runtime.measure.profile.warnings import find_doubts
+from edgex.runtime.measure.profile.warnings import find_warnings
 from edgex.runtime.measure.statistics import summarize
 from edgex.runtime.session.runner import EngineSettings
 from edgex.runtime.support.activity import (
@@ -257,7 +257,7 @@ def _report(
             weights_bytes=sum(entry.bytes for entry in native),
         ),
         activity=activity,
-        warnings=find_doubts(summary, rounds, how, host, last["threads"], activity),
+        warnings=find_warnings(summary, rounds, how, host, last["threads"], activity),
     )
 
 

@@ -27,7 +27,7 @@ from edgex.runtime.measure.profile.report import (
     ProfileReport,
     ProfileSettings,
 )
-from edgex.runtime.measure.profile.warnings import find_doubts
+from edgex.runtime.measure.profile.warnings import find_warnings
 from edgex.runtime.measure.statistics import summarize
 from edgex.runtime.session.replay import Verification, replay_artifact
 from edgex.runtime.session.session import Session
@@ -184,7 +184,7 @@ def make_report(
         throughput=1.0 / summary.mean,
         memory=_memory(artifact, fresh),
         activity=activity,
-        warnings=(*said, *find_doubts(summary, rounds, settings, host, answer.threads, activity)),
+        warnings=(*said, *find_warnings(summary, rounds, settings, host, answer.threads, activity)),
         source="device",
         run_id=answer.run_id,
         device=_describe(answer),

@@ -15,7 +15,7 @@ from edgex.runtime.measure.compare.result import Comparison
 from edgex.runtime.measure.compare.subjects import all_artifacts, find_differences, read_subjects, refuse_differences
 from edgex.runtime.measure.device.commands import profile_on
 from edgex.runtime.measure.profile.report import LoadTimes, ProfileReport
-from edgex.runtime.measure.profile.warnings import find_doubts
+from edgex.runtime.measure.profile.warnings import find_warnings
 from edgex.runtime.measure.statistics import summarize
 from edgex.runtime.support.activity import MeasurementWarning
 
@@ -71,11 +71,11 @@ def _join(reports: Sequence[ProfileReport]) -> ProfileReport:
     fresh = tuple(run for report in reports for run in report.fresh)
     summary = summarize(rounds)
     settings = replace(first.settings, rounds=len(rounds), fresh_processes=len(fresh))
-    doubts = find_doubts(summary, rounds, settings, first.host, first.threads, first.activity)
+    doubts = find_warnings(summary, rounds, settings, first.host, first.threads, first.activity)
     of_turns = {
         warning.code
         for one in reports
-        for warning in find_doubts(one.steady, one.rounds, one.settings, one.host, one.threads, one.activity)
+        for warning in find_warnings(one.steady, one.rounds, one.settings, one.host, one.threads, one.activity)
     }
     # What the device itself said, heat for example, counts in whichever turn it was.
     kept = dict.fromkeys(warning for one in reports for warning in one.warnings if warning.code not in of_turns)

@@ -35,7 +35,7 @@ from edgex.runtime.measure.profile.report import (
     ProfileReport,
     ProfileSettings,
 )
-from edgex.runtime.measure.profile.warnings import find_doubts
+from edgex.runtime.measure.profile.warnings import find_warnings
 from edgex.runtime.measure.statistics import summarize
 from edgex.runtime.session.runner import EngineSettings
 from edgex.runtime.session.session import Session
@@ -158,7 +158,7 @@ def _make_report(
         throughput=1.0 / summary.mean,
         memory=_describe_memory(session, fresh),
         activity=activity,
-        warnings=find_doubts(summary, rounds, settings, host, session.threads, activity),
+        warnings=find_warnings(summary, rounds, settings, host, session.threads, activity),
     )
 
 

@@ -17,7 +17,7 @@ _DRIFT = 0.05
 _ROUNDS_FOR_DRIFT = 12
 
 
-def find_doubts(
+def find_warnings(
     summary: Summary,
     rounds: Rounds,
     settings: ProfileSettings,
@@ -27,12 +27,12 @@ def find_doubts(
 ) -> tuple[MeasurementWarning, ...]:
     """All warnings of one measurement, the machine's first."""
     found = list(find_disturbances(activity, host.logical_cores))
-    found += _doubt_samples(summary, rounds)
-    found += _doubt_settings(summary, rounds, settings, host, threads)
+    found += _warn_of_samples(summary, rounds)
+    found += _warn_of_settings(summary, rounds, settings, host, threads)
     return tuple(found)
 
 
-def _doubt_samples(summary: Summary, rounds: Rounds) -> list[MeasurementWarning]:
+def _warn_of_samples(summary: Summary, rounds: Rounds) -> list[MeasurementWarning]:
     if summary.n < MIN_SAMPLES_P95:
         return []  # too few to tell noise from chance; that they are few is a warning of its own
     found, reasons = [], []
@@ -56,7 +56,7 @@ def _doubt_samples(summary: Summary, rounds: Rounds) -> list[MeasurementWarning]
     return found
 
 
-def _doubt_settings(
+def _warn_of_settings(
     summary: Summary, rounds: Rounds, settings: ProfileSettings, host: HostInfo, threads: int | None
 ) -> list[MeasurementWarning]:
     found = []

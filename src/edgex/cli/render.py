@@ -66,7 +66,7 @@ def describe_delegation(delegation: Mapping[str, Any]) -> str:
 
 
 def _describe_gains(quantization: Mapping[str, Any] | None) -> list[str]:
-    """What quantizing did: size, the rungs of a budget, speed."""
+    """What quantizing did: size, the search steps of a budget, speed."""
     if quantization is None:
         return []
     lines = []
@@ -84,11 +84,11 @@ def _describe_gains(quantization: Mapping[str, Any] | None) -> list[str]:
             lines.append(f"{dead} of the channels are dead: they are zero, or never change")
     budget = quantization.get("budget")
     if budget is not None:
-        for rung in sorted(budget["rungs"], key=lambda rung: len(rung["kept_float"])):
-            verdict = "within the budget" if rung["holds"] else "over the budget"
+        for step in sorted(budget["steps"], key=lambda step: len(step["kept_float"])):
+            verdict = "within the budget" if step["holds"] else "over the budget"
             lines.append(
-                f"{len(rung['kept_float'])} in float: {rung['metric']:.4g} (eager {budget['baseline']:.4g}), "
-                f"{format_bytes(rung['bytes'])}, {rung['median_ms']:.3g} ms, {verdict}"
+                f"{len(step['kept_float'])} in float: {step['metric']:.4g} (eager {budget['baseline']:.4g}), "
+                f"{format_bytes(step['bytes'])}, {step['median_seconds'] * 1e3:.3g} ms, {verdict}"
             )
         kept = quantization["accuracy"]["kept_float"]
         lines += [f"kept in float: {', '.join(kept)}"] if kept else []
@@ -96,7 +96,7 @@ def _describe_gains(quantization: Mapping[str, Any] | None) -> list[str]:
     if speed is not None and speed["verdict"] != "slower":
         lines.append(
             f"{speed['speedup']:.2f}x the speed of float32 ({speed['verdict']}): "
-            f"{speed['median_ms']:.3g} ms against {speed['float_median_ms']:.3g} ms"
+            f"{speed['median_seconds'] * 1e3:.3g} ms against {speed['float_median_seconds'] * 1e3:.3g} ms"
         )
     return lines
 
@@ -109,7 +109,7 @@ def describe_quantization(quantization: Mapping[str, Any]) -> str:
     data = quantization["calibration"]
     if data is not None:
         parts.append(f"ranges by {quantization['observer']} of {data['samples']} samples of {data['origin']}")
-    left = len(quantization["left_float"] or ())
+    left = len(quantization["unquantized"] or ())
     return ", ".join(parts) + (f"; {left} operator{'' if left == 1 else 's'} left in floating point" if left else "")
 
 
@@ -212,13 +212,13 @@ def print_targets(document: Mapping[str, Any]) -> None:
         if target["available"]:
             continue
         click.echo(f"\n{bold(target['name'])} cannot run here:")
-        for rung in target["rungs"]:
-            click.echo(f"  {_RUNG_MARKS[rung['passed']]:<10}  {rung['name']}: {rung['detail']}")
+        for check in target["checks"]:
+            click.echo(f"  {_CHECK_MARKS[check['passed']]:<10}  {check['name']}: {check['detail']}")
         if target["fix"]:
             click.echo(f"  {'fix':<10}  {target['fix']}")
 
 
-_RUNG_MARKS = {True: "holds", False: "fails", None: "not tried"}
+_CHECK_MARKS = {True: "holds", False: "fails", None: "not tried"}
 
 
 def print_table(rows: Sequence[Sequence[str]]) -> None:

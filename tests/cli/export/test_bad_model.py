@@ -156,7 +156,7 @@ def test_the_json_of_a_failure_is_one_document(edgex: Edgex, tmp_path: Path) -> 
     (tmp_path / "model.py").write_text("x = (\n")
     result = edgex("export", "model.py", "-t", "reference,onnx-cpu", "--json")
     document = json.loads(result.stdout)
-    assert document["schema"] == "edgex.export/1" and document["artifacts"] == []
+    assert document["schema"] == "edgex.export/2" and document["artifacts"] == []
     assert [failure["target"] for failure in document["failures"]] == ["reference", "onnx-cpu"]
     assert {failure["exit_code"] for failure in document["failures"]} == {result.returncode} == {2}
     assert result.stderr.count("\nerror: ") == 1  # the same cause once

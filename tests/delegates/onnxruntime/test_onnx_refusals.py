@@ -110,7 +110,7 @@ def test_bfloat16_inside_the_graph_is_refused_by_dtype() -> None:
     assert "bfloat16" in fallback.reason
 
 
-def test_complex_numbers_do_not_cross_the_border() -> None:
+def test_complex_numbers_do_not_cross_the_signature() -> None:
     class Spectrum(nn.Module):
         def forward(self, x):
             return torch.fft.fft(x)

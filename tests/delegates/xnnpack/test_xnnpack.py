@@ -494,8 +494,8 @@ def test_every_logged_reason_of_the_installed_xnnpack_has_a_rule_or_is_about_qua
 
 
 @pytest.mark.parametrize("precision", ["fp32", "fp16"])
-def test_capture_of_a_nested_border_lowers(precision):
-    """The border is flat by now: containers and torch's named results are not in the program."""
+def test_capture_of_a_nested_signature_lowers(precision):
+    """The signature is flat by now: containers and torch's named results are not in the program."""
     module = Call(lambda self, x: {"max": x["a"].max(1), "sum": x["a"] + x["b"]})
     dtype = torch.float16 if precision == "fp16" else torch.float32
     inputs = {"a": torch.randn(2, 3, dtype=dtype), "b": torch.randn(2, 3, dtype=dtype)}

@@ -156,7 +156,7 @@ def test_a_transposed_convolution_in_groups_stays_in_float(tmp_path: Path) -> No
     assert quantizer is not None
     samples = Samples(data, found.eager, HERE)
     quantized = quantize_program(found.program, get_recipe("int8"), quantizer, samples, observer="minmax")
-    assert [(item.module, item.op) for item in quantized.left_float] == [("1", "aten.conv_transpose2d.input")]
+    assert [(item.module, item.op) for item in quantized.unquantized] == [("1", "aten.conv_transpose2d.input")]
 
 
 @pytest.mark.parametrize("recipe", ["int8-weight", "int4-weight"])

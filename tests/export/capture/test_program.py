@@ -1,4 +1,4 @@
-"""What capture promises about the border: flat, named, with eager's numbers."""
+"""What capture promises about the signature: flat, named, with eager's numbers."""
 
 import dataclasses
 from collections import namedtuple
@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 import torch
-from capture_checks import HERE, X, assert_border_holds, captured, module_of, names
+from capture_checks import HERE, X, assert_signature_holds, captured, module_of, names
 from torch import nn
 from torch.export import Dim as TorchDim
 
@@ -41,7 +41,7 @@ def test_one_tensor():
     assert result.program.state == ()
     assert result.notices == ()
     assert not result.strict
-    assert_border_holds(result)
+    assert_signature_holds(result)
 
 
 def test_nested_inputs_and_constants():
@@ -57,7 +57,7 @@ def test_nested_inputs_and_constants():
     assert names(result.program.inputs) == ["x", "batch.mask", "xs.0", "xs.1.deep", "args.0", "extra"]
     fixed = "inputs that are not tensors are fixed in the program: batch.size=3, args.1='word', scale=3.0, flag=True"
     assert result.notices == (fixed,)
-    assert_border_holds(result)
+    assert_signature_holds(result)
 
 
 def test_keyword_inputs_follow_the_signature():
@@ -66,7 +66,7 @@ def test_keyword_inputs_follow_the_signature():
 
     result = captured(forward, (), {"first": X, "second": X * 2, "x": X * 3})
     assert names(result.program.inputs) == ["x", "second", "first"]
-    assert_border_holds(result)
+    assert_signature_holds(result)
 
 
 def test_dataclass_inputs_and_outputs():
@@ -77,7 +77,7 @@ def test_dataclass_inputs_and_outputs():
     result = captured(forward, (Batch(X, X + 1),))
     assert names(result.program.inputs) == ["batch.ids", "batch.mask"]
     assert names(result.program.outputs) == ["logits", "states.0", "states.1.0"]
-    assert_border_holds(result)
+    assert_signature_holds(result)
 
 
 @pytest.mark.parametrize(
@@ -98,12 +98,12 @@ def test_dataclass_inputs_and_outputs():
 def test_output_names(value, expected):
     result = captured(lambda self, x: value(self.linear(x)), (X,))
     assert names(result.program.outputs) == expected
-    assert_border_holds(result)
+    assert_signature_holds(result)
 
 
 def test_an_output_may_be_an_input_or_a_buffer():
     result = captured(lambda self, x: (x, self.table, self.linear.weight), (X,), table=torch.ones(2))
-    assert_border_holds(result)
+    assert_signature_holds(result)
 
 
 @pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.bool, torch.uint8, torch.float16, torch.float64])
@@ -112,7 +112,7 @@ def test_dtypes(dtype):
     result = captured(lambda self, x: (self.linear(x.float()), x[:, 1:]), (value,))
     expected = str(dtype).removeprefix("torch.")
     assert [result.program.inputs[0].dtype, result.program.outputs[1].dtype] == [expected, expected]
-    assert_border_holds(result)
+    assert_signature_holds(result)
 
 
 def test_complex_passes_and_unknown_dtypes_are_refused():
@@ -133,7 +133,7 @@ def test_the_same_tensor_twice():
 def test_a_compiled_module_is_unwrapped():
     result = capture(torch.compile(module_of(lambda self, x: self.linear(x))), (X,), source_root=HERE)
     assert names(result.program.inputs) == ["x"]
-    assert_border_holds(result)
+    assert_signature_holds(result)
 
 
 def test_the_memory_order_of_the_example_does_not_matter():
@@ -142,7 +142,7 @@ def test_the_memory_order_of_the_example_does_not_matter():
     placeholder = result.program.exported.graph.find_nodes(op="placeholder")[-1]
     assert placeholder.meta["val"].is_contiguous()
     assert result.eager.example[0].is_contiguous()
-    assert_border_holds(result)
+    assert_signature_holds(result)
 
 
 def test_weights_or_inputs_on_an_accelerator():
@@ -156,7 +156,7 @@ def test_weights_or_inputs_on_an_accelerator():
 def test_no_inputs():
     result = captured(lambda self: self.linear.weight * 2)
     assert result.program.inputs == ()
-    assert_border_holds(result)
+    assert_signature_holds(result)
 
 
 def test_writes_to_inputs_stay_inside():
@@ -167,7 +167,7 @@ def test_writes_to_inputs_stay_inside():
 
     result = captured(forward, (X.clone(), {"view": X.clone()}))
     assert result.notices == ("forward writes to its input x, parts.view: the artifact writes to a copy",)
-    assert_border_holds(result)
+    assert_signature_holds(result)
 
 
 def test_writes_to_inputs_of_a_decomposed_program():
@@ -180,7 +180,7 @@ def test_writes_to_inputs_of_a_decomposed_program():
     result = capture(exported, source_root=HERE)
     assert not result.program.exported.graph_signature.user_inputs_to_mutate
     assert "writes to its input x" in result.notices[0]
-    assert_border_holds(result)
+    assert_signature_holds(result)
 
 
 def test_numpy_inside_forward_needs_strict_capture():
@@ -191,14 +191,14 @@ def test_numpy_inside_forward_needs_strict_capture():
     assert result.strict
     assert result.notices[0].startswith("captured in strict mode, since non-strict capture fails: ")
     assert "test_program.py:" in result.notices[0]
-    assert_border_holds(result)
+    assert_signature_holds(result)
 
 
 def test_training_mode_is_left_with_a_notice():
     module = nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.9))
     result = capture(module, (X,), source_root=HERE)
     assert result.notices == ("the model was in training mode and has been put in eval mode; this changes 1 (Dropout)",)
-    assert_border_holds(result)
+    assert_signature_holds(result)
 
 
 def test_exported_program_keeps_its_names(tmp_path):
@@ -215,7 +215,7 @@ def test_exported_program_keeps_its_names(tmp_path):
     assert names(result.program.outputs) == ["y"]
     bounds = [(d.min, d.max) for spec in (*result.program.inputs, *result.program.outputs) for d in spec.shape[:1]]
     assert bounds == [(1, 8)] * 3
-    assert_border_holds(result)
+    assert_signature_holds(result)
     inputs = [torch.randn(7, 4), torch.randn(7, 4)]
     torch.testing.assert_close(result.eager.run(inputs)[0], module(inputs[0], {"mask": inputs[1]}, 3)["y"])
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from capture_checks import HERE, X, assert_border_holds_from_fresh, captured, module_of, names
+from capture_checks import HERE, X, assert_signature_holds_from_fresh, captured, module_of, names
 from torch import nn
 
 from edgex.errors import CaptureError
@@ -22,7 +22,7 @@ class TestState:
         result = captured(forward, (X,), **buffers)
         assert result.program.state == (StateSpec("count", "float32", ()), StateSpec("cache", "float32", (2, 4)))
         assert torch.equal(result.program.exported.state_dict["count"], torch.tensor(5.0))
-        assert_border_holds_from_fresh(result)
+        assert_signature_holds_from_fresh(result)
 
     def test_replaced_buffer(self):
         def forward(self, x):
@@ -31,7 +31,7 @@ class TestState:
 
         result = captured(forward, (X,), count=torch.tensor(5))
         assert names(result.program.state) == ["count"]
-        assert_border_holds_from_fresh(result)
+        assert_signature_holds_from_fresh(result)
 
     def test_a_buffer_that_the_first_run_fills_is_captured_filled(self):
         def forward(self, x):
@@ -43,7 +43,7 @@ class TestState:
         result = captured(forward, (X,), table=torch.zeros(1, 1), count=torch.tensor(5.0))
         assert names(result.program.state) == ["count"]
         assert any("fills table" in notice for notice in result.notices)
-        assert_border_holds_from_fresh(result)
+        assert_signature_holds_from_fresh(result)
 
     @pytest.mark.parametrize("of", ["values", "every run"])
     def test_what_only_looks_like_a_table_is_refused(self, of):
@@ -85,7 +85,7 @@ class TestState:
 
         result = capture(Model().eval(), (X,), source_root=HERE)
         assert names(result.program.state) in (["one.cache"], ["two.cache"])
-        assert_border_holds_from_fresh(result)
+        assert_signature_holds_from_fresh(result)
 
     def test_a_view_that_is_written(self):
         def forward(self, x):
@@ -94,7 +94,7 @@ class TestState:
 
         result = captured(forward, (X,), cache=torch.zeros(2, 4))
         assert names(result.program.state) == ["cache"]
-        assert_border_holds_from_fresh(result)
+        assert_signature_holds_from_fresh(result)
 
     def test_a_copy_that_is_written_is_no_state(self):
         def forward(self, x):
@@ -109,7 +109,7 @@ class TestState:
 
         result = captured(forward, (X,), mean=torch.zeros(4), var=torch.ones(4))
         assert names(result.program.state) == ["mean", "var"]
-        assert_border_holds_from_fresh(result)
+        assert_signature_holds_from_fresh(result)
 
     def test_unchanged_values_are_state_all_the_same(self):
         def forward(self, x):
@@ -136,4 +136,4 @@ class TestState:
         torch.export.save(torch.export.export(module_of(forward, count=torch.tensor(5.0)), (X,)), tmp_path / "n.pt2")
         result = capture(torch.export.load(tmp_path / "n.pt2"), source_root=tmp_path)
         assert names(result.program.state) == ["count"]
-        assert_border_holds_from_fresh(result)
+        assert_signature_holds_from_fresh(result)

@@ -61,8 +61,8 @@ def test_a_residual_stream_that_norms_read_keeps_its_small_values() -> None:
     inputs = [(torch.randn(1, 6, 16, generator=generator),) for _ in range(8)]
     samples = Samples(find_calibration(inputs, wrap_model(model, (), {}), found.eager), found.eager, HERE)
     quantized = quantize_program(found.program, get_recipe("int8"), SymmetricInt8(), samples, observer="minmax")
-    assert [item.op for item in quantized.left_float] == ["aten.add.Tensor"] * 3
-    assert {(item.reason, item.unusual) for item in quantized.left_float} == {(REASON, False)}
+    assert [item.op for item in quantized.unquantized] == ["aten.add.Tensor"] * 3
+    assert {(item.reason, item.unusual) for item in quantized.unquantized} == {(REASON, False)}
     (expected,) = found.eager.run(inputs[0])
     (actual,) = GraphRunner(quantized.program).run(list(inputs[0]))
     # Without the large channel: 8 bits for all channels would leave nothing of the others.

@@ -22,7 +22,7 @@ from edgex.export.quantization.graph_module import close_program, open_program
 from edgex.export.quantization.quantize import Calibrated, quantize_program
 from edgex.export.quantization.quantized import Quantized
 from edgex.export.quantization.running import GraphRunner
-from edgex.export.rewrites.editing.editor import border_of
+from edgex.export.rewrites.editing.editor import signature_of
 from edgex.export.source.source import wrap_model
 from edgex.runtime.session.numerics import measure_sqnr_db
 
@@ -120,7 +120,7 @@ def operators(program: CapturedProgram) -> list[str]:
 
 def test_opened_and_closed_the_program_is_the_same(net: Capture) -> None:
     again = close_program(net.program, open_program(net.program))
-    assert border_of(again.exported) == border_of(net.program.exported)
+    assert signature_of(again.exported) == signature_of(net.program.exported)
     assert [n.name for n in again.exported.graph.nodes] == [n.name for n in net.program.exported.graph.nodes]
     before, after = net.program.exported.graph_signature, again.exported.graph_signature
     assert [(s.kind, s.target) for s in after.input_specs] == [(s.kind, s.target) for s in before.input_specs]
@@ -129,10 +129,10 @@ def test_opened_and_closed_the_program_is_the_same(net: Capture) -> None:
     assert again.exported.range_constraints == net.program.exported.range_constraints
 
 
-def test_the_border_stays_and_the_numbers_are_near(net: Capture, quantized: Quantized) -> None:
+def test_the_signature_stays_and_the_numbers_are_near(net: Capture, quantized: Quantized) -> None:
     program = quantized.program
     assert program.recipe == get_recipe("int8")
-    assert border_of(program.exported) == border_of(net.program.exported)
+    assert signature_of(program.exported) == signature_of(net.program.exported)
     assert (program.inputs, program.outputs) == (net.program.inputs, net.program.outputs)
     assert 25 < worst_db(program, net) < 80
     # A size that is not the example's.
@@ -164,11 +164,11 @@ def test_every_operator_has_its_line_and_module(quantized: Quantized) -> None:
 
 
 def test_masks_stay_in_float_with_the_reason(quantized: Quantized) -> None:
-    left = {(item.op, item.reason.split(":")[0]) for item in quantized.left_float}
+    left = {(item.op, item.reason.split(":")[0]) for item in quantized.unquantized}
     assert ("aten.add.Tensor", "it computes with infinite values, as masks hold") in left
     assert any(op == "aten.add.Tensor" and "would be lost" in reason for op, reason in left)
     assert ("aten.matmul.default", "both of its factors are computed") in left
-    for item in quantized.left_float:
+    for item in quantized.unquantized:
         assert str(item.source).startswith("test_quantize.py:")
 
 
@@ -181,7 +181,7 @@ def test_other_layers_in_float_need_no_data_again(
     assert data.passes == 1
     names = operators(with_conv.program)
     assert names.count("quantized_decomposed.dequantize_per_channel.default") == 3
-    assert {"conv", "two"} <= {item.module for item in with_conv.left_float}
+    assert {"conv", "two"} <= {item.module for item in with_conv.unquantized}
     assert with_conv.program.float_modules == {"conv", "two"}
     assert worst_db(with_conv.program, net) >= worst_db(quantized.program, net) - 1
     # And the first result is what it was.
@@ -268,9 +268,9 @@ def test_recipes_without_data(net: Capture, recipe: str, group_size: int | None,
     assert quantizer is not None
     assert not quantizer.observed
     quantized = quantize_program(net.program, chosen, quantizer, None)
-    assert border_of(quantized.program.exported) == border_of(net.program.exported)
+    assert signature_of(quantized.program.exported) == signature_of(net.program.exported)
     assert low < worst_db(quantized.program, net, skip=("masked", "other")) < high
-    reasons = {item.module: item.reason for item in quantized.left_float}
+    reasons = {item.module: item.reason for item in quantized.unquantized}
     if chosen.group_size == 32:
         assert reasons["one"] == "its 8 inputs are no multiple of the group size 32"
     else:
@@ -349,7 +349,7 @@ def test_convolutions_without_a_dynamic_kernel_stay_in_float_with_the_reason() -
     found = capture_net(model, (torch.randn(1, 1, 12, 12),), {})
     quantized = quantize_program(found.program, get_recipe("int8-dynamic"), SymmetricInt8(dynamic=True), None)
     one_channel = "XNNPACK finds no ranges at every run for convolutions that read one channel a group"
-    assert {item.module: item.reason for item in quantized.left_float} == {
+    assert {item.module: item.reason for item in quantized.unquantized} == {
         "0": one_channel,
         "2": one_channel,
         "3": "XNNPACK has no transposed convolution whose ranges are found at every run",

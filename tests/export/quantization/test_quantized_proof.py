@@ -114,7 +114,7 @@ def test_the_manifest_says_how_it_was_quantized(artifact: Artifact) -> None:
         "group_size": None,
         "observer": "minmax",
         "calibration": {"origin": "calibration", "samples": 18, "held_out": 2, "random": False},
-        "left_float": [],
+        "unquantized": [],
     }
 
 

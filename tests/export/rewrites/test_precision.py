@@ -6,7 +6,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rewriting import Untouched, border, capture_program, check_rewrite, operators, program_of, run_program
+from rewriting import Untouched, capture_program, check_rewrite, operators, program_of, run_program, signature
 from torch import nn
 from torch.nn.utils.parametrizations import weight_norm
 
@@ -150,9 +150,9 @@ def test_state_in_functional_form(precision):
     x = torch.randn(3, 4)
     exported = capture_program(Counter(), x, randomise=False).exported.run_decompositions({})
     before = program_of(exported, (x,), ("total",))
-    # program_of lists the new value of the state among the outputs; the border is the user's.
+    # program_of lists the new value of the state among the outputs; the signature is the user's.
     after = convert_precision(before, precision)
-    assert border(after) == border(before)
+    assert signature(after) == signature(before)
     specs = after.exported.graph_signature.output_specs
     values = {node.name: node.meta.get("val") for node in after.exported.graph.nodes}
     assert [values[spec.arg.name].dtype for spec in specs] == [DTYPES[precision], torch.float32]
@@ -453,7 +453,7 @@ BINARY = ["add", "mul", "sub", "maximum", "minimum"]
     ),
     precision=st.sampled_from(["fp16", "bf16"]),
 )
-def test_random_programs_keep_border_dtypes_and_numbers(steps, precision):
+def test_random_programs_keep_signature_dtypes_and_numbers(steps, precision):
     class Random(nn.Module):
         def __init__(self):
             super().__init__()

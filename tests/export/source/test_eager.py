@@ -1,4 +1,4 @@
-"""The reference: the user's model behind the border of its program."""
+"""The reference: the user's model behind the signature of its program."""
 
 from pathlib import Path
 

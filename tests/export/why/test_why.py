@@ -26,7 +26,7 @@ from edgex.export.why.analysis import answer_model, memory_notices
 from edgex.export.why.of_artifact import answer_artifact
 from edgex.export.why.question import Question, check_question
 from edgex.export.why.unweighted import drop_values, give_values
-from edgex.export.why.workaround import find_way_out
+from edgex.export.why.workaround import find_workaround
 from edgex.runtime.artifact.artifact import open_artifact
 from edgex.runtime.report import views
 
@@ -214,13 +214,13 @@ def test_merged_fallbacks_add_up():
     assert (merged.count, merged.modules, merged.flops) == (3, ("l.0", "l.1"), 20)
 
 
-def test_ways_out():
+def test_workarounds():
     mean = Fallback("aten.mean.dim", 1, "attribute", "XNNPACK averages with keepdim=True only", None)
-    assert "keepdim=True" in find_way_out("xnnpack", mean, rewrites_on=True)[0]
+    assert "keepdim=True" in find_workaround("xnnpack", mean, rewrites_on=True)[0]
     alpha = Fallback("aten.add.Tensor", 1, "attribute", "XNNPACK adds and subtracts with alpha=1 only", None)
-    assert find_way_out("xnnpack", alpha, rewrites_on=False)[1] == "split_alpha"
-    assert find_way_out("xnnpack", alpha, rewrites_on=True)[1] is None
-    assert find_way_out("other", replace(mean, code="rank"), rewrites_on=True) == (None, None)
+    assert find_workaround("xnnpack", alpha, rewrites_on=False)[1] == "split_alpha"
+    assert find_workaround("xnnpack", alpha, rewrites_on=True)[1] is None
+    assert find_workaround("other", replace(mean, code="rank"), rewrites_on=True) == (None, None)
 
 
 @pytest.fixture(scope="module")

@@ -50,7 +50,7 @@ def _examine() -> dict[str, Any]:
         "packages": {name: environment.packages[name] for name in _RELEVANT if name in environment.packages},
         "variables": dict(environment.variables),
         # What a report about onnx-rocm needs; no session is started for it.
-        "gpu": [rung.to_json() for rung in detect(run_session=False)],
+        "gpu": [check.to_json() for check in detect(run_session=False)],
     }
 
 

@@ -1,4 +1,4 @@
-"""`edgex targets`: every registered target, and whether it works here, rung by rung. Imports no torch and no engine."""
+"""`edgex targets`: every registered target, and whether it works here. Imports no torch and no engine."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ import click
 from edgex.cli.failure import print_json
 
 if TYPE_CHECKING:
-    from edgex.runtime.engines.checks import Rung
+    from edgex.runtime.engines.checks import Check
 
 
 @click.command("targets")
 @click.option("--json", "as_json", is_flag=True, help="One document on stdout.")
 def command(as_json: bool) -> None:
-    """List the targets: usable here, or which rung fails and the command that helps."""
+    """List the targets: usable here, or which check fails and the command that helps."""
     from edgex.cli.render import print_targets
     from edgex.delegates.registry import delegate_names
     from edgex.runtime.support.host import read_host
 
     host = read_host()
     document = {
-        "schema": "edgex.targets/1",
+        "schema": "edgex.targets/2",
         "host": {"cpu": host.cpu, "machine": host.machine, "isa": None if host.isa is None else list(host.isa)},
         "targets": [_describe(name, host.isa) for name in delegate_names()],
     }
@@ -33,7 +33,7 @@ def command(as_json: bool) -> None:
 def _describe(name: str, isa: Sequence[str] | None) -> dict[str, Any]:
     from edgex.delegates.registry import get_delegate
     from edgex.errors import EdgexError
-    from edgex.runtime.engines.checks import Rung, first_failure, rung_of
+    from edgex.runtime.engines.checks import Check, check_of, first_failure
     from edgex.runtime.engines.precisions import native_precisions
     from edgex.runtime.engines.registry import get_engine
     from edgex.runtime.support.entry_points import installed_version
@@ -42,37 +42,37 @@ def _describe(name: str, isa: Sequence[str] | None) -> dict[str, Any]:
         delegate = get_delegate(name)
         engine = get_engine(delegate.engine)
     except EdgexError as error:  # a broken plug-in must not hide the targets that work
-        broken = Rung("registration", False, f"{error.what}: {error.why}", error.fix)
+        broken = Check("registration", False, f"{error.what}: {error.why}", error.fix)
         return _document(name, [broken], {}, (), None)
     versions = {package: installed_version(package) for package in delegate.packages}
-    rungs = [
-        rung_of("exporter", delegate.availability(), "what lowering needs is installed"),
-        rung_of("engine", engine.availability(), "what running needs is installed"),
+    checks = [
+        check_of("exporter", delegate.availability(), "what lowering needs is installed"),
+        check_of("engine", engine.availability(), "what running needs is installed"),
     ]
     # A delegate whose artifacts need more than an engine tells what, in the order in which one thing needs the other.
-    look = getattr(delegate, "rungs", None)
+    look = getattr(delegate, "checks", None)
     if look is not None:
-        rungs += look() if first_failure(rungs) is None else [Rung("device", None, "not tried: a rung below fails")]
+        checks += look() if first_failure(checks) is None else [Check("device", None, "not tried: a check below fails")]
     found = {**engine.versions(), **{package: version for package, version in versions.items() if version}}
-    return _document(name, rungs, found, delegate.precisions, native_precisions(name, isa))
+    return _document(name, checks, found, delegate.precisions, native_precisions(name, isa))
 
 
 def _document(
     name: str,
-    rungs: Sequence[Rung],
+    checks: Sequence[Check],
     versions: dict[str, str],
     precisions: Sequence[str],
     native: Sequence[str] | None,
 ) -> dict[str, Any]:
     from edgex.runtime.engines.checks import first_failure
 
-    failed = first_failure(rungs)
+    failed = first_failure(checks)
     return {
         "name": name,
         "available": failed is None,
         "reason": failed.detail if failed else None,
         "fix": failed.fix if failed else None,
-        "rungs": [rung.to_json() for rung in rungs],
+        "checks": [check.to_json() for check in checks],
         "versions": dict(sorted(versions.items())),
         "precisions": list(precisions),
         "native_precisions": None if native is None else [p for p in native if p in precisions],

@@ -32,7 +32,7 @@ def command(artifact: str, check: str, as_json: bool) -> None:
         "model_bytes": _bytes_of(opened.manifest.to_json(), ("model.", "state.")),
         "golden_bytes": _bytes_of(opened.manifest.to_json(), ("golden/",)),
     }
-    document = {"schema": "edgex.inspect/1", "path": artifact, "digest": opened.digest, **sizes}
+    document = {"schema": "edgex.inspect/2", "path": artifact, "digest": opened.digest, **sizes}
     document["compiled_sizes"] = compiled
     document["manifest"] = opened.manifest.to_json()
     print_json(document) if as_json else print_artifact(document)

@@ -51,17 +51,17 @@ def test_the_layer_that_suffers_stays_in_float_and_the_artifact_says_so(folder: 
     (artifact,) = document_of(result)["artifacts"]
     quantization = artifact["quantization"]
     budget = quantization["budget"]
-    assert [rung["kept_float"] for rung in budget["rungs"]] == [[], ["spiky"]]
-    assert [rung["holds"] for rung in budget["rungs"]] == [False, True]
-    assert budget["rungs"][0]["drop"] > 0.01 >= budget["rungs"][1]["drop"]
+    assert [step["kept_float"] for step in budget["steps"]] == [[], ["spiky"]]
+    assert [step["holds"] for step in budget["steps"]] == [False, True]
+    assert budget["steps"][0]["drop"] > 0.01 >= budget["steps"][1]["drop"]
     assert budget["sensitivity"][0]["module"] == "spiky"
     assert budget["metric"] == "evaluate"
     assert quantization["speed"] is None
     path = Path(artifact["path"])
     manifest = json.loads((path / "manifest.json").read_text())
     assert manifest["quantization"]["accuracy"]["kept_float"] == ["spiky"]
-    assert [item["module"] for item in manifest["quantization"]["left_float"]] == ["spiky"]
-    assert "median_ms" not in json.dumps(manifest), "no times in artifacts"
+    assert [item["module"] for item in manifest["quantization"]["unquantized"]] == ["spiky"]
+    assert "median_seconds" not in json.dumps(manifest), "no times in artifacts"
     report = json.loads((path / "debug" / "quantization.json").read_text())
     assert report == quantization["compression"]
     sizes = {layer["module"]: layer for layer in report["layers"] if layer["dtype"] == "int8"}

@@ -45,12 +45,12 @@ def artifact(tmp_path_factory):
         helper.make_node("Flatten", ["pool"], ["flat"], "node_flatten"),
         helper.make_node("Gemm", ["flat", "w3", "b3"], ["y"], "node_linear"),
     ]
-    border = [
+    signature = [
         helper.make_tensor_value_info("x", TensorProto.FLOAT, SHAPE),
         helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 5]),
     ]
     constants = [numpy_helper.from_array(value.astype(np.float32), name) for name, value in weights.items()]
-    graph = helper.make_graph(nodes, "net", border[:1], border[1:], constants)
+    graph = helper.make_graph(nodes, "net", signature[:1], signature[1:], constants)
     onnx.save(
         helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10), folder / "model.onnx"
     )

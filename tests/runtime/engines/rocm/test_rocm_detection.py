@@ -1,4 +1,4 @@
-"""Finding an AMD GPU, rung by rung, on made-up machines and on this one."""
+"""Finding an AMD GPU, check by check, on made-up machines and on this one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CPU = "cpu_cores_count 64\nsimd_count 0\ngfx_target_version 0\n"
 
 @pytest.fixture
 def machine(tmp_path: Path) -> Machine:
-    """A machine on which every rung holds."""
+    """A machine on which every check holds."""
     (tmp_path / "dev").mkdir()
     (tmp_path / "dev/kfd").touch()
     for number, properties in enumerate((CPU, GPU)):
@@ -50,25 +50,27 @@ def answers(
 
 
 def failing(machine: Machine) -> tuple[str, str, str]:
-    rung = first_failure(detect(machine))
-    assert rung is not None and rung.fix
-    return rung.name, rung.detail, rung.fix
+    check = first_failure(detect(machine))
+    assert check is not None and check.fix
+    return check.name, check.detail, check.fix
 
 
-def test_every_rung_holds(machine: Machine) -> None:
-    rungs = detect(machine)
-    assert [(rung.name, rung.passed) for rung in rungs] == [
+def test_every_check_holds(machine: Machine) -> None:
+    checks = detect(machine)
+    assert [(check.name, check.passed) for check in checks] == [
         (name, True) for name in ("device node", "topology", "rocminfo", "library", "session")
     ]
-    assert "gfx942" in rungs[1].detail and "gfx942" in rungs[2].detail
-    assert rungs[4].detail == "a tiny model ran on MIGraphXExecutionProvider"
+    assert "gfx942" in checks[1].detail and "gfx942" in checks[2].detail
+    assert checks[4].detail == "a tiny model ran on MIGraphXExecutionProvider"
 
 
 def test_no_device_node(machine: Machine) -> None:
     (machine.root / "dev/kfd").unlink()
     assert failing(machine)[:1] == ("device node",)
-    rungs = detect(machine)
-    assert [rung.passed for rung in rungs] == [False, True, True, True, None], "the others are looked at all the same"
+    checks = detect(machine)
+    assert [check.passed for check in checks] == [False, True, True, True, None], (
+        "the others are looked at all the same"
+    )
 
 
 def test_permission_denied_on_the_device_node(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,12 +112,12 @@ def test_a_session_that_does_not_run(machine: Machine) -> None:
     assert name == "session" and "no GPU for it" in detail
 
 
-def test_here_the_rungs_are_true_of_this_machine() -> None:
-    rungs = detect()
-    assert [rung.name for rung in rungs] == ["device node", "topology", "rocminfo", "library", "session"]
-    assert rungs[0].passed == os.access("/dev/kfd", os.R_OK | os.W_OK)
-    if not rungs[0].passed:
-        assert rungs[-1].passed is None
+def test_here_the_checks_are_true_of_this_machine() -> None:
+    checks = detect()
+    assert [check.name for check in checks] == ["device node", "topology", "rocminfo", "library", "session"]
+    assert checks[0].passed == os.access("/dev/kfd", os.R_OK | os.W_OK)
+    if not checks[0].passed:
+        assert checks[-1].passed is None
 
 
 def test_a_library_that_is_none_is_loaded_in_another_process(machine: Machine, tmp_path: Path) -> None:

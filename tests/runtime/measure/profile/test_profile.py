@@ -24,7 +24,7 @@ from edgex.runtime.artifact.specs import StateSpec, TensorSpec
 from edgex.runtime.engines.trace.operators import ArenaSpan, SourceText, WeightRow
 from edgex.runtime.measure.profile import collect
 from edgex.runtime.measure.profile.report import FreshRun, ProfileReport
-from edgex.runtime.measure.profile.warnings import find_doubts
+from edgex.runtime.measure.profile.warnings import find_warnings
 from edgex.runtime.measure.statistics import summarize
 from edgex.runtime.report.figures import draw_distribution, format_bytes, format_interval, format_rate, format_seconds
 from edgex.runtime.report.markdown import render_markdown
@@ -43,8 +43,8 @@ def write_artifact(folder: Path, *, steps: int = 1, stateful: bool = False) -> P
     from onnx import TensorProto, helper
 
     folder.mkdir()
-    border = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 4]) for name in ("x", "y")]
-    graph = helper.make_graph([helper.make_node("Add", ["x", "x"], ["y"])], "double", border[:1], border[1:])
+    signature = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 4]) for name in ("x", "y")]
+    graph = helper.make_graph([helper.make_node("Add", ["x", "x"], ["y"])], "double", signature[:1], signature[1:])
     opset = helper.make_opsetid("", 18)
     onnx.save(helper.make_model(graph, opset_imports=[opset], ir_version=10), folder / "model.onnx")
     sequence = tuple(Step({"x": X * (at + 1)}, {"output_0": 2 * X * (at + 1)}) for at in range(steps))
@@ -417,41 +417,41 @@ def open_artifact_loosely(path: Path):
 # ---- doubts
 
 
-def doubts_about(report: ProfileReport, rounds=None, threads=1, **changes) -> dict[str, str]:
+def warnings_about(report: ProfileReport, rounds=None, threads=1, **changes) -> dict[str, str]:
     """Codes and texts for a report on an undisturbed machine, changed as the test says."""
     rounds = rounds or [[1e-3] * 10] * 10
     quiet = replace(report.activity, other_cores=0.0, steal_share=0.0, involuntary_switches=0)
     settings = replace(report.settings, **{k: v for k, v in changes.items() if hasattr(report.settings, k)})
     host = replace(report.host, usable_cores=2, cpu_quota=None, governor=None)
     host = replace(host, **{k: v for k, v in changes.items() if hasattr(host, k)})
-    found = find_doubts(summarize(rounds), rounds, settings, host, threads, quiet)
+    found = find_warnings(summarize(rounds), rounds, settings, host, threads, quiet)
     return {warning.code: warning.text for warning in found}
 
 
 def test_a_calm_measurement_has_no_warning(report):
-    assert doubts_about(report) == {}
+    assert warnings_about(report) == {}
 
 
-def test_each_doubt_has_its_warning(report):
-    assert "2.5 s" in doubts_about(report, warmup_settled=False, warmup_seconds=2.5)["warmup-did-not-settle"]
-    assert "powersave" in doubts_about(report, governor="powersave")["governor"]
-    assert doubts_about(report, governor="performance") == {}
-    assert doubts_about(report, threads=4)["threads-over-cores"] == "4 threads on 2 usable cores wait for each other"
-    assert "1.5 usable cores" in doubts_about(report, threads=2, cpu_quota=1.5)["threads-over-cores"]
-    assert doubts_about(report, rounds=[[1e-3]])["few-samples"].startswith("1 sample in 1 round:")
+def test_each_case_has_its_warning(report):
+    assert "2.5 s" in warnings_about(report, warmup_settled=False, warmup_seconds=2.5)["warmup-did-not-settle"]
+    assert "powersave" in warnings_about(report, governor="powersave")["governor"]
+    assert warnings_about(report, governor="performance") == {}
+    assert warnings_about(report, threads=4)["threads-over-cores"] == "4 threads on 2 usable cores wait for each other"
+    assert "1.5 usable cores" in warnings_about(report, threads=2, cpu_quota=1.5)["threads-over-cores"]
+    assert warnings_about(report, rounds=[[1e-3]])["few-samples"].startswith("1 sample in 1 round:")
     # Of so few nothing else is said, however they differ.
-    assert list(doubts_about(report, rounds=[[1e-3 * 2**at] for at in range(12)])) == ["few-samples"]
+    assert list(warnings_about(report, rounds=[[1e-3 * 2**at] for at in range(12)])) == ["few-samples"]
 
 
 def test_noise_in_the_samples_is_told(report):
     generator = np.random.default_rng(0)
     uneven = generator.normal(1.0, 0.2, (30, 1)) + generator.normal(0.0, 0.2, (30, 10))
-    assert "wide" in doubts_about(report, rounds=uneven.tolist())["noisy-machine"]
-    assert "stray" in doubts_about(report, rounds=uneven.tolist())["noisy-machine"]
+    assert "wide" in warnings_about(report, rounds=uneven.tolist())["noisy-machine"]
+    assert "stray" in warnings_about(report, rounds=uneven.tolist())["noisy-machine"]
     tail = [[1e-3] * 9 + [5e-3]] * 10
-    assert doubts_about(report, rounds=tail)["noisy-machine"] == "10 % took far longer than the rest"
+    assert warnings_about(report, rounds=tail)["noisy-machine"] == "10 % took far longer than the rest"
     slower = [[1e-3 * (1 + at / 40)] * 10 for at in range(12)]
-    assert doubts_about(report, rounds=slower)["drift"] == "the last third of the runs was 19 % slower than the first"
+    assert warnings_about(report, rounds=slower)["drift"] == "the last third of the runs was 19 % slower than the first"
 
 
 # ---- reports
