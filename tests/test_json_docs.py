@@ -57,7 +57,7 @@ def test_example(command, example, folder):
 
 def test_every_schema_has_its_example():
     shown = {param.values[1]["schema"] for param in EXAMPLES}
-    assert shown == {f"edgex.{name}/1" for name in _NAMES}
+    assert {schema.rpartition("/")[0] for schema in shown} == {f"edgex.{name}" for name in _NAMES}
 
 
 def test_the_comparison_can_fail():

@@ -311,8 +311,8 @@ class _Assembly:
         self._known: dict[Node, Any] = {}
         specs = self._signature.input_specs
         # Constants that come in go before the user's inputs, as exporters have it.
-        self._signature = next(at for at, spec in enumerate(specs) if spec.kind is InputKind.USER_INPUT)
-        self._first_input = program.graph.find_nodes(op="placeholder")[self._signature]
+        self._constants_end = next(at for at, spec in enumerate(specs) if spec.kind is InputKind.USER_INPUT)
+        self._first_input = program.graph.find_nodes(op="placeholder")[self._constants_end]
 
     def finish(self) -> ExportedProgram:
         """Put it together."""
@@ -375,10 +375,10 @@ class _Assembly:
         from torch.export.graph_signature import TensorArgument
 
         with self._graph.inserting_before(self._known[self._first_input]):
-            made = self._graph.placeholder(f"{node.name}_{self._signature}")
+            made = self._graph.placeholder(f"{node.name}_{self._constants_end}")
         made.meta = dict(node.meta)
         (self._state if constant.kept else self._constants)[made.name] = constant.tensor
         spec = dataclasses.replace(constant.spec, arg=TensorArgument(made.name), target=made.name)
-        self._signature.input_specs.insert(self._signature, spec)
-        self._signature += 1
+        self._signature.input_specs.insert(self._constants_end, spec)
+        self._constants_end += 1
         return made
