@@ -7,8 +7,8 @@ A delegate lowers; an engine runs. A new delegate is a class with these members 
 mytarget = "mypackage.delegate:MyDelegate"
 ```
 
-`edgex.delegates.reference` is the smallest complete one. One that wants rewrites of its own also has what
-`ChoosesRewrites` describes.
+`edgex.delegates.reference` is the smallest complete one. What only some delegates know stands in protocols of its own
+(`ChoosesRewrites`, `Quantizes`, `KnowsMemory`, `SetsTolerances`, ...): a delegate that has their members is asked.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from edgex.delegates.recipes.recipes import Recipe
 from edgex.runtime.artifact.manifest import Method, Requirements
 from edgex.runtime.artifact.specs import StateSpec, TensorSpec
 from edgex.runtime.engines.base import Availability
+from edgex.runtime.session.numerics import Tolerance
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
@@ -38,8 +39,10 @@ __all__ = [
     "ChoosesRewrites",
     "Delegate",
     "ImportsSlowly",
+    "KnowsMemory",
     "LoweredModule",
     "Quantizes",
+    "SetsTolerances",
 ]
 
 
@@ -137,6 +140,27 @@ class Quantizes(Protocol):
 
     def recipe_refusal(self, recipe: str) -> str:
         """Why a recipe outside `recipes` is refused, one sentence with what to use instead."""
+        ...
+
+
+@runtime_checkable
+class KnowsMemory(Protocol):
+    """A delegate that was measured: how much memory an export to it takes; others count as the least known."""
+
+    def peak_memory_factor(self, recipe: str | None) -> float:
+        """Peak of an export over the bytes of the model's weights, with a quantization recipe or none.
+
+        It counts the model itself, its lowered copies, and what the process that proves the artifact holds.
+        """
+        ...
+
+
+@runtime_checkable
+class SetsTolerances(Protocol):
+    """A delegate whose results are held to other limits than `edgex.delegates.recipes.tolerances` has for all."""
+
+    def tolerance(self, kind: str) -> Tolerance | None:
+        """How far float outputs may be from eager's for a precision or recipe; None is what holds for all targets."""
         ...
 
 

@@ -27,6 +27,13 @@ REASON_CODES: Mapping[ReasonCode, str] = {
     "not_in_delegate": "the delegate has no entry for this operator",
 }
 
+# What helps wherever a delegate knows nothing better.
+WORKAROUNDS: Mapping[ReasonCode, str] = {
+    "dynamic_shape": "make the dimension static: leave --dynamic out for it",
+    "non_constant_weight": "make it a parameter or a buffer that forward does not change",
+    "no_kernel": "replace it by simpler operators, or choose another target",
+}
+
 
 @dataclass(frozen=True)
 class Fallback:
@@ -42,6 +49,8 @@ class Fallback:
         modules: Paths of the modules that run it, for example `layers.0.attention`, in program order; `""` is the
             model.
         flops: Floating-point operations of all `count` nodes; None where none of them has a count.
+        workaround: What to write instead or to do, a sentence; None is that of the code in `WORKAROUNDS`, if any.
+        rewrite: Name of the rewrite that is made for it, of those that the delegate asks for; None where there is none.
     """
 
     op: str
@@ -52,6 +61,12 @@ class Fallback:
     fatal: bool = False
     modules: tuple[str, ...] = ()
     flops: int | None = None
+    workaround: str | None = None
+    rewrite: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.workaround is None:
+            object.__setattr__(self, "workaround", WORKAROUNDS.get(self.code))
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,10 @@ import typing
 from collections.abc import Mapping
 from typing import Any
 
-from edgex.delegates.base import DELEGATE_GROUP, Delegate, Quantizes
+from edgex.delegates.base import DELEGATE_GROUP, Delegate, Quantizes, SetsTolerances
+from edgex.delegates.recipes.tolerances import DEFAULT_TOLERANCES
 from edgex.errors import QuantizationError, UsageError, nearest_name
+from edgex.runtime.session.numerics import Tolerance
 from edgex.runtime.support.entry_points import find_plugins, load_plugin
 
 
@@ -80,3 +82,9 @@ def check_recipe(delegate: object, target: str, recipe: str) -> None:
             why=delegate.recipe_refusal(recipe) if isinstance(delegate, Quantizes) else None,
             fix=f"it takes {', '.join(recipes)}" if recipes else "it takes no recipe; leave --quantize out",
         )
+
+
+def find_tolerance(delegate: object, kind: str) -> Tolerance:
+    """What a precision or recipe is held to on a target: the delegate's own limits, else those for all targets."""
+    own = delegate.tolerance(kind) if isinstance(delegate, SetsTolerances) else None
+    return own or DEFAULT_TOLERANCES[kind]

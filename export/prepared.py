@@ -93,7 +93,7 @@ def prepare(
         from edgex.export.source.weights import check_weights
     with clock.stage("find"):
         progress("find", "the model and its example inputs")
-        source = _find(find, settings)
+        source = _find(find, settings, delegates)
         check_weights(source.module)
     with clock.stage("capture"):
         progress("capture", source.description)
@@ -145,7 +145,7 @@ def prepare(
     return replace(prepared, cases=cases)
 
 
-def _find(find: Callable[[], ModelSource], settings: ExportSettings) -> ModelSource:
+def _find(find: Callable[[], ModelSource], settings: ExportSettings, delegates: Sequence[Delegate]) -> ModelSource:
     """Find the model; refuse one that memory will not hold, while it is made or right after."""
     from edgex.export.source.memory import check_memory, refusing_large_models
 
@@ -153,7 +153,7 @@ def _find(find: Callable[[], ModelSource], settings: ExportSettings) -> ModelSou
         return find()
     with refusing_large_models(read_available_bytes()):
         source = find()
-    check_memory(source.module, settings.targets, read_available_bytes(), settings.quantize)
+    check_memory(source.module, delegates, read_available_bytes(), settings.quantize)
     return source
 
 

@@ -12,14 +12,32 @@ from typing import Any
 from edgex.delegates.base import Delegate
 from edgex.delegates.recipes.quantizers import OBSERVERS, quantizer_availability
 from edgex.delegates.recipes.recipes import Recipe, get_recipe
-from edgex.delegates.registry import check_recipe, get_delegate, parse_options
+from edgex.delegates.registry import check_recipe, find_tolerance, get_delegate, parse_options
 from edgex.errors import LoweringError, TargetUnavailable, UsageError, nearest_name
 from edgex.export.packaging.package import Destination, resolve_destination
 from edgex.export.quantization.calibration import check_calibration
 from edgex.runtime.artifact.specs import Dim
-from edgex.runtime.session.numerics import DEFAULT_TOLERANCES, Tolerance
+from edgex.runtime.session.numerics import Tolerance
 
 PRECISIONS = ("fp32", "fp16", "bf16")
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Single limits of a tolerance that the user replaces; None keeps the target's. See `Tolerance`.
+
+    An absolute limit on a precision or recipe that is judged by SQNR alone adds that limit.
+    """
+
+    min_sqnr_db: float | None = None
+    atol: float | None = None
+    rtol: float | None = None
+
+    def replaced_in(self, tolerance: Tolerance) -> Tolerance:
+        """The tolerance with these limits."""
+        return dataclasses.replace(
+            tolerance, **{name: value for name, value in vars(self).items() if value is not None}
+        )
 
 
 @dataclass(frozen=True)
@@ -40,7 +58,8 @@ class ExportSettings:
         keep_best: Save the best artifact even where the budget is not met.
         speed_check: Time a quantized artifact against its float sibling.
         require_speedup: Refuse a quantized artifact that is not faster than its float sibling.
-        tolerance: How far float outputs may be from eager's; None is the precision's default.
+        tolerance: How far float outputs may be from eager's, or limits that replace single ones of the target's
+            tolerance for the precision or recipe; None replaces none.
         min_delegation: Least share of the work (of the operators where work is unknown) to be delegated, or None.
         options: Delegate options by name; `target.key` reaches one target only.
         rewrite: Apply the rewrites.
@@ -63,7 +82,7 @@ class ExportSettings:
     keep_best: bool = False
     speed_check: bool = False
     require_speedup: bool = False
-    tolerance: Tolerance | None = None
+    tolerance: Tolerance | Limits | None = None
     min_delegation: float | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
     rewrite: bool = True
@@ -72,10 +91,12 @@ class ExportSettings:
     dynamic: Mapping[tuple[str, int], Dim] = field(default_factory=dict)
     memory_check: bool = True
 
-    @property
-    def effective_tolerance(self) -> Tolerance:
-        """The user's tolerance, else that of the recipe or the precision."""
-        return self.tolerance or DEFAULT_TOLERANCES[self.quantize or self.precision]
+    def tolerance_for(self, delegate: Delegate) -> Tolerance:
+        """The user's tolerance, else the target's for the recipe or the precision, with the user's limits."""
+        if isinstance(self.tolerance, Tolerance):
+            return self.tolerance
+        known = find_tolerance(delegate, self.quantize or self.precision)
+        return known if self.tolerance is None else self.tolerance.replaced_in(known)
 
     @property
     def judges_float32(self) -> bool:
@@ -221,21 +242,3 @@ def _split_options(delegates: Sequence[Delegate], given: Mapping[str, Any]) -> l
         for name in takers:
             chosen[name][plain] = value
     return [parse_options(delegate, chosen[delegate.name]) for delegate in delegates]
-
-
-def override_tolerance(
-    kind: str, min_sqnr_db: float | None, atol: float | None, rtol: float | None
-) -> Tolerance | None:
-    """The tolerance of a precision or recipe with single limits replaced; None where none is given.
-
-    An absolute limit on one that is judged by SQNR alone adds that limit.
-    """
-    base = DEFAULT_TOLERANCES.get(kind)
-    if base is None or (min_sqnr_db is None and atol is None and rtol is None):
-        return None
-    return Tolerance(
-        base.min_sqnr_db if min_sqnr_db is None else min_sqnr_db,
-        base.atol if atol is None else atol,
-        base.rtol if rtol is None else rtol,
-        base.min_equal,
-    )

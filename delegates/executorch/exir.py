@@ -5,9 +5,7 @@ Importing this module is cheap; the exporter itself (seconds) is imported inside
 
 from __future__ import annotations
 
-import logging
 import math
-import warnings
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
@@ -16,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from edgex.delegates.executorch.edge_passes import passes_by_kind
 from edgex.delegates.graph.decomposition import spare_decompositions
 from edgex.runtime.support.native_stderr import capture_native_stderr
+from edgex.runtime.support.notices import quiet
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
@@ -54,29 +53,6 @@ class PlannedSpan:
     bytes: int
     first: int
     last: int
-
-
-@contextmanager
-def quiet() -> Iterator[None]:
-    """Keep the exporter's notices off the terminal.
-
-    Importing it prints what optional libraries are not there and sets up the root logger; lowering warns of its own
-    deprecated calls, and of initial values of state, which edgex keeps.
-    """
-    root = logging.getLogger()
-    handlers, level = list(root.handlers), root.level
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FutureWarning)
-            warnings.simplefilter("ignore", DeprecationWarning)
-            warnings.filterwarnings("ignore", message="Mutation on a buffer in the model is detected")
-            # Torch's switch for oneDNN, used in `_sizes_kept`, sets all its flags each time.
-            warnings.filterwarnings("ignore", message="TF32 acceleration on top of oneDNN")
-            yield
-    finally:
-        root.setLevel(level)
-        for handler in [handler for handler in root.handlers if handler not in handlers]:
-            root.removeHandler(handler)
 
 
 def import_exporter() -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from edgex.delegates.graph.provenance import is_conversion
 from edgex.delegates.graph.values import GraphValues
 
 if TYPE_CHECKING:
@@ -64,11 +65,6 @@ def assign_operators(
         {"kind": node.kind, "ops": ops, "after": before, "inserted": node.handle is None}
         for node, ops, before in zip(nodes, served, after, strict=True)
     ]
-
-
-def is_conversion(operator: str) -> bool:
-    """Whether an operator quantizes or dequantizes."""
-    return operator.startswith(("quantized_decomposed.", "torchao."))
 
 
 def _main_operator(node: InnerNode, operators: Sequence[EdgeOperator], owner: Mapping[str, int]) -> str | None:

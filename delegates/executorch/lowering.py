@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from edgex.delegates.base import CapturedProgram, LoweredModule
 from edgex.delegates.executorch import exir
 from edgex.delegates.executorch.kernels import check_emitted, refuse_missing
-from edgex.delegates.executorch.partition import EdgeOperator, Refuse, assign_regions, make_plan, read_partition
+from edgex.delegates.executorch.partition import EdgeOperator, assign_regions, make_plan, read_partition
+from edgex.delegates.executorch.refusals import Refuse
 from edgex.delegates.executorch.source_map import ReadRegion, make_source_map
 from edgex.delegates.graph.composite_operators import composites_listed_once
 from edgex.delegates.graph.provenance import source_in_trace
@@ -20,6 +21,7 @@ from edgex.delegates.plan import PartitionPlan
 from edgex.errors import EdgexError, LoweringError
 from edgex.runtime.artifact.manifest import Requirements
 from edgex.runtime.support.entry_points import installed_version
+from edgex.runtime.support.notices import quiet
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
@@ -121,7 +123,7 @@ class _Partitioned(Exception):
 def _exporter(program: CapturedProgram, target: str) -> Iterator[None]:
     """The exporter imported, quiet, and its exceptions made into errors that the user can read."""
     exir.import_exporter()
-    with exir.quiet(), _tensors_kept(program.exported):
+    with quiet(), _tensors_kept(program.exported):
         try:
             yield
         except (EdgexError, MemoryError):

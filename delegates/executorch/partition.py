@@ -3,38 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from edgex.delegates.executorch.exir import branches_of, debug_handle_of, operator_name
 from edgex.delegates.executorch.kernels import missing_kernel
+from edgex.delegates.executorch.refusals import Refusal, Refuse
 from edgex.delegates.graph.provenance import is_operator, module_path_of, source_of
 from edgex.delegates.graph.work import add_flops, count_flops
-from edgex.delegates.plan import Fallback, PartitionPlan, ReasonCode, group_fallbacks
+from edgex.delegates.plan import Fallback, PartitionPlan, group_fallbacks
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
     from torch.fx import Node
-
-
-@dataclass(frozen=True)
-class Refusal:
-    """Why a backend left an operator out.
-
-    Attributes:
-        code: A key of `edgex.delegates.plan.REASON_CODES`.
-        reason: A sentence that names the offending value.
-        fatal: The engine cannot run it either.
-    """
-
-    code: ReasonCode
-    reason: str
-    fatal: bool = False
-
-
-Refuse = Callable[["Node"], Refusal]
 
 
 @dataclass(frozen=True)
@@ -95,7 +78,7 @@ def make_plan(operators: tuple[EdgeOperator, ...]) -> PartitionPlan:
     fallbacks = [
         Fallback(
             item.op, 1, item.refusal.code, item.refusal.reason, item.source, item.refusal.fatal,
-            () if item.module is None else (item.module,), item.flops,
+            () if item.module is None else (item.module,), item.flops, item.refusal.workaround, item.refusal.rewrite,
         )
         for item in operators
         if item.region is None and item.refusal is not None

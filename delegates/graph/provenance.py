@@ -67,3 +67,8 @@ def is_operator(node: Node) -> bool:
     import operator
 
     return node.op == "call_function" and node.target is not operator.getitem
+
+
+def is_conversion(operator: str) -> bool:
+    """Whether an operator, by its name, quantizes or dequantizes."""
+    return operator.startswith(("quantized_decomposed.", "torchao."))

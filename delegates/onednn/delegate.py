@@ -55,6 +55,10 @@ class OneDnnDelegate:
         """Why fp16 is refused."""
         return f"oneDNN's library of 2023 computes {precision} on few processors; use bf16 or fp32"
 
+    def peak_memory_factor(self, recipe: str | None) -> float:
+        """Measured, with and without the calibrated copy and its observers; see `KnowsMemory`."""
+        return 5.0 if recipe is None else 6.0
+
     def import_planner(self) -> None:
         """See `ImportsSlowly`."""
         from edgex.delegates.executorch.exir import import_dialect
@@ -135,8 +139,8 @@ def _prepared(program: CapturedProgram) -> CapturedProgram:
 
 
 def _make_partitioner(on_partition: Any) -> Any:
-    from edgex.delegates.executorch.exir import quiet
     from edgex.runtime.support.native_stderr import capture_native_stderr
+    from edgex.runtime.support.notices import quiet
 
     with quiet(), capture_native_stderr():
         from edgex.delegates.onednn.partitioner import make_partitioner

@@ -13,7 +13,7 @@ from torch.fx.passes.operator_support import OperatorSupportBase
 
 from edgex.delegates.executorch.exir import operator_name
 from edgex.delegates.executorch.lowering import OnPartition
-from edgex.delegates.executorch.partition import Refusal
+from edgex.delegates.executorch.refusals import SIZES_ARE_CHEAP, Refusal, refuse_unknown
 from edgex.delegates.graph.provenance import is_operator
 from edgex.delegates.onednn.constants import constant_readers
 from edgex.delegates.onednn.operators.table import KEPT_WHOLE, OPERATORS
@@ -101,11 +101,10 @@ class _Judge(OperatorSupportBase):
     def _judge(self, node: Node) -> Refusal | None:
         name = operator_name(node)
         if not _tensors(node.meta.get("val")):
-            return Refusal(
-                "dynamic_shape", "it computes a size, which stays with the runtime: no region gives out numbers"
-            )
+            reason = "it computes a size, which stays with the runtime: no region gives out numbers"
+            return Refusal("dynamic_shape", reason, workaround=SIZES_ARE_CHEAP)
         if name not in OPERATORS:
-            return Refusal("not_in_delegate", f"oneDNN has no operator {name}")
+            return refuse_unknown(name, f"oneDNN has no operator {name}")
         builder = RegionBuilder(constants=self._constants, free_input=free_input)
         try:
             if name not in QUANTIZED_OPERATORS:

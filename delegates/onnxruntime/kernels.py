@@ -30,12 +30,14 @@ class MissingKernel:
             provider has more to say.
         reason: One sentence.
         fatal: Nothing else can run it either, or may.
+        workaround: See `Fallback.workaround`.
     """
 
     node: str
     code: ReasonCode
     reason: str
     fatal: bool = True
+    workaround: str | None = None
 
 
 def missing_kernels(model: Any) -> tuple[MissingKernel, ...]:

@@ -26,7 +26,7 @@ from edgex.delegates.onnxruntime.migraphx.rules import migraphx_refusals
 from edgex.delegates.onnxruntime.quantize.recipes import check_quantizable, quantize_graph
 from edgex.delegates.onnxruntime.versions import OLDEST_RUNTIME, newest
 from edgex.delegates.other_targets import name_other_targets
-from edgex.delegates.plan import Fallback, PartitionPlan, ReasonCode, group_fallbacks
+from edgex.delegates.plan import Fallback, PartitionPlan, group_fallbacks
 from edgex.errors import LoweringError
 from edgex.runtime.artifact.manifest import Method, Requirements
 from edgex.runtime.artifact.specs import Dim, TensorSpec
@@ -128,10 +128,8 @@ def _assess(program: CapturedProgram, opset: int, checks: Checks, *, planning: b
         lifted = lift_state(program)
     result = translate(lifted.exported, opset, planning=planning)
     if isinstance(result, Refused):
-        fallbacks = [
-            _left_out(node, code, reason, program.source_root, fatal=True) for node, code, reason in result.left
-        ]
-        plan = _make_plan(operators(result.program), {node for node, _, _ in result.left}, fallbacks)
+        fallbacks = [_left_out(node, why, program.source_root) for node, why in result.left]
+        plan = _make_plan(operators(result.program), {node for node, _ in result.left}, fallbacks)
         return _Assessment(_with_signature(plan, program), lifted)
     model = result.model
     origins = source_map.origins(model, result.program)
@@ -164,18 +162,24 @@ def _find_refused(
         origin = origins.get(missing.node)
         if origin is None:
             # A node that the exporter made up: it has a name, but no operator of the user's behind it.
-            fallbacks.append(Fallback(missing.node, 1, missing.code, missing.reason, None, missing.fatal))
+            fallbacks.append(
+                Fallback(
+                    missing.node, 1, missing.code, missing.reason, None, missing.fatal, workaround=missing.workaround
+                )
+            )
         elif origin not in left:
             left.add(origin)
-            fallbacks.append(_left_out(origin, missing.code, missing.reason, source_root, fatal=missing.fatal))
+            fallbacks.append(_left_out(origin, missing, source_root))
     return left, fallbacks
 
 
-def _left_out(node: Node, code: ReasonCode, reason: str, source_root: Path, *, fatal: bool) -> Fallback:
+def _left_out(node: Node, why: kernels.MissingKernel, source_root: Path) -> Fallback:
     module = module_path_of(node)
     modules = () if module is None else (module,)
     source = source_of(node, source_root)
-    return Fallback(str(node.target), 1, code, reason, source, fatal, modules, count_flops(node))
+    return Fallback(
+        str(node.target), 1, why.code, why.reason, source, why.fatal, modules, count_flops(node), why.workaround
+    )
 
 
 def _make_plan(nodes: Iterable[Node], left: set[Node], fallbacks: Sequence[Fallback]) -> PartitionPlan:

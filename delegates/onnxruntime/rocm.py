@@ -104,6 +104,10 @@ class OnnxRocmDelegate:
 
         return detect()
 
+    def peak_memory_factor(self, recipe: str | None) -> float:
+        """That of `onnx-cpu`, which makes the same graph; see `KnowsMemory`."""
+        return OnnxCpuDelegate().peak_memory_factor(recipe)
+
     def precision_refusal(self, precision: str) -> str:
         """Why a precision outside `precisions` is refused."""
         if precision == "bf16":

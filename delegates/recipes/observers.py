@@ -6,9 +6,9 @@ import dataclasses
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from edgex.delegates.executorch.exir import quiet
 from edgex.delegates.recipes.range_search import find_range
 from edgex.runtime.support.native_stderr import capture_native_stderr
+from edgex.runtime.support.notices import quiet
 
 with quiet(), capture_native_stderr():
     import torch

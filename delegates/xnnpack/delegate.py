@@ -51,6 +51,10 @@ class XnnpackDelegate:
             "convolution can take a second; use fp16 or fp32"
         )
 
+    def peak_memory_factor(self, recipe: str | None) -> float:
+        """Measured, with and without the calibrated copy and its observers; see `KnowsMemory`."""
+        return 4.0 if recipe is None else 6.0
+
     def import_planner(self) -> None:
         """See `ImportsSlowly`."""
         from edgex.delegates.executorch.exir import import_dialect
@@ -94,8 +98,8 @@ class XnnpackDelegate:
 
 
 def _make_partitioner(on_partition: Any) -> Any:
-    from edgex.delegates.executorch.exir import quiet
     from edgex.runtime.support.native_stderr import capture_native_stderr
+    from edgex.runtime.support.notices import quiet
 
     # Importing the partitioner imports torchao, which prints what optional libraries are not there.
     with quiet(), capture_native_stderr():

@@ -7,6 +7,7 @@ reasons, which it only logs, are collected, also those for which an operator was
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -16,7 +17,7 @@ from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPar
 
 from edgex.delegates.executorch.exir import operator_name, origin_of
 from edgex.delegates.executorch.lowering import OnPartition
-from edgex.delegates.executorch.partition import Refusal
+from edgex.delegates.executorch.refusals import Refusal
 from edgex.delegates.xnnpack.reasons import explain_refusal
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ class _WatchedPartitioner(XnnpackPartitioner):  # type: ignore[misc]  # executor
             if node in reasons:
                 refusal = self._refuse(node, reasons, ep)
                 reason = f"part of {operator_name(node)}: {refusal.reason}"
-                self._taken_apart[origin_of(node)] = Refusal(refusal.code, reason)
+                self._taken_apart[origin_of(node)] = dataclasses.replace(refusal, reason=reason)
             return kept
 
         return whole, keeps

@@ -6,6 +6,7 @@ sentence with the offending value. For an operator without a configuration nothi
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections import defaultdict
 from collections.abc import Collection
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from edgex.delegates.executorch.exir import operator_name
-from edgex.delegates.executorch.partition import Refusal
+from edgex.delegates.executorch.refusals import SIZES_ARE_CHEAP, Refusal, refuse_unknown
 from edgex.delegates.plan import ReasonCode
 
 if TYPE_CHECKING:
@@ -33,12 +34,26 @@ class Rule:
         code: The reason code.
         sentence: Filled with the node's arguments by their names in the operator's schema, with `shape`, `rank` and
             `spatial` of its first tensor, and with `result`, the result's shape; None keeps the text.
+        workaround: See `Fallback.workaround`.
+        rewrite: See `Fallback.rewrite`.
     """
 
     pattern: str
     code: ReasonCode
     sentence: str | None = None
+    workaround: str | None = None
+    rewrite: str | None = None
 
+
+# By operator, where no rule knows better.
+_WORKAROUNDS = {
+    "aten.native_layer_norm": "it runs in ExecuTorch's own kernel; --target onednn fuses it",
+    "aten.embedding": "a table look-up costs little: nothing to do",
+}
+# Reshaping and slicing by a size that is known only when the model runs.
+_SIZED_VIEWS = ("aten.view_copy", "aten.slice_copy")
+_STATIC = "make the dimension static, or leave one size to be inferred (-1)"
+_AVERAGE = "give the tensor four dimensions and average over (2, 3)"
 
 RULES: tuple[Rule, ...] = (
     Rule("mixed input dtypes", "dtype"),
@@ -46,10 +61,12 @@ RULES: tuple[Rule, ...] = (
     Rule("dtype conversion", "dtype"),
     Rule("Unsupported (in|out)put dtype", "dtype"),
     Rule("mean.dim does not support dtype", "dtype", "XNNPACK's mean cannot convert: dtype={dtype}"),
-    Rule("got tensor of rank", "rank", "XNNPACK averages tensors of 4 dimensions only, not of {rank}"),
+    Rule("got tensor of rank", "rank", "XNNPACK averages tensors of 4 dimensions only, not of {rank}", _AVERAGE),
     Rule("Only support 1D \\+ 2D Conv", "rank", "XNNPACK convolves over 1 or 2 dimensions, not over {spatial}"),
     Rule("Unsupported input rank", "rank", "XNNPACK does not take an input of {rank} dimensions here"),
-    Rule("Symbolic reshape", "dynamic_shape", "the new shape {size} holds a size known only when the model runs"),
+    Rule(
+        "Symbolic reshape", "dynamic_shape", "the new shape {size} holds a size known only when the model runs", _STATIC
+    ),
     Rule("tensor has invalid shape, dim: 0", "attribute", "XNNPACK takes no empty tensor: input {shape}"),
     Rule("tensor has invalid shape", "dynamic_shape", "XNNPACK slices static shapes only, not {shape}"),
     Rule("dynamic output sizes", "dynamic_shape", "XNNPACK resizes to a static size only, not to {result}"),
@@ -60,6 +77,7 @@ RULES: tuple[Rule, ...] = (
         "[wW]eight to be a static param|weight must be a parameter|weight must be static",
         "non_constant_weight",
         "XNNPACK needs a constant weight here; this one is {weight}",
+        "make the weight a parameter",
     ),
     Rule(
         "bias to be a static param|bias must be static",
@@ -67,15 +85,41 @@ RULES: tuple[Rule, ...] = (
         "XNNPACK needs a constant bias here; this one is {bias}",
     ),
     Rule("mean and variance must be static", "non_constant_weight"),
-    Rule("alpha != 1", "attribute", "XNNPACK adds and subtracts with alpha=1 only, not alpha={alpha}"),
-    Rule("power == 2|int powers", "attribute", "XNNPACK raises to the power 2 only, not {exponent}"),
+    Rule(
+        "alpha != 1",
+        "attribute",
+        "XNNPACK adds and subtracts with alpha=1 only, not alpha={alpha}",
+        "write x + alpha * y as two operations",
+        "split_alpha",
+    ),
+    Rule(
+        "power == 2|int powers",
+        "attribute",
+        "XNNPACK raises to the power 2 only, not {exponent}",
+        "write x * x * x for a small whole power",
+    ),
     Rule("ceil mode is not supported", "attribute", "XNNPACK's average pooling has no ceil_mode=True"),
     Rule("zero-padding in the averaging", "attribute", "XNNPACK does not average padding={padding} in"),
     Rule("divisor override", "attribute", "XNNPACK has no divisor_override={divisor_override}"),
     Rule("concatenation", "attribute", "XNNPACK concatenates 2 tensors or more"),
-    Rule("dim must be the last dim", "attribute", "XNNPACK's softmax runs over the last dimension only, not dim={dim}"),
-    Rule("across the innermost dimensions", "attribute", "XNNPACK averages over dimensions 2 and 3 only, not {dim}"),
-    Rule("keepdim=True", "attribute", "XNNPACK averages with keepdim=True only"),
+    Rule(
+        "dim must be the last dim",
+        "attribute",
+        "XNNPACK's softmax runs over the last dimension only, not dim={dim}",
+        "move the dimension to the end first: x.transpose(d, -1)",
+    ),
+    Rule(
+        "across the innermost dimensions",
+        "attribute",
+        "XNNPACK averages over dimensions 2 and 3 only, not {dim}",
+        _AVERAGE,
+    ),
+    Rule(
+        "keepdim=True",
+        "attribute",
+        "XNNPACK averages with keepdim=True only",
+        "average with keepdim=True, then flatten(1)",
+    ),
     Rule("trailing dimension", "attribute", "XNNPACK adds a dimension at the end only, not at dim={dim}"),
     Rule("single inferred dimension", "attribute", "XNNPACK infers one dimension of a shape at most, not {size}"),
     Rule("negative padding", "attribute", "XNNPACK does not crop: pad={pad}"),
@@ -98,9 +142,23 @@ def explain_refusal(
         program: The edge program, to tell constants from values.
     """
     op = operator_name(node)
+    refusal = _explain(node, op, logged, known_targets, program)
+    if refusal.workaround is not None:
+        return refusal
+    packet = op.rpartition(".")[0]
+    by_size = refusal.code == "dynamic_shape" and packet in _SIZED_VIEWS
+    return dataclasses.replace(refusal, workaround=_STATIC if by_size else _WORKAROUNDS.get(packet))
+
+
+def _explain(
+    node: Node, op: str, logged: str | None, known_targets: Collection[str], program: ExportedProgram
+) -> Refusal:
     if op.partition(".")[2] not in known_targets:
-        about = "" if _has_tensor(node) else ": the runtime itself computes and checks sizes"
-        return Refusal("not_in_delegate", f"XNNPACK has no operator {op}{about}")
+        reason = f"XNNPACK has no operator {op}"
+        if _has_tensor(node):
+            return refuse_unknown(op, reason)
+        reason += ": the runtime itself computes and checks sizes"
+        return Refusal("not_in_delegate", reason, workaround=SIZES_ARE_CHEAP)
     if logged is not None and logged != "invalid dtype":
         return _from_text(node, logged, program)
     return _from_values(node, program) or _unsaid(node, op)
@@ -110,7 +168,8 @@ def _from_text(node: Node, text: str, program: ExportedProgram) -> Refusal:
     rule = next((rule for rule in RULES if re.search(rule.pattern, text)), None)
     if rule is None or rule.sentence is None:
         return Refusal("attribute" if rule is None else rule.code, f"XNNPACK: {text}")
-    return Refusal(rule.code, rule.sentence.format_map(_words(node, program)))
+    sentence = rule.sentence.format_map(_words(node, program))
+    return Refusal(rule.code, sentence, workaround=rule.workaround, rewrite=rule.rewrite)
 
 
 def _from_values(node: Node, program: ExportedProgram) -> Refusal | None:

@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 
+from edgex.delegates.recipes.tolerances import DEFAULT_TOLERANCES
 from edgex.export.android.golden_files import GoldenSelection
 from edgex.export.android.options import AppOptions, ImageInput
 from edgex.export.android.refusals import scores_labels
 from edgex.runtime.artifact.artifact import Artifact
 from edgex.runtime.artifact.specs import TensorSpec
 from edgex.runtime.engines.executorch.pte import PteSummary
-from edgex.runtime.session.numerics import DEFAULT_TOLERANCES, Tolerance
+from edgex.runtime.session.numerics import Tolerance
 
 FORMAT = "edgex.android-app/1"
 

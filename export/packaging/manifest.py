@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from edgex._version import __version__
+from edgex.delegates.recipes.tolerances import QUANTIZED_TOLERANCE
 from edgex.export.prepared import Prepared
 from edgex.export.settings import ExportSettings, Job
 from edgex.runtime.artifact.manifest import Manifest
 from edgex.runtime.engines.registry import get_engine
-from edgex.runtime.session.numerics import QUANTIZED_TOLERANCE
 from edgex.runtime.support.entry_points import installed_version
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def make_manifest(
         requirements=lowered.requirements,
         quantization=_with_accuracy(prepared.describe_quantization(job.delegate.name), search),
         verification={
-            "tolerance": settings.effective_tolerance.to_json(),
+            "tolerance": settings.tolerance_for(job.delegate).to_json(),
             "quantized_tolerance": None if quantized is None else QUANTIZED_TOLERANCE.to_json(),
             "allow_inconclusive": settings.allow_inconclusive,
         },

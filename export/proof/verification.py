@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from edgex.delegates.recipes.tolerances import QUANTIZED_TOLERANCE
 from edgex.errors import ArtifactError, EdgexError, RunError, TargetUnavailable, VerificationError
 from edgex.export.proof.stress import StressInput, in_plain_form, make_stress_inputs
 from edgex.runtime.artifact.golden import Arrays, Case, Step
-from edgex.runtime.session.numerics import EXACT_SQNR_DB, QUANTIZED_TOLERANCE, measure_sqnr_db
+from edgex.runtime.session.numerics import EXACT_SQNR_DB, measure_sqnr_db
 
 if TYPE_CHECKING:
     import torch

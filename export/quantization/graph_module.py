@@ -29,8 +29,7 @@ from torch.export.graph_signature import (
 from torch.fx import Graph, GraphModule, Node
 
 from edgex.delegates.base import CapturedProgram
-from edgex.delegates.executorch.inner import is_conversion
-from edgex.delegates.graph.provenance import module_path_of
+from edgex.delegates.graph.provenance import is_conversion, module_path_of
 from edgex.export.rewrites.editing.editor import (
     constant_tensors,
     fake_mode_of,

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from edgex.delegates.base import CapturedProgram
-from edgex.delegates.executorch.exir import quiet
 from edgex.delegates.graph.provenance import module_path_of
 from edgex.delegates.recipes.recipes import Recipe
 from edgex.errors import QuantizationError
@@ -27,6 +26,7 @@ from edgex.export.quantization.quantized import Quantized
 from edgex.export.quantization.unquantized import is_inside, list_float
 from edgex.export.rewrites.editing.editor import ProgramEditor, constant_tensors, fake_mode_of
 from edgex.runtime.support.native_stderr import capture_native_stderr
+from edgex.runtime.support.notices import quiet
 
 if TYPE_CHECKING:
     from torch.fx import Graph, Node

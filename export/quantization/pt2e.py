@@ -15,10 +15,10 @@ from typing import Any
 from torch.fx import GraphModule, Node
 
 from edgex.delegates.base import CapturedProgram
-from edgex.delegates.executorch.exir import quiet
 from edgex.delegates.recipes.quantizers import QuantizerRecipe
 from edgex.export.quantization.graph_module import attribute_of, close_program, open_program
 from edgex.runtime.support.native_stderr import capture_native_stderr
+from edgex.runtime.support.notices import quiet
 
 Takes = Callable[[Node], bool]
 

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from edgex.delegates.base import CapturedProgram
-from edgex.delegates.executorch.inner import is_conversion
-from edgex.delegates.graph.provenance import is_operator, module_path_of, source_of
+from edgex.delegates.graph.provenance import is_conversion, is_operator, module_path_of, source_of
 from edgex.export.quantization.float_sums import REASON as FLOAT_SUM
 from edgex.export.rewrites.editing.editor import constant_tensors
 

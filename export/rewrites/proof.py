@@ -13,10 +13,11 @@ import torch
 from torch.export.graph_signature import InputKind, OutputKind
 
 from edgex.delegates.base import CapturedProgram
+from edgex.delegates.recipes.tolerances import DEFAULT_TOLERANCES
 from edgex.export.rewrites import Rewrite, apply_rewrites
 from edgex.export.rewrites.editing.editor import placeholders, tensor_of
 from edgex.export.source.eager import EagerModel, reference_conditions
-from edgex.runtime.session.numerics import DEFAULT_TOLERANCES, compare_output
+from edgex.runtime.session.numerics import compare_output
 
 _TOLERANCES = {torch.float16: DEFAULT_TOLERANCES["fp16"], torch.bfloat16: DEFAULT_TOLERANCES["bf16"]}
 

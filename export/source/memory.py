@@ -10,16 +10,12 @@ from typing import Any
 import torch
 from torch.export import ExportedProgram
 
+from edgex.delegates.base import KnowsMemory
 from edgex.errors import ArtifactError, EdgexError
 
-# Peak of an export over the model's weights, by target: the model itself, its lowered copies, and what the process that
-# proves the artifact holds. docs/errors.md tells how they were measured. What is not known takes the least of them.
-PEAK_FACTORS = {"xnnpack": 4.0, "onednn": 5.0, "onnx-cpu": 2.0, "onnx-rocm": 2.0, "reference": 2.0}
-
-# The same with --quantize: the calibrated copy and its observers come on top.
-QUANTIZED_FACTORS = {"xnnpack": 6.0, "onednn": 6.0, "onnx-cpu": 6.0, "onnx-rocm": 6.0}
-# All recipes but `int8` the ONNX targets quantize while they lower.
-LOWERED_FACTORS = {**QUANTIZED_FACTORS, "onnx-cpu": 3.5, "onnx-rocm": 3.5}
+# Peak of an export over the model's weights where the delegate does not know it: the model itself and one copy.
+# docs/errors.md tells how delegates measured theirs.
+LEAST_FACTOR = 2.0
 
 _FIX = (
     "use a machine with more memory, or end other programs; --no-memory-check tries all the same, and `edgex why` "
@@ -27,39 +23,38 @@ _FIX = (
 )
 
 
-def peak_factor(targets: Iterable[str], quantize: str | None = None) -> float:
+def peak_factor(delegates: Iterable[object], recipe: str | None = None) -> float:
     """How many times a model's weights an export holds at its peak; targets are exported one after the other."""
-    least = min(PEAK_FACTORS.values())
-    factors = PEAK_FACTORS
-    if quantize is not None:
-        factors = {**PEAK_FACTORS, **(QUANTIZED_FACTORS if quantize == "int8" else LOWERED_FACTORS)}
-    return max((factors.get(target, least) for target in targets), default=least)
+    known = [delegate.peak_memory_factor(recipe) for delegate in delegates if isinstance(delegate, KnowsMemory)]
+    return max(LEAST_FACTOR, *known) if known else LEAST_FACTOR
 
 
-def needed_bytes(module: torch.nn.Module | ExportedProgram, targets: Iterable[str], quantize: str | None = None) -> int:
+def needed_bytes(
+    module: torch.nn.Module | ExportedProgram, delegates: Iterable[object], recipe: str | None = None
+) -> int:
     """What an export of a model needs at its peak, about; weights that share memory count once."""
-    return int(peak_factor(targets, quantize) * _weight_bytes([*module.parameters(), *module.buffers()]))
+    return int(peak_factor(delegates, recipe) * _weight_bytes([*module.parameters(), *module.buffers()]))
 
 
 def check_memory(
     module: torch.nn.Module | ExportedProgram,
-    targets: Sequence[str],
+    delegates: Sequence[object],
     available_bytes: int | None,
-    quantize: str | None = None,
+    recipe: str | None = None,
 ) -> None:
     """Refuse a model whose export would not fit.
 
     Args:
         module: With its weights in memory.
-        targets: To which it is exported.
+        delegates: Those of the targets to which it is exported.
         available_bytes: What the system could still give; None where unknown, and then nothing is refused.
-        quantize: Name of the recipe, or None.
+        recipe: Name of the quantization recipe, or None.
 
     Raises:
         ArtifactError: It says how much is needed, and how much there is.
     """
     weights = _weight_bytes([*module.parameters(), *module.buffers()])
-    needed = needed_bytes(module, targets, quantize)
+    needed = needed_bytes(module, delegates, recipe)
     # The weights are held already.
     if available_bytes is None or needed <= available_bytes + weights:
         return
@@ -67,8 +62,8 @@ def check_memory(
         "exporting this model needs more memory than there is",
         None,
         _FIX,
-        why=f"its weights take {_gigabytes(weights)}, and an export{'' if quantize is None else f' with {quantize}'} "
-        f"about {peak_factor(targets, quantize):g} times that: "
+        why=f"its weights take {_gigabytes(weights)}, and an export{'' if recipe is None else f' with {recipe}'} "
+        f"about {peak_factor(delegates, recipe):g} times that: "
         f"{_gigabytes(needed)} needed, {_gigabytes(available_bytes + weights)} available",
     )
 

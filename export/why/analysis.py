@@ -15,7 +15,6 @@ import torch
 from torch.export import ExportedProgram
 
 from edgex.delegates.base import CapturedProgram, Delegate, ImportsSlowly
-from edgex.delegates.plan import PartitionPlan
 from edgex.delegates.registry import get_delegate, parse_options
 from edgex.errors import CaptureError, EdgexError, LoweringError
 from edgex.export.capture.diagnosis.blockers import find_blockers
@@ -27,10 +26,9 @@ from edgex.export.rewrites.precision import convert_precision
 from edgex.export.source.memory import needed_bytes
 from edgex.export.source.source import ModelSource, find_model
 from edgex.export.why.question import Question, choose_options, require_available
-from edgex.export.why.report import LeftOut, TargetView, WhyReport
+from edgex.export.why.report import LeftOut, TargetView, WhyReport, list_left_out
 from edgex.export.why.unweighted import drop_values, give_values
 from edgex.export.why.weightless import attempt_on_meta, without_values
-from edgex.export.why.workaround import find_workaround
 from edgex.runtime.support.memory import read_available_bytes
 
 Progress = Callable[[str, str], None]
@@ -45,7 +43,7 @@ def ask(model: str, question: Question, progress: Progress) -> tuple[dict[str, A
         progress: Called with a stage and a detail.
 
     Returns:
-        The document `edgex.why/1`, and the exit code.
+        The document `edgex.why/2`, and the exit code.
 
     Raises:
         EdgexError: The model cannot be found.
@@ -106,7 +104,8 @@ def answer_model(
             in the report then.
     """
     parameters = source.parameters
-    memory = memory_notices(source.module, question.targets, read_available_bytes())
+    delegates = [get_delegate(name) for name in question.targets]
+    memory = memory_notices(source.module, delegates, read_available_bytes())
     try:
         with clock.stage("capture"):
             progress("capture", source.description)
@@ -124,13 +123,13 @@ def answer_model(
     rewritten = functools.cache(lambda: apply_rewrites(program))
     views: list[TargetView] = []
     failures: list[Failure] = []
-    for name in question.targets:
+    for delegate in delegates:
         try:
-            with clock.stage(f"plan {name}"):
-                progress("plan", name)
-                views.append(_ask(get_delegate(name), program, rewritten, question))
+            with clock.stage(f"plan {delegate.name}"):
+                progress("plan", delegate.name)
+                views.append(_ask(delegate, program, rewritten, question))
         except EdgexError as error:
-            failures.append(Failure(name, error))
+            failures.append(Failure(delegate.name, error))
     return WhyReport(
         source.description,
         parameters,
@@ -155,16 +154,16 @@ def _with_eager(source: ModelSource, error: CaptureError) -> CaptureError:
 
 
 def memory_notices(
-    module: torch.nn.Module | ExportedProgram, targets: Sequence[str], available_bytes: int | None
+    module: torch.nn.Module | ExportedProgram, delegates: Sequence[Delegate], available_bytes: int | None
 ) -> tuple[str, ...]:
     """A sentence where `export` would refuse the model for want of memory.
 
     Args:
         module: Its weights may be without values.
-        targets: About which is asked.
+        delegates: Those of the targets about which is asked.
         available_bytes: What the system can give; None where unknown.
     """
-    needed = needed_bytes(module, targets)
+    needed = needed_bytes(module, delegates)
     if available_bytes is None or needed <= available_bytes:
         return ()
     return (
@@ -209,13 +208,7 @@ def _ask(
         program, for_it = apply_rewrites(program, wanted_rewrites(delegate), common=False)
         applied = tuple(asdict(rewrite) for rewrite in (*for_all, *for_it))
     plan = delegate.plan(convert_precision(program, question.precision), options)
-    return TargetView(delegate.name, plan, _left_out(delegate.name, plan, question.rewrite), applied)
-
-
-def _left_out(target: str, plan: PartitionPlan, rewrites_on: bool) -> tuple[LeftOut, ...]:
-    return tuple(
-        LeftOut(fallback, *find_workaround(target, fallback, rewrites_on=rewrites_on)) for fallback in plan.fallbacks
-    )
+    return TargetView(delegate.name, plan, list_left_out(plan, rewrites_on=question.rewrite), applied)
 
 
 def _compare(views: Sequence[TargetView]) -> tuple[TargetView, ...]:

@@ -7,8 +7,7 @@ from pathlib import Path
 
 from edgex.delegates.plan import Fallback, PartitionPlan
 from edgex.errors import UsageError
-from edgex.export.why.report import LeftOut, Measured, TargetView, WhyReport
-from edgex.export.why.workaround import find_workaround
+from edgex.export.why.report import LeftOut, Measured, TargetView, WhyReport, list_left_out
 from edgex.runtime.artifact.artifact import Artifact, open_artifact
 from edgex.runtime.measure.profile.report import ProfileReport
 from edgex.runtime.measure.profile.saved import read_report
@@ -30,17 +29,14 @@ def answer_artifact(path: str, report_path: Path | None) -> WhyReport:
     manifest = artifact.manifest
     report = None if report_path is None else _read_profile(report_path, artifact)
     plan = _read_plan(artifact)
-    left_out = [
-        LeftOut(item, *find_workaround(manifest.target, item, rewrites_on=bool(manifest.rewrites)))
-        for item in plan.fallbacks
-    ]
+    left_out = list_left_out(plan, rewrites_on=bool(manifest.rewrites))
     if report is not None:
         left_out = _measured(left_out, report)
     share = None if report is None else fallback_share(report)
     notices: tuple[str, ...] = ()
     if share is not None and share > LOUD_FALLBACK_SHARE:
         notices = (f"{share:.0%} of the measured time goes to what {manifest.target} leaves out; the dearest is first",)
-    view = TargetView(manifest.target, plan, tuple(left_out), tuple(manifest.rewrites), share)
+    view = TargetView(manifest.target, plan, left_out, tuple(manifest.rewrites), share)
     return WhyReport(path, manifest.model.get("parameters"), "artifact", (view,), notices=notices)
 
 
@@ -68,7 +64,7 @@ def _read_plan(artifact: Artifact) -> PartitionPlan:
     fallbacks = tuple(
         Fallback(
             item["op"], item["count"], item["code"], item["reason"], item["source"], item["fatal"],
-            tuple(item.get("modules", ())), item.get("flops"),
+            tuple(item.get("modules", ())), item.get("flops"), item.get("workaround"), item.get("rewrite"),
         )
         for item in delegation["fallbacks"]
     )  # fmt: skip
@@ -84,7 +80,7 @@ def _read_plan(artifact: Artifact) -> PartitionPlan:
     )
 
 
-def _measured(left_out: list[LeftOut], report: ProfileReport) -> list[LeftOut]:
+def _measured(left_out: tuple[LeftOut, ...], report: ProfileReport) -> tuple[LeftOut, ...]:
     """Each with the time of the rows of its operator and source line, most expensive first."""
     costs: dict[tuple[str, str | None], tuple[float, float]] = {}
     for place in critical_fallbacks(report):
@@ -93,4 +89,4 @@ def _measured(left_out: list[LeftOut], report: ProfileReport) -> list[LeftOut]:
     for item in left_out:
         cost = costs.pop((item.fallback.op, item.fallback.source), None)
         found.append(item if cost is None else dataclasses.replace(item, measured=Measured(*cost)))
-    return sorted(found, key=lambda item: -(item.measured.median_us if item.measured else 0.0))
+    return tuple(sorted(found, key=lambda item: -(item.measured.median_us if item.measured else 0.0)))

@@ -1,9 +1,9 @@
-"""What `edgex why` found. JSON schema `edgex.why/1`."""
+"""What `edgex why` found. JSON schema `edgex.why/2`."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from edgex.delegates.plan import Fallback, PartitionPlan
@@ -29,16 +29,12 @@ class LeftOut:
     """An operator that a target leaves out, with what is known about it.
 
     Attributes:
-        fallback: What the target's plan says.
-        workaround: What to write instead or to do, a sentence; None where nothing is known.
-        rewrite: Name of the rewrite that would remove it and was not applied; None where there is none.
+        fallback: What the target's plan says. Its `rewrite` was not applied: what rewrites left has none.
         taken_by: The other targets of this report that take everything on the same source line.
         measured: Its cost, where a profile was given; None where it was not, or where the profile does not show it.
     """
 
     fallback: Fallback
-    workaround: str | None = None
-    rewrite: str | None = None
     taken_by: tuple[str, ...] = ()
     measured: Measured | None = None
 
@@ -46,11 +42,14 @@ class LeftOut:
         """What one entry of `delegation.fallbacks` has beside the fallback itself."""
         found = self.measured
         return {
-            "way_out": self.workaround,
-            "rewrite": self.rewrite,
             "taken_by": list(self.taken_by),
             "measured": None if found is None else {"median_us": found.median_us, "share": round(found.share, 4)},
         }
+
+
+def list_left_out(plan: PartitionPlan, *, rewrites_on: bool) -> tuple[LeftOut, ...]:
+    """What a plan leaves out; where rewrites were applied already, none is offered."""
+    return tuple(LeftOut(replace(item, rewrite=None) if rewrites_on else item) for item in plan.fallbacks)
 
 
 @dataclass(frozen=True)
@@ -125,9 +124,9 @@ class WhyReport:
         return errors[0].exit_code if errors else 0
 
     def to_json(self) -> dict[str, Any]:
-        """The `edgex.why/1` document."""
+        """The `edgex.why/2` document."""
         return {
-            "schema": "edgex.why/1",
+            "schema": "edgex.why/2",
             "model": {"source": self.source, "parameters": self.parameters, "weights": self.weights},
             "targets": [view.to_json() for view in self.targets],
             "blockers": [

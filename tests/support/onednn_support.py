@@ -17,12 +17,12 @@ from torch import nn
 from edgex.delegates.base import CapturedProgram, LoweredModule
 from edgex.delegates.onednn.delegate import OneDnnDelegate, OneDnnOptions
 from edgex.delegates.onednn.plan.format import checksum
+from edgex.delegates.recipes.tolerances import DEFAULT_TOLERANCES
 from edgex.export.capture.program import capture as capture_module
 from edgex.export.rewrites.precision import convert_precision
 from edgex.runtime.engines.executorch.engine import ExecuTorchRunner
 from edgex.runtime.engines.plugins import load_plugins
 from edgex.runtime.engines.torch.quantized_operators import register_quantized_operators
-from edgex.runtime.session.numerics import DEFAULT_TOLERANCES
 
 AVAILABILITY = OneDnnDelegate().availability()
 needs_onednn = pytest.mark.skipif(not AVAILABILITY.available, reason=f"onednn: {AVAILABILITY.reason}")

@@ -16,8 +16,8 @@ from edgex.delegates.onnxruntime.graph.torch_registry import (
     own_decomposition,
     translations_kept,
 )
+from edgex.delegates.onnxruntime.kernels import MissingKernel
 from edgex.delegates.other_targets import name_other_targets
-from edgex.delegates.plan import ReasonCode
 from edgex.errors import LoweringError
 
 if TYPE_CHECKING:
@@ -48,11 +48,11 @@ class Refused:
 
     Attributes:
         program: The decomposed program.
-        left: Its operators that are in the way, each with code and reason.
+        left: Its operators that are in the way, each with the reason.
     """
 
     program: ExportedProgram
-    left: tuple[tuple[Node, ReasonCode, str], ...]
+    left: tuple[tuple[Node, MissingKernel], ...]
 
 
 def translate(exported: ExportedProgram, opset: int, *, planning: bool = False) -> Translated | Refused:
@@ -157,9 +157,13 @@ def _replace_fake_weights(model: Any) -> None:
 
 def _refused(found: Diagnosis, error: Exception) -> Refused:
     """Every operator without a translation; where all have one, the operator at which the exporter failed."""
-    left: list[tuple[Node, ReasonCode, str]] = [(n, "not_in_delegate", reason) for n, reason in found.untranslatable]
+    left = [(node, MissingKernel(node.name, "not_in_delegate", reason)) for node, reason in found.untranslatable]
     if not left and found.failing is not None:
-        left = [(found.failing, "attribute", f"its translation to ONNX does not take it as it is used: {found.cause}")]
+        reason = f"its translation to ONNX does not take it as it is used: {found.cause}"
+        # The exporter's own words: another set of operators may have what it misses.
+        workaround = "choose another with --option opset=…" if "opset" in found.cause else None
+        missing = MissingKernel(found.failing.name, "attribute", reason, workaround=workaround)
+        left = [(found.failing, missing)]
     if not left:
         raise LoweringError("the ONNX exporter failed", fix=OTHER_TARGET, why=found.cause) from error
     return Refused(found.program, tuple(left))

@@ -26,10 +26,13 @@ def migraphx_refusals(model: Any, *, fatal: bool) -> tuple[MissingKernel, ...]:
     """
     import onnx_ir
 
+    workaround = "--option allow_fallback=true leaves it to the CPU" if fatal else None
     refused = []
     for node in onnx_ir.traversal.RecursiveGraphIterator(model.graph):
         for code, reason in _reasons(node, model):
-            refused.append(MissingKernel(node.name, code, reason, fatal))
+            # One size at a time is quicker than the CPU: the usual workaround of this code.
+            known = None if code == "dynamic_shape" else workaround
+            refused.append(MissingKernel(node.name, code, reason, fatal, known))
             break
     return tuple(refused)
 

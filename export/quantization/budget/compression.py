@@ -10,8 +10,7 @@ import torch
 from torch.fx import GraphModule, Interpreter, Node
 
 from edgex.delegates.base import CapturedProgram
-from edgex.delegates.executorch.inner import is_conversion
-from edgex.delegates.graph.provenance import module_path_of, source_of
+from edgex.delegates.graph.provenance import is_conversion, module_path_of, source_of
 from edgex.export.quantization.running import GraphRunner
 from edgex.export.rewrites.editing.editor import constant_tensors
 

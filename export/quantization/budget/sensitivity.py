@@ -15,8 +15,7 @@ import torch
 from torch.fx import Node
 
 from edgex.delegates.base import CapturedProgram
-from edgex.delegates.executorch.inner import is_conversion
-from edgex.delegates.graph.provenance import is_operator, module_path_of
+from edgex.delegates.graph.provenance import is_conversion, is_operator, module_path_of
 from edgex.export.quantization.budget.search import Layer
 from edgex.export.quantization.running import GraphRunner
 from edgex.export.rewrites.editing.editor import ProgramEditor, constant_tensors

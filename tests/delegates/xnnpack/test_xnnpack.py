@@ -147,6 +147,7 @@ def test_dynamic_shape_as_an_argument():
     assert "a size known only when the model runs" in found.reason
     size = only_fallback(program, "operator.mul")
     assert size.reason == "XNNPACK has no operator operator.mul: the runtime itself computes and checks sizes"
+    assert "nothing to do" in size.workaround
 
 
 def test_rank():
@@ -191,12 +192,28 @@ def test_attribute(op, refused):
     assert any(REFUSED[op][1] in reason for reason in found), found
 
 
+WORKAROUNDS = {
+    "aten.add.Tensor": ("two operations", "split_alpha"),
+    "aten.pow.Tensor_Scalar": ("x * x * x", None),
+    "aten._softmax.default": ("to the end first", None),
+    "aten.mean.dim": ("average over (2, 3)", None),
+}
+
+
+@pytest.mark.parametrize("op", WORKAROUNDS)
+def test_what_helps_comes_with_the_reason(op, refused):
+    words, rewrite = WORKAROUNDS[op]
+    found = [fallback for fallback in refused if fallback.op == op and words in (fallback.workaround or "")]
+    assert [fallback.rewrite for fallback in found] == [rewrite], refused
+
+
 def test_non_constant_weight():
     found = only_fallback(
         captured(Call(lambda self, x, y: x @ y), torch.randn(2, 3), torch.randn(3, 4)), "aten.mm.default"
     )
     assert found.code == "non_constant_weight"
     assert found.reason == "XNNPACK needs a constant weight here; this one is the input y"
+    assert found.workaround == "make the weight a parameter"
 
 
 def test_non_constant_weight_that_is_state():
@@ -325,10 +342,11 @@ def test_initial_values_are_kept_for_exactly_the_state():
     """`count` is state; `count_limit`, whose name contains it, is a constant."""
     from edgex.delegates.executorch import exir
     from edgex.delegates.xnnpack.delegate import _make_partitioner
+    from edgex.runtime.support.notices import quiet
 
     program = captured(counter_module(), torch.randn(2, 3))
     assert [state.name for state in program.state] == ["count"]
-    with exir.quiet():
+    with quiet():
         edge = exir.lower_to_edge(program.exported, _make_partitioner(lambda edge, refuse: None))
         emitted = exir.emit(edge, plan_inputs=False)
     marked = [n.name for n in emitted.exported_program().graph.nodes if n.meta.get("et_init_buffer")]

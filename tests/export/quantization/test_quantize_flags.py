@@ -11,8 +11,8 @@ import pytest
 
 from edgex.delegates.registry import get_delegate
 from edgex.errors import LoweringError, QuantizationError, UsageError
-from edgex.export import settings as settings_module
-from edgex.export.settings import ExportSettings, check_settings
+from edgex.export.settings import ExportSettings, Limits, check_settings
+from edgex.runtime.session.numerics import Tolerance
 
 Edgex = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -42,10 +42,12 @@ def test_refusals(asked: dict[str, object], kind: type[LoweringError], message: 
 
 
 def test_the_tolerance_is_the_recipes_unless_the_user_gives_one() -> None:
-    assert ExportSettings(("xnnpack",), quantize="8da4w").effective_tolerance.min_sqnr_db == 8.0
-    changed = settings_module.override_tolerance("int8", 33.0, None, None)
-    assert changed is not None
-    assert (changed.min_sqnr_db, changed.min_equal) == (33.0, 0.9)
+    xnnpack = get_delegate("xnnpack")
+    assert ExportSettings(("xnnpack",), quantize="8da4w").tolerance_for(xnnpack).min_sqnr_db == 8.0
+    limits = ExportSettings(("xnnpack",), quantize="int8", tolerance=Limits(33.0)).tolerance_for(xnnpack)
+    assert (limits.min_sqnr_db, limits.min_equal) == (33.0, 0.9)
+    whole = ExportSettings(("xnnpack",), quantize="int8", tolerance=Tolerance(5.0)).tolerance_for(xnnpack)
+    assert whole == Tolerance(5.0)
 
 
 def test_the_command_line_refuses_with_the_right_code(edgex: Edgex, tmp_path: Path) -> None:

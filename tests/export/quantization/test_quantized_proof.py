@@ -15,6 +15,7 @@ from torch import nn
 import edgex
 from edgex.delegates.base import CapturedProgram, LoweredModule
 from edgex.delegates.recipes.quantizers import LinearWeights
+from edgex.delegates.recipes.tolerances import DEFAULT_TOLERANCES, QUANTIZED_TOLERANCE
 from edgex.delegates.reference.delegate import ReferenceDelegate
 from edgex.errors import QuantizationError, UsageError, VerificationError
 from edgex.export.capture.program import capture
@@ -24,7 +25,6 @@ from edgex.export.settings import ExportSettings
 from edgex.export.source.source import wrap_model
 from edgex.runtime.artifact.artifact import Artifact
 from edgex.runtime.artifact.golden import read_golden
-from edgex.runtime.session.numerics import DEFAULT_TOLERANCES, QUANTIZED_TOLERANCE
 
 HERE = Path(__file__).parent
 TRUTH = ReferenceDelegate.lower

@@ -8,6 +8,7 @@ from torch import nn
 
 import edgex
 from edgex.delegates.recipes.recipes import RECIPE_NAMES
+from edgex.delegates.registry import delegate_names, get_delegate
 from edgex.errors import ArtifactError, UsageError
 from edgex.export import prepared
 from edgex.export.source import memory
@@ -15,6 +16,7 @@ from edgex.export.source.memory import check_memory, needed_bytes, peak_factor, 
 from edgex.export.source.user_file import run_user_code
 from edgex.runtime.support.memory import read_available_bytes
 
+XNNPACK = get_delegate("xnnpack")
 KILO = nn.Linear(250, 1, bias=False)  # a kilobyte of weights
 
 
@@ -28,27 +30,29 @@ class Tied(nn.Module):
 
 
 def test_shared_weights_count_once():
-    assert needed_bytes(Tied(), ["reference"]) == 800
+    assert needed_bytes(Tied(), [get_delegate("reference")]) == 800
     with torch.device("meta"):
-        assert needed_bytes(nn.Linear(10, 10, bias=False), ["reference", "xnnpack"]) == 1600
+        assert needed_bytes(nn.Linear(10, 10, bias=False), [get_delegate("reference"), XNNPACK]) == 1600
 
 
 def test_the_hungriest_target_counts():
-    assert peak_factor(["reference", "xnnpack"]) == 4.0
-    assert peak_factor(["a plug-in's"]) == peak_factor([]) == 2.0
+    assert peak_factor([get_delegate("reference"), XNNPACK]) == 4.0
+    assert peak_factor([object()]) == peak_factor([]) == 2.0
 
 
 def test_quantizing_takes_more():
     """The calibrated copy comes on top; what fits as float32 does not have to fit as int8."""
     with torch.device("meta"):
         model = nn.Linear(25_000, 10_000, bias=False)  # a gigabyte
-    check_memory(model, ["xnnpack"], 3_500_000_000)
+    check_memory(model, [XNNPACK], 3_500_000_000)
     with pytest.raises(ArtifactError) as caught:
-        check_memory(model, ["xnnpack"], 3_500_000_000, "int8")
+        check_memory(model, [XNNPACK], 3_500_000_000, "int8")
     assert "an export with int8 about 6 times that: 6.0 GB needed" in caught.value.why
     for recipe in RECIPE_NAMES:
-        assert all(peak_factor([target], recipe) >= peak_factor([target]) for target in memory.PEAK_FACTORS)
-    assert peak_factor(["onnx-cpu"], "int8") > peak_factor(["onnx-cpu"], "int4-weight") > peak_factor(["onnx-cpu"])
+        for delegate in map(get_delegate, delegate_names()):
+            assert peak_factor([delegate], recipe) >= peak_factor([delegate])
+    onnx = [get_delegate("onnx-cpu")]
+    assert peak_factor(onnx, "int8") > peak_factor(onnx, "int4-weight") > peak_factor(onnx)
 
 
 def test_export_tells_the_check_what_it_quantizes(tmp_path, monkeypatch):
@@ -61,11 +65,11 @@ def test_export_tells_the_check_what_it_quantizes(tmp_path, monkeypatch):
 def test_the_refusal_has_figures():
     with torch.device("meta"):
         model = nn.Linear(25_000, 10_000, bias=False)  # a gigabyte
-    check_memory(model, ["xnnpack"], 3_000_000_000)
-    check_memory(model, ["xnnpack"], None)
-    check_memory(model, ["reference"], 2_900_000_000)
+    check_memory(model, [XNNPACK], 3_000_000_000)
+    check_memory(model, [XNNPACK], None)
+    check_memory(model, [get_delegate("reference")], 2_900_000_000)
     with pytest.raises(ArtifactError) as caught:
-        check_memory(model, ["reference", "xnnpack"], 2_900_000_000)
+        check_memory(model, [get_delegate("reference"), XNNPACK], 2_900_000_000)
     assert caught.value.exit_code == 6
     assert "4.0 GB needed, 3.9 GB available" in caught.value.why
     assert "--no-memory-check" in caught.value.fix

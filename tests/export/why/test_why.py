@@ -13,7 +13,7 @@ import edgex
 from edgex.delegates.base import Availability
 from edgex.delegates.graph.torch_internals import FakeTensor
 from edgex.delegates.onnxruntime.cpu import OnnxCpuDelegate
-from edgex.delegates.plan import Fallback, group_fallbacks
+from edgex.delegates.plan import Fallback, PartitionPlan, group_fallbacks
 from edgex.delegates.registry import get_delegate
 from edgex.errors import ArtifactError, CaptureError, TargetUnavailable, UsageError
 from edgex.export.capture.diagnosis.blockers import find_blockers
@@ -25,8 +25,8 @@ from edgex.export.why import of_artifact
 from edgex.export.why.analysis import answer_model, memory_notices
 from edgex.export.why.of_artifact import answer_artifact
 from edgex.export.why.question import Question, check_question
+from edgex.export.why.report import list_left_out
 from edgex.export.why.unweighted import drop_values, give_values
-from edgex.export.why.workaround import find_workaround
 from edgex.runtime.artifact.artifact import open_artifact
 from edgex.runtime.report import views
 
@@ -200,11 +200,11 @@ def test_a_model_that_fails_by_itself_keeps_its_own_error():
 def test_a_model_larger_than_the_memory_is_said():
     with torch.device("meta"):
         model = nn.Linear(100_000, 10_000, bias=False)
-    (sentence,) = memory_notices(model, ["xnnpack"], 15_000_000_000)
+    (sentence,) = memory_notices(model, [get_delegate("xnnpack")], 15_000_000_000)
     assert "16.0 GB" in sentence
     assert "15.0 GB" in sentence
-    assert memory_notices(model, ["xnnpack"], 16_000_000_000) == ()
-    assert memory_notices(model, ["xnnpack"], None) == ()
+    assert memory_notices(model, [get_delegate("xnnpack")], 16_000_000_000) == ()
+    assert memory_notices(model, [get_delegate("xnnpack")], None) == ()
 
 
 def test_merged_fallbacks_add_up():
@@ -214,13 +214,16 @@ def test_merged_fallbacks_add_up():
     assert (merged.count, merged.modules, merged.flops) == (3, ("l.0", "l.1"), 20)
 
 
-def test_workarounds():
-    mean = Fallback("aten.mean.dim", 1, "attribute", "XNNPACK averages with keepdim=True only", None)
-    assert "keepdim=True" in find_workaround("xnnpack", mean, rewrites_on=True)[0]
-    alpha = Fallback("aten.add.Tensor", 1, "attribute", "XNNPACK adds and subtracts with alpha=1 only", None)
-    assert find_workaround("xnnpack", alpha, rewrites_on=False)[1] == "split_alpha"
-    assert find_workaround("xnnpack", alpha, rewrites_on=True)[1] is None
-    assert find_workaround("other", replace(mean, code="rank"), rewrites_on=True) == (None, None)
+def test_a_fallback_without_a_workaround_has_that_of_its_code():
+    assert "static" in Fallback("aten.x", 1, "dynamic_shape", "why", None).workaround
+    assert Fallback("aten.x", 1, "dynamic_shape", "why", None, workaround="pad it").workaround == "pad it"
+    assert Fallback("aten.x", 1, "rank", "why", None).workaround is None
+
+
+def test_a_rewrite_is_offered_only_where_it_was_refused():
+    plan = PartitionPlan(0, 1, 0, (Fallback("aten.add", 1, "attribute", "alpha", None, rewrite="split_alpha"),))
+    (offered,), (done,) = list_left_out(plan, rewrites_on=False), list_left_out(plan, rewrites_on=True)
+    assert (offered.fallback.rewrite, done.fallback.rewrite) == ("split_alpha", None)
 
 
 @pytest.fixture(scope="module")

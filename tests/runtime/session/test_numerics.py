@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from edgex.delegates.recipes.tolerances import DEFAULT_TOLERANCES
 from edgex.runtime.session.numerics import (
-    DEFAULT_TOLERANCES,
     EXACT_SQNR_DB,
     Tolerance,
     compare_output,

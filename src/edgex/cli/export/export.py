@@ -85,7 +85,7 @@ def command(
 
     def body() -> int:
         from edgex.cli.flags import parse_dynamic, parse_key_values, parse_shapes, split_list
-        from edgex.export.settings import ExportSettings, override_tolerance
+        from edgex.export.settings import ExportSettings, Limits
 
         recipe = None if quantize == "none" else quantize
         settings = ExportSettings(
@@ -102,7 +102,7 @@ def command(
             keep_best=keep_best,
             speed_check=speed_check,
             require_speedup=require_speedup,
-            tolerance=override_tolerance(recipe or precision, min_sqnr, atol, rtol),
+            tolerance=None if min_sqnr is atol is rtol is None else Limits(min_sqnr, atol, rtol),
             min_delegation=min_delegation,
             options=parse_key_values(options),
             rewrite=fix,

@@ -1,4 +1,4 @@
-"""`edgex why`: what each target takes of a model and what it leaves, with reason, line and way out."""
+"""`edgex why`: what each target takes of a model and what it leaves, with reason, line and workaround."""
 
 from __future__ import annotations
 

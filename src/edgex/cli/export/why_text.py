@@ -63,16 +63,16 @@ def _print_fallback(fallback: Mapping[str, Any]) -> None:
     lines = [
         ("where", f"{fallback['source'] or 'no source line'}{inside}"),
         ("why", fallback["reason"]),
-        ("way out", fallback["way_out"]),
+        ("workaround", fallback["workaround"]),
         ("rewrite", fallback["rewrite"] and f"{fallback['rewrite']} does it: leave --no-fix out"),
         ("taken by", ", ".join(fallback["taken_by"])),
     ]
     for label, text in lines:
         if text:
-            click.echo(f"      {label:<9} {text}")
+            click.echo(f"      {label:<10} {text}")
 
 
 def _print_details(entry: Mapping[str, Any]) -> None:
     for label in ("where", "why", "fix"):
         for number, line in enumerate((entry[label] or "").splitlines()):
-            click.echo(f"      {label if number == 0 else '':<9} {line}")
+            click.echo(f"      {label if number == 0 else '':<10} {line}")
