@@ -1,13 +1,19 @@
 """A third-party target in a package of its own: installed, listed, exported to, proved, run; and a broken one."""
 
+import importlib
+import inspect
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from edgex import plugin
+from edgex.export.source.memory import peak_factor
 
 PLUGIN = Path(__file__).parent / "plugins" / "edgex-numpy-plugin"
 
@@ -23,6 +29,19 @@ def get_model():
 
 def get_args():
     return (torch.randn(4, 6, generator=torch.Generator().manual_seed(1)),)
+"""
+
+SIGMOID_MODEL = """
+import torch
+from torch import nn
+
+
+def get_model():
+    return nn.Sequential(nn.Linear(6, 8), nn.Sigmoid())
+
+
+def get_args():
+    return (torch.randn(4, 6),)
 """
 
 SORTING_MODEL = """
@@ -68,9 +87,15 @@ def artifact(installed, tmp_path_factory):
     return folder / "tiny.numpy.edgex"
 
 
+def with_packages(*folders):
+    """The environment of a process that finds these packages first, and edgex where this one does."""
+    folders = [*folders, *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, folders))}
+
+
 def edgex(*arguments, path, cwd=None):
     """Run the command line with a folder of packages in front of the installed ones."""
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, path if isinstance(path, list) else [path]))}
+    env = with_packages(*(path if isinstance(path, list) else [path]))
     command = [sys.executable, "-m", "edgex", *arguments]
     return subprocess.run(command, env=env, cwd=cwd, capture_output=True, text=True, timeout=300)
 
@@ -121,7 +146,7 @@ heavy = [name for name in sys.modules if name.split(".")[0] in ("torch", "execut
 assert not heavy, heavy
 assert "edgex_numpy.delegate" not in sys.modules
 """
-    env = {**os.environ, "PYTHONPATH": str(installed)}
+    env = with_packages(installed)
     subprocess.run([sys.executable, "-c", code], env=env, check=True)
 
 
@@ -138,6 +163,70 @@ def test_an_operator_it_lacks_is_named_with_its_line(installed, tmp_path):
     assert "aten.sort.default" in done.stderr
     assert "sorter.py:8" in done.stderr
     assert sorted(p.name for p in tmp_path.iterdir() if p.name != "__pycache__") == ["sorter.py"]
+
+
+def test_its_workaround_reaches_the_answer_and_the_error(installed, tmp_path):
+    (tmp_path / "squash.py").write_text(SIGMOID_MODEL)
+    done = edgex("why", "squash.py", "-t", "numpy", "--json", path=installed, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    (target,) = json.loads(done.stdout)["targets"]
+    (fallback,) = target["delegation"]["fallbacks"]
+    assert fallback["workaround"] == "write 0.5 * torch.tanh(0.5 * x) + 0.5"
+    done = edgex("export", "squash.py", "-t", "numpy", path=installed, cwd=tmp_path)
+    assert done.returncode == 5
+    assert "fix: write 0.5 * torch.tanh(0.5 * x) + 0.5" in done.stderr
+
+
+def test_its_tolerance_is_what_the_artifact_is_held_to(artifact):
+    verification = json.loads((artifact / "manifest.json").read_text())["verification"]
+    assert verification["tolerance"] == {"min_sqnr_db": 100.0, "atol": 1e-5, "rtol": 1e-5, "min_equal": 1.0}
+
+
+def test_its_memory_factor_is_what_an_export_is_refused_by(installed, monkeypatch):
+    monkeypatch.syspath_prepend(installed)
+    numpy_target = importlib.import_module("edgex_numpy.delegate").NumpyDelegate()
+    assert peak_factor([numpy_target]) == 3.0
+
+
+def test_it_imports_edgex_plugin_alone():
+    wrong = [
+        f"{path.name}: {line}"
+        for path in PLUGIN.rglob("*.py")
+        for line in path.read_text().splitlines()
+        if re.match(r"\s*(from|import) edgex\b", line) and not line.startswith("from edgex.plugin import ")
+    ]
+    assert not wrong
+
+
+def test_the_surface_for_authors():
+    public = {name for name in vars(plugin) if not name.startswith("_")} - {"annotations"}
+    assert set(plugin.__all__) == public
+    for name in public - {"REASON_CODES", "ReasonCode", "Quantizer"}:
+        text = getattr(plugin, name).__doc__ or ""
+        assert text.strip(), f"{name} has no docstring"
+        assert not text.startswith(f"{name}("), f"{name} has the docstring that dataclass makes"
+    # What plug-ins are made of does not go.
+    assert {"Delegate", "CapturedProgram", "LoweredModule", "Fallback", "PartitionPlan"} <= public
+    assert {"Availability", "Engine", "EngineSettings", "LoadSeconds", "Runner", "Session"} <= public
+
+
+def test_what_the_contracts_mention_is_part_of_the_surface():
+    contracts = (plugin.Delegate, plugin.LoweredModule, plugin.CapturedProgram, plugin.Engine, plugin.Runner)
+    code = "\n".join(re.sub(r'"""[\s\S]*?"""', "", inspect.getsource(contract)) for contract in contracts)
+    types = set(re.findall(r"\b[A-Z][a-z]\w+", code)) - {"Any", "Callable", "Mapping", "Path", "Protocol", "Sequence"}
+    assert types - {"ExportedProgram", "None", "True"} <= set(plugin.__all__)
+
+
+def test_authors_import_neither_torch_nor_an_engine():
+    code = "import sys, edgex.plugin; print({'torch', 'executorch', 'onnx', 'onnxruntime'} & set(sys.modules))"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "set()\n"
+
+
+def test_what_users_import_stays_small():
+    import edgex
+
+    assert len(edgex.__all__) <= 12
+    assert all(getattr(edgex, name) is not None for name in edgex.__all__)
 
 
 def test_a_broken_plugin_is_reported_and_breaks_nothing_else(installed, tmp_path):

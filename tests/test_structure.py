@@ -19,6 +19,7 @@ LAYERS = {
     "samples": {"samples", "runtime", "export", ""},
     "doctor": {"doctor", "runtime", "errors", "_version"},
     "explain": {"explain", "runtime", "errors"},
+    "plugin": {"delegates", "runtime", "errors"},
     "errors": set(),
     "_version": set(),
     "__main__": {"cli"},

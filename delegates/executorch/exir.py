@@ -233,9 +233,10 @@ def debug_handle_of(node: Node) -> int | None:
 
 def operator_name(node: Node) -> str:
     """An operator's name as PyTorch writes it, for example `aten.cumsum.default`."""
+    from edgex.delegates.graph.schema import torch_operator
     from edgex.delegates.graph.torch_internals import HigherOrderOperator, OpOverload, OpOverloadPacket
 
-    target = _torch_operator(node.target)
+    target = torch_operator(node.target)
     if isinstance(target, (OpOverload, HigherOrderOperator)):
         return str(target)
     if isinstance(target, OpOverloadPacket):
@@ -255,11 +256,11 @@ def kernel_name(node: Node) -> str | None:
     import torch
     from executorch.exir.operator.convert import to_out_variant
 
-    from edgex.delegates.graph.torch_internals import OpOverload
+    from edgex.delegates.graph.schema import overload_of, schema_of
 
     target: Any = node.target
-    operator = _torch_operator(target)
-    if not isinstance(operator, OpOverload) or operator._schema.is_mutable:
+    operator = overload_of(node)
+    if operator is None or schema_of(operator).is_mutable:
         return None
     if not any(isinstance(value, torch.Tensor) for value in _values(node.meta.get("val"))):
         return None
@@ -267,15 +268,8 @@ def kernel_name(node: Node) -> str | None:
         out = target.to_out_variant() if operator is not target else to_out_variant(operator)[0]
     except RuntimeError as error:
         raise LookupError(str(error)) from error
-    overload = out._schema.overload_name
-    return f"{out._schema.name}.{overload}" if overload else str(out._schema.name)
-
-
-def _torch_operator(target: Any) -> Any:
-    """PyTorch's operator behind an edge operator; PyTorch's own have an `_op` too, which is something else."""
-    from edgex.delegates.graph.torch_internals import OpOverload
-
-    return target if isinstance(target, OpOverload) else getattr(target, "_op", target)
+    schema = schema_of(out)
+    return f"{schema.name}.{schema.overload_name}" if schema.overload_name else schema.name
 
 
 def _values(value: Any) -> Collection[Any]:

@@ -66,14 +66,15 @@ def _is_functional(program: ExportedProgram) -> bool:
 
 
 def _only_reads(node: Node) -> bool:
-    from edgex.delegates.graph.torch_internals import OpOverload
+    from edgex.delegates.graph.schema import overload_of, schema_of
 
-    target = node.target
-    if not isinstance(target, OpOverload):
-        return getattr(target, "__module__", None) in ("_operator", "math")
-    if target._schema.name in _NORMS:
+    overload = overload_of(node)
+    if overload is None:
+        return getattr(node.target, "__module__", None) in ("_operator", "math")
+    schema = schema_of(overload)
+    if schema.name in _NORMS:
         return len(node.args) > _TRAINING and node.args[_TRAINING] is False
-    return not target._schema.is_mutable
+    return not schema.is_mutable
 
 
 def _calls(program: ExportedProgram) -> Iterator[Node]:

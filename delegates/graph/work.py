@@ -45,15 +45,12 @@ def express_flops(node: Node) -> Any | None:
 
 
 def _count(node: Node, size: Callable[[Any], Any]) -> Any | None:
-    from edgex.delegates.graph.torch_internals import OpOverload
+    from edgex.delegates.graph.schema import overload_of
 
-    target: Any = node.target
-    if not isinstance(target, OpOverload):
-        # An edge operator wraps the ATen one as `_op` (an ATen operator has an `_op` too: its C++ function).
-        target = getattr(target, "_op", None)
-    if not isinstance(target, OpOverload):
+    overload = overload_of(node)
+    if overload is None:
         return None
-    packet = target.overloadpacket
+    packet = overload.overloadpacket
     own, registered = _own_formulas(), _registered_formulas()
     if packet not in own and packet not in registered:
         return None

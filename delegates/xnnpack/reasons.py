@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from edgex.delegates.executorch.exir import operator_name
 from edgex.delegates.executorch.refusals import SIZES_ARE_CHEAP, Refusal, refuse_unknown
+from edgex.delegates.graph.schema import named_arguments
 from edgex.delegates.plan import ReasonCode
 
 if TYPE_CHECKING:
@@ -202,7 +203,7 @@ def _from_values(node: Node, program: ExportedProgram) -> Refusal | None:
 
 def _unsaid(node: Node, op: str) -> Refusal:
     """XNNPACK has the operator, its dtypes fit, and it gave no reason."""
-    step = _arguments(node).get("step", 1)
+    step = named_arguments(node).get("step", 1)
     if step != 1:
         return Refusal("attribute", f"XNNPACK slices with step 1 only, not {step}")
     shape = _first_shape(node)
@@ -215,7 +216,7 @@ def _words(node: Node, program: ExportedProgram) -> dict[str, str]:
     """What a rule's sentence may name; a word that the node does not have reads `?`."""
     from torch.fx import Node
 
-    arguments = _arguments(node)
+    arguments = named_arguments(node)
     shape = _first_shape(node)
     words = defaultdict(lambda: "?", {name: _show(value) for name, value in arguments.items()})
     # The second matrix of a product is its weight, the first argument of addmm its bias.
@@ -244,18 +245,6 @@ def _origin(value: Node, program: ExportedProgram) -> str:
     if name in signature.inputs_to_lifted_tensor_constants or (buffer or "").startswith("_lifted_tensor_constant"):
         return "a constant"
     return f"the input {name}" if buffer is None else f"the buffer {buffer}"
-
-
-def _arguments(node: Node) -> dict[str, Any]:
-    """Arguments by their names in the operator's schema, defaults included."""
-    schema = getattr(getattr(node.target, "_op", node.target), "_schema", None)
-    if schema is None:
-        return {}
-    found = {}
-    for index, argument in enumerate(schema.arguments):
-        default = argument.default_value if argument.has_default_value() else None
-        found[argument.name] = node.args[index] if index < len(node.args) else node.kwargs.get(argument.name, default)
-    return found
 
 
 def _has_tensor(node: Node) -> bool:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch.fx import Graph, GraphModule, Node
 
-from edgex.delegates.graph.torch_internals import OpOverload, pytree
+from edgex.delegates.graph.schema import given_arguments, overload_of
+from edgex.delegates.graph.torch_internals import pytree
 
 
 def find_written_placeholders(graph: Graph, module: torch.nn.Module) -> dict[str, Node]:
@@ -31,9 +31,9 @@ def find_written_placeholders(graph: Graph, module: torch.nn.Module) -> dict[str
             roots[node] = frozenset()
         elif node.target is operator.getitem:
             roots[node] = roots[node.args[0]]
-        elif isinstance(node.target, OpOverload):
+        elif overload_of(node) is not None:
             aliased: set[str] = set()
-            for argument, value in _arguments(node):
+            for argument, value in given_arguments(node):
                 if argument.alias_info is None:
                     continue
                 touched = _roots_of(value, roots)
@@ -54,15 +54,6 @@ def find_written_placeholders(graph: Graph, module: torch.nn.Module) -> dict[str
                         for root in sorted(_roots_of(operand, roots)):
                             written.setdefault(root, changed[name])
     return written
-
-
-def _arguments(node: Node) -> Iterator[tuple[Any, Any]]:
-    """The schema's arguments with the values that the node gives them."""
-    for at, argument in enumerate(node.target._schema.arguments):  # type: ignore[union-attr]
-        if at < len(node.args):
-            yield argument, node.args[at]
-        elif argument.name in node.kwargs:
-            yield argument, node.kwargs[argument.name]
 
 
 def _operands(node: Node, module: torch.nn.Module) -> tuple[list[Node], list[GraphModule]]:

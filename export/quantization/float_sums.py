@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from edgex.export.rewrites.editing.schema import leaves_of, overload_of
+from edgex.delegates.graph.schema import leaves_of, overload_of, schema_of
 
 if TYPE_CHECKING:
     from torch.fx import Graph, Node
@@ -72,5 +72,5 @@ def _readers(node: Node) -> set[Node]:
 def _is_view(node: Node) -> bool:
     """Whether the result holds the numbers of the input: also where PyTorch may copy them, as in `reshape`."""
     overload = overload_of(node)
-    results = () if overload is None else overload._schema.returns
+    results = () if overload is None else schema_of(overload).returns
     return len(results) == 1 and results[0].alias_info is not None and not results[0].alias_info.is_write

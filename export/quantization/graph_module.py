@@ -30,6 +30,7 @@ from torch.fx import Graph, GraphModule, Node
 
 from edgex.delegates.base import CapturedProgram
 from edgex.delegates.graph.provenance import is_conversion, module_path_of
+from edgex.delegates.graph.schema import is_tuple, leaves_of
 from edgex.export.rewrites.editing.editor import (
     constant_tensors,
     fake_mode_of,
@@ -37,7 +38,6 @@ from edgex.export.rewrites.editing.editor import (
     placeholders,
     tensor_of,
 )
-from edgex.export.rewrites.editing.schema import is_tuple, leaves_of
 
 _CONSTANT = "edgex_constant_{}"
 _ORDER = list(dict.fromkeys([InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR, *InputKind]))

@@ -16,10 +16,10 @@ import torch
 from torch.fx import Node
 
 from edgex.delegates.base import CapturedProgram
+from edgex.delegates.graph.schema import named_arguments
 from edgex.export.rewrites.base import Rewrite, locations_of
 from edgex.export.rewrites.editing.building import Replacement
 from edgex.export.rewrites.editing.editor import ProgramEditor
-from edgex.export.rewrites.editing.schema import named_arguments
 
 _SCALED = (torch.ops.aten.add.Tensor, torch.ops.aten.sub.Tensor)
 

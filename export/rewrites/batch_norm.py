@@ -30,10 +30,10 @@ import torch
 from torch.fx import Node
 
 from edgex.delegates.base import CapturedProgram
+from edgex.delegates.graph.schema import is_tuple, named_arguments, operator_name
 from edgex.delegates.graph.torch_internals import FakeTensor
 from edgex.export.rewrites.base import Rewrite, locations_of
 from edgex.export.rewrites.editing.editor import ProgramEditor, constant_tensors, placeholders
-from edgex.export.rewrites.editing.schema import is_tuple, named_arguments, operator_name
 
 _BATCH_NORMS = frozenset(
     f"aten::{name}" for name in ("batch_norm", "native_batch_norm", "_native_batch_norm_legit_no_training")

@@ -28,10 +28,10 @@ from torch.export.graph_signature import InputKind
 from torch.fx import Node
 
 from edgex.delegates.base import CapturedProgram
+from edgex.delegates.graph.schema import is_tuple, leaves_of, operator_name, overload_of, schema_of
 from edgex.export.rewrites.base import Rewrite, locations_of
 from edgex.export.rewrites.editing.editor import ProgramEditor, constant_tensors, fake_mode_of, placeholders
 from edgex.export.rewrites.editing.mutation import DisjointNodes, mutated_nodes
-from edgex.export.rewrites.editing.schema import is_tuple, leaves_of, operator_name, overload_of
 from edgex.export.source.eager import reference_conditions
 
 # By how much the constants of one subgraph may outgrow the weights that it makes superfluous.
@@ -143,7 +143,7 @@ def _is_pure(node: Node, allowance_bytes: int) -> bool:
     overload = overload_of(node)
     if overload is None or overload.namespace not in _NAMESPACES or operator_name(node) in _UNINITIALISED:
         return False
-    schema = overload._schema
+    schema = schema_of(overload)
     if schema.is_mutable or not schema.returns or torch.Tag.nondeterministic_seeded in overload.tags:
         return False
     # A literal factory is worth a constant only where it is a small part of something that folds.
@@ -183,7 +183,7 @@ def _is_view_or_copy(node: Node) -> bool:
     return (
         name in _COPIES
         or torch.Tag.view_copy in overload.tags
-        or any(result.alias_info is not None for result in overload._schema.returns)
+        or any(result.alias_info is not None for result in schema_of(overload).returns)
     )
 
 

@@ -18,9 +18,9 @@ from torch.export.graph_signature import InputKind
 from torch.fx import Node
 
 from edgex.delegates.base import CapturedProgram
+from edgex.delegates.graph.schema import leaves_of, operator_name
 from edgex.export.rewrites.editing.editor import placeholders
 from edgex.export.rewrites.editing.mutation import mutated_nodes
-from edgex.export.rewrites.editing.schema import leaves_of, operator_name
 
 # A rounded argument moves their result by any amount once the argument is large.
 _ILL_CONDITIONED = frozenset({"aten::sin", "aten::cos"})

@@ -31,12 +31,7 @@ from torch.export.graph_signature import InputKind, OutputKind
 from torch.fx import Node
 
 from edgex.delegates.base import CapturedProgram
-from edgex.delegates.graph.torch_internals import OpOverload
-from edgex.errors import LoweringError, UsageError, nearest_name
-from edgex.export.rewrites.base import location_of
-from edgex.export.rewrites.decisive import decisive_nodes, is_float32
-from edgex.export.rewrites.editing.editor import ProgramEditor, fake_mode_of, placeholders, tensor_of
-from edgex.export.rewrites.editing.schema import (
+from edgex.delegates.graph.schema import (
     arguments_of,
     given_arguments,
     is_tuple,
@@ -44,6 +39,11 @@ from edgex.export.rewrites.editing.schema import (
     operator_name,
     overload_of,
 )
+from edgex.delegates.graph.torch_internals import OpOverload
+from edgex.errors import LoweringError, UsageError, nearest_name
+from edgex.export.rewrites.base import location_of
+from edgex.export.rewrites.decisive import decisive_nodes, is_float32
+from edgex.export.rewrites.editing.editor import ProgramEditor, fake_mode_of, placeholders, tensor_of
 
 _DTYPES: Mapping[str, torch.dtype] = {"fp16": torch.float16, "bf16": torch.bfloat16}
 

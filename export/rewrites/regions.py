@@ -22,9 +22,9 @@ import torch
 from torch.fx import GraphModule, Node
 
 from edgex.delegates.base import CapturedProgram
+from edgex.delegates.graph.schema import higher_order_name, is_tuple
 from edgex.export.rewrites.base import Rewrite, locations_of
 from edgex.export.rewrites.editing.editor import ProgramEditor
-from edgex.export.rewrites.editing.schema import higher_order_name, is_tuple
 
 # Position of the region's submodule among the arguments; its operands follow.
 _REGION_POSITION = {"wrap_with_set_grad_enabled": 1, "wrap_with_autocast": 4}

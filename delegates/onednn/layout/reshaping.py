@@ -11,7 +11,7 @@ A boolean mask tells which scores count. Outside of the region, once for all lay
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
@@ -62,14 +62,14 @@ def _add_mask(graph: Graph, node: Node, added: dict[Node, Node]) -> None:
     """Replace a boolean mask of one attention; `added` holds those that were made."""
     import torch
 
-    names = [argument.name for argument in node.target._schema.arguments]  # type: ignore[union-attr]
-    position = names.index("attn_mask")
-    mask: Any = node.args[position] if position < len(node.args) else node.kwargs.get("attn_mask")
+    from edgex.delegates.graph.schema import arguments_of, named_arguments
+
+    given = named_arguments(node)
+    mask = given["attn_mask"]
     if mask is None or mask.meta["val"].dtype != torch.bool:
         return
     if mask not in added:
-        query: Any = node.args[0] if node.args else node.kwargs["query"]
-        fake, dtype = mask.meta["val"], query.meta["val"].dtype
+        fake, dtype = mask.meta["val"], given["query"].meta["val"].dtype
         with graph.inserting_after(mask):
             arguments = (mask, 0.0, float("-inf"))
             made = graph.call_function(torch.ops.aten.where.Scalar, arguments)
@@ -84,7 +84,8 @@ def _add_mask(graph: Graph, node: Node, added: dict[Node, Node]) -> None:
                 cast.meta["val"] = made.meta["val"].to(dtype)
             made = cast
         added[mask] = made
-    if position < len(node.args):
-        node.update_arg(position, added[mask])
-    else:
+    if "attn_mask" in node.kwargs:
         node.update_kwarg("attn_mask", added[mask])
+    else:
+        position = [argument.name for argument in arguments_of(node)].index("attn_mask")
+        node.update_arg(position, added[mask])

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from edgex.delegates.graph.schema import named_arguments
 from edgex.delegates.onednn.layout.orders import innermost, row_major
 from edgex.delegates.onednn.layout.sizes import Expand, Permute, Reshape, Size, shape_of
 from edgex.delegates.onednn.operators.views import identity
-from edgex.delegates.onednn.plan.region import RegionBuilder, arguments, make_value
+from edgex.delegates.onednn.plan.region import RegionBuilder, make_value
 from edgex.delegates.onednn.plan.values import Refused, Value
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ def _unary(kind: str, **constants: Any) -> Single:
 
 
 def _gelu(builder: RegionBuilder, node: Node) -> Value:
-    approximate = arguments(node)["approximate"]
+    approximate = named_arguments(node)["approximate"]
     if approximate != "none":
         return _tanh_gelu(builder, builder.value(node.args[0]))
     return _unary("gelu")(builder, node)
@@ -57,7 +58,7 @@ def _silu(builder: RegionBuilder, node: Node) -> Value:
 
 
 def _elu(builder: RegionBuilder, node: Node) -> Value:
-    given = arguments(node)
+    given = named_arguments(node)
     for name in ("scale", "input_scale"):
         if given[name] != 1:
             raise Refused("attribute", f"oneDNN has no elu with {name}={given[name]}")
@@ -67,11 +68,11 @@ def _elu(builder: RegionBuilder, node: Node) -> Value:
 
 
 def _leaky_relu(builder: RegionBuilder, node: Node) -> Value:
-    return _unary("leaky_relu", alpha=float(arguments(node)["negative_slope"]))(builder, node)
+    return _unary("leaky_relu", alpha=float(named_arguments(node)["negative_slope"]))(builder, node)
 
 
 def _softplus(builder: RegionBuilder, node: Node) -> Value:
-    given = arguments(node)
+    given = named_arguments(node)
     # oneDNN has no threshold. Above 20, PyTorch's default, the curve and the line differ by less than 3e-9.
     if given["beta"] <= 0 or given["threshold"] < 15:
         raise Refused("attribute", f"no softplus with beta={given['beta']}, threshold={given['threshold']}")
@@ -79,7 +80,7 @@ def _softplus(builder: RegionBuilder, node: Node) -> Value:
 
 
 def _clamp(builder: RegionBuilder, node: Node) -> Value:
-    given = arguments(node)
+    given = named_arguments(node)
     low = given.get("min", given.get("min_val"))
     high = given.get("max", given.get("max_val"))
     for bound in (low, high):
@@ -94,7 +95,7 @@ def _clamp(builder: RegionBuilder, node: Node) -> Value:
 
 def _power(builder: RegionBuilder, node: Node) -> Value:
     """OneDNN has the square; the cube, which GELUs are written with, is its product with what it is of."""
-    exponent = arguments(node)["exponent"]
+    exponent = named_arguments(node)["exponent"]
     if exponent not in (2, 3):
         raise Refused("attribute", f"oneDNN raises to the powers 2 and 3 only, not {exponent}")
     value = builder.value(node.args[0])
@@ -115,7 +116,7 @@ def _negate(builder: RegionBuilder, node: Node) -> Value:
 
 def _binary(kind: str) -> Emit:
     def emit(builder: RegionBuilder, node: Node) -> Value:
-        given = arguments(node)
+        given = named_arguments(node)
         if given.get("rounding_mode") is not None:
             raise Refused("attribute", f"oneDNN does not round a quotient: rounding_mode={given['rounding_mode']!r}")
         left, right = builder.value(given["self"]), _operand(builder, given["other"], given["self"])
@@ -174,7 +175,7 @@ def _operand(builder: RegionBuilder, other: Any, reference: Any) -> Value:
 
 def _softmax(kind: str) -> Emit:
     def emit(builder: RegionBuilder, node: Node) -> Value:
-        value, dim = builder.value(node.args[0]), arguments(node)["dim"]
+        value, dim = builder.value(node.args[0]), named_arguments(node)["dim"]
         return builder.op(kind, [value], value.shape, axis=dim % len(value.shape))
 
     return emit
@@ -210,7 +211,7 @@ def _reduce_innermost(builder: RegionBuilder, kind: str, value: Value, axes: Seq
 
 def _reduce(kind: str) -> Emit:
     def emit(builder: RegionBuilder, node: Node) -> Value:
-        given = arguments(node)
+        given = named_arguments(node)
         value = builder.value(given["self"])
         dtype = given.get("dtype")
         if dtype is not None and dtype != node.args[0].meta["val"].dtype:  # type: ignore[union-attr]
@@ -240,7 +241,7 @@ def _reduce(kind: str) -> Emit:
 
 
 def _concatenate(builder: RegionBuilder, node: Node) -> Value:
-    given = arguments(node)
+    given = named_arguments(node)
     values = [builder.value(item) for item in given["tensors"]]
     shape = shape_of(node.meta["val"])
     if any(len(value.shape) != len(shape) or value.dtype != values[0].dtype for value in values):

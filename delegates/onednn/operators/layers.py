@@ -6,10 +6,11 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from edgex.delegates.graph.schema import named_arguments
 from edgex.delegates.onednn.layout.sizes import Permute, Reshape, Size, at_least_two, shape_of
 from edgex.delegates.onednn.operators.attention import emit_attention
 from edgex.delegates.onednn.operators.elementwise import binary
-from edgex.delegates.onednn.plan.region import RegionBuilder, arguments
+from edgex.delegates.onednn.plan.region import RegionBuilder
 from edgex.delegates.onednn.plan.values import EMBEDDING, Refused, Value
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def _convolution(builder: RegionBuilder, node: Node) -> Value:
-    given = arguments(node)
+    given = named_arguments(node)
     x, weight = builder.value(given["input"]), builder.value(given["weight"])
     spatial = len(weight.shape) - 2
     if spatial not in (1, 2) or len(x.shape) != spatial + 2:
@@ -44,7 +45,7 @@ def _convolution(builder: RegionBuilder, node: Node) -> Value:
 
 
 def _linear(builder: RegionBuilder, node: Node) -> Value:
-    given = arguments(node)
+    given = named_arguments(node)
     inputs = [builder.value(given[name]) for name in ("input", "weight", "bias") if given[name] is not None]
     if len(inputs[0].shape) < 2 or len(inputs[1].shape) != 2:
         raise Refused("rank", f"oneDNN multiplies matrices, not {list(inputs[0].shape)} by {list(inputs[1].shape)}")
@@ -65,7 +66,7 @@ def _product(builder: RegionBuilder, node: Node) -> Value:
 
 
 def _addmm(builder: RegionBuilder, node: Node) -> Value:
-    given = arguments(node)
+    given = named_arguments(node)
     if given["alpha"] != 1 or given["beta"] != 1:
         raise Refused("attribute", f"oneDNN has no addmm with alpha={given['alpha']}, beta={given['beta']}")
     bias, left, right = (builder.value(given[name]) for name in ("self", "mat1", "mat2"))
@@ -77,7 +78,7 @@ def _addmm(builder: RegionBuilder, node: Node) -> Value:
 
 
 def _layer_norm(builder: RegionBuilder, node: Node) -> tuple[Value | None, ...]:
-    given = arguments(node)
+    given = named_arguments(node)
     x, normalized = builder.value(given["input"]), given["normalized_shape"]
     if len(normalized) != 1:
         raise Refused("attribute", f"oneDNN normalises over the last dimension only, not over {list(normalized)}")
@@ -99,7 +100,7 @@ def _layer_norm(builder: RegionBuilder, node: Node) -> tuple[Value | None, ...]:
 
 
 def _batch_norm(builder: RegionBuilder, node: Node) -> tuple[Value | None, ...]:
-    given = arguments(node)
+    given = named_arguments(node)
     x = builder.value(given["input"])
     channels = x.shape[1]
     if not isinstance(channels, int):
@@ -125,7 +126,7 @@ def _batch_norm(builder: RegionBuilder, node: Node) -> tuple[Value | None, ...]:
 
 
 def _max_pool(builder: RegionBuilder, node: Node) -> tuple[Value | None, ...]:
-    given = arguments(node)
+    given = named_arguments(node)
     _require_unused(node, 1, "the indices of a max pooling")
     attributes = _window(given)
     attributes["dilations"] = _per_dimension(given["dilation"], 2)
@@ -134,7 +135,7 @@ def _max_pool(builder: RegionBuilder, node: Node) -> tuple[Value | None, ...]:
 
 
 def _avg_pool(builder: RegionBuilder, node: Node) -> Value:
-    given = arguments(node)
+    given = named_arguments(node)
     if given["divisor_override"] is not None:
         raise Refused("attribute", f"oneDNN has no divisor_override={given['divisor_override']}")
     if given["ceil_mode"]:
@@ -161,7 +162,7 @@ def _pool(builder: RegionBuilder, kind: str, source: Any, result: Any, attribute
 
 def _resize(mode: str) -> Callable[[RegionBuilder, Node], Value]:
     def emit(builder: RegionBuilder, node: Node) -> Value:
-        given = arguments(node)
+        given = named_arguments(node)
         x, shape = builder.value(given["input"]), shape_of(node.meta["val"])
         if given.get("align_corners"):
             raise Refused("attribute", "oneDNN does not resize with align_corners=True")
@@ -211,7 +212,7 @@ def _require_unused(node: Node, first: int, what: str) -> None:
 
 
 def _attention(builder: RegionBuilder, node: Node) -> Value:
-    given = arguments(node)
+    given = named_arguments(node)
     if given["dropout_p"]:
         raise Refused("attribute", f"oneDNN's attention has no dropout: dropout_p={given['dropout_p']}")
     if given["enable_gqa"]:
@@ -235,7 +236,7 @@ def _attention(builder: RegionBuilder, node: Node) -> Value:
 
 def _embedding(builder: RegionBuilder, node: Node) -> Value:
     """Rows of a constant table: the backend's own, so that a last layer that multiplies by the table shares it."""
-    given = arguments(node)
+    given = named_arguments(node)
     if not builder.is_constant(given["weight"]):
         raise Refused("non_constant_weight", "rows are taken from a constant only, and this table is computed")
     table = builder.value(given["weight"])

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from edgex.delegates.graph.schema import named_arguments
 from edgex.delegates.onednn.layout.sizes import Expand, Permute, Reshape, Size, Slice, broadcasts, shape_of, size_of
-from edgex.delegates.onednn.plan.region import RegionBuilder, arguments, same_size
+from edgex.delegates.onednn.plan.region import RegionBuilder, same_size
 from edgex.delegates.onednn.plan.values import Refused, Value
 
 if TYPE_CHECKING:
@@ -40,11 +41,11 @@ def _expand(builder: RegionBuilder, node: Node) -> Value:
 def _permute(builder: RegionBuilder, node: Node) -> Value:
     value = builder.value(node.args[0])
     rank = len(value.shape)
-    return _permuted(builder, value, tuple(dim % rank for dim in arguments(node)["dims"]))
+    return _permuted(builder, value, tuple(dim % rank for dim in named_arguments(node)["dims"]))
 
 
 def _transpose(builder: RegionBuilder, node: Node) -> Value:
-    value, given = builder.value(node.args[0]), arguments(node)
+    value, given = builder.value(node.args[0]), named_arguments(node)
     dims = list(range(len(value.shape)))
     one, other = given["dim0"], given["dim1"]
     dims[one], dims[other] = dims[other], dims[one]
@@ -61,7 +62,7 @@ def _permuted(builder: RegionBuilder, value: Value, dims: tuple[int, ...]) -> Va
 
 
 def _slice(builder: RegionBuilder, node: Node) -> Value:
-    given = arguments(node)
+    given = named_arguments(node)
     value = builder.value(given["self"])
     dim, start, step = given["dim"] % len(value.shape), given["start"] or 0, given["step"]
     start, size = _number(start), value.shape[dim]
@@ -74,7 +75,7 @@ def _slice(builder: RegionBuilder, node: Node) -> Value:
 
 
 def _select(builder: RegionBuilder, node: Node) -> Value:
-    given = arguments(node)
+    given = named_arguments(node)
     value = builder.value(given["self"])
     dim, index = given["dim"] % len(value.shape), _number(given["index"])
     if not isinstance(index, int):
@@ -85,7 +86,7 @@ def _select(builder: RegionBuilder, node: Node) -> Value:
 
 
 def _split(builder: RegionBuilder, node: Node) -> tuple[Value, ...]:
-    given = arguments(node)
+    given = named_arguments(node)
     value = builder.value(given["self"])
     dim = given["dim"] % len(value.shape)
     start: Size = 0

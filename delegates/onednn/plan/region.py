@@ -240,17 +240,6 @@ def is_int8(tensor: Any) -> bool:
     return str(tensor.dtype) == "torch.int8"
 
 
-def arguments(node: Node) -> dict[str, Any]:
-    """Arguments by their names in the operator's schema, defaults included."""
-    target: Any = node.target
-    schema = target._schema
-    found = {}
-    for index, argument in enumerate(schema.arguments):
-        default = argument.default_value if argument.has_default_value() else None
-        found[argument.name] = node.args[index] if index < len(node.args) else node.kwargs.get(argument.name, default)
-    return found
-
-
 def same_size(one: Sequence[Size], other: Sequence[Size]) -> bool:
     """Whether two shapes hold the same number of elements."""
     return bool(product(one) == product(other))

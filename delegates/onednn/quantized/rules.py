@@ -14,7 +14,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from edgex.delegates.executorch.exir import debug_handle_of, operator_name
-from edgex.delegates.onednn.plan.region import RegionBuilder, arguments, make_value
+from edgex.delegates.graph.schema import named_arguments
+from edgex.delegates.onednn.plan.region import RegionBuilder, make_value
 from edgex.delegates.onednn.plan.values import Encoding, Refused, Value
 from edgex.delegates.onednn.quantized.readers import (
     DEQUANTIZE,
@@ -32,7 +33,7 @@ _SHIFT = 128
 
 
 def _quantize(builder: RegionBuilder, node: Node) -> Value:
-    given = arguments(node)
+    given = named_arguments(node)
     _require_s8(given, whole=True)
     value = builder.value(given["input"])
     if value.integers is not None and same_encoding(given["input"], node):
@@ -53,7 +54,7 @@ def _clip(builder: RegionBuilder, value: Value, given: Mapping[str, Any]) -> Val
 
 
 def _dequantize(builder: RegionBuilder, node: Node) -> Value:
-    given = arguments(node)
+    given = named_arguments(node)
     _require_s8(given)
     source = given["input"]
     integers = builder.integers(source)
@@ -66,7 +67,7 @@ def _dequantize(builder: RegionBuilder, node: Node) -> Value:
 
 
 def _dequantize_channels(builder: RegionBuilder, node: Node) -> Value:
-    given = arguments(node)
+    given = named_arguments(node)
     _require_s8(given)
     integers = builder.integers(given["input"])
     axis = given["axis"] % len(integers.shape)

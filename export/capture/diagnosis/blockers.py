@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
+from edgex.delegates.graph.schema import schema_of
 from edgex.delegates.graph.torch_internals import FakeTensorMode, OpOverload, TorchDispatchMode, pytree
 from edgex.errors import CaptureError, EdgexError
 from edgex.export.capture.diagnosis.export_failures import explain_data_dependence, explain_missing_fake
@@ -79,7 +80,7 @@ class _Watch:
             self.reading.append(CaptureError(what, str(line), fix, why=why))
 
     def _note_operator(self, operator: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
-        name = operator._schema.name
+        name = schema_of(operator).name
         if name not in self._judged:
             self._judged[name] = _works_without_values(operator, args, kwargs)
         if not self._judged[name]:

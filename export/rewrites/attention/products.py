@@ -27,10 +27,10 @@ import torch
 from torch.fx import Node
 
 from edgex.delegates.base import CapturedProgram
+from edgex.delegates.graph.schema import named_arguments, operator_name
 from edgex.export.rewrites.base import Rewrite, locations_of
 from edgex.export.rewrites.editing.building import Replacement
 from edgex.export.rewrites.editing.editor import ProgramEditor, constant_tensors
-from edgex.export.rewrites.editing.schema import named_arguments, operator_name
 from edgex.export.rewrites.literals import ALLOWANCE_BYTES
 
 _RANK = 4

@@ -20,11 +20,11 @@ from typing import Any
 from torch.fx import Node
 
 from edgex.delegates.base import CapturedProgram
+from edgex.delegates.graph.schema import operator_name
 from edgex.export.rewrites.base import Rewrite, locations_of
 from edgex.export.rewrites.complex.operators import OPERATORS, NotTaken, Pair, Step, Work, is_complex
 from edgex.export.rewrites.editing.building import Replacement
 from edgex.export.rewrites.editing.editor import ProgramEditor, constant_tensors
-from edgex.export.rewrites.editing.schema import operator_name
 
 
 def split_complex(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite | None]:

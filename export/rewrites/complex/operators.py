@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from torch.fx import Node
 
+from edgex.delegates.graph.schema import leaves_of, named_arguments
 from edgex.export.rewrites.complex.fourier import Part, matrices, scale_of
 from edgex.export.rewrites.editing.building import Replacement
-from edgex.export.rewrites.editing.schema import leaves_of, named_arguments
 
 # The longest transform that becomes a product with matrices: of 512 x 512 numbers, 1 MiB each.
 LONGEST = 512

@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch.fx import Node
 
+from edgex.delegates.graph.schema import leaves_of
 from edgex.export.rewrites.editing.editor import ProgramEditor, fake_mode_of
-from edgex.export.rewrites.editing.schema import leaves_of
 
 
 class Replacement:

@@ -34,8 +34,8 @@ from torch.export.graph_signature import (
 from torch.fx import Graph, Node
 
 from edgex.delegates.base import CapturedProgram
+from edgex.delegates.graph.schema import is_tuple
 from edgex.export.rewrites.editing.mutation import mutated_nodes
-from edgex.export.rewrites.editing.schema import is_tuple
 
 _WEIGHT_KINDS = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
 

@@ -18,7 +18,7 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import OutputKind
 from torch.fx import GraphModule, Node
 
-from edgex.export.rewrites.editing.schema import (
+from edgex.delegates.graph.schema import (
     given_arguments,
     higher_order_name,
     leaves_of,

@@ -4,10 +4,7 @@ import time
 
 import numpy as np
 
-from edgex.errors import RunError
-from edgex.runtime.engines.base import Availability
-from edgex.runtime.session.runner import LoadSeconds
-from edgex.runtime.session.session import Session
+from edgex.plugin import Availability, LoadSeconds, RunError, Session
 from edgex_numpy.kernels import KERNELS
 from edgex_numpy.program import read_program
 

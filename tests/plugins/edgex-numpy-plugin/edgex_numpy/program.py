@@ -8,7 +8,7 @@ program.json  {"inputs": ["x"], "steps": [{"out": "add", "op": "aten.add.Tensor"
 
 import json
 
-from edgex.delegates.graph.provenance import is_operator
+from edgex.plugin import is_operator
 
 FILES = ("program.json", "weights.safetensors")
 

@@ -1,4 +1,4 @@
-"""Read operator calls by the names of their schema; all that the rewrites know of torch's operator classes is here."""
+"""Read operator calls by the names of their schema, in PyTorch's graphs and in ExecuTorch's edge graphs."""
 
 from __future__ import annotations
 
@@ -11,9 +11,20 @@ from torch.fx import Node
 from edgex.delegates.graph.torch_internals import HigherOrderOperator, OpOverload
 
 
+def torch_operator(target: Any) -> Any:
+    """PyTorch's operator behind an edge operator; PyTorch's own have an `_op` too, which is something else."""
+    return target if isinstance(target, OpOverload) else getattr(target, "_op", target)
+
+
 def overload_of(node: Node) -> OpOverload | None:
     """The operator that a node calls, or None: not an operator call, or one without a schema."""
-    return node.target if isinstance(node.target, OpOverload) else None
+    target = torch_operator(node.target)
+    return target if isinstance(target, OpOverload) else None
+
+
+def schema_of(operator: OpOverload) -> torch.FunctionSchema:
+    """What an operator declares: its name, arguments and results, and which of them it writes to."""
+    return operator._schema
 
 
 def higher_order_name(node: Node) -> str | None:
@@ -24,13 +35,13 @@ def higher_order_name(node: Node) -> str | None:
 def operator_name(node: Node) -> str | None:
     """Name of the operator without its overload, for example `aten::conv2d`; None for anything else."""
     overload = overload_of(node)
-    return None if overload is None else str(overload._schema.name)
+    return None if overload is None else schema_of(overload).name
 
 
 def arguments_of(node: Node) -> list[torch.Argument]:
     """The arguments that the schema declares, in order; none for what is no operator."""
     overload = overload_of(node)
-    return [] if overload is None else list(overload._schema.arguments)
+    return [] if overload is None else list(schema_of(overload).arguments)
 
 
 def given_arguments(node: Node) -> Iterator[tuple[torch.Argument, Any]]:
