@@ -197,4 +197,4 @@ class TestTorchRegistry:
 
 def test_the_source_root_is_the_users_folder() -> None:
     program = dataclasses.replace(capture(Double(), (torch.randn(1, 2, 8),)), source_root=HERE.parent)
-    assert plan(program).fallbacks[0].source == f"delegates/{line_of('first')}"
+    assert plan(program).fallbacks[0].source == f"delegates/onnxruntime/{line_of('first')}"
