@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from edgex.runtime.support.versions import is_older
+
 # torch.onnx.export writes exactly the opset asked for between these; below 17 it silently writes 18 instead
 # (the down-conversion gives up), above 25 it refuses. ONNX Runtime 1.31 reads up to opset 26 and IR version 13.
 OLDEST_OPSET = 17
@@ -28,4 +30,4 @@ OLDEST_RUNTIME: Mapping[int, str] = {
 
 def newest(version: str, other: str | None) -> str:
     """The newer of two release numbers of the form `1.20`."""
-    return version if other is None else max(version, other, key=lambda text: tuple(map(int, text.split("."))))
+    return version if other is None or is_older(other, version) else other

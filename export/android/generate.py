@@ -6,7 +6,6 @@ Two generations from one artifact with the same options give the same bytes.
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -29,6 +28,7 @@ from edgex.export.android.templates import TEMPLATES, Identity, fill_template
 from edgex.export.android.versions import find_aar
 from edgex.runtime.artifact.artifact import Artifact, hash_file
 from edgex.runtime.engines.executorch.pte import read_pte
+from edgex.runtime.support.publish import disk_errors, publish_folder, staged_folder
 
 PROJECT = Path(__file__).parent.parent.parent / "samples" / "android"
 ASSETS = "app/src/main/assets/edgex"
@@ -197,27 +197,19 @@ def _write(
     selection: GoldenSelection,
 ) -> None:
     """Write everything beside the output, then put it in its place; whatever fails leaves nothing."""
-    temporary = output.with_name(f".{output.name}.tmp-{os.getpid()}")
-    try:
-        output.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            _copy_project(temporary, identity)
-            assets = temporary / ASSETS
-            assets.mkdir(parents=True)
-            method = artifact.manifest.method
-            document["golden"] = write_golden_files(assets, selection.cases, method.inputs, method.outputs)
-            _write_json(assets / "manifest.json", document)
-            if options.model_source == "asset":
-                shutil.copyfile(artifact.file(".pte"), assets / "model.pte")
-            _write_json(temporary / BUNDLE_FILE, _describe_bundle(temporary, artifact, identity, document))
-            if output.exists():
-                _take_over(output, temporary)
-                shutil.rmtree(output)
-            temporary.rename(output)
-        finally:
-            shutil.rmtree(temporary, ignore_errors=True)
-    except OSError as error:
-        raise ArtifactError(f"cannot write {output}", why=error.strerror or str(error)) from error
+    with disk_errors(ArtifactError, f"cannot write {output}"), staged_folder(output) as temporary:
+        _copy_project(temporary, identity)
+        assets = temporary / ASSETS
+        assets.mkdir(parents=True)
+        method = artifact.manifest.method
+        document["golden"] = write_golden_files(assets, selection.cases, method.inputs, method.outputs)
+        _write_json(assets / "manifest.json", document)
+        if options.model_source == "asset":
+            shutil.copyfile(artifact.file(".pte"), assets / "model.pte")
+        _write_json(temporary / BUNDLE_FILE, _describe_bundle(temporary, artifact, identity, document))
+        if output.exists():
+            _take_over(output, temporary)
+        publish_folder(temporary, output, replace=True)
 
 
 def _take_over(old: Path, new: Path) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,6 +18,7 @@ from pathlib import Path
 from edgex.errors import ArtifactError, UsageError
 from edgex.runtime.artifact.artifact import SUFFIX, hash_file
 from edgex.runtime.artifact.manifest import MANIFEST_FILE, FileEntry, Manifest
+from edgex.runtime.support.publish import publish_folder, remove_empty, staged_folder, temporary_sibling
 
 # What a file system says when it will not take a file; any other OSError is a defect and keeps its traceback.
 _REFUSALS = (
@@ -43,11 +44,6 @@ class Destination:
 
     path: Path
     force: bool = False
-
-    @property
-    def temporary(self) -> Path:
-        """The hidden sibling that is written first; carries the process, so that leftovers can be told apart."""
-        return self.path.with_name(f".{self.path.name}.tmp-{os.getpid()}")
 
 
 def resolve_destination(output: Path | None, name: str, target: str, *, force: bool, single: bool) -> Destination:
@@ -104,11 +100,9 @@ def staged(destination: Destination) -> Iterator[Path]:
     Raises:
         ArtifactError: The file system refuses (full, read-only).
     """
-    missing = [parent for parent in destination.path.parents if not parent.exists()]
-    folder = destination.temporary
     try:
-        folder.mkdir(parents=True)
-        yield folder
+        with staged_folder(destination.path) as folder:
+            yield folder
     except OSError as error:
         if error.errno not in _REFUSALS:
             raise
@@ -117,15 +111,12 @@ def staged(destination: Destination) -> Iterator[Path]:
             why=error.strerror or str(error),
             fix="free some space or give another folder with -o",
         ) from error
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-        remove_empty(missing)
 
 
 @contextmanager
 def scratch_folder(destination: Destination) -> Iterator[Path]:
     """A path beside the destination for artifacts that are only measured; what was made there is gone afterwards."""
-    folder = destination.temporary
+    folder = temporary_sibling(destination.path)
     folder = folder.with_name(folder.name + "-trial")
     missing = [parent for parent in destination.path.parents if not parent.exists()]
     try:
@@ -137,34 +128,7 @@ def scratch_folder(destination: Destination) -> Iterator[Path]:
 
 def publish(folder: Path, destination: Destination) -> None:
     """Rename the finished folder to its final name, replacing an older artifact if `--force` allows it."""
-    if destination.force and destination.path.exists():
-        retired = folder.with_name(folder.name + "-old")
-        destination.path.rename(retired)
-        try:
-            folder.rename(destination.path)
-        except OSError:
-            retired.rename(destination.path)
-            raise
-        shutil.rmtree(retired, ignore_errors=True)
-    else:
-        folder.rename(destination.path)
-
-
-def remove_leftovers(parent: Path, process: int) -> None:
-    """Remove the temporary folders of a process that was killed before it could do so itself."""
-    for folder in parent.glob(f".*{SUFFIX}.tmp-{process}*"):
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def remove_empty(folders: Sequence[Path]) -> None:
-    """Remove folders that were made for an artifact, innermost first, as far as they are empty."""
-    for folder in folders:
-        try:
-            folder.rmdir()
-        except FileNotFoundError:  # never made
-            continue
-        except OSError:  # not empty: someone else's too
-            return
+    publish_folder(folder, destination.path, replace=destination.force)
 
 
 @contextmanager

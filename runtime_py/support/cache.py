@@ -1,12 +1,28 @@
-"""The user's cache folder: what can be made again, kept because making it takes time."""
+"""The user's cache folder: what can be made again, kept because making it takes time.
+
+```
+$XDG_CACHE_HOME/edgex, ~/.cache/edgex, on macOS ~/Library/Caches/edgex
+  tuned/        thread counts that a sweep found        ceilings/          what this host does at best
+  onednn/       compiled backends                       device/runners/    compiled native runners
+  device/executorch/, device/hashes/, device/local/     libraries of other architectures, their digests, links to them
+```
+"""
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
+# What to do where it cannot be written.
+CACHE_FIX = "set XDG_CACHE_HOME to a writable folder"
 
-def user_cache() -> Path:
-    """`edgex` in the user's cache folder; it may not exist yet."""
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "edgex"
+
+def user_cache(*parts: str) -> Path:
+    """A folder in edgex's part of the user's cache; it may not exist yet.
+
+    Args:
+        *parts: Names of folders, from the outermost.
+    """
+    # Takes a few milliseconds, which not every run needs.
+    import platformdirs
+
+    return Path(platformdirs.user_cache_dir("edgex", appauthor=False), *parts)

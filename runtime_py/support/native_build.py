@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
-import os
 import subprocess
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from edgex.errors import TargetUnavailable
+from edgex.runtime.support.publish import replacing
 
 _OUTPUT_LINES = 12
 
@@ -59,10 +57,8 @@ def compile_into(output: Path, command: Callable[[Path], Sequence[str]], what: s
     Raises:
         TargetUnavailable: The compiler failed.
     """
-    descriptor, name = tempfile.mkstemp(prefix=".building-", suffix=output.suffix, dir=output.parent)
-    os.close(descriptor)
-    try:
-        line = command(Path(name))
+    with replacing(output) as temporary:
+        line = command(temporary)
         done = subprocess.run(line, capture_output=True, text=True, check=False)
         if done.returncode:
             raise TargetUnavailable(
@@ -70,11 +66,7 @@ def compile_into(output: Path, command: Callable[[Path], Sequence[str]], what: s
                 fix="install g++ 9 or newer, and the tested executorch",
                 why="\n".join(done.stderr.strip().splitlines()[:_OUTPUT_LINES]),
             )
-        Path(name).chmod(0o755)
-        Path(name).replace(output)
-    finally:
-        with contextlib.suppress(FileNotFoundError):
-            Path(name).unlink()
+        temporary.chmod(0o755)
 
 
 def compiler_stamp(compiler: Path) -> tuple[str, ...]:

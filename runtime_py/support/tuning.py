@@ -9,24 +9,23 @@ It belongs to one artifact on one machine, so it is never written into the artif
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from edgex.errors import RunError
-from edgex.runtime.support.cache import user_cache
+from edgex.runtime.support.cache import CACHE_FIX, user_cache
 from edgex.runtime.support.host import read_host
+from edgex.runtime.support.publish import disk_errors, write_text
 
 FORMAT = "edgex.tuned/1"
 
 
 def tuning_folder() -> Path:
     """Where results are kept: `edgex/tuned` in the user's cache folder."""
-    return user_cache() / "tuned"
+    return user_cache("tuned")
 
 
 def read_tuned_threads(digest: str) -> int | None:
@@ -68,19 +67,8 @@ def write_tuned_threads(digest: str, threads: int, found: Mapping[str, Any]) -> 
         RunError: The cache cannot be written.
     """
     path = tuning_folder() / digest / f"{read_host().fingerprint}.json"
-    temporary = path.with_name(f".{path.name}.tmp-{os.getpid()}")
-    try:
+    text = json.dumps({"format": FORMAT, "threads": threads, **found}, indent=2, ensure_ascii=False)
+    with disk_errors(RunError, "the thread count cannot be kept", str(path.parent), CACHE_FIX):
         path.parent.mkdir(parents=True, exist_ok=True)
-        text = json.dumps({"format": FORMAT, "threads": threads, **found}, indent=2, ensure_ascii=False)
-        temporary.write_text(text + "\n", encoding="utf-8")
-        temporary.replace(path)
-    except OSError as error:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
-        raise RunError(
-            "the thread count cannot be kept",
-            str(path.parent),
-            "set XDG_CACHE_HOME to a writable folder",
-            why=error.strerror or str(error),
-        ) from error
+        write_text(path, text + "\n")
     return path

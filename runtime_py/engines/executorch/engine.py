@@ -6,7 +6,6 @@ stays whole, and outputs are the caller's own.
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -23,6 +22,7 @@ from edgex.runtime.session.runner import EngineSettings, LoadSeconds
 from edgex.runtime.session.session import Session
 from edgex.runtime.support.entry_points import installed_version
 from edgex.runtime.support.native_stderr import NativeStderr, PythonStderr
+from edgex.runtime.support.versions import is_older
 
 if TYPE_CHECKING:
     from edgex.runtime.artifact.artifact import Artifact
@@ -384,15 +384,9 @@ def _check_requirements(artifact: Artifact) -> None:
             artifact.path.name,
             "run it on one that has them, or export the model again with --precision fp32",
         )
-    if installed is not None and required.minimum_version and _parts(installed) < _parts(required.minimum_version):
+    if installed is not None and required.minimum_version and is_older(installed, required.minimum_version):
         raise TargetUnavailable(
             f"the artifact needs executorch {required.minimum_version} or newer; {installed} is installed",
             artifact.path.name,
             f"pip install 'executorch>={required.minimum_version}'",
         )
-
-
-def _parts(version: str) -> tuple[int, ...]:
-    """The leading numbers of a version: `1.5.1+cpu` is (1, 5, 1)."""
-    match = re.match(r"\d+(\.\d+)*", version)
-    return tuple(int(part) for part in match[0].split(".")) if match else ()

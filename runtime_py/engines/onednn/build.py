@@ -11,7 +11,7 @@ from pathlib import Path
 
 from edgex.errors import TargetUnavailable
 from edgex.runtime.engines.onednn.library import Toolchain, find_library, find_toolchain
-from edgex.runtime.support.cache import user_cache
+from edgex.runtime.support.cache import CACHE_FIX, user_cache
 from edgex.runtime.support.entry_points import installed_version
 from edgex.runtime.support.native_build import (
     compile_arguments,
@@ -21,6 +21,7 @@ from edgex.runtime.support.native_build import (
     locked,
     source_bytes,
 )
+from edgex.runtime.support.publish import disk_errors
 
 SOURCES = Path(__file__).parent / "native"
 LIBRARY_NAME = "libedgex_onednn.so"
@@ -31,7 +32,7 @@ _KEY_DIGITS = 20
 
 def cache_folder() -> Path:
     """Where compiled backends are kept: `edgex/onednn` in the user's cache folder."""
-    return user_cache() / "onednn"
+    return user_cache("onednn")
 
 
 def find_prebuilt() -> Path | None:
@@ -99,18 +100,11 @@ def built_backend() -> Path:
     library = folder / LIBRARY_NAME
     if library.is_file():
         return library
-    try:
+    with disk_errors(TargetUnavailable, "the oneDNN backend could not be compiled", str(folder), CACHE_FIX):
         folder.mkdir(parents=True, exist_ok=True)
         with locked(folder / "lock"):
             if not library.is_file():
                 _compile(toolchain, library)
-    except OSError as error:
-        raise TargetUnavailable(
-            "the oneDNN backend could not be compiled",
-            str(folder),
-            "set XDG_CACHE_HOME to a writable folder",
-            why=str(error),
-        ) from error
     return library
 
 

@@ -9,6 +9,7 @@ from edgex.errors import TargetUnavailable
 from edgex.runtime.engines.base import Availability
 from edgex.runtime.session.runner import EngineSettings
 from edgex.runtime.support.entry_points import installed_version
+from edgex.runtime.support.versions import is_older
 
 if TYPE_CHECKING:
     from edgex.runtime.artifact.artifact import Artifact
@@ -92,14 +93,9 @@ class OnnxRuntimeEngine:
         if not availability.available:
             raise TargetUnavailable(str(availability.reason), artifact.path.name, availability.fix)
         installed, needed = next(iter(self.versions().values())), artifact.manifest.requirements.minimum_version
-        if needed is not None and _version_key(installed) < _version_key(needed):
+        if needed is not None and is_older(installed, needed):
             raise TargetUnavailable(
                 f"onnxruntime {installed} is too old for this artifact: it needs {needed} or newer",
                 artifact.path.name,
                 f"pip install 'onnxruntime>={needed}'",
             )
-
-
-def _version_key(version: str) -> tuple[int, int]:
-    major, minor, *_ = [*version.split("."), "0"]
-    return int(major), int(minor)

@@ -15,7 +15,6 @@ from __future__ import annotations
 import json
 import shlex
 import shutil
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +29,7 @@ from edgex.runtime.execute.kit.kit import RUNNER, needed_libc, plugin_kit, runne
 from edgex.runtime.execute.linux.native import refuse_version_skew
 from edgex.runtime.execute.tensors import describe_inputs, pack_tensors
 from edgex.runtime.session.numerics import Tolerance
+from edgex.runtime.support.publish import disk_errors, publish_folder, staged_folder
 
 FORMAT = "edgex.bundle/1"
 RUNTIMES = {"linux-x86_64": "x86_64", "linux-aarch64": "aarch64"}
@@ -86,9 +86,8 @@ def write_bundle(artifact: Artifact, runtime: str, output: Path, wheel: Path | N
     plugins = plugin_kit(artifact.manifest.requirements.plugins, machine, kit.version)
     kits = [kit, *([plugins] if plugins else [])]
     libc = ".".join(map(str, max(needed_libc(one) for one in kits)))
-    output.parent.mkdir(parents=True, exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(prefix=f".{output.name}.tmp-", dir=output.parent))
-    try:
+    failure = f"the bundle cannot be written to {output}"
+    with disk_errors(ArtifactError, failure), staged_folder(output) as temporary:
         for name, path in {name: path for one in kits for name, path in one.files.items()}.items():
             shutil.copyfile(path, temporary / name)
             (temporary / name).chmod(0o755)
@@ -100,14 +99,7 @@ def write_bundle(artifact: Artifact, runtime: str, output: Path, wheel: Path | N
         (temporary / "run.sh").chmod(0o755)
         note = _describe(artifact, runtime, kit.version, libc, temporary)
         (temporary / _NOTE).write_text(json.dumps(note, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-        temporary.chmod(0o755)
-        if output.exists():
-            shutil.rmtree(output)
-        temporary.replace(output)
-    except OSError as error:
-        raise ArtifactError(f"the bundle cannot be written to {output}", why=error.strerror or str(error)) from error
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+        publish_folder(temporary, output, replace=force)
     size = sum(path.stat().st_size for path in output.rglob("*") if path.is_file())
     return Bundle(output, runtime, size, len(cases), libc, kit.version)
 

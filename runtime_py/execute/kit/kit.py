@@ -7,7 +7,6 @@ architecture, and for another one a wheel that the user gives (`--executorch-whe
 from __future__ import annotations
 
 import hashlib
-import os
 import re
 import shutil
 from collections.abc import Sequence
@@ -17,7 +16,7 @@ from pathlib import Path
 from edgex.errors import DeviceError, TargetUnavailable
 from edgex.runtime.artifact.artifact import hash_file
 from edgex.runtime.execute.kit.wheel import Executorch, find_executorch_for
-from edgex.runtime.support.cache import user_cache
+from edgex.runtime.support.cache import CACHE_FIX, user_cache
 from edgex.runtime.support.host import this_machine
 from edgex.runtime.support.native_build import (
     compile_arguments,
@@ -27,6 +26,7 @@ from edgex.runtime.support.native_build import (
     locked,
     source_bytes,
 )
+from edgex.runtime.support.publish import disk_errors, write_text
 
 SOURCES = Path(__file__).parent / "runner"
 RUNNER = "edgex-runner"
@@ -81,18 +81,16 @@ def runner_kit(machine: str, wheel: Path | None = None) -> Kit:
     executorch = find_executorch_for(machine, wheel)
     compiler = _find_compiler(machine)
     key = _key(executorch, compiler)
-    folder = user_cache() / "device" / "runners" / f"{machine}-{executorch.version}-{key}"
+    folder = user_cache("device", "runners", f"{machine}-{executorch.version}-{key}")
     runner = folder / RUNNER
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with locked(folder / "lock"):
-            if not runner.is_file():
-                compile_into(runner, lambda output: _command(compiler, executorch, output), "the native runner")
+        with disk_errors(DeviceError, "the native runner could not be compiled", str(folder), CACHE_FIX):
+            folder.mkdir(parents=True, exist_ok=True)
+            with locked(folder / "lock"):
+                if not runner.is_file():
+                    compile_into(runner, lambda output: _command(compiler, executorch, output), "the native runner")
     except TargetUnavailable as error:
         raise DeviceError(error.what, error.where, error.fix, why=error.why) from error
-    except OSError as error:
-        fix = "set XDG_CACHE_HOME to a writable folder"
-        raise DeviceError("the native runner could not be compiled", str(folder), fix, why=str(error)) from error
     files = {RUNNER: runner, **{file.name: file for file in _libraries(executorch)}}
     return Kit("runner", _digest(files), files, executorch.version, machine)
 
@@ -184,15 +182,13 @@ def _known_hash(path: Path) -> str:
     """SHA-256 of a large file that does not change: kept beside the runners by the file's identity."""
     status = path.resolve().stat()
     identity = repr((str(path.resolve()), status.st_size, status.st_mtime_ns))
-    folder = user_cache() / "device" / "hashes"
+    folder = user_cache("device", "hashes")
     note = folder / hashlib.sha256(identity.encode()).hexdigest()[:_KEY_DIGITS]
     if note.is_file():
         return note.read_text()
     found = hash_file(path)
     folder.mkdir(parents=True, exist_ok=True)
-    temporary = note.with_suffix(f".{os.getpid()}")
-    temporary.write_text(found)
-    temporary.replace(note)
+    write_text(note, found)
     return found
 
 

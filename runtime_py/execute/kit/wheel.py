@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
-import tempfile
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +12,7 @@ from edgex.runtime.engines.onednn.library import find_executorch
 from edgex.runtime.support.cache import user_cache
 from edgex.runtime.support.entry_points import installed_version
 from edgex.runtime.support.host import this_machine
+from edgex.runtime.support.publish import publish_folder, staged_folder
 
 _NAME = re.compile(r"executorch-(?P<version>[^-]+)-.*_(?P<machine>x86_64|aarch64)\.whl")
 _KEPT = re.compile(r"executorch/(include/.+|lib/[^/]+\.so)")
@@ -82,7 +80,7 @@ def check_wheel(wheel: Path, machine: str | None = None) -> tuple[str, str]:
 
 
 def _kept_wheels() -> Path:
-    return user_cache() / "device" / "executorch"
+    return user_cache("device", "executorch")
 
 
 def _public(version: str) -> str:
@@ -99,19 +97,17 @@ def _unpack(wheel: Path, machine: str) -> Executorch:
     folder = _kept_wheels() / f"{version}-{machine}"
     if folder.is_dir():
         return Executorch(folder, version)
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(prefix=".unpacking-", dir=folder.parent))
     try:
-        with zipfile.ZipFile(wheel) as archive:
-            for entry in archive.namelist():
-                if _KEPT.fullmatch(entry) and ".." not in entry:
-                    archive.extract(entry, temporary)
-        if not (temporary / "executorch" / "lib").is_dir():
-            raise DeviceError(f"{wheel.name} holds no libraries", fix="give a wheel of executorch 1.5 or newer")
-        os.replace(temporary / "executorch", folder)  # noqa: PTH105 - a folder that another process made stays
+        with staged_folder(folder) as temporary:
+            with zipfile.ZipFile(wheel) as archive:
+                for entry in archive.namelist():
+                    if _KEPT.fullmatch(entry) and ".." not in entry:
+                        archive.extract(entry, temporary)
+            if not (temporary / "executorch" / "lib").is_dir():
+                raise DeviceError(f"{wheel.name} holds no libraries", fix="give a wheel of executorch 1.5 or newer")
+            publish_folder(temporary / "executorch", folder)
     except (zipfile.BadZipFile, OSError) as error:
+        # A folder that another process made meanwhile stays.
         if not folder.is_dir():
             raise DeviceError(f"{wheel.name} cannot be unpacked", why=str(error)) from error
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
     return Executorch(folder, version)

@@ -7,7 +7,6 @@ see module `machine`.
 from __future__ import annotations
 
 import contextlib
-import os
 import shlex
 import shutil
 import signal
@@ -20,6 +19,8 @@ from pathlib import Path
 from typing import IO, Protocol
 
 from edgex.runtime.execute.base import Progress
+from edgex.runtime.support.cache import user_cache
+from edgex.runtime.support.publish import replacing
 
 _LAST_LINES = 20
 _COPIED_BYTES = 1 << 20
@@ -229,25 +230,22 @@ class LocalLink:
 
     def provide(self, name: str, digest: str, files: Mapping[str, Path], progress: Progress) -> str:
         """The files' own folder; where they lie in several, one in the user's cache that brings them together."""
-        from edgex.runtime.support.cache import user_cache
-
         parents = {path.parent for path in files.values()}
         if len(parents) == 1 and all(path.name == there for there, path in files.items()):
             return str(parents.pop().resolve())
-        folder = user_cache() / "device" / "local" / f"{name}-{digest}"
+        folder = user_cache("device", "local", f"{name}-{digest}")
         folder.mkdir(parents=True, exist_ok=True)
         for there, path in files.items():
             place = folder / there
             place.parent.mkdir(parents=True, exist_ok=True)
             if place.exists() and (not place.is_symlink() or place.resolve() == path.resolve()):
                 continue
-            temporary = place.with_name(f".{place.name}.{os.getpid()}")
             # A program finds its libraries beside where it really lies: so it must lie here. Large files are libraries.
-            if path.stat().st_size < _COPIED_BYTES:
-                shutil.copy2(path, temporary)
-            else:
-                temporary.symlink_to(path.resolve())
-            temporary.replace(place)
+            with replacing(place) as temporary:
+                if path.stat().st_size < _COPIED_BYTES:
+                    shutil.copy2(path, temporary)
+                else:
+                    temporary.symlink_to(path.resolve())
         return str(folder)
 
     def workspace(self, run_id: str) -> str:

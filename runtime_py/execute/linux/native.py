@@ -13,6 +13,7 @@ from edgex.runtime.execute.kit.kit import RUNNER, Kit, needed_libc, plugin_kit, 
 from edgex.runtime.execute.linux.link import Link
 from edgex.runtime.execute.linux.probe import Probed
 from edgex.runtime.execute.linux.program import Program
+from edgex.runtime.support.versions import is_older, is_other_series
 
 
 class NativeMaker:
@@ -49,8 +50,7 @@ def refuse_version_skew(artifact: Artifact, kit: Kit) -> None:
     exporter = str(artifact.manifest.producer.get("executorch", "")).partition("+")[0]
     if not exporter:
         return
-    wrote, runs = _parts(exporter), _parts(kit.version)
-    if runs[:2] != wrote[:2] or runs < wrote:
+    if is_other_series(kit.version, exporter) or is_older(kit.version, exporter):
         raise DeviceError(
             f"the artifact was exported with executorch {exporter}, the native runner is made from {kit.version}",
             artifact.path.name,
@@ -74,13 +74,3 @@ def _refuse_libc(link: Link, there: Probed, kits: list[Kit]) -> None:
             link.address,
             "bring the device's system up to date, or run edgex on a system as old as the device's",
         )
-
-
-def _parts(version: str) -> tuple[int, ...]:
-    numbers = []
-    for part in version.split("."):
-        digits = part[: len(part) - len(part.lstrip("0123456789"))]
-        if not digits:
-            break
-        numbers.append(int(digits))
-    return tuple(numbers)

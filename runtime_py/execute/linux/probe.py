@@ -12,7 +12,15 @@ from edgex.runtime.execute.base import DeviceInfo
 from edgex.runtime.execute.linux.link import Link
 from edgex.runtime.support.host import SPEED_FEATURES, HostInfo, normal_machine
 
-_PACKAGES = ("numpy", "safetensors", "onnxruntime", "onnxruntime-migraphx", "onnxruntime-rocm", "onnxruntime-gpu")
+_PACKAGES = (
+    "numpy",
+    "packaging",
+    "safetensors",
+    "onnxruntime",
+    "onnxruntime-migraphx",
+    "onnxruntime-rocm",
+    "onnxruntime-gpu",
+)
 _PYTHON = f"""import importlib.metadata as m, sys
 print("python", sys.version.split()[0])
 print("executable", sys.executable)

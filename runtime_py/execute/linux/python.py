@@ -16,6 +16,7 @@ from edgex.runtime.execute.base import Progress
 from edgex.runtime.execute.linux.link import Link
 from edgex.runtime.execute.linux.probe import Probed, read_packages
 from edgex.runtime.execute.linux.program import Program
+from edgex.runtime.support.versions import is_older
 
 WORKER = "edgex.runtime.execute.worker"
 # Imported inside functions on the way to a session, which the others do not show at their top.
@@ -24,7 +25,7 @@ _LATE = (
     "edgex.runtime.engines.rocm.opening",
     "edgex.runtime.session.session",
 )
-_LEAST_PYTHON = (3, 10)
+_LEAST_PYTHON = "3.10"
 _NO_TRACE = "operators of ONNX artifacts are not recorded on a device"
 
 
@@ -112,9 +113,9 @@ def _refuse_environment(artifact: Artifact, packages: Mapping[str, str], address
             "install it there, with onnxruntime, and name it with --device-python; or export for xnnpack, which needs "
             "no Python",
         )
-    if tuple(int(part) for part in python.split(".")[:2]) < _LEAST_PYTHON:
-        raise DeviceError(f"the device's Python is {python}; 3.10 or newer is needed", address)
-    needed = ["numpy", *(["safetensors"] if _has_state_file(artifact) else [])]
+    if is_older(python, _LEAST_PYTHON):
+        raise DeviceError(f"the device's Python is {python}; {_LEAST_PYTHON} or newer is needed", address)
+    needed = ["numpy", "packaging", *(["safetensors"] if _has_state_file(artifact) else [])]
     missing = [name for name in needed if name not in packages]
     build = next((name for name in BUILDS if name in packages), None)
     if build is None:
@@ -126,7 +127,7 @@ def _refuse_environment(artifact: Artifact, packages: Mapping[str, str], address
             f"on the device: {name} -m pip install {' '.join(missing)}; or name another with --device-python",
         )
     installed, least = packages[str(build)], artifact.manifest.requirements.minimum_version
-    if least is not None and _parts(installed) < _parts(least):
+    if least is not None and is_older(installed, least):
         raise DeviceError(
             f"the device's onnxruntime is {installed}; the artifact needs {least} or newer",
             address,
@@ -137,7 +138,3 @@ def _refuse_environment(artifact: Artifact, packages: Mapping[str, str], address
 def _has_state_file(artifact: Artifact) -> bool:
     files = artifact.manifest.files
     return any(file.path.endswith(".safetensors") and not file.path.startswith("golden/") for file in files)
-
-
-def _parts(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split(".")[:2] if part.isdigit())

@@ -8,6 +8,7 @@ in a process of its own, where it can set thread counts, and is kept in the user
 from __future__ import annotations
 
 import argparse
+import contextlib
 import hashlib
 import json
 import os
@@ -25,6 +26,7 @@ from edgex.runtime.engines.trace.operators import Ceilings
 from edgex.runtime.support.cache import user_cache
 from edgex.runtime.support.entry_points import installed_version
 from edgex.runtime.support.host import read_host
+from edgex.runtime.support.publish import write_text
 
 _MODULE = "edgex.runtime.measure.profile.ceilings"
 _LIBRARIES = ("numpy", "torch", "onnxruntime")
@@ -49,7 +51,7 @@ def find_ceilings(threads: int, *, again: bool = False) -> Ceilings:
     Raises:
         RunError: The process that measures failed.
     """
-    file = user_cache() / "ceilings" / f"{_key(threads)}.json"
+    file = user_cache("ceilings") / f"{_key(threads)}.json"
     known = _read(file)
     if known is not None and not again:
         return known
@@ -189,13 +191,9 @@ def _parse(data: Mapping[str, Any]) -> Ceilings:
 def _write(file: Path, ceilings: Ceilings) -> None:
     """Keep the ceilings; a cache that cannot be written only costs the time next time."""
     text = json.dumps({"threads": ceilings.threads, "gflops": dict(ceilings.gflops), "gbps": ceilings.gbps})
-    temporary = file.with_name(f".{file.name}.{os.getpid()}")
-    try:
+    with contextlib.suppress(OSError):
         file.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_text(text, encoding="utf-8")
-        temporary.replace(file)
-    except OSError:
-        return
+        write_text(file, text)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -37,12 +36,8 @@ def write_text(path: Path, text: str) -> None:
     Raises:
         RunError: The disk refuses.
     """
-    temporary = path.with_name(f".{path.name}.tmp-{os.getpid()}")
-    try:
-        temporary.write_text(text, encoding="utf-8")
-        temporary.replace(path)
-    except OSError as error:
-        raise RunError(f"cannot write {path}", why=error.strerror or str(error)) from error
-    finally:
-        temporary.unlink(missing_ok=True)
+    from edgex.runtime.support import publish
+
+    with publish.disk_errors(RunError, f"cannot write {path}"):
+        publish.write_text(path, text)
     click.echo(f"written: {path}", err=True)

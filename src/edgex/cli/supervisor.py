@@ -209,9 +209,10 @@ def leftovers_remover(folder: Path) -> Callable[[int], None]:
     missing = [path for path in (folder, *folder.parents) if not path.exists()]
 
     def remove(process: int) -> None:
-        from edgex.export.packaging.package import remove_empty, remove_leftovers
+        from edgex.runtime.artifact.artifact import SUFFIX
+        from edgex.runtime.support.publish import remove_empty, remove_leftovers
 
-        remove_leftovers(folder, process)
+        remove_leftovers(folder, SUFFIX, process)
         remove_empty(missing)
 
     return remove

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -129,15 +128,10 @@ def save_outputs(path: Path, outputs: dict[str, np.ndarray]) -> None:
     """
     import numpy as np
 
-    temporary = path.with_name(f".{path.name}.tmp-{os.getpid()}")
-    try:
-        with temporary.open("wb") as stream:
-            np.savez(stream, allow_pickle=False, **outputs)
-        temporary.replace(path)
-    except OSError as error:
-        raise RunError(f"cannot write {path}", why=error.strerror or str(error)) from error
-    finally:
-        temporary.unlink(missing_ok=True)
+    from edgex.runtime.support.publish import disk_errors, replacing
+
+    with disk_errors(RunError, f"cannot write {path}"), replacing(path) as temporary, temporary.open("wb") as stream:
+        np.savez(stream, allow_pickle=False, **outputs)
 
 
 def describe_run(session: Session, results: tuple[np.ndarray, ...], output: Path | None) -> dict[str, Any]:
