@@ -1,0 +1,1 @@
+"""Python children: how they are started, asked and ended."""
