@@ -5,23 +5,23 @@ with edgex.load("digits.xnnpack.edgex", threads=2) as session:
     (logits,) = session.run(image)            # by position, or session.run(x=image)
 ```
 
-Nothing is left to the engines' own checks: ExecuTorch checks dynamic sizes only as a total capacity and reads
-channels_last memory as if it were contiguous, both without an error.
+Nothing is left to the engines' own checks: see `edgex.runtime.session.signature`.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Literal
 
 import numpy as np
 
-from edgex.errors import RunError, nearest_name
+from edgex.errors import RunError
 from edgex.runtime.artifact.artifact import Artifact
-from edgex.runtime.artifact.specs import Dim, TensorSpec
+from edgex.runtime.artifact.specs import TensorSpec
 from edgex.runtime.session.runner import EngineSettings, Runner
+from edgex.runtime.session.signature import Signature
 
 # `given`: by a flag or an argument. `tuned`: found quickest here by a sweep. `default`: the engine's, or, for a second
 # session of an engine that has one thread pool a process, what the first session has set.
@@ -51,10 +51,8 @@ class Session:
         self.state = method.state
         self._lock = threading.Lock()
         self._closed = False
-        # (dtype, static shape or None) for each input: what `_fits` compares with.
-        self._expected = [(spec.numpy_dtype, spec.static_shape) for spec in self.inputs]
-        self._has_dims = not all(spec.is_static for spec in self.inputs)
-        self._input_names = tuple(spec.name for spec in self.inputs)
+        self._signature = Signature(self.inputs)
+        self._fits = self._signature.fits
 
     @property
     def executed_on(self) -> str:
@@ -106,11 +104,7 @@ class Session:
         Raises:
             RunError: An input is missing, unknown, of another dtype or shape.
         """
-        values = args if not kwargs and len(args) == len(self._expected) else self._bind(args, kwargs)
-        arrays = [self._convert(value, spec) for value, spec in zip(values, self.inputs, strict=True)]
-        if self._has_dims:
-            self._check_shared_dims(arrays)
-        return arrays
+        return self._signature.prepare(*args, **kwargs)
 
     def reset(self) -> None:
         """Give every state tensor its initial value; without state, nothing happens."""
@@ -134,87 +128,3 @@ class Session:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-    def _fits(self, values: Sequence[Any]) -> bool:
-        """Whether the values are arrays that the engine can take as they are: decided in about 0.5 us."""
-        if len(values) != len(self._expected):
-            return False
-        for value, (dtype, shape) in zip(values, self._expected, strict=True):
-            if type(value) is not np.ndarray or value.dtype != dtype or value.shape != shape:
-                return False
-            if not value.flags.c_contiguous:
-                return False
-        return True
-
-    def _bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
-        """Positional and named inputs in the manifest's order."""
-        takes = f"the artifact takes {', '.join(str(spec) for spec in self.inputs) or 'no inputs'}"
-        if len(args) > len(self.inputs):
-            raise RunError(f"{len(args)} inputs given, {len(self.inputs)} expected", why=takes)
-        bound = dict(zip(self._input_names, args, strict=False))
-        for name, value in kwargs.items():
-            if name not in self._input_names:
-                raise RunError(f"unknown input {name!r}", why=nearest_name(name, self._input_names))
-            if name in bound:
-                raise RunError(f"input {name!r} is given twice", why=takes)
-            bound[name] = value
-        missing = [name for name in self._input_names if name not in bound]
-        if missing:
-            raise RunError(f"missing input{'s' if len(missing) > 1 else ''}: {', '.join(missing)}", why=takes)
-        return [bound[name] for name in self._input_names]
-
-    def _convert(self, value: Any, spec: TensorSpec) -> np.ndarray:
-        """Any accepted value as a C-contiguous array of the right dtype and shape, or a RunError."""
-        array = _as_array(value, spec)
-        if array.dtype != spec.numpy_dtype:
-            raise RunError(
-                f"input {spec.name!r} is {array.dtype}, the artifact takes {spec.dtype}",
-                fix=f"convert it: {spec.name}.astype('{spec.numpy_dtype}')",
-            )
-        if array.ndim != len(spec.shape):
-            raise RunError(f"input {spec.name!r} has shape {array.shape}, the artifact takes {spec}")
-        for axis, (size, dim) in enumerate(zip(array.shape, spec.shape, strict=True)):
-            if isinstance(dim, Dim):
-                if not dim.min <= size <= dim.max:
-                    raise RunError(
-                        f"input {spec.name!r} has size {size} in dimension {axis}, outside {dim}",
-                        fix="export again with wider bounds for this dimension",
-                    )
-            elif size != dim:
-                raise RunError(
-                    f"input {spec.name!r} has shape {array.shape}, the artifact takes {spec}",
-                    fix=f"dimension {axis} is fixed at {dim}: export with it dynamic if it must vary",
-                )
-        return np.ascontiguousarray(array) if array.ndim else array
-
-    def _check_shared_dims(self, arrays: Sequence[np.ndarray]) -> None:
-        """Dimensions of one name have one size: `batch` of every input."""
-        sizes: dict[str, tuple[int, str]] = {}
-        for array, spec in zip(arrays, self.inputs, strict=True):
-            for size, dim in zip(array.shape, spec.shape, strict=True):
-                if isinstance(dim, Dim):
-                    first, owner = sizes.setdefault(dim.name, (size, spec.name))
-                    if first != size:
-                        raise RunError(
-                            f"dimension {dim.name!r} is {first} in input {owner!r} and {size} in input {spec.name!r}",
-                            fix="give both the same size",
-                        )
-
-
-def _as_array(value: Any, spec: TensorSpec) -> np.ndarray:
-    """NumPy, torch or DLPack as an array, sharing memory where that is possible."""
-    if isinstance(value, np.ndarray):
-        return value
-    if isinstance(value, (bool, int, float, np.generic)) and not spec.shape:
-        return np.asarray(value, dtype=spec.numpy_dtype)
-    if type(value).__module__.split(".")[0] == "torch" and hasattr(value, "detach"):
-        tensor = value.detach().cpu()
-        # bfloat16 has no NumPy dtype; float32 holds each of its values.
-        tensor = tensor.float() if str(tensor.dtype) == "torch.bfloat16" else tensor
-        return np.asarray(tensor.resolve_conj().resolve_neg().numpy())
-    if hasattr(value, "__dlpack__"):
-        return np.from_dlpack(value)
-    raise RunError(
-        f"input {spec.name!r} is a {type(value).__name__}, not a tensor",
-        fix="give a NumPy array, a torch tensor or an object with __dlpack__",
-    )
