@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,8 +12,10 @@ import torch
 
 from edgex.delegates.graph.torch_internals import pytree
 from edgex.export.capture.diagnosis import causes as diagnosis
-from edgex.export.capture.diagnosis.side_effects import PythonState
-from edgex.export.capture.filled_buffers import fill_buffers
+from edgex.export.capture.python_state.filled_buffers import fill_buffers
+from edgex.export.capture.python_state.independence import find_dependence
+from edgex.export.capture.python_state.side_effects import Change, PythonState
+from edgex.export.capture.python_state.trace_guard import values_kept
 from edgex.export.source.eager import BufferSnapshot, reference_conditions
 from edgex.export.source.leaves import (
     Leaf,
@@ -24,6 +26,9 @@ from edgex.export.source.leaves import (
     register_dataclasses,
 )
 from edgex.export.source.weights import check_on_cpu, shorten
+
+# How often a model that draws random numbers is run once more before its outputs count as free of them.
+_RANDOM_RUNS = 3
 
 
 @dataclass(frozen=True)
@@ -40,6 +45,7 @@ class ExampleRun:
         buffers: Their initial values, in place again.
         touched: Buffers that the run wrote to or replaced: all names of each, by the first one.
         notices: What the user should know, a sentence each.
+        counted: Names of Python values that every run changes, and on which no output was found to depend.
     """
 
     module: torch.nn.Module
@@ -51,6 +57,7 @@ class ExampleRun:
     buffers: BufferSnapshot
     touched: Mapping[str, tuple[str, ...]]
     notices: tuple[str, ...] = ()
+    counted: tuple[str, ...] = ()
 
 
 def run_example(
@@ -109,24 +116,66 @@ def run_example(
         notices.append(f"the first run fills {listed} to suit the inputs' sizes; the artifact has it filled")
         touched = {name: names for name, names in touched.items() if name not in filled}
         buffers = BufferSnapshot(module)
+    counted: tuple[str, ...] = ()
     if once := {(change.kind, change.name): change for change in python.changes()}:
         # Once is a cache that the first run fills. Twice is a change with every run.
         python = PythonState(module)
         first, output = output, call()
+        changes = python.changes()
         if touched:
             buffers.restore()
-        agree = _equal(first, output)
-        changes = python.changes()
-        # Keeping an intermediate tensor to look at it later harms nothing.
-        harmless = [c for c in changes if agree and (c.kind == "random" or c.rebound)]
-        if lasting := [change for change in changes if change not in harmless]:
-            told = [once.get((change.kind, change.name), change) for change in lasting]
+        if matter := _changes_that_matter(module, changes, [first, output], call, buffers if touched else None):
+            told = [once.get((change.kind, change.name), change) for change in matter]
             blockers = [diagnosis.explain_change(change, source_root) for change in told]
             raise blockers[0].with_others(blockers[1:])
+        counted = tuple(change.name for change in changes if not change.rebound and change.kind != "random")
         # Where the user's own code does it; torch's weight_norm does it too.
-        if kept := [change.name for change in harmless if change.place is not None and change.kind != "random"]:
+        if kept := [change.name for change in changes if change.place is not None and change.kind != "random"]:
             notices.append(f"forward also sets {shorten(kept)}; the artifact does not")
-    return ExampleRun(module, args, kwargs, inputs, name_outputs(output), output, buffers, touched, tuple(notices))
+    return ExampleRun(
+        module, args, kwargs, inputs, name_outputs(output), output, buffers, touched, tuple(notices), counted
+    )
+
+
+def _changes_that_matter(
+    module: torch.nn.Module,
+    changes: Sequence[Change],
+    outputs: Sequence[Any],
+    call: Callable[[], Any],
+    buffers: BufferSnapshot | None,
+) -> list[Change]:
+    """Of what every run changes in Python, all on which an output may depend.
+
+    Args:
+        module: After two runs.
+        changes: What the second run changed.
+        outputs: What each of the two returned, from the initial buffers.
+        call: Runs the module once more.
+        buffers: Their initial values, where a run changes any.
+    """
+    if any(change.kind == "random" for change in changes):
+        # Few elements may be dropped alike twice.
+        outputs = [*outputs, *(call() for _ in range(_RANDOM_RUNS))]
+        if buffers is not None:
+            buffers.restore()
+    if not all(_equal(outputs[0], output) for output in outputs[1:]):
+        return list(changes)
+    counted = [change for change in changes if not change.rebound and change.kind != "random"]
+    if not counted:
+        return []  # keeping an intermediate tensor to look at it later harms nothing
+
+    def run() -> list[Any]:
+        if buffers is None:
+            return [call()]
+        buffers.restore()
+        steps = [call(), call()]  # a second step shows what the first one left in the buffers
+        buffers.restore()
+        return steps
+
+    with values_kept(module):
+        expected = run()
+        found = find_dependence(module, counted, lambda: _equal(expected, run()))
+    return [] if found is None else [found]
 
 
 def describe_example(
@@ -177,9 +226,9 @@ def _in_plain_form(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple
 
 def _equal(first: Any, second: Any) -> bool:
     """Whether two results are the same to the bit, NaN included."""
-    pairs = zip(pytree.tree_leaves(first), pytree.tree_leaves(second), strict=True)
-    return all(
+    one, other = pytree.tree_leaves(first), pytree.tree_leaves(second)
+    return len(one) == len(other) and all(
         a.shape == b.shape and torch.equal(torch.nan_to_num(a), torch.nan_to_num(b))
-        for a, b in pairs
+        for a, b in zip(one, other, strict=True)
         if isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor)
     )

@@ -8,7 +8,7 @@ import io
 import logging
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,6 @@ from edgex.delegates.graph.torch_internals import pytree
 from edgex.errors import CaptureError, UsageError
 from edgex.export.capture.diagnosis import causes as diagnosis
 from edgex.export.capture.diagnosis.export_failures import explain_export_failure, explain_strict
-from edgex.export.capture.diagnosis.side_effects import attributes_kept
 from edgex.export.capture.dynamic import (
     Asked,
     DimNames,
@@ -37,6 +36,9 @@ from edgex.export.capture.dynamic import (
 from edgex.export.capture.example_run import ExampleRun, describe_example, run_example
 from edgex.export.capture.flat import flatten_program
 from edgex.export.capture.mutation import find_written_placeholders
+from edgex.export.capture.python_state.buffer_references import references_followed
+from edgex.export.capture.python_state.following import check_follows_eager
+from edgex.export.capture.python_state.trace_guard import values_kept
 from edgex.export.capture.state import find_state, own_initial_values
 from edgex.export.source.eager import EagerModel, reference_conditions
 from edgex.export.source.leaves import Leaf, name_outputs
@@ -204,16 +206,21 @@ def _export(
 ) -> tuple[ExportedProgram, bool, list[str]]:
     """torch.export, non-strict first; strict traces some Python that non-strict cannot, NumPy for one."""
 
-    def export(strict: bool) -> ExportedProgram:
-        with reference_conditions(), _quiet(), attributes_kept(module):
-            return torch.export.export(module, values[0], values[1] or None, dynamic_shapes=shapes, strict=strict)
+    def export(strict: bool) -> ExportedProgram | Exception:
+        # Outside of `try`: where values cannot be put back, edgex is at fault and not the model.
+        with values_kept(module), ExitStack() as stack, reference_conditions(), _quiet():
+            try:
+                if not strict:  # strict capture follows Python objects by itself
+                    stack.enter_context(references_followed(module))
+                return torch.export.export(module, values[0], values[1] or None, dynamic_shapes=shapes, strict=strict)
+            except Exception as error:
+                return error
 
     errors: list[Exception] = []
     for strict in (False, True):
-        try:
-            program = export(strict)
-        except Exception as error:
-            errors.append(error)
+        program = export(strict)
+        if isinstance(program, Exception):
+            errors.append(program)
             continue
         if not strict:
             return program, False, []
@@ -264,6 +271,8 @@ def _assemble(
     eager = EagerModel(
         example.module, example.args, example.kwargs, input_specs, output_specs, example.buffers, example.output
     )
+    if example.counted:
+        check_follows_eager(flat, eager, example.counted)
     return Capture(CapturedProgram(flat, input_specs, output_specs, state, source_root), eager, strict, tuple(notices))
 
 

@@ -23,15 +23,16 @@ class Place:
     line: int
 
 
-def find_write(file: str | None, name: str, *, on_self: bool) -> Place | None:
+def find_write(file: str | None, name: str, *, on_self: bool, within: str | None = None) -> Place | None:
     """The first line, outside `__init__`, that assigns to a name or to a part of it, or calls a method that does.
 
     Args:
         file: A Python file.
         name: An attribute (`on_self`) or a global.
         on_self: Whether the name is an attribute of something.
+        within: A class of the file to whose methods to keep.
     """
-    for function in _functions(file):
+    for function in _functions(file, within):
         if function.name != "__init__":
             for node in ast.walk(function):
                 if any(_is_part_of(target, name, on_self=on_self) for target in _written_by(node)):
@@ -71,14 +72,17 @@ def file_of(kind: type) -> str | None:
         return None
 
 
-def _functions(file: str | None) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+def _functions(file: str | None, within: str | None = None) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
     try:
         tree = ast.parse(Path(file).read_text(encoding="utf-8")) if file else None
     except (OSError, SyntaxError, UnicodeDecodeError):
         return
-    for node in ast.walk(tree) if tree is not None else ():
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            yield node
+    nodes = list(ast.walk(tree)) if tree is not None else []
+    roots = [node for node in nodes if isinstance(node, ast.ClassDef) and node.name == within] if within else nodes
+    for root in roots:
+        for node in ast.walk(root) if within else [root]:
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                yield node
 
 
 def _own_nodes(function: ast.AST) -> Iterator[ast.AST]:

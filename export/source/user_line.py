@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import linecache
 import re
 import sysconfig
@@ -10,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+import edgex.errors
 from edgex.delegates.graph.provenance import shorten_path
 
 _FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+)')
@@ -88,9 +90,17 @@ def _is_machinery(file: str) -> bool:
     """Files that are never what the user should look at."""
     if file.startswith("<"):
         return True
-    own = Path(__file__).resolve().parent
     parts = Path(file).parts
-    return Path(file).resolve().parent == own or "torch" in parts or "importlib" in parts or "contextlib.py" in parts
+    if "torch" in parts or "importlib" in parts or "contextlib.py" in parts:
+        return True
+    return any(Path(file).resolve().is_relative_to(folder) for folder in _own_folders())
+
+
+@functools.cache
+def _own_folders() -> tuple[Path, ...]:
+    """Edgex's own code. What is behind edgex.export may be a link; edgex.samples is as the user's own."""
+    package = Path(edgex.errors.__file__).parent
+    return tuple((package / name).resolve() for name in ("export", "delegates", "runtime", "cli"))
 
 
 def _shorten(path: Path, source_root: Path) -> str:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from torch.export import ExportedProgram
     from torch.fx import Node
 
-    from edgex.export.capture.diagnosis.side_effects import Change
+    from edgex.export.capture.python_state.side_effects import Change
 
 # Values of a call that torch.export takes as constants.
 _CONSTANTS = (int, float, bool, str, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format)

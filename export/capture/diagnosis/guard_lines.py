@@ -5,6 +5,7 @@ Adapter of one private method of torch, `ShapeEnv._log_guard`, called for every 
 
 from __future__ import annotations
 
+import contextlib
 import re
 import traceback
 from collections.abc import Callable
@@ -36,10 +37,7 @@ def find_guard_line(export_again: Callable[[], Any], wanted: str, source_root: P
             seen.append((str(guard), line))
         original(self, prefix, guard, forcing_spec)
 
-    with mock.patch.object(ShapeEnv, "_log_guard", record):
-        try:
-            export_again()
-        except Exception:  # the failure that is being explained
-            fitting = [line for guard, line in seen if re.search(wanted, guard)]
-            return next(iter([*fitting, *(line for _, line in seen)]), None)
-    return None
+    with mock.patch.object(ShapeEnv, "_log_guard", record), contextlib.suppress(Exception):
+        export_again()  # and fail as before, with the failure that is being explained
+    fitting = [line for guard, line in seen if re.search(wanted, guard)]
+    return next(iter([*fitting, *(line for _, line in seen)]), None)

@@ -6,29 +6,29 @@ tracing. So the model is watched while eager runs on the example.
 
 from __future__ import annotations
 
-import contextlib
 import random
-import sys
-import types
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import torch
 
+from edgex.export.capture.python_state.holders import (
+    Holder,
+    find_holders,
+    has_fields,
+    model_modules,
+    user_modules,
+    watched_items,
+)
 from edgex.export.source.code_search import Place, file_of, find_call, find_write
-from edgex.export.source.user_line import is_installed
 
 # How deep and how far containers are looked into; a change further down is not seen.
-_DEPTH = 3
+_DEPTH = 4
 _ITEMS = 256
 _ARRAY_BYTES = 1 << 20
-
-# What nn.Module keeps itself; parameters and buffers are watched elsewhere.
-_INTERNAL = frozenset(vars(torch.nn.Module())) | {"_compiled_call_impl"}
 
 _RANDOM_CALLS: Mapping[str, tuple[str, ...]] = {
     "random": ("random.",),
@@ -50,8 +50,10 @@ class Change:
         before: Its value before, for people.
         after: Its value after.
         value: The value itself.
-        rebound: Only other tensors took the place of tensors: nothing grew, counted, or was written to.
+        rebound: Only other objects took the place of objects: nothing grew, counted, or was written to.
         place: The line that changes it, where found.
+        holder: Holds the value under `key`; None for a random generator.
+        key: See `holder`.
     """
 
     kind: Literal["attribute", "global", "random"]
@@ -61,6 +63,8 @@ class Change:
     value: Any = None
     rebound: bool = False
     place: Place | None = None
+    holder: Holder | None = None
+    key: str = ""
 
 
 @dataclass(frozen=True)
@@ -68,7 +72,8 @@ class _Seen:
     fingerprint: Any
     words: str = ""
     value: Any = None
-    home: Any = None
+    holder: Holder | None = None
+    key: str = ""
 
 
 class PythonState:
@@ -79,7 +84,7 @@ class PythonState:
         self._before = self._take()
 
     def changes(self) -> list[Change]:
-        """What differs from the time of the snapshot."""
+        """What differs from the time of the snapshot, each at the innermost object that it is an attribute of."""
         now = self._take()
         gone = _Seen(None, "missing")
         found = []
@@ -87,101 +92,77 @@ class PythonState:
             before, after = self._before.get(key, gone), now.get(key, gone)
             if before.fingerprint != after.fingerprint:
                 kind, name = key
-                place = self._find_place(kind, name, after.home or before.home)
+                place = self._find_place(kind, name, after if after.holder else before)
                 rebound = _only_rebound(before.fingerprint, after.fingerprint)
-                found.append(Change(kind, name, before.words, after.words, after.value, rebound, place))
-        return found
+                found.append(
+                    Change(kind, name, before.words, after.words, after.value, rebound, place, after.holder, after.key)
+                )
+        names = [change.name for change in found]
+        return [c for c in found if not any(name.startswith((f"{c.name}.", f"{c.name}[")) for name in names)]
 
     def _take(self) -> dict[tuple[Any, str], _Seen]:
         state: dict[tuple[Any, str], _Seen] = {}
-        for path, part in self._module.named_modules():
-            for key, value in vars(part).items():
-                if key not in _INTERNAL and not isinstance(part, torch.fx.GraphModule):
-                    state["attribute", f"{path or 'self'}.{key}"] = _see(value, part)
-        for home in self._user_modules():
-            for key, value in vars(home).items():
-                if _is_data(value) and not key.startswith("__"):
-                    state["global", key] = _see(value, home)
+        # A buffer that an object refers to as well is state of the model, wherever Python reaches it.
+        registered = {id(t) for t in [*self._module.buffers(), *self._module.parameters()]}
+        for holder in find_holders(self._module):
+            for key, value in watched_items(holder):
+                fingerprint = _fingerprint(value, _DEPTH, registered)
+                state[holder.kind, holder.name_of(key)] = _Seen(fingerprint, _in_words(value), value, holder, key)
         numpy_state: Any = np.random.get_state(legacy=True)
         state["random", "random"] = _Seen(hash(random.getstate()))
         state["random", "numpy.random"] = _Seen((numpy_state[1].tobytes(), *numpy_state[2:]))
         state["random", "torch"] = _Seen(torch.get_rng_state().numpy().tobytes())
         return state
 
-    def _user_modules(self) -> list[types.ModuleType]:
-        """The user's Python modules in which parts of the model are written."""
-        names = dict.fromkeys(type(part).__module__ for part in self._module.modules())
-        homes = [sys.modules[name] for name in names if name in sys.modules]
-        return [home for home in homes if (file := getattr(home, "__file__", None)) and not is_installed(Path(file))]
-
-    def _find_place(self, kind: str, name: str, home: Any) -> Place | None:
-        if kind == "attribute":
-            return find_write(file_of(type(home)), name.rpartition(".")[2], on_self=True)
+    def _find_place(self, kind: str, name: str, seen: _Seen) -> Place | None:
+        if kind == "random":
+            homes = [str(home.__file__) for home in user_modules(self._module)]
+            return next(filter(None, (find_call(file, _RANDOM_CALLS[name]) for file in homes)), None)
+        if seen.holder is None:
+            return None
         if kind == "global":
-            return find_write(getattr(home, "__file__", None), name, on_self=False)
-        places = (find_call(home.__file__, _RANDOM_CALLS[name]) for home in self._user_modules())
-        return next((place for place in places if place is not None), None)
+            return find_write(getattr(seen.holder.owner, "__file__", None), seen.key, on_self=False)
+        # Its class and the classes above it; else anywhere in the model's code.
+        kinds = [kind for kind in type(seen.holder.owner).__mro__ if kind not in (object, torch.nn.Module)]
+        found = [find_write(file_of(kind), seen.key, on_self=True, within=kind.__name__) for kind in kinds]
+        others = (str(home.__file__) for home in model_modules(self._module))
+        found += [find_write(file, seen.key, on_self=True) for file in others]
+        return next(filter(None, found), None)
 
 
-@contextlib.contextmanager
-def attributes_kept(module: torch.nn.Module) -> Iterator[None]:
-    """Undo what a trace leaves in a module's attributes: tensors without values, in caches that forward fills."""
-    before = [(part, dict(vars(part))) for part in module.modules()]
-    contents = [
-        (value, value.copy())
-        for _, attributes in before
-        for key, value in attributes.items()
-        if key not in _INTERNAL and isinstance(value, (dict, list, set))
-    ]
-    try:
-        yield
-    finally:
-        for part, attributes in before:
-            for key in [key for key in vars(part) if key not in attributes]:
-                del vars(part)[key]
-            vars(part).update({key: value for key, value in attributes.items() if key not in _INTERNAL})
-        for container, content in contents:
-            container.clear()
-            (container.extend if isinstance(container, list) else container.update)(content)
-
-
-def _see(value: Any, home: Any) -> _Seen:
-    return _Seen(_fingerprint(value, _DEPTH), _in_words(value), value, home)
-
-
-def _is_data(value: Any) -> bool:
-    """Whether a global is data that code may change, and no module, class or function."""
-    return isinstance(value, (bool, int, float, str, list, dict, set, deque, torch.Tensor, np.ndarray, type(None)))
-
-
-def _fingerprint(value: Any, depth: int) -> Any:
+def _fingerprint(value: Any, depth: int, registered: set[int]) -> Any:
     """Something that compares equal as long as the value does not change."""
     if value is None or isinstance(value, (bool, int, float, complex, str, bytes)):
         return (type(value).__name__, repr(value))
     if isinstance(value, torch.Tensor):
+        if id(value) in registered:
+            return ("registered", id(value))
         return ("tensor", id(value), None if value.is_inference() else value._version)
     if isinstance(value, np.ndarray):
         return ("array", id(value), value.shape, hash(value.tobytes()) if value.nbytes <= _ARRAY_BYTES else None)
-    if depth == 0 or isinstance(value, (torch.nn.Module, type, types.ModuleType, types.FunctionType)):
-        return ("object", id(value))
+    if depth == 0:
+        return ("opaque", id(value))
     if isinstance(value, Mapping):
         items = list(value.items())[:_ITEMS]
-        return ("mapping", len(value), [(repr(key), _fingerprint(item, depth - 1)) for key, item in items])
+        return ("mapping", len(value), [(repr(key), _fingerprint(item, depth - 1, registered)) for key, item in items])
     if isinstance(value, (set, frozenset)):
         return ("set", len(value), sorted(map(repr, list(value)[:_ITEMS])))
     if isinstance(value, (list, tuple, deque)):
-        return ("sequence", len(value), [_fingerprint(item, depth - 1) for item in list(value)[:_ITEMS]])
-    fields = list(getattr(value, "__dict__", {}).items())[:_ITEMS]
-    return ("object", id(value), [(key, _fingerprint(item, depth - 1)) for key, item in fields])
+        items = list(value)[:_ITEMS]
+        return ("sequence", len(value), [_fingerprint(item, depth - 1, registered) for item in items])
+    if has_fields(value):
+        fields = list(value.__dict__.items())[:_ITEMS]
+        return ("object", type(value).__name__, [(k, _fingerprint(item, depth - 1, registered)) for k, item in fields])
+    return ("opaque", id(value))
 
 
 def _only_rebound(before: Any, after: Any) -> bool:
-    """Whether two fingerprints differ in the identity of tensors alone."""
+    """Whether two fingerprints differ in the identity of tensors and of opaque objects alone."""
     if before == after:
         return True
     if type(before) is not type(after) or not isinstance(before, (tuple, list)) or len(before) != len(after):
         return False
-    if isinstance(before, tuple) and before[0] == after[0] == "tensor":
+    if isinstance(before, tuple) and before[0] == after[0] and before[0] in ("tensor", "opaque"):
         return bool(before[1] != after[1])
     return all(_only_rebound(old, new) for old, new in zip(before, after, strict=True))
 
