@@ -59,6 +59,7 @@ PRIVATE_ADAPTERS: dict[str, tuple[str, ...]] = {
     "edgex.export.capture.shape_sources": ("torch._dynamo.source",),
     "edgex.export.capture.torch_internals": ("torch.utils._sympy",),
     "edgex.runtime.engines.executorch.binding": ("executorch.extension.pybindings",),
+    "edgex.runtime.engines.torch.pt2.document": ("torch._export.serde",),
 }
 
 MAX_LINES = 500

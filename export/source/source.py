@@ -25,10 +25,11 @@ from typing import Any
 import torch
 from torch.export import ExportedProgram
 
-from edgex.errors import UsageError, nearest_name
+from edgex.errors import ArtifactError, RunError, UsageError, nearest_name
 from edgex.export.source.example_inputs import Call, apply_input_shapes, make_inputs, read_call
 from edgex.export.source.user_file import Found, find_in_namespace, load_file, load_module, run_user_code
 from edgex.export.source.weights import check_weights, put_in_eval
+from edgex.runtime.engines.torch.pt2.archive import load_program
 
 __all__ = ["ModelSource", "check_weights", "find_model", "wrap_model"]
 
@@ -219,13 +220,13 @@ def _find_program(path: Path, shapes: Mapping[str, tuple[int, ...]]) -> ModelSou
             "leave --input-shape out, or export from the model's Python file",
         )
     try:
-        program = torch.export.load(str(path))
-    except Exception as error:  # a damaged file fails in many ways, none of them documented
+        program = load_program(path)
+    except (ArtifactError, RunError) as error:
         raise UsageError(
             f"{path.name} cannot be read as an exported program",
             str(path),
             "write it again with torch.export.save",
-            why=f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}",
+            why=f"{error.what}: {error.why}",
         ) from error
     return ModelSource(program, (), {}, path.stem, path.name, path.resolve().parent, notices=(f"model: {path.name}",))
 
