@@ -19,14 +19,19 @@ import os
 import stat
 import time
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
-from typing import Literal
+from pathlib import Path
+from typing import Any, Literal
 
 from edgex.errors import ArtifactError
 from edgex.runtime.artifact.manifest import MANIFEST_FILE, FileEntry, Manifest, parse_manifest
+from edgex.runtime.artifact.shapes import MAX_MANIFEST_BYTES
+from edgex.runtime.support.strict_json import MAX_BYTES, read_json, read_regular
 
 SUFFIX = ".edgex"
 CheckLevel = Literal["hash", "size"]
+
+# A file this large that occupies next to nothing is made to keep its reader busy.
+_SPARSE_BYTES = 1 << 30
 
 _DAMAGED_FIX = "copy the artifact again from where it came, or export the model again"
 
@@ -48,6 +53,23 @@ class Artifact:
     def file(self, suffix: str) -> Path:
         """Path of the first file that ends with `suffix`, for example `.pte`."""
         return self.path / self.manifest.file(suffix).path
+
+    def read_json(self, file: str, max_bytes: int = MAX_BYTES) -> Any:
+        """A JSON file of the artifact.
+
+        Args:
+            file: Its path as in the manifest; only what is listed there was checked.
+            max_bytes: What is larger is refused before it is read.
+
+        Raises:
+            ArtifactError: The manifest does not list it, or it cannot be read.
+        """
+        try:
+            if not any(entry.path == file for entry in self.manifest.files):
+                raise ValueError("the manifest does not list it")
+            return read_json(self.path / file, max_bytes)
+        except (OSError, ValueError) as error:
+            raise ArtifactError(f"{file} cannot be read", self.path.name, _DAMAGED_FIX, why=str(error)) from error
 
     @property
     def total_bytes(self) -> int:
@@ -83,8 +105,8 @@ def open_artifact(path: str | os.PathLike[str], check: CheckLevel = "hash") -> A
             fix="give the folder NAME.TARGET.edgex that `edgex export` wrote",
         )
     try:
-        text = manifest_path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+        text = read_regular(manifest_path, MAX_MANIFEST_BYTES)
+    except (OSError, ValueError) as error:
         raise ArtifactError(f"{MANIFEST_FILE} cannot be read", shown, _DAMAGED_FIX, why=str(error)) from error
     manifest = parse_manifest(text, shown)
     started = time.perf_counter()
@@ -94,14 +116,7 @@ def open_artifact(path: str | os.PathLike[str], check: CheckLevel = "hash") -> A
 
 
 def _check_file(folder: Path, entry: FileEntry, check: CheckLevel, shown: str) -> None:
-    pure = PurePosixPath(entry.path)
-    if pure.is_absolute() or ".." in pure.parts or "\\" in entry.path or not pure.parts:
-        raise ArtifactError(
-            f"the manifest names a file outside the artifact: {entry.path!r}",
-            shown,
-            "do not use this artifact",
-        )
-    path = folder / pure
+    path = folder / entry.path
     try:
         status = path.lstat()
         inside = path.resolve().is_relative_to(folder.resolve())
@@ -115,6 +130,8 @@ def _check_file(folder: Path, entry: FileEntry, check: CheckLevel, shown: str) -
         raise ArtifactError(
             f"{entry.path} has {status.st_size} bytes, the manifest says {entry.bytes}", shown, _DAMAGED_FIX
         )
+    if status.st_size > _SPARSE_BYTES and getattr(status, "st_blocks", status.st_size) * 512 < status.st_size // 64:
+        raise ArtifactError(f"{entry.path} is mostly holes", shown, "do not use this artifact")
     if check == "hash":
         try:
             actual = hash_file(path)

@@ -23,6 +23,7 @@ import numpy as np
 
 from edgex.errors import ArtifactError
 from edgex.runtime.artifact.artifact import Artifact
+from edgex.runtime.artifact.shapes import GOLDEN_INDEX, MAX_CASE_BYTES
 
 FORMAT = "edgex.golden/1"
 FOLDER = "golden"
@@ -108,19 +109,25 @@ def read_golden(artifact: Artifact) -> list[Case]:
     Raises:
         ArtifactError: There are none, or they are not what the index says.
     """
-    root = artifact.path / FOLDER
-    listed = {entry.path for entry in artifact.manifest.files}
+    from safetensors import SafetensorError
+
+    index = artifact.read_json(f"{FOLDER}/{INDEX_FILE}")
+    listed = {entry.path: entry.bytes for entry in artifact.manifest.files}
     try:
-        index = json.loads((root / INDEX_FILE).read_text(encoding="utf-8"))
+        GOLDEN_INDEX.check(index, INDEX_FILE)
         if index["format"] != FORMAT:
             raise ValueError(f"format {index['format']!r} instead of {FORMAT!r}")
         cases = []
         for entry in index["cases"]:
-            if entry["file"] is not None and f"{FOLDER}/{entry['file']}" not in listed:
+            size = listed.get(f"{FOLDER}/{entry['file']}", 0 if entry["file"] is None else None)
+            if size is None:
                 raise ValueError(f"{entry['file']} is not in the manifest")
-            cases.append(_read_case(root, entry))
+            if size > MAX_CASE_BYTES:
+                raise ValueError(f"{entry['file']} has {size:,} bytes; at most {MAX_CASE_BYTES:,} are read")
+            cases.append(_read_case(artifact, entry))
         return cases
-    except (OSError, KeyError, TypeError, ValueError) as error:
+    # What safetensors makes of a damaged header, and of types that NumPy does not know, it does not document.
+    except (OSError, KeyError, TypeError, ValueError, AttributeError, SafetensorError, MemoryError) as error:
         raise ArtifactError(
             "the artifact's golden data cannot be read",
             artifact.path.name,
@@ -137,22 +144,24 @@ def read_example(artifact: Artifact) -> dict[str, np.ndarray]:
     raise ArtifactError("the artifact holds no example inputs", artifact.path.name, "give inputs with -i")
 
 
-def _read_case(root: Path, entry: Mapping[str, Any]) -> Case:
+def _read_case(artifact: Artifact, entry: Mapping[str, Any]) -> Case:
     from safetensors.numpy import load_file
 
     steps: list[Step] = []
     if entry["file"] is not None:
-        tensors = load_file(root / entry["file"])
-        for at in range(int(entry["steps"])):
+        tensors = load_file(artifact.path / FOLDER / entry["file"])
+        for at in range(entry["steps"]):
             inputs, outputs = f"{at}/input/", f"{at}/output/"
-            steps.append(
-                Step(
-                    {k.removeprefix(inputs): v for k, v in tensors.items() if k.startswith(inputs)},
-                    {k.removeprefix(outputs): v for k, v in tensors.items() if k.startswith(outputs)},
-                )
+            step = Step(
+                {k.removeprefix(inputs): v for k, v in tensors.items() if k.startswith(inputs)},
+                {k.removeprefix(outputs): v for k, v in tensors.items() if k.startswith(outputs)},
             )
+            _check_step(artifact, entry, step)
+            steps.append(step)
+    elif entry["kind"] == "compare":
+        raise ValueError(f"case {entry['name']!r} has no file")
     return Case(
-        str(entry["name"]),
+        entry["name"],
         entry["kind"],
         tuple(steps),
         entry["layout"],
@@ -161,3 +170,20 @@ def _read_case(root: Path, entry: Mapping[str, Any]) -> Case:
         entry.get("reference", "eager"),
         entry.get("min_sqnr_db"),
     )
+
+
+def _check_step(artifact: Artifact, entry: Mapping[str, Any], step: Step) -> None:
+    """A step holds what its method takes and, where it is to be compared, gives."""
+    method = artifact.manifest.method
+    kinds = [("input", step.inputs, method.inputs)]
+    if entry["kind"] == "compare":
+        kinds.append(("output", step.outputs, method.outputs))
+    for kind, arrays, specs in kinds:
+        for spec in specs:
+            if spec.name not in arrays:
+                raise ValueError(f"case {entry['name']!r} has no {kind} {spec.name!r}")
+            # Eager may answer in another dtype than a model of lower precision, never with another rank.
+            if kind == "output" and arrays[spec.name].ndim != len(spec.shape):
+                raise ValueError(
+                    f"case {entry['name']!r}: {kind} {spec.name!r} has {arrays[spec.name].ndim} dimensions"
+                )

@@ -18,15 +18,25 @@ No durations, no timestamps, no absolute paths: two exports of one model give th
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from edgex.errors import ArtifactError
+from edgex.runtime.artifact.shapes import MANIFEST
 from edgex.runtime.artifact.specs import StateSpec, TensorSpec
+from edgex.runtime.support.strict_json import parse_json
 
 FORMAT = "edgex.artifact/1"
 MANIFEST_FILE = "manifest.json"
+# Who runs the built-in targets. A file must not choose another engine than the one that its target was proved on.
+ENGINES = {
+    "xnnpack": "executorch",
+    "onednn": "executorch",
+    "onnx-cpu": "onnxruntime",
+    "onnx-rocm": "onnxruntime",
+    "reference": "torch",
+}
 
 
 @dataclass(frozen=True)
@@ -164,7 +174,7 @@ class Manifest:
         return json.dumps(self.to_json(), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def parse_manifest(text: str, where: str) -> Manifest:
+def parse_manifest(text: bytes | str, where: str) -> Manifest:
     """Read a manifest.
 
     Args:
@@ -176,7 +186,7 @@ def parse_manifest(text: str, where: str) -> Manifest:
     """
     again = "export the model again, or copy the artifact again from where it came"
     try:
-        data = json.loads(text)
+        data = parse_json(text)
     except ValueError as error:
         raise ArtifactError("manifest.json is not valid JSON", where, again, why=str(error)) from error
     if not isinstance(data, dict) or not isinstance(data.get("format"), str):
@@ -191,29 +201,51 @@ def parse_manifest(text: str, where: str) -> Manifest:
             f"install the edgex that wrote it ({maker}) or export the model again with this one",
         )
     try:
-        required = data["requirements"]
-        return Manifest(
-            name=str(data["name"]),
-            target=str(data["target"]),
-            engine=str(data["engine"]),
-            precision=str(data["precision"]),
-            quantization=data["quantization"],
-            methods=tuple(Method.from_json(method) for method in data["methods"]),
-            files=tuple(FileEntry(str(f["path"]), int(f["bytes"]), str(f["sha256"])) for f in data["files"]),
-            producer=data["producer"],
-            delegation=data["delegation"],
-            verification=data["verification"],
-            status=str(data["status"]),
-            status_reason=data["status_reason"],
-            requirements=Requirements(
-                str(required["engine"]),
-                required["minimum_version"],
-                tuple(required["isa"]),
-                tuple(required["plugins"]),
-            ),
-            rewrites=data["rewrites"],
-            options=data["options"],
-            model=data["model"],
-        )
-    except (KeyError, TypeError, ValueError, IndexError) as error:
-        raise ArtifactError("manifest.json is damaged", where, again, why=f"{type(error).__name__}: {error}") from error
+        MANIFEST.check(data, "the manifest")
+        _check_together(data)
+    except ValueError as error:
+        raise ArtifactError("manifest.json is damaged", where, again, why=str(error)) from error
+    required = data["requirements"]
+    return Manifest(
+        name=data["name"],
+        target=data["target"],
+        engine=data["engine"],
+        precision=data["precision"],
+        quantization=data["quantization"],
+        methods=tuple(Method.from_json(method) for method in data["methods"]),
+        files=tuple(FileEntry(f["path"], f["bytes"], f["sha256"]) for f in data["files"]),
+        producer=data["producer"],
+        delegation=data["delegation"],
+        verification=data["verification"],
+        status=data["status"],
+        status_reason=data["status_reason"],
+        requirements=Requirements(
+            required["engine"], required["minimum_version"], tuple(required["isa"]), tuple(required["plugins"])
+        ),
+        rewrites=data["rewrites"],
+        options=data["options"],
+        model=data["model"],
+    )
+
+
+def _check_together(data: Mapping[str, Any]) -> None:
+    """What must fit together in a manifest of the right shape."""
+    target, engine = data["target"], data["engine"]
+    if ENGINES.get(target, engine) != engine or data["requirements"]["engine"] != engine:
+        raise ValueError(f"its target is {target!r}, which {engine!r} does not run")
+    _refuse_twice("file", (entry["path"].lower() for entry in data["files"]))
+    for method in data["methods"]:
+        for group in ("inputs", "outputs", "state"):
+            _refuse_twice(f"entry of {group}", (spec["name"] for spec in method[group]))
+        for spec in method["inputs"] + method["outputs"]:
+            for dim in spec["shape"]:
+                if isinstance(dim, dict) and dim["min"] > dim["max"]:
+                    raise ValueError(f"{spec['name']!r} has a dimension of {dim['min']}..{dim['max']}")
+
+
+def _refuse_twice(what: str, names: Iterable[str]) -> None:
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise ValueError(f"the {what} {name!r} is there twice")
+        seen.add(name)

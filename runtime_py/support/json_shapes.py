@@ -2,7 +2,7 @@
 
 ```python
 ENTRY = Object({"path": Text(), "bytes": Integer(0), "sha256": Text(r"[0-9a-f]{64}")})
-check_shape(document, Object({"files": List(ENTRY)}), "manifest.json")
+Object({"files": List(ENTRY)}).check(document, "manifest.json")
 ```
 
 Fields that a shape does not name are let through as they are: a later version may add some.
@@ -11,7 +11,7 @@ Fields that a shape does not name are let through as they are: a later version m
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,8 +27,12 @@ class Shape:
         """Let a value through.
 
         Raises:
-            ValueError: It is not of this shape; `where` names it.
+            ValueError: It is not of this shape; the message says where, and what is there instead.
         """
+        self._check(value, where)
+
+    def _check(self, value: Any, where: str) -> None:
+        """As `check`, of one kind of shape."""
 
 
 @dataclass(frozen=True)
@@ -42,14 +46,16 @@ class Text(Shape):
 
     Attributes:
         pattern: What all of it must match.
+        meaning: What is wrong with a text that does not.
         lines: It may have several lines.
     """
 
     pattern: str | None = None
+    meaning: str = "not of the form that it must have"
     lines: bool = False
     max_letters: int = 100_000
 
-    def check(self, value: Any, where: str) -> None:
+    def _check(self, value: Any, where: str) -> None:
         if not isinstance(value, str):
             raise ValueError(f"{where} is {_shown(value)}, not a text")
         if len(value) > self.max_letters:
@@ -57,7 +63,18 @@ class Text(Shape):
         if (_UNPRINTABLE_BUT_LINES if self.lines else _UNPRINTABLE).search(value):
             raise ValueError(f"{where} holds control characters: {_shown(value)}")
         if self.pattern is not None and not re.fullmatch(self.pattern, value):
-            raise ValueError(f"{where} is {_shown(value)}")
+            raise ValueError(f"{where} is {_shown(value)}: {self.meaning}")
+
+
+@dataclass(frozen=True)
+class OneOf(Shape):
+    """One of a few texts."""
+
+    values: Collection[str]
+
+    def _check(self, value: Any, where: str) -> None:
+        if not isinstance(value, str) or value not in self.values:
+            raise ValueError(f"{where} is {_shown(value)}, none of {', '.join(sorted(self.values))}")
 
 
 @dataclass(frozen=True)
@@ -67,7 +84,7 @@ class Integer(Shape):
     least: int = -(1 << 63)
     most: int = (1 << 63) - 1
 
-    def check(self, value: Any, where: str) -> None:
+    def _check(self, value: Any, where: str) -> None:
         if type(value) is not int:
             raise ValueError(f"{where} is {_shown(value)}, not a whole number")
         if not self.least <= value <= self.most:
@@ -81,7 +98,7 @@ class Number(Shape):
     least: float | None = None
     most: float | None = None
 
-    def check(self, value: Any, where: str) -> None:
+    def _check(self, value: Any, where: str) -> None:
         if type(value) not in (int, float) or abs(value) > 1e300:
             raise ValueError(f"{where} is {_shown(value)}, not a number")
         if (self.least is not None and value < self.least) or (self.most is not None and value > self.most):
@@ -92,7 +109,7 @@ class Number(Shape):
 class Truth(Shape):
     """True or false."""
 
-    def check(self, value: Any, where: str) -> None:
+    def _check(self, value: Any, where: str) -> None:
         if not isinstance(value, bool):
             raise ValueError(f"{where} is {_shown(value)}, neither true nor false")
 
@@ -103,7 +120,7 @@ class Optional(Shape):
 
     shape: Shape
 
-    def check(self, value: Any, where: str) -> None:
+    def _check(self, value: Any, where: str) -> None:
         if value is not None:
             self.shape.check(value, where)
 
@@ -115,7 +132,7 @@ class Either(Shape):
     first: Shape
     second: Shape
 
-    def check(self, value: Any, where: str) -> None:
+    def _check(self, value: Any, where: str) -> None:
         try:
             self.first.check(value, where)
         except ValueError:
@@ -130,7 +147,7 @@ class List(Shape):
     most: int = 1_000_000
     least: int = 0
 
-    def check(self, value: Any, where: str) -> None:
+    def _check(self, value: Any, where: str) -> None:
         if not isinstance(value, list):
             raise ValueError(f"{where} is {_shown(value)}, not a list")
         if not self.least <= len(value) <= self.most:
@@ -146,7 +163,7 @@ class Map(Shape):
     value: Shape
     key: Shape = field(default_factory=Text)
 
-    def check(self, value: Any, where: str) -> None:
+    def _check(self, value: Any, where: str) -> None:
         if not isinstance(value, dict):
             raise ValueError(f"{where} is {_shown(value)}, not an object")
         for key, item in value.items():
@@ -166,7 +183,7 @@ class Object(Shape):
     fields: Mapping[str, Shape]
     optional: Mapping[str, Shape] = field(default_factory=dict)
 
-    def check(self, value: Any, where: str) -> None:
+    def _check(self, value: Any, where: str) -> None:
         if not isinstance(value, dict):
             raise ValueError(f"{where} is {_shown(value)}, not an object")
         for name, shape in self.fields.items():
@@ -178,22 +195,8 @@ class Object(Shape):
                 shape.check(value[name], f"{where}.{name}")
 
 
-def check_shape(document: Any, shape: Shape, where: str) -> None:
-    """Let a document through.
-
-    Args:
-        document: As `edgex.runtime.support.strict_json` gave it.
-        shape: What it must be.
-        where: Its name, for the error.
-
-    Raises:
-        ValueError: It is not of that shape; the message says where and what is there instead.
-    """
-    shape.check(document, where)
-
-
 def escape_control(text: str) -> str:
-    """Text of others as a terminal may show it: control characters as `\\x1b`, lines and tabs as they are."""
+    r"""Text of others as a terminal may show it: control characters as `\x1b`, lines and tabs as they are."""
     return _UNPRINTABLE_BUT_LINES.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 

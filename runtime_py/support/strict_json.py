@@ -41,7 +41,7 @@ def read_regular(path: str | os.PathLike[str], max_bytes: int) -> bytes:
     """
     # O_NONBLOCK: opening a pipe that nobody writes to would wait before its kind can be asked.
     descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
-    with open(descriptor, "rb") as stream:
+    with os.fdopen(descriptor, "rb") as stream:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
             raise ValueError(f"{Path(path).name} is not a regular file")

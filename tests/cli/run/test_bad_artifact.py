@@ -62,7 +62,13 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
         lambda a: edit_manifest(a, lambda m: m["methods"][0]["inputs"][0].update(dtype="float12")),
         "float12",
     ),
-    "unknown engine": (lambda a: edit_manifest(a, lambda m: m.update(engine="warp")), "no engine named 'warp'"),
+    "unknown engine": (
+        lambda a: edit_manifest(
+            a, lambda m: (m.update(target="warp", engine="warp"), m["requirements"].update(engine="warp"))
+        ),
+        "no engine named 'warp'",
+    ),
+    "engine of another target": (lambda a: edit_manifest(a, lambda m: m.update(engine="torch")), "does not run"),
 }
 
 

@@ -217,7 +217,7 @@ def _is_finite(value: Any) -> bool:
 
 
 def _refuse(field: str) -> Check:
-    def check(value: Any) -> None:
+    def check(_: Any) -> None:
         raise ValueError(f"{field} is nothing that edgex lets a .pt2 hold")
 
     return check

@@ -28,13 +28,14 @@ _NUMBER = re.compile(r"-?(?:[0-9]{1,400}(?:\.[0-9]{0,400})?(?:e[+-]?[0-9]{1,4})?
 _KEY = re.compile(r"[\w .:/+-]{1,1000}")
 
 # What srepr of a size is built of: SymPy's own classes, and torch's of torch.utils._sympy.functions.
-_SYMPY = frozenset(
-    """Add Mul Pow Max Min Abs Integer Rational Float Symbol Piecewise ExprCondPair And Or Not Equality Unequality
-    StrictLessThan LessThan StrictGreaterThan GreaterThan Eq Ne Lt Le Gt Ge floor ceiling sqrt true false
-    FloorDiv ModularIndexing Where PythonMod Mod CleanDiv CeilToInt FloorToInt CeilDiv PowByNatural FloatPow
-    FloatTrueDiv IntTrueDiv IsNonOverlappingAndDenseIndicator TruncToFloat TruncToInt RoundToInt RoundDecimal ToFloat
-    Identity OpaqueUnaryFn_sqrt OpaqueUnaryFn_log OpaqueUnaryFn_exp OpaqueUnaryFn_log2""".split()
-)
+_SYMPY_NAMES = """
+Add Mul Pow Max Min Abs Integer Rational Float Symbol Piecewise ExprCondPair And Or Not Equality Unequality
+StrictLessThan LessThan StrictGreaterThan GreaterThan Eq Ne Lt Le Gt Ge floor ceiling sqrt true false
+FloorDiv ModularIndexing Where PythonMod Mod CleanDiv CeilToInt FloorToInt CeilDiv PowByNatural FloatPow
+FloatTrueDiv IntTrueDiv IsNonOverlappingAndDenseIndicator TruncToFloat TruncToInt RoundToInt RoundDecimal ToFloat
+Identity OpaqueUnaryFn_sqrt OpaqueUnaryFn_log OpaqueUnaryFn_exp OpaqueUnaryFn_log2
+"""
+_SYMPY = frozenset(_SYMPY_NAMES.split())
 _POWERS = frozenset({"Pow", "PowByNatural", "FloatPow"})
 _ASSUMPTIONS = frozenset({"positive", "integer", "nonnegative", "real", "precision", "evaluate"})
 _SIZE_NAMES = frozenset({"true", "false", "oo", "True", "False"})

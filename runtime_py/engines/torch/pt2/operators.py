@@ -37,15 +37,16 @@ _ON_SIZES = frozenset(
 )
 
 # Operators that take a text: a mode, an equation, a message. Not `from_file` and `save`, which open files.
-_TEXT_ARGUMENTS = frozenset(
-    """_assert_async _assert_scalar _functional_assert_async _functional_assert_scalar _convolution_mode
-    _linalg_check_errors _linalg_eigh _linalg_svd conv1d conv2d conv3d div div_ divide divide_ einsum
-    fft_fft fft_fft2 fft_fftn fft_hfft fft_hfft2 fft_hfftn fft_ifft fft_ifft2 fft_ifftn fft_ihfft fft_ihfft2 fft_ihfftn
-    fft_irfft fft_irfft2 fft_irfftn fft_rfft fft_rfft2 fft_rfftn gelu gelu_ gelu_backward get_autocast_dtype
-    index_reduce index_reduce_ linalg_cond linalg_eigh linalg_eigvalsh linalg_lstsq linalg_matrix_norm linalg_norm
-    linalg_qr linalg_svd linalg_svdvals meshgrid nanquantile quantile pad pad_sequence scatter scatter_ scatter_reduce
-    scatter_reduce_ searchsorted segment_reduce stft _upsample __upsample __interpolate""".split()
-)
+_TEXT_ARGUMENTS_NAMES = """
+_assert_async _assert_scalar _functional_assert_async _functional_assert_scalar _convolution_mode
+_linalg_check_errors _linalg_eigh _linalg_svd conv1d conv2d conv3d div div_ divide divide_ einsum
+fft_fft fft_fft2 fft_fftn fft_hfft fft_hfft2 fft_hfftn fft_ifft fft_ifft2 fft_ifftn fft_ihfft fft_ihfft2 fft_ihfftn
+fft_irfft fft_irfft2 fft_irfftn fft_rfft fft_rfft2 fft_rfftn gelu gelu_ gelu_backward get_autocast_dtype
+index_reduce index_reduce_ linalg_cond linalg_eigh linalg_eigvalsh linalg_lstsq linalg_matrix_norm linalg_norm
+linalg_qr linalg_svd linalg_svdvals meshgrid nanquantile quantile pad pad_sequence scatter scatter_ scatter_reduce
+scatter_reduce_ searchsorted segment_reduce stft _upsample __upsample __interpolate
+"""
+_TEXT_ARGUMENTS = frozenset(_TEXT_ARGUMENTS_NAMES.split())
 _PLAIN_TYPES = re.compile(
     r"(?:Optional\[)?(?:List\[)?(?:Optional\[)?"
     r"(?:Tensor|number|int|SymInt|float|bool|ScalarType|Layout|Device|MemoryFormat|Generator|complex|str)[\]?]*"

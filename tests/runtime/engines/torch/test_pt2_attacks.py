@@ -1,7 +1,8 @@
-"""A `.pt2` of a stranger: nothing in it may execute, whatever torch would evaluate; each attack works on torch itself."""
+"""A `.pt2` of a stranger: nothing in it executes, whatever torch would evaluate."""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import typing
@@ -287,8 +288,6 @@ def test_torch_would_have_run_it(saved: Path, tmp_path: Path) -> None:
     marker, path = tmp_path / "executed", tmp_path / "model.pt2"
     path.write_bytes(saved.read_bytes())
     rewrite_json(path, MODEL, lambda document: ATTACKS["expr_str"](document, marker))
-    try:
+    with contextlib.suppress(Exception):  # what sympify returns is no expression: the harm is done before torch minds
         torch.export.load(path)
-    except Exception:  # what sympify returns is no expression: the harm is done before torch minds
-        pass
     assert marker.exists()

@@ -1,0 +1,92 @@
+"""What `manifest.json` and `golden/index.json` must look like before anything is read from them."""
+
+from __future__ import annotations
+
+from edgex.runtime.artifact.names import LABEL, NAME, PATH, WORD
+from edgex.runtime.artifact.specs import NUMPY_DTYPES
+from edgex.runtime.support.json_shapes import (
+    Anything,
+    Either,
+    Integer,
+    List,
+    Map,
+    Number,
+    Object,
+    OneOf,
+    Optional,
+    Text,
+    Truth,
+)
+
+MAX_MANIFEST_BYTES = 64 << 20
+# The largest file of an artifact; more would keep a machine busy for minutes with hashing alone.
+MAX_FILE_BYTES = 64 << 30
+# A case is at most 32 MiB when it is written.
+MAX_CASE_BYTES = 1 << 30
+MAX_STEPS = 100_000
+_MAX_SIZE = 1 << 40
+_MAX_RANK = 32
+
+_SENTENCE = Text(lines=True)
+_SIZE = Integer(0, _MAX_SIZE)
+_DIM = Object({"name": LABEL, "min": _SIZE, "max": _SIZE})
+_TENSOR = Object({"name": LABEL, "dtype": OneOf(NUMPY_DTYPES), "shape": List(Either(_SIZE, _DIM), most=_MAX_RANK)})
+_STATE = Object(
+    {"name": LABEL, "dtype": OneOf(NUMPY_DTYPES), "shape": List(_SIZE, most=_MAX_RANK)}
+    | {"input": Optional(LABEL), "output": Optional(LABEL)}
+)
+_METHOD = Object({"name": LABEL, "inputs": List(_TENSOR), "outputs": List(_TENSOR), "state": List(_STATE)})
+# Empty while the artifact is being made: its files are hashed last.
+_FILE = Object({"path": PATH, "bytes": Integer(0, MAX_FILE_BYTES), "sha256": Text(r"(?:[0-9a-f]{64})?")})
+
+_FALLBACK = Object({"op": LABEL, "count": Integer(0), "code": LABEL, "reason": _SENTENCE, "source": Optional(LABEL)})
+_DELEGATION = Object(
+    {"fraction": Optional(Number()), "work_fraction": Optional(Number())}
+    | {"delegated_ops": Integer(0), "total_ops": Integer(0), "delegate_calls": Integer(0)}
+    | {"fallbacks": List(_FALLBACK)}
+)
+
+_TOLERANCE = Object(
+    {"min_sqnr_db": Number(), "atol": Optional(Number(0)), "rtol": Optional(Number(0))},
+    {"min_equal": Number(0, 1)},
+)
+_VERDICT = Object(
+    {"name": LABEL, "output": Optional(LABEL), "verdict": OneOf(("pass", "fail", "inconclusive", "skipped"))}
+    | {key: Optional(Number()) for key in ("max_abs_error", "sqnr_db", "reference_max")}
+    | {"reason": Optional(_SENTENCE)},
+    {"reference": OneOf(("eager", "quantized"))},
+)
+_ASKED = {"tolerance": _TOLERANCE}
+_ASKED_TOO = {"quantized_tolerance": Optional(_TOLERANCE), "allow_inconclusive": Truth()}
+_PROVED = Object(
+    _ASKED
+    | {"passed": Truth(), "executed_on": _SENTENCE, "cases": List(_VERDICT)}
+    | {"max_abs_error": Optional(Number()), "min_sqnr_db": Optional(Number())},
+    _ASKED_TOO
+    | {"reason": Optional(_SENTENCE), "verified_on": OneOf(("target", "cpu-reference"))}
+    | {"assignment": Optional(Map(Integer(0)))},
+)
+# What the proof is asked to hold; its result is added when it is done.
+_ASKED_ONLY = Object(_ASKED, _ASKED_TOO)
+
+_QUANTIZATION = Object({"recipe": WORD}, {"group_size": Optional(Integer(0)), "observer": Optional(WORD)})
+_REWRITE = Object({"name": LABEL, "count": Integer(0), "detail": _SENTENCE})
+_REQUIREMENTS = Object({"engine": WORD, "minimum_version": Optional(WORD), "isa": List(WORD), "plugins": List(WORD)})
+_MODEL = Object({}, {"source": Optional(LABEL), "parameters": Optional(Integer(0)), "card": Map(Anything())})
+
+MANIFEST = Object(
+    {"name": NAME, "target": WORD, "engine": WORD, "precision": WORD, "quantization": Optional(_QUANTIZATION)}
+    | {"methods": List(_METHOD, least=1, most=100), "files": List(_FILE, most=100_000)}
+    | {"producer": Map(LABEL), "delegation": _DELEGATION, "verification": Optional(Either(_PROVED, _ASKED_ONLY))}
+    | {"status": OneOf(("verified", "assembled", "simulated")), "status_reason": Optional(_SENTENCE)}
+    | {"requirements": _REQUIREMENTS, "rewrites": List(_REWRITE), "model": _MODEL}
+    | {"options": Object({}, {"provider_options": Map(Anything()), "execution_provider": Optional(WORD)})}
+)
+
+_CASE = Object(
+    {"name": LABEL, "kind": OneOf(("compare", "refuse", "skipped")), "steps": Integer(0, MAX_STEPS)}
+    | {"layout": OneOf(("contiguous", "transposed", "channels_last")), "reason": Optional(_SENTENCE)}
+    | {"seed": Optional(Integer()), "file": Optional(PATH)},
+    {"reference": OneOf(("eager", "quantized")), "min_sqnr_db": Optional(Number())},
+)
+GOLDEN_INDEX = Object({"format": LABEL, "cases": List(_CASE, most=10_000)})
