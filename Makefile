@@ -23,7 +23,7 @@ help:
 	@echo 'make android-check  compile, test and assemble the Android app, without an Android SDK'
 	@echo 'make arm64-check  run bundles for Arm64 under emulation: numbers, not times'
 	@echo 'make slow         the tests that need minutes or gigabytes'
-	@echo 'make coverage     165 published architectures and hard cases on every target, into docs/coverage.md: hours'
+	@echo 'make coverage     165 published architectures and hard cases on every target, into docs/benchmarks/coverage.md: hours'
 	@echo 'make minilm       the real weights of the sentence encoder sample, 84 MB'
 	@echo 'make clean        remove what the others made, but not .venv'
 

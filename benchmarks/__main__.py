@@ -1,4 +1,4 @@
-"""`python -m benchmarks [--quick] [--only NAME]`: run the benchmarks and write docs/benchmarks.{md,json}.
+"""`python -m benchmarks [--quick] [--only NAME]`: run the benchmarks and write docs/benchmarks/edgex.md.
 
 `onednn` runs only when it is named: it takes an hour and peers that edgex does not need (see `benchmarks/zoo.py`).
 """
@@ -13,7 +13,8 @@ from pathlib import Path
 
 from benchmarks import export_cost, onednn, overhead, page, startup, why
 from benchmarks.outcome import Outcome, render_page, write_page
-from benchmarks.processes import ROOT, locked
+from benchmarks.processes import locked
+from benchmarks.publish import PAGES
 from edgex.runtime.support.activity import describe_activity, take_snapshot
 
 BENCHMARKS: Mapping[str, Callable[[bool], Outcome]] = {
@@ -31,7 +32,7 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="Few rounds and small models; prints, writes nothing.")
     names = [*BENCHMARKS, onednn.NAME]
     parser.add_argument("--only", action="append", choices=names, help="Run this one; may be repeated.")
-    parser.add_argument("-o", "--output", type=Path, default=ROOT / "docs", help="Folder of the page.")
+    parser.add_argument("-o", "--output", type=Path, default=PAGES, help="Folder of the page.")
     parser.add_argument("--lock", type=Path, help="A file to lock; alone while it times.")
     parser.add_argument("--fresh", action="store_true", help="onednn: measure again what is measured already.")
     given = parser.parse_args()

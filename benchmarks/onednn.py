@@ -1,4 +1,4 @@
-"""The target onednn beside its peers: `python -m benchmarks --only onednn`, which writes docs/benchmarks-onednn.*.
+"""The target onednn beside its peers: `python -m benchmarks --only onednn`, which writes docs/benchmarks/onednn.md.
 
 It goes on where it was interrupted: what is done lies in `build/benchmarks-onednn`, and `--fresh` throws it away.
 """
@@ -18,6 +18,7 @@ from typing import Any, TextIO
 from benchmarks.onednn_notes import BEHIND, LOAD
 from benchmarks.outcome import describe_machine, render_goals, render_table
 from benchmarks.processes import ROOT, locked, run_process
+from benchmarks.publish import publish, read_origin, render_origin
 from benchmarks.serving import Server, time_in_turns
 from edgex.runtime.report.figures import format_bytes, format_seconds
 from edgex.runtime.support.activity import describe_activity, take_snapshot
@@ -51,6 +52,9 @@ FIGURES = {"fp32": (2.0, None, 0.95, 1.0), "bf16": (3.31, 3.6, 1.0, 1.15)}
 FAR_BEHIND = 1.25
 MOST_LOAD = 3
 PROCESSES = 5
+MEDIAN_LOAD = (
+    f"Of {PROCESSES} processes, the one with the median load; the file was read before, so that the disk is not in it. "
+)
 
 
 def run(quick: bool, output: Path, lock: Path | None, fresh: bool) -> None:
@@ -74,12 +78,11 @@ def run(quick: bool, output: Path, lock: Path | None, fresh: bool) -> None:
                 _keep(work / f"{model}-{precision}-{threads}.json", _measure, model, precision, threads, lock, work)
         _keep(work / f"{model}-inside.json", _look_inside, model, lock, work)
     _keep(work / "overhead.json", _measure_call, lock)
-    page = render(read_results(work))
+    document = {"schema": SCHEMA, "machine": describe_machine(), "origin": read_origin(), **read_results(work)}
+    page = render(document)
     print(page)
     if not quick:
-        document = {"schema": SCHEMA, "machine": describe_machine(), **read_results(work)}
-        (output / "benchmarks-onednn.json").write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-        (output / "benchmarks-onednn.md").write_text(page, encoding="utf-8")
+        publish("onednn", document, page, output)
 
 
 def list_precisions() -> list[str]:
@@ -190,21 +193,22 @@ def read_results(work: Path) -> dict[str, Any]:
     return {"cases": cases, "inside": inside, "call": json.loads(call.read_text()) if call.exists() else None}
 
 
-def render(results: Mapping[str, Any], stem: str = "benchmarks-onednn", how: str = "") -> str:
-    """The page `stem`.md; `how` says what was run in place of `python -m benchmarks --only onednn`."""
-    machine = results.get("machine") or describe_machine()
+def render(results: Mapping[str, Any], name: str = "onednn") -> str:
+    """The page `name`.md; the figures' `how` says what was run in place of `python -m benchmarks --only onednn`."""
+    machine, how = results["machine"], results.get("how")
     versions = ", ".join(f"{name} {number}" for name, number in machine["versions"].items())
     parts = [
         "# Benchmarks of the target onednn",
-        f"{how or 'Written by `python -m benchmarks --only onednn`.'} Raw figures: [{stem}.json]({stem}.json). What is "
-        "fused, and what it costs in memory: [onednn.md](onednn.md).",
+        f"{how or 'Written by `python -m benchmarks --only onednn`.'} Raw figures: "
+        f"[data/{name}.json](data/{name}.json). What is fused, and what it costs in memory: [the target "
+        "onednn](../reference/onednn.md).",
         f"Architectures from torchvision, timm and transformers with random weights; batch 1, 224 x 224 pixels, "
         "128 tokens, 30 s of sound. Every contender is a fresh process; all of a row run in turns, in alternating "
         f"order, {ROUNDS} rounds of about {SECONDS_EACH} s each. Times are the median of the rounds' medians. *over "
         "jit* is `torch.jit.optimize_for_inference` in float32 divided by onednn, also where onednn runs in bf16: it "
         "fuses float32 only, and the published 3.31x is over that. *over best* is the fastest of the others, *SQNR* "
         "that of our output beside eager's in float32.",
-        f"Machine: {machine['summary']}. Versions: {versions}.",
+        f"{render_origin(results['origin'])} Machine: {machine['summary']}. Versions: {versions}.",
     ]
     for precision in FIGURES:
         for threads in THREADS:
@@ -212,7 +216,7 @@ def render(results: Mapping[str, Any], stem: str = "benchmarks-onednn", how: str
             if chosen:
                 parts += [f"## {precision}, {threads} thread{'s' if threads > 1 else ''}", *_render_cases(chosen)]
         if not any(case["precision"] == precision for case in results["cases"]):
-            why = "this processor computes no bfloat16" if precision == "bf16" else "see benchmarks-onednn.md"
+            why = "this processor computes no bfloat16" if precision == "bf16" else "see onednn.md"
             parts += [f"## {precision}", f"Not measured: {why}."]
     parts += [*_render_ready(results["cases"]), *_render_inside(results)]
     return "\n\n".join(part for part in parts if part) + "\n"
@@ -332,14 +336,14 @@ def _render_inside(results: Mapping[str, Any]) -> list[str]:
             ]
         )
     if rows:
+        how = "" if results.get("load_processes", PROCESSES) == 1 else MEDIAN_LOAD
         head = ("model", "load", "compiling", "ratio", "first run", "weights", ".pte", "own", "of the file", "peak")
         parts += [
             "## Load, memory and size",
             "Two threads. *load* is all of it: reading the plan, forming and compiling the partitions, and the run "
-            "that prepares constants and memory; *compiling* is oneDNN's compiling alone. Of several processes, the "
-            "one with the median load; the file was read before, so that the disk is not in it. "
-            "*own* memory and that *of the file* are what stays resident after it, *peak* the most of both together "
-            "while loading. Required: load under 3x the bare compile time, .pte at most weights + 3 %.",
+            f"that prepares constants and memory; *compiling* is oneDNN's compiling alone. {how}*own* memory and that "
+            "*of the file* are what stays resident after it, *peak* the most of both together while loading. "
+            "Required: load under 3x the bare compile time, .pte at most weights + 3 %.",
             render_table(head, rows),
         ]
         if any(entry["load_seconds"] >= MOST_LOAD * entry["compile_seconds"] for entry in results["inside"]):

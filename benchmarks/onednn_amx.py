@@ -10,7 +10,6 @@ Weights repeat a short stretch of random numbers, so that the archive stays smal
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import subprocess
@@ -28,6 +27,7 @@ from torch import nn
 from torch.nn import functional
 
 from benchmarks.models import Bottleneck, ResNet
+from benchmarks.publish import publish, read_origin, render_origin
 from benchmarks.serving import Server, serve, time_in_turns
 
 Example = tuple[nn.Module, tuple[torch.Tensor, ...]]
@@ -37,6 +37,14 @@ THREADS = (4, 16)
 PRECISIONS = ("bf16", "fp32")
 ROUNDS = 7
 SECONDS_EACH = 0.15
+HOW = (
+    "Written by `python -m benchmarks.onednn_amx`: one bottleneck block of each stage of ResNet-50, the whole "
+    "network, and one layer of BERT-base at 128 tokens, batch 1. The column *edgex* is the artifact's `.pte` in a "
+    "native program without Python; its inputs and outputs are float32, and its time includes the conversions. The "
+    "peers take the precision of the table directly, images in channels_last: `torch.jit` with LLGA, Inductor with "
+    "freezing, eager. Each contender is a process of its own, timed in turns; times are medians. *Best peer* says how "
+    "many times longer the fastest peer takes, *SQNR* compares edgex's output with eager's in float32."
+)
 # A prime: rows of a weight matrix must not be equal.
 _STRETCH = 4093
 _NORMS = (nn.BatchNorm2d, nn.LayerNorm)
@@ -158,7 +166,7 @@ def pack(folder: Path) -> None:
 def run(folder: Path, result: Path, seconds: float) -> None:
     """Measure until the time is over; the tables are rewritten after each case."""
     ends = time.monotonic() + seconds
-    document: dict[str, Any] = {"machine": _machine(), "cases": []}
+    document: dict[str, Any] = {"machine": _machine(), "origin": read_origin(), "cases": []}
     for precision in PRECISIONS:
         cores = os.cpu_count() or 1
         for threads in [n for n in THREADS if n <= cores] or [cores]:
@@ -167,8 +175,7 @@ def run(folder: Path, result: Path, seconds: float) -> None:
                 break
             for case in _measure_models(folder, precision, threads, ends, result):
                 document["cases"].append(case)
-                (result / "onednn-amx.json").write_text(json.dumps(document, indent=1) + "\n")
-                (result / "onednn-amx.md").write_text(render(document))
+                publish("onednn-amx", document, render(document), result)
 
 
 def _measure_models(folder: Path, precision: str, threads: int, ends: float, result: Path) -> Iterator[dict[str, Any]]:
@@ -243,9 +250,14 @@ def serve_peer(contender: str, model: str, precision: str, threads: int) -> None
 
 
 def render(document: dict[str, Any]) -> str:
-    """The tables as Markdown."""
+    """The page: how, when and where, the table, the mean of the convnets."""
     machine = document["machine"]
-    lines = [f"{machine['cpu']}, {machine['cores']} cores, {machine['isa']}; torch {machine['torch']}.", ""]
+    lines = ["# onednn on a processor with AMX", "", HOW, ""]
+    lines += [
+        f"{render_origin(document['origin'])} Machine: {machine['cpu']} · {machine['cores']} cores · "
+        f"{machine['isa']} · torch {machine['torch']}. Raw figures: [data/onednn-amx.json](data/onednn-amx.json).",
+        "",
+    ]
     lines += ["| model | precision | threads | edgex | " + " | ".join(PEERS) + " | best peer | SQNR |"]
     lines += ["|---|---|---:|---:|" + "---:|" * (len(PEERS) + 2)]
     for case in document["cases"]:
@@ -269,8 +281,8 @@ def render(document: dict[str, Any]) -> str:
             if ratios:
                 mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
                 lines += ["", f"{precision}, {threads} threads, convnets: {mean:.2f}x over the best peer (geomean)."]
-    if "cut" in document:
-        lines += ["", document["cut"]]
+    for key in ("cut", "note"):
+        lines += ["", document[key]] if key in document else []
     return "\n".join(lines) + "\n"
 
 

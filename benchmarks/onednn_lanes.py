@@ -22,6 +22,7 @@ from typing import Any
 
 from benchmarks import onednn
 from benchmarks.outcome import describe_machine
+from benchmarks.publish import publish, read_origin
 from benchmarks.serving import Server, time_in_turns
 from edgex.runtime.support.activity import describe_activity, take_snapshot
 
@@ -130,14 +131,13 @@ def _pin(pid: int, cores: Sequence[int]) -> None:
 
 def _write(folder: Path, lanes: int) -> None:
     results = onednn.read_results(onednn.WORK)
-    document = {"schema": onednn.SCHEMA, "machine": describe_machine(), "lanes": lanes, **results}
-    (folder / "benchmarks-onednn-bf16.json").write_text(json.dumps(document) + "\n", encoding="utf-8")
-    note = (
+    how = (
         f"Written by `python -m benchmarks.onednn_lanes`: {lanes} models were timed at the same time, each on cores of "
         "its own, which all contenders of its row shared."
     )
-    page = onednn.render(results, "benchmarks-onednn-bf16", note)
-    (folder / "benchmarks-onednn-bf16.md").write_text(page, encoding="utf-8")
+    facts = {"schema": onednn.SCHEMA, "machine": describe_machine(), "origin": read_origin(), "how": how}
+    document = {**facts, "lanes": lanes, **results}
+    publish("onednn-bf16", document, onednn.render(document, "onednn-bf16"), folder)
 
 
 if __name__ == "__main__":

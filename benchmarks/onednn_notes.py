@@ -1,4 +1,4 @@
-"""What is behind a goal of the onednn page that was missed: the cause as it was measured, and what was tried.
+"""Why a goal of the onednn page was missed: the cause as measured, and what was tried.
 
 A rerun of the benchmark prints them beside its own figures. Figures in float32 are of two cores with AVX-512 and no
 bfloat16, those in bfloat16 of cores with AMX; "log" is oneDNN's own (`ONEDNN_VERBOSE=1`), "counters" are OpenVINO's
@@ -38,21 +38,22 @@ BEHIND = {
     },
     "bf16": {
         "resnet50": (
-            "Chance. With 1 thread its rounds took 11.2 to 30.3 ms, those of LLGA 11.2 to 31.4, because the core "
-            "multiplied at one of two speeds (see onednn.md); the quickest rounds of both are level, 11.20 and 11.17."
+            "Noise of the machine. With 1 thread its rounds took 11.2 to 30.3 ms, those of LLGA 11.2 to 31.4, because "
+            "the core multiplied at one of two speeds (see onednn-summary.md); the quickest rounds of both are level, "
+            "11.20 and 11.17."
         ),
         "distilgpt2": (
-            "Chance, and the product with 50,257 words. By oneDNN's log that product took 8.7 ms when the cores were "
-            "quick, which is 1,130 GFLOP/s and leaves nothing to gain, and 16.5 ms when they were slow. The same row "
-            "once more was 30.2 ms beside 31.3 of Inductor. What peers do not do: the result is float32, whose "
-            "conversion takes 1.7 ms."
+            "Noise of the machine, and the product with 50,257 words. By oneDNN's log that product took 8.7 ms when "
+            "the cores were quick, which is 1,130 GFLOP/s and leaves nothing to gain, and 16.5 ms when they were "
+            "slow. The same row once more was 30.2 ms beside 31.3 of Inductor. What peers do not do: the result is "
+            "float32, whose conversion takes 1.7 ms."
         ),
         "whisper_tiny_encoder": (
             "Attention over 1,500 places. With one core 53 of 107 ms were oneDNN's kernels by its log; the other half "
-            "was the softmax of 54 million scores and what lies around 1,700 small products. Both were mended after "
+            "was the softmax of 54 million scores and what lies around 1,700 small products. Both were improved after "
             "the table with AMX: on a core with AVX-512 BF16 and no AMX the whole model takes 202 instead of 220 ms. "
-            "Not measured with AMX again. Tried and left: writing the weights as bfloat16 in the loop that computes "
-            "them, which the compiler there did not vectorize (143 ms)."
+            "Not measured with AMX again. Tried and rejected: writing the weights as bfloat16 in the loop that "
+            "computes them, which the compiler there did not vectorize (143 ms)."
         ),
     },
 }
@@ -60,16 +61,16 @@ BEHIND = {
 LOAD = (
     "What load is made of, with 2 threads on a quiet Xeon: oneDNN forms partitions (20 ms for mobilenet_v2, 37 for "
     "resnet50, 51 for bert_base, 21 for whisper_tiny_encoder: about as much as it compiles, and not counted as "
-    "compiling), compiles them (24, 58, 40, 43 ms), and runs each partition with weights once. Its C interface brings"
-    " constants into the processor's layout only while it runs, so that one run is the floor: 18 ms of mobilenet_v2's"
-    " first run were constants, 86 of resnet50's, some 190 of bert_base's 340 MB, most of it the system's making new "
+    "compiling), compiles them (24, 58, 40, 43 ms), and runs each partition with weights once. Its C interface brings "
+    "constants into the processor's layout only while it runs, so that one run is the floor: 18 ms of mobilenet_v2's "
+    "first run were constants, 86 of resnet50's, some 190 of bert_base's 340 MB, most of it the system's making new "
     "pages (a reorder of 9.4 MB took 4.4 ms into new memory, 1.7 into memory that was there). Tried and kept: no "
-    "second run; pages of the file are let go only where oneDNN has its own copy; of partitions that are equal but "
+    "second run; pages of the file are released only where oneDNN has its own copy; of partitions that are equal but "
     "for small constants one runs. bert_base loaded in 479 ms instead of 623 by that, whisper_tiny_encoder in 268 "
-    "instead of 944. Tried and left: weights in the file in another order (reorders took the same time). Kept since "
-    "benchmarks-onednn.md was measured: all threads make the pages for constants ahead, 32 MB at a time. Most "
-    "constants are smaller than a huge page, so that one thread made it while the others waited, or made it too. In "
-    "new processes, before and after in turns on two cores of a Zen 4, medians of five: resnet50 248 and 123 ms, "
+    "instead of 944. Tried and rejected: weights in the file in another order (reorders took the same time). Kept "
+    "since onednn.md was measured: all threads make the pages for constants ahead, 32 MB at a time. Most constants "
+    "are smaller than a huge page, so that one thread made it while the others waited, or made it too. In new "
+    "processes, before and after in turns on two cores of a Zen 4, medians of five: resnet50 248 and 123 ms, "
     "vit_small 222 and 116, bert_base 750 and 283, distilgpt2 585 and 247, whisper_tiny_encoder 240 and 183, "
     "mobilenet_v2 59 and 47. What is left of resnet50's is 11 ms of forming, 19 of compiling, 37 of its own run, 35 "
     "of reorders, some 20 of new pages. There, compiling and one run of every partition, which the interface asks "

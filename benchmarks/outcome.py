@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
@@ -10,6 +9,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from benchmarks.publish import publish, read_data, read_origin, render_origin
 from edgex._version import __version__
 from edgex.runtime.report.figures import describe_host, format_seconds
 from edgex.runtime.support.activity import Activity, find_disturbances
@@ -57,15 +57,16 @@ class Outcome:
     data: Mapping[str, Any]
 
     def to_json(self, activity: Activity) -> dict[str, Any]:
-        """The entry in benchmarks.json; `activity` is what else the machine did while it was measured."""
-        return {**asdict(self), "machine": describe_machine(), "activity": activity.to_json()}
+        """The entry in the figures; `activity` is what else the machine did while it was measured."""
+        found = {"machine": describe_machine(), "origin": read_origin(), "activity": activity.to_json()}
+        return {**asdict(self), **found}
 
 
 def describe_machine() -> dict[str, Any]:
     """The machine and the versions that the figures belong to."""
     host = read_host()
     versions = {"edgex": __version__, "python": host.python, **{name: version(name) for name in PACKAGES}}
-    return {"summary": " · ".join(describe_host(host)), "versions": versions}
+    return {"summary": " · ".join(describe_host(host)), "cores": host.logical_cores, "versions": versions}
 
 
 def show_seconds(samples: Sequence[float]) -> str:
@@ -76,23 +77,20 @@ def show_seconds(samples: Sequence[float]) -> str:
 
 
 def write_page(folder: Path, entry: Mapping[str, Any]) -> None:
-    """Bring `benchmarks.json` and `benchmarks.md` up to date with one entry; the others keep their figures."""
-    data_file = folder / "benchmarks.json"
-    entries: dict[str, Any] = {}
-    if data_file.exists():
-        entries = {old["name"]: old for old in json.loads(data_file.read_text(encoding="utf-8"))["benchmarks"]}
+    """Bring `edgex.md` and its figures up to date with one entry; the others keep their figures."""
+    known = read_data("edgex", folder)
+    entries = {old["name"]: old for old in known["benchmarks"]} if known else {}
     entries[entry["name"]] = entry
     document = {"schema": SCHEMA, "benchmarks": [entries[name] for name in sorted(entries)]}
-    data_file.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    (folder / "benchmarks.md").write_text(render_page(document["benchmarks"]), encoding="utf-8")
+    publish("edgex", document, render_page(document["benchmarks"]), folder)
 
 
 def render_page(entries: Sequence[Mapping[str, Any]]) -> str:
     """The page for benchmarks, each with its machine, its table and its goals."""
     parts = [
-        "# Benchmarks",
+        "# What edgex itself costs",
         "Written by `make bench`, which runs edgex beside the bare engines and exporters, interleaved. Raw figures: "
-        "[benchmarks.json](benchmarks.json).",
+        "[data/edgex.json](data/edgex.json).",
     ]
     for entry in entries:
         versions = ", ".join(f"{name} {number}" for name, number in entry["machine"]["versions"].items())
@@ -101,8 +99,8 @@ def render_page(entries: Sequence[Mapping[str, Any]]) -> str:
             " ".join(entry["notes"]),
             render_table(entry["head"], entry["rows"]),
             render_goals(entry["goals"]),
-            f"Machine: {entry['machine']['summary']}. Versions: {versions}.",
-            render_warnings(entry["activity"]),
+            f"{render_origin(entry['origin'])} Machine: {entry['machine']['summary']}. Versions: {versions}.",
+            render_warnings(entry["activity"], entry["machine"]["cores"]),
         ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -118,7 +116,7 @@ def render_goals(goals: Sequence[Mapping[str, Any]]) -> str:
     return "\n".join(f"- {'met' if g['met'] else '**not met**'}: {g['text']}; measured {g['measured']}" for g in goals)
 
 
-def render_warnings(activity: Mapping[str, Any]) -> str:
+def render_warnings(activity: Mapping[str, Any], cores: int | None) -> str:
     """What disturbed the measurement; empty where nothing did."""
-    found = find_disturbances(Activity.from_json(activity), read_host().logical_cores)
+    found = find_disturbances(Activity.from_json(activity), cores)
     return "".join(f"Warning ({warning.code}): {warning.text}. " for warning in found).strip()

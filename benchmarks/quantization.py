@@ -1,7 +1,7 @@
 """Recipes on every target beside float32: what they keep of the model, how small and how fast it gets.
 
 ```console
-$ python -m benchmarks.quantization               # writes docs/benchmarks-quantization.md, some 20 minutes
+$ python -m benchmarks.quantization               # writes docs/benchmarks/quantization.md, some 20 minutes
 $ python -m benchmarks.quantization --only digits # this one anew
 $ python -m benchmarks.quantization --keep /tmp/q # artifacts stay there, and those of an earlier run are not made again
 ```
@@ -18,12 +18,14 @@ import json
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 from benchmarks.outcome import describe_machine, render_table
 from benchmarks.processes import ROOT
+from benchmarks.publish import publish, read_data, read_origin, render_origin
 from edgex.errors import EdgexError
 
 TARGETS = ("xnnpack", "onnx-cpu", "onednn")
@@ -47,8 +49,7 @@ def main() -> int:
         return 0
     from benchmarks.quantized_models import MODELS
 
-    file = ROOT / "docs" / "benchmarks-quantization.json"
-    known = json.loads(file.read_text(encoding="utf-8"))["rows"] if file.exists() else []
+    document = read_data("quantization") or {"rows": []}
     for name in given.only or MODELS:
         print(f"{name} …", file=sys.stderr, flush=True)
         with tempfile.TemporaryDirectory(prefix="edgex-quantization-") as scratch:
@@ -66,12 +67,11 @@ def main() -> int:
                     str(folder),
                 ]
                 done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
-        known = [row for row in known if row["model"] != name] + json.loads(done.stdout)
-        known.sort(key=lambda row: list(MODELS).index(row["model"]))
-        text = json.dumps({"machine": describe_machine(), "rows": known}, indent=1, ensure_ascii=False)
-        file.write_text(text + "\n", encoding="utf-8")
-        file.with_suffix(".md").write_text(render(known), encoding="utf-8")
-    print(render(known))
+        rows = [row for row in document["rows"] if row["model"] != name] + json.loads(done.stdout)
+        rows.sort(key=lambda row: list(MODELS).index(row["model"]))
+        document = {"machine": describe_machine(), "origin": read_origin(), "rows": rows}
+        publish("quantization", document, render(document))
+    print(render(document))
     return 0
 
 
@@ -164,8 +164,9 @@ def measure_all(name: str, folder: Path) -> None:
     print(json.dumps(rows))
 
 
-def render(rows: list[dict[str, Any]]) -> str:
+def render(document: Mapping[str, Any]) -> str:
     """The page: a table, goals, the machine."""
+    rows = document["rows"]
     floats = {(row["model"], row["target"]): row for row in rows if row["recipe"] == "fp32" and "bytes" in row}
     order = list(dict.fromkeys(row["model"] for row in rows))
     cells = []
@@ -181,7 +182,6 @@ def render(rows: list[dict[str, Any]]) -> str:
             speedup = f"{base['median_seconds'] / row['median_seconds']:.2f}x"
         time = f"{row['median_seconds'] * 1e3:.3g} ms"
         cells.append((*head, row["accuracy"], f"{row['bytes'] / 1e6:.2f} MB", share, time, speedup))
-    machine = describe_machine()
     parts = [
         "# Quantized artifacts beside float32",
         "Written by `python -m benchmarks.quantization`. Accuracy is that of the artifact beside eager: the digits' "
@@ -192,7 +192,8 @@ def render(rows: list[dict[str, Any]]) -> str:
         "process and timed in turns.",
         render_table(HEAD, cells),
         "\n".join(_goals(rows, floats)),
-        f"Machine: {machine['summary']}. Raw figures: [benchmarks-quantization.json](benchmarks-quantization.json).",
+        f"{render_origin(document['origin'])} Machine: {document['machine']['summary']}. Raw figures: "
+        "[data/quantization.json](data/quantization.json).",
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
 

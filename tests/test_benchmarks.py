@@ -42,7 +42,7 @@ def test_a_goal_is_shown_as_the_data_has_it():
     assert "- met: at most 2 s; measured 1.0 s" in page
     assert "- **not met**: at most 2 s; measured 3.0 s" in page
     assert "| what | time |\n| --- | ---: |\n| a | 1.0 s |" in page
-    assert "Doubt" not in page
+    assert "Warning" not in page
 
 
 def test_a_disturbed_run_says_so():
@@ -58,9 +58,29 @@ def test_benchmarks_that_did_not_run_keep_their_figures(tmp_path):
 
     for name, measured in (("b", 1.0), ("a", 1.5), ("b", 3.0)):
         write_page(tmp_path, make_entry(name, measured))
-    entries = json.loads((tmp_path / "benchmarks.json").read_text())["benchmarks"]
+    entries = json.loads((tmp_path / "data" / "edgex.json").read_text())["benchmarks"]
     assert [(entry["name"], entry["data"]["s"]) for entry in entries] == [("a", 1.5), ("b", 3.0)]
-    assert (tmp_path / "benchmarks.md").read_text().count("## About") == 2
+    assert (tmp_path / "edgex.md").read_text().count("## About") == 2
+
+
+def test_the_committed_pages_are_rendered_from_the_committed_figures():
+    from benchmarks.publish import PAGES, format_data, read_data, renderers
+
+    assert {path.stem for path in (PAGES / "data").glob("*.json")} == set(renderers())
+    for name, render in renderers().items():
+        document = read_data(name)
+        page = (PAGES / f"{name}.md").read_text(encoding="utf-8")
+        assert page == render(document), f"{name}.md was edited by hand: python -m benchmarks.publish renders it"
+        assert "Measured on 20" in page and " at commit " in page, f"{name}.md does not say when and on which commit"
+        data = (PAGES / "data" / f"{name}.json").read_text(encoding="utf-8")
+        assert data == format_data(document), f"{name}.json is not as benchmarks.publish writes it"
+
+
+def test_figures_name_the_day_and_the_commit():
+    from benchmarks.publish import read_origin
+
+    origin = read_origin()
+    assert len(origin["date"]) == 10 and origin["commit"] != ""
 
 
 def test_processes_are_started_in_turns():

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.coverage`: export every model of the suite to every target, and write docs/coverage.{md,json}.
+"""`python -m benchmarks.coverage`: export all models to all targets, and write docs/benchmarks/coverage.md.
 
 A run that was interrupted goes on: results lie in `.coverage-suite/results.jsonl`, a line a model and target, and are
 used again where the same sources and packages made them.
@@ -33,6 +33,7 @@ from benchmarks.coverage.runner import GIB, Limits, Runner
 from benchmarks.coverage.store import Store, package_versions, sources_digest
 from benchmarks.coverage.suite import TARGETS, Entry, all_entries, in_turns, missing_libraries, select
 from benchmarks.processes import ROOT
+from benchmarks.publish import PAGES
 
 WORK = ROOT / ".coverage-suite"
 
@@ -84,7 +85,7 @@ def _write(folder: Path, baseline: Baseline, run: Mapping[Key, Outcome]) -> None
     issues = parse_issues((ROOT / ISSUES).read_text(encoding="utf-8"))
     write_report(folder, names, outcomes, GONE, issues, package_versions())
     verified = sum(outcome.verified for outcome in outcomes)
-    print(f"{verified} of {len(outcomes)} verified; wrote coverage.md and coverage.json")
+    print(f"{verified} of {len(outcomes)} verified; wrote coverage.md and data/coverage.json")
 
 
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -95,11 +96,9 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--fresh", action="store_true", help="Run again what has a result.")
     parser.add_argument("--keep-older", action="store_true", help="Run only what has no result of any sources.")
     parser.add_argument("--failed", action="store_true", help="Run again only what failed.")
-    parser.add_argument("--check", action="store_true", help="Run nothing: judge docs/coverage.json as it lies there.")
-    parser.add_argument(
-        "--against", default="HEAD", metavar="REVISION", help="The committed outcomes to hold it against."
-    )
-    parser.add_argument("-o", "--output", type=Path, default=ROOT / "docs", help="Folder of the page.")
+    parser.add_argument("--check", action="store_true", help="Run nothing: judge the committed figures.")
+    parser.add_argument("--against", default="HEAD", metavar="REVISION", help="The committed outcomes to compare with.")
+    parser.add_argument("-o", "--output", type=Path, default=PAGES, help="Folder of the page.")
     parser.add_argument("--timeout", type=float, default=600.0, help="Seconds a model may take on all its targets.")
     parser.add_argument("--memory", type=float, default=8.0, help="GiB a model may take.")
     parser.add_argument("--work", type=Path, default=WORK, help="Folder of results and log.")

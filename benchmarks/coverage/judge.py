@@ -1,10 +1,10 @@
 """Whether a run is worse than the committed one, and what may excuse that.
 
-The baseline is `docs/coverage.json` as it is in git, at HEAD or at the revision that `--against` names; a file that
-was edited and not committed counts for nothing. Better outcomes and new models are recorded as they come. A worse
-outcome fails, unless `known_issues.json` has an entry with its exit code and a reason, *in that same revision*: so
-the change that breaks a model cannot excuse it, since its own entry is not in the baseline yet. An entry has to be
-committed, and reviewed, on its own before.
+The baseline is `docs/benchmarks/data/coverage.json` as it is in git, at HEAD or at the revision that `--against`
+names; a file that was edited and not committed counts for nothing. Better outcomes and new models are recorded as they
+come. A worse outcome fails, unless `known_issues.json` has an entry with its exit code and a reason, *in that same
+revision*: so the change that breaks a model cannot excuse it, since its own entry is not in the baseline yet. An entry
+has to be committed, and reviewed, on its own before.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from benchmarks.coverage.outcome import Outcome
 from benchmarks.processes import ROOT
 
 SCHEMA = "edgex.coverage/1"
-RESULTS = "docs/coverage.json"
+RESULTS = "docs/benchmarks/data/coverage.json"
 ISSUES = "benchmarks/coverage/known_issues.json"
 # The suite's own: time, memory.
 LIMIT_CODES = (124, 137)

@@ -1,4 +1,4 @@
-"""docs/coverage.md and docs/coverage.json: the same for the same outcomes, without times of day and folders."""
+"""The page of `make coverage` and its figures: the same for the same outcomes, without folders."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.coverage.judge import SCHEMA, Issue, Key, tell
+from benchmarks.coverage.judge import ISSUES, SCHEMA, Issue, Key, parse_issues, parse_outcomes, tell
 from benchmarks.coverage.outcome import Outcome
-from benchmarks.coverage.suite import TARGETS
+from benchmarks.coverage.suite import TARGETS, all_entries
 from benchmarks.coverage.workarounds import WORKAROUNDS
+from benchmarks.processes import ROOT
+from benchmarks.publish import publish, read_origin, render_origin
 
 REAL = ("huggingface", "torchvision", "timm")
 TITLES = {
@@ -43,23 +45,36 @@ def write_report(
     document: dict[str, Any] = {
         "schema": SCHEMA,
         "packages": dict(packages),
+        "origin": read_origin(),
         "models": len(names),
         "gone": dict(gone),
         "outcomes": [outcome.to_json() for outcome in outcomes],
     }
-    text = json.dumps(document, indent=1, ensure_ascii=False) + "\n"
-    (folder / "coverage.json").write_text(text, encoding="utf-8")
-    (folder / "coverage.md").write_text(render(names, outcomes, gone, issues, packages), encoding="utf-8")
+    page = render(names, outcomes, document, issues)
+    publish("coverage", document, page, folder)
+
+
+def render_document(document: Mapping[str, Any]) -> str:
+    """The page from the committed figures, for `benchmarks.publish`."""
+    names = [entry.name for entry in all_entries()]
+    outcomes = list(parse_outcomes(json.dumps(document)).values())
+    issues = parse_issues((ROOT / ISSUES).read_text(encoding="utf-8"))
+    return render(names, outcomes, document, issues)
 
 
 def render(
-    names: Sequence[str],
-    outcomes: Sequence[Outcome],
-    gone: Mapping[str, str],
-    issues: Mapping[Key, Issue],
-    packages: Mapping[str, str],
+    names: Sequence[str], outcomes: Sequence[Outcome], document: Mapping[str, Any], issues: Mapping[Key, Issue]
 ) -> str:
-    """The page."""
+    """The page.
+
+    Args:
+        names: All models of the suite, in order.
+        outcomes: What is known of them.
+        document: The figures' packages, origin and models that are no longer to be had.
+        issues: Failures that were looked at.
+    """
+    gone = document["gone"]
+    versions = ", ".join(f"{name} {number}" for name, number in document["packages"].items())
     by_key = {(outcome.model, outcome.target): outcome for outcome in outcomes}
     targets = [target for target in TARGETS if any(outcome.target == target for outcome in outcomes)]
     real = [name for name in names if name.split("/")[0] in REAL]
@@ -67,12 +82,12 @@ def render(
         "# Coverage",
         "Written by `make coverage`: published architectures in small configurations with weights of our own, each "
         "exported in a process of its own, captured once for all targets, lowered, loaded and run by a fresh process, "
-        "and held against eager PyTorch on the example and on stress inputs. *Verified* is what `edgex export` calls "
-        "so. Raw figures: "
-        "[coverage.json](coverage.json).",
+        "and compared with eager PyTorch on the example and on stress inputs. The weights are random, the shapes "
+        "static; published weights and dynamic batches are not part of it. *Verified* is what `edgex export` calls so. "
+        "Raw figures: [data/coverage.json](data/coverage.json).",
         _summary(real, by_key, targets),
         _goal(real, by_key, targets),
-        f"Versions: {', '.join(f'{name} {number}' for name, number in packages.items())}.",
+        f"{render_origin(document['origin'])} Versions: {versions}.",
         _sources(outcomes),
         "Each model's cell: share of the operators delegated, delegate calls, seconds of the whole export on one "
         "thread of a shared machine without imports, and the process's peak memory.",
@@ -124,20 +139,21 @@ def _sources(outcomes: Sequence[Outcome]) -> str:
     if len(digests) < 2:
         return ""
     return (
-        f"The results were made by {len(digests)} states of edgex's sources, what was mended by later ones; "
-        "`coverage.json` says which by a digest. `make coverage` runs again what is not of the present one."
+        f"The results come from {len(digests)} revisions of edgex: a model was run again only where a change "
+        "concerned it. `data/coverage.json` names each by a digest of the sources; `make coverage` runs again what "
+        "is older than the checkout."
     )
 
 
 def _failures(outcomes: Sequence[Outcome], issues: Mapping[Key, Issue]) -> str:
-    """Every failure with its sentence and way out."""
+    """Every failure with its sentence and workaround."""
     failed = [outcome for outcome in outcomes if not outcome.verified]
     if not failed:
         return ""
     lines = [
-        "## What fails, and the way out",
+        "## What fails, and the workaround",
         "",
-        "| model | target | exit code | what | way out |",
+        "| model | target | exit code | what | workaround |",
         "|---|---|---:|---|---|",
     ]
     for outcome in failed:
@@ -152,8 +168,8 @@ def _failures(outcomes: Sequence[Outcome], issues: Mapping[Key, Issue]) -> str:
 def _workarounds(outcomes: Sequence[Outcome]) -> str:
     """What to do about each published architecture that fails, where its error cannot say it."""
     failing = dict.fromkeys(outcome.model for outcome in outcomes if not outcome.verified)
-    told = [f"### {model.split('/')[1]}\n\n{WORKAROUNDS[model]}" for model in failing if model in WORKAROUNDS]
-    return "\n\n".join(["## Known failures of published architectures", *told]) if told else ""
+    parts = [f"### {model.split('/')[1]}\n\n{WORKAROUNDS[model]}" for model in failing if model in WORKAROUNDS]
+    return "\n\n".join(["## Known failures of published architectures", *parts]) if parts else ""
 
 
 def _cell(text: str) -> str:

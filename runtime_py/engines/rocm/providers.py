@@ -28,7 +28,7 @@ CPU_PROVIDER = "CPUExecutionProvider"
 CLASSIC_PROVIDERS = ("MIGraphXExecutionProvider", "ROCMExecutionProvider")
 _DISABLE_FALLBACK = "session.disable_cpu_ep_fallback"
 _RECORD_ASSIGNMENT = "session.record_ep_graph_assignment_info"
-_INSTALL_FIX = "install AMD's build of ONNX Runtime: docs/rocm.md"
+_INSTALL_FIX = "install AMD's build of ONNX Runtime: docs/reference/onnx-rocm.md"
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What a profile found, as values and as the document `edgex.profile/1` (see docs/profile-json.md).
+"""What a profile found, as values and as the document `edgex.profile/1` (see docs/reference/profile-json.md).
 
 All times are seconds. Unknown is None (null), never 0. Nothing in it names a path of the machine.
 """

@@ -1,0 +1,95 @@
+"""Benchmark pages: `docs/benchmarks/NAME.md` is rendered from `docs/benchmarks/data/NAME.json` and from nothing else.
+
+`python -m benchmarks.publish` renders all pages again from the committed figures, after a change of their wording;
+`tests/test_benchmarks.py` compares the result with the committed pages.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from benchmarks.processes import ROOT
+
+PAGES = ROOT / "docs" / "benchmarks"
+_NUMBERS = re.compile(r"\[\s+(?:-?\d[\d.eE+-]*,?\s+)+\]")
+
+
+def read_origin() -> dict[str, str]:
+    """Today's date (UTC), and the commit that is checked out, with `+` where files differ from it."""
+    origin = {"date": datetime.now(timezone.utc).strftime("%Y-%m-%d"), "commit": "unknown"}
+    try:
+        described = ["git", "describe", "--always", "--exclude=*", "--dirty=+", "--abbrev=7"]
+        done = subprocess.run(described, cwd=ROOT, capture_output=True, text=True, check=False)
+    except OSError:
+        return origin
+    if done.returncode == 0:
+        origin["commit"] = done.stdout.strip()
+    return origin
+
+
+def render_origin(origin: Mapping[str, str]) -> str:
+    """When and on which commit, in a sentence for the page."""
+    return f"Measured on {origin['date']} at commit {origin['commit']}."
+
+
+def read_data(name: str, folder: Path = PAGES) -> Any:
+    """The figures of a page; None where there are none yet."""
+    file = folder / "data" / f"{name}.json"
+    return json.loads(file.read_text(encoding="utf-8")) if file.exists() else None
+
+
+def publish(name: str, document: Mapping[str, Any], page: str, folder: Path = PAGES) -> None:
+    """Write figures and page.
+
+    Args:
+        name: Of both files, without a suffix.
+        document: The figures; `page` must be what they render to.
+        page: Markdown.
+        folder: Of the pages; the figures go to `data` in it.
+    """
+    data = folder / "data"
+    data.mkdir(parents=True, exist_ok=True)
+    (data / f"{name}.json").write_text(format_data(document), encoding="utf-8")
+    (folder / f"{name}.md").write_text(page, encoding="utf-8")
+
+
+def format_data(document: Mapping[str, Any]) -> str:
+    """JSON with a key a line, and a list of numbers on one line."""
+    text = json.dumps(document, indent=1, ensure_ascii=False)
+    return _NUMBERS.sub(lambda match: re.sub(r"\s+", "", match[0]), text) + "\n"
+
+
+def renderers() -> dict[str, Callable[[Any], str]]:
+    """Page name -> function from its figures to its text."""
+    from benchmarks import onednn, onednn_amx, outcome, quantization
+    from benchmarks.coverage import report
+
+    return {
+        "coverage": report.render_document,
+        "edgex": lambda document: outcome.render_page(document["benchmarks"]),
+        "onednn": onednn.render,
+        "onednn-amx": onednn_amx.render,
+        "onednn-bf16": lambda document: onednn.render(document, "onednn-bf16"),
+        "onednn-zen4": lambda document: onednn.render(document, "onednn-zen4"),
+        "quantization": quantization.render,
+    }
+
+
+def main() -> int:
+    """Render every page again."""
+    for name, render in renderers().items():
+        document = read_data(name)
+        if document is not None:
+            (PAGES / f"{name}.md").write_text(render(document), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
