@@ -13,7 +13,7 @@ import torch
 pytestmark = pytest.mark.long_file
 
 SAMPLES = Path(__file__).parent.parent / "samples"
-NAMES = ["decoder", "digits", "image_classifier", "keyword_spotter", "sentence_encoder", "vocoder"]
+NAMES = ["decoder", "digits", "image_classifier", "keyword_spotter", "photo_classifier", "sentence_encoder", "vocoder"]
 TARGETS = ("xnnpack", "onnx-cpu")
 
 
@@ -54,7 +54,7 @@ def test_outputs_vary_and_repeat(name):
 
 
 # The demo exports the digits; the largest take a minute each.
-_SLOW = {"digits", "keyword_spotter", "sentence_encoder"}
+_SLOW = {"digits", "keyword_spotter", "photo_classifier", "sentence_encoder"}
 
 
 @pytest.mark.parametrize(
@@ -87,10 +87,17 @@ def test_demo(tmp_path):
     done = subprocess.run([sys.executable, "-m", "edgex.samples.demo"], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     figures = json.loads((tmp_path / "demo-output" / "demo.json").read_text())
-    assert [row["engine"] for row in figures["engines"]] == ["eager", *TARGETS]
-    for row in figures["engines"]:
-        assert row["accuracy"] > 0.93
-        assert row["same_answers"] == figures["scans"] == 360
+    small, large = figures["models"]
+    assert figures["engines"] == small["engines"] and figures["scans"] == small["inputs"] == 360
+    assert 1e6 < large["parameters"] < 1e7 and large["flops"] > 100 * small["flops"]
+    for model in (small, large):
+        names = ["eager", *TARGETS] if model["without_compile"] else ["eager", *TARGETS, "torch.compile"]
+        assert [row["engine"] for row in model["engines"]] == names
+        for row in model["engines"][:3]:
+            assert row["same_answers"] == model["inputs"]
+    assert all(row["accuracy"] > 0.93 for row in small["engines"][:3])
+    assert figures["machine"] in done.stdout and "PyTorch's dispatch of each operator" in done.stdout
+    assert done.stderr == "", "the demo prints something that is not its own"
 
 
 def test_digits_trains_again_when_the_cache_is_damaged(cache, monkeypatch):

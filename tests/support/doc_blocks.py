@@ -1,4 +1,4 @@
-"""Read the code blocks of a Markdown page, run its commands, and hold what they print against what the page shows.
+"""Read the code blocks of a Markdown page, run its commands, and compare what they print with what the page shows.
 
 - A `python` block whose first line is `# name.py` is that file.
 - A `console` block holds commands, `$ ` before each, what they print, and `[exit N]` where that is not 0.
@@ -6,6 +6,7 @@
   a line of it for any lines. The page may leave lines out.
 """
 
+import importlib.util
 import os
 import re
 import subprocess
@@ -60,6 +61,20 @@ def write_files(blocks: list[Block], folder: Path) -> None:
     for block in blocks:
         if block.language == "python" and (match := re.match(r"# (\w+\.py)\n", block.text)):
             (folder / match[1]).write_text(block.text)
+
+
+def find_missing_module(command: Command, folder: Path) -> str | None:
+    """The first module that a shown file imports and that is neither installed nor beside it; None where there is none.
+
+    Looks at the `.py` files of the command that lie in the folder itself.
+    """
+    for name in re.findall(r"(?<![\w/])(\w+\.py)\b", command.text):
+        if not (folder / name).is_file():
+            continue
+        for module in re.findall(r"^(?:import|from) (\w+)", (folder / name).read_text(), re.M):
+            if not (folder / f"{module}.py").exists() and importlib.util.find_spec(module) is None:
+                return module
+    return None
 
 
 def run_command(command: Command, folder: Path) -> subprocess.CompletedProcess:
