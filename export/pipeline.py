@@ -1,94 +1,27 @@
-"""The whole flow on one screen: find -> capture -> rewrite -> quantize -> lower -> package -> prove -> artifact.
+"""The whole flow on one screen.
 
-`export_model` is the Python door, `export_to_targets` the command line's. What the targets share is in `prepared`, one
-target's way from its program to the proved artifact in `production`.
+```
+find -> capture -> rewrite -> quantize -> answer      once, for all targets
+  -> lower -> package -> prove -> publish             for each target
+```
+
+Every stage is one call in the folder of its name, from values to values; none goes back into an earlier one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from edgex.errors import EdgexError, UsageError
-from edgex.export.prepared import Progress, prepare
-from edgex.export.production import make_artifact, plan_artifact
-from edgex.export.result import ExportedArtifact, ExportReport, Failure, StageClock
+from edgex.export.result import ExportedArtifact, ExportReport, Failure, StageClock, peak_rss_bytes
 from edgex.export.settings import ExportSettings, check_settings
-from edgex.runtime.artifact.artifact import Artifact, open_artifact
-from edgex.runtime.session.numerics import Tolerance
+from edgex.export.target_model import Progress, TargetModel
 
 if TYPE_CHECKING:
+    from edgex.export.quantization.budget.search import BudgetSearch
+    from edgex.export.quantization.budget.speed import SpeedCheck
     from edgex.export.source.source import ModelSource
-
-
-def export_model(
-    model: Any,
-    args: Sequence[Any] = (),
-    kwargs: Mapping[str, Any] | None = None,
-    *,
-    target: str,
-    output: str | Path | None = None,
-    dynamic_shapes: Any = None,
-    precision: str | None = None,
-    quantize: str | None = None,
-    calibration: Any = None,
-    observer: str | None = None,
-    group_size: int | None = None,
-    max_drop: float | None = None,
-    evaluate: Callable[..., float] | None = None,
-    tolerance: Tolerance | None = None,
-    options: Mapping[str, Any] | None = None,
-    name: str | None = None,
-    force: bool = False,
-    memory_check: bool = True,
-) -> Artifact:
-    """Export a module or an ExportedProgram to one target, prove it, and write it.
-
-    Args:
-        model: An `nn.Module` (it is captured in eval mode) or an `ExportedProgram`.
-        args: Example inputs by position.
-        kwargs: Example inputs by name.
-        target: A delegate's name, for example `xnnpack`.
-        output: Folder for `NAME.TARGET.edgex`, or a path that ends in `.edgex`; None is the current folder.
-        dynamic_shapes: As `torch.export.export` takes it.
-        precision: `fp32` (default), `fp16` or `bf16`.
-        quantize: A recipe's name; every target refuses those that it does not offer.
-        calibration: Data for recipes that need some: a list of samples in the form of the example inputs, a function
-            that gives one, or what the command line's `--calibration` takes.
-        observer: `histogram` (default), `minmax` or `percentile`: how ranges are found in the data.
-        group_size: Weights that share a scale, for recipes with 4-bit weights.
-        max_drop: Accuracy budget: how much less than eager float32 `evaluate` may give.
-        evaluate: Takes a function that runs a model, gives a number, higher for better ones; None measures noise.
-        tolerance: How far outputs may be from eager's; None is the default of the precision or recipe.
-        options: The delegate's options.
-        name: The artifact's NAME; None is the class name in lower case.
-        force: Replace an existing artifact.
-        memory_check: Refuse a model whose export would not fit into memory.
-
-    Raises:
-        EdgexError: Whatever stage failed; nothing is left on disk then.
-    """
-    from edgex.export.source.source import wrap_model
-
-    settings = ExportSettings(
-        targets=(target,),
-        output=None if output is None else Path(output),
-        force=force,
-        precision=precision or "fp32",
-        quantize=quantize,
-        calibration=calibration,
-        observer=observer,
-        group_size=group_size,
-        max_drop=max_drop,
-        tolerance=tolerance,
-        options=options or {},
-        memory_check=memory_check,
-    )
-    source = replace(wrap_model(model, tuple(args), dict(kwargs or {}), dynamic_shapes, name), evaluate=evaluate)
-    report = export_to_targets(lambda: source, settings, name=source.name, stop_at_failure=True)
-    return open_artifact(str(report.artifacts[0].path), check="size")
 
 
 def export_to_targets(
@@ -118,21 +51,126 @@ def export_to_targets(
         if dry_run and settings.max_drop is not None:
             raise UsageError("--dry-run measures nothing", fix="leave --max-drop or --dry-run out")
         jobs = check_settings(settings, name)
-    prepared = prepare(find, settings, [job.delegate for job in jobs], clock, progress, with_cases=not dry_run)
+    with clock.stage("import"):
+        progress("import", "torch")
+        from edgex.export.capture.stage import capture_source
+        from edgex.export.proof.stage import answer_for_targets
+        from edgex.export.quantization.stage import quantize_for_targets
+        from edgex.export.rewrites.stage import rewrite_for_targets
+        from edgex.export.source.stage import find_source
+    with clock.stage("find"):
+        progress("find", "the model and its example inputs")
+        source = find_source(find, settings, [job.delegate for job in jobs])
+    with clock.stage("capture"):
+        progress("capture", source.description)
+        captured = capture_source(source, settings.dynamic, progress)
+    with clock.stage("rewrite"):
+        models = rewrite_for_targets(captured, jobs, settings, progress)
+    with clock.stage("quantize"):
+        models, refused = quantize_for_targets(models, captured, settings, progress)
+    with clock.stage("reference"):
+        models = models if dry_run else answer_for_targets(models, settings, progress)
     artifacts: list[ExportedArtifact] = []
     failures: list[Failure] = []
     for job in jobs:
+        target = job.delegate.name
         try:
-            if job.delegate.name in prepared.failures:
-                raise prepared.failures[job.delegate.name]
-            step = plan_artifact if dry_run else make_artifact
-            artifact = step(job, prepared, settings, clock.copy(), progress)
+            if target in refused:
+                raise refused[target]
+            step = _plan_artifact if dry_run else _make_artifact
+            artifact = step(models[target], settings, clock.copy(), progress)
             artifacts.append(artifact)
             if artifact.shortfall is not None:
-                failures.append(Failure(artifact.target, artifact.shortfall))
+                failures.append(Failure(target, artifact.shortfall))
         except EdgexError as error:
             if stop_at_failure:
                 raise
-            failures.append(Failure(job.delegate.name, error))
-    source = prepared.source
-    return ExportReport(source.description, source.parameters, tuple(artifacts), tuple(failures), prepared.notices)
+            failures.append(Failure(target, error))
+    return ExportReport(source.description, source.parameters, tuple(artifacts), tuple(failures), captured.notices)
+
+
+def _plan_artifact(
+    model: TargetModel, settings: ExportSettings, clock: StageClock, progress: Progress
+) -> ExportedArtifact:
+    """A dry run's answer: what the target would take."""
+    from edgex.export.lowering import check_delegation, plan_model
+
+    with clock.stage("plan"):
+        progress("plan", model.target)
+        plan = plan_model(model)
+        warnings = (*model.warnings, *check_delegation(plan, settings.min_delegation, model.target))
+    return ExportedArtifact(
+        model.target,
+        "planned",
+        model.program.inputs,
+        model.program.outputs,
+        plan,
+        clock.seconds,
+        rewrites=model.rewrites,
+        peak_rss_bytes=peak_rss_bytes(),
+        warnings=warnings,
+        quantization=model.quantization,
+    )
+
+
+def _make_artifact(
+    model: TargetModel, settings: ExportSettings, clock: StageClock, progress: Progress
+) -> ExportedArtifact:
+    """Lower, write under a temporary name, prove in a fresh process, publish."""
+    from edgex.export.lowering import check_delegation, lower_model
+    from edgex.export.packaging.package import hashing, publish, staged
+    from edgex.export.packaging.stage import finish_package, write_package
+    from edgex.export.proof.stage import answer_cases, prove
+    from edgex.export.quantization.budget import artifact as quantized
+    from edgex.export.quantization.budget.stage import meet_budget, over_budget
+
+    target, destination = model.target, model.job.destination
+    search: BudgetSearch | None = None
+    speed: SpeedCheck | None = None
+    if settings.max_drop is not None:
+        with clock.stage("budget"):
+            model, search = meet_budget(model, settings, progress)
+            model = answer_cases(model, settings, progress) if search.kept else model
+    with clock.stage("lower"):
+        progress("lower", target)
+        lowered = lower_model(model)
+        warnings = (*model.warnings, *lowered.warnings)
+        warnings += check_delegation(lowered.plan, settings.min_delegation, target)
+        if lowered.assembled_reason is not None:
+            warnings += (f"assembled, not verified: {lowered.assembled_reason}; proved on the CPU instead",)
+    with staged(destination) as folder:
+        with clock.stage("package"):
+            progress("package", target)
+            quantization = quantized.with_accuracy(model.quantization, search)
+            compression = quantized.report_compression(model)
+            package = write_package(folder, model, lowered, settings, quantization, compression)
+        memory = peak_rss_bytes()
+        with clock.stage("verify"), hashing(folder, lowered.files) as wait_for_hashes:
+            on_cpu = lowered.assembled_reason is not None
+            proof = prove(folder, model, settings, package.seal, progress, on_cpu=on_cpu)
+            hashes = wait_for_hashes()
+        warnings += proof.warnings
+        if settings.recipe is not None and (settings.speed_check or settings.require_speedup):
+            with clock.stage("time"):
+                speed, slower = quantized.check_speed(package, settings, progress)
+                warnings += slower
+        with clock.stage("package"):
+            verification = {**proof.verdict, "allow_inconclusive": settings.allow_inconclusive}
+            manifest = finish_package(package, proof.cases, verification, hashes)
+            publish(folder, destination)
+    return ExportedArtifact(
+        target,
+        manifest.status,
+        model.program.inputs,
+        model.program.outputs,
+        lowered.plan,
+        clock.seconds,
+        destination.path,
+        sum(entry.bytes for entry in manifest.files),
+        proof.verdict,
+        model.rewrites,
+        memory,
+        warnings,
+        quantized.describe_outcome(manifest.quantization, compression, search, speed),
+        None if search is None or search.chosen.holds else over_budget(target, search),
+    )

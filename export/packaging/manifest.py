@@ -1,4 +1,4 @@
-"""The manifest of an artifact in the making."""
+"""The manifest of an artifact before its proof: it tells the verifying process what to compare the outputs with."""
 
 from __future__ import annotations
 
@@ -7,58 +7,58 @@ from typing import TYPE_CHECKING, Any
 
 from edgex._version import __version__
 from edgex.delegates.recipes.tolerances import QUANTIZED_TOLERANCE
-from edgex.export.prepared import Prepared
-from edgex.export.settings import ExportSettings, Job
 from edgex.runtime.artifact.manifest import Manifest
 from edgex.runtime.engines.registry import get_engine
+from edgex.runtime.session.numerics import Tolerance
 from edgex.runtime.support.entry_points import installed_version
 
 if TYPE_CHECKING:
     from edgex.delegates.base import LoweredModule
-    from edgex.export.quantization.budget.search import BudgetSearch
+    from edgex.export.target_model import TargetModel
 
 
 def make_manifest(
-    job: Job,
-    prepared: Prepared,
+    model: TargetModel,
     lowered: LoweredModule,
-    settings: ExportSettings,
-    search: BudgetSearch | None = None,
+    tolerance: Tolerance,
+    quantization: Mapping[str, Any] | None,
+    *,
+    allow_inconclusive: bool,
 ) -> Manifest:
-    """The manifest before the proof: it tells the verifying process what to hold the outputs to."""
-    quantized = prepared.quantized.get(job.delegate.name)
-    engine = get_engine(job.delegate.engine)
-    packages = {name: installed_version(name) for name in job.delegate.packages}
-    producer = {**engine.versions(), **{name: found for name, found in packages.items() if found}}
+    """The manifest, still without files and verdict.
+
+    Args:
+        model: What was lowered.
+        lowered: What the delegate made of it.
+        tolerance: How far outputs may be from eager's.
+        quantization: What is said of quantizing it.
+        allow_inconclusive: Whether outputs about which nothing could be proved are accepted.
+    """
+    delegate, source = model.job.delegate, model.source
+    packages = {name: installed_version(name) for name in delegate.packages}
+    producer = {**get_engine(delegate.engine).versions(), **{name: found for name, found in packages.items() if found}}
     return Manifest(
-        name=prepared.source.name,
-        target=job.delegate.name,
-        engine=job.delegate.engine,
-        precision=settings.precision,
+        name=source.name,
+        target=model.target,
+        engine=delegate.engine,
+        precision=model.rewritten.program.precision,
         methods=lowered.methods,
         files=(),
         producer={"edgex": __version__, **dict(sorted(producer.items()))},
         delegation=lowered.plan.to_json(),
         requirements=lowered.requirements,
-        quantization=_with_accuracy(prepared.describe_quantization(job.delegate.name), search),
+        quantization=quantization,
         verification={
-            "tolerance": settings.tolerance_for(job.delegate).to_json(),
-            "quantized_tolerance": None if quantized is None else QUANTIZED_TOLERANCE.to_json(),
-            "allow_inconclusive": settings.allow_inconclusive,
+            "tolerance": tolerance.to_json(),
+            "quantized_tolerance": None if model.quantized is None else QUANTIZED_TOLERANCE.to_json(),
+            "allow_inconclusive": allow_inconclusive,
         },
         status_reason=None,
-        rewrites=prepared.rewrites(job.delegate.name),
+        rewrites=model.rewrites,
         options=lowered.options,
         model={
-            "source": prepared.source.description,
-            "parameters": prepared.source.parameters,
-            "card": dict(prepared.source.model_card),
+            "source": source.description,
+            "parameters": source.parameters,
+            "card": dict(source.model_card),
         },
     )
-
-
-def _with_accuracy(quantization: Mapping[str, Any] | None, search: BudgetSearch | None) -> Mapping[str, Any] | None:
-    """The manifest's `quantization` with what a budget came to."""
-    if quantization is None or search is None:
-        return quantization
-    return {**quantization, "accuracy": search.to_manifest()}

@@ -1,25 +1,26 @@
-"""The pipeline's stage: one quantized program for all targets that ask for the same, and what is said about it."""
+"""The pipeline's fourth stage: one quantized program for all targets that ask for the same, and what is said of it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from edgex.delegates.recipes.recipes import Recipe, describe_recipe
+from edgex.delegates.recipes.recipes import describe_recipe
 from edgex.errors import QuantizationError
 from edgex.export.proof.verification import QuantizedReference
 from edgex.export.quantization.calibration import FEW_SAMPLES, Samples, find_calibration
 from edgex.export.quantization.quantize import Calibrated
 from edgex.export.quantization.quantized import Quantized
 from edgex.export.quantization.running import GraphRunner
+from edgex.export.rewrites.stage import check_signature
 
 if TYPE_CHECKING:
-    from edgex.delegates.base import CapturedProgram, Delegate
     from edgex.delegates.recipes.quantizers import Quantizer
     from edgex.export.settings import ExportSettings
     from edgex.export.source.eager import EagerModel
     from edgex.export.source.source import ModelSource
+    from edgex.export.target_model import CapturedModel, Progress, TargetModel
 
 DEFAULT_OBSERVER = "histogram"
 
@@ -63,69 +64,66 @@ class QuantizedModel:
 
 
 def quantize_for_targets(
-    programs: Mapping[str, CapturedProgram],
-    common_values: frozenset[str],
-    delegates: Sequence[Delegate],
-    recipe: Recipe,
-    source: ModelSource,
-    eager: EagerModel,
-    settings: ExportSettings,
-    progress: Callable[[str, str], None],
-) -> tuple[dict[str, QuantizedModel], dict[str, QuantizationError]]:
-    """Quantize for the targets that give a quantizer; the others do it themselves while they lower.
+    models: Mapping[str, TargetModel], captured: CapturedModel, settings: ExportSettings, progress: Progress
+) -> tuple[dict[str, TargetModel], dict[str, QuantizationError]]:
+    """Quantize for the targets whose delegate gives a quantizer; the others do it themselves while they lower.
 
     Args:
-        programs: The float program of each target.
-        common_values: Names of the nodes of the program of which all of these are rewrites.
-        delegates: The targets.
-        recipe: What the user asks for.
-        source: The model, whose file may define `calibration_data`.
-        eager: The float model.
-        settings: Names observer, data, and number of samples.
+        models: The float model of each target.
+        captured: The program of which all of these are rewrites.
+        settings: Names recipe, observer, data, and number of samples.
         progress: Called with a stage and a detail.
 
     Returns:
-        What each target lowers, and the targets that cannot quantize this model, with the reason.
+        The models of the targets that can quantize this model, and why the others cannot. Without a recipe, what came.
 
     Raises:
         UsageError: The calibration data is missing or wrong.
     """
-    quantizers = {delegate.name: delegate.quantizer(recipe.name) for delegate in delegates}
+    recipe = settings.recipe
+    if recipe is None:
+        return dict(models), {}
+    quantizers = {name: model.job.delegate.quantizer(recipe.name) for name, model in models.items()}
     observed = any(quantizer is not None and quantizer.observed for quantizer in quantizers.values())
-    samples = _open_samples(source, eager, settings, progress) if observed else None
+    eager = captured.capture.eager
+    samples = _open_samples(captured.source, eager, settings, progress) if observed else None
+    common_values = frozenset(node.name for node in captured.capture.program.exported.graph.nodes)
     made: dict[tuple[int, Quantizer], QuantizedModel] = {}
-    found: dict[str, QuantizedModel] = {}
+    found: dict[str, TargetModel] = {}
     failed: dict[str, QuantizationError] = {}
     # Targets that share a program share what is wrong with it.
     errors: dict[tuple[int, Quantizer], QuantizationError] = {}
     for name, quantizer in quantizers.items():
+        model = models[name]
+        program = model.rewritten.program
+        under_recipe = replace(model.rewritten, program=replace(program, recipe=recipe))
         if quantizer is None:
+            found[name] = replace(model, rewritten=under_recipe)
             continue
-        key = (id(programs[name]), quantizer)
+        key = (id(program), quantizer)
         if key not in made and key not in errors:
             own = samples if quantizer.observed else None
             observer = settings.observer or DEFAULT_OBSERVER
-            calibrated = Calibrated(programs[name], recipe, quantizer, observer, own, progress=progress)
+            calibrated = Calibrated(program, recipe, quantizer, observer, own, progress=progress)
             # Targets ask for rewrites of their own. What these left alone has the range that was seen before.
-            for (_, other), model in made.items():
+            for (_, other), quantized in made.items():
                 if other == quantizer:
-                    ranges = model.calibrated.ranges
+                    ranges = quantized.calibrated.ranges
                     calibrated.ranges.update({value: ranges[value] for value in ranges.keys() & common_values})
             progress("quantize", recipe.name)
             try:
                 made[key] = _quantize(calibrated)
+                check_signature(program, made[key].quantized.program)
             except QuantizationError as error:
                 errors[key] = error
         if key in errors:
             failed[name] = errors[key]
         else:
-            found[name] = made[key]
+            found[name] = replace(model, rewritten=under_recipe, quantized=made[key])
     return found, failed
 
 
-def _open_samples(
-    source: ModelSource, eager: EagerModel, settings: ExportSettings, progress: Callable[[str, str], None]
-) -> Samples:
+def _open_samples(source: ModelSource, eager: EagerModel, settings: ExportSettings, progress: Progress) -> Samples:
     data = find_calibration(settings.calibration, source, eager)
 
     def tell(number: int | None, samples: Samples) -> None:

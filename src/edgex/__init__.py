@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from edgex._version import __version__
 
 if TYPE_CHECKING:
-    from edgex.export.pipeline import export_model
+    from edgex.export.api import export_model
     from edgex.runtime.engines.loading import load
     from edgex.runtime.measure.compare.collect import compare
     from edgex.runtime.measure.profile.collect import profile
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["__version__", "compare", "export_model", "load", "profile"]
 
 _HOMES = {
-    "export_model": "edgex.export.pipeline",
+    "export_model": "edgex.export.api",
     "load": "edgex.runtime.engines.loading",
     # packages of these names exist, too; the functions live in their modules `collect`
     "compare": "edgex.runtime.measure.compare.collect",

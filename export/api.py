@@ -1,0 +1,81 @@
+"""`edgex.export_model`: the pipeline's door for Python code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from edgex.export.pipeline import export_to_targets
+from edgex.export.settings import ExportSettings
+from edgex.runtime.artifact.artifact import Artifact, open_artifact
+from edgex.runtime.session.numerics import Tolerance
+
+
+def export_model(
+    model: Any,
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    target: str,
+    output: str | Path | None = None,
+    dynamic_shapes: Any = None,
+    precision: str | None = None,
+    quantize: str | None = None,
+    calibration: Any = None,
+    observer: str | None = None,
+    group_size: int | None = None,
+    max_drop: float | None = None,
+    evaluate: Callable[..., float] | None = None,
+    tolerance: Tolerance | None = None,
+    options: Mapping[str, Any] | None = None,
+    name: str | None = None,
+    force: bool = False,
+    memory_check: bool = True,
+) -> Artifact:
+    """Export a module or an ExportedProgram to one target, prove it, and write it.
+
+    Args:
+        model: An `nn.Module` (it is captured in eval mode) or an `ExportedProgram`.
+        args: Example inputs by position.
+        kwargs: Example inputs by name.
+        target: A delegate's name, for example `xnnpack`.
+        output: Folder for `NAME.TARGET.edgex`, or a path that ends in `.edgex`; None is the current folder.
+        dynamic_shapes: As `torch.export.export` takes it.
+        precision: `fp32` (default), `fp16` or `bf16`.
+        quantize: A recipe's name; every target refuses those that it does not offer.
+        calibration: Data for recipes that need some: a list of samples in the form of the example inputs, a function
+            that gives one, or what the command line's `--calibration` takes.
+        observer: `histogram` (default), `minmax` or `percentile`: how ranges are found in the data.
+        group_size: Weights that share a scale, for recipes with 4-bit weights.
+        max_drop: Accuracy budget: how much less than eager float32 `evaluate` may give.
+        evaluate: Takes a function that runs a model, gives a number, higher for better ones; None measures noise.
+        tolerance: How far outputs may be from eager's; None is the default of the precision or recipe.
+        options: The delegate's options.
+        name: The artifact's NAME; None is the class name in lower case.
+        force: Replace an existing artifact.
+        memory_check: Refuse a model whose export would not fit into memory.
+
+    Raises:
+        EdgexError: Whatever stage failed; nothing is left on disk then.
+    """
+    from edgex.export.source.source import wrap_model
+
+    settings = ExportSettings(
+        targets=(target,),
+        output=None if output is None else Path(output),
+        force=force,
+        precision=precision or "fp32",
+        quantize=quantize,
+        calibration=calibration,
+        observer=observer,
+        group_size=group_size,
+        max_drop=max_drop,
+        tolerance=tolerance,
+        options=options or {},
+        memory_check=memory_check,
+    )
+    source = replace(wrap_model(model, tuple(args), dict(kwargs or {}), dynamic_shapes, name), evaluate=evaluate)
+    report = export_to_targets(lambda: source, settings, name=source.name, stop_at_failure=True)
+    return open_artifact(str(report.artifacts[0].path), check="size")

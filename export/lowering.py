@@ -1,0 +1,72 @@
+"""The pipeline's fifth stage: the target's native files, and whether the delegate kept to its contract."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from edgex.errors import LoweringError, VerificationError
+
+if TYPE_CHECKING:
+    from edgex.delegates.base import CapturedProgram, LoweredModule
+    from edgex.delegates.plan import PartitionPlan
+    from edgex.export.target_model import TargetModel
+
+# Below this share of delegated work an artifact is written with a warning; --min-delegation makes it an error.
+WARN_BELOW_DELEGATION = 0.9
+
+
+def lower_model(model: TargetModel) -> LoweredModule:
+    """Lower a model for its target.
+
+    Raises:
+        LoweringError: The delegate refuses it, or dropped state of it.
+    """
+    lowered = model.job.delegate.lower(model.program, model.job.options)
+    _check_contract(model.program, lowered)
+    return lowered
+
+
+def plan_model(model: TargetModel) -> PartitionPlan:
+    """What the target would take and leave of a model; its weights are not lowered.
+
+    Raises:
+        LoweringError: The delegate cannot even partition it.
+    """
+    return model.job.delegate.plan(model.program, model.job.options)
+
+
+def check_delegation(plan: PartitionPlan, least: float | None, target: str) -> tuple[str, ...]:
+    """The gate of --min-delegation, or the warning that stands in for it.
+
+    Args:
+        plan: What was taken and left.
+        least: Least share of the work, of the operators where work is unknown; None is no gate.
+        target: For the message.
+
+    Raises:
+        VerificationError: Less is delegated than the user asked for.
+    """
+    share = plan.fraction if plan.work_fraction is None else plan.work_fraction
+    kind = "operators" if plan.work_fraction is None else "work"
+    left = ", ".join(f"{f.count} x {f.op} ({f.code}, {f.source or 'no line'})" for f in plan.fallbacks[:4])
+    if least is not None and share < least:
+        raise VerificationError(
+            f"{target} takes {share:.0%} of the {kind}, --min-delegation asks for {least:.0%}",
+            why=f"left out: {left}",
+            fix="try another --target, or lower --min-delegation",
+        )
+    if share < WARN_BELOW_DELEGATION:
+        return (f"{target} takes {share:.0%} of the {kind}; left out: {left}",)
+    return ()
+
+
+def _check_contract(program: CapturedProgram, lowered: LoweredModule) -> None:
+    """A delegate keeps the signature, and every state tensor."""
+    method = lowered.methods[0]
+    if method.inputs != program.inputs or method.outputs != program.outputs:
+        raise AssertionError(f"the delegate changed the signature of the program to {method}")
+    if {state.name for state in method.state} != {state.name for state in program.state}:
+        raise LoweringError(
+            "the delegate dropped state that the model keeps between runs",
+            why=f"the model has {[s.name for s in program.state]}, the result {[s.name for s in method.state]}",
+        )

@@ -1,0 +1,108 @@
+"""The pipeline's stage of packaging: the artifact's files under its temporary name, before and after the proof."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from edgex.export.packaging.debug_files import write_debug
+from edgex.export.packaging.manifest import make_manifest
+from edgex.export.packaging.package import list_files, write_manifest
+from edgex.export.proof.verification import carried_cases
+from edgex.runtime.artifact.golden import Case, replace_golden, write_golden
+from edgex.runtime.artifact.manifest import Manifest
+
+if TYPE_CHECKING:
+    from edgex.delegates.base import LoweredModule
+    from edgex.export.settings import ExportSettings
+    from edgex.export.target_model import TargetModel
+
+
+@dataclass(frozen=True)
+class Package:
+    """An artifact under its temporary name.
+
+    Attributes:
+        folder: Where it is.
+        model: What it was made of.
+        lowered: What its delegate made.
+        manifest: As it stands in the folder.
+    """
+
+    folder: Path
+    model: TargetModel
+    lowered: LoweredModule
+    manifest: Manifest
+
+    def seal(self, cases: Sequence[Case]) -> None:
+        """Write cases with other limits in place of those that are there."""
+        replace_golden(self.folder, self.model.cases, cases)
+        write_manifest(self.folder, replace(self.manifest, files=list_files(self.folder, hashed=False)))
+
+
+def write_native(
+    folder: Path,
+    model: TargetModel,
+    lowered: LoweredModule,
+    settings: ExportSettings,
+    quantization: Mapping[str, Any] | None,
+) -> Manifest:
+    """What can be loaded and run, without a proof: the native files and a manifest.
+
+    Args:
+        folder: Made if it is not there.
+        model: What was lowered.
+        lowered: What its delegate made.
+        settings: Tolerance, and whether inconclusive outputs are accepted.
+        quantization: The manifest's entry.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    lowered.write(folder)
+    manifest = make_manifest(
+        model,
+        lowered,
+        settings.tolerance_for(model.job.delegate),
+        quantization,
+        allow_inconclusive=settings.allow_inconclusive,
+    )
+    write_manifest(folder, replace(manifest, files=list_files(folder, hashed=False)))
+    return manifest
+
+
+def write_package(
+    folder: Path,
+    model: TargetModel,
+    lowered: LoweredModule,
+    settings: ExportSettings,
+    quantization: Mapping[str, Any] | None,
+    compression: Mapping[str, Any] | None,
+) -> Package:
+    """All that the proof needs: native files, manifest, golden data, and the way from operators to lines."""
+    manifest = write_native(folder, model, lowered, settings, quantization)
+    write_debug(folder, lowered.debug, model.program, compression)
+    write_golden(folder, model.cases)
+    write_manifest(folder, replace(manifest, files=list_files(folder, hashed=False)))
+    return Package(folder, model, lowered, manifest)
+
+
+def finish_package(
+    package: Package, cases: Sequence[Case], verification: Mapping[str, Any], hashes: Mapping[str, str]
+) -> Manifest:
+    """Write the verdict into a proved artifact; what is too large of its cases does not travel along.
+
+    Returns:
+        The manifest as it is published.
+    """
+    replace_golden(package.folder, cases, carried_cases(cases))
+    reason = package.lowered.assembled_reason
+    manifest = replace(
+        package.manifest,
+        verification=verification,
+        status="verified" if reason is None else "assembled",
+        status_reason=reason,
+        files=list_files(package.folder, hashes),
+    )
+    write_manifest(package.folder, manifest)
+    return manifest

@@ -1,0 +1,108 @@
+"""The pipeline's stages of proof: eager's answers to every case, and the artifact that must give the same ones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from edgex.export.proof.float_limits import ease_limits
+from edgex.export.proof.verification import (
+    explain_failure,
+    make_cases,
+    require_state_shown,
+    verify_in_fresh_process,
+)
+from edgex.runtime.artifact.golden import Case
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from edgex.export.settings import ExportSettings
+    from edgex.export.target_model import Progress, TargetModel
+
+
+@dataclass(frozen=True)
+class Proof:
+    """An artifact that gave eager's answers.
+
+    Attributes:
+        verdict: The `edgex.verify/1` object.
+        cases: What was proved, with the limits that it was judged by.
+        warnings: A sentence for each limit that is not the usual one.
+    """
+
+    verdict: Mapping[str, Any]
+    cases: Sequence[Case]
+    warnings: tuple[str, ...] = ()
+
+
+def answer_cases(model: TargetModel, settings: ExportSettings, progress: Progress) -> TargetModel:
+    """The model with what its artifact has to prove, and the answers.
+
+    Raises:
+        VerificationError: A case to be left out does not exist, or the inputs do not show the model's state.
+    """
+    cases = make_cases(
+        model.rewritten.program,
+        model.eager,
+        [model.eager.flatten(args, kwargs) for args, kwargs in model.source.example_sequence or ()],
+        settings.skip_cases,
+        lambda case: progress("reference", case),
+        None if model.quantized is None else model.quantized.reference,
+    )
+    require_state_shown(cases, settings.allow_inconclusive)
+    return replace(model, cases=cases)
+
+
+def answer_for_targets(
+    models: Mapping[str, TargetModel], settings: ExportSettings, progress: Progress
+) -> dict[str, TargetModel]:
+    """`answer_cases` for every target; those that are compared with the same reference share its answers."""
+    known: dict[int, Sequence[Case]] = {}
+    answered: dict[str, TargetModel] = {}
+    for name, model in models.items():
+        reference = id(model.quantized)
+        if reference not in known:
+            known[reference] = answer_cases(model, settings, progress).cases
+        answered[name] = replace(model, cases=known[reference])
+    return answered
+
+
+def prove(
+    folder: Path,
+    model: TargetModel,
+    settings: ExportSettings,
+    seal: Callable[[Sequence[Case]], None],
+    progress: Progress,
+    *,
+    on_cpu: bool,
+) -> Proof:
+    """Have a fresh process load the artifact, run its cases and judge them.
+
+    Args:
+        folder: The artifact under its temporary name.
+        model: What it was made of.
+        settings: Say whether float32 is judged.
+        seal: Writes cases with other limits into the folder.
+        progress: Called with a stage and a detail.
+        on_cpu: The engine's CPU stands in for a device that is not here.
+
+    Raises:
+        VerificationError: Its outputs are not eager's.
+    """
+    progress("verify", f"{model.target}, in a fresh process")
+    cases: Sequence[Case] = model.cases
+    warnings: tuple[str, ...] = ()
+    verdict = verify_in_fresh_process(folder, cpu_reference=on_cpu)
+    if not verdict["passed"] and settings.judges_float32:
+        eased, sentences = ease_limits(cases, verdict, model.eager)
+        if sentences:
+            progress("verify", f"{model.target}, once more: {len(sentences)} stress cases enlarge rounding")
+            seal(eased)
+            verdict = verify_in_fresh_process(folder, cpu_reference=on_cpu)
+            cases, warnings = eased, sentences
+    if not verdict["passed"]:
+        raise explain_failure(verdict, model.target)
+    return Proof(verdict, cases, warnings)

@@ -1,0 +1,55 @@
+"""The pipeline's third stage: each target's program, rewritten as it asks and in its precision."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from edgex.delegates.base import CapturedProgram
+from edgex.export.target_model import CapturedModel, Progress, TargetModel
+
+if TYPE_CHECKING:
+    from edgex.export.rewrites.proof import ProvedRewrites
+    from edgex.export.settings import ExportSettings, Job
+
+
+def rewrite_for_targets(
+    captured: CapturedModel, jobs: Sequence[Job], settings: ExportSettings, progress: Progress
+) -> dict[str, TargetModel]:
+    """Rewrite and convert; targets that ask for the same rewrites share their program."""
+    from edgex.export.rewrites import wanted_rewrites
+    from edgex.export.rewrites.precision import convert_precision
+    from edgex.export.rewrites.proof import ProvedRewrites, rewrite_and_prove
+
+    program, eager = captured.capture.program, captured.capture.eager
+    made: dict[tuple[str, ...], ProvedRewrites] = {}
+    for job in jobs:
+        wanted = wanted_rewrites(job.delegate)
+        if wanted not in made:
+            proved = ProvedRewrites(program, ())
+            if settings.rewrite:
+                progress("rewrite", "what helps the targets")
+                proved = rewrite_and_prove(program, eager, wanted)
+            made[wanted] = replace(proved, program=convert_precision(proved.program, settings.precision))
+            check_signature(program, made[wanted].program)
+    return {
+        job.delegate.name: TargetModel(job, captured.source, eager, made[wanted_rewrites(job.delegate)]) for job in jobs
+    }
+
+
+def check_signature(before: CapturedProgram, after: CapturedProgram) -> None:
+    """A stage keeps name, dtype and shape of every input and output: the graph's, not only what is said of it.
+
+    Raises:
+        AssertionError: It did not, which is a defect of edgex.
+    """
+    from edgex.export.rewrites.editing.editor import signature_of
+
+    for word, old, new in (
+        ("input", before.inputs, after.inputs),
+        ("output", before.outputs, after.outputs),
+        ("graph's signature", signature_of(before.exported), signature_of(after.exported)),
+    ):
+        if old != new:
+            raise AssertionError(f"a rewrite changed the {word} from {old} to {new}")

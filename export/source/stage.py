@@ -1,0 +1,36 @@
+"""The pipeline's first stage: the user's model, found, checked, and known to fit into memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from edgex.runtime.support.memory import read_available_bytes
+
+if TYPE_CHECKING:
+    from edgex.delegates.base import Delegate
+    from edgex.export.settings import ExportSettings
+    from edgex.export.source.source import ModelSource
+
+
+def find_source(
+    find: Callable[[], ModelSource], settings: ExportSettings, delegates: Sequence[Delegate]
+) -> ModelSource:
+    """Find the model; refuse one that memory will not hold, while it is made or right after.
+
+    Raises:
+        UsageError: There is no such model.
+        CaptureError: Its weights are no numbers, or not on the CPU.
+        ArtifactError: Memory would not hold its export.
+    """
+    from edgex.export.source.memory import check_memory, refusing_large_models
+    from edgex.export.source.weights import check_weights
+
+    if settings.memory_check:
+        with refusing_large_models(read_available_bytes()):
+            source = find()
+        check_memory(source.module, delegates, read_available_bytes(), settings.quantize)
+    else:
+        source = find()
+    check_weights(source.module)
+    return source

@@ -1,0 +1,87 @@
+"""What one target is given: the captured model as it was rewritten and quantized for it, and what it has to prove.
+
+Every stage of `edgex.export.pipeline` takes these values and returns new ones; none is ever changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from edgex.delegates.recipes.recipes import describe_recipe
+from edgex.runtime.artifact.golden import Case
+
+if TYPE_CHECKING:
+    from edgex.delegates.base import CapturedProgram
+    from edgex.export.capture.program import Capture
+    from edgex.export.quantization.stage import QuantizedModel
+    from edgex.export.rewrites.proof import ProvedRewrites
+    from edgex.export.settings import Job
+    from edgex.export.source.eager import EagerModel
+    from edgex.export.source.source import ModelSource
+
+# Called with a stage and a detail as work goes on.
+Progress = Callable[[str, str], None]
+
+
+@dataclass(frozen=True)
+class CapturedModel:
+    """The user's model and the program that all targets start from."""
+
+    source: ModelSource
+    capture: Capture
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """What the user should know about the model itself."""
+        return (*self.source.notices, *self.capture.notices)
+
+
+@dataclass(frozen=True)
+class TargetModel:
+    """One target's model on its way to the artifact.
+
+    Attributes:
+        job: The target, its options and the artifact's place.
+        source: The user's model.
+        eager: It, running in PyTorch.
+        rewritten: The program in the target's precision, with the rewrites that hold.
+        quantized: What quantizing made of it; None without a recipe, or where the delegate quantizes as it lowers.
+        cases: What the artifact has to prove, with eager's answers; empty for a plan.
+    """
+
+    job: Job
+    source: ModelSource
+    eager: EagerModel
+    rewritten: ProvedRewrites
+    quantized: QuantizedModel | None = None
+    cases: Sequence[Case] = ()
+
+    @property
+    def target(self) -> str:
+        """The delegate's name."""
+        return self.job.delegate.name
+
+    @property
+    def program(self) -> CapturedProgram:
+        """What the target lowers."""
+        return self.rewritten.program if self.quantized is None else self.quantized.quantized.program
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What is to be said of the program before it is lowered."""
+        return (*self.rewritten.dropped, *(() if self.quantized is None else self.quantized.warnings))
+
+    @property
+    def quantization(self) -> Mapping[str, Any] | None:
+        """The manifest's `quantization`; what a delegate does itself while it lowers is in its plan and options."""
+        if self.quantized is not None:
+            return self.quantized.to_json()
+        recipe = self.rewritten.program.recipe
+        return None if recipe is None else describe_recipe(recipe)
+
+    @property
+    def rewrites(self) -> tuple[Mapping[str, Any], ...]:
+        """What was rewritten, for the report and the manifest."""
+        return tuple(asdict(rewrite) for rewrite in self.rewritten.applied)
