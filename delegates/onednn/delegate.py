@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from edgex.delegates.base import Availability, CapturedProgram, LoweredModule
+from edgex.delegates.executorch.rewrites import PORTABLE_REWRITES
 from edgex.delegates.plan import PartitionPlan
 from edgex.delegates.recipes.quantizers import Quantizer, shared_quantizer
 from edgex.delegates.recipes.recipes import get_recipe
@@ -41,7 +42,10 @@ class OneDnnDelegate:
     precisions: tuple[str, ...] = ("fp32", "bf16")
     packages: tuple[str, ...] = ("executorch", "onednn-cpu-gomp", "torch", "torchao")
     recipes: tuple[str, ...] = ("int8",)
-    rewrites: tuple[str, ...] = ("split_complex", "fold_literals", "guard_empty_rows", "write_masks")
+    rewrites: tuple[str, ...] = (
+        *("split_complex", "fold_literals", "guard_empty_rows", "write_masks", "copy_returned_constants"),
+        *PORTABLE_REWRITES,
+    )
 
     def availability(self) -> Availability:
         """Whether ExecuTorch, the library, its headers and a compiler are there; nothing is imported or compiled."""

@@ -15,6 +15,7 @@ from edgex.delegates.base import Availability, CapturedProgram, LoweredModule
 from edgex.delegates.onnxruntime.cpu import OnnxCpuDelegate
 from edgex.delegates.onnxruntime.migraphx.operators import NEWEST_OPSET, OLDEST_OPSET, TABLE_VERSION
 from edgex.delegates.onnxruntime.quantize.recipes import MIGRAPHX_RECIPES, migraphx_refusal
+from edgex.delegates.onnxruntime.rewrites import ONNX_REWRITES
 from edgex.delegates.plan import PartitionPlan
 from edgex.delegates.recipes.quantizers import Quantizer, shared_quantizer
 from edgex.runtime.engines.checks import Check
@@ -92,7 +93,7 @@ class OnnxRocmDelegate:
     precisions: tuple[str, ...] = ("fp32", "fp16")
     packages: tuple[str, ...] = ("torch", "onnx", "onnxscript")
     recipes: tuple[str, ...] = MIGRAPHX_RECIPES
-    rewrites: tuple[str, ...] = ("guard_empty_rows",)
+    rewrites: tuple[str, ...] = ONNX_REWRITES
 
     def availability(self) -> Availability:
         """Whether it can lower here; a GPU is not needed for that."""

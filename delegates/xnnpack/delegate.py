@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from edgex.delegates.base import Availability, CapturedProgram, LoweredModule
+from edgex.delegates.executorch.rewrites import PORTABLE_REWRITES
 from edgex.delegates.plan import PartitionPlan
 from edgex.delegates.recipes.quantizers import Quantizer, shared_quantizer
 from edgex.runtime.engines.executorch.binding import INSTALL_COMMAND
@@ -34,7 +35,11 @@ class XnnpackDelegate:
     precisions: tuple[str, ...] = ("fp32", "fp16")
     packages: tuple[str, ...] = ("executorch", "torch", "torchao")
     recipes: tuple[str, ...] = ("int8", "int8-dynamic", "8da8w", "8da4w")
-    rewrites: tuple[str, ...] = ("split_complex", "fold_literals", "unfold_attention", "split_alpha")
+    rewrites: tuple[str, ...] = (
+        *("split_complex", "fold_literals", "unfold_attention", "split_alpha", "pad_averages", "write_gelu"),
+        "order_weights",
+        *PORTABLE_REWRITES,
+    )
 
     def availability(self) -> Availability:
         """Whether executorch, torch and torchao are installed; nothing is imported."""

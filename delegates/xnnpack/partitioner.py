@@ -1,7 +1,7 @@
-"""XNNPACK's partitioner with an ear: what it takes is unchanged but for three gaps, and its reasons are kept.
+"""XNNPACK's partitioner with an ear: what it takes is unchanged but for a few gaps, and its reasons are kept.
 
-The gaps, each with a test: a buffer that the model changes is no constant weight (lowered as one, the program crashes
-when it is loaded); operators inside `torch.cond` are not kept whole for a partitioner that never looks there; and
+The gaps, each with a test: operators that come out wrong (`workarounds`); a buffer that the model changes is no
+constant weight (lowered as one, the program crashes when it is loaded); operators inside `torch.cond` are not kept whole for a partitioner that never looks there; and
 reasons, which it only logs, are collected, also those for which an operator was decomposed instead of being kept.
 """
 
@@ -19,6 +19,7 @@ from edgex.delegates.executorch.exir import operator_name, origin_of
 from edgex.delegates.executorch.lowering import OnPartition
 from edgex.delegates.executorch.refusals import Refusal
 from edgex.delegates.xnnpack.reasons import explain_refusal
+from edgex.delegates.xnnpack.workarounds import refuse_wrong
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
@@ -40,7 +41,7 @@ class _WatchedPartitioner(XnnpackPartitioner):  # type: ignore[misc]  # executor
         # Why an operator that XNNPACK would have liked whole was decomposed, by the operator's origin.
         self._taken_apart: dict[str | None, Refusal] = {}
         configs: dict[str, Any] = vars(self)["target_partitioner_configs"]
-        self.target_partitioner_configs = {name: _StateGuard(config) for name, config in configs.items()}
+        self.target_partitioner_configs = {name: _Guard(config) for name, config in configs.items()}
 
     def ops_to_not_decompose(self, ep: ExportedProgram) -> tuple[list[Any], Callable[[Node], bool] | None]:
         """What to keep whole: only in the top graph, for branches of torch.cond are never partitioned."""
@@ -73,8 +74,8 @@ class _WatchedPartitioner(XnnpackPartitioner):  # type: ignore[misc]  # executor
         return refusal
 
 
-class _StateGuard:
-    """One operator's configuration; refuses nodes whose constant is a buffer that the model changes."""
+class _Guard:
+    """One operator's configuration; refuses what comes out wrong, and constants that the model changes."""
 
     def __init__(self, config: Any) -> None:
         self._config = config
@@ -84,6 +85,10 @@ class _StateGuard:
 
     def check_constraints(self, node: Node, ep: ExportedProgram) -> bool:
         if not self._config.check_constraints(node, ep):
+            return False
+        wrong = refuse_wrong(node)
+        if wrong is not None:
+            logging.getLogger(REASON_LOGGER).debug(_Reason(node, wrong))
             return False
         changed = set(ep.graph_signature.buffers_to_mutate.values())
         if not changed:

@@ -61,8 +61,26 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
     from edgex.export.rewrites.batch_norm import fold_batch_norm
     from edgex.export.rewrites.complex.numbers import split_complex
     from edgex.export.rewrites.constants import fold_constants
+    from edgex.export.rewrites.indexing.diagonal import slice_diagonals
+    from edgex.export.rewrites.indexing.padding import slice_padding
+    from edgex.export.rewrites.indexing.reductions import name_dimensions
+    from edgex.export.rewrites.indexing.scatter import scatter_by_sums
+    from edgex.export.rewrites.indexing.sorting import sort_by_topk
     from edgex.export.rewrites.literals import fold_literals
+    from edgex.export.rewrites.norms.group_norm import write_group_norm
+    from edgex.export.rewrites.operators.activations import write_gelu
+    from edgex.export.rewrites.operators.arctangent import write_angles
+    from edgex.export.rewrites.operators.divisions import divide_as_eager
+    from edgex.export.rewrites.operators.elementary import write_elementary
+    from edgex.export.rewrites.operators.logarithms import steady_logarithms
+    from edgex.export.rewrites.operators.scans import write_scans
+    from edgex.export.rewrites.pooling.average import pad_averages, write_average_pools
+    from edgex.export.rewrites.pooling.maximum import write_max_pools
+    from edgex.export.rewrites.products.conv3d import flatten_conv3d
+    from edgex.export.rewrites.products.einsum import split_einsum
     from edgex.export.rewrites.regions import inline_regions
+    from edgex.export.rewrites.returned_constants import copy_returned_constants
+    from edgex.export.rewrites.weight_order import order_weights
 
     # Those for every target before those on request: `common` relies on it.
     return (
@@ -74,6 +92,26 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
         ("fold_batch_norm", False, fold_batch_norm),
         # Angles that forward makes are literals only when they are real.
         ("split_complex", True, split_complex),
+        # Operators in terms of others. `fold_literals` comes after them: they make positions and counts.
+        ("order_weights", True, order_weights),
+        ("copy_returned_constants", True, copy_returned_constants),
+        ("sort_by_topk", True, sort_by_topk),
+        ("scatter_by_sums", True, scatter_by_sums),
+        ("slice_diagonals", True, slice_diagonals),
+        ("slice_padding", True, slice_padding),
+        ("name_dimensions", True, name_dimensions),
+        ("write_max_pools", True, write_max_pools),
+        ("write_average_pools", True, write_average_pools),
+        ("pad_averages", True, pad_averages),
+        ("write_group_norm", True, write_group_norm),
+        ("flatten_conv3d", True, flatten_conv3d),
+        ("split_einsum", True, split_einsum),
+        ("write_gelu", True, write_gelu),
+        ("write_scans", True, write_scans),
+        ("steady_logarithms", True, steady_logarithms),
+        ("divide_as_eager", True, divide_as_eager),
+        ("write_angles", True, write_angles),
+        ("write_elementary", True, write_elementary),
         # Masks become constants, which attention looks at.
         ("fold_literals", True, fold_literals),
         ("guard_empty_rows", True, guard_empty_rows),

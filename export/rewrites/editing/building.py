@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -37,22 +39,38 @@ class Replacement:
             args: Nodes of the copy, and literals.
             kwargs: The same by name.
         """
+        values = torch.fx.map_arg((args, kwargs), lambda arg: arg.meta["val"])
+        with torch.no_grad(), self._mode:
+            value = target(*values[0], **values[1])
+        return self.insert(target, args, kwargs, value)
+
+    def insert(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], value: Any) -> Node:
+        """Add an operator, as `call` does, whose value (fake tensors of the program's mode) is known."""
         with self._editor.graph.inserting_before(self._node):
             node = self._editor.graph.call_function(target, args, kwargs)
         keys = ("stack_trace", "nn_module_stack", "torch_fn", "from_node")
         node.meta = {key: self._original.meta[key] for key in keys if key in self._original.meta}
-        values = torch.fx.map_arg((args, kwargs), lambda arg: arg.meta["val"])
-        with torch.no_grad(), self._mode:
-            node.meta["val"] = target(*values[0], **values[1])
+        node.meta["val"] = value
         return node
 
-    def constant(self, name: str, tensor: torch.Tensor) -> Node:
-        """Add a constant; `tensor` is real."""
+    def constant(self, name: str, tensor: torch.Tensor, *, is_parameter: bool = False) -> Node:
+        """Add a constant; `tensor` is real, or fake where the program's weights are."""
         with torch.no_grad():
-            val = self._mode.from_tensor(tensor, static_shapes=True)
-        return self._editor.add_constant(name, tensor, val, is_parameter=False)
+            is_fake = hasattr(tensor, "fake_mode")
+            val = tensor if is_fake else self._mode.from_tensor(tensor, static_shapes=True)
+        return self._editor.add_constant(name, tensor, val, is_parameter=is_parameter)
 
-    def finish(self, result: Node) -> None:
-        """Let `result` stand for the replaced operator, which goes."""
-        self._node.replace_all_uses_with(result)
+    def finish(self, result: Node | Sequence[Node | None]) -> None:
+        """Let `result` stand for the replaced operator, which goes; of several results, None for one without users."""
+        if isinstance(result, Node):
+            self._node.replace_all_uses_with(result)
+        else:
+            for user in list(self._node.users):
+                assert user.target is operator.getitem
+                index = user.args[1]
+                assert isinstance(index, int)
+                chosen = result[index]
+                if chosen is not None:
+                    user.replace_all_uses_with(chosen)
+                self._editor.graph.erase_node(user)
         self._editor.graph.erase_node(self._node)

@@ -1,0 +1,1 @@
+"""PyTorch's own operator samples over every target: `python -m benchmarks.operators`."""

@@ -1,0 +1,85 @@
+"""Export one operator to one target and prove it, in this process: hundreds of them would spend hours on starting."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import edgex
+from edgex.errors import EdgexError
+from edgex.export import production
+from edgex.export.pipeline import export_to_targets
+from edgex.export.settings import ExportSettings
+from edgex.export.source.source import wrap_model
+from edgex.runtime.artifact.artifact import open_artifact
+from edgex.runtime.session.replay import replay_artifact
+
+
+@dataclass(frozen=True)
+class Proved:
+    """How an export ended.
+
+    Attributes:
+        error: What it was refused with; None where it passed.
+        verification: The verification object; empty where it was refused.
+        rewrites: Names of the passes that changed the program.
+        delegated: How many operators the delegate took.
+        warnings: The export's.
+    """
+
+    error: EdgexError | None = None
+    verification: Mapping[str, Any] | None = None
+    rewrites: tuple[str, ...] = ()
+    delegated: int = 0
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def exit_code(self) -> int:
+        """0 where it passed."""
+        return 0 if self.error is None else self.error.exit_code
+
+    @property
+    def reason(self) -> str:
+        """What the user reads, in one text."""
+        parts = () if self.error is None else (self.error.what, self.error.where, self.error.why)
+        return "\n".join(str(part) for part in parts if part)
+
+
+def prove(module: torch.nn.Module, args: Sequence[torch.Tensor], target: str, **shapes: Any) -> Proved:
+    """Export a module to a target as `edgex export` does, but for the fresh process."""
+    with tempfile.TemporaryDirectory() as folder, _verified_here():
+        try:
+            report = export_to_targets(
+                lambda: wrap_model(module, tuple(args), {}, shapes.get("dynamic_shapes"), "operator"),
+                ExportSettings((target,), Path(folder), allow_inconclusive=bool(shapes.get("allow_inconclusive"))),
+                name="operator",
+                stop_at_failure=True,
+            )
+        except EdgexError as error:
+            return Proved(error)
+        (artifact,) = report.artifacts
+        names = tuple(str(rewrite["name"]) for rewrite in artifact.rewrites)
+        return Proved(None, artifact.verification, names, artifact.plan.delegated_ops, artifact.warnings)
+
+
+@contextmanager
+def _verified_here() -> Any:
+    fresh = production.verify_in_fresh_process
+    production.verify_in_fresh_process = _verify  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        production.verify_in_fresh_process = fresh
+
+
+def _verify(folder: Path, *, cpu_reference: bool = False) -> Mapping[str, Any]:
+    del cpu_reference
+    artifact = open_artifact(str(folder), check="size")
+    with edgex.load(str(folder), check="size") as session:
+        return replay_artifact(artifact, session).to_json()

@@ -1,0 +1,9 @@
+"""The rewrites that every ExecuTorch target asks for, since its portable kernels are what runs the rest."""
+
+from __future__ import annotations
+
+# Operators without a portable kernel, or with one whose numbers are not PyTorch's.
+PORTABLE_REWRITES = (
+    *("sort_by_topk", "scatter_by_sums", "slice_padding", "write_max_pools", "write_average_pools"),
+    *("write_group_norm", "flatten_conv3d", "write_scans", "divide_as_eager", "write_elementary"),
+)

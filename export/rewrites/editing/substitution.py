@@ -1,0 +1,201 @@
+"""Write an operator in terms of others: a rule is a plain PyTorch function, traced and put in the operator's place.
+
+```
+RULES = {torch.ops.aten.log_sigmoid.default: lambda x: -F.softplus(-x)}
+
+before:  y = aten.log_sigmoid.default(x)
+after:   neg      = aten.neg.default(x)
+         softplus = aten.softplus.default(neg)
+         y        = aten.neg.default(softplus)
+```
+
+A rule is called with every argument that the operator's schema declares, in order: fake tensors of the program's sizes
+and dtypes, and literals. It gives the result, None in place of a result of several that nothing may use, or
+`NotImplemented` where it does not apply. What of the traced operators depends on weights alone is computed here.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.fx import GraphModule, Node
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from edgex.delegates.base import CapturedProgram
+from edgex.export.rewrites.base import Rewrite, locations_of
+from edgex.export.rewrites.editing.building import Replacement
+from edgex.export.rewrites.editing.editor import ProgramEditor, constant_tensors, fake_mode_of
+from edgex.export.rewrites.editing.mutation import mutated_nodes
+from edgex.export.rewrites.editing.schema import is_tuple, leaves_of, named_arguments, overload_of
+
+Write = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """How an operator is written in terms of others.
+
+    Attributes:
+        write: The function; see this file's beginning.
+        apart: Take composite operators apart (`linear` to `addmm`), for operators that are composite themselves.
+        where: Further condition on the operator in its program.
+        operands: The arguments of `write`, where they are not the operator's own.
+    """
+
+    write: Write
+    apart: bool = False
+    where: Callable[[Node], bool] = lambda _: True
+    operands: Callable[[Node], tuple[Any, ...]] | None = None
+
+    def arguments(self, node: Node) -> tuple[Any, ...]:
+        """What `write` is called with: nodes and literals."""
+        return tuple(named_arguments(node).values()) if self.operands is None else self.operands(node)
+
+
+# Rules by operator.
+Rules = Mapping[Any, Rule | Write]
+
+
+@dataclass(frozen=True)
+class _Traced:
+    node: Node
+    rule: Rule
+    module: GraphModule
+    tensors: tuple[Node, ...]  # what the placeholders of `module` stand for, in the original program
+
+
+def substitute(
+    program: CapturedProgram, name: str, rules: Rules, detail: str
+) -> tuple[CapturedProgram, Rewrite | None]:
+    """Apply rules wherever their operators stand; the same program comes back where none applies.
+
+    Args:
+        program: It is not changed.
+        name: The pass, for the report.
+        rules: By operator.
+        detail: One sentence for the user; `{count}` and `{operators}` are filled in.
+    """
+    candidates = [node for node in program.exported.graph.nodes if node.op == "call_function" and node.target in rules]
+    # What is written to later may be a view: the copy that takes its place would take the write.
+    written = mutated_nodes(program.exported) if candidates else set()
+    traced = [found for node in candidates if node not in written if (found := _trace(node, rules[node.target]))]
+    if not traced:
+        return program, None
+    constants = constant_tensors(program)
+    editor = ProgramEditor(program)
+    for found in traced:
+        _put_in(editor, found, constants)
+    nodes = [found.node for found in traced]
+    names = ", ".join(dict.fromkeys(_name(node) for node in nodes))
+    sentence = detail.format(count=len(nodes), operators=names)
+    return editor.finish(), Rewrite(name, len(nodes), sentence, locations_of(nodes, program.source_root))
+
+
+def static(*sizes: object) -> bool:
+    """Whether all sizes are numbers, known now: asking a dynamic one anything would fix it."""
+    return all(isinstance(size, int) for size in sizes)
+
+
+def used_results(node: Node) -> frozenset[int]:
+    """Which results of an operator with several are used."""
+    return frozenset(user.args[1] for user in node.users if user.target is operator.getitem and user.users)  # type: ignore[misc]
+
+
+def _trace(node: Node, given: Rule | Write) -> _Traced | None:
+    """The operators of a rule at a node; None where the rule does not apply."""
+    rule = given if isinstance(given, Rule) else Rule(given)
+    if not rule.where(node):
+        return None
+    arguments = rule.arguments(node)
+    tensors = tuple(leaf for leaf in leaves_of(arguments) if isinstance(leaf, Node))
+    applies = True
+
+    def write(*values: Any) -> Any:
+        nonlocal applies
+        given = iter(values)
+        result = rule.write(*(_filled(argument, given) for argument in arguments))
+        applies = result is not NotImplemented
+        return () if not applies else result
+
+    with torch.no_grad(), fake_mode_of(leaves_of(node.meta["val"])):
+        module = make_fx(write, pre_dispatch=not rule.apart)(*(tensor.meta["val"] for tensor in tensors))
+    if not applies or not _gives_all(module, node):
+        return None
+    return _Traced(node, rule, module, tensors)
+
+
+def _filled(argument: Any, values: Any) -> Any:
+    """An argument with the traced values in the places of its nodes."""
+    if isinstance(argument, list | tuple):
+        return [_filled(element, values) for element in argument]
+    return next(values) if isinstance(argument, Node) else argument
+
+
+def _gives_all(module: GraphModule, node: Node) -> bool:
+    """Whether every result that is used is there, with the dtype and sizes of the operator's own."""
+    given = module.graph.output_node().args[0]
+    if not is_tuple(node.meta["val"]):
+        return _is_like(given, node.meta["val"])
+    assert is_tuple(given)
+    if any(user.target is not operator.getitem for user in node.users):
+        return False
+    return all(_is_like(given[index], node.meta["val"][index]) for index in used_results(node))
+
+
+def _is_like(given: Any, wanted: torch.Tensor) -> bool:
+    if given is None:
+        return False
+    found = given.meta["val"]
+    assert found.dtype == wanted.dtype, f"a rule gives {found.dtype} instead of {wanted.dtype}"
+    assert len(found.shape) == len(wanted.shape), f"a rule gives {found.shape} instead of {wanted.shape}"
+    return True
+
+
+def _put_in(editor: ProgramEditor, found: _Traced, constants: Mapping[Node, torch.Tensor]) -> None:
+    step = Replacement(editor, found.node)
+    # Read from the copy: an argument may have been replaced already.
+    sources = [leaf for leaf in leaves_of(found.rule.arguments(editor.node(found.node))) if isinstance(leaf, Node)]
+    made: dict[Node, Any] = {}
+    known: dict[Node, torch.Tensor] = {}
+    for node in found.module.graph.nodes:
+        if node.op == "placeholder":
+            at = len(made)
+            made[node] = sources[at]
+            if found.tensors[at] in constants and static(*found.tensors[at].meta["val"].shape):
+                known[node] = constants[found.tensors[at]]
+        elif node.op == "get_attr":
+            known[node] = getattr(found.module, str(node.target))
+        elif node.op == "call_function" and known and _is_known(node, known):
+            with torch.no_grad():
+                known[node] = node.target(*torch.fx.map_arg(node.args, known.get), **node.kwargs)
+        elif node.op == "call_function":
+            made[node] = _copied(step, node, made, known)
+    result: Any = torch.fx.map_arg(
+        found.module.graph.output_node().args[0], lambda node: _made(step, node, made, known)
+    )
+    step.finish(result)
+
+
+def _is_known(node: Node, known: Mapping[Node, torch.Tensor]) -> bool:
+    return bool(node.all_input_nodes) and all(source in known for source in node.all_input_nodes)
+
+
+def _copied(step: Replacement, node: Node, made: dict[Node, Any], known: Mapping[Node, torch.Tensor]) -> Node:
+    args, kwargs = torch.fx.map_arg((node.args, node.kwargs), lambda source: _made(step, source, made, known))
+    return step.insert(node.target, args, kwargs, node.meta.get("val"))
+
+
+def _made(step: Replacement, node: Node, made: dict[Node, Any], known: Mapping[Node, torch.Tensor]) -> Any:
+    """The copy of a traced node; what is known becomes a constant of the program when something reads it."""
+    if node not in made:
+        made[node] = step.constant(f"{node.name}_of_weights", known[node].contiguous(), is_parameter=True)
+    return made[node]
+
+
+def _name(node: Node) -> str:
+    overload = overload_of(node)
+    return str(node.target) if overload is None else str(overload).removesuffix(".default")

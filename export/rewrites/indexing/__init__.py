@@ -1,0 +1,1 @@
+"""Operators that choose, order and place elements."""

@@ -1,0 +1,81 @@
+"""Write scattered sums and means with `scatter_add`, and bags of embeddings with a product.
+
+```
+before:  y = aten.scatter_reduce.two(x, 0, index, src, "mean")
+after:   total = aten.scatter_add.default(x, 0, index, src)
+         count = aten.scatter_add.default(ones_like(x), 0, index, ones_like(src))
+         y = total / count
+
+before:  y, *_ = aten.embedding_bag.padding_idx(table, ids, starts)           # sums
+after:   rows = aten.embedding.default(table, ids)
+         member = (place >= starts[:, None]) & (place < ends[:, None])       # [bags, ids]
+         y = member.float() @ rows
+```
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.nn import functional as F
+
+from edgex.delegates.base import CapturedProgram
+from edgex.export.rewrites.base import Rewrite
+from edgex.export.rewrites.editing.substitution import Rules, static, substitute
+
+aten = torch.ops.aten
+
+_SUM, _MEAN = 0, 1
+
+
+def scatter_by_sums(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite | None]:
+    """Write every such operator with sums; the same program comes back without one."""
+    rules: Rules = {
+        aten.scatter_reduce.two: _scatter_reduce,
+        aten.embedding_bag.default: _embedding_bag,
+        aten.embedding_bag.padding_idx: _embedding_bag,
+    }
+    return substitute(program, "scatter_by_sums", rules, "{count} operator(s) ({operators}) became sums")
+
+
+def _scatter_reduce(
+    x: torch.Tensor, dim: int, index: torch.Tensor, src: torch.Tensor, reduce: str, include_self: bool
+) -> Any:
+    if reduce not in ("sum", "mean") or not x.is_floating_point() or x.dim() == 0:
+        return NotImplemented
+    start = x if include_self else torch.scatter(x, dim, index, 0.0)
+    total = torch.scatter_add(start, dim, index, src)
+    if reduce == "sum":
+        return total
+    first = torch.ones_like(x) if include_self else torch.scatter(torch.ones_like(x), dim, index, 0.0)
+    return total / torch.scatter_add(first, dim, index, torch.ones_like(src))
+
+
+def _embedding_bag(
+    weight: torch.Tensor,
+    indices: torch.Tensor,
+    offsets: torch.Tensor,
+    scale_grad_by_freq: bool,
+    mode: int,
+    sparse: bool,
+    per_sample_weights: torch.Tensor | None,
+    include_last_offset: bool,
+    padding_idx: int | None = None,
+) -> Any:
+    del scale_grad_by_freq, sparse
+    if mode not in (_SUM, _MEAN) or (padding_idx or -1) >= 0 or not static(indices.shape[0], offsets.shape[0]):
+        return NotImplemented
+    count = indices.shape[0]
+    rows = F.embedding(indices, weight)
+    rows = rows if per_sample_weights is None else rows * per_sample_weights.unsqueeze(-1)
+    if include_last_offset:
+        starts, ends = offsets[:-1], offsets[1:]
+    else:
+        starts, ends = offsets, torch.cat([offsets[1:], torch.full_like(offsets[:1], count)])
+    place = torch.arange(count, device=offsets.device, dtype=offsets.dtype)
+    member = ((place >= starts.unsqueeze(-1)) & (place < ends.unsqueeze(-1))).to(rows.dtype)
+    total = torch.matmul(member, rows)
+    if mode == _MEAN:
+        total = total / member.sum(-1, keepdim=True).clamp_min(1.0)
+    return total, None, None, None

@@ -1,0 +1,87 @@
+"""Write sorting and what picks by rank as top-k, for engines that have top-k alone.
+
+```
+before:  values, indices = aten.sort.default(x, -1, True)               # x: [3, 8]
+after:   values, indices = aten.topk.default(x, 8, -1, True)
+
+before:  y, _ = aten.kthvalue.default(x, 2)
+after:   y = aten.topk.default(x, 2, -1, False)[0][..., 1]
+```
+
+The same for `argsort`, `msort`, `median` over a dimension and `nanmedian`'s relatives that PyTorch writes with them.
+A stable sort has an order among equals, which top-k has not: its values are sorted this way, its indices are not.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from edgex.delegates.base import CapturedProgram
+from edgex.export.rewrites.base import Rewrite
+from edgex.export.rewrites.editing.substitution import Rules, static, substitute
+
+aten = torch.ops.aten
+
+
+def sort_by_topk(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite | None]:
+    """Write every sort of a static size as top-k; the same program comes back without one."""
+    rules: Rules = {
+        aten.sort.default: _sort,
+        aten.sort.stable: _stable,
+        aten.argsort.default: lambda x, dim, descending: _second(_sort(x, dim, descending)),
+        aten.msort.default: lambda x: _first(_sort(x, 0, False)),
+        aten.kthvalue.default: _kth,
+        aten.median.dim: _median,
+        aten.median.default: _median_of_all,
+    }
+    return substitute(program, "sort_by_topk", rules, "{count} operator(s) ({operators}) became top-k")
+
+
+def _sort(x: torch.Tensor, dim: int, descending: bool) -> Any:
+    if x.dim() == 0 or not static(x.shape[dim]) or x.dtype == torch.bool:
+        return NotImplemented
+    return tuple(torch.topk(x, x.shape[dim], dim, largest=descending))
+
+
+def _stable(x: torch.Tensor, stable: bool | None, dim: int, descending: bool) -> Any:
+    found = _sort(x, dim, descending)
+    if found is NotImplemented or not stable:
+        return found
+    return found[0], None
+
+
+def _first(found: Any) -> Any:
+    return found if found is NotImplemented else found[0]
+
+
+def _second(found: Any) -> Any:
+    return found if found is NotImplemented else found[1]
+
+
+def _kth(x: torch.Tensor, k: int, dim: int, keepdim: bool) -> Any:
+    if x.dim() == 0 or not static(x.shape[dim], k):
+        return NotImplemented
+    values, indices = torch.topk(x, k, dim, largest=False)
+    found = values.narrow(dim, k - 1, 1), indices.narrow(dim, k - 1, 1)
+    return found if keepdim else tuple(part.squeeze(dim) for part in found)
+
+
+def _median(x: torch.Tensor, dim: int, keepdim: bool) -> Any:
+    """The lower of the two in the middle, or NaN where there is one: top-k has NaN behind all numbers."""
+    if x.dim() == 0 or not static(x.shape[dim]):
+        return NotImplemented
+    found = _kth(x, (x.shape[dim] - 1) // 2 + 1, dim, keepdim)
+    if not x.is_floating_point():
+        return found
+    unknown = torch.isnan(x).any(dim, keepdim)
+    # Where the first NaN stands is not followed up: such indices are left to the operator itself.
+    return torch.where(unknown, torch.full_like(found[0], float("nan")), found[0]), None
+
+
+def _median_of_all(x: torch.Tensor) -> Any:
+    if not static(*x.shape):
+        return NotImplemented
+    found = _median(x.reshape(-1), 0, False)
+    return found if found is NotImplemented else found[0]

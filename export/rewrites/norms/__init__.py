@@ -1,0 +1,1 @@
+"""Normalizations in terms of operators that engines compute accurately."""

@@ -1,0 +1,1 @@
+"""Pooling in terms of the forms that engines have kernels for."""

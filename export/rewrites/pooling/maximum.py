@@ -1,0 +1,96 @@
+"""Write maxima over windows in the form that engines have: two dimensions, no ceiling, no adaptive sizes.
+
+```
+before:  y, _ = aten.adaptive_max_pool2d.default(x, [4, 4])            # x: [1, 8, 12, 12]
+after:   y = aten.max_pool2d.default(x, [3, 3], [3, 3])
+
+before:  y = aten.max_pool2d.default(x, [2, 2], [2, 2], 0, 1, True)    # ceil_mode, x: [1, 8, 12, 12]
+after:   y = aten.max_pool2d.default(x, [2, 2], [2, 2])
+
+before:  y = aten.max_pool3d.default(x, [2, 3, 3], ...)                # x: [N, C, D, H, W]
+after:   planes = aten.max_pool2d.default([N * C, D, H, W], [3, 3])    # over height and width
+         y = aten.max_pool2d.default([1, N * C, D, H * W], [2, 1])     # over depth, then back to five dimensions
+```
+
+A maximum over a box is the maximum over depth of the maxima over planes. Left alone: adaptive sizes that do not divide
+the input's, and what gives indices that are used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch.nn import functional as F
+
+from edgex.delegates.base import CapturedProgram
+from edgex.export.rewrites.base import Rewrite
+from edgex.export.rewrites.editing.substitution import Rules, static, substitute
+from edgex.export.rewrites.pooling.windows import adaptive_windows, ceiling_matters, each, over_planes
+
+aten = torch.ops.aten
+
+
+def write_max_pools(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite | None]:
+    """Write every such pooling in the plain form; the same program comes back without one."""
+    rules: Rules = {
+        aten.adaptive_max_pool1d.default: _adaptive_1d,
+        aten.adaptive_max_pool2d.default: _adaptive_2d,
+        aten.adaptive_max_pool3d.default: _adaptive_3d,
+        aten.max_pool2d.default: _without_ceiling,
+        aten.max_pool3d.default: _over_boxes,
+    }
+    return substitute(program, "write_max_pools", rules, "{count} pooling(s) ({operators}) became plain max_pool2d")
+
+
+def _adaptive_1d(x: torch.Tensor, output_size: Sequence[int]) -> Any:
+    windows = adaptive_windows(x.shape[-1:], output_size)
+    if windows is None:
+        return NotImplemented
+    pooled = F.max_pool2d(x.unsqueeze(-2), [1, *windows], [1, *windows])
+    return pooled.squeeze(-2), None
+
+
+def _adaptive_2d(x: torch.Tensor, output_size: Sequence[int]) -> Any:
+    windows = adaptive_windows(x.shape[-2:], output_size)
+    return NotImplemented if windows is None else (F.max_pool2d(x, windows, windows), None)
+
+
+def _adaptive_3d(x: torch.Tensor, output_size: Sequence[int]) -> Any:
+    windows = adaptive_windows(x.shape[-3:], output_size)
+    if windows is None:
+        return NotImplemented
+    return over_planes(x, F.max_pool2d, windows, windows, (0, 0, 0)), None
+
+
+def _without_ceiling(
+    x: torch.Tensor,
+    kernel_size: Sequence[int],
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    ceil_mode: bool,
+) -> Any:
+    if not ceil_mode:
+        return NotImplemented
+    kernel, padding, dilation = each(kernel_size, 2), each(padding, 2), each(dilation, 2)
+    stride = each(stride, 2) or kernel
+    if ceiling_matters(x.shape[-2:], kernel, stride, padding, dilation):
+        return NotImplemented
+    return F.max_pool2d(x, kernel, stride, padding, dilation)
+
+
+def _over_boxes(
+    x: torch.Tensor,
+    kernel_size: Sequence[int],
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    ceil_mode: bool,
+) -> Any:
+    kernel, padding, dilation = each(kernel_size, 3), each(padding, 3), each(dilation, 3)
+    stride = each(stride, 3) or kernel
+    if not static(*x.shape[-3:]) or (ceil_mode and ceiling_matters(x.shape[-3:], kernel, stride, padding, dilation)):
+        return NotImplemented
+    return over_planes(x, F.max_pool2d, kernel, stride, padding, dilation)

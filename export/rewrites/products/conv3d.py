@@ -1,0 +1,84 @@
+"""Write convolutions over three dimensions as convolutions over two, for engines that have no others.
+
+```
+before:  y = aten.conv3d.default(x, weight, bias, [2, 1, 1])            # x: [N, C, D, H, W], weight: [O, C, 3, 5, 5]
+after:   frames = cat([x[:, :, 0::2], x[:, :, 1::2], x[:, :, 2::2]])    # along the channels: [N * D', 3 * C, H, W]
+         y = aten.conv2d.default(frames, [O, 3 * C, 5, 5], bias)        # then back to [N, O, D', H', W']
+```
+
+A kernel of depth 1 needs no second copy of the frames; patches of a video (a kernel as deep as its stride) are each
+read once. Convolutions with groups are summed over the depth of their kernel instead. Left alone: dynamic depth,
+padding that reflects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch.nn import functional as F
+
+from edgex.delegates.base import CapturedProgram
+from edgex.export.rewrites.base import Rewrite
+from edgex.export.rewrites.editing.substitution import Rules, static, substitute
+from edgex.export.rewrites.pooling.windows import each
+
+aten = torch.ops.aten
+
+
+def flatten_conv3d(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite | None]:
+    """Write every convolution over three dimensions over two; the same program comes back without one."""
+    rules: Rules = {aten.conv3d.default: _conv3d, aten.conv3d.padding: _conv3d_padded}
+    return substitute(program, "flatten_conv3d", rules, "{count} convolution(s) over 3 dimensions run over 2")
+
+
+def _conv3d_padded(
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor | None,
+    stride: Sequence[int],
+    padding: str,
+    dilation: Sequence[int],
+    groups: int,
+) -> Any:
+    steps = each(dilation, 3)
+    reach = [step * (size - 1) for step, size in zip(steps, weight.shape[2:], strict=True)]
+    if padding == "same" and any(size % 2 for size in reach):
+        return NotImplemented
+    sides = [size // 2 for size in reach] if padding == "same" else [0, 0, 0]
+    return _conv3d(x, weight, bias, stride, sides, dilation, groups)
+
+
+def _conv3d(
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor | None,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    groups: int,
+) -> Any:
+    if not static(*x.shape[-4:]) or x.dim() != 5:
+        return NotImplemented
+    stride, padding, dilation = each(stride, 3), each(padding, 3), each(dilation, 3)
+    taps, step, hole = weight.shape[2], stride[0], dilation[0]
+    # [N, D, C, H, W]
+    frames = (F.pad(x, [0, 0, 0, 0, padding[0], padding[0]]) if padding[0] else x).transpose(1, 2)
+    count = (frames.shape[1] - hole * (taps - 1) - 1) // step + 1
+    ends = [tap * hole + (count - 1) * step + 1 for tap in range(taps)]
+    windows = [frames[:, tap * hole : end : step] for tap, end in enumerate(ends)]
+
+    def convolve(images: torch.Tensor, kernel: torch.Tensor, offset: torch.Tensor | None) -> torch.Tensor:
+        flat = images.reshape(x.shape[0] * count, images.shape[2], x.shape[3], x.shape[4])
+        return F.conv2d(flat, kernel, offset, stride[1:], padding[1:], dilation[1:], groups)
+
+    if groups == 1:
+        images = windows[0] if taps == 1 else torch.cat(windows, 2)
+        kernel = weight.transpose(1, 2).reshape(weight.shape[0], taps * weight.shape[1], *weight.shape[3:])
+        y = convolve(images, kernel, bias)
+    else:
+        y = convolve(windows[0], weight[:, :, 0], bias)
+        for tap in range(1, taps):
+            y = y + convolve(windows[tap], weight[:, :, tap], None)
+    return y.reshape(x.shape[0], count, weight.shape[0], *y.shape[2:]).transpose(1, 2)

@@ -1,0 +1,91 @@
+"""Operators that came out wrong or were refused on some target, each exported and proved on it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # `benchmarks` is no part of the installed package
+
+from benchmarks.operators.proof import prove
+
+
+def rand(*shape: int) -> torch.Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(len(shape)))
+
+
+class Calls(nn.Module):
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, *args):
+        return self.function(*args)
+
+
+class ReturnsItsWeight(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.w = nn.Parameter(torch.arange(4.0))
+
+    def forward(self, x):
+        return x + self.w, self.w
+
+
+def channels_last():
+    layers = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Flatten(), nn.Linear(64, 3))
+    return layers.to(memory_format=torch.channels_last)
+
+
+PLACES = torch.tensor([[0, 1, 1], [2, 0, 0]])
+IMAGE = rand(1, 3, 12, 12)
+RIGHT = {
+    "logsigmoid": (F.logsigmoid, (rand(4, 5).abs() * 4,), "onnx-cpu"),
+    "a sigmoid's logarithm": (lambda x: torch.log(torch.sigmoid(x)), (rand(4, 5).abs() * 4,), "onnx-cpu"),
+    "gelu": (nn.Sequential(nn.Linear(8, 16), nn.GELU("tanh")), (rand(2, 3, 8),), "xnnpack"),
+    "maximum": (lambda x: x.max(-1).values, (rand(2, 4, 5, 8),), "xnnpack"),
+    "maximum that keeps its dimension": (lambda x: x.max(-1, keepdim=True).values, (rand(2, 4, 5, 8),), "xnnpack"),
+    "maximum of channels": (lambda x: x.max(1, keepdim=True).values, (rand(2, 4, 5, 8),), "xnnpack"),
+    "maximum that XNNPACK has": (lambda x: x.max(2, keepdim=True).values, (rand(2, 4, 5, 8),), "xnnpack"),
+    "channels_last": (channels_last(), (rand(1, 3, 6, 6),), "xnnpack"),
+    "PReLU of rows": (nn.PReLU(3), (rand(2, 3, 4),), "xnnpack"),
+    "PReLU of numbers": (nn.PReLU(3), (rand(2, 3),), "xnnpack"),
+    "rsqrt": (torch.rsqrt, (rand(3, 4).abs() + 0.5,), "xnnpack"),
+    "resize": (nn.Upsample(scale_factor=1.5, mode="bilinear"), (rand(1, 3, 5, 7),), "xnnpack"),
+    "a weight as output": (ReturnsItsWeight(), (rand(3, 4),), "onednn"),
+    "einsum": (
+        lambda a, b: torch.einsum("...ij,...jk->...ik", a, b), (rand(2, 3, 4, 5), rand(3, 5, 2)), "onnx-cpu"
+    ),
+    "a divisor": (lambda x: F.avg_pool2d(x, 3, 2, divisor_override=2), (IMAGE,), "onnx-cpu"),
+    "angles": (torch.atan2, (rand(4, 5), rand(4, 5)), "onnx-cpu"),
+    "logaddexp": (torch.logaddexp, (rand(4, 5) * 9, rand(5) * 9), "onnx-cpu"),
+    "logcumsumexp": (lambda x: torch.logcumsumexp(x, 1), (rand(4, 5) * 9,), "onnx-cpu"),
+    "scattered means": (
+        lambda x, s: torch.scatter_reduce(x, 1, PLACES, s, "mean"), (rand(2, 4), rand(2, 3)), "onnx-cpu"
+    ),
+    "floor division": (torch.floor_divide, (rand(4, 5), rand(4, 5)), "xnnpack"),
+    "remainder": (
+        torch.remainder, (torch.tensor([7, -7, 7, -7, 0]), torch.tensor([3, 3, -3, -3, 5])), "onednn"
+    ),
+    "cropping": (lambda x: F.pad(x, (-1, 2, 1, -2)), (rand(3, 5, 6),), "xnnpack"),
+    "group norm": (nn.GroupNorm(2, 8), (rand(1, 8, 24, 24) + 9,), "xnnpack"),
+    "adaptive maximum": (lambda x: F.adaptive_max_pool2d(x, 4), (IMAGE,), "onednn"),
+    "local response": (nn.LocalResponseNorm(2), (IMAGE,), "xnnpack"),
+    "video patches": (nn.Conv3d(3, 8, (2, 4, 4), (2, 4, 4)), (rand(1, 3, 4, 8, 8),), "xnnpack"),
+    "embedding bag": (nn.EmbeddingBag(10, 6), (torch.tensor([[1, 2, 3], [4, 5, 9]]),), "onednn"),
+    "median": (lambda x: x.median(1).values, (rand(4, 5),), "xnnpack"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_what_was_wrong_or_refused_is_right(name):
+    function, args, target = RIGHT[name]
+    module = function if isinstance(function, nn.Module) else Calls(function)
+    proved = prove(module, args, target)
+    assert proved.exit_code == 0, proved.reason
+    assert proved.verification["passed"]

@@ -1,0 +1,264 @@
+"""Operators written in terms of others: the operator goes, the numbers stay, NaN and infinity among them."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from rewriting import capture_program, check_vals, operators, run_program
+from torch.nn import functional as F
+
+from edgex.export.rewrites.indexing.diagonal import slice_diagonals
+from edgex.export.rewrites.indexing.padding import slice_padding
+from edgex.export.rewrites.indexing.reductions import name_dimensions
+from edgex.export.rewrites.indexing.scatter import scatter_by_sums
+from edgex.export.rewrites.indexing.sorting import sort_by_topk
+from edgex.export.rewrites.norms.group_norm import write_group_norm
+from edgex.export.rewrites.operators.activations import write_gelu
+from edgex.export.rewrites.operators.arctangent import write_angles
+from edgex.export.rewrites.operators.divisions import divide_as_eager
+from edgex.export.rewrites.operators.elementary import write_elementary
+from edgex.export.rewrites.operators.logarithms import steady_logarithms
+from edgex.export.rewrites.operators.scans import write_scans
+from edgex.export.rewrites.pooling.average import pad_averages, write_average_pools
+from edgex.export.rewrites.pooling.maximum import write_max_pools
+from edgex.export.rewrites.products.conv3d import flatten_conv3d
+from edgex.export.rewrites.products.einsum import split_einsum
+from edgex.export.rewrites.returned_constants import copy_returned_constants
+from edgex.export.rewrites.weight_order import order_weights
+
+SPECIAL = torch.tensor([
+    0.0, -0.0, 1.0, -1.0, 2.5, -3.7, math.inf, -math.inf, math.nan, 1e30, -1e30, 20.0, -20.0, -100.0, 0.3, -0.3, 5.0
+])  # fmt: skip
+LEFT, RIGHT = SPECIAL.repeat(len(SPECIAL)), SPECIAL.repeat_interleave(len(SPECIAL))
+SIGNED, DIVISORS = torch.arange(-20, 20), torch.tensor([3, -3, 5, -5] * 10)
+PLACES = torch.tensor([[0, 1, 1], [2, 0, 0]])
+
+
+def rand(*shape: int) -> torch.Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(len(shape)))
+
+
+class Calls(torch.nn.Module):
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, *args):
+        return self.function(*args)
+
+
+ELEMENTARY = {
+    "exp2": (torch.exp2, SPECIAL),
+    "erfc": (torch.special.erfc, torch.cat([SPECIAL, torch.linspace(-6, 9, 200)])),
+    "fmax": (torch.fmax, LEFT, RIGHT),
+    "fmin": (torch.fmin, LEFT, RIGHT),
+    "hypot": (torch.hypot, LEFT, RIGHT),
+    "copysign": (torch.copysign, LEFT, RIGHT),
+    "copysign of a number": (lambda x: torch.copysign(x, -0.0), SPECIAL),
+    "signbit": (torch.signbit, SPECIAL),
+    "ldexp": (torch.ldexp, SPECIAL, torch.arange(len(SPECIAL)) - 5),
+    "round": (lambda x: torch.round(x, decimals=2), SPECIAL),
+    "round to tens": (lambda x: torch.round(x, decimals=-1), SPECIAL),
+}
+SCANS = {
+    "cumprod": (lambda x: torch.cumprod(x, 1), rand(3, 7)),
+    "logcumsumexp": (lambda x: torch.logcumsumexp(x, 0), rand(9, 2) * 90),
+    "cummax": (lambda x: torch.cummax(x, 1).values, rand(3, 7)),
+    "cummin": (lambda x: torch.cummin(x, 0).values, rand(3, 7)),
+}
+LOGARITHMS = {
+    "logsigmoid": (F.logsigmoid, SPECIAL),
+    "logaddexp": (torch.logaddexp, LEFT, RIGHT),
+    "logaddexp2": (torch.logaddexp2, LEFT, RIGHT),
+    "a sigmoid's logarithm": (lambda x: torch.log(torch.sigmoid(x) * 2), SPECIAL),
+    "a sigmoid as denominator": (lambda x: 1 / torch.sigmoid(x), SPECIAL),
+}
+DIVISIONS = {
+    "floor of floats": (torch.floor_divide, LEFT, RIGHT),
+    "rounding mode": (lambda a, b: torch.div(a, b, rounding_mode="floor"), LEFT, RIGHT),
+    "remainder of integers": (torch.remainder, SIGNED, DIVISORS),
+    "remainder by a number": (lambda a: a % -3, SIGNED),
+}
+SORTS = {
+    "values": (lambda x: x.sort(1).values, rand(3, 5)),
+    "indices": (lambda x: x.argsort(0, descending=True), rand(3, 5)),
+    "msort": (torch.msort, rand(3, 5)),
+    "stable": (lambda x: torch.sort(x, stable=True).values, rand(3, 5)),
+    "kthvalue": (lambda x: x.kthvalue(2).values, rand(3, 5)),
+    "median": (lambda x: x.median(1).values, torch.cat([rand(3, 6), SPECIAL[:6][None]])),
+    "median with NaN": (lambda x: x.median(0).values, SPECIAL.reshape(17, 1)),
+    "median of all": (torch.median, rand(3, 6)),
+}
+SCATTERS = {
+    **{
+        f"{reduce}{', and what was there' if own else ''}": (
+            lambda x, s, r=reduce, o=own: torch.scatter_reduce(x, 1, PLACES, s, r, include_self=o),
+            rand(2, 4), rand(2, 3),
+        )
+        for reduce in ("sum", "mean") for own in (False, True)
+    },
+    "bags in rows": (lambda w, i: F.embedding_bag(i, w, mode="mean"), rand(4, 5), torch.tensor([[0, 1], [3, 2]])),
+    "bags by starts": (
+        lambda w, i, o: F.embedding_bag(i, w, o, mode="sum"), rand(4, 5), torch.arange(4), torch.tensor([0, 3])
+    ),
+    "an empty bag": (
+        lambda w, i, o: F.embedding_bag(i, w, o), rand(4, 5), torch.tensor([0, 1, 3, 2]), torch.tensor([0, 2, 2])
+    ),
+}  # fmt: skip
+VIDEO, IMAGE = rand(2, 3, 4, 8, 8), rand(2, 3, 12, 12)
+AVERAGES = {
+    "ceil_mode": (lambda x: F.avg_pool2d(x, 2, 2, ceil_mode=True), IMAGE),
+    "a divisor": (lambda x: F.avg_pool2d(x, 3, 2, 1, divisor_override=5), IMAGE),
+    "adaptive": (lambda x: F.adaptive_avg_pool2d(x, (4, 6)), IMAGE),
+    "three dimensions": (lambda x: F.avg_pool3d(x, 3, 2, 1), VIDEO),
+    "three adaptive ones": (lambda x: F.adaptive_avg_pool3d(x, (2, 1, 4)), VIDEO),
+    "flat windows, a divisor": (lambda x: F.avg_pool3d(x, (1, 2, 2), divisor_override=3), VIDEO),
+    "local response": (lambda x: F.local_response_norm(x, 3), IMAGE),
+}
+MAXIMA = {
+    "ceil_mode": (lambda x: F.max_pool2d(x, 3, 3, ceil_mode=True), IMAGE),
+    "adaptive": (lambda x: F.adaptive_max_pool2d(x, (4, 6)), IMAGE),
+    "one dimension": (lambda x: F.adaptive_max_pool1d(x, 4), IMAGE[0]),
+    "three dimensions": (lambda x: F.max_pool3d(x, 3, 2, 1), VIDEO),
+    "three adaptive ones": (lambda x: F.adaptive_max_pool3d(x, (2, 1, 4)), VIDEO),
+    "holes": (lambda x: F.max_pool3d(x, 2, 1, 0, 2), VIDEO),
+}
+CLIP = rand(2, 4, 5, 6, 6)
+CONVOLUTIONS = {
+    "patches": (torch.nn.Conv3d(4, 8, (2, 3, 3), (2, 3, 3)), CLIP[:, :, :4]),
+    "strides and padding": (torch.nn.Conv3d(4, 8, (3, 2, 3), (2, 1, 2), (1, 0, 1)), CLIP),
+    "groups and holes": (torch.nn.Conv3d(4, 8, (2, 3, 3), groups=2, dilation=(2, 1, 1)), CLIP),
+    "depth 1": (torch.nn.Conv3d(4, 8, (1, 3, 3), bias=False), CLIP),
+    "the same size": (torch.nn.Conv3d(4, 8, 3, padding="same"), CLIP),
+}
+REST = {
+    "diagonal": (slice_diagonals, lambda x: x.diagonal(-1, 1, 2), rand(2, 3, 5, 2)),
+    "diagonal above": (slice_diagonals, lambda x: x.diagonal(2, 0, -1), rand(4, 3, 5)),
+    "diagonal beside infinity": (slice_diagonals, torch.diagonal, torch.tensor([[1, math.inf], [math.nan, 2]])),
+    "cropping": (slice_padding, lambda x: F.pad(x, (-1, 2, 1, -2)), rand(2, 5, 6)),
+    "cropping only": (slice_padding, lambda x: F.pad(x, (-1, -2)), rand(2, 6)),
+    "amax": (name_dimensions, torch.amax, rand(2, 3)),
+    "group norm": (write_group_norm, torch.nn.GroupNorm(2, 4), rand(2, 4, 3, 3)),
+    "instance norm": (write_group_norm, F.instance_norm, rand(2, 4, 3, 3)),
+    "padding averaged in": (pad_averages, lambda x: F.avg_pool2d(x, 3, 2, 1), IMAGE),
+    "atan2": (write_angles, torch.atan2, LEFT, RIGHT),
+    "gelu": (write_gelu, lambda x: F.gelu(x, approximate="tanh"), SPECIAL),
+    "ellipsis": (split_einsum, lambda a, b: torch.einsum("...ij,...jk->...ik", a, b), rand(2, 3, 4, 5), rand(3, 5, 2)),
+}
+TABLES = {
+    write_elementary: ELEMENTARY,
+    write_scans: SCANS,
+    steady_logarithms: LOGARITHMS,
+    divide_as_eager: DIVISIONS,
+    sort_by_topk: SORTS,
+    scatter_by_sums: SCATTERS,
+    write_average_pools: AVERAGES,
+    write_max_pools: MAXIMA,
+    flatten_conv3d: CONVOLUTIONS,
+}
+CASES = REST | {
+    f"{run.__name__}, {name}": (run, *case) for run, cases in TABLES.items() for name, case in cases.items()
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_operator_is_gone_and_its_numbers_stay(name):
+    run, function, *args = CASES[name]
+    module = function if isinstance(function, torch.nn.Module) else Calls(function)
+    before = capture_program(module, *args)
+    after, rewrite = run(before)
+    assert rewrite is not None
+    assert (rewrite.name, rewrite.count) == (run.__name__, 1)
+    assert rewrite.sources == () or len(rewrite.sources) == 1
+    after.exported.validate()
+    check_vals(after)
+    if run is not divide_as_eager:  # which keeps the division where nothing is zero
+        assert run(after) == (after, None)
+    for expected, found in zip(run_program(before, *args), run_program(after, *args), strict=True):
+        torch.testing.assert_close(found, expected, rtol=1e-5, atol=5e-6, equal_nan=True)
+
+
+KEPT = {
+    "windows that do not divide": (write_max_pools, lambda x: F.adaptive_max_pool2d(x, 5), IMAGE),
+    "indices that are used": (write_max_pools, lambda x: F.adaptive_max_pool2d(x, 4, return_indices=True)[1], IMAGE),
+    "a ceiling that counts": (write_average_pools, lambda x: F.avg_pool2d(x, 5, 2, ceil_mode=True), IMAGE),
+    "indices of a stable sort": (sort_by_topk, lambda x: torch.sort(x, stable=True).indices, rand(3, 5)),
+    "indices of a running maximum": (write_scans, lambda x: torch.cummax(x, 1).indices, rand(3, 5)),
+    "the other gelu": (write_gelu, F.gelu, SPECIAL),
+    "a sigmoid whose digits do not count": (steady_logarithms, lambda x: x * torch.sigmoid(x), SPECIAL),
+    "floor division by a number": (divide_as_eager, lambda x: x // 2.5, SPECIAL),
+    "no ellipsis": (split_einsum, lambda a, b: torch.einsum("ij,jk->ik", a, b), rand(3, 4), rand(4, 5)),
+    "a diagonal that is written to": (slice_diagonals, lambda x: x.clone().diagonal().fill_(0), rand(3, 3)),
+    "bags of maxima": (scatter_by_sums, lambda w, i: F.embedding_bag(i, w, mode="max"), rand(4, 5), PLACES),
+}
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_what_does_not_fit_stays_as_it_is(name):
+    run, function, *args = KEPT[name]
+    before = capture_program(Calls(function), *args)
+    assert run(before) == (before, None)
+
+
+BATCH = torch.export.Dim("batch", min=1, max=9)
+OF_ANY_BATCH = {
+    "pooling": (write_average_pools, lambda x: F.avg_pool3d(x, 2), VIDEO),
+    "convolution": (flatten_conv3d, torch.nn.Conv3d(3, 4, 3), VIDEO),
+    "group norm": (write_group_norm, torch.nn.GroupNorm(3, 3), IMAGE),
+    "sort": (sort_by_topk, lambda x: x.median(1).values, rand(2, 7)),
+    "scan": (write_scans, lambda x: x.cumprod(1), rand(2, 7)),
+    "diagonal": (slice_diagonals, lambda x: x.diagonal(0, 1, 2), rand(2, 4, 4)),
+}
+
+
+@pytest.mark.parametrize("name", OF_ANY_BATCH)
+def test_a_dynamic_batch_stays_dynamic(name):
+    run, function, x = OF_ANY_BATCH[name]
+    module = function if isinstance(function, torch.nn.Module) else Calls(function)
+    shapes = ({0: BATCH},) if isinstance(function, torch.nn.Module) else {"args": ({0: BATCH},)}
+    before = capture_program(module, x, dynamic_shapes=shapes)
+    after, rewrite = run(before)
+    assert rewrite is not None
+    for size in (1, 2, 7):
+        given = x[:1].repeat(size, *([1] * (x.dim() - 1))) * torch.arange(1, size + 1).reshape(-1, *[1] * (x.dim() - 1))
+        (expected,), (found,) = run_program(before, given), run_program(after, given)
+        torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_kernels_of_convolutions_are_constants():
+    before = capture_program(torch.nn.Conv3d(4, 8, (2, 3, 3)), CLIP)
+    after, _ = flatten_conv3d(before)
+    (convolution,) = after.exported.graph.find_nodes(op="call_function", target=torch.ops.aten.conv2d.default)
+    assert convolution.args[1].op == "placeholder"
+    assert "weight" not in after.exported.state_dict
+
+
+def test_weights_are_laid_out_in_order():
+    module = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.Flatten()).to(memory_format=torch.channels_last)
+    before = capture_program(module, rand(1, 3, 6, 6))
+    assert not before.exported.state_dict["0.weight"].is_contiguous()
+    after, rewrite = order_weights(before)
+    assert rewrite is not None and rewrite.count == 1
+    assert after.exported.state_dict["0.weight"].is_contiguous()
+    assert not before.exported.state_dict["0.weight"].is_contiguous()
+    torch.testing.assert_close(run_program(after, rand(1, 3, 6, 6)), run_program(before, rand(1, 3, 6, 6)))
+
+
+def test_a_weight_that_is_an_output_is_there_twice():
+    class Returns(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.w = torch.nn.Parameter(torch.ones(4))
+
+        def forward(self, x):
+            return x + self.w, self.w
+
+    before = capture_program(Returns(), rand(3, 4))
+    after, rewrite = copy_returned_constants(before)
+    assert rewrite is not None and rewrite.count == 1
+    total, weight = after.exported.graph.output_node().args[0]
+    assert weight.op == "placeholder" and weight not in total.all_input_nodes
+    torch.testing.assert_close(run_program(after, rand(3, 4)), run_program(before, rand(3, 4)))
+    assert operators(after) == operators(before)
