@@ -1,8 +1,9 @@
 """XNNPACK's partitioner with an ear: what it takes is unchanged but for a few gaps, and its reasons are kept.
 
 The gaps, each with a test: operators that come out wrong (`workarounds`); a buffer that the model changes is no
-constant weight (lowered as one, the program crashes when it is loaded); operators inside `torch.cond` are not kept whole for a partitioner that never looks there; and
-reasons, which it only logs, are collected, also those for which an operator was decomposed instead of being kept.
+constant weight (lowered as one, the program crashes when it is loaded); operators inside `torch.cond` are not kept
+whole for a partitioner that never looks there; and reasons, which it only logs, are collected, also those for which an
+operator was decomposed instead of being kept.
 """
 
 from __future__ import annotations
