@@ -13,8 +13,8 @@ import torch
 
 import edgex
 from edgex.errors import EdgexError
-from edgex.export import production
 from edgex.export.pipeline import export_to_targets
+from edgex.export.proof import stage
 from edgex.export.settings import ExportSettings
 from edgex.export.source.source import wrap_model
 from edgex.runtime.artifact.artifact import open_artifact
@@ -70,12 +70,12 @@ def prove(module: torch.nn.Module, args: Sequence[torch.Tensor], target: str, **
 
 @contextmanager
 def _verified_here() -> Any:
-    fresh = production.verify_in_fresh_process
-    production.verify_in_fresh_process = _verify  # type: ignore[assignment]
+    fresh = stage.verify_in_fresh_process
+    stage.verify_in_fresh_process = _verify  # type: ignore[assignment]
     try:
         yield
     finally:
-        production.verify_in_fresh_process = fresh
+        stage.verify_in_fresh_process = fresh
 
 
 def _verify(folder: Path, *, cpu_reference: bool = False) -> Mapping[str, Any]:

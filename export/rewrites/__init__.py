@@ -79,8 +79,8 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
     from edgex.export.rewrites.products.conv3d import flatten_conv3d
     from edgex.export.rewrites.products.einsum import split_einsum
     from edgex.export.rewrites.regions import inline_regions
-    from edgex.export.rewrites.returned_constants import copy_returned_constants
-    from edgex.export.rewrites.weight_order import order_weights
+    from edgex.export.rewrites.weights.order import order_weights
+    from edgex.export.rewrites.weights.returned import copy_returned_constants
 
     # Those for every target before those on request: `common` relies on it.
     return (

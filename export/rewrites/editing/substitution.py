@@ -26,11 +26,11 @@ from torch.fx import GraphModule, Node
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from edgex.delegates.base import CapturedProgram
+from edgex.delegates.graph.schema import is_tuple, leaves_of, named_arguments, overload_of
 from edgex.export.rewrites.base import Rewrite, locations_of
 from edgex.export.rewrites.editing.building import Replacement
 from edgex.export.rewrites.editing.editor import ProgramEditor, constant_tensors, fake_mode_of
 from edgex.export.rewrites.editing.mutation import mutated_nodes
-from edgex.export.rewrites.editing.schema import is_tuple, leaves_of, named_arguments, overload_of
 
 Write = Callable[..., Any]
 

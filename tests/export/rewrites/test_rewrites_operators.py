@@ -25,8 +25,8 @@ from edgex.export.rewrites.pooling.average import pad_averages, write_average_po
 from edgex.export.rewrites.pooling.maximum import write_max_pools
 from edgex.export.rewrites.products.conv3d import flatten_conv3d
 from edgex.export.rewrites.products.einsum import split_einsum
-from edgex.export.rewrites.returned_constants import copy_returned_constants
-from edgex.export.rewrites.weight_order import order_weights
+from edgex.export.rewrites.weights.order import order_weights
+from edgex.export.rewrites.weights.returned import copy_returned_constants
 
 SPECIAL = torch.tensor([
     0.0, -0.0, 1.0, -1.0, 2.5, -3.7, math.inf, -math.inf, math.nan, 1e30, -1e30, 20.0, -20.0, -100.0, 0.3, -0.3, 5.0

@@ -1,0 +1,1 @@
+"""Weights as backends want them: their order in memory, and one use each."""
