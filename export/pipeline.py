@@ -17,6 +17,7 @@ from edgex.errors import EdgexError, UsageError
 from edgex.export.result import ExportedArtifact, ExportReport, Failure, StageClock, peak_rss_bytes
 from edgex.export.settings import ExportSettings, check_settings
 from edgex.export.target_model import Progress, TargetModel
+from edgex.runtime.support.dependency_messages import quiet_dependencies, quiet_loggers
 
 if TYPE_CHECKING:
     from edgex.export.quantization.budget.search import BudgetSearch
@@ -60,7 +61,8 @@ def export_to_targets(
         from edgex.export.source.stage import find_source
     with clock.stage("find"):
         progress("find", "the model and its example inputs")
-        source = find_source(find, settings, [job.delegate for job in jobs])
+        with quiet_loggers():  # the user's file may be the first to import one of them
+            source = find_source(find, settings, [job.delegate for job in jobs])
     with clock.stage("capture"):
         progress("capture", source.description)
         captured = capture_source(source, settings.dynamic, progress)
@@ -78,7 +80,8 @@ def export_to_targets(
             if target in refused:
                 raise refused[target]
             step = _plan_artifact if dry_run else _make_artifact
-            artifact = step(models[target], settings, clock.copy(), progress)
+            with quiet_dependencies():
+                artifact = step(models[target], settings, clock.copy(), progress)
             artifacts.append(artifact)
             if artifact.shortfall is not None:
                 failures.append(Failure(target, artifact.shortfall))

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from edgex.delegates.executorch.edge_passes import passes_by_kind
 from edgex.delegates.graph.decomposition import spare_decompositions
-from edgex.runtime.support.native_stderr import capture_native_stderr
-from edgex.runtime.support.notices import quiet
+from edgex.runtime.support.dependency_messages import quiet_import
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
@@ -57,14 +56,14 @@ class PlannedSpan:
 
 def import_exporter() -> None:
     """Import the exporter, without what it prints while it is imported."""
-    with quiet(), capture_native_stderr():
+    with quiet_import():
         import executorch.exir  # noqa: F401
 
 
 def import_dialect() -> None:
     """Import the exporter, and read its table of edge operators: seconds that the first lowering would take."""
     import_exporter()
-    with quiet():
+    with quiet_import():
         from executorch.exir.dialects._ops import ops
 
         _ = ops.edge.aten.add.Tensor

@@ -20,8 +20,8 @@ from edgex.delegates.graph.values import GraphValues, read_graph_values
 from edgex.delegates.plan import PartitionPlan
 from edgex.errors import EdgexError, LoweringError
 from edgex.runtime.artifact.manifest import Requirements
+from edgex.runtime.support.dependency_messages import quiet_dependencies
 from edgex.runtime.support.entry_points import installed_version
-from edgex.runtime.support.notices import quiet
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
@@ -123,7 +123,7 @@ class _Partitioned(Exception):
 def _exporter(program: CapturedProgram, target: str) -> Iterator[None]:
     """The exporter imported, quiet, and its exceptions made into errors that the user can read."""
     exir.import_exporter()
-    with quiet(), _tensors_kept(program.exported):
+    with quiet_dependencies(), _tensors_kept(program.exported):
         try:
             yield
         except (EdgexError, MemoryError):

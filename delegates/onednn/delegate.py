@@ -143,9 +143,8 @@ def _prepared(program: CapturedProgram) -> CapturedProgram:
 
 
 def _make_partitioner(on_partition: Any) -> Any:
-    from edgex.runtime.support.native_stderr import capture_native_stderr
-    from edgex.runtime.support.notices import quiet
+    from edgex.runtime.support.dependency_messages import quiet_import
 
-    with quiet(), capture_native_stderr():
+    with quiet_import():
         from edgex.delegates.onednn.partitioner import make_partitioner
     return make_partitioner(on_partition)

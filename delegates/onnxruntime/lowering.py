@@ -18,7 +18,6 @@ from edgex.delegates.graph.provenance import module_path_of, source_of
 from edgex.delegates.graph.work import count_flops, sum_flops
 from edgex.delegates.onnxruntime import kernels
 from edgex.delegates.onnxruntime.graph import signature, source_map, writer
-from edgex.delegates.onnxruntime.graph.quiet import quiet_exporter
 from edgex.delegates.onnxruntime.graph.state import STATE_FILE, LiftedProgram, lift_state, write_state
 from edgex.delegates.onnxruntime.graph.translation import OTHERS, Refused, decomposition_errors, translate
 from edgex.delegates.onnxruntime.graph.walk import operators
@@ -30,6 +29,7 @@ from edgex.delegates.plan import Fallback, PartitionPlan, group_fallbacks
 from edgex.errors import LoweringError
 from edgex.runtime.artifact.manifest import Method, Requirements
 from edgex.runtime.artifact.specs import Dim, TensorSpec
+from edgex.runtime.support.dependency_messages import quiet_dependencies
 
 if TYPE_CHECKING:
     from torch.fx import Node
@@ -88,7 +88,7 @@ def plan_program(program: CapturedProgram, opset: int, checks: Checks = CPU_CHEC
     Raises:
         LoweringError: The program cannot be decomposed or translated for a reason that no operator explains.
     """
-    with quiet_exporter(), composites_listed_once():
+    with quiet_dependencies(everything=True), composites_listed_once():
         return _assess(program, opset, checks, planning=True).plan
 
 
@@ -98,7 +98,7 @@ def lower_program(program: CapturedProgram, opset: int, engine: str, checks: Che
     Raises:
         LoweringError: Something in it cannot be translated or run; all of it is named.
     """
-    with quiet_exporter():
+    with quiet_dependencies(everything=True):
         assessed = _assess(program, opset, checks)
     model, lifted = assessed.model, assessed.lifted
     if model is None or assessed.plan.fatal:

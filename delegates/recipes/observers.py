@@ -7,10 +7,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from edgex.delegates.recipes.range_search import find_range
-from edgex.runtime.support.native_stderr import capture_native_stderr
-from edgex.runtime.support.notices import quiet
+from edgex.runtime.support.dependency_messages import quiet_import
 
-with quiet(), capture_native_stderr():
+with quiet_import():
     import torch
     from executorch.backends.xnnpack.quantizer.xnnpack_quantizer import (
         XNNPACKQuantizer,

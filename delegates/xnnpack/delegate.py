@@ -103,10 +103,9 @@ class XnnpackDelegate:
 
 
 def _make_partitioner(on_partition: Any) -> Any:
-    from edgex.runtime.support.native_stderr import capture_native_stderr
-    from edgex.runtime.support.notices import quiet
+    from edgex.runtime.support.dependency_messages import quiet_import
 
     # Importing the partitioner imports torchao, which prints what optional libraries are not there.
-    with quiet(), capture_native_stderr():
+    with quiet_import():
         from edgex.delegates.xnnpack.partitioner import make_partitioner
     return make_partitioner(on_partition)

@@ -15,12 +15,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from edgex.runtime.support.dependency_messages import quiet_import
+
 
 @contextmanager
 def softmax_in_order() -> Iterator[None]:
     """Within it, ExecuTorch lowers softmax to XNNPACK in the program's order of dimensions."""
-    from executorch.backends.xnnpack._passes.channels_last_tagged_reshape_pass import ChannelsLastTaggedReshapePass
-    from executorch.exir.dialects._ops import ops
+    with quiet_import():
+        from executorch.backends.xnnpack._passes.channels_last_tagged_reshape_pass import ChannelsLastTaggedReshapePass
+        from executorch.exir.dialects._ops import ops
 
     known = ChannelsLastTaggedReshapePass.memory_sensitive_ops_nchw
     ChannelsLastTaggedReshapePass.memory_sensitive_ops_nchw = {*known, ops.edge.aten._softmax.default}

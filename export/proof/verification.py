@@ -246,7 +246,7 @@ def verify_in_fresh_process(folder: Path, *, cpu_reference: bool = False) -> Map
         VerificationError: The child was killed by a signal, which is named.
         EdgexError: The child could not load or run the artifact; its own error, passed on.
     """
-    command = [sys.executable, "-m", "edgex", "verify", str(folder), "--check", "size", "--json"]
+    command = [sys.executable, "-m", "edgex", "--no-config", "verify", str(folder), "--check", "size", "--json"]
     command += ["--cpu-reference"] if cpu_reference else []
     # Not supervised by a process of its own: a crash must reach us as the signal that it was.
     # Nor may oneDNN write its log between the lines of the verdict.
@@ -301,7 +301,7 @@ def explain_failure(document: Mapping[str, Any], target: str) -> VerificationErr
         loosest = max((case["max_abs_error"] or 0.0) for case in failed)
         fix = f"if this accuracy is enough: --min-sqnr {int(min(numeric)) - 1} --atol {loosest * 1.1:.2g}"
     else:
-        fix = "the numbers are wrong, so nothing was written; try another --target, or --no-fix to leave out rewrites"
+        fix = "the numbers are wrong, so nothing was written; try another --target, or --no-rewrite"
     return VerificationError(f"{target}: the artifact's outputs are not eager's", why="\n".join(lines), fix=fix)
 
 

@@ -25,8 +25,7 @@ from edgex.errors import QuantizationError
 from edgex.export.quantization.quantized import Quantized
 from edgex.export.quantization.unquantized import is_inside, list_float
 from edgex.export.rewrites.editing.editor import ProgramEditor, constant_tensors, fake_mode_of
-from edgex.runtime.support.native_stderr import capture_native_stderr
-from edgex.runtime.support.notices import quiet
+from edgex.runtime.support.dependency_messages import quiet_import
 
 if TYPE_CHECKING:
     from torch.fx import Graph, Node
@@ -45,7 +44,7 @@ def quantize_linear(program: CapturedProgram, recipe: Recipe, keep_float: frozen
     Raises:
         QuantizationError: There is no such layer.
     """
-    with quiet(), capture_native_stderr():
+    with quiet_import():
         import torchao.quantization.quant_primitives  # noqa: F401  # torch.ops.torchao
 
     editor = ProgramEditor(program)

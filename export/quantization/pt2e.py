@@ -6,7 +6,6 @@ value's name, so that converting again with other operators in floating point ne
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,8 +16,8 @@ from torch.fx import GraphModule, Node
 from edgex.delegates.base import CapturedProgram
 from edgex.delegates.recipes.quantizers import QuantizerRecipe
 from edgex.export.quantization.graph_module import attribute_of, close_program, open_program
+from edgex.runtime.support.dependency_messages import quiet_dependencies
 from edgex.runtime.support.native_stderr import capture_native_stderr
-from edgex.runtime.support.notices import quiet
 
 Takes = Callable[[Node], bool]
 
@@ -104,6 +103,5 @@ def annotated(observed: Observed) -> Iterator[Node]:
 @contextmanager
 def _silence() -> Iterator[None]:
     """Keep notices of torchao's own deprecations off the terminal."""
-    with quiet(), capture_native_stderr(), warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)
+    with quiet_dependencies(everything=True), capture_native_stderr():
         yield

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from edgex.delegates.onnxruntime.graph.quiet import quiet_exporter
 from edgex.delegates.onnxruntime.graph.walk import operators
+from edgex.runtime.support.dependency_messages import quiet_dependencies
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
@@ -71,7 +71,7 @@ def load_registry(opset: int) -> None:
     """Import the exporter with its translations, which takes seconds the first time."""
     from torch.onnx._internal.exporter._registration import ONNXRegistry
 
-    with quiet_exporter(), translations_kept():
+    with quiet_dependencies(everything=True), translations_kept():
         ONNXRegistry.from_torchlib(opset_version=max(opset, _OLDEST_TRANSLATIONS))
 
 

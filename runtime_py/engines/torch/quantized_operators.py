@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 from collections.abc import Mapping
 from typing import Any
 
 from edgex.errors import TargetUnavailable
+from edgex.runtime.support.dependency_messages import quiet_import
 from edgex.runtime.support.entry_points import installed_version
-from edgex.runtime.support.native_stderr import capture_native_stderr
 
 
 def register_quantized_operators(quantization: Mapping[str, Any] | None) -> None:
@@ -28,6 +26,5 @@ def register_quantized_operators(quantization: Mapping[str, Any] | None) -> None
         raise TargetUnavailable(
             f"torchao is not installed, whose operators {quantization['recipe']} uses", fix="pip install torchao"
         )
-    # It tells on stderr which of its optional libraries are not there.
-    with capture_native_stderr(), contextlib.redirect_stderr(io.StringIO()):
+    with quiet_import():
         import torchao.quantization.quant_primitives  # noqa: F401

@@ -30,8 +30,13 @@ def check_output(path: Path, forms: Sequence[str], force: bool) -> None:
         raise UsageError(f"no such folder: {path.parent}", where=f"-o {path}")
 
 
-def write_text(path: Path, text: str) -> None:
+def write_text(path: Path, text: str, *, quiet: bool = False) -> None:
     """Write a file; whole or not at all.
+
+    Args:
+        path: Where.
+        text: Its content.
+        quiet: Do not say so on stderr.
 
     Raises:
         RunError: The disk refuses.
@@ -40,4 +45,5 @@ def write_text(path: Path, text: str) -> None:
 
     with publish.disk_errors(RunError, f"cannot write {path}"):
         publish.write_text(path, text)
-    click.echo(f"written: {path}", err=True)
+    if not quiet:
+        click.echo(f"written: {path}", err=True)

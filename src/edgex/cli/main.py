@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from collections.abc import Sequence
+from typing import Any, NoReturn
 
 import click
 
 from edgex._version import __version__
-from edgex.cli.failure import report_failure
-from edgex.errors import EdgexError, nearest_name
+from edgex.cli.failure import failure_document, print_json, report_failure
+from edgex.errors import EdgexError, UsageError, nearest_name
 
 # Command -> one line of help, here so that `edgex --help` imports no command.
 COMMANDS = {
@@ -54,6 +56,17 @@ class LazyGroup(click.Group):
         command: click.Command = module.command
         return command
 
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a command; a reader that went away, as `head` does in `edgex inspect … | head -1`, is no failure."""
+        try:
+            try:
+                return super().invoke(ctx)
+            finally:
+                sys.stdout.flush()  # here, where it can be answered, not when the interpreter ends
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+            sys.exit(0)
+
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
@@ -67,30 +80,60 @@ class LazyGroup(click.Group):
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
 
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Where more is."""
+        formatter.write_paragraph()
+        with formatter.indentation():
+            formatter.write_text("edgex COMMAND --help explains every option of a command.")
+
 
 @click.command(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, prog_name="edgex")
-def cli() -> None:
+@click.option("--no-config", is_flag=True, help="Take no defaults from pyproject.toml or edgex.toml.")
+def cli(no_config: bool) -> None:
     """Export PyTorch models to devices, prove the result, run it and profile it."""
 
 
 def main(args: Sequence[str] | None = None) -> None:
     """Run the command line and exit with the code that belongs to the outcome (see `edgex.errors`)."""
+    arguments = sys.argv[1:] if args is None else list(args)
     try:
-        code = cli.main(args=None if args is None else list(args), prog_name="edgex", standalone_mode=False)
+        code = cli.main(args=arguments, prog_name="edgex", standalone_mode=False)
     except click.exceptions.Exit as error:
         sys.exit(error.exit_code)
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message())
+        sys.exit(error.exit_code)
     except click.ClickException as error:
-        error.show()
-        sys.exit(error.exit_code)
+        _fail(_as_ours(error), arguments)
     except EdgexError as error:
-        report_failure(error)
-        sys.exit(error.exit_code)
+        _fail(error, arguments)
     except (KeyboardInterrupt, click.Abort):
         click.echo("interrupted", err=True)
         sys.exit(130)
-    except BrokenPipeError:
-        # The reader of our output went away, as `edgex inspect … | head` does: nothing to report, nobody to read it.
-        sys.stderr.close()
-        sys.exit(0)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _fail(error: EdgexError, arguments: Sequence[str]) -> NoReturn:
+    """Show an error, as a document too where one was asked for, and exit with its code."""
+    before_files = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    if "--json" in before_files:
+        print_json(failure_document(error))
+    report_failure(error, trace="-v" in before_files or "--verbose" in before_files)
+    sys.exit(error.exit_code)
+
+
+def _as_ours(error: click.ClickException) -> UsageError:
+    """What click found wrong with the command line, in the form of every other error."""
+    context = getattr(error, "ctx", None)
+    path = context.command_path if context is not None else "edgex"
+    fix = f"{path} --help explains every option"
+    if isinstance(error, click.MissingParameter) and error.param is not None:
+        known = error.param.type.get_missing_message(error.param, context)
+        if isinstance(error.param, click.Argument):
+            return UsageError(f"{path} needs {error.param.human_readable_name}", fix=fix)
+        why = f"known: {known}" if known else None
+        fix = f"edgex targets says which of them work here; {fix}" if error.param.name == "targets" else fix
+        return UsageError(f"{path} needs {'/'.join(error.param.opts)}", why=why, fix=fix)
+    text = error.format_message().strip().rstrip(".")
+    return UsageError(text[:1].lower() + text[1:], fix=fix)

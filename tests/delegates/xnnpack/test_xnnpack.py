@@ -342,11 +342,11 @@ def test_initial_values_are_kept_for_exactly_the_state():
     """`count` is state; `count_limit`, whose name contains it, is a constant."""
     from edgex.delegates.executorch import exir
     from edgex.delegates.xnnpack.delegate import _make_partitioner
-    from edgex.runtime.support.notices import quiet
+    from edgex.runtime.support.dependency_messages import quiet_dependencies
 
     program = captured(counter_module(), torch.randn(2, 3))
     assert [state.name for state in program.state] == ["count"]
-    with quiet():
+    with quiet_dependencies():
         edge = exir.lower_to_edge(program.exported, _make_partitioner(lambda edge, refuse: None))
         emitted = exir.emit(edge, plan_inputs=False)
     marked = [n.name for n in emitted.exported_program().graph.nodes if n.meta.get("et_init_buffer")]

@@ -7,23 +7,26 @@ from typing import TYPE_CHECKING
 import click
 
 from edgex.cli.failure import print_json
+from edgex.cli.options.command import make_command, option
+from edgex.cli.options.shared import json_option, timeout_option, verbose_option
 from edgex.cli.supervisor import supervise
 
 if TYPE_CHECKING:
     from edgex.runtime.execute.base import DeviceInfo
 
 
-@click.command("devices")
-@click.option(
+@make_command("devices")
+@option(
     "--device",
     "asked",
     multiple=True,
     metavar="DEVICE",
+    group="Device",
     help="Look at this one too: ssh:[USER@]HOST[:PORT]; repeatable.",
 )
-@click.option("--timeout", type=click.FloatRange(min=0, min_open=True), help="Seconds after which it is stopped.")
-@click.option("--json", "as_json", is_flag=True, help="One document on stdout.")
-@click.option("-v", "--verbose", is_flag=True, help="Full tracebacks.")
+@timeout_option
+@json_option
+@verbose_option
 def command(asked: tuple[str, ...], timeout: float | None, as_json: bool, verbose: bool) -> None:
     """List devices: this machine, phones that adb sees, and the hosts given with --device.
 

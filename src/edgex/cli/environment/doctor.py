@@ -8,12 +8,14 @@ from typing import Any
 import click
 
 from edgex.cli.failure import print_json
+from edgex.cli.options.command import make_command
+from edgex.cli.options.shared import json_option
 
 BROKEN_EXIT_CODE = 7
 
 
-@click.command("doctor")
-@click.option("--json", "as_json", is_flag=True, help="One document on stdout: what to attach to a report.")
+@make_command("doctor")
+@json_option
 def command(as_json: bool) -> None:
     """Check Python, package versions, clashing builds, compiler and OpenMP. Exit code 7 if something is broken."""
     document = _examine()

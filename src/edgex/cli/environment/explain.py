@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from edgex.cli.failure import failure_document, print_json
-from edgex.errors import EdgexError, UsageError, nearest_name
+from edgex.cli.failure import print_json
+from edgex.cli.options.command import make_command, option
+from edgex.cli.options.shared import json_option
+from edgex.errors import UsageError, nearest_name
 
 if TYPE_CHECKING:
     from edgex.explain.search import Match
@@ -19,18 +21,13 @@ if TYPE_CHECKING:
 _LOG_BYTES = 16 << 20
 
 
-@click.command("explain")
+@make_command("explain")
 @click.argument("query", required=False)
-@click.option("--list", "list_codes", is_flag=True, help="List every code of the dictionary.")
-@click.option("--json", "as_json", is_flag=True, help="One document on stdout.")
+@option("--list", "list_codes", is_flag=True, group="General", help="List every code of the dictionary.")
+@json_option
 def command(query: str | None, list_codes: bool, as_json: bool) -> None:
     """Explain QUERY: a code (0x14, missing-out-variants), a message in quotes, a log file, or - for stdin."""
-    try:
-        document = _list() if list_codes else _explain(query)
-    except EdgexError as error:
-        if as_json:
-            print_json(failure_document(error))
-        raise
+    document = _list() if list_codes else _explain(query)
     print_json(document) if as_json else _print(document)
 
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from edgex.cli.failure import print_json
+from edgex.cli.options.command import make_command
+from edgex.cli.options.shared import json_option
 
 if TYPE_CHECKING:
     from edgex.runtime.engines.checks import Check
 
 
-@click.command("targets")
-@click.option("--json", "as_json", is_flag=True, help="One document on stdout.")
+@make_command("targets")
+@json_option
 def command(as_json: bool) -> None:
     """List the targets: usable here, or which check fails and the command that helps."""
     from edgex.cli.render import print_targets

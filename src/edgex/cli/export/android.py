@@ -11,6 +11,16 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 
 from edgex.cli.failure import print_json
+from edgex.cli.options.command import make_command, option
+from edgex.cli.options.shared import (
+    artifact_argument,
+    check_option,
+    force_option,
+    json_option,
+    output_option,
+    timeout_option,
+    verbose_option,
+)
 from edgex.cli.supervisor import supervise
 
 if TYPE_CHECKING:
@@ -23,34 +33,52 @@ _IMAGE_HELP = (
 )
 
 
-@click.command("android")
-@click.argument("artifact", type=click.Path())
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="The project's folder; default: NAME-android.")
-@click.option("--application-id", help="The app's identity, for example com.yourcompany.digits.")
-@click.option("--name", help="What the launcher shows; default: the artifact's name.")
-@click.option("--labels", type=click.Path(path_type=Path), help="Class names, one a line; default: the model card's.")
-@click.option("--image-input", metavar="NAME:MEAN,STD,LAYOUT", help=_IMAGE_HELP)
-@click.option(
+@make_command("android")
+@artifact_argument
+@output_option("The project's folder; default: NAME-android.")
+@option(
+    "--application-id",
+    metavar="ID",
+    group="App",
+    help="The app's identity, for example com.yourcompany.digits; default: one of edgex's choice.",
+)
+@option("--name", metavar="TEXT", group="App", help="What the launcher shows; default: the artifact's name.")
+@option(
+    "--labels",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    group="App",
+    help="Class names, one a line; default: the model card's.",
+)
+@option("--image-input", metavar="NAME:MEAN,STD,LAYOUT", group="App", help=_IMAGE_HELP)
+@option(
     "--flavor",
     type=click.Choice(["xnnpack", "vulkan"]),
     default="xnnpack",
     show_default=True,
-    help="ExecuTorch's library; vulkan has both.",
+    group="App",
+    help="Which of ExecuTorch's libraries the app brings; vulkan holds both.",
 )
-@click.option(
+@option(
     "--model-source",
     type=click.Choice(["asset", "push"]),
     default="asset",
     show_default=True,
-    help="In the app, or sent with adb to a name that is its SHA-256.",
+    group="App",
+    help="Put the model in the app, or send it with adb, to a name that is its SHA-256.",
 )
-@click.option("--aab", is_flag=True, help="For a store: how to sign and make the bundle; with --build, make that.")
-@click.option("--build", is_flag=True, help="Build the debug APK with Gradle and the Android SDK.")
-@click.option("--check", type=click.Choice(["hash", "size"]), default="hash", show_default=True)
-@click.option("--timeout", type=click.FloatRange(min=0, min_open=True), help="Seconds after which it is stopped.")
-@click.option("--force", is_flag=True, help="Replace an app that edgex generated.")
-@click.option("--json", "as_json", is_flag=True, help="One document on stdout.")
-@click.option("-v", "--verbose", is_flag=True, help="Full tracebacks.")
+@option(
+    "--aab",
+    is_flag=True,
+    group="App",
+    help="Say what a store asks for, and how to sign the bundle; with --build, make it.",
+)
+@option("--build", is_flag=True, group="App", help="Build the debug APK with Gradle and the Android SDK.")
+@check_option
+@timeout_option
+@force_option
+@json_option
+@verbose_option
 def command(
     artifact: str,
     output: Path | None,

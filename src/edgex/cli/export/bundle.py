@@ -8,25 +8,41 @@ from pathlib import Path
 import click
 
 from edgex.cli.failure import print_json
+from edgex.cli.options.command import make_command, option
+from edgex.cli.options.shared import (
+    artifact_argument,
+    check_option,
+    force_option,
+    json_option,
+    output_option,
+    timeout_option,
+    verbose_option,
+)
 from edgex.cli.supervisor import supervise
 
 
-@click.command("bundle")
-@click.argument("artifact", type=click.Path())
-@click.option(
-    "--runtime", type=click.Choice(["linux-x86_64", "linux-aarch64"]), required=True, help="System it is to run on."
+@make_command("bundle")
+@artifact_argument
+@option(
+    "--runtime",
+    type=click.Choice(["linux-x86_64", "linux-aarch64"]),
+    required=True,
+    group="Target",
+    help="The system that it is to run on.",
 )
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="The folder; default: NAME-RUNTIME.")
-@click.option(
+@output_option("The folder to write; default: NAME-RUNTIME.")
+@option(
     "--executorch-wheel",
     type=click.Path(path_type=Path),
-    help="executorch's wheel for --runtime, where that is not this machine's; once.",
+    metavar="FILE",
+    group="Target",
+    help="executorch's wheel for --runtime, where that is not this machine's; needed once.",
 )
-@click.option("--check", type=click.Choice(["hash", "size"]), default="hash", show_default=True)
-@click.option("--timeout", type=click.FloatRange(min=0, min_open=True), help="Seconds after which it is stopped.")
-@click.option("--force", is_flag=True, help="Replace an existing bundle.")
-@click.option("--json", "as_json", is_flag=True, help="One document on stdout.")
-@click.option("-v", "--verbose", is_flag=True, help="Full tracebacks.")
+@check_option
+@timeout_option
+@force_option
+@json_option
+@verbose_option
 def command(
     artifact: str,
     runtime: str,

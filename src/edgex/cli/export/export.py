@@ -8,6 +8,22 @@ from typing import TYPE_CHECKING
 import click
 
 from edgex.cli.failure import print_json, report_failure
+from edgex.cli.options.command import make_command, option
+from edgex.cli.options.shared import (
+    RENAMED,
+    TARGETS,
+    dynamic_option,
+    force_option,
+    input_shape_option,
+    json_option,
+    model_argument,
+    output_option,
+    precision_option,
+    quiet_option,
+    target_options_option,
+    timeout_option,
+    verbose_option,
+)
 from edgex.cli.supervisor import leftovers_remover, supervise
 
 if TYPE_CHECKING:
@@ -16,39 +32,146 @@ if TYPE_CHECKING:
     from edgex.export.source.source import ModelSource
 
 
-@click.command("export")
-@click.argument("model")
-@click.option("-t", "--target", "targets", multiple=True, required=True, help="One or several, by comma or repeated.")
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="Folder, or a path that ends in .edgex.")
-@click.option("--precision", default="fp32", show_default=True, help="fp32, fp16 or bf16.")
-@click.option("--quantize", default="none", show_default=True, help="A recipe, for example int8 or 8da4w.")
-@click.option("--group-size", type=int, help="Weights that share a scale, for recipes with 4-bit weights.")
-@click.option("--calibration", help="data.npz, file.py:function or random:N, instead of calibration_data().")
-@click.option("--calibration-samples", type=int, help="Use at most so many samples.")
-@click.option("--observer", help="How ranges are found: histogram, minmax or percentile.")
-@click.option("--max-drop", type=float, help="Budget: how much evaluate(run) may lose; without it, share of noise.")
-@click.option("--keep-best", is_flag=True, help="Save the best artifact even if no one meets --max-drop.")
-@click.option("--speed-check/--no-speed-check", default=True, help="Time a quantized artifact against float32.")
-@click.option("--require-speedup", is_flag=True, help="Refuse a quantized artifact that is not faster.")
-@click.option("--input-shape", "shapes", multiple=True, help="x=1x3x224x224: example inputs of this size.")
-@click.option("--dynamic", multiple=True, help="x:0=1..8: this dimension varies between these bounds.")
-@click.option("--atol", type=float, help="Largest absolute error of a float output.")
-@click.option("--rtol", type=float, help="The same as a share of the reference's maximum.")
-@click.option("--min-sqnr", type=float, help="Least SQNR of a float output, in dB.")
-@click.option("--min-delegation", type=float, help="Least share of the work that must be delegated, 0 to 1.")
-@click.option(
-    "--option", "options", multiple=True, help="key=value for the target, target.key=value for one of several."
+@make_command("export", renamed=RENAMED)
+@model_argument
+@option(
+    "-t",
+    "--target",
+    "targets",
+    type=TARGETS,
+    multiple=True,
+    required=True,
+    metavar="TARGET",
+    group="Target",
+    help="What to export to: several by comma or repeated; `edgex targets` lists them.",
 )
-@click.option("--fix/--no-fix", default=True, show_default=True, help="Apply rewrites that help targets.")
-@click.option("--skip-case", "skip_cases", multiple=True, help="Leave out a verification case by its name.")
-@click.option("--allow-inconclusive", is_flag=True, help="Accept outputs about which nothing could be proved.")
-@click.option("--memory-check/--no-memory-check", default=True, help="Refuse a model that memory will not hold.")
-@click.option("--timeout", type=click.FloatRange(min=0, min_open=True), help="Seconds after which it is stopped.")
-@click.option("--dry-run", is_flag=True, help="Capture and plan, write nothing.")
-@click.option("--force", is_flag=True, help="Replace existing artifacts.")
-@click.option("--json", "as_json", is_flag=True, help="One document on stdout.")
-@click.option("-q", "--quiet", is_flag=True, help="No progress.")
-@click.option("-v", "--verbose", is_flag=True, help="Full tracebacks.")
+@output_option("The folder for the artifacts, or one artifact's path, which ends in .edgex; default: here.")
+@precision_option
+@option(
+    "--quantize",
+    default="none",
+    show_default=True,
+    metavar="RECIPE",
+    group="Precision and quantization",
+    help="Quantize by a recipe: int8, int8-dynamic, 8da8w, 8da4w, int8-weight or int4-weight.",
+)
+@option(
+    "--group-size",
+    type=int,
+    metavar="N",
+    group="Precision and quantization",
+    help="How many weights share a scale, for recipes with 4-bit weights.",
+)
+@option(
+    "--calibration",
+    metavar="SOURCE",
+    group="Precision and quantization",
+    help="data.npz, file.py:function or random:N, instead of the model file's calibration_data().",
+)
+@option(
+    "--calibration-samples",
+    type=int,
+    metavar="N",
+    group="Precision and quantization",
+    help="Use at most this many samples of the calibration data.",
+)
+@option(
+    "--observer",
+    metavar="NAME",
+    group="Precision and quantization",
+    help="How ranges are found: histogram, minmax or percentile.",
+)
+@option(
+    "--max-drop",
+    type=float,
+    metavar="X",
+    group="Precision and quantization",
+    help="Budget: how much evaluate(run) may lose; without evaluate, the share of noise in the outputs.",
+)
+@option(
+    "--keep-best",
+    is_flag=True,
+    group="Precision and quantization",
+    help="Save the best artifact even if none meets --max-drop.",
+)
+@option(
+    "--speed-check/--no-speed-check",
+    default=True,
+    show_default=True,
+    group="Precision and quantization",
+    help="Time a quantized artifact against float32.",
+)
+@option(
+    "--require-speedup",
+    is_flag=True,
+    group="Precision and quantization",
+    help="Refuse a quantized artifact that is not faster.",
+)
+@input_shape_option
+@dynamic_option
+@option(
+    "--atol",
+    type=float,
+    metavar="X",
+    group="Proof and limits",
+    help="Largest absolute error of a floating-point output.",
+)
+@option(
+    "--rtol",
+    type=float,
+    metavar="X",
+    group="Proof and limits",
+    help="Largest error of a floating-point output, as a share of the reference's maximum.",
+)
+@option(
+    "--min-sqnr",
+    type=float,
+    metavar="DB",
+    group="Proof and limits",
+    help="Least SQNR of a floating-point output, in dB.",
+)
+@option(
+    "--min-delegation",
+    type=float,
+    metavar="SHARE",
+    group="Proof and limits",
+    help="Least share of the work that must be delegated, 0 to 1.",
+)
+@target_options_option
+@option(
+    "--rewrite/--no-rewrite",
+    default=True,
+    show_default=True,
+    group="Target",
+    help="Apply the rewrites of the graph that help the targets.",
+)
+@option(
+    "--skip-case",
+    "skip_cases",
+    multiple=True,
+    metavar="NAME",
+    group="Proof and limits",
+    help="Leave out a verification case by its name; repeatable.",
+)
+@option(
+    "--allow-inconclusive",
+    is_flag=True,
+    group="Proof and limits",
+    help="Accept outputs about which nothing could be proved.",
+)
+@option(
+    "--memory-check/--no-memory-check",
+    default=True,
+    show_default=True,
+    group="Proof and limits",
+    help="Refuse, before the slow steps, a model that memory will not hold.",
+)
+@timeout_option
+@option("--dry-run", is_flag=True, group="General", help="Capture and plan, but write nothing.")
+@force_option
+@json_option
+@quiet_option
+@verbose_option
 def command(
     model: str,
     targets: tuple[str, ...],
@@ -70,7 +193,7 @@ def command(
     min_sqnr: float | None,
     min_delegation: float | None,
     options: tuple[str, ...],
-    fix: bool,
+    rewrite: bool,
     skip_cases: tuple[str, ...],
     allow_inconclusive: bool,
     memory_check: bool,
@@ -105,14 +228,14 @@ def command(
             tolerance=None if min_sqnr is atol is rtol is None else Limits(min_sqnr, atol, rtol),
             min_delegation=min_delegation,
             options=parse_key_values(options),
-            rewrite=fix,
+            rewrite=rewrite,
             allow_inconclusive=allow_inconclusive,
             skip_cases=skip_cases,
             dynamic=parse_dynamic(dynamic),
             memory_check=memory_check,
         )
         report = _export(model, settings, parse_shapes(shapes), dry_run=dry_run, quiet=quiet)
-        return _show(report, as_json=as_json, verbose=verbose)
+        return _show(report, as_json=as_json, quiet=quiet, verbose=verbose)
 
     home = (output.parent if output.suffix == ".edgex" else output) if output else Path()
     supervise(body, timeout_seconds=timeout, as_json=as_json, verbose=verbose, clean_up=leftovers_remover(home))
@@ -141,10 +264,10 @@ def _export(
         return ExportReport(None, None, failures=tuple(Failure(target, error) for target in settings.targets))
 
 
-def _show(report: ExportReport, *, as_json: bool, verbose: bool) -> int:
+def _show(report: ExportReport, *, as_json: bool, quiet: bool, verbose: bool) -> int:
     from edgex.cli.render import print_export
 
-    for notice in report.notices:
+    for notice in () if quiet else report.notices:
         click.echo(f"note: {notice}", err=True)
     document = report.to_json()
     print_json(document) if as_json else print_export(document)

@@ -8,28 +8,68 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from edgex.cli.failure import print_json
+from edgex.cli.options.command import make_command, option
+from edgex.cli.options.shared import (
+    RENAMED,
+    TARGETS,
+    dynamic_option,
+    input_shape_option,
+    json_option,
+    model_argument,
+    precision_option,
+    quiet_option,
+    target_options_option,
+    timeout_option,
+    verbose_option,
+)
 from edgex.cli.supervisor import supervise
 
 if TYPE_CHECKING:
     from edgex.export.why.question import Question
 
 
-@click.command("why")
-@click.argument("model")
-@click.option("-t", "--target", "targets", multiple=True, help="One or several, by comma or repeated.")
-@click.option("--profile", "report", type=click.Path(path_type=Path), help="Of an artifact: its saved profile (.json).")
-@click.option("--precision", default="fp32", show_default=True, help="fp32, fp16 or bf16.")
-@click.option("--quantize", default="none", help="Not here: `export --dry-run` plans with a recipe.")
-@click.option("--input-shape", "shapes", multiple=True, help="x=1x3x224x224: example inputs of this size.")
-@click.option("--dynamic", multiple=True, help="x:0=1..8: this dimension varies between these bounds.")
-@click.option(
-    "--option", "options", multiple=True, help="key=value for the target, target.key=value for one of several."
+@make_command("why", renamed=RENAMED)
+@model_argument
+@option(
+    "-t",
+    "--target",
+    "targets",
+    type=TARGETS,
+    multiple=True,
+    metavar="TARGET",
+    group="Target",
+    help="Whom to ask, several by comma or repeated; default: all that can be asked here.",
 )
-@click.option("--fix/--no-fix", default=True, show_default=True, help="Count with the rewrites that export applies.")
-@click.option("--timeout", type=click.FloatRange(min=0, min_open=True), help="Seconds after which it is stopped.")
-@click.option("--json", "as_json", is_flag=True, help="One document on stdout.")
-@click.option("-q", "--quiet", is_flag=True, help="No progress.")
-@click.option("-v", "--verbose", is_flag=True, help="Full tracebacks.")
+@option(
+    "--profile",
+    "report",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    group="Input and output",
+    help="The saved profile (.json) of an artifact: shows what each operator left out cost.",
+)
+@precision_option
+@option(
+    "--quantize",
+    default="none",
+    metavar="RECIPE",
+    group="Precision and quantization",
+    help="Not here: `edgex export --quantize RECIPE --dry-run` plans with a recipe.",
+)
+@input_shape_option
+@dynamic_option
+@target_options_option
+@option(
+    "--rewrite/--no-rewrite",
+    default=True,
+    show_default=True,
+    group="Target",
+    help="Count with the rewrites that export applies.",
+)
+@timeout_option
+@json_option
+@quiet_option
+@verbose_option
 def command(
     model: str,
     targets: tuple[str, ...],
@@ -39,7 +79,7 @@ def command(
     shapes: tuple[str, ...],
     dynamic: tuple[str, ...],
     options: tuple[str, ...],
-    fix: bool,
+    rewrite: bool,
     timeout: float | None,
     as_json: bool,
     quiet: bool,
@@ -71,10 +111,10 @@ def command(
             if report is not None:
                 raise UsageError("--profile goes with an artifact", fix=f"edgex export {model} …, then ask about that")
             bounds, chosen, sizes = parse_dynamic(dynamic), parse_key_values(options), parse_shapes(shapes)
-            question = Question(split_list(targets), precision, fix, bounds, chosen, sizes)
+            question = Question(split_list(targets), precision, rewrite, bounds, chosen, sizes)
             check_question(model, question)
             document, code = _ask_model(model, question, quiet=quiet)
-        for notice in document["notices"]:
+        for notice in () if quiet else document["notices"]:
             click.echo(f"note: {notice}", err=True)
         print_json(document) if as_json else print_why(document)
         return code

@@ -64,7 +64,7 @@ def _print_fallback(fallback: Mapping[str, Any]) -> None:
         ("where", f"{fallback['source'] or 'no source line'}{inside}"),
         ("why", fallback["reason"]),
         ("workaround", fallback["workaround"]),
-        ("rewrite", fallback["rewrite"] and f"{fallback['rewrite']} does it: leave --no-fix out"),
+        ("rewrite", fallback["rewrite"] and f"{fallback['rewrite']} does it: leave --no-rewrite out"),
         ("taken by", ", ".join(fallback["taken_by"])),
     ]
     for label, text in lines:

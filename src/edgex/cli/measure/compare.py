@@ -10,6 +10,19 @@ import click
 from click.core import ParameterSource
 
 from edgex.cli.files import check_output, write_text
+from edgex.cli.options.command import make_command, option
+from edgex.cli.options.completion import ArtifactPath
+from edgex.cli.options.shared import (
+    check_option,
+    force_option,
+    inputs_option,
+    json_option,
+    output_option,
+    quiet_option,
+    threads_option,
+    timeout_option,
+    verbose_option,
+)
 from edgex.cli.run.on_device import device_flags, read_device
 from edgex.cli.supervisor import supervise
 from edgex.errors import UsageError, VerificationError
@@ -24,30 +37,48 @@ if TYPE_CHECKING:
 _FORM_NAMES = "artifacts: NAME.TARGET.edgex; saved profiles: report.json"
 
 
-@click.command("compare")
-@click.argument("baseline_and_candidates", nargs=-1, type=click.Path(), metavar="BASELINE CANDIDATE...")
-@click.option("-i", "--input", "inputs", multiple=True, help="in.npz, or name=file.npy; default: the golden example.")
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="Write it to this .html, .md or .json.")
-@click.option("--threads", type=click.IntRange(min=1), help="Threads of each; default: the engines', one for all.")
-@click.option("--fail-on", metavar="PERCENT", help="3%: exit code 4 if a candidate is surely slower by more than that.")
-@click.option("--allow-different", is_flag=True, help="Compare different models or machines too, and say so.")
-@click.option(
+@make_command("compare")
+@click.argument("baseline_and_candidates", nargs=-1, type=ArtifactPath(), metavar="BASELINE CANDIDATE...")
+@inputs_option
+@output_option("Write the comparison to this .html, .md or .json.")
+@threads_option("Threads of each; default: the engines' own, one number for all.")
+@option(
+    "--fail-on",
+    metavar="PERCENT",
+    group="Proof and limits",
+    help="Exit with code 4 if a candidate is surely slower by more than this: 3%.",
+)
+@option(
+    "--allow-different",
+    is_flag=True,
+    group="Proof and limits",
+    help="Compare different models or machines too, and say so.",
+)
+@option(
     "--max-seconds",
     type=click.FloatRange(min=0, min_open=True),
     default=20.0,
     show_default=True,
-    help="Measure so long while an interval is wide.",
+    metavar="SECONDS",
+    group="Measurement",
+    help="Measure for at most this long while an interval is too wide to decide.",
 )
-@click.option(
-    "--processes", type=click.IntRange(min=1), default=3, show_default=True, help="Fresh processes of each artifact."
+@option(
+    "--processes",
+    type=click.IntRange(min=1),
+    default=3,
+    show_default=True,
+    metavar="N",
+    group="Measurement",
+    help="Fresh processes of each artifact: what differs between them counts as noise.",
 )
-@click.option("--check", type=click.Choice(["hash", "size"]), default="hash", show_default=True)
+@check_option
 @device_flags
-@click.option("--timeout", type=click.FloatRange(min=0, min_open=True), help="Seconds after which it is stopped.")
-@click.option("--force", is_flag=True, help="Replace an existing file.")
-@click.option("--json", "as_json", is_flag=True, help="One document on stdout.")
-@click.option("-q", "--quiet", is_flag=True, help="No progress.")
-@click.option("-v", "--verbose", is_flag=True, help="Full tracebacks.")
+@timeout_option
+@force_option
+@json_option
+@quiet_option
+@verbose_option
 def command(
     baseline_and_candidates: tuple[str, ...],
     inputs: tuple[str, ...],
@@ -116,7 +147,7 @@ def command(
             refuse_other_hosts(comparison, allow_different)
             gate = check_gate(comparison, limit)
         if output is not None:
-            write_text(output, _FORMS[output.suffix](comparison, gate))
+            write_text(output, _FORMS[output.suffix](comparison, gate), quiet=quiet)
         click.echo(_as_json(comparison, gate), nl=False) if as_json else _print(comparison, gate)
         if gate is not None and gate.failed:
             report_failure(_gate_error(comparison, gate))

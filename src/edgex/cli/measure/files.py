@@ -6,15 +6,41 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+import click
+
 from edgex.cli.files import write_text
+from edgex.cli.options.command import option
 from edgex.errors import UsageError
 
 if TYPE_CHECKING:
     from edgex.runtime.measure.profile.report import ProfileReport
     from edgex.runtime.report.listings import By
 
-OUTPUT_HELP = "Write .html, .md, .trace.json (Perfetto) or .json; may be repeated."
-VIEWS = ("operator", "module", "source", "delegate")
+outputs_option = option(
+    "-o",
+    "--output",
+    "outputs",
+    type=click.Path(path_type=Path),
+    multiple=True,
+    metavar="PATH",
+    group="Input and output",
+    help="Write .html, .md, .trace.json (Perfetto) or .json; repeatable.",
+)
+by_option = option(
+    "--by",
+    type=click.Choice(["operator", "module", "source", "delegate"]),
+    group="Measurement",
+    help="Group the operators by this; default: where the time goes.",
+)
+top_option = option(
+    "--top",
+    type=click.IntRange(min=1),
+    default=20,
+    show_default=True,
+    metavar="N",
+    group="Measurement",
+    help="Rows of a list.",
+)
 
 
 def check_outputs(paths: Sequence[Path], force: bool, reports: int = 1) -> None:
@@ -47,14 +73,16 @@ def check_outputs(paths: Sequence[Path], force: bool, reports: int = 1) -> None:
             raise UsageError(f"no such folder: {path.parent}", where=f"-o {path}")
 
 
-def write_outputs(paths: Sequence[Path], reports: Sequence[ProfileReport], labels: Sequence[str] | None = None) -> None:
+def write_outputs(
+    paths: Sequence[Path], reports: Sequence[ProfileReport], labels: Sequence[str] | None = None, *, quiet: bool = False
+) -> None:
     """Write every file; each whole or not at all, the .json first, so that what was measured is safe.
 
     Raises:
         RunError: The disk refuses.
     """
     for path in sorted(paths, key=lambda path: _form_of(path) != ".json"):
-        write_text(path, _render(path, reports, labels))
+        write_text(path, _render(path, reports, labels), quiet=quiet)
 
 
 def show_report(report: ProfileReport, by: str | None, top: int) -> None:

@@ -7,8 +7,22 @@ from typing import TYPE_CHECKING
 
 import click
 
-from edgex.cli.measure.files import OUTPUT_HELP, VIEWS, check_outputs, show_report, write_outputs
+from edgex.cli.measure.files import by_option, check_outputs, outputs_option, show_report, top_option, write_outputs
 from edgex.cli.measure.sweep import check_sweep, sweep_threads
+from edgex.cli.options.command import make_command, option
+from edgex.cli.options.shared import (
+    allow_fallback_option,
+    artifact_argument,
+    check_option,
+    force_option,
+    inputs_option,
+    json_option,
+    no_tuned_option,
+    quiet_option,
+    threads_option,
+    timeout_option,
+    verbose_option,
+)
 from edgex.cli.run.on_device import Elsewhere, device_flags, read_device
 from edgex.cli.supervisor import supervise
 
@@ -17,25 +31,42 @@ if TYPE_CHECKING:
     from edgex.runtime.measure.profile.report import ProfileReport
 
 
-@click.command("profile")
-@click.argument("artifact", type=click.Path())
-@click.option("-i", "--input", "inputs", multiple=True, help="in.npz, or name=file.npy; default: the golden example.")
-@click.option("-o", "--output", "outputs", type=click.Path(path_type=Path), multiple=True, help=OUTPUT_HELP)
-@click.option("--by", type=click.Choice(VIEWS), help="List operators by this; default: where the time goes.")
-@click.option("--top", type=click.IntRange(min=1), default=20, show_default=True, help="Rows of a list.")
-@click.option("--threads", type=click.IntRange(min=1), help="Threads for one run.")
-@click.option("--no-tuned", is_flag=True, help="The engine's default threads, whatever a sweep found quickest.")
-@click.option("--warmup", type=click.IntRange(min=1), help="Warm-up runs; default: until the latency settles.")
-@click.option("--runs", type=click.IntRange(min=1), help="Samples to take; default: about three seconds' worth.")
-@click.option("--sweep", metavar="AXES", help="threads, batch or both: measure each setting, keep the best threads.")
-@click.option("--check", type=click.Choice(["hash", "size"]), default="hash", show_default=True)
-@click.option("--allow-fallback", is_flag=True, help="Let the CPU run what an artifact's GPU provider does not.")
+@make_command("profile")
+@artifact_argument
+@inputs_option
+@outputs_option
+@by_option
+@top_option
+@threads_option("Threads of one run; default: what a sweep found, or the engine's own.")
+@no_tuned_option
+@option(
+    "--warmup",
+    type=click.IntRange(min=1),
+    metavar="N",
+    group="Measurement",
+    help="Warm-up runs; default: until the latency settles.",
+)
+@option(
+    "--runs",
+    type=click.IntRange(min=1),
+    metavar="N",
+    group="Measurement",
+    help="Samples to take; default: about three seconds' worth.",
+)
+@option(
+    "--sweep",
+    metavar="AXES",
+    group="Measurement",
+    help="Measure each setting of threads, batch or threads,batch; the best number of threads is kept.",
+)
+@check_option
+@allow_fallback_option
 @device_flags
-@click.option("--timeout", type=click.FloatRange(min=0, min_open=True), help="Seconds after which it is stopped.")
-@click.option("--force", is_flag=True, help="Replace an existing report.")
-@click.option("--json", "as_json", is_flag=True, help="One document on stdout.")
-@click.option("-q", "--quiet", is_flag=True, help="No progress.")
-@click.option("-v", "--verbose", is_flag=True, help="Full tracebacks.")
+@timeout_option
+@force_option
+@json_option
+@quiet_option
+@verbose_option
 def command(
     artifact: str,
     inputs: tuple[str, ...],
@@ -80,7 +111,7 @@ def command(
             return sweep_threads(artifact, axes, inputs, outputs, threads, level, as_json=as_json, quiet=quiet)
         if elsewhere is not None:
             report = _profile_on_device(elsewhere, artifact, inputs, level, threads, (warmup, runs), quiet=quiet)
-            write_outputs(outputs, [report])
+            write_outputs(outputs, [report], quiet=quiet)
             click.echo(report.dumps(), nl=False) if as_json else show_report(report, by, top)
             return 0
         with StageProgress(quiet=quiet) as progress:
@@ -95,9 +126,9 @@ def command(
                     )
                 except KeyboardInterrupt:
                     if measured:
-                        write_outputs(outputs, measured[-1:])
+                        write_outputs(outputs, measured[-1:], quiet=quiet)
                     raise
-        write_outputs(outputs, [report])
+        write_outputs(outputs, [report], quiet=quiet)
         if as_json:
             click.echo(report.dumps(), nl=False)
         else:

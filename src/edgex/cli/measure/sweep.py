@@ -72,7 +72,7 @@ def sweep_threads(
         found = run_sweep(opened, axes, inputs=values, threads=threads, check=check, progress=progress)
     for output in outputs:
         document = json.dumps(found.to_json(), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-        write_text(output, document if output.suffix == ".json" else render_sweep(found))
+        write_text(output, document if output.suffix == ".json" else render_sweep(found), quiet=quiet)
     if as_json:
         print_json(found.to_json())
         return 0

@@ -4,29 +4,23 @@ from __future__ import annotations
 
 from typing import Any
 
-import click
+from edgex.cli.failure import print_json
+from edgex.cli.options.command import make_command
+from edgex.cli.options.shared import artifact_argument, check_option, json_option
 
-from edgex.cli.failure import failure_document, print_json
-from edgex.errors import EdgexError
 
-
-@click.command("inspect")
-@click.argument("artifact", type=click.Path())
-@click.option("--check", type=click.Choice(["hash", "size"]), default="hash", show_default=True)
-@click.option("--json", "as_json", is_flag=True, help="One document on stdout.")
+@make_command("inspect")
+@artifact_argument
+@check_option
+@json_option
 def command(artifact: str, check: str, as_json: bool) -> None:
     """Show the manifest of ARTIFACT with its sizes, after checking that its files are whole."""
     from edgex.cli.render import print_artifact
     from edgex.runtime.artifact.artifact import open_artifact
     from edgex.runtime.engines.onednn.compiled_sizes import describe_compiled_sizes
 
-    try:
-        opened = open_artifact(artifact, "size" if check == "size" else "hash")
-        compiled = describe_compiled_sizes(opened)
-    except EdgexError as error:
-        if as_json:
-            print_json(failure_document(error))
-        raise
+    opened = open_artifact(artifact, "size" if check == "size" else "hash")
+    compiled = describe_compiled_sizes(opened)
     sizes = {
         "total_bytes": opened.total_bytes,
         "model_bytes": _bytes_of(opened.manifest.to_json(), ("model.", "state.")),

@@ -9,6 +9,20 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from edgex.cli.failure import print_json
+from edgex.cli.options.command import make_command
+from edgex.cli.options.shared import (
+    allow_fallback_option,
+    artifact_argument,
+    check_option,
+    force_option,
+    inputs_option,
+    json_option,
+    no_tuned_option,
+    output_option,
+    threads_option,
+    timeout_option,
+    verbose_option,
+)
 from edgex.cli.run.on_device import Elsewhere, describe_answer, device_flags, read_device
 from edgex.cli.supervisor import supervise
 from edgex.errors import RunError, UsageError
@@ -21,19 +35,19 @@ if TYPE_CHECKING:
     from edgex.runtime.session.session import Session
 
 
-@click.command("run")
-@click.argument("artifact", type=click.Path())
-@click.option("-i", "--input", "inputs", multiple=True, help="in.npz, or name=file.npy; default: the golden example.")
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="Write the outputs to this .npz.")
-@click.option("--threads", type=click.IntRange(min=1), help="Threads for the run.")
-@click.option("--no-tuned", is_flag=True, help="The engine's default threads, whatever a sweep found quickest.")
-@click.option("--check", type=click.Choice(["hash", "size"]), default="hash", show_default=True)
-@click.option("--allow-fallback", is_flag=True, help="Let the CPU run what an artifact's GPU provider does not.")
+@make_command("run")
+@artifact_argument
+@inputs_option
+@output_option("Write the outputs to this .npz.")
+@threads_option("Threads of the run; default: what a sweep found, or the engine's own.")
+@no_tuned_option
+@check_option
+@allow_fallback_option
 @device_flags
-@click.option("--timeout", type=click.FloatRange(min=0, min_open=True), help="Seconds after which it is stopped.")
-@click.option("--force", is_flag=True, help="Replace an existing output file.")
-@click.option("--json", "as_json", is_flag=True, help="One document on stdout.")
-@click.option("-v", "--verbose", is_flag=True, help="Full tracebacks.")
+@timeout_option
+@force_option
+@json_option
+@verbose_option
 def command(
     artifact: str,
     inputs: tuple[str, ...],

@@ -5,9 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from edgex.cli.failure import print_json
+from edgex.cli.options.command import make_command, option
+from edgex.cli.options.shared import (
+    allow_fallback_option,
+    artifact_argument,
+    check_option,
+    json_option,
+    threads_option,
+    timeout_option,
+    verbose_option,
+)
 from edgex.cli.run.on_device import Elsewhere, describe_answer, device_flags, read_device
 from edgex.cli.supervisor import supervise
 
@@ -15,16 +23,21 @@ if TYPE_CHECKING:
     from edgex.runtime.artifact.artifact import CheckLevel
 
 
-@click.command("verify")
-@click.argument("artifact", type=click.Path())
-@click.option("--check", type=click.Choice(["hash", "size"]), default="hash", show_default=True)
-@click.option("--threads", type=click.IntRange(min=1), help="Threads for the run.")
-@click.option("--allow-fallback", is_flag=True, help="Let the CPU run what an artifact's GPU provider does not.")
-@click.option("--cpu-reference", is_flag=True, help="Run an artifact for a GPU on the engine's CPU.")
+@make_command("verify")
+@artifact_argument
+@check_option
+@threads_option("Threads of the run; default: the engine's own.")
+@allow_fallback_option
+@option(
+    "--cpu-reference",
+    is_flag=True,
+    group="Target",
+    help="Run an artifact for a GPU on the engine's CPU: says nothing about the GPU.",
+)
 @device_flags
-@click.option("--timeout", type=click.FloatRange(min=0, min_open=True), help="Seconds after which it is stopped.")
-@click.option("--json", "as_json", is_flag=True, help="One document on stdout.")
-@click.option("-v", "--verbose", is_flag=True, help="Full tracebacks.")
+@timeout_option
+@json_option
+@verbose_option
 def command(
     artifact: str,
     check: str,

@@ -1,0 +1,1 @@
+"""How options are declared: grouped and explained in --help, completed by the shell, with defaults from a file."""

@@ -1,0 +1,189 @@
+"""Defaults of options from `[tool.edgex]` in the nearest pyproject.toml, or from the nearest edgex.toml.
+
+```toml
+[tool.edgex]                  # edgex.toml: the same without "tool.edgex"
+threads = 2                   # for every command that has --threads
+[tool.edgex.export]           # for one command; wins over the line above
+target = ["xnnpack", "onnx-cpu"]
+min-delegation = 0.9
+```
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+from edgex.errors import UsageError, nearest_name
+
+# In effect only where they are seen: they decide what is overwritten, and what a script reads.
+_COMMAND_LINE_ONLY = ("force", "json", "help")
+
+
+@dataclass(frozen=True)
+class Config:
+    """The file whose defaults hold.
+
+    Attributes:
+        path: The file.
+        prefix: What stands before a command's name in the head of its table.
+        table: Its content.
+    """
+
+    path: Path
+    prefix: str
+    table: Mapping[str, Any]
+
+    @property
+    def shown(self) -> str:
+        """The path as messages give it."""
+        return os.path.relpath(self.path)
+
+
+def find_config(folder: Path) -> Config | None:
+    """The nearest configuration, from a folder upwards; beside each other, edgex.toml wins over pyproject.toml.
+
+    Args:
+        folder: Where to start.
+
+    Raises:
+        UsageError: A file is not TOML.
+    """
+    for parent in (folder, *folder.parents):
+        own, project = parent / "edgex.toml", parent / "pyproject.toml"
+        if own.is_file():
+            return Config(own, "", _read(own))
+        if project.is_file() and "edgex" in _read_text(project):
+            table = _read(project).get("tool", {}).get("edgex")
+            if table is not None:
+                return Config(project, "tool.edgex", table)
+    return None
+
+
+def defaults_of(
+    config: Config, command: click.Command, others: Callable[[], Sequence[click.Command]]
+) -> dict[str, Any]:
+    """A command's defaults by parameter name, as click takes them.
+
+    Args:
+        config: The configuration.
+        command: The command that runs.
+        others: Gives all commands, for the check of keys that stand above their tables.
+
+    Raises:
+        UsageError: A key is no option, or no command.
+    """
+    own = _options_by_key(command)
+    values: dict[str, Any] = {}
+    common = {key: value for key, value in config.table.items() if not isinstance(value, Mapping)}
+    tables = {key: value for key, value in config.table.items() if isinstance(value, Mapping)}
+    if common or tables.keys() - {command.name}:
+        known = {str(other.name): _options_by_key(other) for other in others()}
+        anywhere = sorted({key for options in known.values() for key in options})
+        for key in common:
+            _check_key(config, "", key, anywhere)
+        for name in tables:
+            if name not in known:
+                raise UsageError(
+                    f"{config.shown}: no command {name!r}",
+                    where=_head(config, name),
+                    why=nearest_name(name, known),
+                    fix="name the table after a command, or leave it out",
+                )
+    given = tables.get(str(command.name), {})
+    for key in given:
+        _check_key(config, str(command.name), key, own)
+    for key, value in {**{_plain(k): v for k, v in common.items()}, **{_plain(k): v for k, v in given.items()}}.items():
+        if key in own:
+            values[str(own[key].name)] = _as_click_takes(value, own[key], config)
+    return values
+
+
+def describe_defaults(config: Config, command: click.Command, values: Mapping[str, Any]) -> Iterator[str]:
+    """Lines that say which defaults are in effect.
+
+    Args:
+        config: Where they are from.
+        command: Whose they are.
+        values: By parameter name.
+    """
+    keys = {option.name: key for key, option in _options_by_key(command).items()}
+    for name, value in values.items():
+        yield f"default: {keys[name]} = {value!s}, from {config.shown}"
+
+
+def _options_by_key(command: click.Command) -> dict[str, click.Option]:
+    """Options by their long name without the dashes."""
+    found = {}
+    for parameter in command.params:
+        if isinstance(parameter, click.Option) and not parameter.hidden:
+            long = [text for text in parameter.opts if text.startswith("--")]
+            key = long[0].removeprefix("--")
+            if key not in _COMMAND_LINE_ONLY:
+                found[key] = parameter
+    return found
+
+
+def _check_key(config: Config, table: str, key: str, known: Mapping[str, Any] | Sequence[str]) -> None:
+    plain = _plain(key)
+    if plain in known:
+        return
+    if plain in _COMMAND_LINE_ONLY:
+        raise UsageError(
+            f"{config.shown}: --{plain} belongs on the command line",
+            where=_head(config, table),
+            fix=f"leave {key} out of the file",
+        )
+    of = f"edgex {table} has" if table else "no command has"
+    raise UsageError(
+        f"{config.shown}: {of}{' no' if table else ' an'} option {key!r}",
+        where=_head(config, table),
+        why=nearest_name(plain, known),
+        fix=f"edgex {table or 'COMMAND'} --help explains every option",
+    )
+
+
+def _head(config: Config, table: str) -> str:
+    name = ".".join(part for part in (config.prefix, table) if part)
+    return f"{config.shown} [{name}]" if name else config.shown
+
+
+def _plain(key: str) -> str:
+    return key.replace("_", "-")
+
+
+def _as_click_takes(value: Any, option: click.Option, config: Config) -> Any:
+    """A TOML value as the texts that stand on a command line; paths count from the folder of the file."""
+    if isinstance(value, Mapping):  # option = {opset = 20} is `--option opset=20`
+        value = [f"{key}={text}" for key, text in value.items()]
+    if option.multiple and not isinstance(value, list):
+        value = [value]
+    if isinstance(option.type, click.Path):
+        parts = value if isinstance(value, list) else [value]
+        paths = [os.path.relpath(config.path.parent / str(part)) for part in parts]
+        return paths if isinstance(value, list) else paths[0]
+    return value
+
+
+def _read_text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"cannot read {os.path.relpath(path)}", why=str(error)) from error
+
+
+def _read(path: Path) -> Mapping[str, Any]:
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib
+    try:
+        return tomllib.loads(_read_text(path))
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"{os.path.relpath(path)} is not TOML", why=str(error)) from error

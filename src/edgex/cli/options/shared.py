@@ -1,0 +1,134 @@
+"""Options that several commands have, each declared once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from edgex.cli.options.command import option
+from edgex.cli.options.completion import ArtifactPath, ModelName, TargetNames
+
+artifact_argument = click.argument("artifact", type=ArtifactPath())
+model_argument = click.argument("model", type=ModelName())
+
+TARGETS = TargetNames()
+
+# `fix` is what an error tells to do next.
+RENAMED = {"--fix": "--rewrite", "--no-fix": "--no-rewrite"}
+
+input_shape_option = option(
+    "--input-shape",
+    "shapes",
+    multiple=True,
+    metavar="NAME=SIZES",
+    group="Model",
+    help="Make example inputs of this size: x=1x3x224x224; repeatable.",
+)
+dynamic_option = option(
+    "--dynamic",
+    multiple=True,
+    metavar="NAME:AXIS=MIN..MAX",
+    group="Model",
+    help="Let a dimension vary between bounds: x:0=1..8; repeatable.",
+)
+precision_option = option(
+    "--precision",
+    default="fp32",
+    show_default=True,
+    metavar="TYPE",
+    group="Precision and quantization",
+    help="Type of the floating-point numbers: fp32, fp16 or bf16.",
+)
+target_options_option = option(
+    "--option",
+    "options",
+    multiple=True,
+    metavar="KEY=VALUE",
+    group="Target",
+    help="An option of the target; target.key=value for one of several targets; repeatable.",
+)
+check_option = option(
+    "--check",
+    type=click.Choice(["hash", "size"]),
+    default="hash",
+    show_default=True,
+    group="Input and output",
+    help="How the artifact's files are checked before: by their SHA-256, or only by their size.",
+)
+inputs_option = option(
+    "-i",
+    "--input",
+    "inputs",
+    multiple=True,
+    metavar="FILE|NAME=FILE",
+    group="Input and output",
+    help="in.npz, name=file.npy or name=photo.jpg; default: the example inputs in the artifact; repeatable.",
+)
+allow_fallback_option = option(
+    "--allow-fallback",
+    is_flag=True,
+    group="Target",
+    help="Let the CPU run what an artifact's GPU provider does not take.",
+)
+no_tuned_option = option(
+    "--no-tuned",
+    is_flag=True,
+    group="Measurement",
+    help="Use the engine's default number of threads, not the quickest that a sweep found.",
+)
+timeout_option = option(
+    "--timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="SECONDS",
+    group="General",
+    help="Stop after this many seconds, with exit code 124.",
+)
+force_option = option("--force", is_flag=True, group="General", help="Replace files that exist.")
+json_option = option("--json", "as_json", is_flag=True, group="General", help="Print one JSON document on stdout.")
+quiet_option = option(
+    "-q", "--quiet", is_flag=True, group="General", help="Print the result and errors only: no progress, no notes."
+)
+
+
+def _show_details(_context: click.Context, _parameter: click.Parameter, value: bool) -> bool:
+    """`-v` shows what is logged at debug level, what dependencies say of themselves among it."""
+    if value:
+        import logging
+
+        log = logging.getLogger("edgex")
+        log.setLevel(logging.DEBUG)
+        log.addHandler(logging.StreamHandler())
+    return value
+
+
+verbose_option = option(
+    "-v",
+    "--verbose",
+    is_flag=True,
+    callback=_show_details,
+    group="General",
+    help="Print tracebacks, defaults from a configuration file, and what dependencies log.",
+)
+
+
+def threads_option(help: str) -> Callable[[Any], Any]:
+    """`--threads`.
+
+    Args:
+        help: What they are used for.
+    """
+    return option("--threads", type=click.IntRange(min=1), metavar="N", group="Measurement", help=help)
+
+
+def output_option(help: str) -> Callable[[Any], Any]:
+    """`-o`, one path.
+
+    Args:
+        help: What is written there.
+    """
+    return option(
+        "-o", "--output", type=click.Path(path_type=Path), metavar="PATH", group="Input and output", help=help
+    )

@@ -1,0 +1,46 @@
+"""A command line that is wrong: one message in the form of every other error, one document where --json asks."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("export", "ok.py"), ("edgex export needs -t/--target", "known: ", "onnx-cpu", "xnnpack", "edgex targets")),
+        (("run",), ("edgex run needs ARTIFACT", "edgex run --help")),
+        (("run", "a.edgex", "--threads", "two"), ("'two' is not a valid integer",)),
+        (("run", "a.edgex", "--thread", "2"), ("--threads", "edgex run --help")),
+        (("exprt", "ok.py"), ("no command 'exprt'", "did you mean 'export'?")),
+        (("run", "a.edgex", "-o", "x.txt"), ("outputs are written as .npz",)),
+        (("report", "nothing.json"), ("nothing.json",)),
+        (("explain", "nothing-known"), ("nothing is known about",)),
+    ],
+)
+def test_a_wrong_command_line_is_an_error_and_a_document(arguments, words, edgex):
+    done = edgex(*arguments)
+    assert done.returncode in (2, 6) and not done.stdout
+    assert done.stderr.startswith("error: ") and "Usage:" not in done.stderr
+    assert all(word in done.stderr for word in words), done.stderr
+    asked = edgex(*arguments, "--json")
+    document = json.loads(asked.stdout)
+    assert document["schema"] == "edgex.error/1" and document["exit_code"] == asked.returncode == done.returncode
+
+
+def test_json_behind_the_end_of_options_is_a_file(edgex):
+    done = edgex("inspect", "--", "--json")
+    assert done.returncode == 6 and not done.stdout and "--json" in done.stderr
+
+
+def test_a_reader_that_goes_away_is_no_failure(exported):
+    artifact = exported("convnet", "onnx-cpu")
+    for arguments in (f"inspect {artifact}", f"inspect {artifact} --json", "targets --json", "explain --list"):
+        command = f"set -o pipefail; {sys.executable} -m edgex {arguments} | head -n 1"
+        done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stderr) == (0, ""), arguments
+        assert len(done.stdout.splitlines()) == 1
