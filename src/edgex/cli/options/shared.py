@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -93,14 +94,25 @@ quiet_option = option(
 )
 
 
-def _show_details(_context: click.Context, _parameter: click.Parameter, value: bool) -> bool:
+@contextmanager
+def _debug_log() -> Iterator[None]:
+    import logging
+
+    log, handler = logging.getLogger("edgex"), logging.StreamHandler()
+    level = log.level
+    log.setLevel(logging.DEBUG)
+    log.addHandler(handler)
+    try:
+        yield
+    finally:
+        log.removeHandler(handler)
+        log.setLevel(level)
+
+
+def _show_details(context: click.Context, _parameter: click.Parameter, value: bool) -> bool:
     """`-v` shows what is logged at debug level, what dependencies say of themselves among it."""
     if value:
-        import logging
-
-        log = logging.getLogger("edgex")
-        log.setLevel(logging.DEBUG)
-        log.addHandler(logging.StreamHandler())
+        context.with_resource(_debug_log())
     return value
 
 
