@@ -27,6 +27,7 @@ from torch.utils.flop_counter import FlopCounterMode
 import edgex
 from edgex.runtime.measure.timing import compare_interleaved
 from edgex.runtime.report.figures import describe_host
+from edgex.runtime.support.activity import describe_activity, find_disturbances, take_snapshot
 from edgex.runtime.support.host import read_host
 from edgex.samples import digits, photo_classifier
 
@@ -98,7 +99,11 @@ def _export(module: ModuleType) -> None:
     source = os.path.relpath(Path(str(module.__file__)).resolve())
     command = ["edgex", "export", source, "-t", ",".join(TARGETS), "-o", str(OUTPUT), "--force"]
     print(f"$ {' '.join(command)}", flush=True)
-    subprocess.run([sys.executable, "-m", *command, "--quiet"], check=True)
+    # What the export's dependencies say on stderr is shown only where it failed.
+    done = subprocess.run([sys.executable, "-m", *command, "--quiet"], stderr=subprocess.PIPE, text=True, check=False)
+    if done.returncode != 0:
+        sys.stderr.write(done.stderr)
+        sys.exit(done.returncode)
     print(flush=True)
 
 
@@ -115,7 +120,9 @@ def _measure(subject: Subject) -> dict[str, Any]:
         compiled, why_not = _compile(subject.module, example, stack)
         if compiled is not None:
             readers[COMPILED] = compiled
+        before = take_snapshot()
         timing = compare_interleaved([_one(reader, example) for reader in readers.values()], list(readers))
+        activity = describe_activity(before, take_snapshot(), os.cpu_count())
     rows = []
     for number, name in enumerate(readers):
         seconds = asdict(timing.summaries[number])
@@ -124,10 +131,13 @@ def _measure(subject: Subject) -> dict[str, Any]:
                      "against_eager": against})  # fmt: skip
     parameters = _count_parameters(subject.module)
     print(f"\n{subject.name}: {parameters:,} parameters, {work / 1e6:,.3g} MFLOP an input\n")
-    _print_rows(rows, len(subject.inputs), f"no {COMPILED}: {why_not}" if why_not else None)
+    _print_rows(rows, len(subject.inputs))
+    notes = [f"no {COMPILED}: {why_not}"] if why_not else []
+    notes += [f"warning: {found.text}" for found in find_disturbances(activity, os.cpu_count())]
+    print("".join(f"  {note}\n" for note in notes), end="")
     return {
         "model": subject.name, "parameters": parameters, "flops": work, "inputs": len(subject.inputs),
-        "without_compile": why_not, "engines": rows,
+        "without_compile": why_not, "engines": rows, "activity": activity.to_json(),
     }  # fmt: skip
 
 
@@ -160,13 +170,13 @@ def _session_reader(session: Any) -> Reader:
 
 
 def _compile(module: torch.nn.Module, example: np.ndarray, stack: ExitStack) -> tuple[Reader | None, str | None]:
-    """The module compiled by Inductor for the example's shape; or None, and why there is none."""
+    """The module compiled by Inductor, with its default options, for the example's shape; or None, and why not."""
     compiler = os.environ.get("CXX", "c++" if sys.platform == "darwin" else "g++")
     if shutil.which(compiler) is None:
         return None, f"it needs a C++ compiler, and there is no {compiler} here"
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = stack.enter_context(tempfile.TemporaryDirectory(prefix="edgex-demo-"))
-    # Constants folded and packed ahead, as for inference.
-    reader = _module_reader(torch.compile(module, options={"freezing": True}))
+    os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"  # a pool of compiling processes costs more than it saves here
+    reader = _module_reader(torch.compile(module))
     try:
         reader(example)
     except Exception as error:  # what Inductor raises is Inductor's affair: the demo is not about it
@@ -196,7 +206,7 @@ def _judge(scores: Mapping[str, np.ndarray], name: str, labels: np.ndarray | Non
     }
 
 
-def _print_rows(rows: Sequence[Mapping[str, Any]], inputs: int, note: str | None) -> None:
+def _print_rows(rows: Sequence[Mapping[str, Any]], inputs: int) -> None:
     head = ("", "accuracy", "as eager", "difference", "one input, 95 % interval")
     print("{:>15}  {:>8}  {:>10}  {:>10}  {:>32}  compared with eager".format(*head))
     for row in rows:
@@ -210,8 +220,6 @@ def _print_rows(rows: Sequence[Mapping[str, Any]], inputs: int, note: str | None
         difference = f"{row['max_difference']:.1e}" if answered else ""
         line = f"{row['engine']:>15}  {accuracy:>8}  {same:>10}  {difference:>10}  {latency:>32}  {verdict}"
         print(line.rstrip())
-    if note:
-        print(f"{'':>15}  {note}")
 
 
 def _explain(small: Mapping[str, Any], large: Mapping[str, Any]) -> str:

@@ -14,7 +14,7 @@ from edgex.delegates.base import KnowsMemory
 from edgex.errors import ArtifactError, EdgexError
 
 # Peak of an export over the model's weights where the delegate does not know it: the model itself and one copy.
-# docs/errors.md tells how delegates measured theirs.
+# docs/decisions/0009-memory-factors.md says how delegates measured theirs.
 LEAST_FACTOR = 2.0
 
 _FIX = (
