@@ -45,6 +45,7 @@ def measure(quick: bool) -> Outcome:
             "and the write for xnnpack; `torch.onnx.export` and `save` for onnx-cpu.",
             f"Medians of {rounds} fresh processes of each side, in turns; a tiny model is exported first in each, so "
             "that imports are left out on both sides.",
+            "Both sides ran on a shared machine: where their ranges overlap, the ratio says little.",
             "*Proof* is edgex's own: eager's answers to all cases, and the run in a fresh process. It is not part of "
             "the time beside it. Memory is the peak of the whole exporting process, eager's answers included.",
         ),
