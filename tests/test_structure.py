@@ -62,6 +62,12 @@ PRIVATE_ADAPTERS: dict[str, tuple[str, ...]] = {
     "edgex.runtime.engines.torch.pt2.document": ("torch._export.serde",),
 }
 
+# What starts a process.
+STARTERS = {
+    *(f"subprocess.{name}" for name in ("run", "Popen", "call", "check_call", "check_output")),
+    *("os.system", "os.popen", "os.spawnv", "multiprocessing.Process", "asyncio.create_subprocess_exec"),
+}
+
 MAX_LINES = 500
 MAX_TEST_LINES = 700  # a table of cases may be long
 
@@ -199,3 +205,15 @@ def private_names(path):
     for name, line in names:
         if name.startswith(PRIVATE_PREFIXES) and "__" not in name and name not in ALLOWED:
             yield name, line
+
+
+def test_processes_are_started_in_one_place():
+    """Python children in `process.child`, everything else in `process.programs`: what holds for all is said there."""
+    wrong = []
+    for module, path in FILES.items():
+        if module in ("edgex.runtime.support.process.programs", "edgex.samples.demo"):
+            continue
+        for node in ast.walk(tree_of(path)):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) in STARTERS:
+                wrong.append(f"{path.relative_to(ROOT)}:{node.lineno}: {ast.unparse(node.func)}")
+    assert not wrong, "\n".join(wrong)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from edgex.errors import RunError, TargetUnavailable
+from edgex.runtime.support.process.programs import run_program, start_program
 
 _JAVA = 17
 _SDK_VARIABLES = ("ANDROID_HOME", "ANDROID_SDK_ROOT")
@@ -80,7 +81,7 @@ def build_app(project: Path, environment: Mapping[str, str], home: Path, build: 
         )
     sdk = find_sdk(environment, home)
     command = ["sh", "./gradlew", build.task, "--console=plain"]
-    process = subprocess.Popen(
+    process = start_program(
         command, cwd=project, env={**environment, "ANDROID_HOME": str(sdk)},
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
     )  # fmt: skip
@@ -105,7 +106,7 @@ def _java_version(environment: Mapping[str, str]) -> int | None:
     if java is None:
         return None
     try:
-        done = subprocess.run([java, "-version"], capture_output=True, text=True, check=False, timeout=30)
+        done = run_program([java, "-version"], capture_output=True, text=True, timeout=30)
     except (OSError, subprocess.TimeoutExpired):
         return None
     match = re.search(r'version "(\d+)', done.stderr + done.stdout)

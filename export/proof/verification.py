@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import math
-import os
-import signal
-import subprocess
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,10 +11,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from edgex.delegates.recipes.tolerances import QUANTIZED_TOLERANCE
-from edgex.errors import ArtifactError, EdgexError, RunError, TargetUnavailable, VerificationError
+from edgex.errors import VerificationError
 from edgex.export.proof.stress import StressInput, in_plain_form, make_stress_inputs
+from edgex.runtime.artifact.artifact import open_artifact
 from edgex.runtime.artifact.golden import Arrays, Case, Step
+from edgex.runtime.execute.here.fresh_process import FreshProcess
+from edgex.runtime.execute.verification import verify
 from edgex.runtime.session.numerics import EXACT_SQNR_DB, measure_sqnr_db
+from edgex.runtime.support.process.child import ChildEnded
 
 if TYPE_CHECKING:
     import torch
@@ -38,9 +37,6 @@ CARRIED_CASE_BYTES = 32 << 20
 BOTH_ROUND_DB = 3.0
 # An output of nothing but zeros is 0 dB from any reference, one of another scale or sign is below.
 LEAST_SQNR_DB = 1.0
-
-# What makes an engine write to the standard output.
-ENGINE_LOGS = ("DNNL_VERBOSE", "ONEDNN_VERBOSE")
 
 STATE_NOT_SHOWN = "the outputs of the steps are those of a fresh start: these inputs do not show the state"
 
@@ -233,7 +229,7 @@ def _leave_out(cases: Sequence[Case], skip: Sequence[str]) -> list[Case]:
 
 
 def verify_in_fresh_process(folder: Path, *, cpu_reference: bool = False) -> Mapping[str, Any]:
-    """Have a child process load the artifact, run its cases and judge them.
+    """Have a fresh process load the artifact and run its cases, and judge what comes back.
 
     Args:
         folder: The artifact, under its temporary name.
@@ -243,48 +239,16 @@ def verify_in_fresh_process(folder: Path, *, cpu_reference: bool = False) -> Map
         The verification object (`edgex.verify/1`), passed or not.
 
     Raises:
-        VerificationError: The child was killed by a signal, which is named.
-        EdgexError: The child could not load or run the artifact; its own error, passed on.
+        VerificationError: The process ended early; a signal that killed it is named.
+        EdgexError: It could not load or run the artifact; its own error, passed on.
     """
-    command = [sys.executable, "-m", "edgex", "--no-config", "verify", str(folder), "--check", "size", "--json"]
-    command += ["--cpu-reference"] if cpu_reference else []
-    # Not supervised by a process of its own: a crash must reach us as the signal that it was.
-    # Nor may oneDNN write its log between the lines of the verdict.
-    environment = {key: value for key, value in os.environ.items() if key not in ENGINE_LOGS}
-    environment["EDGEX_SUPERVISED"] = "1"
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment) as child:
-        try:
-            stdout, stderr = child.communicate()
-        except BaseException:
-            child.kill()
-            raise
-    if child.returncode < 0:
-        name = signal.Signals(-child.returncode).name
-        raise VerificationError(
-            f"the process that ran the artifact was killed by {name}",
-            why="\n".join(stderr.strip().splitlines()[-5:]) or None,
-            fix="this is a fault of the engine on this model; try another --target, and please report it",
-        )
+    options = {"cpu_reference": True} if cpu_reference else {}
     try:
-        document: dict[str, Any] = json.loads(stdout)
-    except ValueError as error:
-        raise VerificationError(
-            f"the process that ran the artifact ended with exit code {child.returncode} and no verdict",
-            why="\n".join(stderr.strip().splitlines()[-8:]),
-        ) from error
-    if document.get("schema") == "edgex.error/1":
-        raise _error_from(document)
-    # An artifact holds the verdict; where it was found is told by what surrounds it.
-    for key in ("schema", "device"):
-        document.pop(key, None)
-    return document
-
-
-def _error_from(document: Mapping[str, Any]) -> EdgexError:
-    """The child's error as the same kind of error here."""
-    kinds: dict[int, type[EdgexError]] = {6: RunError, 7: TargetUnavailable, 4: VerificationError}
-    kind = kinds.get(document["exit_code"], ArtifactError)
-    return kind(document["what"], document["where"], document["fix"], why=document["why"])
+        verdict, _ = verify(FreshProcess(), open_artifact(folder, "size"), options=options, check="size")
+    except ChildEnded as error:
+        fix = "this is a fault of the engine on this model; try another --target, and please report it"
+        raise VerificationError(error.what, fix=error.fix or fix, why=error.why) from error
+    return verdict.to_json()
 
 
 def explain_failure(document: Mapping[str, Any], target: str) -> VerificationError:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from edgex.errors import RunError
-from edgex.runtime.artifact.artifact import CheckLevel, open_artifact
+from edgex.runtime.artifact.artifact import Artifact, CheckLevel, open_artifact
 from edgex.runtime.engines.registry import get_engine
 from edgex.runtime.session.runner import EngineSettings
 from edgex.runtime.session.session import Session
@@ -37,12 +37,21 @@ def load(
         TargetUnavailable: Its engine is not installed.
         RunError: The engine refused it.
     """
+    return open_session(open_artifact(path, check), threads, options or {}, tuned=tuned)
+
+
+def open_session(artifact: Artifact, threads: int | None, options: Mapping[str, Any], *, tuned: bool) -> Session:
+    """Load an artifact that is open into its engine; see `load`.
+
+    Raises:
+        TargetUnavailable: Its engine is not installed.
+        RunError: The engine refused it.
+    """
     if threads is not None and threads < 1:
         raise RunError(f"threads must be at least 1, not {threads}")
-    artifact = open_artifact(path, check)
     engine = get_engine(artifact.manifest.engine)
     preferred = read_tuned_threads(artifact.digest) if tuned and threads is None else None
-    settings = EngineSettings(threads, dict(options or {}), preferred)
+    settings = EngineSettings(threads, dict(options), preferred)
     session = engine.open(artifact, settings)
     session.settings = settings
     return session

@@ -1,68 +1,45 @@
-"""`--device`: which device is meant, and the way to it."""
+"""`--device`: which executor is meant, and the way to it.
+
+A new place to run (a board, a farm, a cluster) is a module with a class that has the methods of
+`edgex.runtime.execute.base.ExecutorKind`, and an entry point, by which the three that come with edgex are found too:
+
+```toml
+[project.entry-points."edgex.executors"]
+farm = "mypackage.farm:Farm"            # --device farm:REST
+```
+"""
 
 from __future__ import annotations
 
-import importlib
 import re
 from collections.abc import Collection
-from dataclasses import dataclass
-from typing import Literal, cast
+from typing import cast
 
 from edgex.errors import UsageError, nearest_name
-from edgex.runtime.execute.base import Device, DeviceOptions
+from edgex.runtime.execute.base import Executor, ExecutorKind
+from edgex.runtime.execute.request import Address, DeviceOptions
+from edgex.runtime.support.entry_points import find_plugins, load_plugin
 
-Kind = Literal["adb", "ssh", "local-native"]
+EXECUTOR_GROUP = "edgex.executors"
 
-FORMS = ("adb[:SERIAL]", "ssh:[USER@]HOST[:PORT]", "local-native")
-
-# Function that opens a device of a kind: (address, options) -> Device. Imported when it is needed.
-OPENERS = {
-    "adb": "edgex.runtime.execute.adb:open_adb",
-    "ssh": "edgex.runtime.execute.linux.ssh:open_ssh",
-    "local-native": "edgex.runtime.execute.linux.local:open_local",
-}
-
-
-@dataclass(frozen=True)
-class Address:
-    """A device as `--device` names it.
-
-    Attributes:
-        kind: How it is reached.
-        serial: adb: which of several; None where there is only one.
-        user: ssh: None leaves it to the user's ssh configuration.
-        host: ssh: a name, an alias of the configuration, or an IP address without brackets.
-        port: ssh: None leaves it to the configuration.
-    """
-
-    kind: Kind
-    serial: str | None = None
-    user: str | None = None
-    host: str | None = None
-    port: int | None = None
-
-    def __str__(self) -> str:
-        if self.kind == "adb":
-            return f"adb:{self.serial}" if self.serial else "adb"
-        if self.kind == "local-native":
-            return self.kind
-        host = f"[{self.host}]" if ":" in str(self.host) else self.host
-        user = f"{self.user}@" if self.user else ""
-        return f"ssh:{user}{host}" + (f":{self.port}" if self.port else "")
+_FORMS = {"adb": "adb[:SERIAL]", "ssh": "ssh:[USER@]HOST[:PORT]", "local-native": "local-native"}
 
 
 def parse_address(text: str) -> Address:
     """Read what `--device` was given.
 
     Args:
-        text: `adb`, `adb:SERIAL`, `ssh:[user@]host[:port]` (an IPv6 address in brackets) or `local-native`.
+        text: `adb`, `adb:SERIAL`, `ssh:[user@]host[:port]` (an IPv6 address in brackets), `local-native`, or a kind of
+            another package, with what that takes.
 
     Raises:
         UsageError: It has another form.
     """
     kind, separator, rest = text.partition(":")
-    if kind not in OPENERS:
-        known = f"{nearest_name(kind, OPENERS)}\nforms: {', '.join(FORMS)}"
+    kinds = find_plugins(EXECUTOR_GROUP)
+    if kind not in kinds:
+        forms = ", ".join(_FORMS.get(name, f"{name}[:…]") for name in kinds)
+        known = f"{nearest_name(kind, kinds)}\nforms: {forms}"
         raise UsageError(f"--device {text}: no such kind of device: {kind!r}", why=known)
     if kind == "local-native":
         if separator:
@@ -73,7 +50,7 @@ def parse_address(text: str) -> Address:
         if separator and not re.fullmatch(r"[\w.\[\]][\w.:\-\[\]]*", rest):
             raise UsageError(f"--device {text}: {rest!r} is no serial number", fix="adb devices lists them")
         return Address("adb", serial=rest or None)
-    return _parse_ssh(text, rest)
+    return _parse_ssh(text, rest) if kind == "ssh" else Address(kind, serial=rest or None)
 
 
 def _parse_ssh(text: str, rest: str) -> Address:
@@ -93,11 +70,11 @@ def check_options(address: Address, options: DeviceOptions) -> None:
     Raises:
         UsageError: One was given.
     """
-    if address.kind == "adb":
+    if address.kind not in ("ssh", "local-native"):
         for flag, given in (("--executorch-wheel", options.executorch_wheel), ("--device-python", options.python)):
             if given is not None:
                 raise UsageError(f"{flag} is for Linux machines, not for {address}", fix=f"leave {flag} out")
-    elif options.app is not None:
+    if address.kind != "adb" and options.app is not None:
         raise UsageError(f"--app is for Android devices (adb), not for {address}", fix="leave --app out")
 
 
@@ -120,8 +97,17 @@ def refuse_idle_options(options: DeviceOptions, engines: Collection[str]) -> Non
             raise UsageError(f"{flag} is for {use}; here the engine is {shown}", fix=f"leave {flag} out")
 
 
-def open_device(address: Address | str, options: DeviceOptions | None = None) -> Device:
-    """Open a device; nothing is sent to it yet.
+def get_kind(name: str) -> ExecutorKind:
+    """The executors of a kind.
+
+    Raises:
+        TargetUnavailable: The package that registers it is broken.
+    """
+    return cast(ExecutorKind, load_plugin(EXECUTOR_GROUP, name, find_plugins(EXECUTOR_GROUP)[name]))
+
+
+def open_executor(address: Address | str, options: DeviceOptions | None = None) -> Executor:
+    """Open what `--device` names; nothing is sent to it yet.
 
     Args:
         address: As `--device` takes it.
@@ -132,8 +118,6 @@ def open_device(address: Address | str, options: DeviceOptions | None = None) ->
         DeviceError: The device cannot be reached.
     """
     parsed = parse_address(address) if isinstance(address, str) else address
-    module, _, function = OPENERS[parsed.kind].partition(":")
-    opener = getattr(importlib.import_module(module), function)
     given = options or DeviceOptions()
     check_options(parsed, given)
-    return cast(Device, opener(parsed, given))
+    return get_kind(parsed.kind).open(parsed, given)

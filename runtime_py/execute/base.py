@@ -1,28 +1,39 @@
-"""What every device understands: one request, one answer, whatever lies between.
+"""The one way to execute an artifact: a request, an executor, a result, whatever lies between.
 
 ```python
-with open_device("ssh:pi@raspberrypi") as device:
-    answer = device.execute(artifact, DeviceRequest(sequences=((inputs,),), runs=100), progress)
+with open_executor("ssh:pi@raspberrypi") as executor:          # or InProcess(), FreshProcess()
+    result = executor.execute(artifact, RunRequest(sequences=((inputs,),), runs=100), progress)
 ```
 
-`edgex run`, `verify` and `profile` are three kinds of request; `measure.device.commands` makes them, and turns the
-answers into the same results that a run on this machine gives.
+| executor | runs it | for |
+|---|---|---|
+| `edgex.runtime.execute.here.in_process.InProcess` | in this process | one run, steady latency, operators |
+| `edgex.runtime.execute.here.fresh_process.FreshProcess` | in a process of its own | proof, load, first run, memory |
+| `local-native`, `ssh:HOST` (`edgex.runtime.execute.linux`) | the native runner, or some files of edgex | Linux |
+| `adb:SERIAL` (`edgex.runtime.execute.adb`) | the benchmark app | Android |
+
+`run`, `verify`, `profile`, `compare` and `sweep` make requests, and make the same of the results wherever they come
+from. A new place to run is a class with the methods of `Executor`, and an entry point in the group
+`edgex.executors`: see `edgex.runtime.execute.address`. `tests/runtime/execute/test_conformance.py` runs over all.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from pathlib import Path
+from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
-import numpy as np
-
+from edgex.errors import EdgexError, RunError, UsageError
 from edgex.runtime.artifact.artifact import Artifact
-from edgex.runtime.support.host import HostInfo
+from edgex.runtime.execute.request import Address, Arrays, DeviceInfo, DeviceOptions, RunRequest, RunResult
+from edgex.runtime.session.signature import Signature
 
-Arrays = Mapping[str, np.ndarray]
+if TYPE_CHECKING:
+    from typing import Self
+
+    from edgex.runtime.support.host import HostInfo
+
 # Told about each stage, with a detail.
 Progress = Callable[[str, str], None]
 
@@ -31,165 +42,16 @@ def no_progress(_stage: str, _detail: str) -> None:
     """Tell nobody."""
 
 
-@dataclass(frozen=True)
-class DeviceInfo:
-    """One device; None where it does not tell.
-
-    Attributes:
-        kind: `adb`, `ssh` or `local-native`.
-        address: What `--device` takes to reach it.
-        model: What people call it: `Pixel 8`, `Raspberry Pi 5 Model B`, a processor's name.
-        soc: The chip, where the system names one.
-        abi: What its programs are compiled for: `arm64-v8a`, `x86_64`, `aarch64`.
-        os: System and version: `Android 15 (API 35)`, `Debian GNU/Linux 12`.
-        libc: The C library with its version, for example `glibc 2.36`.
-        free_memory_bytes: What programs can take now.
-        features: Instruction sets, as the system names them.
-        versions: Of what runs artifacts there, by name.
-        problems: Why it cannot be used now, one sentence each; empty for a device that is ready.
-    """
-
-    kind: str
-    address: str
-    model: str | None = None
-    soc: str | None = None
-    abi: str | None = None
-    os: str | None = None
-    libc: str | None = None
-    free_memory_bytes: int | None = None
-    features: tuple[str, ...] = ()
-    versions: Mapping[str, str] = field(default_factory=dict)
-    problems: tuple[str, ...] = ()
-
-    def to_json(self) -> dict[str, Any]:
-        """A JSON object with the fields as they are named here."""
-        return {
-            **asdict(self),
-            "features": list(self.features),
-            "versions": dict(self.versions),
-            "problems": list(self.problems),
-        }
+# Receives what there is so far: when more is to come, and when the run is interrupted.
+Keep = Callable[[RunResult], object]
 
 
-@dataclass(frozen=True)
-class DeviceOptions:
-    """How a device is used.
-
-    Attributes:
-        app: adb: the benchmark app: an APK, the folder of a project of `edgex android`, or an application id; None is
-            the one that is installed.
-        executorch_wheel: Linux: the executorch wheel whose libraries fit it; None is what is installed here, or was
-            given before.
-        python: Linux: the interpreter there that has onnxruntime, for ONNX artifacts; None is `python3`.
-    """
-
-    executorch_wheel: Path | None = None
-    python: str | None = None
-    app: str | None = None
+def keep_nothing(_result: RunResult) -> None:
+    """Nobody wants a part."""
 
 
-@dataclass(frozen=True)
-class DeviceRequest:
-    """What a device is to do with an artifact.
-
-    Attributes:
-        sequences: Runs whose outputs are wanted. Each sequence starts from the initial state; its steps are inputs by
-            name: checked, C-contiguous arrays in the manifest's dtypes (bfloat16 as float32).
-        threads: Threads of a run; None leaves it to the engine.
-        warmup: Runs before the samples; None runs until the latency settles. Without `runs` there is no warm-up.
-        runs: Samples to take of the first sequence; 0 takes none, None about three seconds' worth.
-        fresh_processes: Processes in which load, first run and memory are measured; 0 measures what the one process
-            of the runs shows.
-        trace: Also record operators, in runs that are not among the samples, where the device can.
-    """
-
-    sequences: tuple[tuple[Arrays, ...], ...]
-    threads: int | None = None
-    warmup: int | None = None
-    runs: int | None = 0
-    fresh_processes: int = 0
-    trace: bool = False
-
-
-@dataclass(frozen=True)
-class ColdStart:
-    """One process on the device, from its start to the end of the first run, in seconds; None where it is not known.
-
-    Attributes:
-        program: Reading and checking the native file, plug-ins included.
-        method: Making it ready to run.
-        first: The first run.
-        peak_rss_bytes: Largest resident set after the first run.
-        check: Hashing the model.
-        startup: The process, until it could begin to load: libraries, an interpreter, an engine.
-        stages: Largest resident set up to the end of each stage, by its name in `edgex.runtime.measure.profile`.
-    """
-
-    program: float | None
-    method: float | None
-    first: float | None
-    peak_rss_bytes: int | None = None
-    check: float | None = None
-    startup: float | None = None
-    stages: Mapping[str, int] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class DeviceAnswer:
-    """What a device did. All times are the device's own clock, in seconds, but `copy_seconds`.
-
-    Attributes:
-        run_id: The identity that this run was given; an answer with another one is refused.
-        model_digest: SHA-256 of the native file that ran, computed on the device.
-        device: Where.
-        executed_on: Who ran it: backends, or providers.
-        threads: Threads in effect; None where the engine does not say.
-        outputs: Per sequence and step, outputs by name (bfloat16 as float32). Empty where a device reports verdicts
-            instead: see `verdicts`.
-        verdicts: Results of golden cases that the device compared itself, as `edgex.verify/1` has them in `cases`;
-            None where outputs came back.
-        copy_seconds: Sending what the device did not have yet, by this machine's clock; None when nothing was sent.
-        copied_bytes: How much that was.
-        cold: Fresh processes, at least one.
-        rounds: Samples in seconds per run, `[round][sample]`; empty where none were asked for.
-        steps: Runs between two resets among the samples.
-        calls_per_sample: Runs that share one sample, whose time is divided by them.
-        warmup_runs: Warm-up runs made.
-        warmup_seconds: How long they took.
-        warmup_settled: Whether two windows agreed; None when the number of runs was given.
-        versions: Of what ran it.
-        trace: An ETDump, or what else the engine records, as bytes; None where there is none.
-        no_trace_reason: Why there is none.
-        conditions: What else the device said of itself around the run (temperature, frequency, battery, load), for
-            people and tools; JSON's types only.
-        warnings: Reasons to trust the figures less: `{"code", "text"}`.
-    """
-
-    run_id: str
-    model_digest: str
-    device: DeviceInfo
-    executed_on: str
-    threads: int | None
-    outputs: tuple[tuple[Arrays, ...], ...]
-    cold: tuple[ColdStart, ...]
-    verdicts: Sequence[Mapping[str, Any]] | None = None
-    copy_seconds: float | None = None
-    copied_bytes: int = 0
-    rounds: tuple[tuple[float, ...], ...] = ()
-    steps: int = 1
-    calls_per_sample: int = 1
-    warmup_runs: int = 0
-    warmup_seconds: float = 0.0
-    warmup_settled: bool | None = None
-    versions: Mapping[str, str] = field(default_factory=dict)
-    trace: bytes | None = None
-    no_trace_reason: str | None = None
-    conditions: Mapping[str, Any] = field(default_factory=dict)
-    warnings: tuple[Mapping[str, str], ...] = ()
-
-
-class Device(Protocol):
-    """Something that can run artifacts. Every method raises DeviceError for what goes wrong on the way to it."""
+class Executor(Protocol):
+    """Something that executes artifacts. Its methods raise DeviceError for what goes wrong on the way to it."""
 
     def describe(self) -> DeviceInfo:
         """What it is. Problems that keep it from running artifacts are in the answer, not raised.
@@ -204,21 +66,117 @@ class Device(Protocol):
         """The machine, as a profile describes one; read when it is first asked for."""
         ...
 
-    def execute(self, artifact: Artifact, request: DeviceRequest, progress: Progress = no_progress) -> DeviceAnswer:
-        """Send the artifact unless it is there, run it, bring back the answer, leave nothing but the cached model.
+    def execute(
+        self, artifact: Artifact, request: RunRequest, progress: Progress = no_progress, keep: Keep = keep_nothing
+    ) -> RunResult:
+        """Execute an artifact; elsewhere, send it unless it is there, and leave nothing but the cached model.
+
+        Args:
+            artifact: What runs.
+            request: What is wanted.
+            progress: Told about each stage, with a detail, as it comes.
+            keep: Receives samples before slower passes begin, and where the run is interrupted.
 
         Raises:
             DeviceError: The device, or the connection, failed; or it cannot run this artifact.
-            RunError: The engine refused the artifact or its inputs.
+            RunError: The engine refused the artifact or, elsewhere, its inputs.
         """
         ...
 
     def close(self) -> None:
-        """Remove what this session put there, and let go of the connection. Closing twice is allowed."""
+        """Remove what this session put there, and release the connection. Closing twice is allowed."""
         ...
 
-    def __enter__(self) -> Device: ...
+    def __enter__(self) -> Executor: ...
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None: ...
+
+
+class ExecutorKind(Protocol):
+    """Executors that are reached in the same way: what an entry point of the group `edgex.executors` names."""
+
+    def open(self, address: Address, options: DeviceOptions) -> Executor:
+        """Open the one that is meant; nothing is sent to it yet.
+
+        Args:
+            address: As `--device` names it.
+            options: How it is used.
+
+        Raises:
+            DeviceError: It cannot be reached.
+        """
+        ...
+
+    def list(self) -> list[DeviceInfo]:
+        """Those that can be found without being named; empty where that cannot be done."""
+        ...
+
+
+def describe_here() -> DeviceInfo:
+    """This machine, for executors that run in it as it is."""
+    from edgex.runtime.support.host import read_host
+
+    host = read_host()
+    return DeviceInfo("here", "here", host.cpu, abi=host.machine, os=host.system, features=host.isa or ())
+
+
+class Closing:
+    """The end of a `with` block closes; nothing is held unless `close` says otherwise."""
+
+    def close(self) -> None:
+        """See `Executor`."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """The sequences of a request, checked as a Session checks them before any engine sees them.
+
+    Attributes:
+        sequences: Those that fit, as C-contiguous arrays in the manifest's dtypes (bfloat16 as float32).
+        numbers: Which of the request's they are.
+        refused: Why the others do not fit, by number.
+    """
+
+    sequences: tuple[tuple[Arrays, ...], ...]
+    numbers: tuple[int, ...]
+    refused: Mapping[int, EdgexError]
+
+    def spread(self, outputs: Sequence[tuple[Arrays, ...]]) -> Sequence[tuple[Arrays, ...]]:
+        """Outputs of the sequences that fit, with none for those that did not."""
+        if not self.refused:
+            return outputs
+        found = dict(zip(self.numbers, outputs, strict=True))
+        return tuple(found.get(number, ()) for number in range(len(self.numbers) + len(self.refused)))
+
+
+def prepare_sequences(artifact: Artifact, request: RunRequest) -> Prepared:
+    """Check the inputs of every sequence, for an executor that sends them elsewhere."""
+    signature = Signature(artifact.manifest.method.inputs)
+    fitting: dict[int, tuple[Arrays, ...]] = {}
+    refused: dict[int, EdgexError] = {}
+    for number, sequence in enumerate(request.sequences):
+        try:
+            fitting[number] = tuple(signature.prepare_named(**step) for step in sequence)
+        except RunError as error:
+            refused[number] = error
+    return Prepared(tuple(fitting.values()), tuple(fitting), refused)
+
+
+def refuse_options(request: RunRequest, address: str) -> None:
+    """A device's engine takes no settings.
+
+    Raises:
+        UsageError: There are some.
+    """
+    if request.options:
+        raise UsageError(f"engine settings are for this machine, not for {address}", why=", ".join(request.options))

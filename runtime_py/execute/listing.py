@@ -2,34 +2,29 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
-import sys
 from collections.abc import Sequence
 
 from edgex.errors import DeviceError
-from edgex.runtime.execute.address import Address, open_device
-from edgex.runtime.execute.base import DeviceInfo
+from edgex.runtime.execute.address import EXECUTOR_GROUP, get_kind, open_executor
+from edgex.runtime.execute.request import Address, DeviceInfo
+from edgex.runtime.support.entry_points import find_plugins
 
-# Lists what adb sees: () -> DeviceInfo of each. Another kind that can list its devices gets a line here.
-LISTERS = ("edgex.runtime.execute.adb:list_adb",)
+# This machine comes first.
+_FIRST = "local-native"
 
 
 def list_devices(asked: Sequence[Address] = ()) -> list[DeviceInfo]:
-    """This machine, what adb sees, and the devices that are asked for; one that fails is listed with its problem.
+    """Every device that its kind can list, and those that are asked for; one that fails is listed with its problem.
 
     Args:
         asked: Further devices, such as ssh hosts: there is no list of those.
     """
-    found = [_describe(Address("local-native"))] if sys.platform == "linux" else []
-    for lister in LISTERS:
-        module, _, function = lister.partition(":")
-        if importlib.util.find_spec(module) is None:
-            continue
+    found: list[DeviceInfo] = []
+    for kind in sorted(find_plugins(EXECUTOR_GROUP), key=lambda name: (name != _FIRST, name)):
         try:
-            found += getattr(importlib.import_module(module), function)()
+            found += get_kind(kind).list()
         except DeviceError as error:
-            found.append(_unusable("adb", "adb", error))
+            found.append(_unusable(kind, kind, error))
     known = {info.address for info in found}
     if any(info.kind == "adb" for info in found):
         known.add("adb")
@@ -38,7 +33,7 @@ def list_devices(asked: Sequence[Address] = ()) -> list[DeviceInfo]:
 
 def _describe(address: Address) -> DeviceInfo:
     try:
-        with open_device(address) as device:
+        with open_executor(address) as device:
             return device.describe()
     except DeviceError as error:
         return _unusable(address.kind, str(address), error)

@@ -13,6 +13,7 @@ float32, and so does everything but the file.
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
@@ -39,20 +40,24 @@ def pack_tensors(specs: Sequence[TensorSpec], values: Mapping[str, np.ndarray]) 
     return "".join(head).encode() + b"".join(parts)
 
 
-def unpack_tensors(data: bytes) -> list[dict[str, np.ndarray]]:
+def unpack_tensors(data: bytes | mmap.mmap, *, copy: bool = True) -> list[dict[str, np.ndarray]]:
     """All sets of a file.
+
+    Args:
+        data: The file.
+        copy: Arrays of their own; without, they lie in `data`, read-only and not aligned.
 
     Raises:
         ValueError: It is no such file, or ends early.
     """
     sets, at = [], 0
     while at < len(data):
-        found, at = _unpack_one(data, at)
+        found, at = _unpack_one(data, at, copy)
         sets.append(found)
     return sets
 
 
-def _unpack_one(data: bytes, at: int) -> tuple[dict[str, np.ndarray], int]:
+def _unpack_one(data: bytes | mmap.mmap, at: int, copy: bool) -> tuple[dict[str, np.ndarray], int]:
     head, at = _line(data, at)
     if not head.startswith(_MAGIC):
         raise ValueError("this is no file of tensors")
@@ -68,12 +73,12 @@ def _unpack_one(data: bytes, at: int) -> tuple[dict[str, np.ndarray], int]:
         if at + count * stored.itemsize > len(data):
             raise ValueError("the file of tensors ends early")
         array = np.frombuffer(data, stored, count, at).reshape(shape)
-        found[name] = _widen(array) if dtype == "bfloat16" else array.copy()
+        found[name] = _widen(array) if dtype == "bfloat16" else array.copy() if copy else array
         at += count * stored.itemsize
     return found, at
 
 
-def _line(data: bytes, at: int) -> tuple[bytes, int]:
+def _line(data: bytes | mmap.mmap, at: int) -> tuple[bytes, int]:
     end = data.find(b"\n", at)
     if end < 0:
         raise ValueError("the file of tensors ends early")

@@ -6,12 +6,9 @@ which stays unless another one is surely faster.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,10 +16,10 @@ import numpy as np
 from edgex.errors import RunError, UsageError
 from edgex.runtime.artifact.artifact import Artifact, CheckLevel
 from edgex.runtime.artifact.specs import Dim
-from edgex.runtime.measure.compare.artifacts import Steps, choose_steps, save_steps
 from edgex.runtime.measure.compare.contest import Pace, run_contest
-from edgex.runtime.measure.compare.process import ProcessContestant
+from edgex.runtime.measure.compare.contestant import ProcessContestant
 from edgex.runtime.measure.statistics import Judgement, Summary, summarize
+from edgex.runtime.measure.steps import Steps, choose_steps
 from edgex.runtime.session.runner import EngineSettings
 from edgex.runtime.support.activity import MeasurementWarning, describe_activity, find_disturbances, take_snapshot
 from edgex.runtime.support.host import HostInfo, read_host
@@ -142,7 +139,7 @@ def run_sweep(
     rows: list[SweepRow] = []
     before = take_snapshot()
     for batch in batches:
-        resized = steps if batch is None else [_resize(artifact, step, batch) for step in steps]
+        resized = steps if batch is None else tuple(_resize(artifact, step, batch) for step in steps)
         rows += _measure(artifact, resized, counts, batch, check, seconds, _prefixed(progress, batch))
     activity = describe_activity(before, take_snapshot(), host.logical_cores)
     # Switches were counted in this process, which only waits.
@@ -182,17 +179,13 @@ def _measure(
     progress: Callable[[str, str], None],
 ) -> list[SweepRow]:
     """The rows of one batch size; `counts` has the default first."""
-    with contextlib.ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="edgex-sweep-")))
-        file = folder / "steps.safetensors"
-        save_steps(steps, file)
-        # The default a second time, where there is something to hold against it: the floor of a difference.
-        slots = [*counts, counts[0]] if len(counts) > 1 else list(counts)
-        contestants = [
-            _Checked(artifact.path, f"{artifact.path.name} with {count} threads", file, EngineSettings(count), check)
-            for count in slots
-        ]
-        contest = run_contest(contestants, processes=1, max_seconds=seconds, progress=progress)
+    # The default a second time, where there is something to compare it with: the floor of a difference.
+    slots = [*counts, counts[0]] if len(counts) > 1 else list(counts)
+    contestants = [
+        _Checked(artifact, f"{artifact.path.name} with {count} threads", steps, EngineSettings(count), check)
+        for count in slots
+    ]
+    contest = run_contest(contestants, processes=1, max_seconds=seconds, progress=progress)
     rows = []
     for number, count in enumerate(counts):
         summary = summarize(contest.by_session(number))
@@ -207,9 +200,9 @@ class _Checked(ProcessContestant):
     def start(self) -> Pace:
         """As any other; then the threads in effect are looked at."""
         pace = super().start()
-        if self.starts[-1]["threads"] != self.settings.threads:
+        if self.threads != self.settings.threads:
             raise RunError(
-                f"{self.label}: the engine ran with {self.starts[-1]['threads']}",
+                f"{self.label}: the engine ran with {self.threads}",
                 why="this engine has no number of threads that can be set",
                 fix="leave --sweep threads out",
             )

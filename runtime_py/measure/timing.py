@@ -12,6 +12,7 @@ The clock is an argument, so the rules here are tested on simulated machines. Ho
 from __future__ import annotations
 
 import math
+import random
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -29,11 +30,8 @@ from edgex.runtime.execute.sampling import (
     warm_up,
 )
 from edgex.runtime.measure.statistics import DEFAULT_MARGIN, Judgement, Summary, judge, summarize
+from edgex.runtime.measure.turns import Turns, choose_block_samples
 
-# A block of one candidate within an interleaved round: short against the time in which a machine's speed changes.
-# Of the same number of samples, many short blocks tell more than few long ones.
-_BLOCK_SECONDS = 0.005
-_BLOCK_MIN_SAMPLES, _BLOCK_MAX_SAMPLES = 3, 25
 _COMPARE_MIN_ROUNDS, _COMPARE_MAX_ROUNDS = 12, 200
 _COMPARE_BUDGET_SECONDS = 10.0
 
@@ -74,8 +72,8 @@ def compare_interleaved(
     """Time candidates in turns and hold each against the first.
 
     Every round times each candidate in a block of samples, and the first one a second time: the difference between its
-    two blocks is the floor that a real difference must exceed. The order rotates and turns round from round to round,
-    so that no candidate always follows the same one. Each block begins with one call (or sequence) that is not
+    two blocks is the floor that a real difference must exceed. The order is shuffled in one round and reversed in the
+    next, so that no candidate always follows the same one. Each block begins with one call (or sequence) that is not
     counted, which refills the caches that the block before emptied.
 
     Args:
@@ -100,9 +98,10 @@ def compare_interleaved(
     plans = _plan_blocks(slots, warm_ups, rounds, samples_per_round, max_seconds)
     passes = [split_pass(workload, plan.calls_per_sample) for workload, plan in zip(slots, plans, strict=True)]
     taken: list[list[tuple[float, ...]]] = [[] for _ in slots]
+    turns = Turns(len(slots), random.Random(0))
     with collector_off():
         for number in range(plans[0].rounds):
-            for slot in _order(len(slots), number):
+            for slot in turns.next():
                 calls, reset = passes[slot], slots[slot].reset
                 time_passes(calls, 1, reset, clock)
                 block = plans[slot].samples_per_round // len(calls)
@@ -137,8 +136,7 @@ def _plan_blocks(
     for workload, warm in zip(workloads, warm_ups, strict=True):
         per_sample = count_calls_per_sample(workload, warm.call_seconds)
         per_pass = len(split_pass(workload, per_sample))
-        affordable = int(_BLOCK_SECONDS / max(warm.call_seconds * per_sample, 1e-9))
-        wanted = samples or max(_BLOCK_MIN_SAMPLES, min(_BLOCK_MAX_SAMPLES, affordable))
+        wanted = samples or choose_block_samples(warm.call_seconds * per_sample)
         block = math.ceil(wanted / per_pass) * per_pass
         sizes.append((block, per_sample))
         round_seconds.append(warm.mean_seconds * per_sample * (block + per_pass))
@@ -146,10 +144,3 @@ def _plan_blocks(
         affordable = int(max_seconds / max(sum(round_seconds), 1e-9))
         rounds = max(_COMPARE_MIN_ROUNDS, min(_COMPARE_MAX_ROUNDS, affordable))
     return tuple(RoundPlan(rounds * block, rounds, block, per_sample) for block, per_sample in sizes)
-
-
-def _order(slots: int, number: int) -> list[int]:
-    """Order of the blocks in a round: rotated every second round, turned round in every other one."""
-    shift = (number // 2) % slots
-    order = [*range(shift, slots), *range(shift)]
-    return order[::-1] if number % 2 else order

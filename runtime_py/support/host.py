@@ -6,11 +6,12 @@ import hashlib
 import os
 import platform
 import re
-import subprocess
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+
+from edgex.runtime.support.process.programs import run_program
 
 # Instruction sets that decide which kernels an engine picks, oldest first; the kernel's names of them.
 SPEED_FEATURES = (
@@ -161,7 +162,7 @@ def _device_tree_model(root: Path) -> str | None:
 def _sysctl(name: str) -> str | None:
     if platform.system() != "Darwin":
         return None
-    answer = subprocess.run(["sysctl", "-n", name], capture_output=True, text=True, check=False)
+    answer = run_program(["sysctl", "-n", name], capture_output=True, text=True)
     return answer.stdout.strip() or None
 
 

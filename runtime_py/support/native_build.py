@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import fcntl
-import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from edgex.errors import TargetUnavailable
+from edgex.runtime.support.process.programs import run_program
 from edgex.runtime.support.publish import replacing
 
 _OUTPUT_LINES = 12
@@ -59,7 +59,7 @@ def compile_into(output: Path, command: Callable[[Path], Sequence[str]], what: s
     """
     with replacing(output) as temporary:
         line = command(temporary)
-        done = subprocess.run(line, capture_output=True, text=True, check=False)
+        done = run_program(line, capture_output=True, text=True)
         if done.returncode:
             raise TargetUnavailable(
                 f"{Path(line[0]).name} could not compile {what}",

@@ -1,4 +1,4 @@
-"""All that authors of delegates and engines import, in one place; what is not here may change in any version.
+"""All that authors of delegates, engines and executors import, in one place; the rest may change in any version.
 
 ```python
 from edgex.plugin import Availability, Fallback, LoweredModule, PartitionPlan
@@ -12,6 +12,9 @@ group `edgex.delegates`. It may know more, and then has the members of `ChoosesR
 An **engine** runs what delegates wrote: a class with the members of `Engine` (and of `PreloadingEngine` or
 `TracingEngine`), in the group `edgex.engines`. Its `open` returns a `Session` around its own `Runner`. A library that
 another engine loads first is an `EnginePlugin`, in the group `edgex.engine_plugins`.
+
+An **executor** is a place where artifacts run: a class with the members of `ExecutorKind`, in the group
+`edgex.executors`, whose `open` returns an `Executor`: it is given a `RunRequest` and gives a `RunResult`.
 
 Nothing of this imports torch or an engine's library, so that engines can take theirs from here too.
 """
@@ -42,25 +45,36 @@ from edgex.runtime.engines.base import Availability, Engine, PreloadingEngine
 from edgex.runtime.engines.plugins import EnginePlugin
 from edgex.runtime.engines.trace.operators import OperatorRow
 from edgex.runtime.engines.trace.tracing import EngineTrace, TracePlan, TracingEngine
+from edgex.runtime.execute.base import Closing, Executor, ExecutorKind, Prepared, prepare_sequences
+from edgex.runtime.execute.request import Address, DeviceInfo, DeviceOptions, FreshRun, RunRequest, RunResult
 from edgex.runtime.session.numerics import Tolerance
 from edgex.runtime.session.runner import EngineSettings, LoadSeconds, Runner
 from edgex.runtime.session.session import Session
 from edgex.runtime.support.entry_points import installed_version
+from edgex.runtime.support.host import HostInfo
 
 __all__ = [
     "REASON_CODES",
+    "Address",
     "Artifact",
     "Availability",
     "CapturedProgram",
     "ChoosesRewrites",
+    "Closing",
     "Delegate",
+    "DeviceInfo",
+    "DeviceOptions",
     "Dim",
     "EdgexError",
     "Engine",
     "EnginePlugin",
     "EngineSettings",
     "EngineTrace",
+    "Executor",
+    "ExecutorKind",
     "Fallback",
+    "FreshRun",
+    "HostInfo",
     "ImportsSlowly",
     "KnowsMemory",
     "LoadSeconds",
@@ -70,6 +84,7 @@ __all__ = [
     "OperatorRow",
     "PartitionPlan",
     "PreloadingEngine",
+    "Prepared",
     "QuantizationError",
     "Quantizer",
     "QuantizerRecipe",
@@ -78,6 +93,8 @@ __all__ = [
     "Recipe",
     "Requirements",
     "RunError",
+    "RunRequest",
+    "RunResult",
     "Runner",
     "Session",
     "SetsTolerances",
@@ -94,6 +111,7 @@ __all__ = [
     "installed_version",
     "is_operator",
     "module_path_of",
+    "prepare_sequences",
     "read_graph_values",
     "shared_quantizer",
     "source_of",

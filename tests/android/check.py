@@ -155,13 +155,13 @@ class Check:
         from edgex.runtime.artifact.artifact import open_artifact
         from edgex.runtime.artifact.golden import read_golden
         from edgex.runtime.execute.adb.job import write_job
-        from edgex.runtime.execute.base import DeviceRequest
+        from edgex.runtime.execute.request import RunRequest
 
         folder = self.classes_of("job")
         artifact = open_artifact(self.artifact)
         steps = next(case.steps for case in read_golden(artifact) if case.kind == "compare")
-        request = DeviceRequest((tuple(step.inputs for step in steps),), threads=2, warmup=3, runs=40)
-        write_job(folder, artifact, request, "0123abcd")
+        request = RunRequest((tuple(step.inputs for step in steps),), threads=2, warmup=3, runs=40)
+        write_job(folder, artifact, request, request.sequences, "0123abcd")
         return folder
 
     def answer(self):
@@ -170,7 +170,7 @@ class Check:
         from edgex.runtime.execute.adb.answer import parse, require_model, require_run
         from edgex.runtime.execute.adb.convert import make_answer
         from edgex.runtime.execute.adb.tasks import Reply
-        from edgex.runtime.execute.base import DeviceInfo
+        from edgex.runtime.execute.request import DeviceInfo
 
         artifact = open_artifact(self.artifact)
         document = parse((self.work / "job" / "answer.json").read_bytes(), "check")

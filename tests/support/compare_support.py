@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from edgex.runtime.engines.trace.operators import OperatorRow
+from edgex.runtime.execute.request import FreshRun
 from edgex.runtime.measure.profile.report import (
-    FreshRun,
     LoadTimes,
     MemoryUse,
     ProfiledArtifact,

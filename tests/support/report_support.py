@@ -17,8 +17,8 @@ from edgex.runtime.engines.trace.operators import (
     Trace,
     WeightRow,
 )
+from edgex.runtime.execute.request import FreshRun
 from edgex.runtime.measure.profile.report import (
-    FreshRun,
     LoadTimes,
     MemoryUse,
     ProfiledArtifact,

@@ -10,13 +10,15 @@ import re
 import shutil
 import stat
 import subprocess
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
+from edgex.errors import EdgexError
 from edgex.runtime.engines.checks import Check, first_failure
+from edgex.runtime.support.process.programs import run_program
 
 # The library of a plug-in provider; without it the classic provider of the installed build is meant.
 LIBRARY_VARIABLE = "EDGEX_MIGRAPHX_LIBRARY"
@@ -28,12 +30,20 @@ _CLASSIC_LIBRARIES = ("libonnxruntime_providers_migraphx.so", "libonnxruntime_pr
 _TIMEOUT_SECONDS = 20.0
 
 Command = Callable[[Sequence[str]], "tuple[int, str]"]
+Ask = Callable[[Mapping[str, Any]], Mapping[str, Any]]
+
+
+def _ask_probe(request: Mapping[str, Any]) -> Mapping[str, Any]:
+    # Imports ONNX Runtime's parts, which looking at device nodes needs not.
+    from edgex.runtime.engines.rocm.probe import ask_probe
+
+    return ask_probe(request)
 
 
 def run_command(command: Sequence[str]) -> tuple[int, str]:
     """Exit code and output of a program; 124 where it does not end in time."""
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_SECONDS, check=False)
+        done = run_program(command, capture_output=True, text=True, timeout=_TIMEOUT_SECONDS)
     except subprocess.TimeoutExpired:
         return 124, f"no answer within {_TIMEOUT_SECONDS:g} s"
     except OSError as error:
@@ -49,6 +59,7 @@ class Machine:
         root: Where `/dev`, `/sys` and `/opt` are.
         path: Folders in which programs are looked for, as in PATH.
         run: Runs a program.
+        ask: Asks `edgex.runtime.engines.rocm.probe` in a process of its own.
         capi: Folder of ONNX Runtime's own libraries, or None where it is not installed.
         library: The plug-in library that is chosen, or None for the classic provider.
     """
@@ -56,6 +67,7 @@ class Machine:
     root: Path = Path("/")
     path: str | None = None
     run: Command = run_command
+    ask: Ask = _ask_probe
     capi: Path | None = None
     library: Path | None = None
 
@@ -167,17 +179,22 @@ def _library(machine: Machine) -> Check:
         return Check(
             "library", False, f"{library.name} does not exist", f"set {LIBRARY_VARIABLE} to the plug-in library"
         )
-    code, text = machine.run([sys.executable, "-c", "import ctypes, sys; ctypes.CDLL(sys.argv[1])", str(library)])
-    if code != 0:
-        why = text.strip().splitlines()[-1] if text.strip() else f"the process ended with {code}"
-        return Check("library", False, f"{library.name} does not load: {why}", f"ldd {library}")
+    try:
+        machine.ask({"do": "load", "library": str(library)})
+    except EdgexError as error:
+        return Check("library", False, f"{library.name} does not load: {_last_line(error)}", f"ldd {library}")
     return Check("library", True, f"{library.name} loads")
 
 
 def _session(machine: Machine) -> Check:
-    environment = [] if machine.library is None else [str(machine.library)]
-    code, text = machine.run([sys.executable, "-m", "edgex.runtime.engines.rocm.probe", *environment])
-    last = text.strip().splitlines()[-1] if text.strip() else f"the process ended with {code}"
-    if code != 0:
-        return Check("session", False, f"a tiny model does not run: {last}", "edgex explain - < its output")
-    return Check("session", True, f"a tiny model ran on {last}")
+    library = None if machine.library is None else str(machine.library)
+    try:
+        provider = machine.ask({"do": "run", "library": library})["provider"]
+    except EdgexError as error:
+        text = f"a tiny model does not run: {_last_line(error)}"
+        return Check("session", False, text, "edgex explain - < its output")
+    return Check("session", True, f"a tiny model ran on {provider}")
+
+
+def _last_line(error: EdgexError) -> str:
+    return (f"{error.what}: {error.why}" if error.why else error.what).strip().splitlines()[-1]

@@ -1,19 +1,21 @@
-"""Run a tiny model on the GPU provider with both guards on, and print who ran it: the last check, in its own process.
-
-`python -m edgex.runtime.engines.rocm.probe [LIBRARY]`
-"""
+"""Load a provider's library, and run a tiny model on it with both guards on: the last checks, in their own process."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Sequence
+import ctypes
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from edgex.errors import EdgexError
 from edgex.runtime.engines.onnxruntime.session import import_onnxruntime
 from edgex.runtime.engines.rocm.providers import ProviderChoice, open_on_provider
+from edgex.runtime.support.process.child import Child
+from edgex.runtime.support.process.serving import Tell
+
+_TIMEOUT_SECONDS = 20.0
 
 # y = x + x for four float32, opset 18, IR 8: what onnx.helper makes of it.
 MODEL = bytes.fromhex(
@@ -37,15 +39,27 @@ def run_probe(choice: ProviderChoice) -> str:
     return opened.providers[0]
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Print the provider, or what is in the way with exit code 1."""
-    try:
-        print(run_probe(ProviderChoice(Path(arguments[0]) if arguments else None)))  # noqa: T201
-    except EdgexError as error:
-        print(f"{error.what}: {error.why}" if error.why else error.what)  # noqa: T201
-        return 1
-    return 0
+def answer(request: Mapping[str, Any], _tell: Tell) -> dict[str, Any]:
+    """What a process of its own is asked: `{"do": "load" or "run", "library": PATH or null}`.
+
+    Raises:
+        EdgexError: It does not load, or the tiny model does not run.
+    """
+    library = request["library"]
+    if request["do"] == "load":
+        try:
+            ctypes.CDLL(library)
+        except OSError as error:
+            raise EdgexError(f"OSError: {error}") from error
+        return {}
+    return {"provider": run_probe(ProviderChoice(Path(library) if library else None))}
 
 
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+def ask_probe(request: Mapping[str, Any]) -> dict[str, Any]:
+    """Ask in a process of its own: a library of another ROCm version may end the process that loads it.
+
+    Raises:
+        EdgexError: See `answer`; or the process ended.
+    """
+    with Child(f"{__name__}:answer", "the process that tried it") as child:
+        return child.ask(request, timeout_seconds=_TIMEOUT_SECONDS)

@@ -18,46 +18,47 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from edgex.errors import DeviceError
-from edgex.runtime.execute.base import DeviceInfo
+from edgex.runtime.execute.request import DeviceInfo
 
 if TYPE_CHECKING:
     from edgex.runtime.execute.adb.device import AdbDevice
     from edgex.runtime.execute.adb.transport.client import AdbClient
     from edgex.runtime.execute.adb.transport.listing import Listed
-    from edgex.runtime.execute.address import Address
-    from edgex.runtime.execute.base import DeviceOptions
+    from edgex.runtime.execute.request import Address, DeviceOptions
 
 
-def open_adb(address: Address, options: DeviceOptions) -> AdbDevice:
-    """Open the Android device that is meant.
+class Adb:
+    """See `edgex.runtime.execute.base.ExecutorKind`."""
 
-    Args:
-        address: With a serial number, or without one where a single device is connected.
-        options: Names the app.
+    def open(self, address: Address, options: DeviceOptions) -> AdbDevice:
+        """Open the Android device that is meant.
 
-    Raises:
-        DeviceError: There is no adb, no server, no such device or several, or it is not ready; or the app is none.
-    """
-    from edgex.runtime.execute.adb.app.app import check_app_choice
-    from edgex.runtime.execute.adb.device import AdbDevice
-    from edgex.runtime.execute.adb.transport.client import find_client
-    from edgex.runtime.execute.adb.transport.listing import choose
+        Args:
+            address: With a serial number, or without one where a single device is connected.
+            options: Names the app.
 
-    choice = None if options.app is None else check_app_choice(options.app)
-    client = find_client(os.environ)
-    return AdbDevice(replace(client, serial=choose(client, address.serial).serial), choice)
+        Raises:
+            DeviceError: There is no adb, no server, no such device or several, or it is not ready; or the app is none.
+        """
+        from edgex.runtime.execute.adb.app.app import check_app_choice
+        from edgex.runtime.execute.adb.device import AdbDevice
+        from edgex.runtime.execute.adb.transport.client import find_client
+        from edgex.runtime.execute.adb.transport.listing import choose
 
-
-def list_adb() -> list[DeviceInfo]:
-    """Every device that adb sees, with what it is; what keeps one from being used, or adb itself, is its problem."""
-    from edgex.runtime.execute.adb.transport.client import find_client
-    from edgex.runtime.execute.adb.transport.listing import list_connected
-
-    try:
+        choice = None if options.app is None else check_app_choice(options.app)
         client = find_client(os.environ)
-        return [_describe(client, listed) for listed in list_connected(client)]
-    except DeviceError as error:
-        return [_unusable("adb", None, error)]
+        return AdbDevice(replace(client, serial=choose(client, address.serial).serial), choice)
+
+    def list(self) -> list[DeviceInfo]:
+        """Every device that adb sees; what keeps one from being used, or adb itself, is its problem."""
+        from edgex.runtime.execute.adb.transport.client import find_client
+        from edgex.runtime.execute.adb.transport.listing import list_connected
+
+        try:
+            client = find_client(os.environ)
+            return [_describe(client, listed) for listed in list_connected(client)]
+        except DeviceError as error:
+            return [_unusable("adb", None, error)]
 
 
 def _describe(client: AdbClient, listed: Listed) -> DeviceInfo:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from edgex.runtime.engines.executorch.engine import describe_program
 from edgex.runtime.engines.executorch.pte import PteSummary
 from edgex.runtime.execute.adb.answer import damaged
 from edgex.runtime.execute.adb.tasks import Reply
-from edgex.runtime.execute.base import Arrays, ColdStart, DeviceAnswer, DeviceInfo
+from edgex.runtime.execute.request import Arrays, DeviceInfo, FreshRun, RunResult
+from edgex.runtime.support.activity import MeasurementWarning
 
 
 def output_names(document: Mapping[str, Any], where: str) -> list[str]:
@@ -28,15 +30,15 @@ def output_names(document: Mapping[str, Any], where: str) -> list[str]:
         raise damaged(where, f"outputs: {type(error).__name__}: {error}") from error
 
 
-def make_answer(
+def make_result(
     reply: Reply,
     cold: Sequence[Mapping[str, Any]],
-    outputs: tuple[tuple[Arrays, ...], ...],
+    outputs: Sequence[tuple[Arrays, ...]],
     device: DeviceInfo,
     program: PteSummary,
     where: str,
-) -> DeviceAnswer:
-    """The answer to a request, without what only the sender knows.
+) -> RunResult:
+    """The result of a request, without what only the sender knows.
 
     Args:
         reply: The app's answer.
@@ -52,13 +54,11 @@ def make_answer(
     document = reply.document
     try:
         app, warm_up, trace = document["app"], document["warm_up"], document["trace"]
-        return DeviceAnswer(
-            run_id=document["run_id"],
-            model_digest=document["model_sha256"],
-            device=device,
-            executed_on=_describe_execution(program),
+        return RunResult(
+            executed_on=describe_program(program),
             threads=document["threads"],
             outputs=outputs,
+            planned_arena_bytes=program.planned_arena_bytes,
             cold=tuple(_read_cold(one["cold"]) for one in cold),
             rounds=tuple(tuple(float(sample) for sample in samples) for samples in document["rounds"]),
             steps=int(document["steps"]),
@@ -66,7 +66,11 @@ def make_answer(
             warmup_seconds=float(warm_up["seconds"]),
             warmup_settled=warm_up["settled"],
             versions={"executorch-android": str(app["executorch"])},
+            clock="the device's",
             no_trace_reason=trace["reason"],
+            device=device,
+            run_id=document["run_id"],
+            model_digest=document["model_sha256"],
             conditions={
                 "before": document["before"],
                 "after": document["after"],
@@ -82,13 +86,13 @@ def make_answer(
         raise damaged(where, f"{type(error).__name__}: {error}") from error
 
 
-def find_warnings(document: Mapping[str, Any]) -> list[Mapping[str, str]]:
+def find_warnings(document: Mapping[str, Any]) -> list[MeasurementWarning]:
     """What the device's state says against its figures."""
-    found: list[Mapping[str, str]] = []
+    found: list[MeasurementWarning] = []
     before, after = document["before"], document["after"]
 
     def warn(code: str, text: str) -> None:
-        found.append({"code": code, "text": text})
+        found.append(MeasurementWarning(code, text))
 
     if document["app"]["debuggable"]:
         warn("debuggable-build", "a debuggable build of the app was measured: install the release build")
@@ -104,20 +108,12 @@ def find_warnings(document: Mapping[str, Any]) -> list[Mapping[str, str]]:
     return found
 
 
-def _read_cold(cold: Mapping[str, Any]) -> ColdStart:
-    return ColdStart(
+def _read_cold(cold: Mapping[str, Any]) -> FreshRun:
+    return FreshRun(
+        check=float(cold["check"]),
+        engine_import=float(cold["engine_import"]),
         program=float(cold["program"]),
         method=float(cold["method"]),
         first=float(cold["first"]),
         peak_rss_bytes=cold["peak_rss_bytes"],
-        check=float(cold["check"]),
-        startup=float(cold["engine_import"]),
     )
-
-
-def _describe_execution(program: PteSummary) -> str:
-    """As a session on this machine says it."""
-    parts = sorted(set(program.backends))
-    if program.operators or not parts:
-        parts.append("portable")
-    return f"executorch: {', '.join(parts)}"

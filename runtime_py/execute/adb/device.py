@@ -7,7 +7,6 @@ import tempfile
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from edgex.errors import DeviceError
@@ -16,20 +15,31 @@ from edgex.runtime.engines.executorch.pte import PteSummary, read_pte
 from edgex.runtime.execute.adb.answer import PROTOCOL, require_model
 from edgex.runtime.execute.adb.app.apk import Apk
 from edgex.runtime.execute.adb.app.app import InstalledApp, ensure_app, remove_app
-from edgex.runtime.execute.adb.convert import make_answer, output_names
+from edgex.runtime.execute.adb.convert import make_result, output_names
 from edgex.runtime.execute.adb.description import Description, describe_device
 from edgex.runtime.execute.adb.job import check_artifact, check_request, read_outputs, write_job
 from edgex.runtime.execute.adb.store import Store
 from edgex.runtime.execute.adb.tasks import AppRunner, Reply, Task
 from edgex.runtime.execute.adb.transport.client import AdbClient
-from edgex.runtime.execute.base import DeviceAnswer, DeviceInfo, DeviceRequest, Progress, no_progress
+from edgex.runtime.execute.base import (
+    Closing,
+    Keep,
+    Prepared,
+    Progress,
+    keep_nothing,
+    no_progress,
+    prepare_sequences,
+    refuse_options,
+)
+from edgex.runtime.execute.request import DeviceInfo, RunRequest, RunResult
+from edgex.runtime.execute.tracing import read_recorded
 from edgex.runtime.support.host import HostInfo
 
 TRACE_FILE = "trace.etdump"
 
 
-class AdbDevice:
-    """One connected device; see `edgex.runtime.execute.base.Device`."""
+class AdbDevice(Closing):
+    """One connected device; each run cleans up after itself. See `edgex.runtime.execute.base.Executor`."""
 
     def __init__(self, client: AdbClient, choice: Apk | str | None = None) -> None:
         """Nothing is sent yet.
@@ -43,22 +53,28 @@ class AdbDevice:
         self._where = f"adb:{client.serial}"
 
     def describe(self) -> DeviceInfo:
-        """See `Device.describe`."""
+        """See `Executor`."""
         return self._description.info
 
     @property
     def host(self) -> HostInfo:
-        """See `Device.host`."""
+        """See `Executor`."""
         return self._description.host
 
     @cached_property
     def _description(self) -> Description:
         return describe_device(self._client)
 
-    def execute(self, artifact: Artifact, request: DeviceRequest, progress: Progress = no_progress) -> DeviceAnswer:
-        """See `Device.execute`."""
+    def execute(
+        self, artifact: Artifact, request: RunRequest, progress: Progress = no_progress, keep: Keep = keep_nothing
+    ) -> RunResult:
+        """See `Executor`."""
+        refuse_options(request, self._where)
         check_artifact(artifact, self._where)
         check_request(request)
+        prepared = prepare_sequences(artifact, request)
+        if 0 in prepared.refused:
+            raise prepared.refused[0]
         program = read_pte(artifact.file(".pte"))
         progress("device", self._where)
         description = self._description
@@ -73,34 +89,24 @@ class AdbDevice:
         store = Store(self._client, runner.folder, run_id)
         failed = True
         try:
-            answer = self._execute(artifact, program, request, description, runner, store, run_id, progress)
+            result = self._execute(artifact, program, request, prepared, description, runner, store, run_id, progress)
             failed = False
-            return answer
+            return result
         finally:
             self._clean_up(store, app, failed)
-
-    def close(self) -> None:
-        """See `Device.close`: each run has cleaned up after itself, and the adb server is the user's."""
-
-    def __enter__(self) -> AdbDevice:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _execute(
         self,
         artifact: Artifact,
         program: PteSummary,
-        request: DeviceRequest,
+        request: RunRequest,
+        prepared: Prepared,
         description: Description,
         runner: AppRunner,
         store: Store,
         run_id: str,
         progress: Progress,
-    ) -> DeviceAnswer:
+    ) -> RunResult:
         native = artifact.manifest.file(".pte")
         # The app answers first: it makes the folder that only it can make so that it may read what is put there.
         hello = runner.run(Task("describe", run_id)).document
@@ -114,21 +120,26 @@ class AdbDevice:
             sent, came = folder / "in", folder / "out"
             sent.mkdir()
             came.mkdir()
-            write_job(sent, artifact, request, run_id)
+            write_job(sent, artifact, request, prepared.sequences, run_id)
             store.send_job(sent)
             reply = self._run_job(runner, store, artifact, run_id)
             cold = [reply.document, *self._run_cold(runner, artifact, run_id, request.fresh_processes - 1)]
             self._fetch(runner, store, output_names(reply.document, self._where), came)
             outputs = read_outputs(came, reply.document["outputs"], artifact, self._where)
-            trace = came / TRACE_FILE
             if reply.document["trace"]["written"]:
                 self._fetch(runner, store, [TRACE_FILE], came)
-            answer = make_answer(reply, cold, outputs, description.info, program, self._where)
+            result = make_result(reply, cold, prepared.spread(outputs), description.info, program, self._where)
+            recorded = came / TRACE_FILE
+            content = recorded.read_bytes() if recorded.is_file() else None
+            trace, reason = read_recorded(content, artifact, prepared.sequences[0][0])
             return replace(
-                answer,
+                result,
+                refused=prepared.refused,
+                threads_source="default" if request.threads is None else "given",
                 copy_seconds=copy_seconds,
                 copied_bytes=0 if copy_seconds is None else native.bytes,
-                trace=trace.read_bytes() if trace.is_file() else None,
+                trace=trace,
+                no_trace_reason=reason or result.no_trace_reason,
             )
 
     def _run_job(self, runner: AppRunner, store: Store, artifact: Artifact, run_id: str) -> Reply:

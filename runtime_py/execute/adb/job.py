@@ -13,6 +13,7 @@ Names of files follow from their places: the app opens no name that came from ou
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ import numpy as np
 from edgex.errors import DeviceError, UsageError
 from edgex.runtime.artifact.artifact import Artifact
 from edgex.runtime.artifact.specs import TensorSpec
-from edgex.runtime.execute.base import Arrays, DeviceRequest
+from edgex.runtime.execute.request import Arrays, RunRequest
 
 FORMAT = "edgex.device-job/1"
 JOB_FILE = "job.json"
@@ -59,7 +60,7 @@ def check_artifact(artifact: Artifact, where: str) -> None:
                 )
 
 
-def check_request(request: DeviceRequest) -> None:
+def check_request(request: RunRequest) -> None:
     """Refuse numbers that the app refuses.
 
     Raises:
@@ -75,12 +76,14 @@ def check_request(request: DeviceRequest) -> None:
             raise UsageError(f"{flag} {value}: an Android device takes at most {most}")
 
 
-def write_job(folder: Path, artifact: Artifact, request: DeviceRequest, run_id: str) -> None:
-    """Write the job into an existing, empty folder."""
+def write_job(
+    folder: Path, artifact: Artifact, request: RunRequest, prepared: Sequence[Sequence[Arrays]], run_id: str
+) -> None:
+    """Write the job into an existing, empty folder; `prepared` are the request's sequences, checked."""
     method = artifact.manifest.method
     native = artifact.manifest.file(".pte")
     sequences = []
-    for at, sequence in enumerate(request.sequences):
+    for at, sequence in enumerate(prepared):
         steps = []
         for number, inputs in enumerate(sequence):
             for place, spec in enumerate(method.inputs):

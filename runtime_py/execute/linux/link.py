@@ -20,6 +20,7 @@ from typing import IO, Protocol
 
 from edgex.runtime.execute.base import Progress
 from edgex.runtime.support.cache import user_cache
+from edgex.runtime.support.process.programs import run_program, start_program
 from edgex.runtime.support.publish import replacing
 
 _LAST_LINES = 20
@@ -145,13 +146,13 @@ class Streamed:
 
 def run_process(command: Sequence[str], data: bytes) -> Done:
     """Run a process to its end."""
-    done = subprocess.run(command, input=data, capture_output=True, check=False)
+    done = run_program(command, input=data, capture_output=True)
     return Done(done.returncode, done.stdout, _last_lines(done.stderr))
 
 
 def stream_process(command: Sequence[str], data: bytes, on_line: Callable[[str], None]) -> Streamed:
     """Run a shell with a `ShellJob`'s script, and read what it says; killed if this is left early."""
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    process = start_program(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert process.stdout is not None and process.stderr is not None and process.stdin is not None
     errors: list[bytes] = []
     # Full pipes would stop the other side: stderr is read, and stdin written, beside.

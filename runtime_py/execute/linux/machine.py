@@ -5,24 +5,26 @@ from __future__ import annotations
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from types import TracebackType
 
 from edgex.errors import DeviceError
 from edgex.runtime.artifact.artifact import Artifact
 from edgex.runtime.execute.base import (
-    Arrays,
-    DeviceAnswer,
-    DeviceInfo,
-    DeviceOptions,
-    DeviceRequest,
+    Closing,
+    Keep,
+    Prepared,
     Progress,
+    keep_nothing,
     no_progress,
+    prepare_sequences,
+    refuse_options,
 )
-from edgex.runtime.execute.linux.lines import LineReader
 from edgex.runtime.execute.linux.link import Done, Link, ShellJob
 from edgex.runtime.execute.linux.probe import Probed, probe_machine
 from edgex.runtime.execute.linux.program import Program, ProgramMaker
+from edgex.runtime.execute.linux.transcript import Transcript
+from edgex.runtime.execute.request import Arrays, DeviceInfo, DeviceOptions, RunRequest, RunResult
 from edgex.runtime.execute.tensors import describe_inputs, pack_tensors, unpack_tensors
+from edgex.runtime.execute.tracing import read_recorded
 from edgex.runtime.support.host import HostInfo
 
 # Runs whose operators are recorded: few, as each event takes 70 bytes and a median needs no more.
@@ -30,8 +32,8 @@ _TRACED_RUNS = 50
 _OUTPUTS, _TRACE = "out.tensors", "trace.etdp"
 
 
-class LinuxDevice:
-    """See `edgex.runtime.execute.base.Device`."""
+class LinuxDevice(Closing):
+    """See `edgex.runtime.execute.base.Executor`."""
 
     def __init__(self, kind: str, link: Link, options: DeviceOptions) -> None:
         self._kind = kind
@@ -52,11 +54,15 @@ class LinuxDevice:
         return self.probed.host
 
     def describe(self) -> DeviceInfo:
-        """See `Device`."""
+        """See `Executor`."""
         return self.probed.info
 
-    def execute(self, artifact: Artifact, request: DeviceRequest, progress: Progress = no_progress) -> DeviceAnswer:
-        """See `Device`."""
+    def execute(
+        self, artifact: Artifact, request: RunRequest, progress: Progress = no_progress, keep: Keep = keep_nothing
+    ) -> RunResult:
+        """See `Executor`."""
+        refuse_options(request, self._link.address)
+        prepared = prepare_sequences(artifact, request)
         progress("device", "what it is")
         there = self.probed
         for problem in there.info.problems:
@@ -66,23 +72,15 @@ class LinuxDevice:
         program = self._find_maker(artifact)(artifact, self._link, there, progress)
         sent = self._link.sent
         run_id = secrets.token_hex(8)
-        job = _Job(self._link, artifact, program, request, run_id, there, progress)
-        answer = job.answer()
+        job = _Job(self._link, artifact, program, request, prepared, run_id, there, progress)
+        result = job.answer()
         copied = sent.bytes - before.bytes
         seconds = sent.seconds - before.seconds if copied else None
-        return replace(answer, copy_seconds=seconds, copied_bytes=copied)
+        return replace(result, copy_seconds=seconds, copied_bytes=copied)
 
     def close(self) -> None:
-        """See `Device`."""
+        """See `Executor`."""
         self._link.close()
-
-    def __enter__(self) -> LinuxDevice:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _find_maker(self, artifact: Artifact) -> ProgramMaker:
         engine = artifact.manifest.engine
@@ -119,15 +117,18 @@ class _Job:
     link: Link
     artifact: Artifact
     program: Program
-    request: DeviceRequest
+    request: RunRequest
+    prepared: Prepared
     run_id: str
     there: Probed
     progress: Progress
 
-    def answer(self) -> DeviceAnswer:
-        request, specs = self.request, self.artifact.manifest.method.inputs
-        packed = b"".join(pack_tensors(specs, step) for steps in request.sequences for step in steps)
-        cases = [flag for steps in request.sequences for flag in ("--case", f"run:{len(steps)}:")]
+    def answer(self) -> RunResult:
+        request, specs, sequences = self.request, self.artifact.manifest.method.inputs, self.prepared.sequences
+        if 0 in self.prepared.refused:
+            raise self.prepared.refused[0]
+        packed = b"".join(pack_tensors(specs, step) for steps in sequences for step in steps)
+        cases = [flag for steps in sequences for flag in ("--case", f"run:{len(steps)}:")]
         traced = request.trace and self.program.traces
         flags = [["--case", "run:1:"]] * request.fresh_processes
         flags.append([*cases, "--outputs", _OUTPUTS, *self._sampling()])
@@ -136,38 +137,38 @@ class _Job:
             flags.append([*cases[:2], "--etdump", _TRACE, "--warmup", "1", "--runs", str(_TRACED_RUNS)])
         said, files = self._run(packed, flags, [_OUTPUTS, *([_TRACE] if traced else [])])
         main = said[request.fresh_processes]
-        loaded, plan, warmup = (main.found.get(name, {}) for name in ("loaded", "plan", "warmup"))
+        loaded = main.found.get("loaded", {})
         digest = str(main.found["model"]["sha256"])
         if digest != self.program.model_digest:
             raise DeviceError(
                 "the device ran another model than it was given", self.link.address, why=f"its SHA-256 is {digest}"
             )
-        return DeviceAnswer(
-            run_id=self.run_id,
-            model_digest=digest,
-            device=self.there.info,
+        trace, reason = read_recorded(files.get(_TRACE), self.artifact, sequences[0][0])
+        return RunResult(
             executed_on=self.program.executed_on or str(loaded.get("executed_on")),
             threads=loaded.get("threads"),
-            outputs=self._split_outputs(files[_OUTPUTS]),
+            outputs=self.prepared.spread(self._split_outputs(files[_OUTPUTS])),
+            refused=self.prepared.refused,
+            threads_source="default" if request.threads is None else "given",
+            planned_arena_bytes=self.program.planned_arena_bytes,
             cold=tuple(one.cold() for one in said[: request.fresh_processes] or [main]),
-            rounds=tuple(main.rounds),
-            steps=int(plan.get("steps", 1)),
-            calls_per_sample=int(plan.get("calls_per_sample", 1)),
-            warmup_runs=int(warmup.get("runs", 0)),
-            warmup_seconds=float(warmup.get("seconds", 0.0)),
-            warmup_settled=warmup.get("settled"),
+            **main.events.describe(),
+            clock="the device's",
             versions=self.program.versions,
-            trace=files.get(_TRACE),
-            no_trace_reason=self.program.no_trace_reason,
+            trace=trace,
+            no_trace_reason=reason or self.program.no_trace_reason,
+            device=self.there.info,
+            run_id=self.run_id,
+            model_digest=digest,
             conditions={"load_average_before": self.there.load_average},
         )
 
     def _run(
         self, data: bytes, flags: Sequence[Sequence[str]], files: Sequence[str]
-    ) -> tuple[list[LineReader], Mapping[str, bytes]]:
+    ) -> tuple[list[Transcript], Mapping[str, bytes]]:
         """Start a process for each of `flags`, one after the other; what they said, and the files that came back."""
         address, name = self.link.address, self.artifact.path.name
-        said = [LineReader(self.run_id, address, name, self.progress) for _ in flags]
+        said = [Transcript(self.run_id, address, name, self.progress) for _ in flags]
         common = self._common_flags()
         commands = [[*self.program.command, *common, *more] for more in flags]
 
@@ -221,8 +222,8 @@ class _Job:
             flat = unpack_tensors(data)
         except (ValueError, KeyError) as error:
             raise DeviceError("the outputs arrived damaged", self.link.address, why=str(error)) from error
-        expected = sum(len(steps) for steps in self.request.sequences)
+        expected = sum(len(steps) for steps in self.prepared.sequences)
         if len(flat) != expected:
             raise DeviceError("the outputs arrived damaged", self.link.address, why=f"{len(flat)} of {expected} sets")
         left = iter(flat)
-        return tuple(tuple(next(left) for _ in steps) for steps in self.request.sequences)
+        return tuple(tuple(next(left) for _ in steps) for steps in self.prepared.sequences)

@@ -38,7 +38,13 @@ class NativeMaker:
             folder = link.provide(plugins.name, plugins.digest, plugins.files, progress)
             command += [part for name in plugins.files for part in ("--plugin", f"{folder}/{name}")]
         summary = read_pte(artifact.file(".pte"))
-        return Program(tuple(command), entry.sha256, describe_program(summary), {"executorch": kit.version})
+        return Program(
+            tuple(command),
+            entry.sha256,
+            describe_program(summary),
+            {"executorch": kit.version},
+            planned_arena_bytes=summary.planned_arena_bytes,
+        )
 
 
 def refuse_version_skew(artifact: Artifact, kit: Kit) -> None:

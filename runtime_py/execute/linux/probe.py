@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from edgex.errors import DeviceError
-from edgex.runtime.execute.base import DeviceInfo
 from edgex.runtime.execute.linux.link import Link
+from edgex.runtime.execute.request import DeviceInfo
 from edgex.runtime.support.host import SPEED_FEATURES, HostInfo, normal_machine
 
 _PACKAGES = (

@@ -22,6 +22,7 @@ class Program:
         versions: Of what runs it.
         traces: Whether it can record operators.
         no_trace_reason: Why it cannot.
+        planned_arena_bytes: Memory that the native file plans for activations; None where it does not say.
     """
 
     command: tuple[str, ...]
@@ -30,6 +31,7 @@ class Program:
     versions: dict[str, str]
     traces: bool = True
     no_trace_reason: str | None = None
+    planned_arena_bytes: int | None = None
 
 
 class ProgramMaker(Protocol):

@@ -18,7 +18,7 @@ from edgex.runtime.execute.linux.probe import Probed, read_packages
 from edgex.runtime.execute.linux.program import Program
 from edgex.runtime.support.versions import is_older
 
-WORKER = "edgex.runtime.execute.worker"
+WORKER = "edgex.runtime.execute.linux.worker"
 # Imported inside functions on the way to a session, which the others do not show at their top.
 _LATE = (
     "edgex.runtime.engines.onnxruntime.session",

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from edgex.runtime.execute.address import Address
-from edgex.runtime.execute.base import DeviceOptions
 from edgex.runtime.execute.linux.machine import LinuxDevice
 from edgex.runtime.execute.linux.ssh_link import SshLink
+from edgex.runtime.execute.request import Address, DeviceInfo, DeviceOptions
 
 
-def open_ssh(address: Address, options: DeviceOptions) -> LinuxDevice:
-    """Connect.
+class Ssh:
+    """See `edgex.runtime.execute.base.ExecutorKind`."""
 
-    Raises:
-        DeviceError: There is no connection; says why, and what to do.
-    """
-    return LinuxDevice("ssh", SshLink(address), options)
+    def open(self, address: Address, options: DeviceOptions) -> LinuxDevice:
+        """Connect.
+
+        Raises:
+            DeviceError: There is no connection; says why, and what to do.
+        """
+        return LinuxDevice("ssh", SshLink(address), options)
+
+    def list(self) -> list[DeviceInfo]:
+        """There is no list of hosts."""
+        return []

@@ -21,9 +21,10 @@ from typing import IO
 
 from edgex.errors import DeviceError, UsageError
 from edgex.runtime.artifact.artifact import hash_file
-from edgex.runtime.execute.address import Address
 from edgex.runtime.execute.base import Progress
 from edgex.runtime.execute.linux.link import Done, Sent, ShellJob, Streamed, run_process, stream_process
+from edgex.runtime.execute.request import Address
+from edgex.runtime.support.process.programs import start_program
 
 OPTIONS_VARIABLE = "EDGEX_SSH_OPTIONS"
 _CONNECT_SECONDS = 15
@@ -109,7 +110,7 @@ class SshLink:
     def _connect(self) -> None:
         log = self._folder / "log"
         with log.open("wb") as stream:
-            self._master = subprocess.Popen(
+            self._master = start_program(
                 [*self._base, "-M", "-N", "-o", "ControlPersist=no", *self._target],
                 stdin=subprocess.DEVNULL,
                 stdout=stream,
@@ -213,7 +214,7 @@ class SshLink:
         script = f"( {' && '.join(steps)} ); C=$?; rm -rf {unfinished} {inside}; exit $C"
         with tempfile.TemporaryFile() as errors:
             command = self._command(script)
-            process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=errors)
+            process = start_program(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=errors)
             assert process.stdin is not None
             try:
                 _pour(process.stdin, files, progress)

@@ -2,31 +2,22 @@
 
 from __future__ import annotations
 
-import contextlib
-import dataclasses
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
-from statistics import median
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-import numpy as np
-
-from edgex._version import __version__
-from edgex.errors import ArtifactError
 from edgex.runtime.artifact.artifact import Artifact, CheckLevel
-from edgex.runtime.artifact.golden import Case, read_golden
-from edgex.runtime.engines.registry import get_engine
-from edgex.runtime.engines.trace.operators import OperatorRow, Trace
-from edgex.runtime.measure.compare.contest import BUDGET_SECONDS, PROCESSES, Contest, run_contest
-from edgex.runtime.measure.compare.numerics import Numerics, choose_cases, measure_distance, save_cases
+from edgex.runtime.artifact.golden import Case
+from edgex.runtime.engines.trace.tracing import EngineTrace
+from edgex.runtime.execute.request import RunRequest
+from edgex.runtime.measure.compare.contest import BUDGET_SECONDS, PROCESSES, run_contest
+from edgex.runtime.measure.compare.contestant import ProcessContestant
+from edgex.runtime.measure.compare.numerics import Numerics, choose_cases, measure_distance
 from edgex.runtime.measure.compare.operators import compare_traced
-from edgex.runtime.measure.compare.process import ProcessContestant
 from edgex.runtime.measure.compare.result import Compared, Comparison, Contrast, Method
-from edgex.runtime.measure.profile.report import LoadTimes, MemoryUse, ProfiledArtifact, ProfileReport, ProfileSettings
-from edgex.runtime.measure.profile.warnings import find_warnings
-from edgex.runtime.measure.statistics import summarize
+from edgex.runtime.measure.profile.builder import build_report
+from edgex.runtime.measure.profile.report import ProfileReport
+from edgex.runtime.measure.steps import choose_steps
 from edgex.runtime.session.runner import EngineSettings
 from edgex.runtime.support.activity import (
     Activity,
@@ -36,10 +27,6 @@ from edgex.runtime.support.activity import (
     take_snapshot,
 )
 from edgex.runtime.support.host import HostInfo, read_host
-
-Steps = Sequence[Mapping[str, np.ndarray]]
-# Rows, what they are together, and the reason why there are none.
-_Traced = tuple[tuple[OperatorRow, ...], Trace | None, str | None]
 
 
 @dataclass(frozen=True)
@@ -88,43 +75,42 @@ def compare_artifacts(
     engine_settings = EngineSettings(settings.threads, settings.options)
     sources = [artifact if differences else artifacts[0] for artifact in artifacts]
     sequences = [choose_steps(source, settings.inputs) for source in sources]
-    with contextlib.ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="edgex-compare-")))
-        contestants = []
-        for number, (label, artifact) in enumerate(zip(labels, artifacts, strict=True)):
-            file = folder / f"steps-{number}.safetensors"
-            save_steps(sequences[number], file)
-            contestants.append(ProcessContestant(artifact.path, label, file, engine_settings, settings.check))
-        again = ProcessContestant(
-            artifacts[0].path, labels[0], folder / "steps-0.safetensors", engine_settings, settings.check
-        )
-        numerics: list[Numerics | None] = [None] * len(artifacts)
+    contestants = [
+        ProcessContestant(artifact, label, steps, engine_settings, settings.check)
+        for label, artifact, steps in zip(labels, artifacts, sequences, strict=True)
+    ]
+    again = ProcessContestant(artifacts[0], labels[0], sequences[0], engine_settings, settings.check)
+    numerics: list[Numerics | None] = [None] * len(artifacts)
+    traces: list[tuple[EngineTrace | None, str | None]] = []
 
-        traces: list[_Traced] = []
+    def look_inside() -> None:
+        # Operators first: they are traced of what was timed, which the cases are not.
+        for contestant in contestants:
+            progress("trace", f"operators of {contestant.label}, in runs of their own")
+            traces.append(contestant.trace())
+        if not differences:
+            progress("outputs", "the golden inputs of the baseline, on all")
+            numerics[1:] = _compare_outputs(choose_cases(artifacts[0]), contestants)
 
-        def look_inside() -> None:
-            if not differences:
-                progress("outputs", "the golden inputs of the baseline, on all")
-                numerics[1:] = _compare_outputs(choose_cases(artifacts[0]), contestants, folder)
-            for contestant in contestants:
-                progress("trace", f"operators of {contestant.label}, in runs of their own")
-                traces.append(contestant.trace())
-
-        before = take_snapshot()
-        contest = run_contest(
-            [*contestants, again],
-            processes=settings.processes,
-            max_seconds=settings.max_seconds,
-            at_end=look_inside,
-            progress=progress,
-        )
-        activity = describe_activity(before, take_snapshot(), host.logical_cores)
-    activity = dataclasses.replace(activity, involuntary_switches=sum(one.switches for one in (*contestants, again)))
+    before = take_snapshot()
+    contest = run_contest(
+        [*contestants, again],
+        processes=settings.processes,
+        max_seconds=settings.max_seconds,
+        at_end=look_inside,
+        progress=progress,
+    )
+    activity = describe_activity(before, take_snapshot(), host.logical_cores)
+    activity = replace(activity, involuntary_switches=sum(one.switches for one in (*contestants, again)))
     reports = [
-        _with_operators(_report(artifact, contestant, contest, number, steps, settings, host, activity), traced)
-        for number, (artifact, contestant, steps, traced) in enumerate(
-            zip(artifacts, contestants, sequences, traces, strict=True)
+        build_report(
+            artifact,
+            RunRequest((steps,), settings.threads, settings.options, settings.check, runs=None, trace=True),
+            replace(contestant.result(contest.by_session(number), traces[number]), activity=activity),
+            host,
+            given=settings.inputs is not None,
         )
+        for number, (artifact, contestant, steps) in enumerate(zip(artifacts, contestants, sequences, strict=True))
     ]
     per_session = contest.plan.rounds_per_session
     contrasts = [
@@ -147,126 +133,12 @@ def compare_artifacts(
     )
 
 
-def choose_steps(artifact: Artifact, inputs: Mapping[str, Any] | None) -> Steps:
-    """The inputs of each run between two resets: one run without state; with it, as many as were proved.
-
-    Args:
-        artifact: Whose golden data to take.
-        inputs: Inputs of one run by name in their place; None takes the golden ones.
-
-    Raises:
-        ArtifactError: There are no example inputs and none were given.
-    """
-    proved = [case.steps for case in read_golden(artifact) if case.kind == "compare"]
-    state = bool(artifact.manifest.method.state)
-    steps = max(proved, key=len, default=()) if state else tuple(proved[0][:1]) if proved else ()
-    if inputs is not None:
-        given = {name: np.asarray(value, order="C") for name, value in inputs.items()}
-        return [given] * (max(1, len(steps)) if state else 1)
-    if not steps:
-        raise ArtifactError("the artifact holds no example inputs", artifact.path.name, "give inputs")
-    return [step.inputs for step in steps]
-
-
-def save_steps(steps: Steps, path: Path) -> None:
-    """Write inputs as `edgex.runtime.measure.compare.worker.Worker` reads them."""
-    from safetensors.numpy import save_file
-
-    save_file(
-        {f"{at}/{name}": np.asarray(array, order="C") for at, step in enumerate(steps) for name, array in step.items()},
-        path,
-    )
-
-
-def _compare_outputs(cases: Sequence[Case], contestants: Sequence[ProcessContestant], folder: Path) -> list[Numerics]:
-    from safetensors.numpy import load_file
-
-    inputs = folder / "cases.safetensors"
-    save_cases(cases, inputs)
-    outputs, refused = [], []
-    for number, contestant in enumerate(contestants):
-        file = folder / f"outputs-{number}.safetensors"
-        refused.append(contestant.run_cases(inputs, file))
-        outputs.append(load_file(file))
+def _compare_outputs(cases: Sequence[Case], contestants: Sequence[ProcessContestant]) -> list[Numerics]:
+    outputs, refused = zip(*(contestant.run_cases(cases) for contestant in contestants), strict=True)
     return [
         measure_distance(cases, outputs[0], found, {**refused[0], **why})
         for found, why in zip(outputs[1:], refused[1:], strict=True)
     ]
-
-
-def _report(
-    artifact: Artifact,
-    contestant: ProcessContestant,
-    contest: Contest,
-    number: int,
-    steps: Steps,
-    settings: CompareSettings,
-    host: HostInfo,
-    activity: Activity,
-) -> ProfileReport:
-    """What the contest says of one artifact, in the form of a profile."""
-    rounds = contest.by_session(number)
-    summary = summarize(rounds)
-    last = contestant.starts[-1]
-    how = ProfileSettings(
-        inputs="golden" if settings.inputs is None else "given",
-        shapes={name: array.shape for name, array in steps[0].items()},
-        steps=len(steps),
-        threads_requested=settings.threads,
-        options=dict(settings.options),
-        warmup_requested=None,
-        warmup_runs=last["warmup_runs"],
-        warmup_seconds=last["warmup_seconds"],
-        warmup_settled=last["warmup_settled"],
-        runs_requested=None,
-        rounds=len(rounds),
-        samples_per_round=len(rounds[0]),
-        calls_per_sample=last["calls_per_sample"],
-        fresh_processes=len(contestant.starts),
-        threads_source="default" if settings.threads is None else "given",
-    )
-    manifest, fresh = artifact.manifest, contestant.fresh
-    peaks = [run.peak_rss_bytes for run in fresh if run.peak_rss_bytes is not None]
-    native = (entry for entry in manifest.files if not entry.path.startswith(("golden/", "debug/")))
-    return ProfileReport(
-        edgex_version=__version__,
-        artifact=ProfiledArtifact(
-            name=manifest.name,
-            target=manifest.target,
-            precision=manifest.precision,
-            digest=artifact.digest,
-            bytes=artifact.total_bytes,
-            engine=manifest.engine,
-            versions=dict(get_engine(manifest.engine).versions()),
-            recipe=manifest.recipe,
-        ),
-        host=host,
-        settings=how,
-        executed_on=last["executed_on"],
-        assignment=last["assignment"],
-        delegation=manifest.delegation or None,
-        threads=last["threads"],
-        load_seconds=LoadTimes.over(fresh),
-        fresh=fresh,
-        steady=summary,
-        rounds=rounds,
-        throughput=1.0 / summary.mean,
-        memory=MemoryUse(
-            peak_rss_bytes=int(median(peaks)) if peaks else None,
-            planned_arena_bytes=last["planned_arena_bytes"],
-            weights_bytes=sum(entry.bytes for entry in native),
-        ),
-        activity=activity,
-        warnings=find_warnings(summary, rounds, how, host, last["threads"], activity),
-    )
-
-
-def _with_operators(report: ProfileReport, traced: _Traced) -> ProfileReport:
-    rows, trace, reason = traced
-    if trace is not None:
-        trace = dataclasses.replace(trace, overhead_ratio=trace.execute_us / (report.steady.median * 1e6))
-    doubts = () if reason is None else (MeasurementWarning("not-traced", reason),)
-    return dataclasses.replace(report, ops=rows, trace=trace, warnings=(*report.warnings, *doubts))
 
 
 def _compared(label: str, artifact: Artifact, report: ProfileReport) -> Compared:

@@ -7,8 +7,10 @@ from typing import Any
 
 from edgex.errors import UsageError
 from edgex.runtime.artifact.artifact import CheckLevel
+from edgex.runtime.execute.base import Executor
 from edgex.runtime.measure.compare.artifacts import CompareSettings, compare_artifacts
 from edgex.runtime.measure.compare.contest import BUDGET_SECONDS, PROCESSES
+from edgex.runtime.measure.compare.in_turns import compare_on
 from edgex.runtime.measure.compare.reports import compare_reports
 from edgex.runtime.measure.compare.result import Comparison
 from edgex.runtime.measure.compare.subjects import (
@@ -30,9 +32,10 @@ def compare(
     max_seconds: float = BUDGET_SECONDS,
     processes: int = PROCESSES,
     check: CheckLevel = "hash",
+    executor: Executor | None = None,
     progress: Callable[[str, str], None] = lambda _stage, _detail: None,
 ) -> Comparison:
-    """Hold artifacts, or saved profiles, against the first.
+    """Compare artifacts, or saved profiles, with the first.
 
     Artifacts are timed in turns, each in a process of its own. Reports were taken at different times: their intervals
     are wider, and inputs, threads and so on are as they were.
@@ -47,6 +50,7 @@ def compare(
         max_seconds: How long to measure while an interval is wide; the smallest schedule is measured in any case.
         processes: Fresh processes of each artifact.
         check: How artifacts are checked.
+        executor: Where artifacts run, such as a device, which takes coarser turns; None is this machine.
         progress: Told about each stage, with a detail.
 
     Raises:
@@ -54,6 +58,16 @@ def compare(
         ArtifactError: One is not there, damaged, or of another schema.
         EdgexError: An artifact cannot be loaded or run.
     """
+    if executor is not None:
+        return compare_on(
+            executor,
+            subjects,
+            inputs=inputs,
+            threads=threads,
+            allow_different=allow_different,
+            check=check,
+            progress=progress,
+        )
     labels, opened = read_subjects(subjects, check)
     differences = find_differences(labels, opened)
     refuse_differences(differences, allow_different)

@@ -3,7 +3,7 @@
 ```
 process      fresh processes for all, a few times over
   session    all open their session again
-    round    each times one block, in an order of its own: shuffled, and turned round in the next round
+    round    each times one block, in an order of its own: shuffled, and reversed in the next round
 ```
 
 Two sessions of one artifact can differ by half a percent for good, because their memory lies elsewhere. Opening them
@@ -21,15 +21,11 @@ from typing import Protocol
 
 from edgex.runtime.execute.sampling import Clock
 from edgex.runtime.measure.statistics import DEFAULT_MARGIN, Judgement, Rounds, estimate_ratio, judge, measure_luck
+from edgex.runtime.measure.turns import BLOCK_SECONDS, MIN_BLOCK_SAMPLES, Turns, choose_block_samples
 
 PROCESSES = 3
 BUDGET_SECONDS = 20.0
 
-# A block of one contestant within a round: short against the time in which a machine's speed changes, but not short
-# against the wait for its threads to come to rest.
-_BLOCK_SECONDS = 0.005
-_MAX_BLOCK_SAMPLES = 25
-_MIN_BLOCK_SAMPLES = 3
 # A call as long as this does not feel the caches that the block before emptied, and one sample of it says enough.
 _LONG_CALL_SECONDS = 0.1
 
@@ -172,7 +168,7 @@ def run_contest(
         clock: Nanoseconds.
     """
     processes = max(1, processes)
-    order = _Order(len(contestants), random.Random(seed))
+    order = Turns(len(contestants), random.Random(seed))
     taken: list[list[tuple[float, ...]]] = [[] for _ in contestants]
     began, measuring, process, plan = clock(), 0, 0, None
     in_process: list[int] = []
@@ -214,7 +210,7 @@ def run_contest(
 def _run_session(
     contestants: Sequence[Contestant],
     plan: ContestPlan,
-    order: _Order,
+    order: Turns,
     taken: list[list[tuple[float, ...]]],
     *,
     reopen: bool,
@@ -225,24 +221,6 @@ def _run_session(
     for _ in range(plan.rounds_per_session):
         for index in order.next():
             taken[index].append(contestants[index].time_block(plan.passes[index], plan.lead_in[index]))
-
-
-class _Order:
-    """Shuffled orders of the contestants, each followed by itself turned round: nobody is always after the same one."""
-
-    def __init__(self, count: int, generator: random.Random) -> None:
-        self._count, self._random = count, generator
-        self._to_turn: list[int] | None = None
-
-    def shuffled(self) -> list[int]:
-        return self._random.sample(range(self._count), self._count)
-
-    def next(self) -> list[int]:
-        if self._to_turn is not None:
-            order, self._to_turn = self._to_turn[::-1], None
-        else:
-            order = self._to_turn = self.shuffled()
-        return order
 
 
 def _plan(paces: Sequence[Pace], processes: int, seconds: float) -> ContestPlan:
@@ -265,12 +243,13 @@ def _plan(paces: Sequence[Pace], processes: int, seconds: float) -> ContestPlan:
 def _choose_samples(paces: Sequence[Pace]) -> list[int]:
     """Samples of each contestant in a block."""
     # Waiting for threads to come to rest must not be most of the work.
-    block_seconds = max(_BLOCK_SECONDS, max(pace.rest_seconds for pace in paces) / 2)
-    wanted = []
-    for pace in paces:
-        least = 1 if pace.sample_seconds >= _LONG_CALL_SECONDS else _MIN_BLOCK_SAMPLES
-        affordable = int(block_seconds / max(pace.sample_seconds, 1e-9))
-        wanted.append(max(least, min(_MAX_BLOCK_SAMPLES, affordable)))
+    block_seconds = max(BLOCK_SECONDS, max(pace.rest_seconds for pace in paces) / 2)
+    wanted = [
+        choose_block_samples(
+            pace.sample_seconds, block_seconds, 1 if pace.sample_seconds >= _LONG_CALL_SECONDS else MIN_BLOCK_SAMPLES
+        )
+        for pace in paces
+    ]
     # Noise is skewed, and the median of few skewed samples depends on how many they are: where speeds are alike, the
     # numbers must be the same, or the difference would show as one of speed.
     seconds = [pace.sample_seconds for pace in paces]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,9 @@ import numpy as np
 from edgex.runtime.artifact.artifact import Artifact
 from edgex.runtime.artifact.golden import Case, read_golden
 from edgex.runtime.session.numerics import Tolerance, compare_output, round_significant
+
+# By case and step, outputs by name.
+Outputs = Sequence[Sequence[Mapping[str, np.ndarray]]]
 
 # Only the measures are of interest here: outputs of two precisions are not held to a tolerance.
 _ANY = Tolerance(min_sqnr_db=-float("inf"))
@@ -82,46 +84,33 @@ def choose_cases(artifact: Artifact) -> list[Case]:
     return [case for case in read_golden(artifact) if case.kind == "compare" and case.layout == "contiguous"]
 
 
-def save_cases(cases: Sequence[Case], path: Path) -> None:
-    """Write inputs as `edgex.runtime.measure.compare.worker.run_cases` reads them."""
-    from safetensors.numpy import save_file
-
-    save_file(
-        {
-            f"{number}/{at}/{name}": np.asarray(array, order="C")
-            for number, case in enumerate(cases)
-            for at, step in enumerate(case.steps)
-            for name, array in step.inputs.items()
-        },
-        path,
-    )
-
-
 def measure_distance(
     cases: Sequence[Case],
-    baseline: Mapping[str, np.ndarray],
-    candidate: Mapping[str, np.ndarray],
-    refused: Mapping[str, str],
+    baseline: Outputs,
+    candidate: Outputs,
+    refused: Mapping[int, str],
 ) -> Numerics:
-    """Hold outputs, with keys `<case>/<step>/<output>`, against each other.
+    """Compare outputs.
 
     Args:
         cases: What was run.
-        baseline: Outputs of the baseline.
+        baseline: Outputs of the baseline, by case and step.
         candidate: Outputs of the candidate.
         refused: Case number -> why one of the two refused it.
     """
     worst: dict[str, OutputDistance] = {}
-    for key, reference in baseline.items():
-        case, _, rest = key.partition("/")
-        name = rest.partition("/")[2]
-        if case in refused or key not in candidate:
+    for number in range(len(cases)):
+        if number in refused:
             continue
-        found = compare_output(reference, candidate[key], _ANY)
-        problem = found.reason if found.verdict == "fail" else None
-        now = OutputDistance(name, found.sqnr_db, found.max_abs_error, found.reference_max, problem)
-        worst[name] = _worse(worst[name], now) if name in worst else now
-    named = tuple(f"{cases[int(number)].name}: {why}" for number, why in refused.items())
+        for ours, theirs in zip(baseline[number], candidate[number], strict=True):
+            for name, reference in ours.items():
+                if name not in theirs:
+                    continue
+                found = compare_output(reference, theirs[name], _ANY)
+                problem = found.reason if found.verdict == "fail" else None
+                now = OutputDistance(name, found.sqnr_db, found.max_abs_error, found.reference_max, problem)
+                worst[name] = _worse(worst[name], now) if name in worst else now
+    named = tuple(f"{cases[number].name}: {why}" for number, why in refused.items())
     return Numerics(len(cases) - len(refused), named, tuple(worst.values()))
 
 

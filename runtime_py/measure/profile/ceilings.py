@@ -1,4 +1,4 @@
-"""What this host can do at best: `python -m edgex.runtime.measure.profile.ceilings --threads 2`.
+"""What this host can do at best.
 
 A kernel library is rarely the best everywhere (one that leads on one processor reaches half elsewhere), and a burst of
 more than a millisecond is likely to be interrupted. So: several libraries, short bursts, the best one counts. It runs
@@ -7,28 +7,24 @@ in a process of its own, where it can set thread counts, and is kept in the user
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import hashlib
 import json
-import os
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from edgex.errors import RunError
 from edgex.runtime.engines.trace.operators import Ceilings
 from edgex.runtime.support.cache import user_cache
 from edgex.runtime.support.entry_points import installed_version
 from edgex.runtime.support.host import read_host
+from edgex.runtime.support.process.child import Child
+from edgex.runtime.support.process.serving import Tell
 from edgex.runtime.support.publish import write_text
 
-_MODULE = "edgex.runtime.measure.profile.ceilings"
 _LIBRARIES = ("numpy", "torch", "onnxruntime")
 _VERSION = 1
 
@@ -49,7 +45,7 @@ def find_ceilings(threads: int, *, again: bool = False) -> Ceilings:
         again: Measure again, and keep the better of old and new: something turned out to be faster.
 
     Raises:
-        RunError: The process that measures failed.
+        ChildEnded: The process that measures failed, or took too long.
     """
     file = user_cache("ceilings") / f"{_key(threads)}.json"
     known = _read(file)
@@ -157,17 +153,13 @@ def _bound_run(session: Any, binding: Any) -> Burst:
 
 def _measure_in_process(threads: int) -> Ceilings:
     counts = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), str(threads))
-    command = [sys.executable, "-m", _MODULE, "--threads", str(threads)]
-    try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, check=False, env={**os.environ, **counts}, timeout=_TIMEOUT_SECONDS
-        )
-    except subprocess.TimeoutExpired as error:
-        raise RunError(f"the host's ceilings took more than {_TIMEOUT_SECONDS} s to measure") from error
-    if done.returncode:
-        why = done.stderr.strip().splitlines()[-1:]
-        raise RunError("the host's ceilings could not be measured", why="".join(why) or f"exit code {done.returncode}")
-    return _parse(json.loads(done.stdout.strip().splitlines()[-1]))
+    with Child(f"{__name__}:answer", "the process that measures the host's ceilings", counts) as child:
+        return _parse(child.ask({"do": "measure", "threads": threads}, timeout_seconds=_TIMEOUT_SECONDS))
+
+
+def answer(request: Mapping[str, Any], _tell: Tell) -> dict[str, Any]:
+    """The child's side."""
+    return _describe(measure(request["threads"]))
 
 
 def _key(threads: int) -> str:
@@ -188,22 +180,13 @@ def _parse(data: Mapping[str, Any]) -> Ceilings:
     return Ceilings(data["threads"], {str(name): float(value) for name, value in data["gflops"].items()}, data["gbps"])
 
 
+def _describe(ceilings: Ceilings) -> dict[str, Any]:
+    return {"threads": ceilings.threads, "gflops": dict(ceilings.gflops), "gbps": ceilings.gbps}
+
+
 def _write(file: Path, ceilings: Ceilings) -> None:
     """Keep the ceilings; a cache that cannot be written only costs the time next time."""
-    text = json.dumps({"threads": ceilings.threads, "gflops": dict(ceilings.gflops), "gbps": ceilings.gbps})
+    text = json.dumps(_describe(ceilings))
     with contextlib.suppress(OSError):
         file.parent.mkdir(parents=True, exist_ok=True)
         write_text(file, text)
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """The child's side: prints one JSON object."""
-    parser = argparse.ArgumentParser(prog=f"python -m {_MODULE}", description="Measure what this host does at best.")
-    parser.add_argument("--threads", type=int, required=True)
-    found = measure(parser.parse_args(arguments).threads)
-    print(json.dumps({"threads": found.threads, "gflops": dict(found.gflops), "gbps": found.gbps}))  # noqa: T201
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, is_dataclass
+from dataclasses import asdict, dataclass, fields, is_dataclass
 from statistics import median
 from typing import Any, TypeVar
 
@@ -20,6 +20,7 @@ from edgex.runtime.engines.trace.operators import (
     Trace,
     WeightRow,
 )
+from edgex.runtime.execute.request import FreshRun
 from edgex.runtime.measure.statistics import Rounds, Summary
 from edgex.runtime.support.activity import Activity, MeasurementWarning
 from edgex.runtime.support.host import HostInfo
@@ -101,30 +102,6 @@ class ProfileSettings:
     fresh_processes: int
     clock: str = "time.perf_counter_ns"
     threads_source: str | None = None
-
-
-@dataclass(frozen=True)
-class FreshRun:
-    """Load and first run of one fresh process, in seconds, and its memory, in bytes.
-
-    Attributes:
-        check: Sizes and hashes of the artifact; None where a device does not tell.
-        engine_import: Importing the engine and setting it up: all of opening that is not program or method; None
-            likewise.
-        program: Reading and checking the native file; None where the engine does that and `method` in one step.
-        method: Making it ready to run.
-        first: The first run.
-        peak_rss_bytes: Largest resident set of the process, interpreter and engine included.
-        stages: The same up to the end of each stage of `MemoryStage`; empty where the system does not say.
-    """
-
-    check: float | None
-    engine_import: float | None
-    program: float | None
-    method: float
-    first: float
-    peak_rss_bytes: int | None
-    stages: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -33,6 +33,7 @@ from typing import IO, Any
 
 import edgex.errors
 from edgex.errors import EdgexError, RunError
+from edgex.runtime.support.process.programs import start_program
 from edgex.runtime.support.process.shadows import explain_shadow
 
 Event = Mapping[str, Any]
@@ -72,7 +73,7 @@ def start_python(
     """
     # src/edgex/runtime/support/process/child.py, and `runtime` may be a link: edgex itself says where it lies.
     root = Path(edgex.errors.__file__).parent.parent
-    return subprocess.Popen(
+    return start_program(
         [sys.executable, *_SAFE_PATH, "-c", _START, str(root), task],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -86,15 +87,19 @@ def start_python(
 class Child:
     """A child that answers requests, one after the other."""
 
-    def __init__(self, task: str, label: str, environment: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, task: str, label: str, environment: Mapping[str, str] | None = None, where: str | None = None
+    ) -> None:
         """Start it.
 
         Args:
             task: `MODULE:NAME` of what answers.
             label: What it is, for errors: `the process that ran net.xnnpack.edgex`.
             environment: Variables that are set besides this process's own.
+            where: Where its errors are said to be that do not say it themselves.
         """
         self.label = label
+        self._where = where
         # A file, not a pipe: nobody reads while the child works, and a full pipe would stop it.
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the child
         self._process = start_python(task, environment, self._log)
@@ -170,7 +175,7 @@ class Child:
                 answer: dict[str, Any] = message["answer"]
                 return answer
             if "error" in message:
-                raise rebuild_error(message["error"], self.label)
+                raise rebuild_error(message["error"], self._where)
             on_event(message)
         raise self._ended()
 
@@ -193,8 +198,8 @@ class Child:
         return error
 
 
-def rebuild_error(parts: Mapping[str, Any], label: str) -> EdgexError:
+def rebuild_error(parts: Mapping[str, Any], where: str | None = None) -> EdgexError:
     """The error that a child sent, as one of this process."""
     kind = getattr(edgex.errors, parts["class"], RunError)
-    error: EdgexError = kind(parts["what"], parts["where"] or label, parts["fix"], why=parts["why"])
+    error: EdgexError = kind(parts["what"], parts["where"] or where, parts["fix"], why=parts["why"])
     return error

@@ -9,8 +9,8 @@ import sys
 import numpy as np
 import pytest
 
-from edgex.runtime.measure.profile import collect
-from edgex.runtime.measure.profile.report import FreshRun, ProfileReport
+from edgex.runtime.execute.request import FreshRun
+from edgex.runtime.measure.profile.report import ProfileReport
 
 TARGETS = ("reference", "xnnpack", "onnx-cpu")
 FEW = ("--warmup", "3", "--runs", "12", "-q")
@@ -42,7 +42,8 @@ def test_every_target_gives_a_whole_report(target, exported, edgex):
 @pytest.mark.parametrize("target", TARGETS)
 def test_a_model_with_state_is_measured_in_sequences(target, exported, edgex, monkeypatch):
     fresh = FreshRun(check=1e-3, engine_import=0.5, program=2e-3, method=3e-3, first=0.01, peak_rss_bytes=1 << 20)
-    monkeypatch.setattr(collect, "run_fresh", lambda *_: fresh)  # the processes are tested above
+    # The processes are tested above.
+    monkeypatch.setattr("edgex.runtime.execute.here.fresh_process.FreshProcess.start_cold", lambda *_: (fresh,))
     done = edgex("profile", str(exported("counter", target)), "--json", *FEW)
     assert done.returncode == 0, done.stderr
     settings = json.loads(done.stdout)["settings"]

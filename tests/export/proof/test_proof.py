@@ -15,7 +15,6 @@ from edgex.delegates.base import CapturedProgram, LoweredModule
 from edgex.delegates.reference.delegate import ReferenceDelegate
 from edgex.errors import ArtifactError, VerificationError
 from edgex.export.capture.program import capture
-from edgex.export.proof.verification import verify_in_fresh_process
 from edgex.runtime.session.numerics import Tolerance
 
 pytestmark = pytest.mark.long_file
@@ -236,19 +235,3 @@ def test_same_model_same_bytes(target: str, tmp_path: Path) -> None:
     assert contents[0].keys() == contents[1].keys()
     for name, content in contents[0].items():
         assert content == contents[1][name], name
-
-
-@pytest.mark.parametrize("name", ["DNNL_VERBOSE", "ONEDNN_VERBOSE"])
-def test_the_log_of_an_engine_does_not_reach_the_proof(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It goes to the standard output, where the verdict is read."""
-    given: dict[str, str] = {}
-
-    def start(command: list[str], *, env: dict[str, str], **options: Any) -> Any:
-        given.update(env)
-        raise KeyboardInterrupt
-
-    monkeypatch.setenv(name, "1")
-    monkeypatch.setattr("edgex.export.proof.verification.subprocess.Popen", start)
-    with pytest.raises(KeyboardInterrupt):
-        verify_in_fresh_process(Path("nowhere"))
-    assert given["EDGEX_SUPERVISED"] == "1" and name not in given

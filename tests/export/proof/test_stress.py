@@ -9,7 +9,7 @@ from hypothesis.extra import numpy as hnp
 
 from edgex.export.proof.stress import make_stress_inputs
 from edgex.runtime.artifact.specs import Dim, TensorSpec
-from edgex.runtime.session.replay import lay_out
+from edgex.runtime.execute.verification import lay_out
 
 IMAGE = TensorSpec("x", "float32", (1, 3, 4, 5))
 EXAMPLE = {"x": np.random.default_rng(0).random((1, 3, 4, 5)).astype(np.float32)}

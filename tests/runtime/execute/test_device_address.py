@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from edgex.errors import UsageError
-from edgex.runtime.execute.address import Address, parse_address
+from edgex.runtime.execute.address import parse_address
+from edgex.runtime.execute.request import Address
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ import pytest
 from edgex.errors import DeviceError, RunError
 from edgex.runtime.artifact.specs import NUMPY_DTYPES, Dim, TensorSpec
 from edgex.runtime.execute.base import no_progress
-from edgex.runtime.execute.linux.lines import LineReader
 from edgex.runtime.execute.linux.link import Done
+from edgex.runtime.execute.linux.transcript import Transcript
 from edgex.runtime.execute.tensors import describe_inputs, pack_tensors, unpack_tensors
 
 
@@ -47,8 +47,8 @@ def test_inputs_in_the_runners_words() -> None:
     assert describe_inputs(specs) == ["x:float32:batch=1..8,6", "s:int64:scalar"]
 
 
-def _said(*events: dict[str, object]) -> LineReader:
-    reader = LineReader("right", "ssh:box", "net.edgex", no_progress)
+def _said(*events: dict[str, object]) -> Transcript:
+    reader = Transcript("right", "ssh:box", "net.edgex", no_progress)
     reader("a banner of some library")
     for event in events:
         reader(json.dumps(event))
@@ -60,9 +60,10 @@ START, END = {"event": "start", "run_id": "right"}, {"event": "done", "run_id": 
 
 def test_a_good_answer() -> None:
     first = {"event": "first", "seconds": 0.5, "peak_rss_bytes": 9}
-    reader = _said(START, first, {"event": "round", "seconds": [1, 2]}, END)
+    loaded = {"event": "loaded", "method_seconds": 0.2}
+    reader = _said(START, loaded, first, {"event": "round", "seconds": [1, 2]}, END)
     reader.finish(Done(0, b"", ""))
-    assert reader.rounds == [(1.0, 2.0)]
+    assert reader.events.rounds == [(1.0, 2.0)]
     assert reader.cold().first == 0.5 and reader.cold().program is None and reader.cold().stages == {"first": 9}
 
 

@@ -9,8 +9,7 @@ import pytest
 import edgex
 from edgex.errors import RunError
 from edgex.runtime.artifact.artifact import open_artifact
-from edgex.runtime.measure.profile import collect
-from edgex.runtime.measure.profile.report import FreshRun
+from edgex.runtime.execute.request import FreshRun
 from edgex.runtime.support.host import Cores, read_host
 from edgex.runtime.support.threads import default_threads
 from edgex.runtime.support.tuning import read_tuned_threads, tuning_folder, write_tuned_threads
@@ -106,7 +105,10 @@ def test_a_cache_that_cannot_be_written_is_an_error(tmp_path, monkeypatch):
 def test_run_and_profile_say_where_the_threads_come_from(exported, edgex, monkeypatch):
     fresh = FreshRun(check=1e-3, engine_import=0.5, program=None, method=3e-3, first=0.01, peak_rss_bytes=1 << 20)
     asked = []
-    monkeypatch.setattr(collect, "run_fresh", lambda *args: asked.append(args[2].threads) or fresh)
+    monkeypatch.setattr(
+        "edgex.runtime.execute.here.fresh_process.FreshProcess.start_cold",
+        lambda _self, _artifact, request, _progress: asked.append(request.threads) or (fresh,),
+    )
     path = exported("convnet", "onnx-cpu")
     write_tuned_threads(open_artifact(path).digest, 3, {})
     for flags, expected in (
@@ -119,7 +121,7 @@ def test_run_and_profile_say_where_the_threads_come_from(exported, edgex, monkey
         few = ("--warmup", "3", "--runs", "12", "-q", "--json")
         document = json.loads(edgex("profile", str(path), *few, *flags).stdout)
         assert (document["threads"], document["settings"]["threads_source"]) == expected
-    assert asked == [3, 3, 3, None, None, None, 1, 1, 1]
+    assert asked == [3, None, 1]
     assert "3 threads (tuned)" in edgex("run", str(path)).stdout
     assert "3 threads (tuned)" in edgex("profile", str(path), "--warmup", "3", "--runs", "12", "-q").stdout.replace(
         "\n", " "

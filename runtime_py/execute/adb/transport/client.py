@@ -12,6 +12,7 @@ from pathlib import Path
 
 from edgex.errors import DeviceError
 from edgex.runtime.execute.adb.transport.server import read_server_version
+from edgex.runtime.support.process.programs import run_program, start_program
 
 _SECONDS = 60.0
 
@@ -61,8 +62,8 @@ class AdbClient:
             DeviceError: It did not end in time.
         """
         try:
-            done = subprocess.run(
-                self._command(arguments), stdin=subprocess.DEVNULL, capture_output=True, check=False,
+            done = run_program(
+                self._command(arguments), stdin=subprocess.DEVNULL, capture_output=True,
                 timeout=timeout_seconds, env=dict(self.environment),
             )  # fmt: skip
         except subprocess.TimeoutExpired as error:
@@ -79,7 +80,7 @@ class AdbClient:
     @contextmanager
     def follow(self, script: str) -> Iterator[subprocess.Popen[str]]:
         """A line of the device's shell whose output is read while it runs; it is ended on the way out."""
-        process = subprocess.Popen(
+        process = start_program(
             self._command(("shell", script)), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT, text=True, errors="replace", env=dict(self.environment),
         )  # fmt: skip

@@ -12,7 +12,7 @@ from edgex.cli.options.shared import json_option, timeout_option, verbose_option
 from edgex.cli.supervisor import supervise
 
 if TYPE_CHECKING:
-    from edgex.runtime.execute.base import DeviceInfo
+    from edgex.runtime.execute.request import DeviceInfo
 
 
 @make_command("devices")

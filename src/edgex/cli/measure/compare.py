@@ -1,4 +1,4 @@
-"""`edgex compare`: artifacts, or saved profiles, held against the first."""
+"""`edgex compare`: artifacts, or saved profiles, compared with the first."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from edgex.cli.options.shared import (
     timeout_option,
     verbose_option,
 )
-from edgex.cli.run.on_device import device_flags, read_device
+from edgex.cli.run.place import device_flags, read_place
 from edgex.cli.supervisor import supervise
 from edgex.errors import UsageError, VerificationError
 
@@ -98,50 +98,39 @@ def command(
     quiet: bool,
     verbose: bool,
 ) -> None:
-    """Hold artifacts, timed in turns, or saved profiles, against the first."""
+    """Compare artifacts, timed in turns, or saved profiles, with the first."""
     # On a device the turns are fixed.
     source = click.get_current_context().get_parameter_source
     given = {
         flag: source(name) is ParameterSource.COMMANDLINE
         for flag, name in (("--max-seconds", "max_seconds"), ("--processes", "processes"))
     }
-    elsewhere = read_device(device, executorch_wheel, device_python, given)
+    place = read_place(device, executorch_wheel, device_python, given)
 
     def body() -> int:
         from edgex.cli.failure import report_failure
         from edgex.cli.progress import StageProgress
         from edgex.runtime.measure.compare.collect import compare
         from edgex.runtime.measure.compare.gate import check_gate, parse_limit, refuse_other_hosts
-        from edgex.runtime.measure.device.compare import compare_on
 
         limit = None if fail_on is None else parse_limit(fail_on)
         if output is not None:
             check_output(output, tuple(_FORMS), force)
         level: CheckLevel = "size" if check == "size" else "hash"
         values = _read_inputs(inputs, baseline_and_candidates, level)
-        with StageProgress(quiet=quiet) as progress:
-            if elsewhere is not None:
-                with elsewhere.opened(_open_artifacts(baseline_and_candidates)) as opened:
-                    comparison = compare_on(
-                        opened,
-                        baseline_and_candidates,
-                        inputs=values,
-                        threads=threads,
-                        allow_different=allow_different,
-                        check=level,
-                        progress=progress,
-                    )
-            else:
-                comparison = compare(
-                    *baseline_and_candidates,
-                    inputs=values,
-                    threads=threads,
-                    allow_different=allow_different,
-                    max_seconds=max_seconds,
-                    processes=processes,
-                    check=level,
-                    progress=progress,
-                )
+        artifacts = [] if place.is_here else _open_artifacts(baseline_and_candidates)
+        with StageProgress(quiet=quiet) as progress, place.opened(artifacts) as executor:
+            comparison = compare(
+                *baseline_and_candidates,
+                inputs=values,
+                threads=threads,
+                allow_different=allow_different,
+                max_seconds=max_seconds,
+                processes=processes,
+                check=level,
+                executor=None if place.is_here else executor,
+                progress=progress,
+            )
         gate = None
         if limit is not None:
             refuse_other_hosts(comparison, allow_different)

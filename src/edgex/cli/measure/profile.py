@@ -23,7 +23,7 @@ from edgex.cli.options.shared import (
     timeout_option,
     verbose_option,
 )
-from edgex.cli.run.on_device import Elsewhere, device_flags, read_device
+from edgex.cli.run.place import device_flags, read_place
 from edgex.cli.supervisor import supervise
 
 if TYPE_CHECKING:
@@ -93,9 +93,7 @@ def command(
 
     Interrupted, or out of time, it still writes what was measured to the given output, marked as not complete.
     """
-    elsewhere = read_device(
-        device, executorch_wheel, device_python, {"--sweep": sweep, "--allow-fallback": allow_fallback}
-    )
+    place = read_place(device, executorch_wheel, device_python, {"--sweep": sweep, "--allow-fallback": allow_fallback})
 
     def body() -> int:
         axes = None if sweep is None else check_sweep(sweep, outputs, force, threads=threads, counts=(warmup, runs))
@@ -103,31 +101,34 @@ def command(
             check_outputs(outputs, force)
         from edgex.cli.progress import StageProgress
         from edgex.cli.run.inputs import read_inputs
-        from edgex.runtime.engines.loading import load
-        from edgex.runtime.measure.profile.collect import profile
+        from edgex.runtime.artifact.artifact import open_artifact
+        from edgex.runtime.measure.profile.collect import profile_on
 
         level: CheckLevel = "size" if check == "size" else "hash"
         if axes is not None:
             return sweep_threads(artifact, axes, inputs, outputs, threads, level, as_json=as_json, quiet=quiet)
-        if elsewhere is not None:
-            report = _profile_on_device(elsewhere, artifact, inputs, level, threads, (warmup, runs), quiet=quiet)
-            write_outputs(outputs, [report], quiet=quiet)
-            click.echo(report.dumps(), nl=False) if as_json else show_report(report, by, top)
-            return 0
-        with StageProgress(quiet=quiet) as progress:
-            progress("load", Path(artifact).name)
-            options = {"allow_fallback": True} if allow_fallback else {}
-            with load(artifact, threads=threads, options=options, check=level, tuned=not no_tuned) as session:
-                values = read_inputs(inputs, session.artifact) if inputs else None
-                measured: list[ProfileReport] = []
-                try:
-                    report = profile(
-                        session, values, warmup, runs, check=level, progress=progress, keep=measured.append
-                    )
-                except KeyboardInterrupt:
-                    if measured:
-                        write_outputs(outputs, measured[-1:], quiet=quiet)
-                    raise
+        opened = open_artifact(artifact, level)
+        values = read_inputs(inputs, opened) if inputs else None
+        options = {"allow_fallback": True} if allow_fallback else {}
+        measured: list[ProfileReport] = []
+        with StageProgress(quiet=quiet) as progress, place.opened([opened], tuned=not no_tuned) as executor:
+            try:
+                report = profile_on(
+                    executor,
+                    opened,
+                    values,
+                    warmup,
+                    runs,
+                    threads=threads,
+                    options=options,
+                    check=level,
+                    progress=progress,
+                    keep=measured.append,
+                )
+            except KeyboardInterrupt:
+                if measured:
+                    write_outputs(outputs, measured[-1:], quiet=quiet)
+                raise
         write_outputs(outputs, [report], quiet=quiet)
         if as_json:
             click.echo(report.dumps(), nl=False)
@@ -136,24 +137,3 @@ def command(
         return 0
 
     supervise(body, timeout_seconds=timeout, as_json=as_json, verbose=verbose)
-
-
-def _profile_on_device(
-    elsewhere: Elsewhere,
-    path: str,
-    inputs: tuple[str, ...],
-    check: CheckLevel,
-    threads: int | None,
-    counts: tuple[int | None, int | None],
-    *,
-    quiet: bool,
-) -> ProfileReport:
-    from edgex.cli.progress import StageProgress
-    from edgex.cli.run.inputs import read_inputs
-    from edgex.runtime.artifact.artifact import open_artifact
-    from edgex.runtime.measure.device.commands import profile_on
-
-    artifact = open_artifact(path, check)
-    values = read_inputs(inputs, artifact) if inputs else None
-    with StageProgress(quiet=quiet) as progress, elsewhere.opened([artifact]) as device:
-        return profile_on(device, artifact, values, *counts, threads=threads, progress=progress)

@@ -23,16 +23,14 @@ from edgex.cli.options.shared import (
     timeout_option,
     verbose_option,
 )
-from edgex.cli.run.on_device import Elsewhere, describe_answer, device_flags, read_device
+from edgex.cli.run.place import device_flags, read_place
 from edgex.cli.supervisor import supervise
 from edgex.errors import RunError, UsageError
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from edgex.runtime.artifact.artifact import CheckLevel
     from edgex.runtime.artifact.specs import TensorSpec
-    from edgex.runtime.session.session import Session
 
 
 @make_command("run")
@@ -67,57 +65,36 @@ def command(
     """Run ARTIFACT once, by default on the example inputs that it carries."""
     if output is not None:
         check_output(output, force)
-    elsewhere = read_device(device, executorch_wheel, device_python, {"--allow-fallback": allow_fallback})
+    place = read_place(device, executorch_wheel, device_python, {"--allow-fallback": allow_fallback})
 
     def body() -> int:
-        if elsewhere is not None:
-            document = _run_on_device(elsewhere, artifact, inputs, output, threads, check)
-            print_json(document) if as_json else _print_table(document)
-            return 0
         from edgex.cli.run.inputs import read_inputs
-        from edgex.runtime.engines.loading import load
+        from edgex.runtime.artifact.artifact import open_artifact
+        from edgex.runtime.execute.run import run_once
 
-        level: CheckLevel = "size" if check == "size" else "hash"
+        opened = open_artifact(artifact, "size" if check == "size" else "hash")
+        values = read_inputs(inputs, opened)
         options = {"allow_fallback": True} if allow_fallback else {}
-        with load(artifact, threads=threads, options=options, check=level, tuned=not no_tuned) as session:
-            values = read_inputs(inputs, session.artifact)
-            results = session.run(**values)
-            if output is not None:
-                save_outputs(output, {s.name: r for s, r in zip(session.outputs, results, strict=True)})
-            document = describe_run(session, results, output)
+        with place.progress() as progress, place.opened([opened], tuned=not no_tuned) as executor:
+            results, answer = run_once(executor, opened, values, threads=threads, options=options, progress=progress)
+        specs = opened.manifest.method.outputs
+        if output is not None:
+            save_outputs(output, {spec.name: array for spec, array in zip(specs, results, strict=True)})
+        document = {
+            "schema": "edgex.run/1",
+            "artifact": str(opened.path),
+            "executed_on": answer.place,
+            "assignment": None if answer.assignment is None else dict(answer.assignment),
+            "threads": answer.threads,
+            "threads_source": answer.threads_source,
+            "outputs": _describe_outputs(specs, results),
+            "output_file": None if output is None else str(output),
+            "device": answer.describe_device(),
+        }
         print_json(document) if as_json else _print_table(document)
         return 0
 
     supervise(body, timeout_seconds=timeout, as_json=as_json, verbose=verbose)
-
-
-def _run_on_device(
-    elsewhere: Elsewhere, path: str, inputs: tuple[str, ...], output: Path | None, threads: int | None, check: str
-) -> dict[str, Any]:
-    """Run on a device; the `edgex.run/1` document."""
-    from edgex.cli.progress import StageProgress
-    from edgex.cli.run.inputs import read_inputs
-    from edgex.runtime.artifact.artifact import open_artifact
-    from edgex.runtime.measure.device.commands import run_on
-
-    artifact = open_artifact(path, "size" if check == "size" else "hash")
-    values = read_inputs(inputs, artifact)
-    with StageProgress() as progress, elsewhere.opened([artifact]) as device:
-        results, answer = run_on(device, artifact, values, threads, progress)
-    specs = artifact.manifest.method.outputs
-    if output is not None:
-        save_outputs(output, {spec.name: array for spec, array in zip(specs, results, strict=True)})
-    return {
-        "schema": "edgex.run/1",
-        "artifact": str(artifact.path),
-        "executed_on": f"{answer.executed_on} (on {answer.device.address})",
-        "assignment": None,
-        "threads": answer.threads,
-        "threads_source": "default" if threads is None else "given",
-        "outputs": _describe_outputs(specs, results),
-        "output_file": None if output is None else str(output),
-        "device": describe_answer(answer),
-    }
 
 
 def check_output(path: Path, force: bool) -> None:
@@ -146,21 +123,6 @@ def save_outputs(path: Path, outputs: dict[str, np.ndarray]) -> None:
 
     with disk_errors(RunError, f"cannot write {path}"), replacing(path) as temporary, temporary.open("wb") as stream:
         np.savez(stream, allow_pickle=False, **outputs)
-
-
-def describe_run(session: Session, results: tuple[np.ndarray, ...], output: Path | None) -> dict[str, Any]:
-    """The `edgex.run/1` document."""
-    return {
-        "schema": "edgex.run/1",
-        "artifact": str(session.artifact.path),
-        "executed_on": session.executed_on,
-        "assignment": None if session.assignment is None else dict(session.assignment),
-        "threads": session.threads,
-        "threads_source": session.threads_source,
-        "outputs": _describe_outputs(session.outputs, results),
-        "output_file": None if output is None else str(output),
-        "device": None,
-    }
 
 
 def _describe_outputs(specs: Sequence[TensorSpec], results: Sequence[np.ndarray]) -> list[dict[str, Any]]:

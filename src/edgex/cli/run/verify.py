@@ -1,9 +1,8 @@
-"""`edgex verify`: run an artifact's golden cases on this machine and hold them against eager's recorded answers."""
+"""`edgex verify`: run an artifact's golden cases and compare what comes out with eager's recorded answers."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from edgex.cli.failure import print_json
 from edgex.cli.options.command import make_command, option
@@ -16,11 +15,8 @@ from edgex.cli.options.shared import (
     timeout_option,
     verbose_option,
 )
-from edgex.cli.run.on_device import Elsewhere, describe_answer, device_flags, read_device
+from edgex.cli.run.place import device_flags, read_place
 from edgex.cli.supervisor import supervise
-
-if TYPE_CHECKING:
-    from edgex.runtime.artifact.artifact import CheckLevel
 
 
 @make_command("verify")
@@ -53,37 +49,21 @@ def command(
 ) -> None:
     """Check ARTIFACT again on this machine, or a device. Exit code 4 if its outputs are not eager PyTorch's."""
     refused = {"--allow-fallback": allow_fallback, "--cpu-reference": cpu_reference}
-    elsewhere = read_device(device, executorch_wheel, device_python, refused)
+    place = read_place(device, executorch_wheel, device_python, refused)
 
     def body() -> int:
         from edgex.cli.render import print_verification
-        from edgex.runtime.engines.loading import load
-        from edgex.runtime.session.replay import replay_artifact
+        from edgex.runtime.artifact.artifact import open_artifact
+        from edgex.runtime.execute.verification import verify
 
         chosen = {"allow_fallback": allow_fallback, "cpu_reference": cpu_reference}
         options = {name: True for name, given in chosen.items() if given}
-        level: CheckLevel = "size" if check == "size" else "hash"
-        if elsewhere is not None:
-            document = _verify_on_device(elsewhere, artifact, level, threads)
-            print_json(document) if as_json else print_verification(document)
-            return 0 if document["passed"] else 4
-        # A proof depends on what it is given, never on what this user's cache holds.
-        with load(artifact, threads=threads, options=options, check=level, tuned=False) as session:
-            verdict = replay_artifact(session.artifact, session)
-        document = {"schema": "edgex.verify/1", **verdict.to_json(), "device": None}
+        opened = open_artifact(artifact, "size" if check == "size" else "hash")
+        # A proof depends on what it is given, never on what this user's cache holds: no tuned threads.
+        with place.progress() as progress, place.opened([opened]) as executor:
+            verdict, answer = verify(executor, opened, threads=threads, options=options, progress=progress)
+        document = {"schema": "edgex.verify/1", **verdict.to_json(), "device": answer.describe_device()}
         print_json(document) if as_json else print_verification(document)
         return 0 if verdict.passed else 4
 
     supervise(body, timeout_seconds=timeout, as_json=as_json, verbose=verbose)
-
-
-def _verify_on_device(elsewhere: Elsewhere, path: str, check: CheckLevel, threads: int | None) -> dict[str, Any]:
-    """Run the golden cases on a device; the `edgex.verify/1` document."""
-    from edgex.cli.progress import StageProgress
-    from edgex.runtime.artifact.artifact import open_artifact
-    from edgex.runtime.measure.device.commands import verify_on
-
-    artifact = open_artifact(path, check)
-    with StageProgress() as progress, elsewhere.opened([artifact]) as device:
-        verdict, answer = verify_on(device, artifact, threads, progress)
-    return {"schema": "edgex.verify/1", **verdict.to_json(), "device": describe_answer(answer)}

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from edgex.errors import RunError
 from edgex.runtime.engines.checks import first_failure
 from edgex.runtime.engines.rocm.detection import Machine, detect, gfx_name
 
@@ -30,23 +31,26 @@ def machine(tmp_path: Path) -> Machine:
         folder.mkdir(parents=True)
     (programs / "rocminfo").touch()
     (capi / "libonnxruntime_providers_migraphx.so").touch()
-    return Machine(tmp_path, path="", run=answers(), capi=capi)
+    return Machine(tmp_path, path="", run=rocminfo(), ask=probe(), capi=capi)
 
 
 Answer = tuple[int, str]
 
 
-def answers(
-    rocminfo: Answer = (0, "Name: gfx942"),
-    load: Answer = (0, ""),
-    session: Answer = (0, "MIGraphXExecutionProvider"),
-) -> Callable:
-    def run(command):
-        if "rocminfo" in command[0]:
-            return rocminfo
-        return session if "-m" in command else load
+def rocminfo(answer: Answer = (0, "Name: gfx942")) -> Callable:
+    return lambda command: answer
 
-    return run
+
+def probe(load: str | None = None, session: str | None = None) -> Callable:
+    """Answers as the process that tries a library does; texts are what it says against it."""
+
+    def ask(request):
+        refusal = load if request["do"] == "load" else session
+        if refusal is not None:
+            raise RunError(refusal)
+        return {"provider": "MIGraphXExecutionProvider"}
+
+    return ask
 
 
 def failing(machine: Machine) -> tuple[str, str, str]:
@@ -87,8 +91,8 @@ def test_a_processor_of_amd_is_no_gpu(machine: Machine) -> None:
 
 def test_rocminfo_missing_failing_and_naming_only_a_processor(machine: Machine) -> None:
     denied = (1, "Unable to open /dev/kfd read-write: Permission denied\n")
-    assert "Permission denied" in failing(replace(machine, run=answers(rocminfo=denied)))[1]
-    assert failing(replace(machine, run=answers(rocminfo=(0, "Name: gfx000"))))[0] == "rocminfo"
+    assert "Permission denied" in failing(replace(machine, run=rocminfo(denied)))[1]
+    assert failing(replace(machine, run=rocminfo((0, "Name: gfx000"))))[0] == "rocminfo"
     (machine.root / "opt/rocm/bin/rocminfo").unlink()
     assert "not installed" in failing(machine)[1]
 
@@ -101,14 +105,14 @@ def test_device_present_but_library_missing(machine: Machine) -> None:
 
 
 def test_library_present_that_does_not_load(machine: Machine) -> None:
-    missing = (1, "OSError: libmigraphx_c.so.3: cannot open shared object file: No such file or directory\n")
-    name, detail, fix = failing(replace(machine, run=answers(load=missing)))
+    missing = "OSError: libmigraphx_c.so.3: cannot open shared object file: No such file or directory"
+    name, detail, fix = failing(replace(machine, ask=probe(load=missing)))
     assert name == "library" and "libmigraphx_c.so.3" in detail and fix.startswith("ldd ")
 
 
 def test_a_session_that_does_not_run(machine: Machine) -> None:
-    refused = (1, "MIGraphXExecutionProvider is there, but no GPU for it: it offers CPU\n")
-    name, detail, _ = failing(replace(machine, run=answers(session=refused)))
+    refused = "MIGraphXExecutionProvider is there, but no GPU for it: it offers CPU"
+    name, detail, _ = failing(replace(machine, ask=probe(session=refused)))
     assert name == "session" and "no GPU for it" in detail
 
 
@@ -121,15 +125,11 @@ def test_here_the_checks_are_true_of_this_machine() -> None:
 
 
 def test_a_library_that_is_none_is_loaded_in_another_process(machine: Machine, tmp_path: Path) -> None:
-    from edgex.runtime.engines.rocm.detection import run_command
+    from edgex.runtime.engines.rocm.probe import ask_probe
 
     (tmp_path / "libnone.so").write_text("no ELF")
-    name, detail, _ = failing(replace(machine, library=tmp_path / "libnone.so", run=_rocminfo_here(run_command)))
+    name, detail, _ = failing(replace(machine, library=tmp_path / "libnone.so", ask=ask_probe))
     assert name == "library" and "libnone.so" in detail
-
-
-def _rocminfo_here(run: Callable) -> Callable:
-    return lambda command: (0, "gfx942") if "rocminfo" in command[0] else run(command)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from edgex.errors import RunError, TargetUnavailable
+from edgex.errors import EdgexError, RunError, TargetUnavailable
 from edgex.runtime.engines.onnxruntime.session import import_onnxruntime
 from edgex.runtime.engines.rocm import probe
 from edgex.runtime.engines.rocm.cache import STAMP_FILE, prepare_cache
@@ -108,9 +108,9 @@ def test_the_probe_runs_a_tiny_model_and_checks_its_result() -> None:
     onnx.checker.check_model(onnx.load_from_string(probe.MODEL), full_check=True)
 
 
-def test_the_probe_fails_where_there_is_no_gpu(capsys: pytest.CaptureFixture[str]) -> None:
-    assert probe.main([str(LIBRARY)]) == 1
-    assert "no GPU for it" in capsys.readouterr().out
+def test_the_probe_fails_where_there_is_no_gpu() -> None:
+    with pytest.raises(EdgexError, match="no GPU for it"):
+        probe.ask_probe({"do": "run", "library": str(LIBRARY)})
 
 
 def test_the_classic_route_says_that_the_stock_wheel_has_no_provider() -> None:

@@ -18,9 +18,9 @@ from edgex.runtime.engines.trace.tracing import (
     flag_impossible,
     summarize_trace,
 )
+from edgex.runtime.execute.here.meters import EnergyDomain, energy_domains, read_meters
 from edgex.runtime.measure.profile import ceilings as module
 from edgex.runtime.measure.profile.ceilings import find_ceilings
-from edgex.runtime.measure.profile.meters import EnergyDomain, energy_domains, read_meters
 
 TENSOR = OperatorTensor("float32", (100, 100))
 ROW = OperatorRow(

@@ -16,10 +16,10 @@ from edgex.errors import DeviceError
 from edgex.runtime.execute.adb.app.apk import find_apk, read_apk
 from edgex.runtime.execute.adb.app.app import check_app_choice
 from edgex.runtime.execute.adb.app.axml import read_package
-from edgex.runtime.execute.address import open_device
-from edgex.runtime.execute.base import DeviceOptions, DeviceRequest
+from edgex.runtime.execute.address import open_executor
+from edgex.runtime.execute.request import DeviceOptions, RunRequest
 
-REQUEST = DeviceRequest((({"x": np.ones((2, 3), np.float32)},),))
+REQUEST = RunRequest((({"x": np.ones((2, 3), np.float32)},),))
 
 
 def compiled_manifest(package, *, utf8=True, attributes=("versionCode", "package")):
@@ -54,7 +54,7 @@ def write_apk(path, *, abis=("arm64-v8a",), executorch="1.5.1", package=APP, lea
 
 
 def execute(app, artifact):
-    with open_device("adb", DeviceOptions(app=str(app))) as device:
+    with open_executor("adb", DeviceOptions(app=str(app))) as device:
         return device.execute(artifact, REQUEST)
 
 
@@ -148,13 +148,13 @@ def test_a_failed_run_takes_its_app_back_and_never_anothers(bench, tmp_path):
 def test_without_an_app_it_says_how_to_make_one(bench, tmp_path):
     phone = bench(StandInApp(installed=()))
     artifact = make_artifact(tmp_path)
-    with open_device("adb") as device, pytest.raises(DeviceError, match="is not installed on the device") as caught:
+    with open_executor("adb") as device, pytest.raises(DeviceError, match="is not installed on the device") as caught:
         device.execute(artifact, REQUEST)
     assert "edgex android" in caught.value.fix
     with pytest.raises(DeviceError, match=r"the app com\.acme\.app is not installed"):
         execute("com.acme.app", artifact)
     phone.app.installed = [APP, "dev.edgex.app.two"]
-    with open_device("adb") as device, pytest.raises(DeviceError, match="2 apps that edgex wrote") as caught:
+    with open_executor("adb") as device, pytest.raises(DeviceError, match="2 apps that edgex wrote") as caught:
         device.execute(artifact, REQUEST)
     assert caught.value.fix == f"--app {APP}"
     execute(APP, artifact)

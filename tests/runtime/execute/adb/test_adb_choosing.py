@@ -9,12 +9,12 @@ from adb_support import ADB, adb, free_port, needs_adb
 from standin_app import StandInApp
 
 from edgex.errors import DeviceError
-from edgex.runtime.execute.adb import list_adb
+from edgex.runtime.execute.adb import Adb
 from edgex.runtime.execute.adb.description import parse_description
 from edgex.runtime.execute.adb.transport.client import find_client
 from edgex.runtime.execute.adb.transport.listing import Listed, parse_devices, require_ready
 from edgex.runtime.execute.adb.transport.server import find_server, read_server_version
-from edgex.runtime.execute.address import open_device
+from edgex.runtime.execute.address import open_executor
 
 LISTING = """\
 * daemon started successfully
@@ -74,7 +74,7 @@ def test_a_list_without_adb_says_so(tmp_path, monkeypatch):
     for name in ("ADB", "ANDROID_HOME", "ANDROID_SDK_ROOT"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
-    (info,) = list_adb()
+    (info,) = Adb().list()
     assert info.address == "adb" and info.problems[0].startswith("adb is not installed: install")
 
 
@@ -140,29 +140,29 @@ def test_something_else_on_the_port_is_no_server(monkeypatch):
 @needs_adb
 def test_without_a_device_it_says_how_to_connect_one(bench):
     with refused("no device is connected") as caught:
-        open_device("adb")
+        open_executor("adb")
     assert "USB debugging" in caught.value.fix
-    assert list_adb() == []
+    assert Adb().list() == []
     with refused("the device S1 is not connected"):
-        open_device("adb:S1")
+        open_executor("adb:S1")
 
 
 @needs_adb
 def test_of_two_devices_one_must_be_named(bench, monkeypatch):
     one, two = bench(model="Phone_1"), bench(model="Phone_2")
     with refused("2 devices are connected, and --device adb does not say which") as caught:
-        open_device("adb")
+        open_executor("adb")
     assert one.serial in caught.value.why and "Phone 2" in caught.value.why
     # adb lists them in an order of its own.
     assert caught.value.fix in {f"--device adb:{phone.serial}" for phone in (one, two)}
     with refused("the device S1 is not connected") as caught:
-        open_device("adb:S1")
+        open_executor("adb:S1")
     assert two.serial in caught.value.why
-    with open_device(f"adb:{two.serial}") as device:
+    with open_executor(f"adb:{two.serial}") as device:
         assert device.describe().address == f"adb:{two.serial}"
     # What adb itself goes by.
     monkeypatch.setenv("ANDROID_SERIAL", one.serial)
-    with open_device("adb") as device:
+    with open_executor("adb") as device:
         assert device.describe().address == f"adb:{one.serial}"
 
 
@@ -170,16 +170,16 @@ def test_of_two_devices_one_must_be_named(bench, monkeypatch):
 def test_a_device_that_has_not_allowed_this_computer_is_named(bench):
     phone = bench(authorized=False)
     with refused("the device has not allowed this computer") as caught:
-        open_device("adb")
+        open_executor("adb")
     assert "unlock it" in caught.value.fix and caught.value.exit_code == 8
-    (listed,) = list_adb()
+    (listed,) = Adb().list()
     assert listed.address == f"adb:{phone.serial}" and "unlock it" in listed.problems[0]
 
 
 @needs_adb
 def test_the_list_says_what_devices_are(bench):
     phone = bench(StandInApp())
-    (info,) = list_adb()
+    (info,) = Adb().list()
     assert info.to_json() == {
         "kind": "adb", "address": f"adb:{phone.serial}", "model": "Stand-in Phone 1", "soc": "Nobody SoC 1",
         "abi": "arm64-v8a", "os": "Android 15 (API 35)", "libc": None, "free_memory_bytes": 4_096_000_000,
@@ -196,6 +196,6 @@ def test_what_is_no_android_is_said():
 @needs_adb
 def test_the_users_server_is_still_there(bench, server):
     bench()
-    list_adb()
+    Adb().list()
     assert "Phone_1" in adb(server, "devices", "-l")
     assert ADB is not None

@@ -16,11 +16,13 @@ import edgex as edgex_package
 from edgex.errors import DeviceError, UsageError
 from edgex.runtime.artifact.artifact import open_artifact
 from edgex.runtime.artifact.golden import read_example, read_golden
-from edgex.runtime.execute.address import open_device
-from edgex.runtime.execute.base import DeviceRequest
+from edgex.runtime.execute.address import open_executor
 from edgex.runtime.execute.kit import kit as kits
 from edgex.runtime.execute.linux import native
-from edgex.runtime.measure.device.commands import profile_on, run_on, verify_on
+from edgex.runtime.execute.request import RunRequest
+from edgex.runtime.execute.run import run_once
+from edgex.runtime.execute.verification import verify
+from edgex.runtime.measure.profile.collect import profile_on
 from edgex.runtime.measure.profile.report import ProfileReport
 
 pytestmark = needs_compiler
@@ -30,9 +32,9 @@ pytestmark = needs_compiler
 def test_outputs_are_those_of_the_engine_here(exported, target) -> None:
     artifact = open_artifact(exported("convnet", target))
     example = read_example(artifact)
-    with open_device("local-native") as device:
-        outputs, answer = run_on(device, artifact, example, threads=1)
-        verdict, _ = verify_on(device, artifact)
+    with open_executor("local-native") as device:
+        outputs, answer = run_once(device, artifact, example, threads=1)
+        verdict, _ = verify(device, artifact)
     with edgex_package.load(artifact.path, threads=1) as session:
         for ours, theirs in zip(outputs, session.run(**example), strict=True):
             np.testing.assert_array_equal(ours, theirs)
@@ -45,8 +47,8 @@ def test_state_is_carried_and_put_back(exported) -> None:
     steps = max((case.steps for case in read_golden(artifact) if case.kind == "compare"), key=len)
     assert len(steps) > 1
     inputs = tuple(dict(step.inputs) for step in steps)
-    with open_device("local-native") as device:
-        answer = device.execute(artifact, DeviceRequest((inputs, inputs)))
+    with open_executor("local-native") as device:
+        answer = device.execute(artifact, RunRequest((inputs, inputs)))
     for sequence in answer.outputs:
         for found, step in zip(sequence, steps, strict=True):
             for name, expected in step.outputs.items():
@@ -55,7 +57,7 @@ def test_state_is_carried_and_put_back(exported) -> None:
 
 def test_a_profile(exported) -> None:
     artifact = open_artifact(exported("convnet", "xnnpack"))
-    with open_device("local-native") as device:
+    with open_executor("local-native") as device:
         report = profile_on(device, artifact, warmup=3, runs=20, threads=1)
     assert report.source == "device" and report.run_id and report.device["kind"] == "local-native"
     assert report.steady.n == 20 and len(report.fresh) == 3
@@ -159,9 +161,9 @@ def test_an_engine_without_a_runner(exported, edgex) -> None:
 
 def test_an_old_libc(exported, monkeypatch) -> None:
     monkeypatch.setattr(native, "needed_libc", lambda kit: (99, 1))
-    with pytest.raises(DeviceError, match=r"needs glibc 99\.1"), open_device("local-native") as device:
+    with pytest.raises(DeviceError, match=r"needs glibc 99\.1"), open_executor("local-native") as device:
         artifact = open_artifact(exported("convnet", "xnnpack"))
-        run_on(device, artifact, read_example(artifact))
+        run_once(device, artifact, read_example(artifact))
 
 
 def test_no_compiler(monkeypatch, tmp_path) -> None:

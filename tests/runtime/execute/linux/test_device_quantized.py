@@ -13,10 +13,10 @@ from device_support import needs_compiler
 from edgex.runtime.artifact.artifact import Artifact, hash_file, open_artifact
 from edgex.runtime.artifact.golden import Case, Step, read_golden, write_golden
 from edgex.runtime.artifact.manifest import FileEntry
-from edgex.runtime.execute.address import open_device
+from edgex.runtime.execute.address import open_executor
 from edgex.runtime.execute.kit.bundle import write_bundle
 from edgex.runtime.execute.kit.kit import this_machine
-from edgex.runtime.measure.device.commands import verify_on
+from edgex.runtime.execute.verification import verify
 from edgex.runtime.session.numerics import Tolerance
 
 pytestmark = needs_compiler
@@ -100,8 +100,8 @@ def test_the_self_test_judges_as_edgex_does(artifact: Artifact, tmp_path) -> Non
     assert references == {case.name: case.reference for case in read_golden(artifact)}
     note = json.loads((bundle.path / "bundle.json").read_text())
     assert (note["tolerance"], note["quantized_tolerance"]) == (ORDINARY.to_json(), QUANTIZED.to_json())
-    with open_device("local-native") as device:
-        verification, _ = verify_on(device, artifact)
+    with open_executor("local-native") as device:
+        verification, _ = verify(device, artifact)
     assert {case.name: case.verdict for case in verification.cases} == EXPECTED
     for ours, theirs in zip(verification.cases, found, strict=True):
         assert ours.sqnr_db == (None if theirs["sqnr_db"] is None else pytest.approx(theirs["sqnr_db"], rel=1e-6))

@@ -17,10 +17,12 @@ import edgex as edgex_package
 from edgex.errors import DeviceError
 from edgex.runtime.artifact.artifact import open_artifact
 from edgex.runtime.artifact.golden import read_example
-from edgex.runtime.execute.address import open_device
-from edgex.runtime.execute.base import DeviceOptions
+from edgex.runtime.execute.address import open_executor
 from edgex.runtime.execute.linux import ssh_link
-from edgex.runtime.measure.device.commands import profile_on, run_on, verify_on
+from edgex.runtime.execute.request import DeviceOptions
+from edgex.runtime.execute.run import run_once
+from edgex.runtime.execute.verification import verify
+from edgex.runtime.measure.profile.collect import profile_on
 
 pytestmark = [needs_sshd, needs_compiler]
 
@@ -38,7 +40,7 @@ def box(server: Sshd, monkeypatch) -> Sshd:
 
 
 def open_box():
-    return open_device("ssh:box", DeviceOptions(python=sys.executable))
+    return open_executor("ssh:box", DeviceOptions(python=sys.executable))
 
 
 @pytest.mark.parametrize(("target", "shells"), [("xnnpack", 2), ("onnx-cpu", 3)])
@@ -50,12 +52,12 @@ def test_the_same_answers_and_nothing_twice(exported, box: Sshd, monkeypatch, ta
     artifact = open_artifact(exported("convnet", target))
     example = read_example(artifact)
     with open_box() as device:
-        outputs, first = run_on(device, artifact, example, threads=1)
+        outputs, first = run_once(device, artifact, example, threads=1)
     started.clear()
     with open_box() as device:
-        _, second = run_on(device, artifact, example, threads=1)
+        _, second = run_once(device, artifact, example, threads=1)
         assert len(started) == shells, "each shell there costs a login"
-        verdict, _ = verify_on(device, artifact)
+        verdict, _ = verify(device, artifact)
     assert first.copied_bytes > 0 and second.copied_bytes == 0 and second.copy_seconds is None
     model = artifact.manifest.file(".pte" if target == "xnnpack" else ".onnx")
     assert first.run_id != second.run_id and first.model_digest == model.sha256
@@ -118,7 +120,7 @@ def test_no_space(exported, box: Sshd, monkeypatch) -> None:
     monkeypatch.setattr(ssh_link, "_SPARE_BYTES", 1 << 60)
     artifact = open_artifact(exported("counter", "xnnpack"))
     with pytest.raises(DeviceError, match="out of space"), open_box() as device:
-        run_on(device, artifact, read_example(artifact))
+        run_once(device, artifact, read_example(artifact))
     assert box.left_behind() == []
 
 
@@ -126,7 +128,7 @@ def test_files_that_arrive_damaged(exported, box: Sshd, monkeypatch) -> None:
     monkeypatch.setattr(ssh_link, "hash_file", lambda path: "0" * 64)
     artifact = open_artifact(exported("counter", "xnnpack"))
     with pytest.raises(DeviceError, match="arrived damaged"), open_box() as device:
-        run_on(device, artifact, read_example(artifact))
+        run_once(device, artifact, read_example(artifact))
     assert box.left_behind() == []
 
 

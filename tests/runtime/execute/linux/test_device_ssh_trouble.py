@@ -21,9 +21,11 @@ from edgex.errors import DeviceError, RunError
 from edgex.runtime.artifact.artifact import Artifact, hash_file, open_artifact
 from edgex.runtime.artifact.golden import read_example
 from edgex.runtime.artifact.manifest import FileEntry
-from edgex.runtime.execute.address import open_device
-from edgex.runtime.execute.base import DeviceAnswer
-from edgex.runtime.measure.device.commands import profile_on, run_on, verify_on
+from edgex.runtime.execute.address import open_executor
+from edgex.runtime.execute.request import RunResult
+from edgex.runtime.execute.run import run_once
+from edgex.runtime.execute.verification import verify
+from edgex.runtime.measure.profile.collect import profile_on
 
 pytestmark = [needs_sshd, needs_compiler]
 
@@ -48,9 +50,9 @@ def artifact(exported) -> Artifact:
     return open_artifact(exported("counter", "xnnpack"))
 
 
-def run(artifact: Artifact, progress=lambda stage, detail: None) -> DeviceAnswer:
-    with open_device("ssh:box") as device:
-        return run_on(device, artifact, read_example(artifact), 1, progress)[1]
+def run(artifact: Artifact, progress=lambda stage, detail: None) -> RunResult:
+    with open_executor("ssh:box") as device:
+        return run_once(device, artifact, read_example(artifact), 1, progress)[1]
 
 
 def wait_until(condition, seconds: float = 120.0) -> bool:
@@ -146,7 +148,7 @@ def test_an_interrupt_leaves_nothing(box: Sshd, artifact, when) -> None:
         if stage == when:
             raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt), open_device("ssh:box") as device:
+    with pytest.raises(KeyboardInterrupt), open_executor("ssh:box") as device:
         folder = device._link._folder
         profile_on(device, artifact, runs=200_000, trace=False, fresh_processes=1, progress=interrupt)
     assert not folder.exists(), "the connection's folder is still here"
@@ -185,8 +187,8 @@ def test_a_machine_whose_programs_are_those_of_busybox(box: Sshd, artifact) -> N
     for name in subprocess.run([busybox, "--list"], capture_output=True, text=True, check=True).stdout.split():
         (box.programs / name).symlink_to(busybox)
     assert run(artifact).copied_bytes > 0
-    with open_device("ssh:box") as device:
-        verdict, answer = verify_on(device, artifact)
+    with open_executor("ssh:box") as device:
+        verdict, answer = verify(device, artifact)
     assert verdict.passed and answer.copied_bytes == 0
 
 

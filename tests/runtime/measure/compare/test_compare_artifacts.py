@@ -12,8 +12,8 @@ import pytest
 import edgex
 from edgex.errors import ArtifactError, RunError, UsageError
 from edgex.runtime.artifact.artifact import open_artifact
-from edgex.runtime.measure.compare.artifacts import choose_steps, save_steps
-from edgex.runtime.measure.compare.process import ProcessContestant
+from edgex.runtime.measure.compare.contestant import ProcessContestant
+from edgex.runtime.measure.steps import choose_steps
 from edgex.runtime.session.runner import EngineSettings
 
 # Real times are never asserted: one process, and the smallest schedule.
@@ -21,15 +21,15 @@ QUICK = {"processes": 1, "max_seconds": 0.1, "threads": 1}
 
 
 @pytest.fixture
-def contestant(exported, tmp_path):
+def contestant(exported):
     """Start a process for an exported artifact; ended after the test."""
     made = []
 
     def make(model: str, target: str, **options) -> ProcessContestant:
-        path = exported(model, target)
-        file = tmp_path / f"{len(made)}.safetensors"
-        save_steps(choose_steps(open_artifact(path), options.pop("inputs", None)), file)
-        made.append(ProcessContestant(path, path.name, file, EngineSettings(options.pop("threads", 1), options)))
+        artifact = open_artifact(exported(model, target))
+        steps = choose_steps(artifact, options.pop("inputs", None))
+        settings = EngineSettings(options.pop("threads", 1), options)
+        made.append(ProcessContestant(artifact, artifact.path.name, steps, settings))
         return made[-1]
 
     yield make
@@ -126,7 +126,7 @@ def test_a_process_times_blocks_and_opens_its_session_again(contestant):
 def test_engines_run_with_their_own_threads(target, contestant):
     one, two = contestant("convnet", target, threads=1), contestant("convnet", target, threads=2)
     one.start(), two.start()
-    assert (one.starts[0]["threads"], two.starts[0]["threads"]) == (1, 2)
+    assert (one.threads, two.threads) == (1, 2)
 
 
 def test_an_error_of_the_other_process_is_raised_here(contestant):
@@ -139,7 +139,7 @@ def test_an_error_of_the_other_process_is_raised_here(contestant):
 def test_a_process_that_dies_is_named(contestant):
     one = contestant("convnet", "onnx-cpu")
     one.start()
-    os.kill(one._process.pid, signal.SIGKILL)
+    os.kill(one._worker._child._process.pid, signal.SIGKILL)
     with pytest.raises(RunError, match=r"convnet\.onnx-cpu\.edgex ended: killed by SIGKILL"):
         for _ in range(2):  # the first request may still find its pipe open
             one.time_block(1, lead_in=False)
@@ -149,7 +149,7 @@ def test_no_process_is_left(exported, monkeypatch):
     started = []
     popen = __import__("subprocess").Popen
     monkeypatch.setattr(
-        "edgex.runtime.measure.compare.process.subprocess.Popen",
+        "edgex.runtime.support.process.child.subprocess.Popen",
         lambda *args, **kwargs: started.append(popen(*args, **kwargs)) or started[-1],
     )
     path = exported("convnet", "onnx-cpu")
@@ -164,5 +164,8 @@ def test_example_inputs_are_needed(exported, own_copy):
     index.write_text('{"format": "edgex.golden/1", "cases": []}')
     with pytest.raises(ArtifactError, match="no example inputs"):
         choose_steps(artifact, None)
-    assert list(choose_steps(artifact, {"x": np.ones(3)})[0]) == ["x"]
+    (spec,) = artifact.manifest.method.inputs
+    given = np.ones(spec.static_shape, spec.numpy_dtype)
+    for form in ({spec.name: given}, [given]):
+        assert list(choose_steps(artifact, form)[0]) == [spec.name]
     assert isinstance(path, Path)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import re
-import subprocess
 import sys
 import time
 from dataclasses import replace
@@ -22,8 +21,9 @@ from edgex.runtime.artifact.golden import Case, Step, write_golden
 from edgex.runtime.artifact.manifest import FileEntry, Manifest, Method, Requirements
 from edgex.runtime.artifact.specs import StateSpec, TensorSpec
 from edgex.runtime.engines.trace.operators import ArenaSpan, SourceText, WeightRow
+from edgex.runtime.execute.request import FreshRun
 from edgex.runtime.measure.profile import collect
-from edgex.runtime.measure.profile.report import FreshRun, ProfileReport
+from edgex.runtime.measure.profile.report import ProfileReport
 from edgex.runtime.measure.profile.warnings import find_warnings
 from edgex.runtime.measure.statistics import summarize
 from edgex.runtime.report.figures import draw_distribution, format_bytes, format_interval, format_rate, format_seconds
@@ -153,9 +153,7 @@ def test_reports_of_before_operators_were_traced_still_read(report):
 
 
 def test_an_engine_that_cannot_trace_says_so(artifact, monkeypatch):
-    from edgex.runtime.measure.profile import passes
-
-    monkeypatch.setattr(passes, "get_engine", lambda _: object())
+    monkeypatch.setattr("edgex.runtime.execute.tracing.get_engine", lambda _: object())
     with edgex.load(artifact, threads=1) as session:
         found = edgex.profile(session, warmup=1, runs=2, fresh_processes=1)
     assert found.trace is None and found.ops == () and found.ceilings is None
@@ -203,7 +201,7 @@ def test_what_was_measured_is_kept_before_operators_are_traced(artifact, monkeyp
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(collect, "inspect_runs", interrupted)
+    monkeypatch.setattr("edgex.runtime.execute.tracing.trace_session", interrupted)
     kept = []
     with edgex.load(artifact, threads=1) as session, pytest.raises(KeyboardInterrupt):
         collect.profile(session, warmup=1, runs=4, keep=kept.append)
@@ -297,22 +295,14 @@ def test_given_inputs_are_used(artifact):
     assert "few-samples" in {warning.code for warning in report.warnings}
 
 
-def test_a_fresh_process_prints_one_object(artifact):
-    command = [sys.executable, "-m", "edgex.runtime.measure.profile.fresh", str(artifact), "--check", "size"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    fresh = FreshRun(**json.loads(done.stdout))
-    assert fresh.first > 0 and fresh.peak_rss_bytes > 1 << 20
-
-
 def test_a_fresh_process_that_fails_shows_why(artifact, tmp_path):
     with edgex.load(artifact) as session:
         (artifact / "model.onnx").rename(tmp_path / "model.onnx")
         try:
-            with pytest.raises(RunError, match="not in a fresh process: exit code 6") as caught:
+            with pytest.raises(ArtifactError, match=r"the artifact lacks model\.onnx"):
                 edgex.profile(session, warmup=1, runs=1)
         finally:
             (tmp_path / "model.onnx").rename(artifact / "model.onnx")
-    assert "the artifact lacks model.onnx" in caught.value.why
 
 
 # ---- a runner whose time is simulated
@@ -344,7 +334,7 @@ class SimulatedRunner:
 def without_fresh_process(monkeypatch):
     """Simulated sessions cannot be opened by another process."""
     fresh = FreshRun(check=1e-3, engine_import=0.5, program=2e-3, method=3e-3, first=0.01, peak_rss_bytes=None)
-    monkeypatch.setattr(collect, "run_fresh", lambda *_: fresh)
+    monkeypatch.setattr("edgex.runtime.execute.here.fresh_process.FreshProcess.start_cold", lambda *_: (fresh,))
 
 
 @pytest.mark.usefixtures("without_fresh_process")

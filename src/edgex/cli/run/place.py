@@ -1,4 +1,4 @@
-"""`--device`: what `run`, `verify`, `profile` and `compare` share when the work is done elsewhere."""
+"""Where a command runs its artifacts: in this process, or where `--device` says."""
 
 from __future__ import annotations
 
@@ -14,43 +14,65 @@ from edgex.errors import UsageError
 
 if TYPE_CHECKING:
     from edgex.runtime.artifact.artifact import Artifact
-    from edgex.runtime.execute.address import Address
-    from edgex.runtime.execute.base import Device, DeviceAnswer, DeviceOptions
+    from edgex.runtime.execute.base import Executor, Progress
+    from edgex.runtime.execute.request import Address, DeviceOptions
 
-# Where the value of --app waits for `read_device`, so that the commands need not hand it on.
-_APP = "edgex.cli.run.on_device.app"
+# Where the value of --app waits for `read_place`, so that the commands need not hand it on.
+_APP = "edgex.cli.run.place.app"
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True)
-class Elsewhere:
-    """A device that the flags name, checked.
+class Place:
+    """Where the flags say that artifacts run, checked.
 
     Attributes:
-        address: Which.
-        options: How it is used.
+        address: Which device; None for this process.
+        options: How a device is used; None for this process.
     """
 
-    address: Address
-    options: DeviceOptions
+    address: Address | None = None
+    options: DeviceOptions | None = None
+
+    @property
+    def is_here(self) -> bool:
+        """Whether it is this process."""
+        return self.address is None
 
     @contextmanager
-    def opened(self, artifacts: Sequence[Artifact]) -> Iterator[Device]:
-        """The device, let go of at the end.
+    def opened(self, artifacts: Sequence[Artifact], *, tuned: bool = False) -> Iterator[Executor]:
+        """The executor, released at the end.
 
         Args:
             artifacts: What is to run there.
+            tuned: In this process: take the threads that a sweep found quickest, where none are asked for.
 
         Raises:
-            UsageError: A flag was given that none of them has a use for.
+            UsageError: A flag was given that none of the artifacts has a use for.
             DeviceError: It cannot be reached.
         """
-        from edgex.runtime.execute.address import open_device, refuse_idle_options
+        if self.address is None or self.options is None:
+            from edgex.runtime.execute.here.in_process import InProcess
+
+            yield InProcess(tuned=tuned)
+            return
+        from edgex.runtime.execute.address import open_executor, refuse_idle_options
 
         refuse_idle_options(self.options, [artifact.manifest.engine for artifact in artifacts])
-        with open_device(self.address, self.options) as device:
-            yield device
+        with open_executor(self.address, self.options) as executor:
+            yield executor
+
+    @contextmanager
+    def progress(self) -> Iterator[Progress]:
+        """Shows the stages of a device on stderr; a run in this process is over before anybody reads of it."""
+        if self.is_here:
+            yield lambda _stage, _detail: None
+            return
+        from edgex.cli.progress import StageProgress
+
+        with StageProgress() as progress:
+            yield progress
 
 
 def device_flags(command: _Command) -> _Command:
@@ -79,10 +101,8 @@ def _keep_app(context: click.Context, _parameter: click.Parameter, value: str | 
     context.meta[_APP] = value
 
 
-def read_device(
-    device: str | None, wheel: Path | None, python: str | None, refused: Mapping[str, object]
-) -> Elsewhere | None:
-    """The device that the flags name; None for this machine.
+def read_place(device: str | None, wheel: Path | None, python: str | None, refused: Mapping[str, object]) -> Place:
+    """The place that the flags name.
 
     Args:
         device: `--device`.
@@ -99,9 +119,9 @@ def read_device(
             if given is not None:
                 kind = "adb" if flag == "--app" else "ssh:HOST"
                 raise UsageError(f"{flag} is for a device", fix=f"add --device {kind}")
-        return None
+        return Place()
     from edgex.runtime.execute.address import check_options, parse_address
-    from edgex.runtime.execute.base import DeviceOptions
+    from edgex.runtime.execute.request import DeviceOptions
 
     address = parse_address(device)
     for flag, value in refused.items():
@@ -113,15 +133,4 @@ def read_device(
         from edgex.runtime.execute.kit.wheel import check_wheel
 
         check_wheel(wheel)
-    return Elsewhere(address, options)
-
-
-def describe_answer(answer: DeviceAnswer) -> dict[str, Any]:
-    """The object `device` of the documents: what the device is, and what sending took."""
-    return {
-        **answer.device.to_json(),
-        "run_id": answer.run_id,
-        "model_sha256": answer.model_digest,
-        "copy_seconds": answer.copy_seconds,
-        "copied_bytes": answer.copied_bytes,
-    }
+    return Place(address, options)

@@ -6,7 +6,6 @@ Runs there with nothing of edgex but the files that `edgex.runtime.execute.linux
 from __future__ import annotations
 
 import argparse
-import functools
 import json
 import resource
 import sys
@@ -15,18 +14,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from edgex.errors import EdgexError
 from edgex.runtime.artifact.artifact import Artifact, hash_file
 from edgex.runtime.artifact.manifest import MANIFEST_FILE, parse_manifest
 from edgex.runtime.engines.onnxruntime.engine import OnnxRuntimeEngine
-from edgex.runtime.execute.sampling import Workload, plan_rounds, sample_rounds, warm_up
+from edgex.runtime.execute.running import Steps, make_workload, play_sequences, take_samples
 from edgex.runtime.execute.tensors import pack_tensors, unpack_tensors
 from edgex.runtime.session.runner import EngineSettings
-from edgex.runtime.session.session import Session
-
-Steps = list[list[np.ndarray]]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -76,12 +70,20 @@ def _run(given: argparse.Namespace) -> None:
             executed_on=session.executed_on,
             peak_rss_bytes=_peak(),
         )
-        sequences = _read_sequences(given, session)
-        outputs = _play(session, sequences)
+        sequences = _read_sequences(given)
+        played = play_sequences(session, sequences)
+        for error in played.refused.values():
+            raise error
+        _say("first", seconds=played.first_seconds, peak_rss_bytes=played.first_peak_bytes)
         if given.outputs is not None:
-            given.outputs.write_bytes(b"".join(pack_tensors(manifest.method.outputs, one) for one in outputs))
+            steps = [step for sequence in played.outputs for step in sequence]
+            given.outputs.write_bytes(b"".join(pack_tensors(manifest.method.outputs, one) for one in steps))
         if given.runs != "0":
-            _measure(session, sequences[0], given.warmup, given.runs)
+            counts = (
+                (None if given.warmup == "auto" else int(given.warmup)),
+                (None if given.runs == "auto" else int(given.runs)),
+            )
+            take_samples(make_workload(session, sequences[0]), *counts, _say)
     _say("done", run_id=given.run_id, peak_rss_bytes=_peak())
 
 
@@ -92,47 +94,12 @@ def _check(artifact: Artifact) -> None:
             raise ValueError(f"{path} is damaged: its SHA-256 is not the manifest's")
 
 
-def _read_sequences(given: argparse.Namespace, session: Session) -> list[Steps]:
+def _read_sequences(given: argparse.Namespace) -> list[Steps]:
     sets = iter(unpack_tensors(given.inputs.read_bytes()))
-    found = []
+    found: list[Steps] = []
     for case in given.cases or ["run:1:"]:
-        steps = [next(sets) for _ in range(int(case.split(":")[1]))]
-        found.append([session.prepare(**step) for step in steps])
+        found.append([next(sets) for _ in range(int(case.split(":")[1]))])
     return found
-
-
-def _play(session: Session, sequences: Sequence[Steps]) -> list[dict[str, np.ndarray]]:
-    outputs = []
-    first = True
-    for steps in sequences:
-        session.reset()
-        for arrays in steps:
-            started = time.perf_counter()
-            results = session.run(*arrays)
-            if first:
-                _say("first", seconds=time.perf_counter() - started, peak_rss_bytes=_peak())
-            first = False
-            outputs.append({spec.name: array for spec, array in zip(session.outputs, results, strict=True)})
-    return outputs
-
-
-def _measure(session: Session, steps: Steps, warmup: str, runs: str) -> None:
-    kept = steps if session.state else steps[:1]
-    calls = tuple(functools.partial(session.run, *arrays) for arrays in kept)
-    workload = Workload(calls, session.reset if session.state else None)
-    _say("progress", stage="warm up", detail="until the latency settles" if warmup == "auto" else f"{warmup} runs")
-    warm = warm_up(workload, None if warmup == "auto" else int(warmup))
-    _say("warmup", runs=warm.calls, seconds=warm.seconds, settled=warm.settled)
-    plan = plan_rounds(workload, warm, None if runs == "auto" else int(runs))
-    _say(
-        "plan",
-        samples=plan.samples,
-        rounds=plan.rounds,
-        calls_per_sample=plan.calls_per_sample,
-        steps=len(calls),
-    )
-    taken: list[tuple[float, ...]] = []
-    sample_rounds(workload, plan, into=taken, after_round=lambda number: _say("round", seconds=taken[number - 1]))
 
 
 def _say(event: str, **values: Any) -> None:

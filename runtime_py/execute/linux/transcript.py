@@ -11,17 +11,18 @@ done {run_id, peak_rss_bytes}     error {kind: input|engine, what, code}
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
 from edgex.errors import DeviceError, EdgexError, RunError
 from edgex.runtime.engines.executorch.errors import explain_error
-from edgex.runtime.execute.base import ColdStart, Progress
+from edgex.runtime.execute.base import Progress
+from edgex.runtime.execute.events import Events
 from edgex.runtime.execute.linux.link import Done, signal_name
+from edgex.runtime.execute.request import FreshRun
 
 
 @dataclass
-class LineReader:
+class Transcript:
     """What one process on a device has said so far.
 
     Attributes:
@@ -29,33 +30,30 @@ class LineReader:
         device: The device, for messages.
         artifact: The artifact, for messages.
         progress: Told where it is.
+        events: What it said.
     """
 
     run_id: str
     device: str
     artifact: str
     progress: Progress
-    rounds: list[tuple[float, ...]] = field(default_factory=list)
-    found: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.events = Events(self.progress)
+        self.found = self.events.found
 
     def __call__(self, line: str) -> None:
         """Take in one line; those of others, such as banners of libraries, are passed over."""
         try:
             event = json.loads(line)
-            name = event["event"]
-        except (ValueError, KeyError, TypeError):
+            known = "event" in event
+        except (ValueError, TypeError):
             return
-        if name == "progress":
-            self.progress(str(event["stage"]), str(event["detail"]))
-        elif name == "round":
-            self.rounds.append(tuple(float(value) for value in event["seconds"]))
-            plan = self.found.get("plan", {})
-            self.progress("measure", f"round {len(self.rounds)} of {plan.get('rounds', '?')}")
-        else:
-            self.found[name] = event
+        if known:
+            self.events.take(event)
 
     def finish(self, done: Done) -> None:
-        """Hold the end of the process against what it said.
+        """Compare the end of the process with what it said.
 
         Raises:
             DeviceError: It crashed, or the answer is that of another run.
@@ -84,17 +82,17 @@ class LineReader:
                 "the answer is that of another run", self.device, "run it again", why=f"run id {answered}"
             )
 
-    def cold(self) -> ColdStart:
+    def cold(self) -> FreshRun:
         """Load, first run and memory of the process."""
         start, model, loaded, first = (self.found.get(name, {}) for name in ("start", "model", "loaded", "first"))
         stages = {"interpreter": start, "load": loaded, "first": first}
-        return ColdStart(
-            program=loaded.get("program_seconds"),
-            method=loaded.get("method_seconds"),
-            first=first.get("seconds"),
-            peak_rss_bytes=first.get("peak_rss_bytes"),
+        return FreshRun(
             check=model.get("seconds"),
-            startup=start.get("seconds"),
+            engine_import=start.get("seconds"),
+            program=loaded.get("program_seconds"),
+            method=float(loaded["method_seconds"]),
+            first=float(first["seconds"]),
+            peak_rss_bytes=first.get("peak_rss_bytes"),
             stages={name: int(said["peak_rss_bytes"]) for name, said in stages.items() if said.get("peak_rss_bytes")},
         )
 

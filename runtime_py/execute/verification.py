@@ -1,18 +1,19 @@
-"""Run an artifact's golden cases and hold every output against eager's: `edgex verify`, here or on a device."""
+"""Run an artifact's golden cases and compare every output with eager's: `edgex verify`, wherever it runs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from edgex.errors import RunError
-from edgex.runtime.artifact.artifact import Artifact
+from edgex.errors import ArtifactError, EdgexError, RunError
+from edgex.runtime.artifact.artifact import Artifact, CheckLevel
 from edgex.runtime.artifact.golden import Case, Layout, Reference, read_golden
+from edgex.runtime.execute.base import Executor, Progress, no_progress
+from edgex.runtime.execute.request import Arrays, RunRequest, RunResult
 from edgex.runtime.session.numerics import Tolerance, Verdict, compare_output, round_significant
-from edgex.runtime.session.session import Session
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,7 @@ class CaseResult:
         reference_max: Largest absolute value of eager's output.
         verdict: `pass`, `fail`, `inconclusive` or `skipped`.
         reason: Why, when there is something to say.
-        reference: What it was held against: `eager` or `quantized`; see `edgex.runtime.artifact.golden.Case`.
+        reference: What it was compared with: `eager` or `quantized`; see `edgex.runtime.artifact.golden.Case`.
     """
 
     name: str
@@ -103,44 +104,76 @@ class Verification:
         }
 
 
-def replay_artifact(
-    artifact: Artifact, session: Session, progress: Callable[[str], None] = lambda _: None
-) -> Verification:
-    """Run every golden case of an artifact.
+def verify(
+    executor: Executor,
+    artifact: Artifact,
+    *,
+    threads: int | None = None,
+    options: Mapping[str, Any] | None = None,
+    check: CheckLevel = "hash",
+    progress: Progress = no_progress,
+) -> tuple[Verification, RunResult]:
+    """Run every golden case of an artifact, and compare its outputs with eager's, here.
 
     Args:
+        executor: Where it runs.
         artifact: Gives the cases and, in its manifest, the tolerance and whether inconclusive outputs are allowed.
-        session: A session on that artifact.
-        progress: Called with each case's name before it runs.
+        threads: Threads of a run; None leaves it to the engine.
+        options: Engine settings by name.
+        check: How the artifact is checked before it is loaded.
+        progress: Told about each stage, with a detail.
 
     Raises:
-        ArtifactError: The golden data cannot be read.
+        ArtifactError: The golden data cannot be read, or there are no cases.
+        RunError: The engine does not load it.
+        DeviceError: The device failed.
     """
+    cases = read_golden(artifact)
+    played = [case for case in cases if case.kind != "skipped"]
+    if not any(case.kind == "compare" for case in played):
+        raise ArtifactError("the artifact holds no golden cases", artifact.path.name, "export the model again")
+    sequences = [
+        tuple({key: lay_out(value, case.layout) for key, value in step.inputs.items()} for step in case.steps)
+        for case in played
+    ]
+    result = executor.execute(artifact, RunRequest(tuple(sequences), threads, options or {}, check), progress)
+    return judge_outputs(artifact, cases, result), result
+
+
+def judge_outputs(artifact: Artifact, cases: Sequence[Case], result: RunResult) -> Verification:
+    """The verdict on what the cases that are not skipped gave, in their order."""
     settings = artifact.manifest.verification or {}
     tolerance = Tolerance.from_json(settings["tolerance"])
     strict = settings.get("quantized_tolerance")
     quantized_tolerance = None if strict is None else Tolerance.from_json(strict)
+    names = [spec.name for spec in artifact.manifest.method.outputs]
     results: list[CaseResult] = []
-    cases = read_golden(artifact)
     ordinary = _ordinary_rms(cases) if quantized_tolerance is not None else {}
+    number = 0
     for case in cases:
-        progress(case.name)
-        if case.reference == "quantized" and quantized_tolerance is not None:
+        if case.kind == "skipped":
+            results.append(CaseResult(case.name, None, "skipped", reason=case.reason))
+            continue
+        outputs, refused = result.outputs[number], result.refused.get(number)
+        number += 1
+        if case.kind == "refuse":
+            results.append(_judge_refusal(case, refused))
+        elif case.reference == "quantized" and quantized_tolerance is not None:
             least = quantized_tolerance.min_sqnr_db if case.min_sqnr_db is None else case.min_sqnr_db
-            results += _run_case(case, session, replace(quantized_tolerance, min_sqnr_db=least), ordinary)
+            strict_own = replace(quantized_tolerance, min_sqnr_db=least)
+            results += _judge_case(case, names, outputs, refused, strict_own, ordinary)
         else:
             own = tolerance if case.min_sqnr_db is None else Tolerance(case.min_sqnr_db, min_equal=tolerance.min_equal)
-            results += _run_case(case, session, own, {})
-    names = [spec.name for spec in session.outputs]
+            results += _judge_case(case, names, outputs, refused, own, {})
     reason = _find_shortfall(results, names, bool(settings.get("allow_inconclusive")))
     return Verification(
         reason is None,
         tuple(results),
         tolerance,
-        session.executed_on,
+        result.place,
         reason,
-        _verified_on(session),
-        session.assignment,
+        _verified_on(artifact, result.assignment),
+        result.assignment,
         quantized_tolerance,
     )
 
@@ -156,13 +189,11 @@ def _ordinary_rms(cases: Sequence[Case]) -> dict[str, float]:
     }
 
 
-def _verified_on(session: Session) -> str:
+def _verified_on(artifact: Artifact, assignment: Mapping[str, int] | None) -> str:
     """`cpu-reference` when an artifact for another device was run on the engine's CPU, however it came about."""
-    wanted = session.artifact.manifest.options.get("execution_provider")
-    if wanted is None or session.assignment is None:
+    if artifact.manifest.options.get("execution_provider") is None or assignment is None:
         return "target"
-    others = [name for name in session.assignment if name != "CPUExecutionProvider"]
-    return "target" if others else "cpu-reference"
+    return "target" if any(name != "CPUExecutionProvider" for name in assignment) else "cpu-reference"
 
 
 def lay_out(array: np.ndarray, layout: Layout) -> np.ndarray:
@@ -180,30 +211,30 @@ def lay_out(array: np.ndarray, layout: Layout) -> np.ndarray:
     return array
 
 
-def _run_case(case: Case, session: Session, tolerance: Tolerance, floors: Mapping[str, float]) -> Iterable[CaseResult]:
-    """Run and judge one case; `floors` is the ordinary root mean square by output."""
-    if case.kind == "skipped":
-        return [CaseResult(case.name, None, "skipped", reason=case.reason)]
-    session.reset()
+def _judge_case(
+    case: Case,
+    names: Sequence[str],
+    outputs: Sequence[Arrays],
+    refused: EdgexError | None,
+    tolerance: Tolerance,
+    floors: Mapping[str, float],
+) -> list[CaseResult]:
+    """The verdicts on one case; `floors` is the ordinary root mean square by output."""
     results: list[CaseResult] = []
     for at, step in enumerate(case.steps):
         name = case.name if len(case.steps) == 1 else f"{case.name}, step {at + 1}"
-        inputs = {key: lay_out(value, case.layout) for key, value in step.inputs.items()}
-        if case.kind == "refuse":
-            results.append(_expect_refusal(name, inputs, session))
-            continue
-        try:
-            outputs = session.run(**inputs)
-        except RunError as error:
-            reason = " ".join(str(error).split())
+        if at >= len(outputs):
+            reason = " ".join(str(refused or "it gave no outputs").split())
             results.append(CaseResult(name, None, "fail", reason=reason, reference=case.reference))
             break
-        for spec, actual in zip(session.outputs, outputs, strict=True):
-            found = compare_output(step.outputs[spec.name], actual, tolerance, floors.get(spec.name, 0.0))
+        for output in names:
+            if output not in outputs[at]:
+                raise RunError(f"there is no output {output!r}", case.name, why=f"there is {', '.join(outputs[at])}")
+            found = compare_output(step.outputs[output], outputs[at][output], tolerance, floors.get(output, 0.0))
             results.append(
                 CaseResult(
                     name,
-                    spec.name,
+                    output,
                     found.verdict,
                     found.max_abs_error,
                     found.sqnr_db,
@@ -215,13 +246,11 @@ def _run_case(case: Case, session: Session, tolerance: Tolerance, floors: Mappin
     return results
 
 
-def _expect_refusal(name: str, inputs: Mapping[str, np.ndarray], session: Session) -> CaseResult:
+def _judge_refusal(case: Case, refused: EdgexError | None) -> CaseResult:
     """Sizes outside the bounds must be refused: an engine that computed something with them computed garbage."""
-    try:
-        session.run(**inputs)
-    except RunError as error:
-        return CaseResult(name, None, "pass", reason=f"refused: {error.what}")
-    return CaseResult(name, None, "fail", reason="it ran although the size is outside the bounds")
+    if refused is not None:
+        return CaseResult(case.name, None, "pass", reason=f"refused: {refused.what}")
+    return CaseResult(case.name, None, "fail", reason="it ran although the size is outside the bounds")
 
 
 def _find_shortfall(results: Sequence[CaseResult], outputs: Sequence[str], allow_inconclusive: bool) -> str | None:

@@ -1,0 +1,1 @@
+"""This machine as an executor: in this process, or in a fresh one."""

@@ -1,0 +1,128 @@
+"""This process as an executor: for one run, and for the latency of a session that is open and warm."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from statistics import median
+from typing import TYPE_CHECKING
+
+from edgex.runtime.artifact.artifact import Artifact
+from edgex.runtime.engines.loading import open_session
+from edgex.runtime.execute.base import Closing, Keep, Progress, describe_here, keep_nothing, no_progress
+from edgex.runtime.execute.request import DeviceInfo, FreshRun, RunRequest, RunResult
+from edgex.runtime.execute.running import Played, make_workload, play_sequences, take_samples
+from edgex.runtime.execute.sampling import Clock
+from edgex.runtime.session.session import Session
+
+if TYPE_CHECKING:
+    from edgex.runtime.support.host import HostInfo
+
+
+class InProcess(Closing):
+    """See `edgex.runtime.execute.base.Executor`."""
+
+    def __init__(
+        self, session: Session | None = None, *, tuned: bool = False, clock: Clock = time.perf_counter_ns
+    ) -> None:
+        """Nothing is loaded yet.
+
+        Args:
+            session: A session on the artifact that is to run, whose threads and settings stay as they are; it is left
+                reset. None opens one for each request, and closes it.
+            tuned: Take the threads that a sweep found quickest here, where the request names none.
+            clock: Nanoseconds, for samples.
+        """
+        self._session = session
+        self._tuned = tuned
+        self._clock = clock
+
+    def describe(self) -> DeviceInfo:
+        """See `Executor`."""
+        return describe_here()
+
+    @property
+    def host(self) -> HostInfo:
+        """See `Executor`."""
+        from edgex.runtime.support.host import read_host
+
+        return read_host()
+
+    def execute(
+        self, artifact: Artifact, request: RunRequest, progress: Progress = no_progress, keep: Keep = keep_nothing
+    ) -> RunResult:
+        """See `Executor`."""
+        with self._opened(artifact, request, progress) as session:
+            # What is sampled is run while it warms up: played first, it would take the settling away.
+            played = play_sequences(session, request.sequences) if request.runs == 0 else Played()
+            result = RunResult(
+                executed_on=session.executed_on,
+                threads=session.threads,
+                outputs=played.outputs,
+                refused=played.refused,
+                threads_source=session.threads_source,
+                assignment=session.assignment,
+                planned_arena_bytes=session.runner.planned_arena_bytes,
+                cold=_start_cold(session, request, progress),
+            )
+            return result if request.runs == 0 else self._measure(session, request, result, progress, keep)
+
+    def _measure(
+        self, session: Session, request: RunRequest, result: RunResult, progress: Progress, keep: Keep
+    ) -> RunResult:
+        from edgex.runtime.engines.registry import get_engine
+        from edgex.runtime.execute.here.sampled import collect_samples
+
+        versions = get_engine(session.artifact.manifest.engine).versions()
+        workload = make_workload(session, request.sequences[0])
+        result = collect_samples(
+            replace(result, versions=dict(versions)),
+            lambda events: take_samples(workload, request.warmup, request.runs, events.tell, self._clock),
+            progress,
+            keep,
+            in_child=False,
+        )
+        session.reset()
+        if not request.trace:
+            return result
+        keep(result)
+        return self._look_inside(session, request, result, progress)
+
+    def _look_inside(self, session: Session, request: RunRequest, result: RunResult, progress: Progress) -> RunResult:
+        """Operators and meters, in runs that are not among the samples."""
+        from edgex.runtime.engines.trace.tracing import run_sequence
+        from edgex.runtime.execute.here.meters import read_meters
+        from edgex.runtime.execute.tracing import trace_session
+
+        progress("trace", "operators, in runs of their own")
+        run_seconds = median(sample for samples in result.rounds for sample in samples)
+        kept = request.sequences[0] if session.state else request.sequences[0][:1]
+        steps = [session.prepare(**step) for step in kept]
+        trace, reason = trace_session(session, steps, run_seconds)
+        meters = read_meters(lambda: run_sequence(session, steps), len(steps), run_seconds * len(steps))
+        session.reset()
+        return replace(result, trace=trace, no_trace_reason=reason, energy=meters.energy, counters=meters.counters)
+
+    @contextmanager
+    def _opened(self, artifact: Artifact, request: RunRequest, progress: Progress) -> Iterator[Session]:
+        if self._session is not None:
+            yield self._session
+            return
+        if request.runs != 0:
+            progress("load", artifact.path.name)
+        with open_session(artifact, request.threads, request.options, tuned=self._tuned) as session:
+            yield session
+
+
+def _start_cold(session: Session, request: RunRequest, progress: Progress) -> tuple[FreshRun, ...]:
+    """Fresh processes with the settings of the session."""
+    if not request.fresh_processes:
+        return ()
+    from edgex.runtime.execute.here.fresh_process import FreshProcess
+
+    # As many threads as here, though what a sweep found is no order of the caller's.
+    threads = session.threads if session.threads_source == "tuned" else session.settings.threads
+    fresh = replace(request, threads=threads, options=session.settings.options)
+    return FreshProcess().start_cold(session.artifact, fresh, progress)

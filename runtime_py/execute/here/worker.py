@@ -1,0 +1,194 @@
+"""One artifact in a process of its own: the child's side of `edgex.runtime.execute.here.fresh_process.Worker`.
+
+```
+request                                                       answer
+{"do": "open", artifact, check, threads, options}             {executed_on, assignment, threads, planned_arena_bytes}
+{"do": "play", inputs: FILE, steps: [runs of each sequence], outputs: FILE or null}
+                                                              {fresh: {…}, done: [steps], refused: {number: error}}
+{"do": "sample", warmup, runs}                                {}, and the events warmup, plan, round
+{"do": "trace", seconds}                                      {trace: {…}} or {reason}
+{"do": "pace"}                                                {sample_seconds, …}: it is warm, and can be timed
+{"do": "block", passes, lead_in}                              {seconds: […], switches}
+{"do": "reopen"}                                              {}: the session, elsewhere in memory, and warm
+```
+
+What is sampled, traced and timed is the first sequence that was played. Files hold tensors: see
+`edgex.runtime.execute.tensors`.
+"""
+
+from __future__ import annotations
+
+import gc
+import math
+import time
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from edgex.errors import RunError
+from edgex.runtime.artifact.artifact import open_artifact
+from edgex.runtime.engines.registry import get_engine
+from edgex.runtime.execute.running import (
+    FreshSession,
+    Steps,
+    make_workload,
+    open_measured,
+    play_sequences,
+    take_samples,
+)
+from edgex.runtime.execute.sampling import (
+    WarmUp,
+    collector_off,
+    count_calls_per_sample,
+    split_pass,
+    time_passes,
+    warm_up,
+)
+from edgex.runtime.execute.tensors import pack_tensors, unpack_tensors
+from edgex.runtime.execute.tracing import trace_session
+from edgex.runtime.session.runner import EngineSettings
+from edgex.runtime.session.session import Session
+from edgex.runtime.support.process.serving import Tell, describe_error
+
+# A session that was opened again: its code is warm, only its own memory is not.
+_REWARM_SECONDS, _REWARM_CALLS = 0.02, 3
+
+# ONNX Runtime's idle threads wait busily for some 80 ms after a run, which would slow down whoever comes next.
+_REST_STEP_SECONDS, _REST_BUSY_SHARE, _REST_MAX_SECONDS = 0.002, 0.1, 0.3
+
+
+class Worker:
+    """Answers requests about one artifact."""
+
+    def __init__(self) -> None:
+        self._opened: FreshSession | None = None
+        self._session: Session | None = None
+        self._steps: Steps = ()
+        self._warm: WarmUp | None = None
+
+    def __call__(self, request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
+        """Do what a request asks."""
+        given = {name: value for name, value in request.items() if name != "do"}
+        if request["do"] == "sample":
+            take_samples(make_workload(self._open_session, self._steps), tell=tell, **given)
+            return {}
+        answer: dict[str, Any] = getattr(self, f"do_{request['do']}")(**given)
+        return answer
+
+    def close(self) -> None:
+        """Close the session."""
+        if self._session is not None:
+            self._session.close()
+
+    def do_open(self, artifact: str, check: Any, threads: int | None, options: Mapping[str, Any]) -> dict[str, Any]:
+        """Open the artifact, and note what that takes."""
+        opened = open_artifact(artifact, check)
+        engine = get_engine(opened.manifest.engine)
+        self._opened = open_measured(opened, engine, EngineSettings(threads, options))
+        self._session = self._opened.session
+        runner = self._session.runner
+        return {
+            "executed_on": runner.executed_on,
+            "assignment": None if self._session.assignment is None else dict(self._session.assignment),
+            "threads": runner.threads,
+            "planned_arena_bytes": runner.planned_arena_bytes,
+            "versions": dict(engine.versions()),
+        }
+
+    def do_play(self, inputs: str, steps: list[int], outputs: str | None) -> dict[str, Any]:
+        """Run sequences, and write what comes out."""
+        session, opened = self._open_session, self._opened
+        assert opened is not None
+        sets = iter(unpack_tensors(Path(inputs).read_bytes()))
+        sequences = [[next(sets) for _ in range(count)] for count in steps]
+        self._steps = sequences[0] if sequences else ()
+        played = play_sequences(session, sequences)
+        if outputs is not None:
+            with Path(outputs).open("wb") as stream:
+                for one in (step for sequence in played.outputs for step in sequence):
+                    stream.write(pack_tensors(session.outputs, one))
+        return {
+            "fresh": opened.describe(played),
+            "done": [len(sequence) for sequence in played.outputs],
+            "refused": {str(number): describe_error(error) for number, error in played.refused.items()},
+        }
+
+    def do_trace(self, seconds: float) -> dict[str, Any]:
+        """Trace the operators; `seconds` of one run that is not traced."""
+        session = self._open_session
+        found, reason = trace_session(session, [session.prepare(**step) for step in self._steps], seconds)
+        if found is None:
+            return {"reason": reason}
+        rows = [row.to_json() for row in found.rows]
+        return {"trace": {**asdict(found), "rows": rows}}
+
+    def do_pace(self) -> dict[str, Any]:
+        """Warm up, and say what the other side must know before it plans."""
+        self._workload = make_workload(self._open_session, self._steps)
+        warm = self._warm = warm_up(self._workload)
+        self._calls_per_sample = count_calls_per_sample(self._workload, warm.call_seconds)
+        self._passes = split_pass(self._workload, self._calls_per_sample)
+        started = time.perf_counter()
+        rest()
+        resting = time.perf_counter() - started
+        self.do_reopen()
+        reopening = time.perf_counter() - started - 2 * resting
+        return {
+            "sample_seconds": warm.mean_seconds * self._calls_per_sample,
+            "samples_per_pass": len(self._passes),
+            "calls_per_sample": self._calls_per_sample,
+            "rest_seconds": resting,
+            "open_seconds": max(0.0, reopening),
+            "warmup": asdict(warm),
+        }
+
+    def do_block(self, passes: int, lead_in: bool) -> dict[str, Any]:
+        """Time passes; `lead_in`: after one that is not counted."""
+        before = _count_switches()
+        with collector_off():
+            if lead_in:
+                time_passes(self._passes, 1, self._workload.reset, time.perf_counter_ns)
+            samples = time_passes(self._passes, passes, self._workload.reset, time.perf_counter_ns)
+        switches = _count_switches() - before
+        gc.collect(0)
+        rest()
+        # A tenth of a nanosecond is finer than any clock here.
+        return {"seconds": [round(sample, 10) for sample in samples], "switches": switches}
+
+    def do_reopen(self) -> dict[str, Any]:
+        """Open the session again, elsewhere in memory, and warm it up."""
+        old, warm = self._open_session, self._warm
+        assert warm is not None
+        # The new one first: opened after, it would be given the very memory that the old one has left.
+        self._session = get_engine(old.artifact.manifest.engine).open(old.artifact, old.settings)
+        self._session.settings = old.settings
+        old.close()
+        self._workload = make_workload(self._session, self._steps)
+        calls = max(_REWARM_CALLS, math.ceil(_REWARM_SECONDS / max(warm.mean_seconds, 1e-9)))
+        warm_up(self._workload, calls if warm.mean_seconds < _REWARM_SECONDS else 1)
+        self._passes = split_pass(self._workload, self._calls_per_sample)
+        rest()
+        return {}
+
+    @property
+    def _open_session(self) -> Session:
+        if self._session is None:
+            raise RunError("no artifact is open in this process")
+        return self._session
+
+
+def rest() -> None:
+    """Wait until this process's threads no longer use the processor."""
+    started = time.perf_counter()
+    while time.perf_counter() - started < _REST_MAX_SECONDS:
+        at, used = time.perf_counter(), time.process_time()
+        time.sleep(_REST_STEP_SECONDS)
+        if time.process_time() - used < _REST_BUSY_SHARE * (time.perf_counter() - at):
+            return
+
+
+def _count_switches() -> int:
+    import resource
+
+    return resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw

@@ -1,1 +1,0 @@
-"""Profiles and comparisons on a device."""

@@ -1,0 +1,44 @@
+"""Which inputs a measurement runs with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from edgex.errors import ArtifactError
+from edgex.runtime.artifact.artifact import Artifact
+from edgex.runtime.artifact.golden import read_golden
+from edgex.runtime.session.signature import Signature
+
+Inputs = Mapping[str, Any] | Sequence[Any]
+# Inputs by name of each run between two resets, checked: C-contiguous arrays in the manifest's dtypes.
+Steps = tuple[Mapping[str, np.ndarray], ...]
+
+
+def choose_steps(artifact: Artifact, inputs: Inputs | None) -> Steps:
+    """The inputs of each run between two resets: one run without state, the longest proved sequence with it.
+
+    A sequence that was proved stays within the model's limits, for example the length of its cache; given inputs are
+    repeated as often.
+
+    Args:
+        artifact: Whose golden data to take.
+        inputs: Inputs of one run, by name or in order, in their place; None takes the golden ones.
+
+    Raises:
+        ArtifactError: There are no example inputs and none were given.
+        RunError: The inputs do not fit.
+    """
+    signature = Signature(artifact.manifest.method.inputs)
+    proved = [case.steps for case in read_golden(artifact) if case.kind == "compare"]
+    state = bool(artifact.manifest.method.state)
+    steps = max(proved, key=len, default=()) if state else tuple(proved[0][:1]) if proved else ()
+    if inputs is not None:
+        named = inputs if isinstance(inputs, Mapping) else None
+        given = signature.prepare_named(*inputs) if named is None else signature.prepare_named(**named)
+        return (given,) * (max(1, len(steps)) if state else 1)
+    if not steps:
+        raise ArtifactError("the artifact holds no example inputs", artifact.path.name, "give inputs with -i")
+    return tuple(signature.prepare_named(**step.inputs) for step in steps)
