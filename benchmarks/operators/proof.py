@@ -11,14 +11,14 @@ from typing import Any
 
 import torch
 
-import edgex
 from edgex.errors import EdgexError
 from edgex.export.pipeline import export_to_targets
 from edgex.export.proof import stage
 from edgex.export.settings import ExportSettings
 from edgex.export.source.source import wrap_model
 from edgex.runtime.artifact.artifact import open_artifact
-from edgex.runtime.session.replay import replay_artifact
+from edgex.runtime.execute.here.in_process import InProcess
+from edgex.runtime.execute.verification import verify
 
 
 @dataclass(frozen=True)
@@ -81,5 +81,4 @@ def _verified_here() -> Any:
 def _verify(folder: Path, *, cpu_reference: bool = False) -> Mapping[str, Any]:
     del cpu_reference
     artifact = open_artifact(str(folder), check="size")
-    with edgex.load(str(folder), check="size") as session:
-        return replay_artifact(artifact, session).to_json()
+    return verify(InProcess(), artifact, check="size")[0].to_json()
