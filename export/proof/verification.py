@@ -246,8 +246,9 @@ def verify_in_fresh_process(folder: Path, *, cpu_reference: bool = False) -> Map
     try:
         verdict, _ = verify(FreshProcess(), open_artifact(folder, "size"), options=options, check="size")
     except ChildEnded as error:
+        what = error.what.replace(folder.name, "the artifact")
         fix = "this is a fault of the engine on this model; try another --target, and please report it"
-        raise VerificationError(error.what, fix=error.fix or fix, why=error.why) from error
+        raise VerificationError(what, fix=error.fix or fix, why=error.why) from error
     return verdict.to_json()
 
 

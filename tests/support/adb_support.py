@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 import numpy as np
 import pytest
+from manifest_support import NO_DELEGATION
 from standin_app import make_program
 
 from edgex.runtime.artifact.artifact import hash_file, open_artifact
@@ -76,7 +77,7 @@ def make_artifact(folder, *, state=False, dtype="float32", engine="executorch", 
     manifest = Manifest(
         name="doubler", target="xnnpack", engine=engine, precision="fp32", methods=(method,),
         files=tuple(FileEntry(str(p.relative_to(path)), p.stat().st_size, hash_file(p)) for p in files),
-        producer={"edgex": "0.1.0", "executorch": executorch}, delegation={}, options={},
+        producer={"edgex": "0.1.0", "executorch": executorch}, delegation=NO_DELEGATION, options={},
         requirements=Requirements(engine, plugins=tuple(plugins)),
         verification={"passed": True, "tolerance": {"min_sqnr_db": 80.0, "atol": 1e-4, "rtol": 1e-4}},
     )  # fmt: skip

@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import signal
 import sys
 from collections.abc import Callable, Mapping
 from typing import Any, TextIO
@@ -28,6 +29,8 @@ def describe_error(error: EdgexError) -> dict[str, Any]:
 
 def main(task: str) -> int:
     """The child's whole life: answers until its stdin ends."""
+    # Ctrl-C goes to all processes of a terminal: the parent decides, and ends this one.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     # Engines may print to stdout; that goes to stderr, and messages alone to where the reader is.
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from manifest_support import NO_DELEGATION
 
 from edgex.errors import RunError
 from edgex.runtime.artifact.artifact import hash_file, open_artifact
@@ -89,7 +90,7 @@ def artifact(tmp_path_factory):
         methods=(Method("forward", (TensorSpec("x", "float32", SHAPE),), (TensorSpec("y", "float32", (1, 5)),), ()),),
         files=tuple(FileEntry(p.relative_to(folder).as_posix(), p.stat().st_size, hash_file(p)) for p in files),
         producer={"edgex": "0"},
-        delegation={},
+        delegation=NO_DELEGATION,
         requirements=Requirements("onnxruntime"),
     )
     (folder / "manifest.json").write_text(manifest.dumps())

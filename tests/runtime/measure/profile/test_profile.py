@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from manifest_support import NO_DELEGATION
 from rich.console import Console
 
 import edgex
@@ -62,7 +63,7 @@ def write_artifact(folder: Path, *, steps: int = 1, stateful: bool = False) -> P
         methods=(Method("forward", (spec,), (replace(spec, name="output_0"),), state),),
         files=entries,
         producer={"edgex": "0"},
-        delegation={},
+        delegation=NO_DELEGATION,
         requirements=Requirements("onnxruntime"),
     )
     (folder / "manifest.json").write_text(manifest.dumps())
