@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -61,7 +61,7 @@ def name_inputs(positional: Sequence[str], args: Sequence[Any], kwargs: Mapping[
         CaptureError: Two leaves have the same name.
     """
     leaves = []
-    for path, value in pytree.tree_flatten_with_path((tuple(args), dict(kwargs)))[0]:
+    for path, value in _with_paths((tuple(args), dict(kwargs))):
         root = positional[path[1].idx] if isinstance(path[1], pytree.SequenceKey) else _key_text(path[1])
         parameter, _, index = root.partition(".")
         source = f"L['{parameter}']" + (f"[{index}]" if index else "") + pytree.keystr(path[2:])
@@ -88,7 +88,7 @@ def name_outputs(value: Any) -> tuple[Leaf, ...]:
     """
     leaves: list[Leaf] = []
     count = 0
-    for path, leaf in pytree.tree_flatten_with_path(value)[0]:
+    for path, leaf in _with_paths(value):
         if all(isinstance(key, pytree.SequenceKey) or _is_tuple_field(value, path, at) for at, key in enumerate(path)):
             name = f"output_{count}"
         else:
@@ -118,6 +118,27 @@ def register_dataclasses(value: Any) -> None:
         return
     for child in children:
         register_dataclasses(child)
+
+
+def _with_paths(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Any]]:
+    """Every leaf with its path of keys, as torch's pytrees give them.
+
+    A library may have registered a class of its own without telling how its parts are called, which is enough for
+    torch.export and not for `tree_flatten_with_path`: a mapping then has its keys, anything else its positions.
+    """
+    node = pytree.SUPPORTED_NODES.get(pytree._get_node_type(value))
+    if node is None:
+        yield path, value
+        return
+    if node.flatten_with_keys_fn is not None:
+        children: Iterable[tuple[Any, Any]] = node.flatten_with_keys_fn(value)[0]
+    else:
+        parts = list(node.flatten_fn(value)[0])
+        keys = list(value) if isinstance(value, Mapping) else []
+        named = [pytree.MappingKey(key) for key in keys] if len(keys) == len(parts) else []
+        children = zip(named or [pytree.SequenceKey(at) for at in range(len(parts))], parts, strict=True)
+    for key, child in children:
+        yield from _with_paths(child, (*path, key))
 
 
 def _is_tuple_field(value: Any, path: Sequence[Any], at: int) -> bool:

@@ -69,6 +69,20 @@ def test_keyword_inputs_follow_the_signature():
     assert_signature_holds(result)
 
 
+class Output(dict):
+    """As diffusers' outputs: a mapping that its library registers without saying how its parts are called."""
+
+
+def test_outputs_of_a_class_that_a_library_registered_without_names():
+    from edgex.delegates.graph.torch_internals import pytree
+
+    if Output not in pytree.SUPPORTED_NODES:
+        pytree.register_pytree_node(Output, lambda d: (list(d.values()), list(d)), lambda v, k: Output(zip(k, v)))
+    result = captured(lambda self, x: (Output(sample=self.linear(x), more=[x]), x + 1), (X,))
+    assert names(result.program.outputs) == ["output_0.sample", "output_0.more.0", "output_2"]
+    assert_border_holds(result)
+
+
 def test_dataclass_inputs_and_outputs():
     def forward(self, batch):
         y = self.linear(batch.ids)
