@@ -98,12 +98,18 @@ def run_example(
         return pytree.tree_map_only(torch.Tensor, torch.clone, output)
 
     buffers, python = BufferSnapshot(module), PythonState(module)
-    parameters = {name: (parameter._version, parameter.data_ptr()) for name, parameter in module.named_parameters()}
+    parameters = _versions(module)
     output = call()
+    settled = [name for name, version in _versions(module).items() if parameters.get(name) != version]
+    if settled:
+        # Once is an initialization that the first run makes up for. Twice is a change with every run.
+        buffers.restore()
+        parameters = _versions(module)
+        output = call()
     blockers = [
         diagnosis.explain_changed_parameter(name, module, source_root)
-        for name, parameter in module.named_parameters()
-        if parameters.get(name) != (parameter._version, parameter.data_ptr())
+        for name, version in _versions(module).items()
+        if parameters.get(name) != version
     ]
     blockers += [diagnosis.explain_replaced_data(name, module, source_root) for name in buffers.replaced_data()]
     blockers += diagnosis.find_bad_outputs(name_outputs(output), module, source_root)
@@ -111,6 +117,10 @@ def run_example(
         raise blockers[0].with_others(blockers[1:])
     touched = buffers.touched()
     notices: list[str] = []
+    if settled:
+        notices.append(
+            f"the first run changes the parameters {shorten(settled)}; the artifact has them as it leaves them"
+        )
     if touched and (filled := fill_buffers(module, buffers, touched, call)):
         listed = shorten(list(filled))
         notices.append(f"the first run fills {listed} to suit the inputs' sizes; the artifact has it filled")
@@ -135,6 +145,11 @@ def run_example(
     return ExampleRun(
         module, args, kwargs, inputs, name_outputs(output), output, buffers, touched, tuple(notices), counted
     )
+
+
+def _versions(module: torch.nn.Module) -> dict[str, tuple[int, int]]:
+    """What tells whether a parameter was written to or replaced."""
+    return {name: (parameter._version, parameter.data_ptr()) for name, parameter in module.named_parameters()}
 
 
 def _changes_that_matter(

@@ -1,7 +1,7 @@
 """Compare raw torch.export with edgex's capture, model by model; nothing is lowered.
 
 `python -m benchmarks.coverage.captures [--only GLOB] [-o captures.json]`. A model that torch.export captures and edgex
-does not is a difference, and so is one whose captured program gives other outputs than eager. Ends with 4 if there is one.
+does not is a difference, and so is one whose captured program gives other outputs than eager: it ends with 4 then.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Diffusers' denoisers and autoencoders, small: their configurations are frozen dicts, their outputs classes of their own."""
+"""Diffusers' denoisers and autoencoders, small: their configurations are frozen dicts, outputs their own classes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Transformers' families that the suite of `huggingface.py` lacks, tiny: decoders with caches, vision, sound, state spaces."""
+"""Transformers' families that `huggingface.py` lacks, tiny: decoders with caches, vision, sound, state spaces."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ FAMILIES: dict[str, _Family] = {
                                    "rotary_dim": 4}, use_cache=False),
     "Bloom": _f("BloomForCausalLM", {"vocab_size": WORDS, "hidden_size": 32, "n_layer": 2, "n_head": 4},
                 use_cache=False),
-    "Falcon": _f("FalconForCausalLM", use_cache=False),
+    "Falcon": _f("FalconForCausalLM", {k: v for k, v in _SMALL.items() if k != "head_dim"}, use_cache=False),
     "MPT": _f("MptForCausalLM", {"vocab_size": WORDS, "d_model": 32, "n_layers": 2, "n_heads": 4, "max_seq_len": 64},
               use_cache=False),
     "GPT2, cache": _f("GPT2LMHeadModel", {"vocab_size": WORDS, "n_embd": 32, "n_layer": 2, "n_head": 4}),
@@ -115,7 +115,8 @@ FAMILIES: dict[str, _Family] = {
     "MPNet": _f("MPNetForMaskedLM", _SMALL, "masked"),
     "Funnel": _f("FunnelModel", {"vocab_size": WORDS, "d_model": 32, "n_head": 4, "d_head": 8, "d_inner": 64,
                                  "block_sizes": [1, 1]}, "masked"),
-    "Nystromformer": _f("NystromformerForMaskedLM", {**_SMALL, "num_landmarks": 4, "segment_means_seq_len": 64}, "masked"),
+    "Nystromformer": _f("NystromformerForMaskedLM", {**_SMALL,
+                        "num_landmarks": 4, "segment_means_seq_len": 12}, "masked"),
     "Roformer": _f("RoFormerForMaskedLM", _SMALL, "masked"),
     "SqueezeBert": _f("SqueezeBertForMaskedLM", {**_SMALL, "embedding_size": 32}, "masked"),
     "XLMRoberta": _f("XLMRobertaForSequenceClassification", _SMALL, "masked"),
@@ -181,7 +182,8 @@ FAMILIES: dict[str, _Family] = {
                         "out_features": ["stage1", "stage2"], "reshape_hidden_states": False},
                         "patch_size": 8, "reassemble_hidden_size": 32, "reassemble_factors": [2, 1],
                         "neck_hidden_sizes": [8, 16], "fusion_hidden_size": 8, "head_hidden_size": 8}, "image"),
-    "Dpt": _f("DPTForDepthEstimation", {**_IMAGE, "backbone_out_indices": [0, 0, 1, 1], "neck_hidden_sizes": [8, 8, 16, 16],
+    "Dpt": _f("DPTForDepthEstimation", {**_IMAGE, "backbone_out_indices": [0, 0, 1, 1],
+                      "neck_hidden_sizes": [8, 8, 16, 16],
                                         "fusion_hidden_size": 8, "use_auxiliary_head": False}, "image"),
     "Detr": _f("DetrForObjectDetection", {"use_timm_backbone": False, "use_pretrained_backbone": False,
                "backbone_config": {"model_type": "resnet", **_STAGES, "embedding_size": 8,
@@ -193,7 +195,8 @@ FAMILIES: dict[str, _Family] = {
                  "encoder_in_channels": [16, 32, 32], "decoder_in_channels": [32, 32, 32], "decoder_layers": 1,
                  "encoder_ffn_dim": 64, "decoder_ffn_dim": 64, "encoder_attention_heads": 4,
                  "decoder_attention_heads": 4, "backbone_config": {"model_type": "rt_detr_resnet",
-                 "embedding_size": 8, **_STAGES, "layer_type": "basic", "out_features": ["stage2", "stage3", "stage4"]}},
+                 "embedding_size": 8, **_STAGES, "layer_type": "basic",
+                 "out_features": ["stage2", "stage3", "stage4"]}},
                  "large image"),
     "Yolos": _f("YolosForObjectDetection", {**_IMAGE, "image_size": [32, 32], "num_detection_tokens": 5}, "image"),
 }  # fmt: skip
@@ -233,7 +236,7 @@ def _with_static_cache(transformers: Any, model: Any) -> torch.nn.Module:
     return wrapped
 
 
-def _seq2seq_decoder(transformers: Any, model: Any) -> torch.nn.Module:
+def _seq2seq_decoder(_transformers: Any, model: Any) -> torch.nn.Module:
     from transformers.integrations.executorch import Seq2SeqLMDecoderExportableModuleWithStaticCache
 
     wrapped: torch.nn.Module = Seq2SeqLMDecoderExportableModuleWithStaticCache(

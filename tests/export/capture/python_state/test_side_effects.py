@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from capture_checks import X, assert_border_holds_from_fresh, names
+from capture_checks import X, assert_signature_holds_from_fresh, names
 from torch import nn
 
 from edgex.errors import CaptureError
@@ -58,7 +58,7 @@ def test_buffers_that_an_object_refers_to_are_state():
     assert result.notices == (
         "forward also sets self.cache.layers[0].calls, self.cache.layers[1].calls; the artifact does not",
     )
-    assert_border_holds_from_fresh(result)
+    assert_signature_holds_from_fresh(result)
 
 
 def test_a_length_in_python_that_is_read_is_refused_by_its_own_name_and_line():
@@ -175,3 +175,21 @@ def test_an_object_made_anew_in_every_run():
     assert capture(Model(False).eval(), (X,), source_root=HERE).notices
     with pytest.raises(CaptureError, match=r"forward changes self\.result\.runs"):
         capture(Model(True).eval(), (X,), source_root=HERE)
+
+
+def test_parameters_that_the_first_run_initializes():
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.scale, self.ready = nn.Parameter(torch.ones(4)), False
+
+        def forward(self, x):
+            if not self.ready:
+                self.scale.mul_(3)
+                self.ready = True
+            return x * self.scale
+
+    result = capture(Model().eval(), (X,), source_root=HERE)
+    assert result.notices[0].startswith("the first run changes the parameters scale")
+    assert torch.equal(result.eager.run([X])[0], X * 3)
+    assert torch.equal(result.program.exported.module()(X)[0], X * 3)
