@@ -135,8 +135,10 @@ def _with_paths(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[
     else:
         parts = list(node.flatten_fn(value)[0])
         keys = list(value) if isinstance(value, Mapping) else []
-        named = [pytree.MappingKey(key) for key in keys] if len(keys) == len(parts) else []
-        children = zip(named or [pytree.SequenceKey(at) for at in range(len(parts))], parts, strict=True)
+        named: list[Any] = [pytree.MappingKey(key) for key in keys]
+        if len(named) != len(parts):
+            named = [pytree.SequenceKey(at) for at in range(len(parts))]
+        children = zip(named, parts, strict=True)
     for key, child in children:
         yield from _with_paths(child, (*path, key))
 

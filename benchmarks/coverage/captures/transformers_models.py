@@ -218,8 +218,9 @@ def _make(name: str) -> Example:
     kind = getattr(transformers, family.kind)
     settings = {**family.config, **family.extra}
     torch.manual_seed(SEED)
-    model = draw_weights(kind(kind.config_class(**settings)))
+    model = kind(kind.config_class(**settings))
     inputs = _CALLS[family.call]()
+    draw_weights(model, (), {} if family.wrap else inputs)
     if family.wrap:
         return Example(_WRAPPERS[family.wrap](transformers, model).eval(), (), inputs)
     return Example(model, (), inputs)
