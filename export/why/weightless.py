@@ -6,14 +6,13 @@ keep the constants that they made there. So the attempt runs in a fork; where it
 
 from __future__ import annotations
 
-import json
-import os
-import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, NoReturn
+from typing import Any
 
 from edgex.errors import EdgexError, RunError
+from edgex.runtime.support.process.child import ChildEnded
+from edgex.runtime.support.process.forked import ask_copy
 
 Document = dict[str, Any]
 
@@ -55,37 +54,23 @@ def attempt_on_meta(answer: Callable[[], Document]) -> tuple[Document | None, st
     Raises:
         RunError: The child was killed.
     """
-    read_end, write_end = os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.close(read_end)
-        _live_as_child(answer, write_end)
-    os.close(write_end)
-    with os.fdopen(read_end, "rb") as stream:
-        data = stream.read()
-    _, status = os.waitpid(child, 0)
-    killed_by = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
-    if killed_by in (signal.SIGKILL, signal.SIGINT, signal.SIGTERM):
-        raise RunError(
-            f"planning was killed by {signal.Signals(killed_by).name}",
-            fix="SIGKILL means most often that memory ran out: ask for one target at a time",
-        )
-    if killed_by is not None:
-        return None, f"{_NOT_ON_META}: its process was killed by {signal.Signals(killed_by).name}"
-    found, why = json.loads(data) if data else (None, "its process ended early")
-    return found, why
 
-
-def _live_as_child(answer: Callable[[], Document], write_end: int) -> NoReturn:
-    """The child's whole life; ends in os._exit so that the parent's stack is never unwound twice."""
-    try:
+    def attempt() -> Document:
         try:
-            result: tuple[Document | None, str | None] = (answer(), None)
+            return {"found": answer(), "why": None}
         except NotOnMeta as error:
-            result = (None, f"{_NOT_ON_META}: {error}")
+            return {"found": None, "why": f"{_NOT_ON_META}: {error}"}
         except Exception as error:
-            result = (None, f"planning without values failed, which is a defect of edgex: {_describe(error)}")
-        with os.fdopen(write_end, "w", encoding="utf-8") as stream:
-            json.dump(result, stream)
-    finally:
-        os._exit(0)
+            text = f"planning without values failed, which is a defect of edgex: {_describe(error)}"
+            return {"found": None, "why": text}
+
+    try:
+        said = ask_copy(attempt, "planning without values")
+    except ChildEnded as error:
+        if error.signal in ("SIGKILL", "SIGINT", "SIGTERM"):
+            raise RunError(
+                f"planning was killed by {error.signal}",
+                fix="SIGKILL means most often that memory ran out: ask for one target at a time",
+            ) from error
+        return None, f"{_NOT_ON_META}: {error.what}"
+    return said["found"], said["why"]
