@@ -44,6 +44,7 @@ class Events:
             "rounds": tuple(self.rounds),
             "steps": int(plan.get("steps", 1)),
             "calls_per_sample": int(plan.get("calls_per_sample", 1)),
+            "planned_rounds": plan.get("rounds"),
             "samples_per_round": plan.get("samples_per_round"),
             "warmup_runs": int(warmup.get("runs", 0)),
             "warmup_seconds": float(warmup.get("seconds", 0.0)),

@@ -171,6 +171,7 @@ class RunResult:
         rounds: Samples in seconds per run, `[round][sample]`; empty where none were asked for.
         steps: Runs between two resets among the samples.
         calls_per_sample: Runs that share one sample, whose time is divided by them.
+        planned_rounds: Rounds that were planned; more than there are where the run was interrupted.
         samples_per_round: Samples that were planned for each round.
         warmup_runs: Warm-up runs made.
         warmup_seconds: How long they took.
@@ -203,6 +204,7 @@ class RunResult:
     rounds: tuple[tuple[float, ...], ...] = ()
     steps: int = 1
     calls_per_sample: int = 1
+    planned_rounds: int | None = None
     samples_per_round: int | None = None
     warmup_runs: int = 0
     warmup_seconds: float = 0.0

@@ -80,6 +80,7 @@ def _join(results: Sequence[RunResult]) -> RunResult:
     """One result of all turns, with the samples of each. What the device said, heat for example, counts in any."""
     return replace(
         results[0],
+        planned_rounds=None,
         rounds=tuple(samples for result in results for samples in result.rounds),
         cold=tuple(run for result in results for run in result.cold),
         warnings=tuple(dict.fromkeys(warning for result in results for warning in result.warnings)),

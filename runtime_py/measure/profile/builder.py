@@ -65,7 +65,7 @@ def build_report(
         warmup_seconds=result.warmup_seconds,
         warmup_settled=result.warmup_settled,
         runs_requested=request.runs,
-        rounds=len(rounds),
+        rounds=result.planned_rounds or len(rounds),
         samples_per_round=result.samples_per_round or len(rounds[0]),
         calls_per_sample=result.calls_per_sample,
         fresh_processes=len(result.cold),

@@ -96,7 +96,7 @@ def test_the_commands_of_the_page_work(run, bench, artifact, tmp_path, monkeypat
     artifact.path.rename(tmp_path / "digits.xnnpack.edgex")
     write_apk(tmp_path / "app/app/build/outputs/apk/release/app-release.apk")
     monkeypatch.chdir(tmp_path)
-    page = (Path(__file__).parent.parent.parent / "docs" / "devices-adb.md").read_text()
+    page = (Path(__file__).parents[4] / "docs" / "reference" / "adb.md").read_text()
     commands = re.findall(r"^edgex ((?:profile|verify) .*)$", page, re.MULTILINE)
     assert len(commands) == 2
     for command in commands:
