@@ -74,8 +74,9 @@ def make_artifact(folder, *, state=False, dtype="float32", engine="executorch", 
         (StateSpec("total", dtype, (2, 3)),) if state else (),
     )  # fmt: skip
     files = [p for p in sorted(path.rglob("*")) if p.is_file()]
+    target = "onnx-cpu" if engine == "onnxruntime" else "xnnpack"
     manifest = Manifest(
-        name="doubler", target="onnx-cpu" if engine == "onnxruntime" else "xnnpack", engine=engine, precision="fp32", methods=(method,),
+        name="doubler", target=target, engine=engine, precision="fp32", methods=(method,),
         files=tuple(FileEntry(str(p.relative_to(path)), p.stat().st_size, hash_file(p)) for p in files),
         producer={"edgex": "0.1.0", "executorch": executorch}, delegation=NO_DELEGATION, options={},
         requirements=Requirements(engine, plugins=tuple(plugins)),
