@@ -9,17 +9,20 @@ import functools
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from edgex.errors import RunError
 from edgex.runtime.artifact.artifact import Artifact
 from edgex.runtime.engines.base import Engine, PreloadingEngine
-from edgex.runtime.execute.sampling import Clock, Workload, plan_rounds, sample_rounds, warm_up
 from edgex.runtime.session.runner import EngineSettings
 from edgex.runtime.session.session import Session
 from edgex.runtime.support.memory import read_peak_rss_bytes
+
+if TYPE_CHECKING:
+    # Not every run is timed: the functions that do it import it.
+    from edgex.runtime.execute.sampling import Clock, Workload
 
 Steps = Sequence[Mapping[str, Any]]
 
@@ -64,6 +67,8 @@ def play_sequences(session: Session, sequences: Sequence[Steps]) -> Played:
 
 def make_workload(session: Session, steps: Steps) -> Workload:
     """What is timed: the steps, with a reset before the first where there is state; without state the first alone."""
+    from edgex.runtime.execute.sampling import Workload
+
     kept = steps if session.state else steps[:1]
     arrays = [session.prepare(**step) for step in kept]
     return Workload(
@@ -87,6 +92,8 @@ def take_samples(
         tell: `(event, **values)`, called outside of what is timed.
         clock: Nanoseconds.
     """
+    from edgex.runtime.execute.sampling import plan_rounds, sample_rounds, warm_up
+
     tell("progress", stage="warm up", detail="until the latency settles" if warmup is None else f"{warmup} runs")
     warm = warm_up(workload, warmup, clock=clock)
     tell("warmup", runs=warm.calls, seconds=warm.seconds, settled=warm.settled)

@@ -6,7 +6,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from statistics import median
 from typing import TYPE_CHECKING
 
 from edgex.runtime.artifact.artifact import Artifact
@@ -14,10 +13,10 @@ from edgex.runtime.engines.loading import open_session
 from edgex.runtime.execute.base import Closing, Keep, Progress, describe_here, keep_nothing, no_progress
 from edgex.runtime.execute.request import DeviceInfo, FreshRun, RunRequest, RunResult
 from edgex.runtime.execute.running import Played, make_workload, play_sequences, take_samples
-from edgex.runtime.execute.sampling import Clock
 from edgex.runtime.session.session import Session
 
 if TYPE_CHECKING:
+    from edgex.runtime.execute.sampling import Clock
     from edgex.runtime.support.host import HostInfo
 
 
@@ -92,6 +91,8 @@ class InProcess(Closing):
 
     def _look_inside(self, session: Session, request: RunRequest, result: RunResult, progress: Progress) -> RunResult:
         """Operators and meters, in runs that are not among the samples."""
+        from statistics import median
+
         from edgex.runtime.engines.trace.tracing import run_sequence
         from edgex.runtime.execute.here.meters import read_meters
         from edgex.runtime.execute.tracing import trace_session

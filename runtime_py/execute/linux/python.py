@@ -23,6 +23,7 @@ WORKER = "edgex.runtime.execute.linux.worker"
 _LATE = (
     "edgex.runtime.engines.onnxruntime.session",
     "edgex.runtime.engines.rocm.opening",
+    "edgex.runtime.execute.sampling",
     "edgex.runtime.session.session",
 )
 _LEAST_PYTHON = "3.10"
