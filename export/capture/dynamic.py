@@ -15,7 +15,8 @@ import torch
 
 from edgex.delegates.graph.torch_internals import pytree
 from edgex.errors import CaptureError, UsageError, nearest_name
-from edgex.export.capture.torch_internals import bounds_of
+from edgex.export.capture.dim_request import DimRequest
+from edgex.export.capture.torch_internals import bounds_of, is_plain_symbol
 from edgex.runtime.artifact.specs import Dim, TensorSpec
 
 if TYPE_CHECKING:
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     from edgex.export.source.leaves import Leaf
 
 Requests = Mapping[tuple[str, int], Dim]
+
+# How many sizes are looked through for one in the range that the example does not have.
+_FAR = 62
 
 
 @dataclass(frozen=True)
@@ -62,9 +66,23 @@ def requests_to_dims(requests: Requests, leaves: Sequence[Leaf]) -> list[Asked]:
                 f"--dynamic {name}:{axis}: the input has {tensors[name].dim()} dimensions",
                 why=f"its example has shape {tuple(tensors[name].shape)}",
             )
+        if isinstance(dim, DimRequest) and dim.auto:
+            asked.append(Asked(name, axis, torch.export.Dim.AUTO(min=dim.min, max=dim.max)))  # type: ignore[operator]
+            continue
         if dim.name not in dims:
             dims[dim.name] = torch.export.Dim(dim.name, min=dim.min, max=dim.max)
-        asked.append(Asked(name, axis, dims[dim.name]))
+        found = dims[dim.name]
+        if isinstance(dim, DimRequest) and (dim.factor, dim.offset) != (1, 0) and not is_plain_symbol(dim.name):
+            raise UsageError(
+                f"--dynamic {name}:{axis}: {dim.name} cannot name a dimension that others follow",
+                why="in the expressions of torch.export the name stands for a constant or a function",
+                fix=f"take another name, for example {dim.name.lower()}_size",
+            )
+        if isinstance(dim, DimRequest) and dim.factor != 1:
+            found = dim.factor * found
+        if isinstance(dim, DimRequest) and dim.offset != 0:
+            found = found + dim.offset
+        asked.append(Asked(name, axis, found))
     return asked
 
 
@@ -130,6 +148,37 @@ def check_example_sizes(leaves: Sequence[Leaf], asked: Sequence[Asked]) -> None:
             )
 
 
+def with_other_sizes(leaves: Sequence[Leaf], asked: Sequence[Asked]) -> list[Any]:
+    """Values whose dynamic dimensions have other sizes in their ranges than the example's, where there are any."""
+    tensors = {leaf.name: leaf.value for leaf in leaves if leaf.is_tensor}
+    sizes: dict[tuple[str, int], int] = {}
+    for items in _by_root(asked).values():
+        root = getattr(items[0].dim, "root", items[0].dim)
+        largest = root.max if isinstance(root.max, int) else root.min + _FAR
+        for candidate in range(max(2, root.min), min(largest, max(2, root.min) + _FAR) + 1):
+            found = {(i.input, i.axis): int(i.dim.fn(candidate)) if hasattr(i.dim, "fn") else candidate for i in items}
+            if all(size > 1 and tensors[key[0]].shape[key[1]] != size for key, size in found.items()):
+                sizes |= found
+                break
+    values = []
+    for leaf in leaves:
+        value = leaf.value
+        for (name, axis), size in sizes.items():
+            if leaf.is_tensor and leaf.name == name:
+                value = _resize(value, axis, size)
+        values.append(value)
+    return values
+
+
+def _by_root(asked: Sequence[Asked]) -> dict[str, list[Asked]]:
+    """What was asked for, by the dimension that decides the size."""
+    groups: dict[str, list[Asked]] = {}
+    for item in asked:
+        if isinstance(item.dim, torch.export.Dim):
+            groups.setdefault(getattr(item.dim, "root", item.dim).__name__, []).append(item)
+    return groups
+
+
 def enlarge_single_sizes(leaves: Sequence[Leaf], asked: Sequence[Asked]) -> list[torch.Tensor | Any]:
     """Values to trace with: torch.export takes a size of 0 or 1 for a constant, so such dims get another size.
 
@@ -156,16 +205,12 @@ def enlarge_single_sizes(leaves: Sequence[Leaf], asked: Sequence[Asked]) -> list
 def _sizes_to_trace(leaves: Sequence[Leaf], asked: Sequence[Asked]) -> dict[tuple[str, int], int]:
     """New sizes for all dims of each root whose example has a dimension of size 0 or 1."""
     tensors = {leaf.name: leaf.value for leaf in leaves if leaf.is_tensor}
-    groups: dict[str, list[Asked]] = {}
-    for item in asked:
-        if isinstance(item.dim, torch.export.Dim):
-            groups.setdefault(getattr(item.dim, "root", item.dim).__name__, []).append(item)
     sizes: dict[tuple[str, int], int] = {}
-    for items in groups.values():
+    for items in _by_root(asked).values():
         if all(tensors[item.input].shape[item.axis] > 1 for item in items):
             continue
         root = getattr(items[0].dim, "root", items[0].dim)
-        for candidate in range(max(2, root.min), min(root.max, max(2, root.min) + 62) + 1):
+        for candidate in range(max(2, root.min), min(root.max, max(2, root.min) + _FAR) + 1):
             # A derived dimension has the root's size under its function.
             found = {(i.input, i.axis): int(i.dim.fn(candidate)) if hasattr(i.dim, "fn") else candidate for i in items}
             if min(found.values()) > 1:

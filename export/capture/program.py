@@ -22,6 +22,7 @@ from edgex.delegates.graph.torch_internals import pytree
 from edgex.errors import CaptureError, UsageError
 from edgex.export.capture.diagnosis import causes as diagnosis
 from edgex.export.capture.diagnosis.export_failures import explain_export_failure, explain_strict
+from edgex.export.capture.dimension_fixes import explain_in_flags, read_suggestions, unify
 from edgex.export.capture.dynamic import (
     Asked,
     DimNames,
@@ -32,6 +33,7 @@ from edgex.export.capture.dynamic import (
     read_dynamic_shapes,
     requests_to_dims,
     unchecked_guards,
+    with_other_sizes,
 )
 from edgex.export.capture.example_run import ExampleRun, describe_example, run_example
 from edgex.export.capture.flat import flatten_program
@@ -39,6 +41,7 @@ from edgex.export.capture.mutation import find_written_placeholders
 from edgex.export.capture.python_state.buffer_references import references_followed
 from edgex.export.capture.python_state.following import check_follows_eager
 from edgex.export.capture.python_state.trace_guard import values_kept
+from edgex.export.capture.recurrences import check_recurrences
 from edgex.export.capture.state import find_state, own_initial_values
 from edgex.export.source.eager import EagerModel, reference_conditions
 from edgex.export.source.leaves import Leaf, name_outputs
@@ -111,7 +114,10 @@ def capture(
     if requests and dynamic_shapes is not None:
         notices.append("--dynamic is given: the file's dynamic_shapes are not used")
     asked, shapes, values = _prepare_dynamic(example, dynamic_shapes, requests)
-    exported, strict, why = _export(example.module, shapes, values, source_root)
+    if asked:
+        calls = [(example.args, example.kwargs), _other_call(example, asked)]
+        check_recurrences(example.module, calls, asked, source_root)
+    exported, strict, why, asked = _export(example, asked, shapes, values, source_root, in_flags=bool(requests))
     return _assemble(exported, example, asked, source_root, strict, [*notices, *example.notices, *why])
 
 
@@ -139,7 +145,7 @@ def capture_unrun(
     if hasattr(dynamic_shapes, "dynamic_shapes"):
         dynamic_shapes = dynamic_shapes.dynamic_shapes(module, tuple(args), dict(kwargs or {}))
     asked, shapes, values = _prepare_dynamic(example, None if dynamic else dynamic_shapes, dynamic or {})
-    exported, strict, why = _export(module, shapes, values, source_root)
+    exported, strict, why, asked = _export(example, asked, shapes, values, source_root, in_flags=bool(dynamic))
     captured = _assemble(exported, _example_of(exported, example), asked, source_root, strict, [*why])
     return captured.program, captured.notices
 
@@ -190,21 +196,49 @@ def _prepare_dynamic(example: ExampleRun, dynamic_shapes: Any, requests: Request
         asked = read_dynamic_shapes(dynamic_shapes, parameters, example.inputs)
     check_example_sizes(example.inputs, asked)
     leaves = enlarge_single_sizes(example.inputs, asked)
-    args, kwargs = pytree.tree_unflatten(leaves, structure)
-    if requests:
-        collection = torch.export.ShapesCollection()  # type: ignore[no-untyped-call]
-        for leaf, value in zip(example.inputs, leaves, strict=True):
-            axes = {item.axis: item.dim for item in asked if item.input == leaf.name}
-            if axes:
-                collection[value] = axes
-        dynamic_shapes = collection.dynamic_shapes(example.module, args, kwargs)  # type: ignore[no-untyped-call]
-    return asked, dynamic_shapes, (args, kwargs)
+    values = pytree.tree_unflatten(leaves, structure)
+    return asked, _shapes_of(example, asked, values) if requests else dynamic_shapes, values
+
+
+def _shapes_of(example: ExampleRun, asked: Sequence[Asked], values: _Values) -> Any:
+    """What is asked for in torch's form."""
+    collection = torch.export.ShapesCollection()  # type: ignore[no-untyped-call]
+    for leaf, value in zip(example.inputs, pytree.tree_leaves(values), strict=True):
+        axes = {item.axis: item.dim for item in asked if item.input == leaf.name}
+        if axes:
+            collection[value] = axes
+    return collection.dynamic_shapes(example.module, *values)  # type: ignore[no-untyped-call]
+
+
+def _other_call(example: ExampleRun, asked: Sequence[Asked]) -> _Values:
+    """The example's call with other sizes of the dynamic dimensions."""
+    structure = pytree.tree_structure((example.args, example.kwargs))
+    found: _Values = pytree.tree_unflatten(with_other_sizes(example.inputs, asked), structure)
+    return found
 
 
 def _export(
-    module: torch.nn.Module, shapes: Any, values: _Values, source_root: Path
-) -> tuple[ExportedProgram, bool, list[str]]:
-    """torch.export, non-strict first; strict traces some Python that non-strict cannot, NumPy for one."""
+    example: ExampleRun, asked: list[Asked], shapes: Any, values: _Values, source_root: Path, *, in_flags: bool
+) -> tuple[ExportedProgram, bool, list[str], list[Asked]]:
+    """torch.export, non-strict first; strict traces some Python that non-strict cannot, NumPy for one.
+
+    Dimensions that must be equal, and were asked for with equal bounds, become one.
+
+    Args:
+        example: The model with its call.
+        asked: What is dynamic.
+        shapes: The same in torch's form.
+        values: What to trace with.
+        source_root: Folder of the user's file.
+        in_flags: Whether it was asked for by `--dynamic`.
+
+    Returns:
+        The program, whether strict capture was needed, notices, and what is dynamic then.
+
+    Raises:
+        CaptureError: Both ways fail.
+    """
+    module = example.module
 
     def export(strict: bool) -> ExportedProgram | Exception:
         # Outside of `try`: where values cannot be put back, edgex is at fault and not the model.
@@ -217,16 +251,27 @@ def _export(
                 return error
 
     errors: list[Exception] = []
+    notices: list[str] = []
     for strict in (False, True):
         program = export(strict)
+        while isinstance(program, Exception):
+            unified, same = unify(asked, read_suggestions(str(program)))
+            if not same:
+                break
+            asked, shapes = unified, _shapes_of(example, unified, values)
+            notices.append(f"the model needs equal sizes, and so they are: {', '.join(same)}")
+            program = export(strict)
         if isinstance(program, Exception):
             errors.append(program)
             continue
-        if not strict:
-            return program, False, []
-        why = explain_strict(errors[0], source_root)
-        return program, True, [f"captured in strict mode, since non-strict capture fails: {why}"]
-    raise explain_export_failure(errors, source_root, lambda: export(strict=False)) from errors[0]
+        if strict:
+            why = explain_strict(errors[0], source_root)
+            notices.append(f"captured in strict mode, since non-strict capture fails: {why}")
+        return program, strict, notices, asked
+    failure = explain_export_failure(errors, source_root, lambda: export(strict=False))
+    if flags := next(filter(None, (explain_in_flags(str(error), asked) for error in errors)), None):
+        failure.fix = flags if in_flags else f"{failure.fix}; on the command line: {flags}"
+    raise failure from errors[0]
 
 
 @contextmanager

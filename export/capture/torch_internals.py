@@ -28,3 +28,10 @@ def bounds_of(expression: Any, ranges: Mapping[Any, Any], least: Mapping[Any, in
     found = bound_sympy(expression, known)
     low, high = (int(b) if isinstance(b, (int, sympy.Integer)) else None for b in (found.lower, found.upper))
     return (0 if low is None else low), high
+
+
+def is_plain_symbol(name: str) -> bool:
+    """Whether SymPy takes a name for a symbol; N, E and pi are its own."""
+    import sympy
+
+    return isinstance(sympy.sympify(name), sympy.Symbol)

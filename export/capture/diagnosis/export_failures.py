@@ -154,12 +154,14 @@ def _explain_shapes_mismatch(error: Exception, _line: UserLine | None) -> tuple[
     return "dynamic_shapes does not fit the inputs", first_line(error), fix
 
 
-def _explain_specialized(error: Exception, _line: UserLine | None) -> tuple[str, str, str]:
+def _explain_specialized(error: Exception, line: UserLine | None) -> tuple[str, str, str]:
     found = re.search(
         r"You marked (.+?) as dynamic but your code specialized it to be a constant \((\d+)\)", str(error)
     )
     name, size = (_in_user_words(found[1]), found[2]) if found else ("a dimension", "one size")
     why = f"the model works with size {size} only: it mixes this dimension with one of a fixed size"
+    if line is not None and re.match(r"(for|while)\b|.*\brange\(", line.text):
+        why = f"a loop runs over it, and torch.export writes out its {size} steps: an exported program has no loop"
     fix = f"take sizes from the input (x.shape[0]) instead of the number {size}, or leave the dimension static"
     if size in ("0", "1"):
         fix = f"give example inputs in which it is not {size}; " + fix

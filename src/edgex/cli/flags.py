@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 
 from edgex.errors import UsageError
+from edgex.export.capture.dim_request import DimRequest
 from edgex.runtime.artifact.specs import Dim
 
 
@@ -31,22 +32,56 @@ def parse_shapes(values: Sequence[str]) -> dict[str, tuple[int, ...]]:
 
 
 def parse_dynamic(values: Sequence[str]) -> dict[tuple[str, int], Dim]:
-    """`x:0=1..8`, or `x:0=batch[1..8]` with a name, as bounds by input name and axis.
+    """What varies, by input name and axis.
+
+    ```
+    x:0=1..8                    between these bounds
+    ids:1=L=8..128 mask:1=L     one length, named, in two inputs
+    y:0=2*L  y:0=L+1            follows another, which has the bounds
+    x:0=2*N=1..4                even sizes from 2 to 8
+    x:0=auto=1..8               torch.export decides what it depends on
+    ```
 
     Raises:
-        UsageError: A text has another form, or the bounds are in the wrong order.
+        UsageError: A text has another form, the bounds are in the wrong order, or a name has none or two.
     """
-    bounds: dict[tuple[str, int], Dim] = {}
+    read = {}
+    bounds: dict[str, tuple[int, int, str]] = {}
     for value in values:
-        match = re.fullmatch(r"(.+):(\d+)=(?:([A-Za-z_]\w*)\[)?(\d+)\.\.(\d+)\]?", value)
-        if match is None:
-            raise UsageError(f"--dynamic {value}: expected input:axis=min..max", fix="--dynamic x:0=1..8")
-        name, axis, low, high = match[1], int(match[2]), int(match[4]), int(match[5])
-        if low >= high:
-            raise UsageError(f"--dynamic {value}: min must be below max")
-        plain = re.sub(r"\W", "_", name)
-        bounds[name, axis] = Dim(match[3] or f"{plain}_{axis}", low, high)
-    return bounds
+        match = _DYNAMIC.fullmatch(value)
+        if match is None or (match["name"] is None and match["low"] is None):
+            raise UsageError(
+                f"--dynamic {value}: expected input:axis=min..max",
+                fix="--dynamic x:0=1..8; with a name that inputs share: --dynamic ids:1=L=8..128 --dynamic mask:1=L",
+            )
+        plain = re.sub(r"\W", "_", match["input"])
+        auto = match["name"] in ("auto", "AUTO")
+        name = f"{plain}_{match['axis']}" if match["name"] is None or auto else match["name"]
+        read[match["input"], int(match["axis"])] = (value, name, auto, match)
+        if match["low"] is not None:
+            low, high = int(match["low"]), int(match["high"])
+            if low >= high:
+                raise UsageError(f"--dynamic {value}: min must be below max")
+            if name in bounds and bounds[name][:2] != (low, high):
+                raise UsageError(
+                    f"--dynamic {value}: {name} has other bounds in --dynamic {bounds[name][2]}",
+                    fix="give the bounds once, and the name alone elsewhere",
+                )
+            bounds[name] = (low, high, value)
+    dims: dict[tuple[str, int], Dim] = {}
+    for key, (value, name, auto, match) in read.items():
+        if name not in bounds:
+            raise UsageError(f"--dynamic {value}: {name} has no bounds", fix=f"--dynamic {key[0]}:{key[1]}={name}=1..8")
+        offset = int(f"{match['sign']}{match['offset']}") if match["sign"] else 0
+        dims[key] = DimRequest(name, *bounds[name][:2], int(match["factor"] or 1), offset, auto)
+    return dims
+
+
+_DYNAMIC = re.compile(
+    r"(?P<input>.+):(?P<axis>\d+)="
+    r"(?:(?:(?P<factor>\d+)\*)?(?P<name>[A-Za-z_]\w*)(?:(?P<sign>[+-])(?P<offset>\d+))?)?"
+    r"(?:(?(name)[=\[])(?P<low>\d+)\.\.(?P<high>\d+)\]?)?"
+)
 
 
 def parse_key_values(values: Sequence[str]) -> dict[str, str]:

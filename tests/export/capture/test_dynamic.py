@@ -1,13 +1,16 @@
 """Dynamic dimensions: asked for, named, bounded, and followed by the program."""
 
 import dataclasses
+from pathlib import Path
 
 import pytest
 import torch
-from capture_checks import X, assert_signature_holds, captured
+from capture_checks import HERE, X, assert_signature_holds, captured, module_of
 from torch.export import Dim as TorchDim
 
+from edgex.cli.flags import parse_dynamic
 from edgex.errors import CaptureError, UsageError
+from edgex.export.capture.program import capture
 from edgex.runtime.artifact.specs import Dim
 
 
@@ -132,3 +135,150 @@ class TestDynamic:
         result = captured(lambda self, x: x[x > 0], (X,))
         (dim,) = result.program.outputs[0].shape
         assert (dim.min, dim.max) == (0, 12)
+
+
+class TestFlags:
+    """Dimensions of the command line: named, shared, derived, and what torch.export says of them as flags."""
+
+    def flags(self, *values):
+        return parse_dynamic(values)
+
+    def test_one_name_in_two_inputs(self):
+        dims = self.flags("x:0=L=2..8", "y:0=L")
+        result = captured(lambda self, x, y: self.linear(x) + y, (X, X), dynamic=dims)
+        assert [spec.shape[0] for spec in result.program.inputs] == [Dim("L", 2, 8)] * 2
+        assert result.notices == ()
+
+    def test_equal_bounds_are_unified_where_the_model_needs_it(self):
+        dims = self.flags("x:0=2..8", "y:0=2..8")
+        result = captured(lambda self, x, y: self.linear(x) + y, (X, X), dynamic=dims)
+        one, other = (spec.shape[0] for spec in result.program.inputs)
+        assert one == other
+        assert (one.min, one.max) == (2, 8)
+        assert "the model needs equal sizes" in result.notices[0]
+
+    def test_equal_bounds_are_unified_in_a_files_dynamic_shapes(self):
+        shapes = {"x": {0: TorchDim("a", min=2, max=8)}, "y": {0: TorchDim("b", min=2, max=8)}}
+        result = captured(lambda self, x, y: self.linear(x) + y, (X, X), dynamic_shapes=shapes)
+        assert result.program.inputs[0].shape[0] == result.program.inputs[1].shape[0]
+
+    def test_other_bounds_are_not(self):
+        dims = self.flags("x:0=2..8", "y:0=2..9")
+        with pytest.raises(CaptureError) as caught:
+            captured(lambda self, x, y: self.linear(x) + y, (X, X), dynamic=dims)
+        assert "--dynamic" in caught.value.fix
+        assert "Dim(" not in caught.value.fix
+
+    def test_derived(self):
+        dims = self.flags("x:0=n=1..4", "y:0=2*n", "z:0=n+1")
+
+        def forward(self, x, y, z):
+            return torch.cat([x, x]) + y, z[1:] + x
+
+        result = captured(forward, (X, X.repeat(2, 1), torch.ones(4, 4)), dynamic=dims)
+        assert [str(spec.shape[0]) for spec in result.program.inputs] == ["n=1..4", "2*n=2..8", "n + 1=2..5"]
+
+    def test_a_name_that_means_something_in_expressions(self):
+        with pytest.raises(UsageError, match="N cannot name a dimension that others follow"):
+            captured(lambda self, x, y: (x, y), (X, X), dynamic=self.flags("x:0=N=1..4", "y:0=2*N"))
+
+    def test_a_suggestion_can_be_pasted(self):
+        def forward(self, x, y):
+            return torch.cat([x, x]) + y
+
+        given = (X, X.repeat(2, 1))
+        with pytest.raises(CaptureError) as caught:
+            captured(forward, given, dynamic=self.flags("x:0=1..4", "y:0=2..8"))
+        pasted = [word for word in caught.value.fix.split() if "=" in word and ":" in word]
+        result = captured(forward, given, dynamic=self.flags(*[word.rstrip(";") for word in pasted]))
+        assert [(s.shape[0].min, s.shape[0].max) for s in result.program.inputs] == [(1, 4), (2, 8)]
+
+    def test_a_size_that_must_be_even_can_be_pasted(self):
+        def forward(self, x):
+            return x.reshape(-1, 2, 4)
+
+        with pytest.raises(CaptureError) as caught:
+            captured(forward, (X.repeat(2, 1),), dynamic=self.flags("x:0=1..8"))
+        (pasted,) = [word for word in caught.value.fix.split() if "*" in word]
+        result = captured(forward, (X.repeat(2, 1),), dynamic=self.flags(pasted))
+        # torch.export starts at 2 what no input has as its own size, and it is said.
+        assert (result.program.inputs[0].shape[0].min, result.program.inputs[0].shape[0].max) == (4, 8)
+        assert "asked to be 2..8 and is 4..8" in result.notices[0]
+
+    def test_auto(self):
+        dims = self.flags("x:0=auto=2..8", "x:1=auto=2..8")
+        result = captured(lambda self, x: self.linear(x), (X,), dynamic=dims)
+        assert result.program.inputs[0].shape == (Dim("x_0", 2, 8), 4)
+        assert result.notices[-1] == "dimension 1 of x is always 4: the model needs that size"
+
+    def test_one_size_only(self):
+        with pytest.raises(CaptureError) as caught:
+            captured(lambda self, x: x + torch.ones(3, 4), (X,), dynamic=self.flags("x:0=2..8"))
+        assert caught.value.fix.startswith("leave --dynamic x:0 out")
+
+    @pytest.mark.parametrize(
+        ("flags", "what"),
+        [
+            (["x:0"], "expected input:axis=min..max"),
+            (["x:0=L"], "L has no bounds"),
+            (["x:0=L=1..8", "y:0=L=1..9"], "L has other bounds"),
+            (["x:0=8..1"], "min must be below max"),
+        ],
+    )
+    def test_what_is_wrong_with_a_flag(self, flags, what):
+        with pytest.raises(UsageError, match=what):
+            self.flags(*flags)
+
+
+class TestRecurrences:
+    @pytest.mark.parametrize("kind", [torch.nn.GRU, torch.nn.LSTM, torch.nn.RNN])
+    def test_a_length_that_is_dynamic_is_refused_before_it_is_traced(self, kind, monkeypatch):
+        monkeypatch.setattr(torch.export, "export", lambda *_, **__: pytest.fail("traced"))
+        model = Recurrent(kind(4, 4, batch_first=True)).eval()
+        with pytest.raises(CaptureError, match=f"the {kind.__name__} rnn runs over a dynamic dimension") as caught:
+            capture(model, (X[None],), source_root=HERE, dynamic={("x", 1): Dim("length", 2, 50)})
+        assert caught.value.where.endswith("return self.rnn(x)[0]")
+        assert "leave --dynamic x:1 out" in caught.value.fix
+
+    def test_a_dynamic_batch_works(self):
+        model = Recurrent(torch.nn.GRU(4, 4, batch_first=True)).eval()
+        result = capture(model, (X[None],), source_root=HERE, dynamic={("x", 0): Dim("batch", 1, 4)})
+        assert result.program.inputs[0].shape[0] == Dim("batch", 1, 4)
+
+    def test_a_cell_in_a_loop(self, monkeypatch):
+        class Loop(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.cell = torch.nn.GRUCell(4, 4)
+
+            def forward(self, x):
+                state = torch.zeros(1, 4)
+                for step in range(x.shape[0]):
+                    state = self.cell(x[step : step + 1], state)
+                return state
+
+        monkeypatch.setattr(torch.export, "export", lambda *_, **__: pytest.fail("traced"))
+        with pytest.raises(CaptureError, match="the GRUCell cell runs over a dynamic dimension") as caught:
+            capture(Loop().eval(), (X,), source_root=HERE, dynamic={("x", 0): Dim("n", 2, 8)})
+        assert "3 steps with one size" in caught.value.why
+
+    def test_a_loop_over_a_dimension(self):
+        def forward(self, x):
+            total = torch.zeros(4)
+            for row in range(x.shape[0]):
+                total = total + x[row]
+            return total
+
+        here, dims = Path(__file__).parent, {("x", 0): Dim("n", 2, 8)}
+        with pytest.raises(CaptureError, match="cannot be dynamic") as caught:
+            capture(module_of(forward), (X,), source_root=here, dynamic=dims)
+        assert "a loop runs over it" in caught.value.why
+
+
+class Recurrent(torch.nn.Module):
+    def __init__(self, rnn):
+        super().__init__()
+        self.rnn = rnn
+
+    def forward(self, x):
+        return self.rnn(x)[0]
