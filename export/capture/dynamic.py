@@ -67,7 +67,7 @@ def requests_to_dims(requests: Requests, leaves: Sequence[Leaf]) -> list[Asked]:
                 why=f"its example has shape {tuple(tensors[name].shape)}",
             )
         if isinstance(dim, DimRequest) and dim.auto:
-            asked.append(Asked(name, axis, torch.export.Dim.AUTO(min=dim.min, max=dim.max)))  # type: ignore[operator]
+            asked.append(Asked(name, axis, torch.export.Dim.AUTO(min=dim.min, max=dim.max)))
             continue
         if dim.name not in dims:
             dims[dim.name] = torch.export.Dim(dim.name, min=dim.min, max=dim.max)
