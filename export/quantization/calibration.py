@@ -2,7 +2,8 @@
 
 ```
 calibration_data() in the model's file      a list, a generator, anything that can be gone through
---calibration data.npz                      arrays by input name; the first axis counts samples
+--calibration data.npz                      arrays by input name; the first axis counts samples, and a batch of 1
+                                            may be left out: [8, 3, 224, 224] for an input [1, 3, 224, 224]
 --calibration file.py:fn                    a function as calibration_data
 --calibration random:32                     the example's values in random order: says so everywhere
 ```
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
     from edgex.export.source.eager import EagerModel
     from edgex.export.source.source import ModelSource
-    from edgex.runtime.artifact.specs import TensorSpec
+    from edgex.runtime.artifact.specs import Dim, TensorSpec
 
 # Below this many samples ranges depend on which ones they happen to be.
 FEW_SAMPLES = 8
@@ -213,6 +214,7 @@ class Samples:
     Attributes:
         used: How many samples the last pass gave for calibration.
         held_out: Samples that it did not give, with their numbers: tensors in the order of the inputs.
+        unbatched: Inputs whose samples came without the batch dimension of 1, and were given one.
     """
 
     def __init__(
@@ -226,6 +228,7 @@ class Samples:
         self.data = data
         self.used = 0
         self.held_out: list[tuple[int, list[torch.Tensor]]] = []
+        self.unbatched: dict[str, None] = {}
         self._eager, self._source_root, self._limit, self._progress = eager, source_root, limit, progress
         self._number = 0
 
@@ -245,7 +248,7 @@ class Samples:
                 break
             self._number = number
             self._progress(number, self)
-            sample = _as_tensors(sample, self.data.flat, self._label, self._eager)
+            sample = _as_tensors(sample, self.data.flat, self._label, self._eager, self.unbatched)
             if number % HELD_OUT_EVERY == 0 and len(self.held_out) < MOST_HELD_OUT and not self.data.random:
                 self.held_out.append((number, sample))
             else:
@@ -280,8 +283,10 @@ class Samples:
         return None
 
 
-def _as_tensors(sample: Any, flat: bool, label: str, eager: EagerModel) -> list[torch.Tensor]:
-    """The sample's tensors in the order of the inputs, each as the model takes it."""
+def _as_tensors(
+    sample: Any, flat: bool, label: str, eager: EagerModel, unbatched: dict[str, None]
+) -> list[torch.Tensor]:
+    """The sample's tensors in the order of the inputs, each as the model takes it; names without a batch are added."""
     from edgex.export.source.example_inputs import read_call
 
     tensors = sample
@@ -298,9 +303,29 @@ def _as_tensors(sample: Any, flat: bool, label: str, eager: EagerModel) -> list[
                 why=f"the model takes {names}; the sample is {_words(sample)}",
                 fix="give each sample in the form of the example inputs",
             )
+    found = []
     for spec, tensor in zip(eager.inputs, tensors, strict=True):
+        if _lacks_batch(spec, tensor):
+            tensor = tensor.unsqueeze(0)
+            unbatched.setdefault(spec.name)
         _check_tensor(spec, tensor, label)
-    return [tensor.detach().contiguous() for tensor in tensors]
+        found.append(tensor.detach().contiguous())
+    return found
+
+
+def _lacks_batch(spec: TensorSpec, tensor: torch.Tensor) -> bool:
+    """Whether a sample is one row of what the model takes: `[3, 224, 224]` for an input `[1, 3, 224, 224]`."""
+    if tensor.dim() != len(spec.shape) - 1:
+        return False
+    first = spec.shape[0]
+    return (first == 1 if isinstance(first, int) else first.min <= 1) and _fits(tuple(tensor.shape), spec.shape[1:])
+
+
+def _fits(shape: tuple[int, ...], dims: tuple[int | Dim, ...]) -> bool:
+    return len(shape) == len(dims) and all(
+        size == dim if isinstance(dim, int) else dim.min <= size <= dim.max
+        for size, dim in zip(shape, dims, strict=True)
+    )
 
 
 def _check_tensor(spec: TensorSpec, tensor: torch.Tensor, label: str) -> None:
@@ -311,11 +336,7 @@ def _check_tensor(spec: TensorSpec, tensor: torch.Tensor, label: str) -> None:
     if dtype != spec.dtype:
         raise UsageError(f"{label}: input {spec.name!r} is {dtype}, the example is {spec.dtype}")
     shape = tuple(tensor.shape)
-    fits = len(shape) == len(spec.shape) and all(
-        size == dim if isinstance(dim, int) else dim.min <= size <= dim.max
-        for size, dim in zip(shape, spec.shape, strict=True)
-    )
-    if not fits:
+    if not _fits(shape, spec.shape):
         raise UsageError(f"{label}: input {spec.name!r} has shape {shape}, the model takes {spec}")
     if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
         raise UsageError(

@@ -151,6 +151,9 @@ def _warnings(samples: Samples | None, quantized: Quantized) -> tuple[str, ...]:
         warnings.append(
             "calibrated on random data: ranges are not those of real inputs, and the accuracy on these is unknown"
         )
+    if samples is not None and samples.unbatched:
+        names = ", ".join(samples.unbatched)
+        warnings.append(f"the samples of {names} have no batch dimension: each row was taken as a batch of 1")
     if samples is not None and samples.used < FEW_SAMPLES:
         warnings.append(
             f"calibrated on {samples.used} samples: below {FEW_SAMPLES}, ranges depend on which ones they are"

@@ -94,6 +94,17 @@ def test_forms_of_samples(form: str, captured: Capture, source: ModelSource) -> 
     assert torch.equal(tensors[1], scale)
 
 
+def test_rows_without_the_batch_dimension_are_samples(captured: Capture, source: ModelSource, tmp_path: Path) -> None:
+    ids, scale = torch.randint(0, 10, (12, 3)), torch.rand(12, 1)
+    np.savez(tmp_path / "rows.npz", ids=ids.numpy(), scale=scale.numpy())
+    samples = samples_of(str(tmp_path / "rows.npz"), captured, source)
+    tensors = list(samples)
+    assert [tuple(t.shape) for t in tensors[0]] == [(1, 3), (1, 1)]
+    assert torch.equal(tensors[3][0][0], ids[3])
+    assert list(samples.unbatched) == [spec.name for spec in captured.eager.inputs]
+    assert not samples_of([sample(1)], captured, source).unbatched
+
+
 def test_a_dynamic_batch_may_vary(captured: Capture, source: ModelSource) -> None:
     assert [len(tensors[0]) for tensors in samples_of([sample(1), sample(4)], captured, source)] == [1, 4]
 
