@@ -18,15 +18,22 @@ REFERENCE_THREADS = 2
 
 
 @contextlib.contextmanager
-def reference_conditions() -> Iterator[None]:
-    """Run the user's code as references are computed: without gradients, two threads, its prints on stderr."""
-    threads = torch.get_num_threads()
+def reference_conditions(*, fast_attention: bool = False) -> Iterator[None]:
+    """Run the user's code as references are computed: without gradients, two threads, its prints on stderr.
+
+    Args:
+        fast_attention: Allow the fused path of `nn.TransformerEncoder`, which torch.export never takes and which gives
+            0 at padding.
+    """
+    threads, fast = torch.get_num_threads(), torch.backends.mha.get_fastpath_enabled()
     torch.set_num_threads(REFERENCE_THREADS)
+    torch.backends.mha.set_fastpath_enabled(fast and fast_attention)
     try:
         with torch.no_grad(), contextlib.redirect_stdout(sys.stderr):
             yield
     finally:
         torch.set_num_threads(threads)
+        torch.backends.mha.set_fastpath_enabled(fast)
 
 
 @dataclass(frozen=True)

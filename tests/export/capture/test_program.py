@@ -249,3 +249,20 @@ def test_named_tuple_type_of_collections():
     kind = namedtuple("kind", ["a", "b"])
     result = captured(lambda self, pair: pair.a - pair.b, (kind(X, X * 2),))
     assert names(result.program.inputs) == ["pair.a", "pair.b"]
+
+
+def test_the_fused_path_of_a_transformer_encoder_is_named_and_not_the_reference():
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+            self.encoder = nn.TransformerEncoder(layer, 2, enable_nested_tensor=True)
+
+        def forward(self, x, padding):
+            return self.encoder(x, src_key_padding_mask=padding)
+
+    torch.manual_seed(0)
+    padding = torch.tensor([[False, False, False], [False, False, True]])
+    result = capture(Model().eval(), (torch.randn(2, 3, 8), padding), source_root=HERE)
+    assert any("fused path gives other values" in notice for notice in result.notices)
+    assert_signature_holds(result)
