@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from edgex.errors import RunError
+from edgex.runtime.support.publish import write_text
 
 STAMP_FILE = "edgex-cache.json"
 
@@ -37,7 +38,7 @@ def prepare_cache(folder: Path, stamp: Mapping[str, str]) -> None:
                 fix="give an empty folder as cache_dir",
             )
         else:
-            path.write_text(json.dumps(dict(stamp), indent=2) + "\n", encoding="utf-8")
+            write_text(path, json.dumps(dict(stamp), indent=2) + "\n")
     except OSError as error:
         raise RunError(f"the compiled-model cache {folder.name} cannot be used", why=error.strerror) from error
 

@@ -103,7 +103,7 @@ class Child:
         # A file, not a pipe: nobody reads while the child works, and a full pipe would stop it.
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the child
         self._process = start_python(task, environment, self._log)
-        self._timed_out = False
+        self._timed_out = self._is_busy = False
 
     def ask(
         self,
@@ -133,9 +133,11 @@ class Child:
             timer.cancel()
 
     def close(self) -> None:
-        """End the child; it may finish what it does. Closing twice is allowed."""
+        """End the child, at once where it still works on a request that was left. Closing twice is allowed."""
         process = self._process
         assert process.stdin is not None and process.stdout is not None
+        if self._is_busy:
+            process.kill()
         try:
             process.stdin.close()
             process.wait(_STOP_SECONDS)
@@ -165,12 +167,14 @@ class Child:
     def _exchange(self, line: str, on_event: Callable[[Event], object]) -> dict[str, Any]:
         assert self._process.stdin is not None and self._process.stdout is not None
         try:
+            self._is_busy = True
             self._process.stdin.write(line + "\n")
             self._process.stdin.flush()
         except BrokenPipeError:
             raise self._ended() from None
         for said in self._process.stdout:
             message: dict[str, Any] = json.loads(said)
+            self._is_busy = not ("answer" in message or "error" in message)
             if "answer" in message:
                 answer: dict[str, Any] = message["answer"]
                 return answer

@@ -114,6 +114,17 @@ def test_an_interrupt_ends_the_child_at_once(tasks):
     assert time.monotonic() - started < 30
 
 
+def test_a_child_that_is_left_while_it_works_is_not_waited_for(tasks):
+    child = Child("child_tasks:answer", "the child")
+    child.ask({"do": "echo", "text": "ready"})
+    signal.signal(signal.SIGALRM, signal.default_int_handler)
+    signal.setitimer(signal.ITIMER_REAL, 0.3)
+    with pytest.raises(KeyboardInterrupt):
+        child.ask({"do": "sleep"})
+    child.close()
+    assert child._process.returncode == -signal.SIGKILL
+
+
 @pytest.mark.parametrize("name", ["cuda", "tokenize", "json", "numpy"])
 def test_files_of_the_users_folder_hide_nothing(tasks, tmp_path, monkeypatch, name):
     folder = tmp_path / "work"
