@@ -40,6 +40,7 @@ __all__ = [
     "Delegate",
     "ImportsSlowly",
     "KnowsMemory",
+    "KnowsSpecialValues",
     "LoweredModule",
     "Quantizes",
     "SetsTolerances",
@@ -162,6 +163,18 @@ class SetsTolerances(Protocol):
     def tolerance(self, kind: str) -> Tolerance | None:
         """How far float outputs may be from eager's for a precision or recipe; None is what holds for all targets."""
         ...
+
+
+@runtime_checkable
+class KnowsSpecialValues(Protocol):
+    """A delegate that says which operators make something else of NaN and infinity than PyTorch does.
+
+    Attributes:
+        special_values: By operator of the captured program (`aten.relu.default`), what becomes of them, as `NaN
+            becomes 0`. It is told beside a difference that the proof has found.
+    """
+
+    special_values: Mapping[str, str]
 
 
 class Delegate(Protocol):

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from edgex.delegates.base import Availability, CapturedProgram, LoweredModule
 from edgex.delegates.executorch.rewrites import PORTABLE_REWRITES
+from edgex.delegates.onednn.special_values import SPECIAL_VALUES
 from edgex.delegates.plan import PartitionPlan
 from edgex.delegates.recipes.quantizers import Quantizer, shared_quantizer
 from edgex.delegates.recipes.recipes import get_recipe
@@ -46,6 +48,8 @@ class OneDnnDelegate:
         *("split_complex", "fold_literals", "guard_empty_rows", "write_masks", "copy_returned_constants"),
         *PORTABLE_REWRITES,
     )
+
+    special_values: Mapping[str, str] = SPECIAL_VALUES
 
     def availability(self) -> Availability:
         """Whether ExecuTorch, the library, its headers and a compiler are there; nothing is imported or compiled."""

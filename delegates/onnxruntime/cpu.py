@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from edgex.delegates.base import Availability, CapturedProgram, LoweredModule
 from edgex.delegates.onnxruntime.quantize.recipes import CPU_RECIPES, cpu_refusal
 from edgex.delegates.onnxruntime.rewrites import ONNX_REWRITES
+from edgex.delegates.onnxruntime.special_values import SPECIAL_VALUES
 from edgex.delegates.onnxruntime.versions import DEFAULT_OPSET, NEWEST_OPSET, OLDEST_OPSET
 from edgex.delegates.plan import PartitionPlan
 from edgex.delegates.recipes.quantizers import Quantizer, shared_quantizer
@@ -44,6 +46,7 @@ class OnnxCpuDelegate:
     packages: tuple[str, ...] = ("torch", "onnx", "onnxscript", "onnxruntime")
     recipes: tuple[str, ...] = CPU_RECIPES
     rewrites: tuple[str, ...] = ONNX_REWRITES
+    special_values: Mapping[str, str] = SPECIAL_VALUES
 
     def availability(self) -> Availability:
         """Whether torch, onnx, onnxscript and onnxruntime are installed; none of them is imported."""

@@ -7,7 +7,7 @@ are proved on the CPU provider, which says nothing about the GPU's own.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,7 @@ from edgex.delegates.onnxruntime.cpu import OnnxCpuDelegate
 from edgex.delegates.onnxruntime.migraphx.operators import NEWEST_OPSET, OLDEST_OPSET, TABLE_VERSION
 from edgex.delegates.onnxruntime.quantize.recipes import MIGRAPHX_RECIPES, migraphx_refusal
 from edgex.delegates.onnxruntime.rewrites import ONNX_REWRITES
+from edgex.delegates.onnxruntime.special_values import SPECIAL_VALUES
 from edgex.delegates.plan import PartitionPlan
 from edgex.delegates.recipes.quantizers import Quantizer, shared_quantizer
 from edgex.runtime.engines.checks import Check
@@ -94,6 +95,7 @@ class OnnxRocmDelegate:
     packages: tuple[str, ...] = ("torch", "onnx", "onnxscript")
     recipes: tuple[str, ...] = MIGRAPHX_RECIPES
     rewrites: tuple[str, ...] = ONNX_REWRITES
+    special_values: Mapping[str, str] = SPECIAL_VALUES
 
     def availability(self) -> Availability:
         """Whether it can lower here; a GPU is not needed for that."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,6 +41,13 @@ class XnnpackDelegate:
         "order_weights",
         *PORTABLE_REWRITES,
     )
+
+    @property
+    def special_values(self) -> Mapping[str, str]:
+        """See `KnowsSpecialValues`."""
+        from edgex.delegates.xnnpack.workarounds import SPECIAL_VALUES
+
+        return SPECIAL_VALUES
 
     def availability(self) -> Availability:
         """Whether executorch, torch and torchao are installed; nothing is imported."""

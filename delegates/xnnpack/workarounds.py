@@ -18,6 +18,18 @@ _IMAGE_RANK = 4
 _NOT_NEGATIVE = ("abs", "exp", "relu", "sigmoid", "square", "sqrt", "_softmax")
 
 
+# For `KnowsSpecialValues`.
+SPECIAL_VALUES: Mapping[str, str] = {
+    "aten.exp.default": "XNNPACK's exponential of NaN is 0",
+    "aten.softplus.default": "XNNPACK's exponential of NaN is 0",
+    "aten.log_sigmoid.default": "XNNPACK's exponential of NaN is 0",
+    "aten.elu.default": "XNNPACK's exponential of NaN is 0",
+    "aten.max_pool2d.default": "XNNPACK's maximum drops NaN",
+    "aten.maximum.default": "XNNPACK's maximum drops NaN",
+    "aten.minimum.default": "XNNPACK's minimum drops NaN",
+}
+
+
 def refuse_wrong(node: Node) -> str | None:
     """Why XNNPACK may not have an operator that its partitioner takes; None where it may."""
     check = _CHECKS.get(_name(node))

@@ -7,7 +7,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from edgex.export.proof.float_limits import ease_limits
+from edgex.errors import VerificationError
+from edgex.export.proof.float64_errors import judge_by_float64
+from edgex.export.proof.special_values import describe_special_values
 from edgex.export.proof.verification import (
     explain_failure,
     make_cases,
@@ -95,14 +97,26 @@ def prove(
     progress("verify", f"{model.target}, in a fresh process")
     cases: Sequence[Case] = model.cases
     warnings: tuple[str, ...] = ()
-    verdict = verify_in_fresh_process(folder, cpu_reference=on_cpu)
+    try:
+        verdict = verify_in_fresh_process(folder, cpu_reference=on_cpu)
+    except VerificationError as error:
+        # The process was killed. Where NaN and infinity did that, it is told like everything else about them.
+        cases = [_skipped(case) if case.kind == "report" else case for case in cases]
+        seal(cases)
+        verdict = verify_in_fresh_process(folder, cpu_reference=on_cpu)
+        warnings = (f"NaN or infinity in the inputs: {error.what}",)
     if not verdict["passed"] and settings.judges_float32:
-        eased, sentences = ease_limits(cases, verdict, model.eager)
-        if sentences:
-            progress("verify", f"{model.target}, once more: {len(sentences)} stress cases enlarge rounding")
-            seal(eased)
+        judged = judge_by_float64(cases, verdict, model.eager)
+        if judged.sentences:
+            progress("verify", f"{model.target}, once more: {len(judged.sentences)} stress cases enlarge rounding")
+            seal(judged.cases)
             verdict = verify_in_fresh_process(folder, cpu_reference=on_cpu)
-            cases, warnings = eased, sentences
+            cases, warnings = judged.cases, (*warnings, *judged.sentences)
     if not verdict["passed"]:
         raise explain_failure(verdict, model.target)
-    return Proof(verdict, cases, warnings)
+    verdict, told = describe_special_values(verdict, cases, model)
+    return Proof(verdict, cases, (*warnings, *told))
+
+
+def _skipped(case: Case) -> Case:
+    return Case(case.name, "skipped", reason="the engine does not survive it")

@@ -5,12 +5,13 @@ Made from the example inputs, seeded: the same model gives the same cases on eve
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from edgex.runtime.artifact.golden import Arrays, Layout
+from edgex.runtime.artifact.golden import SPECIAL_INPUTS, STRESS, Arrays, Layout
 from edgex.runtime.artifact.specs import Dim, TensorSpec
 
 SEED = 20260713
@@ -18,6 +19,9 @@ SEED = 20260713
 # Far enough from an ordinary example to leave its range; fp16 ends at 65504, so its inputs grow less.
 LARGE_FACTOR: Mapping[str, float] = {"fp32": 16.0, "bf16": 16.0, "fp16": 4.0}
 TINY_FACTOR = 1e-3
+SPECIAL_VALUES: Mapping[str, Sequence[float]] = dict(
+    zip(SPECIAL_INPUTS, ((math.nan,), (math.inf, -math.inf)), strict=True)
+)
 
 
 @dataclass(frozen=True)
@@ -29,6 +33,7 @@ class StressInput:
         inputs: Arrays by input name, contiguous.
         layout: The memory order in which they are handed over.
         must_be_refused: The session has to reject them.
+        only_reported: What the artifact makes of them is told and not judged.
         alternative: Plainer inputs of the same shapes, tried when eager raises on `inputs`.
     """
 
@@ -37,21 +42,29 @@ class StressInput:
     layout: Layout = "contiguous"
     must_be_refused: bool = False
     alternative: Arrays | None = None
+    only_reported: bool = False
 
 
-def make_stress_inputs(specs: Sequence[TensorSpec], example: Arrays, precision: str = "fp32") -> list[StressInput]:
+def make_stress_inputs(
+    specs: Sequence[TensorSpec], example: Arrays, precision: str = "fp32", *, quantized: bool = False
+) -> list[StressInput]:
     """All stress cases for a model.
 
     Args:
         specs: The model's inputs.
         example: The example inputs by name.
         precision: The artifact's precision; bounds how large the large inputs are.
+        quantized: Whether the artifact computes with integers, which know no NaN and no infinity.
     """
     random = np.random.default_rng(SEED)
     cases: list[StressInput] = []
     if any(array.dtype.kind in "fc" and array.size for array in example.values()):
-        factors = {"large": LARGE_FACTOR[precision], "tiny": TINY_FACTOR, "negative": -1.0, "zero": 0.0}
-        cases += [StressInput(f"stress: {name}", _scale(example, factor)) for name, factor in factors.items()]
+        large = LARGE_FACTOR[precision]
+        factors = {"large": large, "large, negative": -large, "tiny": TINY_FACTOR, "negative": -1.0, "zero": 0.0}
+        cases += [StressInput(f"{STRESS}{name}", _scale(example, factor)) for name, factor in factors.items()]
+        for name, values in ({} if quantized else SPECIAL_VALUES).items():
+            strewn = _strew(example, values, np.random.default_rng(SEED))
+            cases.append(StressInput(f"{STRESS}{name}", strewn, only_reported=True))
     if any(array.dtype.kind in "iub" and array.size > 1 for array in example.values()):
         cases.append(StressInput("stress: reshuffled integers", _reshuffle(example, "iub", random)))
     shuffled = _reshuffle(example, "fc", random)
@@ -83,6 +96,21 @@ def _dynamic_cases(specs: Sequence[TensorSpec], example: Arrays, random: np.rand
             sized(f"{dim.name}={dim.min - 1} (below min)", {dim.name: dim.min - 1}, refused=True)
         sized(f"{dim.name}={dim.max + 1} (above max)", {dim.name: dim.max + 1}, refused=True)
     return cases
+
+
+def _strew(example: Arrays, values: Sequence[float], random: np.random.Generator) -> dict[str, np.ndarray]:
+    """The example with special values in one of ten places, and each of them at least once where there is room."""
+    result: dict[str, np.ndarray] = {}
+    for name, array in example.items():
+        if array.dtype.kind != "f" or array.size == 0:
+            result[name] = array
+            continue
+        flat = array.reshape(-1).copy()
+        count = min(max(flat.size // 10, len(values)), flat.size)
+        with np.errstate(over="ignore"):  # the largest numbers of float32 are infinite in float16
+            flat[random.permutation(flat.size)[:count]] = np.resize(np.asarray(values), count).astype(flat.dtype)
+        result[name] = flat.reshape(array.shape)
+    return result
 
 
 def _scale(example: Arrays, factor: float) -> dict[str, np.ndarray]:

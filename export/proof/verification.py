@@ -14,7 +14,7 @@ from edgex.delegates.recipes.tolerances import QUANTIZED_TOLERANCE
 from edgex.errors import VerificationError
 from edgex.export.proof.stress import StressInput, in_plain_form, make_stress_inputs
 from edgex.runtime.artifact.artifact import open_artifact
-from edgex.runtime.artifact.golden import Arrays, Case, Step
+from edgex.runtime.artifact.golden import Arrays, Case, Kind, Step
 from edgex.runtime.execute.here.fresh_process import FreshProcess
 from edgex.runtime.execute.verification import verify
 from edgex.runtime.session.numerics import EXACT_SQNR_DB, measure_sqnr_db
@@ -81,7 +81,7 @@ def make_cases(
     if program.state:
         progress("state")
         others.append(_make_sequence_case(answers, [answers.arrays_of(step) for step in sequence or ()], example))
-    for stress in make_stress_inputs(program.inputs, example, program.precision):
+    for stress in make_stress_inputs(program.inputs, example, program.precision, quantized=program.recipe is not None):
         progress(stress.name)
         others.append(_answer_stress(answers, stress))
     if quantized is not None:
@@ -138,7 +138,8 @@ def _answer_stress(answers: _Answers, stress: StressInput) -> Case:
     raised = ""
     for attempt in (stress, in_plain_form(stress)):
         try:
-            return Case(stress.name, "compare", (answers.step(attempt.inputs),), stress.layout)
+            kind: Kind = "report" if stress.only_reported else "compare"
+            return Case(stress.name, kind, (answers.step(attempt.inputs),), stress.layout)
         except Exception as error:  # the user's own code: whatever it raises makes this case meaningless
             raised = f"eager itself raises {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
     return Case(stress.name, "skipped", reason=raised)

@@ -76,10 +76,19 @@ def _difference(program: CapturedProgram, eager: EagerModel) -> str | None:
 
 
 def _run(program: CapturedProgram, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """The user outputs of one run of the graph; nothing that it writes to is the program's own."""
+    """The user outputs of one run of the graph."""
+    exported = program.exported
+    with reference_conditions():
+        results = torch.fx.Interpreter(exported.graph_module).run(*input_values(program, inputs))
+    kinds = [spec.kind for spec in exported.graph_signature.output_specs]
+    return [value for value, kind in zip(results, kinds, strict=True) if kind is OutputKind.USER_OUTPUT]
+
+
+def input_values(program: CapturedProgram, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """What the placeholders of a program are given in one run; nothing that it writes to is the program's own."""
     exported = program.exported
     given = iter(inputs)
-    values = [
+    return [
         next(given).clone()
         if spec.kind is InputKind.USER_INPUT
         else tensor_of(exported, spec).detach()
@@ -87,10 +96,6 @@ def _run(program: CapturedProgram, inputs: Sequence[torch.Tensor]) -> list[torch
         else tensor_of(exported, spec).detach().clone()
         for _, spec in placeholders(exported)
     ]
-    with reference_conditions():
-        results = torch.fx.Interpreter(exported.graph_module).run(*values)
-    kinds = [spec.kind for spec in exported.graph_signature.output_specs]
-    return [value for value, kind in zip(results, kinds, strict=True) if kind is OutputKind.USER_OUTPUT]
 
 
 def _array(tensor: torch.Tensor) -> np.ndarray:

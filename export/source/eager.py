@@ -154,6 +154,11 @@ class EagerModel:
             # A copy, since a stateful model may return the buffer that its next run changes.
             return [tensor.clone() for tensor in _tensor_leaves(self._call(*args, **kwargs))]
 
+    @property
+    def module(self) -> Callable[..., Any]:
+        """The user's module, or what stands for it."""
+        return self._call
+
     def reset(self) -> None:
         """Put back the initial state."""
         self._buffers.restore()

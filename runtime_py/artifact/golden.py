@@ -29,7 +29,11 @@ FORMAT = "edgex.golden/1"
 FOLDER = "golden"
 INDEX_FILE = "index.json"
 
-Kind = Literal["compare", "refuse", "skipped"]
+# What the names of stress cases begin with, and those that hold what is no ordinary number.
+STRESS = "stress: "
+SPECIAL_INPUTS = ("NaN", "infinity")
+
+Kind = Literal["compare", "refuse", "report", "skipped"]
 Layout = Literal["contiguous", "transposed", "channels_last"]
 Reference = Literal["eager", "quantized"]
 Arrays = Mapping[str, np.ndarray]
@@ -49,7 +53,8 @@ class Case:
 
     Attributes:
         name: For people, for example `example`, `stress: zeros`, `batch=8 (max)`.
-        kind: `compare` with eager; `refuse`: the session must reject the inputs; `skipped`: see reason.
+        kind: `compare` with eager; `refuse`: the session must reject the inputs; `report`: what differs from eager is
+            told and not judged; `skipped`: see reason.
         steps: Run in a row after one reset.
         layout: Memory order in which inputs of rank 2 and more are handed over.
         reason: Why it was skipped, else None.

@@ -51,10 +51,14 @@ _TOLERANCE = Object(
     {"min_equal": Number(0, 1)},
 )
 _VERDICT = Object(
-    {"name": LABEL, "output": Optional(LABEL), "verdict": OneOf(("pass", "fail", "inconclusive", "skipped"))}
+    {"name": LABEL, "output": Optional(LABEL), "verdict": OneOf(("pass", "fail", "warning", "inconclusive", "skipped"))}
     | {key: Optional(Number()) for key in ("max_abs_error", "sqnr_db", "reference_max")}
     | {"reason": Optional(_SENTENCE)},
     {"reference": OneOf(("eager", "quantized"))},
+)
+_SPECIAL = Object(
+    dict.fromkeys(("input", "output", "eager", "engine"), LABEL),
+    {"count": Integer(1), "op": Optional(LABEL), "source": Optional(LABEL)},
 )
 _ASKED = {"tolerance": _TOLERANCE}
 _ASKED_TOO = {"quantized_tolerance": Optional(_TOLERANCE), "allow_inconclusive": Truth()}
@@ -64,7 +68,7 @@ _PROVED = Object(
     | {"max_abs_error": Optional(Number()), "min_sqnr_db": Optional(Number())},
     _ASKED_TOO
     | {"reason": Optional(_SENTENCE), "verified_on": OneOf(("target", "cpu-reference"))}
-    | {"assignment": Optional(Map(Integer(0)))},
+    | {"assignment": Optional(Map(Integer(0))), "nan_inf": List(_SPECIAL)},
 )
 # What the proof is asked to hold; its result is added when it is done.
 _ASKED_ONLY = Object(_ASKED, _ASKED_TOO)
@@ -84,7 +88,7 @@ MANIFEST = Object(
 )
 
 _CASE = Object(
-    {"name": LABEL, "kind": OneOf(("compare", "refuse", "skipped")), "steps": Integer(0, MAX_STEPS)}
+    {"name": LABEL, "kind": OneOf(("compare", "refuse", "report", "skipped")), "steps": Integer(0, MAX_STEPS)}
     | {"layout": OneOf(("contiguous", "transposed", "channels_last")), "reason": Optional(_SENTENCE)}
     | {"seed": Optional(Integer()), "file": Optional(PATH)},
     {"reference": OneOf(("eager", "quantized")), "min_sqnr_db": Optional(Number())},

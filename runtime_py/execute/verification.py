@@ -10,10 +10,11 @@ import numpy as np
 
 from edgex.errors import ArtifactError, EdgexError, RunError
 from edgex.runtime.artifact.artifact import Artifact, CheckLevel
-from edgex.runtime.artifact.golden import Case, Layout, Reference, read_golden
+from edgex.runtime.artifact.golden import SPECIAL_INPUTS, STRESS, Case, Layout, Reference, read_golden
 from edgex.runtime.execute.base import Executor, Progress, no_progress
 from edgex.runtime.execute.request import Arrays, RunRequest, RunResult
 from edgex.runtime.session.numerics import Tolerance, Verdict, compare_output, round_significant
+from edgex.runtime.session.special_values import SpecialValues, compare_special_values
 
 
 @dataclass(frozen=True)
@@ -26,9 +27,10 @@ class CaseResult:
         max_abs_error: Largest absolute error; None when unknown.
         sqnr_db: Signal-to-quantization-noise ratio in dB; None for integers and where it says nothing.
         reference_max: Largest absolute value of eager's output.
-        verdict: `pass`, `fail`, `inconclusive` or `skipped`.
+        verdict: `pass`, `fail`, `inconclusive`, `skipped`, or `warning` where NaN or infinity come out otherwise.
         reason: Why, when there is something to say.
         reference: What it was compared with: `eager` or `quantized`; see `edgex.runtime.artifact.golden.Case`.
+        special_values: How NaN and infinity come out otherwise than in eager.
     """
 
     name: str
@@ -39,6 +41,7 @@ class CaseResult:
     reference_max: float | None = None
     reason: str | None = None
     reference: Reference = "eager"
+    special_values: tuple[SpecialValues, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """One entry of `cases`, figures rounded to two digits (SQNR to whole dB)."""
@@ -101,6 +104,7 @@ class Verification:
             "tolerance": self.tolerance.to_json(),
             "quantized_tolerance": None if self.quantized_tolerance is None else self.quantized_tolerance.to_json(),
             "cases": [case.to_json() for case in self.cases],
+            "nan_inf": [found.to_json() for case in self.cases for found in case.special_values],
         }
 
 
@@ -158,6 +162,8 @@ def judge_outputs(artifact: Artifact, cases: Sequence[Case], result: RunResult) 
         number += 1
         if case.kind == "refuse":
             results.append(_judge_refusal(case, refused))
+        elif case.kind == "report":
+            results += _report_case(case, names, outputs, refused)
         elif case.reference == "quantized" and quantized_tolerance is not None:
             least = quantized_tolerance.min_sqnr_db if case.min_sqnr_db is None else case.min_sqnr_db
             strict_own = replace(quantized_tolerance, min_sqnr_db=least)
@@ -246,6 +252,23 @@ def _judge_case(
     return results
 
 
+def _report_case(
+    case: Case, names: Sequence[str], outputs: Sequence[Arrays], refused: EdgexError | None
+) -> list[CaseResult]:
+    """What an artifact makes of NaN and infinity, told for each output."""
+    if not outputs:
+        reason = "the engine fails" if refused is None else f"the engine fails: {refused.what}"
+        return [CaseResult(case.name, None, "warning", reason=reason)]
+    results = []
+    for output in names:
+        fed = case.name.removeprefix(STRESS)
+        found = tuple(compare_special_values(fed, output, case.steps[0].outputs[output], outputs[0][output]))
+        reason = "; ".join(entry.sentence for entry in found)
+        verdict: Verdict = "warning" if found else "pass"
+        results.append(CaseResult(case.name, output, verdict, reason=reason or None, special_values=found))
+    return results
+
+
 def _judge_refusal(case: Case, refused: EdgexError | None) -> CaseResult:
     """Sizes outside the bounds must be refused: an engine that computed something with them computed garbage."""
     if refused is not None:
@@ -262,8 +285,9 @@ def _find_shortfall(results: Sequence[CaseResult], outputs: Sequence[str], allow
         return shown if len(failed) == 1 else f"{shown} (and {len(failed) - 1} more)"
     if allow_inconclusive:
         return None
+    reported = {f"{STRESS}{fed}" for fed in SPECIAL_INPUTS}
     for name in outputs:
-        verdicts = {result.verdict for result in results if result.output == name}
+        verdicts = {result.verdict for result in results if result.output == name and result.name not in reported}
         if "pass" not in verdicts:
             return f"{name}: eager's output is constant or near zero in every case, so nothing was proved"
     return None

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-Verdict = Literal["pass", "fail", "inconclusive", "skipped"]
+Verdict = Literal["pass", "fail", "warning", "inconclusive", "skipped"]
 
 # An exact match has no noise; this finite stand-in keeps minima and JSON simple.
 EXACT_SQNR_DB = 300.0

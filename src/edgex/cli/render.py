@@ -123,7 +123,7 @@ def describe_verification(verification: Mapping[str, Any]) -> str:
     counts: dict[str, int] = {}
     for case in verification["cases"]:
         counts[case["verdict"]] = counts.get(case["verdict"], 0) + 1
-    shown = ", ".join(f"{counts[v]} {v}" for v in ("pass", "fail", "inconclusive", "skipped") if v in counts)
+    shown = ", ".join(f"{counts[v]} {v}" for v in ("pass", "fail", "warning", "inconclusive", "skipped") if v in counts)
     error, sqnr = verification["max_abs_error"], verification["min_sqnr_db"]
     numbers = [] if error is None else [f"max error {error:.2g}"]
     if any(case.get("reference") == "quantized" for case in verification["cases"]):

@@ -18,8 +18,8 @@ EXAMPLE = {"x": np.random.default_rng(0).random((1, 3, 4, 5)).astype(np.float32)
 def test_a_rank_four_float_input_gets_every_kind() -> None:
     names = [case.name for case in make_stress_inputs([IMAGE], EXAMPLE)]
     assert names == [
-        "stress: large", "stress: tiny", "stress: negative", "stress: zero", "stress: transposed memory",
-        "stress: channels_last memory",
+        "stress: large", "stress: large, negative", "stress: tiny", "stress: negative", "stress: zero", "stress: NaN",
+        "stress: infinity", "stress: transposed memory", "stress: channels_last memory",
     ]  # fmt: skip
 
 
@@ -33,6 +33,16 @@ def test_large_inputs_stay_within_half_precision() -> None:
     factors = {p: make_stress_inputs([IMAGE], EXAMPLE, p)[0].inputs["x"].max() / EXAMPLE["x"].max() for p in
                ("fp32", "fp16")}  # fmt: skip
     assert np.isclose(factors["fp32"], 16) and np.isclose(factors["fp16"], 4)
+
+
+def test_special_values_are_strewn_and_no_case_for_integers() -> None:
+    cases = {case.name: case for case in make_stress_inputs([IMAGE], EXAMPLE)}
+    nan, infinity = cases["stress: NaN"].inputs["x"], cases["stress: infinity"].inputs["x"]
+    assert np.isnan(nan).sum() == 6 and np.isfinite(nan).sum() == 54
+    assert (infinity == np.inf).sum() == 3 and (infinity == -np.inf).sum() == 3
+    assert cases["stress: NaN"].only_reported and not cases["stress: large, negative"].only_reported
+    names = [case.name for case in make_stress_inputs([IMAGE], EXAMPLE, quantized=True)]
+    assert "stress: large, negative" in names and "stress: NaN" not in names
 
 
 def test_integers_stay_within_the_examples_range() -> None:
