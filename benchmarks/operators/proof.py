@@ -53,7 +53,7 @@ class Proved:
 
 def prove(module: torch.nn.Module, args: Sequence[torch.Tensor], target: str, **shapes: Any) -> Proved:
     """Export a module to a target as `edgex export` does, but for the fresh process."""
-    with tempfile.TemporaryDirectory() as folder, _verified_here():
+    with tempfile.TemporaryDirectory() as folder, verified_here():
         try:
             report = export_to_targets(
                 lambda: wrap_model(module, tuple(args), {}, shapes.get("dynamic_shapes"), "operator"),
@@ -69,7 +69,8 @@ def prove(module: torch.nn.Module, args: Sequence[torch.Tensor], target: str, **
 
 
 @contextmanager
-def _verified_here() -> Any:
+def verified_here() -> Any:
+    """Within it, exports are verified in this process instead of a fresh one."""
     fresh = stage.verify_in_fresh_process
     stage.verify_in_fresh_process = _verify  # type: ignore[assignment]
     try:
