@@ -27,7 +27,7 @@ from edgex.runtime.session.numerics import Tolerance
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))  # `benchmarks` is no part of the installed package
 
-from benchmarks.operators.proof import verified_here  # noqa: E402
+from benchmarks.operators.proof import verified_here
 
 TRUTH = ReferenceDelegate.lower
 X = torch.rand(64, 32, generator=torch.Generator().manual_seed(0)) * 0.8 + 0.5
