@@ -13,12 +13,10 @@ import torch
 
 from edgex.errors import EdgexError
 from edgex.export.pipeline import export_to_targets
-from edgex.export.proof import stage
+from edgex.export.proof import verification
 from edgex.export.settings import ExportSettings
 from edgex.export.source.source import wrap_model
-from edgex.runtime.artifact.artifact import open_artifact
 from edgex.runtime.execute.here.in_process import InProcess
-from edgex.runtime.execute.verification import verify
 
 
 @dataclass(frozen=True)
@@ -71,15 +69,9 @@ def prove(module: torch.nn.Module, args: Sequence[torch.Tensor], target: str, **
 @contextmanager
 def verified_here() -> Any:
     """Within it, exports are verified in this process instead of a fresh one."""
-    fresh = stage.verify_in_fresh_process
-    stage.verify_in_fresh_process = _verify  # type: ignore[assignment]
+    fresh = verification.FreshProcess
+    verification.FreshProcess = InProcess  # type: ignore[assignment,misc]
     try:
         yield
     finally:
-        stage.verify_in_fresh_process = fresh
-
-
-def _verify(folder: Path, *, cpu_reference: bool = False) -> Mapping[str, Any]:
-    del cpu_reference
-    artifact = open_artifact(str(folder), check="size")
-    return verify(InProcess(), artifact, check="size")[0].to_json()
+        verification.FreshProcess = fresh  # type: ignore[misc]
