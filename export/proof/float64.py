@@ -26,14 +26,14 @@ def in_float64(module: Any) -> Iterator[None]:
     try:
         for tensor, data in saved:
             tensor.data = data.double()
-        with _Widened():
+        with _Widened():  # type: ignore[no-untyped-call]  # its parent has no types
             yield
     finally:
         for tensor, data in saved:
             tensor.data = data
 
 
-class _Widened(TorchDispatchMode):  # type: ignore[misc,no-untyped-call]  # its parent has no types
+class _Widened(TorchDispatchMode):
     """Widens what operators are given: constants made in forward, dtypes asked for, tensors that are no weights."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
