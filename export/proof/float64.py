@@ -33,7 +33,7 @@ def in_float64(module: Any) -> Iterator[None]:
             tensor.data = data
 
 
-class _Widened(TorchDispatchMode):
+class _Widened(TorchDispatchMode):  # type: ignore[no-untyped-call]  # its parent has no types
     """Widens what operators are given: constants made in forward, dtypes asked for, tensors that are no weights."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
