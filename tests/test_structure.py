@@ -1,6 +1,7 @@
 """The shape of the tree: links, import arrows, names, sizes, and who may touch other people's private names."""
 
 import ast
+import sysconfig
 from functools import cache
 from pathlib import Path
 
@@ -44,6 +45,28 @@ PRIVATE_PREFIXES = (
 )
 # The types of the targets that a graph's nodes have: without a public name, but part of what torch.export documents.
 ALLOWED = {"torch._ops.OpOverload", "torch._ops.OpOverloadPacket", "torch._ops.HigherOrderOperator"}
+# Private attributes and methods of other projects' objects that single adapters reach for, or override.
+PRIVATE_ATTRIBUTES: dict[str, set[str]] = {
+    "edgex.delegates.executorch.edge_passes": {"_generate_edge_program"},
+    "edgex.delegates.graph.composite_operators": {"_materialize_cpp_cia_ops"},
+    "edgex.delegates.graph.schema": {"_op", "_schema"},
+    "edgex.delegates.graph.torch_internals": {"_cdata"},
+    "edgex.delegates.recipes.observers": {"_non_linear_param_search"},
+    "edgex.export.capture.diagnosis.guard_lines": {"_log_guard"},
+    "edgex.export.capture.example_run": {"_version"},
+    "edgex.export.capture.torch_internals": {"_buffers", "_guards_code", "_orig_mod", "_parameters", "_version"},
+    "edgex.export.quantization.pt2e": {"_annotated"},
+    "edgex.export.source.leaves": {"_get_node_type"},
+    "edgex.runtime.engines.torch.pt2.operators": {"_ops", "_schema"},
+    "edgex.runtime.engines.executorch.binding": {
+        *("_get_operator_names", "_get_registered_backend_names", "_load_program", "_threadpool_get_thread_count"),
+        "_unsafe_reset_threadpool",
+    },
+}
+FOREIGN = ("torch", "executorch", "torchao", "onnxruntime")
+# Of `delegates`, export knows the contract and what all delegates share, no backend.
+EXPORT_MAY_IMPORT = ("base", "plan", "registry", "graph", "recipes")
+
 # The modules that alone may use the others.
 PRIVATE_ADAPTERS: dict[str, tuple[str, ...]] = {
     "edgex.delegates.graph.composite_operators": ("torch._export",),
@@ -140,6 +163,17 @@ def test_arrows_run_one_way():
     assert not wrong, "\n".join(wrong)
 
 
+def test_export_knows_no_backend():
+    wrong = [
+        f"{path.relative_to(ROOT)}:{line}: {module} imports {name}"
+        for module, path in FILES.items()
+        if layer_of(module) == "export"
+        for name, line in imports_of(path)
+        if name.startswith("edgex.delegates.") and name.split(".")[2] not in EXPORT_MAY_IMPORT
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
 def test_no_bare_import_of_our_folders():
     bare = {"export", "delegates", "runtime_py", "samples"}
     wrong = [
@@ -190,6 +224,114 @@ def test_every_listed_adapter_still_needs_its_place():
         used = {name for name, _ in private_names(FILES[module])}
         for prefix in prefixes:
             assert any(name.startswith(prefix) for name in used), f"{module} no longer uses {prefix}: strike it off"
+
+
+def test_private_attributes_stay_in_their_adapters():
+    wrong = []
+    for module, path in FILES.items():
+        for name, line in (*private_attributes(tree_of(path)), *private_overrides(tree_of(path))):
+            if name not in PRIVATE_ATTRIBUTES.get(module, ()):
+                wrong.append(f"{path.relative_to(ROOT)}:{line}: {module} uses {name}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_every_listed_private_attribute_is_still_used():
+    for module, names in PRIVATE_ATTRIBUTES.items():
+        tree = tree_of(FILES[module])
+        used = {name for name, _ in (*private_attributes(tree), *private_overrides(tree))}
+        assert names == used & names, f"{module} no longer uses {names - used}: strike it off"
+
+
+def test_private_attributes_are_found():
+    """What the search sees, and what it leaves alone: the module's own names, operators, `os._exit`."""
+    tree = ast.parse("""
+import os
+import torch
+from torch.fx import Interpreter
+from torchao.quantization.pt2e import HistogramObserver
+
+class Own(HistogramObserver, Base):
+    def __init__(self, other):
+        self._mine = other._mine
+
+    def _non_linear_param_search(self):
+        return os._exit(torch.ops.aten._softmax.default)
+
+def read(node, module):
+    return node.target._schema, getattr(module, "_buffers"), setattr(node, "_hidden", 1)
+""")
+    assert {name for name, _ in private_attributes(tree)} == {"_schema", "_buffers", "_hidden"}
+    assert {name for name, _ in private_overrides(tree)} == {"_non_linear_param_search"}
+
+
+def is_private(name):
+    return name.startswith("_") and not name.startswith("__") and name != "_"
+
+
+def private_attributes(tree):
+    """(name, line) of private attributes, also by getattr, whose names the module does not define itself."""
+    own = {"_exit", "_fields"}  # documented: `os._exit`, and what named tuples have
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            own.add(node.name)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            own.add(node.id)
+        elif isinstance(node, ast.Attribute) and ast.unparse(node.value) in ("self", "cls"):
+            own.add(node.attr)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and "ops." not in ast.unparse(node):
+            name = node.attr
+        elif isinstance(node, ast.Call) and ast.unparse(node.func) in ("getattr", "setattr", "hasattr", "delattr"):
+            name = node.args[1].value if isinstance(node.args[1], ast.Constant) else ""
+        else:
+            continue
+        if is_private(name) and name not in own:
+            yield name, node.lineno
+
+
+def private_overrides(tree):
+    """(name, line) of private methods that replace those of a class of another project."""
+    imported = {
+        alias.asname or alias.name: f"{node.module}.{alias.name}"
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and node.module.split(".")[0] in FOREIGN
+        for alias in node.names
+    }
+    for made in ast.walk(tree):
+        if isinstance(made, ast.ClassDef):
+            inherited = {name for base in made.bases for name in members_of(imported.get(ast.unparse(base), ""))}
+            for node in made.body:
+                if isinstance(node, ast.FunctionDef) and is_private(node.name) and node.name in inherited:
+                    yield node.name, node.lineno
+
+
+@cache
+def members_of(dotted):
+    """Names that a class of another project defines or inherits, read from its source; none where it is not found."""
+    module, _, name = dotted.rpartition(".")
+    path = source_of(module)
+    if path is None:
+        return frozenset()
+    for node in tree_of(path).body:
+        if isinstance(node, ast.ClassDef) and node.name == name:
+            own = {item.name for item in node.body if isinstance(item, ast.FunctionDef)}
+            return frozenset(own.union(*(members_of(f"{module}.{ast.unparse(base)}") for base in node.bases)))
+        if isinstance(node, ast.ImportFrom) and name in (alias.asname or alias.name for alias in node.names):
+            package = module.split(".") if path.name == "__init__.py" else module.split(".")[:-1]
+            home = ".".join(package[: len(package) + 1 - node.level]) + "." if node.level else ""
+            original = next(alias.name for alias in node.names if name == (alias.asname or alias.name))
+            return members_of(f"{home}{node.module or ''}.{original}".replace("..", "."))
+    return frozenset()
+
+
+def source_of(module):
+    """The source of an installed module, which is not imported; None where there is none."""
+    for folder in (sysconfig.get_path("purelib"), sysconfig.get_path("platlib")):
+        stem = Path(folder, *module.split("."))
+        for path in (stem.with_suffix(".py"), stem / "__init__.py"):
+            if module and path.is_file():
+                return path
+    return None
 
 
 def private_names(path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sysconfig
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,11 +41,16 @@ def source_in_trace(trace: str, source_root: Path) -> str | None:
 def shorten_path(path: Path, source_root: Path) -> str:
     """`path` relative to the user's folder or to the installed packages, else its name: never absolute."""
     # Installed packages first: a virtual environment often lies inside the user's folder.
-    roots = [Path(sysconfig.get_path("purelib")), Path(sysconfig.get_path("platlib")), source_root]
-    for root in roots:
+    for root in (*_installed_roots(), source_root):
         if path.is_relative_to(root):
             return path.relative_to(root).as_posix()
     return path.name
+
+
+@cache
+def _installed_roots() -> tuple[Path, ...]:
+    """Asked for every operator, and a tenth of a second in a plan if it is found out each time."""
+    return Path(sysconfig.get_path("purelib")), Path(sysconfig.get_path("platlib"))
 
 
 def module_path_of(node: Node) -> str | None:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from torch._ops import HigherOrderOperator, OpOverload, OpOverloadPacket
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 __all__ = [
     "FakeTensor",
@@ -15,4 +20,10 @@ __all__ = [
     "OpOverloadPacket",
     "TorchDispatchMode",
     "pytree",
+    "storage_of",
 ]
+
+
+def storage_of(tensor: Tensor) -> int:
+    """A number that tensors share if they lie in one memory, also fake ones, which have no address."""
+    return int(tensor.untyped_storage()._cdata)

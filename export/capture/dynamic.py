@@ -16,7 +16,7 @@ import torch
 from edgex.delegates.graph.torch_internals import pytree
 from edgex.errors import CaptureError, UsageError, nearest_name
 from edgex.export.capture.dim_request import DimRequest
-from edgex.export.capture.torch_internals import bounds_of, is_plain_symbol
+from edgex.export.capture.torch_internals import bounds_of, guards_of, is_plain_symbol
 from edgex.runtime.artifact.specs import Dim, TensorSpec
 
 if TYPE_CHECKING:
@@ -314,7 +314,7 @@ def unchecked_guards(program: ExportedProgram) -> list[str]:
     """
     demands = [
         re.sub(r"L\['([^']+)'\]\.size\(\)\[(\d+)\]", r"\1.shape[\2]", guard)
-        for guard in program._guards_code
+        for guard in guards_of(program)
         if "%" in guard
     ]
     return [f"the program works only for sizes with {demands[0]}, which is not checked"] if demands else []

@@ -43,6 +43,7 @@ from edgex.export.capture.python_state.following import check_follows_eager
 from edgex.export.capture.python_state.trace_guard import values_kept
 from edgex.export.capture.recurrences import check_recurrences
 from edgex.export.capture.state import find_state, own_initial_values
+from edgex.export.capture.torch_internals import uncompiled
 from edgex.export.source.eager import EagerModel, reference_conditions
 from edgex.export.source.leaves import Leaf, name_outputs
 from edgex.export.source.weights import put_in_eval
@@ -106,7 +107,7 @@ def capture(
                 fix="leave --dynamic and dynamic_shapes out, or export from the model's Python file",
             )
         return _take_program(module, source_root)
-    module = getattr(module, "_orig_mod", module)  # what torch.compile wrapped
+    module = uncompiled(module)
     notices = list(put_in_eval(module))
     example = run_example(module, tuple(args), kwargs or {}, source_root)
     if hasattr(dynamic_shapes, "dynamic_shapes"):  # ShapesCollection and AdditionalInputs know tensors by identity

@@ -1,9 +1,13 @@
-"""The bounds of symbolic sizes: an adapter over the private part of torch that knows them."""
+"""What capture needs of private parts of torch: bounds of sizes, counts of writes, where modules keep tensors."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import torch
+    from torch.export import ExportedProgram
 
 
 def bounds_of(expression: Any, ranges: Mapping[Any, Any], least: Mapping[Any, int]) -> tuple[int, int | None]:
@@ -35,3 +39,24 @@ def is_plain_symbol(name: str) -> bool:
     import sympy
 
     return isinstance(sympy.sympify(name), sympy.Symbol)
+
+
+def guards_of(program: ExportedProgram) -> list[str]:
+    """What the program demands of its inputs, as Python code."""
+    return list(program._guards_code)
+
+
+def writes_to(tensor: torch.Tensor) -> int:
+    """How often a tensor was written to, also through views."""
+    return int(tensor._version)
+
+
+def uncompiled(module: torch.nn.Module) -> torch.nn.Module:
+    """The module that `torch.compile` wrapped, or the module itself."""
+    found: torch.nn.Module = getattr(module, "_orig_mod", module)
+    return found
+
+
+def tensor_stores(module: torch.nn.Module) -> list[dict[str, Any]]:
+    """The dictionaries in which a module, without its submodules, keeps parameters, buffers and plain attributes."""
+    return [module._parameters, module._buffers, vars(module)]

@@ -20,6 +20,7 @@ from edgex.errors import CaptureError, EdgexError, LoweringError
 from edgex.export.capture.diagnosis.blockers import find_blockers
 from edgex.export.capture.example_run import run_example
 from edgex.export.capture.program import capture, capture_unrun
+from edgex.export.capture.torch_internals import uncompiled
 from edgex.export.result import Failure, StageClock, peak_rss_bytes
 from edgex.export.rewrites import Rewrite, apply_rewrites, wanted_rewrites
 from edgex.export.rewrites.precision import convert_precision
@@ -175,7 +176,7 @@ def _capture(source: ModelSource, question: Question, weights: str) -> tuple[Cap
     if isinstance(source.module, ExportedProgram):
         captured = capture(source.module, source_root=source.source_root, dynamic=question.dynamic)
         return captured.program, captured.notices
-    module = getattr(source.module, "_orig_mod", source.module)
+    module = uncompiled(source.module)
     if weights == "none":
         drop_values(module)
     return capture_unrun(

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from edgex.delegates.graph.torch_internals import FakeTensorMode, pytree
+from edgex.export.capture.torch_internals import tensor_stores
 
 
 def drop_values(module: torch.nn.Module) -> None:
@@ -25,7 +26,7 @@ def drop_values(module: torch.nn.Module) -> None:
     # All are held until all are replaced: an id is only unique as long as its object lives.
     stores: list[dict[str, Any]] = []
     for part in module.modules():
-        stores += [part._parameters, part._buffers, vars(part)]
+        stores += tensor_stores(part)
     found = [(store, name, value) for store in stores for name, value in store.items() if _is_plain(value)]
     made: dict[int, torch.Tensor] = {}
     for _, _, tensor in found:

@@ -75,7 +75,7 @@ def _fill(
         return ()
     for name, value in filled.items():
         owner, _, key = name.rpartition(".")
-        module.get_submodule(owner)._buffers[key] = value
+        setattr(module.get_submodule(owner), key, value)
     after = BufferSnapshot(module)
     run(False)
     settled = not set(filled) & set(after.touched())
@@ -99,8 +99,7 @@ def _reshaped(
 
 
 def _buffer_of(module: torch.nn.Module, name: str) -> torch.Tensor | None:
-    owner, _, key = name.rpartition(".")
-    return module.get_submodule(owner)._buffers.get(key)
+    return dict(module.named_buffers(remove_duplicate=False)).get(name)
 
 
 def _same(first: torch.Tensor, second: torch.Tensor | None) -> bool:

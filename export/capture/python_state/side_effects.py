@@ -23,6 +23,7 @@ from edgex.export.capture.python_state.holders import (
     user_modules,
     watched_items,
 )
+from edgex.export.capture.torch_internals import writes_to
 from edgex.export.source.code_search import Place, file_of, find_call, find_write
 
 # How deep and how far containers are looked into; a change further down is not seen.
@@ -137,7 +138,7 @@ def _fingerprint(value: Any, depth: int, registered: set[int]) -> Any:
     if isinstance(value, torch.Tensor):
         if id(value) in registered:
             return ("registered", id(value))
-        return ("tensor", id(value), None if value.is_inference() else value._version)
+        return ("tensor", id(value), None if value.is_inference() else writes_to(value))
     if isinstance(value, np.ndarray):
         return ("array", id(value), value.shape, hash(value.tobytes()) if value.nbytes <= _ARRAY_BYTES else None)
     if depth == 0:

@@ -27,6 +27,7 @@ from edgex.delegates.graph.schema import (
     operator_name,
     overload_of,
 )
+from edgex.delegates.graph.torch_internals import storage_of
 
 # Operators that update running statistics without saying so in their schema, where this argument is true.
 _UPDATES_STATISTICS = {
@@ -123,7 +124,7 @@ def _alias_classes(exported: ExportedProgram) -> DisjointNodes:
         # The tracer's fake tensors share storage where the real ones do, also for tied weights.
         for value in leaves_of(node.meta.get("val")):
             if isinstance(value, torch.Tensor) and value.layout is torch.strided:
-                classes.union(node, storages.setdefault(value.untyped_storage()._cdata, node))
+                classes.union(node, storages.setdefault(storage_of(value), node))
     return classes
 
 
