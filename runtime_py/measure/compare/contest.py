@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from edgex.runtime.execute.sampling import Clock
-from edgex.runtime.measure.statistics import DEFAULT_MARGIN, Judgement, Rounds, estimate_ratio, judge, measure_luck
+from edgex.runtime.measure.statistics import DEFAULT_MARGIN, Judgement, Nesting, Rounds, estimate_ratio, judge
 from edgex.runtime.measure.turns import BLOCK_SECONDS, MIN_BLOCK_SAMPLES, Turns, choose_block_samples
 
 PROCESSES = 3
@@ -35,8 +35,6 @@ _ALIKE = 3.0
 _MIN_SESSIONS = 12
 _MAX_FIRST_SESSIONS, _MAX_SESSIONS = 24, 300
 _MAX_ROUNDS_PER_SESSION = 8
-# To see whether an interval is narrow enough; the one that is reported has more.
-_LOOK_RESAMPLES = 200
 # Measured at least, where no number of rounds was given; a quiet machine needs no more.
 _FIRST_SECONDS = 4.0
 
@@ -123,13 +121,8 @@ class Contest:
     def judge(self, contestant: int) -> Judgement:
         """A contestant against the first; the last is the first once more."""
         first, *others = self.rounds
-        return judge(
-            first,
-            self.rounds[contestant],
-            self.rounds[-1],
-            rounds_per_session=self.plan.rounds_per_session,
-            luck=measure_luck(first, others, self.rounds_per_process, self.plan.rounds_per_session),
-        )
+        nesting = Nesting(self.plan.rounds_per_session, self.rounds_per_process)
+        return judge(first, self.rounds[contestant], self.rounds[-1], nesting=nesting, others=others)
 
     def by_session(self, contestant: int) -> Rounds:
         """The samples of one contestant, those of a session together."""
@@ -155,7 +148,7 @@ def run_contest(
     """Time contestants in turns.
 
     Args:
-        contestants: What is timed; the others are held against the first.
+        contestants: What is timed; the others are compared with the first.
         processes: How often all start in fresh processes at least; 1 or more.
         max_seconds: Measuring goes on for so long, in more processes, while the intervals are wider than the target;
             what the smallest schedule needs is measured in any case. Starting processes is not counted.
@@ -270,11 +263,8 @@ def _excess_width(
     slow nobody asks for whole percents.
     """
     first, *others = taken
-    luck = measure_luck(first, others, rounds_per_process, rounds_per_session)
-    estimates = [
-        estimate_ratio(first, other, _LOOK_RESAMPLES, rounds_per_session=rounds_per_session, luck=luck)
-        for other in others
-    ]
+    nesting = Nesting(rounds_per_session, tuple(rounds_per_process))
+    estimates = [estimate_ratio(first, other, nesting, others) for other in others]
     needed = [max(target, abs(estimate.ratio - 1.0) / 10) for estimate in estimates]
     if last_is_first and len(needed) > 1:
         needed[-1] = min(needed[:-1])

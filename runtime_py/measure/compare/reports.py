@@ -69,10 +69,10 @@ def judge_reports(baseline: ProfileReport, candidate: ProfileReport) -> Judgemen
     if ours is not None and theirs is not None:
         below, above = (_log_reach(candidate.steady.median, bound) for bound in ours)
         base_below, base_above = (_log_reach(baseline.steady.median, bound) for bound in theirs)
-        doubt = math.log1p(floor)
+        allowance = math.log1p(floor)
         interval = (
-            ratio * math.exp(-math.hypot(below, base_above) - doubt),
-            ratio * math.exp(math.hypot(above, base_below) + doubt),
+            ratio * math.exp(-math.hypot(below, base_above) - allowance),
+            ratio * math.exp(math.hypot(above, base_below) + allowance),
         )
     estimate = RatioEstimate(ratio, interval)
     return Judgement(estimate, floor, 2 * BETWEEN_RUNS, decide(estimate, floor, 2 * BETWEEN_RUNS))

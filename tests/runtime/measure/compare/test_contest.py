@@ -40,11 +40,11 @@ class Machine:
 
 
 class Simulated:
-    """A contestant whose sessions and processes have a luck of their own, for good."""
+    """A contestant whose sessions and processes differ for good."""
 
-    def __init__(self, machine: Machine, name: str, seconds: float, session_luck=0.005, process_luck=0.002, **pace):
+    def __init__(self, machine: Machine, name: str, seconds: float, session_spread=0.005, process_spread=0.002, **pace):
         self.machine, self.name, self.seconds = machine, name, seconds
-        self._spread = session_luck, process_luck
+        self._spread = session_spread, process_spread
         self._pace = {"sample_seconds": seconds, "samples_per_pass": 1, "rest_seconds": 1e-3, "open_seconds": 5e-3}
         self._pace |= pace
 
@@ -74,8 +74,8 @@ class Simulated:
         self.machine.log.append(("stop", self.name))
 
 
-def contest(machine: Machine, seconds: dict[str, float], process_luck: float = 0.002, **options):
-    entries = [Simulated(machine, name, value, process_luck=process_luck) for name, value in seconds.items()]
+def contest(machine: Machine, seconds: dict[str, float], process_spread: float = 0.002, **options):
+    entries = [Simulated(machine, name, value, process_spread=process_spread) for name, value in seconds.items()]
     return run_contest(entries, clock=machine.clock, **options)
 
 
@@ -119,7 +119,7 @@ def test_sizes_follow_the_contestants():
 
 
 def test_a_wide_interval_is_measured_longer_and_a_narrow_one_is_not():
-    quiet = contest(Machine(1, 0.0, 0.001, 0.0), {"a": 1e-3, "b": 1e-3}, process_luck=0.0005, max_seconds=20.0)
+    quiet = contest(Machine(1, 0.0, 0.001, 0.0), {"a": 1e-3, "b": 1e-3}, process_spread=0.0005, max_seconds=20.0)
     noisy = contest(Machine(1, 0.3, 0.5, 0.3), {"a": 1e-3, "b": 1e-3}, max_seconds=20.0)
     short = contest(Machine(1, 0.3, 0.5, 0.3), {"a": 1e-3, "b": 1e-3}, max_seconds=0.1)
     assert noisy.sessions > quiet.sessions > short.sessions == 12
@@ -144,13 +144,13 @@ _FACTORS = {"equal": 1.0, "5 % slower": 1.05, "5 % faster": 0.95}
 _TRIALS = 100
 
 
-def judge_trials(trials: int, *noise: float, process_luck: float = 0.002, **options):
+def judge_trials(trials: int, *noise: float, process_spread: float = 0.002, **options):
     """How often each verdict was reached, each time on a machine of its own."""
     counts = {name: {"faster": 0, "slower": 0, "no difference": 0, "undecided": 0} for name in _FACTORS}
     covered = 0
     for seed in range(trials):
         seconds = {name: 1e-3 * factor for name, factor in {"a": 1.0, **_FACTORS, "a again": 1.0}.items()}
-        found = contest(Machine(seed, *noise), seconds, process_luck=process_luck, **options)
+        found = contest(Machine(seed, *noise), seconds, process_spread=process_spread, **options)
         for number, name in enumerate(_FACTORS, 1):
             judgement = found.judge(number)
             counts[name][judgement.verdict] += 1
@@ -179,7 +179,7 @@ def test_the_interval_covers(verdicts):
 
 
 def test_processes_that_differ_for_good_are_no_difference_of_artifacts():
-    counts, _ = judge_trials(40, process_luck=0.01)
+    counts, _ = judge_trials(40, process_spread=0.01)
     equal = counts["equal"]
     assert equal["faster"] + equal["slower"] <= 2, equal
     for name in ("5 % slower", "5 % faster"):
