@@ -89,7 +89,7 @@ def test_processes_that_differ_for_good_widen_the_interval_as_much_as_students_o
     first = [[1.0]] * 30
     nesting = Nesting(1, (10, 10, 10))
     low, high = np.log(estimate_ratio(first, other, nesting).ci95)
-    # Of three processes the trimmed mean is less sure than the mean, and `_student` is 3 % off at two degrees of freedom.
+    # Of three processes the trimmed mean is less sure than the mean; `_student` is 3 % off at two degrees of freedom.
     expected = stats.t.ppf(0.975, 2) * stats.sem(shifts)
     assert 0.97 * expected <= (high - low) / 2 <= 2 * expected
     pooled = np.log(estimate_ratio(first, other, nesting, [first]).ci95)
