@@ -10,7 +10,7 @@ BIN := $(VENV)/bin
 KEY := $(shell (pwd; cat pyproject.toml constraints.txt) | cksum | cut -d ' ' -f 1)
 INSTALLED := $(VENV)/.edgex-installed-$(KEY)
 
-.PHONY: help install demo test check lint types bench wheel wheel-check android-check arm64-check slow ops coverage minilm clean
+.PHONY: help install demo test check lint types bench wheel wheel-check android-check arm64-check fuzz-onednn slow ops coverage minilm clean
 .NOTPARALLEL:
 
 help:
@@ -22,6 +22,7 @@ help:
 	@echo 'make wheel-check  install the built wheel with its dependencies elsewhere, export and run there'
 	@echo 'make android-check  compile, test and assemble the Android app, without an Android SDK'
 	@echo 'make arm64-check  run bundles for Arm64 under emulation: numbers, not times'
+	@echo 'make fuzz-onednn  damaged plans through the oneDNN backend under sanitizers, ten minutes of processor time'
 	@echo 'make slow         the tests that need minutes or gigabytes'
 	@echo 'make ops         PyTorch'\''s operator samples on every target: an hour'
 	@echo 'make coverage     165 published architectures and hard cases on every target, into docs/benchmarks/coverage.md: hours'
@@ -68,6 +69,9 @@ android-check: $(INSTALLED)
 
 arm64-check: $(INSTALLED)
 	$(BIN)/python tests/arm64_check.py
+
+fuzz-onednn: $(INSTALLED)
+	$(BIN)/python tests/fuzz_onednn.py
 
 slow: $(INSTALLED)
 	$(BIN)/python -m pytest -m slow

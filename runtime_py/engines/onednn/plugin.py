@@ -9,6 +9,7 @@ from edgex.errors import TargetUnavailable
 from edgex.runtime.engines.base import Availability
 from edgex.runtime.engines.onednn.build import built_backend, require_backend
 from edgex.runtime.engines.onednn.library import find_library, require_machine
+from edgex.runtime.support.forks import OPENMP
 
 NAME = "onednn"
 BACKEND = "OneDnnGraphBackend"
@@ -32,7 +33,9 @@ class OneDnnPlugin:
 
         Raises:
             TargetUnavailable: A part is missing or does not fit the others.
+            RunError: This process was forked from one that has its OpenMP threads; the backend refuses runs there.
         """
+        OPENMP.enter()
         _LOADED.load()
 
     def use_threads(self, threads: int) -> None:

@@ -14,6 +14,7 @@ from edgex.runtime.engines.torch.pt2.archive import load_program
 from edgex.runtime.engines.torch.quantized_operators import register_quantized_operators
 from edgex.runtime.session.runner import EngineSettings, LoadSeconds
 from edgex.runtime.support.entry_points import installed_version
+from edgex.runtime.support.forks import OPENMP
 from edgex.runtime.support.threads import default_threads
 
 if TYPE_CHECKING:
@@ -77,6 +78,7 @@ class TorchRunner:
     def __init__(self, artifact: Artifact, threads: int | None) -> None:
         import torch
 
+        OPENMP.enter()
         started = time.perf_counter()
         register_quantized_operators(artifact.manifest.quantization)
         program = load_program(artifact.file(".pt2"))
@@ -97,6 +99,7 @@ class TorchRunner:
         """Run once, with this session's number of threads."""
         import torch
 
+        OPENMP.enter()
         tensors = [
             torch.from_numpy(array if array.flags.writeable else array.copy()).to(dtype)
             for array, dtype in zip(inputs, self._input_dtypes, strict=True)

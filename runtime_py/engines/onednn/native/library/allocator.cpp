@@ -14,6 +14,7 @@ namespace edgex {
 
 namespace {
 
+constexpr size_t kHugePage = 2 << 20, kAlignment = 64;
 constexpr size_t kSlabBytes = 16 * kHugePage;
 // Pages that the system makes in one go.
 constexpr size_t kAheadBytes = 16 * kHugePage;
@@ -21,6 +22,13 @@ constexpr size_t kAheadBytes = 16 * kHugePage;
 constexpr size_t kFewestBytes = 4 * kHugePage;
 
 size_t round_up(size_t size, size_t grain) { return (size + grain - 1) / grain * grain; }
+
+// Asks the system for huge pages (2 MiB) for memory that is not touched yet; it may decline.
+void want_huge_pages(void* start, size_t bytes) {
+  const auto first = reinterpret_cast<uintptr_t>(start);
+  const uintptr_t low = round_up(first, kHugePage), high = (first + bytes) / kHugePage * kHugePage;
+  if (low < high) madvise(reinterpret_cast<void*>(low), high - low, MADV_HUGEPAGE);
+}
 
 // Memory for blocks that come while a program is loaded and go when it is closed, so that none is given out twice.
 struct Slab {
@@ -190,11 +198,14 @@ void release_scratch() { keeper().release(); }
 
 size_t held_bytes() { return keeper().held(); }
 
-void want_huge_pages(void* start, size_t bytes) {
-  const auto first = reinterpret_cast<uintptr_t>(start);
-  const uintptr_t low = round_up(first, kHugePage), high = (first + bytes) / kHugePage * kHugePage;
-  if (low < high) madvise(reinterpret_cast<void*>(low), high - low, MADV_HUGEPAGE);
+void* take_lasting(size_t bytes) {
+  const size_t alignment = bytes < kHugePage ? kAlignment : kHugePage;
+  void* memory = std::aligned_alloc(alignment, round_up(bytes, alignment));
+  if (memory != nullptr) want_huge_pages(memory, round_up(bytes, alignment));
+  return memory;
 }
+
+void give_lasting(void* memory) { std::free(memory); }
 
 ConstantScope::ConstantScope(size_t bytes) { keeper().begin_constants(bytes); }
 

@@ -15,10 +15,9 @@ void release_scratch();
 // Bytes that oneDNN holds and has not given back: outside of a run, constants in the processor's layout.
 size_t held_bytes();
 
-constexpr size_t kHugePage = 2 << 20;
-
-// Asks the system for huge pages (2 MiB) for memory that is not touched yet; it may decline.
-void want_huge_pages(void* start, size_t bytes);
+// Memory for as long as a program is loaded, aligned to 64, in huge pages where it is large; null where there is none.
+void* take_lasting(size_t bytes);
+void give_lasting(void* memory);
 
 // While it lives, what oneDNN takes lies side by side in huge pages: a product reads its weights once a run, and each page
 // of 4 KiB costs a walk through the page tables. Constants of `bytes` in all are expected, and all threads make the pages

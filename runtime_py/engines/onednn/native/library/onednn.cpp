@@ -1,6 +1,7 @@
 #include "library/onednn.h"
 
 #include <omp.h>
+#include <pthread.h>
 
 #include <atomic>
 #include <chrono>
@@ -14,6 +15,22 @@ namespace {
 
 std::atomic<int> wanted_threads{0};
 std::atomic<int64_t> compile_nanoseconds{0};
+std::atomic<bool> threads_started{false}, forked{false};
+
+// OpenMP's threads stay behind in the parent, and a parallel region of the child would wait for them for ever.
+void after_fork() {
+  if (threads_started) forked = true;
+}
+
+// Before the first parallel region of ours.
+void require_threads() {
+  if (forked.load(std::memory_order_relaxed)) {
+    throw OneDnnError("this process was forked after the backend had started its threads, which do not come along");
+  }
+  if (!threads_started.load(std::memory_order_relaxed) && !threads_started.exchange(true)) {
+    pthread_atfork(nullptr, nullptr, after_fork);
+  }
+}
 
 int64_t now() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
@@ -42,6 +59,7 @@ const Device& device() {
 }
 
 ThreadScope::ThreadScope() : before_(omp_get_max_threads()) {
+  require_threads();
   const int wanted = wanted_threads.load(std::memory_order_relaxed);
   changed_ = wanted > 0 && wanted != before_;
   if (changed_) omp_set_num_threads(wanted);

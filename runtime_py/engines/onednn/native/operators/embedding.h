@@ -11,7 +11,6 @@ namespace edgex {
 // by it too, once, as the last layer of a language model does.
 //
 // table: (rows, width); indices: (...), or (1) for a single one; result: (..., width). `index_dtype`: kInt32 or kInt64.
-// Throws OneDnnError where the shapes do not fit each other.
 std::unique_ptr<OwnOperator> make_embedding(int dtype, int index_dtype, const Strided& table, const Strided& indices,
                                             const Strided& result);
 

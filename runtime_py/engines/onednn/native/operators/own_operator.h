@@ -7,10 +7,6 @@
 
 namespace edgex {
 
-// Their codes in plans, behind all of oneDNN's.
-constexpr int kFirstOwn = 1 << 16;
-constexpr int kAttention = kFirstOwn, kEmbedding = kFirstOwn + 1;
-
 // A tensor, in elements.
 struct Strided {
   std::vector<int64_t> dims, strides;

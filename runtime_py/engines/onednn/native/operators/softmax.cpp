@@ -4,7 +4,9 @@
 #include <limits>
 
 // The functions below are compiled for processors with AVX-512, with AVX2, and for all others; the loader takes what fits.
+#ifndef EDGEX_FOR_EACH_PROCESSOR
 #define EDGEX_FOR_EACH_PROCESSOR __attribute__((target_clones("avx512f", "avx2", "default")))
+#endif
 #define EDGEX_INLINE inline __attribute__((always_inline))
 
 namespace edgex {

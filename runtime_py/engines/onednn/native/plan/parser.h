@@ -17,7 +17,8 @@ constexpr uint32_t kVersion = 3;
 constexpr size_t kHeaderBytes = 48;
 
 // Returns the cause, empty when `plan` is complete. `data` must outlive `plan`, which points to the constants in it.
-// A plan that passes has every index in range, every operator after what it reads, and every constant inside `data`.
+// A plan that passes has every index in range, every operator of a kind that edgex writes and after what it reads, and every
+// constant inside `data`. Whether sizes fit each other depends on the inputs': `measure` tells.
 std::string parse_plan(const void* data, size_t size, Plan& plan);
 
 uint64_t checksum(const uint8_t* data, size_t size);

@@ -6,10 +6,15 @@ namespace edgex {
 
 namespace {
 
-// Rounds towards minus infinity, as Python does.
+// Both round towards minus infinity, as Python does.
 int64_t floor_divide(int64_t a, int64_t b) {
   const int64_t quotient = a / b;
   return (a % b != 0 && (a < 0) != (b < 0)) ? quotient - 1 : quotient;
+}
+
+int64_t modulo(int64_t a, int64_t b) {
+  const int64_t rest = a % b;
+  return (rest != 0 && (rest < 0) != (b < 0)) ? rest + b : rest;
 }
 
 bool apply(Step step, int64_t a, int64_t b, int64_t& result) {
@@ -27,7 +32,7 @@ bool apply(Step step, int64_t a, int64_t b, int64_t& result) {
     case Step::kFloorDivide:
     case Step::kModulo:
       if (b == 0 || (a == INT64_MIN && b == -1)) return false;
-      result = step == Step::kFloorDivide ? floor_divide(a, b) : a - floor_divide(a, b) * b;
+      result = step == Step::kFloorDivide ? floor_divide(a, b) : modulo(a, b);
       return true;
     default:
       return false;
@@ -72,18 +77,6 @@ size_t element_bytes(int dtype) {
     default:
       return 0;
   }
-}
-
-bool element_extent(const std::vector<int64_t>& dims, const std::vector<int64_t>& strides, int64_t& extent) {
-  extent = 1;
-  for (size_t i = 0; i < dims.size(); i++) {
-    int64_t step;
-    if (dims[i] < 1 || strides[i] < 0) return false;
-    if (__builtin_mul_overflow(dims[i] - 1, strides[i], &step)) return false;
-    if (__builtin_add_overflow(extent, step, &extent)) return false;
-  }
-  // Times the size of an element must still fit.
-  return extent <= INT64_MAX / 16;
 }
 
 }  // namespace edgex

@@ -3,10 +3,20 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
 namespace edgex {
+
+// What edgex never writes: damage, or a file made to do harm. Thrown before anything is computed with it.
+struct DamagedPlan : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+inline void require_sound(bool condition, const char* otherwise) {
+  if (!condition) throw DamagedPlan(otherwise);
+}
 
 // A size known at export, or an expression over the sizes of the inputs.
 // Non-negative: the size itself. Negative: expression number -(size + 1).
@@ -16,6 +26,10 @@ constexpr size_t kMaxRank = 12;
 
 // Element types that plans hold, as oneDNN numbers them (dnnl_data_type_t); the last one oneDNN 3.2 does not have.
 constexpr int kBfloat16 = 2, kFloat32 = 3, kInt32 = 4, kInt8 = 5, kUint8 = 6, kInt64 = 1 << 16;
+
+// Kinds of operators that the backend runs by itself, behind all of oneDNN's.
+constexpr int kFirstOwn = 1 << 16;
+constexpr int kAttention = kFirstOwn, kEmbedding = kFirstOwn + 1;
 
 struct Symbol {
   uint32_t arg;   // delegate argument whose size gives the symbol its value
@@ -56,7 +70,7 @@ struct Attribute {
 };
 
 struct Operation {
-  int kind = 0;                 // dnnl_graph_op_kind_t, or from kFirstOwn on
+  int kind = 0;                 // dnnl_graph_op_kind_t, or one of ours
   uint32_t debug_handle = 0;    // ExecuTorch's number of the operator that it comes from
   bool alone = false;           // nothing after it may be fused into it
   std::string name;             // what the profiler shows
@@ -82,7 +96,9 @@ bool evaluate(const Plan& plan, Size size, const std::vector<int64_t>& symbols, 
 // Bytes of one element; 0 for a type that no plan holds.
 size_t element_bytes(int dtype);
 
-// Elements from the first to the last one touched, plus one; false: overflow or a negative size.
-bool element_extent(const std::vector<int64_t>& dims, const std::vector<int64_t>& strides, int64_t& extent);
+// The value whose memory a value lies in: itself, or what it is a view of.
+inline uint32_t root_of(const Plan& plan, uint32_t value) {
+  return plan.values[value].storage == Storage::kAlias ? plan.values[value].index : value;
+}
 
 }  // namespace edgex

@@ -50,10 +50,11 @@ class Region {
  public:
   Region(FreeableBuffer* bytes, Plan plan) : bytes_(bytes), plan_(std::move(plan)) {
     const ThreadScope threads;
-    groups_ = form_groups(plan_);
     pointers_.resize(plan_.args.size());
     sizes_.resize(plan_.symbols.size());
     for (size_t i = 0; i < plan_.symbols.size(); i++) sizes_[i] = plan_.symbols[i].hint;
+    measure(plan_, sizes_);  // before oneDNN sees any of it
+    groups_ = form_groups(plan_);
     find_executable().warm_up(groups_, FilePages(plan_.constants, plan_.constants_bytes));
   }
 

@@ -2,12 +2,10 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <new>
 
-#include "library/allocator.h"
 #include "operators/attention.h"
 #include "operators/embedding.h"
 
@@ -19,7 +17,7 @@ constexpr size_t kAlignment = 64, kChunk = 1 << 20;
 // Of an operator of our own.
 constexpr size_t kMostOwnTensors = 5;
 
-size_t round_up(size_t bytes, size_t to = kAlignment) { return (bytes + to - 1) / to * to; }
+size_t round_up(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
 // The lowest place where a stretch does not touch those placed before it.
 void place(Stretch& stretch, const std::vector<Stretch>& placed) {
@@ -35,29 +33,14 @@ void place(Stretch& stretch, const std::vector<Stretch>& placed) {
   }
 }
 
-// A permuted view keeps odd steps along dimensions of size 1, which no element uses. oneDNN 3.2 takes them for another
-// layout than a dense one: its binary operators then give wrong numbers, or run in a reference kernel. The first dimension
-// gets the step behind all others, so that a single image with its channels innermost looks like one of several.
-void smooth(const std::vector<int64_t>& dims, std::vector<int64_t>& strides) {
-  for (size_t i = dims.size() - 1; i-- > 0;) {
-    if (dims[i] != 1 || strides[i] == 0) continue;
-    strides[i] = dims[i + 1] * std::max<int64_t>(strides[i + 1], 1);
-    if (i > 0) continue;
-    for (size_t j = 1; j < dims.size(); j++) strides[0] = std::max(strides[0], dims[j] * strides[j]);
-  }
-}
-
 }  // namespace
-
-void Arena::Free::operator()(std::byte* memory) const { std::free(memory); }
 
 void Arena::grow(size_t bytes) {
   if (bytes <= bytes_) return;
+  bytes_ = 0;  // should there not be so much
   memory_.reset();
-  const size_t alignment = bytes < kHugePage ? kAlignment : kHugePage;
-  memory_.reset(static_cast<std::byte*>(std::aligned_alloc(alignment, round_up(bytes, alignment))));
+  memory_.reset(static_cast<std::byte*>(take_lasting(bytes)));
   if (memory_ == nullptr) throw std::bad_alloc();
-  want_huge_pages(memory_.get(), round_up(bytes, alignment));
   bytes_ = bytes;
   // Its pages are there from now on, and no run takes a fault for one of them.
   const auto chunks = static_cast<int64_t>((bytes + kChunk - 1) / kChunk);
@@ -70,56 +53,15 @@ void Arena::grow(size_t bytes) {
 
 Executable::Executable(const Plan& plan, const std::vector<Group>& groups, const std::vector<int64_t>& symbols,
                        Arena& arena)
-    : plan_(plan), symbols_(symbols), arena_(arena) {
-  measure();
+    : plan_(plan), symbols_(symbols), arena_(arena), shapes_(measure(plan, symbols)) {
   find_data();
   compile(groups);
   plan_memory(groups);
   make_tensors(groups);
 }
 
-uint32_t Executable::root(uint32_t value) const {
-  return plan_.values[value].storage == Storage::kAlias ? plan_.values[value].index : value;
-}
-
 size_t Executable::argument_bytes(uint32_t value) const {
-  int64_t extent;
-  if (!element_extent(shapes_[value].dims, shapes_[value].strides, extent)) throw OneDnnError("impossible sizes");
-  return static_cast<size_t>(extent) * element_bytes(plan_.values[value].dtype);
-}
-
-// Sizes in numbers. A view that reaches outside of its memory is refused here, for it depends on the input.
-void Executable::measure() {
-  const auto number = [&](Size size) {
-    int64_t result;
-    if (!evaluate(plan_, size, symbols_, result)) throw OneDnnError("the input's sizes lead to impossible ones");
-    return result;
-  };
-  for (const Value& value : plan_.values) {
-    Shape shape;
-    for (Size size : value.dims) shape.dims.push_back(number(size));
-    for (Size size : value.strides) shape.strides.push_back(number(size));
-    shape.offset = number(value.offset);
-    int64_t extent;
-    if (!element_extent(shape.dims, shape.strides, extent)) throw OneDnnError("a tensor of impossible size");
-    shapes_.push_back(std::move(shape));
-    if (value.storage != Storage::kAlias) continue;
-    smooth(shapes_.back().dims, shapes_.back().strides);
-    int64_t available, end;
-    const Shape& memory = shapes_[value.index];
-    element_extent(memory.dims, memory.strides, available);
-    if (shapes_.back().offset < 0 || __builtin_add_overflow(shapes_.back().offset, extent, &end) || end > available) {
-      throw OneDnnError("a view that reaches outside of its tensor");
-    }
-  }
-  // What lies in an argument's memory must not be larger than the argument.
-  for (int64_t id : plan_.args) {
-    if (id < 0) continue;
-    const auto value = static_cast<uint32_t>(id);
-    if (shapes_[value].offset != 0 || argument_bytes(root(value)) > argument_bytes(value)) {
-      throw OneDnnError("a value that is larger than its argument");
-    }
-  }
+  return extent_bytes(shapes_[value], plan_.values[value].dtype);
 }
 
 // oneDNN 3.2 gives wrong numbers where everything that a product reads is declared constant: the first step of a
@@ -189,13 +131,8 @@ void Executable::compile_own(const Group& group, Call& call) const {
   const size_t count = tensors.size();
   const CompileClock clock;
   if (group.kind == kEmbedding) {
-    if (count != 3 || dtypes[0] != dtypes[2]) throw OneDnnError("an embedding of other tensors");
     call.own = make_embedding(dtypes[0], dtypes[1], tensors[0], tensors[1], tensors[2]);
     return;
-  }
-  const bool alike = std::all_of(dtypes.begin(), dtypes.end(), [&](int dtype) { return dtype == dtypes[0]; });
-  if (group.kind != kAttention || count < 4 || count > kMostOwnTensors || !alike) {
-    throw OneDnnError("an attention of other tensors");
   }
   const Strided* mask = count == 5 ? &tensors[3] : nullptr;
   call.own = make_attention(dtypes[0], tensors[0], tensors[1], tensors[2], mask, tensors.back(), group.scale);
@@ -237,6 +174,7 @@ void Executable::plan_memory(const std::vector<Group>& groups) {
   }
   // Each was written over what came before it in the same memory.
   for (const auto& [value, before] : taken_over) arena_offsets_[value] = arena_offsets_[before];
+  arena_bytes_ = total;
   arena_.grow(total);
 }
 
@@ -315,6 +253,7 @@ void Executable::run_own(const OwnOperator& own, const std::vector<uint32_t>& va
 }
 
 void Executable::bind(void* const* args) {
+  arena_.grow(arena_bytes_);  // it is gone where there was too little memory for larger sizes
   const bool moved = arena_.base() != bound_arena_;
   if (!moved && std::equal(bound_args_.begin(), bound_args_.end(), args)) return;
   for (const Binding& binding : bindings_) {

@@ -10,9 +10,11 @@
 #include <set>
 #include <vector>
 
+#include "library/allocator.h"
 #include "library/onednn.h"
 #include "library/pages.h"
 #include "operators/own_operator.h"
+#include "plan/measure.h"
 #include "plan/plan.h"
 
 namespace edgex {
@@ -42,10 +44,7 @@ class Arena {
   size_t bytes() const { return bytes_; }
 
  private:
-  struct Free {
-    void operator()(std::byte* memory) const;
-  };
-  std::unique_ptr<std::byte, Free> memory_;
+  std::unique_ptr<std::byte, void (*)(void*)> memory_{nullptr, give_lasting};
   size_t bytes_ = 0;
 };
 
@@ -81,10 +80,6 @@ class Executable {
   void warm_up(const std::vector<Group>& groups, const FilePages& file);
 
  private:
-  struct Shape {
-    std::vector<int64_t> dims, strides;
-    int64_t offset = 0;
-  };
   struct Call {
     CompiledOwner compiled;
     std::vector<const_dnnl_graph_tensor_t> inputs, outputs;
@@ -98,14 +93,13 @@ class Executable {
     size_t byte_offset;
   };
 
-  void measure();
   void find_data();
   void compile(const std::vector<Group>& groups);
   void plan_memory(const std::vector<Group>& groups);
   std::map<uint32_t, uint32_t> share_memory(const std::vector<Group>& groups, std::map<uint32_t, Stretch>& lives) const;
   void make_tensors(const std::vector<Group>& groups);
   dnnl_graph_logical_tensor_t strided(uint32_t value) const;
-  uint32_t root(uint32_t value) const;
+  uint32_t root(uint32_t value) const { return root_of(plan_, value); }
   void bind(void* const* args);
   void run_group(size_t i) {
     Call& call = calls_[i];
@@ -123,9 +117,10 @@ class Executable {
   const Plan& plan_;
   std::vector<int64_t> symbols_;
   Arena& arena_;
-  std::set<uint32_t> data_;  // constants that are multiplied by weights
   std::vector<Shape> shapes_;
+  std::set<uint32_t> data_;  // constants that are multiplied by weights
   std::vector<dnnl_graph_logical_tensor_t> logical_;
+  size_t arena_bytes_ = 0;
   std::vector<size_t> arena_offsets_;  // of the values, then of what each group needs while it runs
   std::vector<TensorOwner> tensors_;
   std::vector<Call> calls_;

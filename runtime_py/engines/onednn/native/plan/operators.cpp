@@ -1,0 +1,239 @@
+#include "plan/operators.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+#include <string>
+#include <unordered_map>
+
+#include "oneapi/dnnl/dnnl_graph_types.h"
+
+namespace edgex {
+
+namespace {
+
+// As ExecuTorch's: a size is an int32.
+constexpr int64_t kMostSize = INT32_MAX;
+constexpr uint32_t kMostConcatenated = 4096;
+using Type = Attribute::Type;
+
+// What a kind does with the element types of its tensors.
+enum class Types { kAlike, kFloat32, kOfNorm, kQuantize, kDequantize, kCast, kEmbedding };
+
+struct AttributeRule {
+  int code;
+  Type type;
+  int64_t least = 0, most = 0;          // of integers
+  std::vector<const char*> texts = {};  // of a string, those that edgex writes
+  bool optional = false;
+};
+
+struct Rule {
+  uint32_t fewest, most;  // inputs
+  Types types;
+  std::vector<AttributeRule> attributes;
+};
+
+AttributeRule number(int code) { return {code, Type::kFloat}; }
+AttributeRule flag(int code, bool optional = false) { return {code, Type::kBool, 0, 0, {}, optional}; }
+AttributeRule sizes(int code, int64_t least) { return {code, Type::kIntegers, least, kMostSize}; }
+AttributeRule text(int code, std::vector<const char*> texts) { return {code, Type::kString, 0, 0, std::move(texts)}; }
+AttributeRule dimension(int code, bool optional = false) {
+  return {code, Type::kInteger, 0, static_cast<int64_t>(kMaxRank) - 1, {}, optional};
+}
+
+std::unordered_map<int, Rule> make_rules() {
+  std::unordered_map<int, Rule> rules;
+  for (int kind : {dnnl_graph_op_abs, dnnl_graph_op_exp, dnnl_graph_op_gelu, dnnl_graph_op_hard_swish, dnnl_graph_op_log,
+                   dnnl_graph_op_mish, dnnl_graph_op_relu, dnnl_graph_op_reorder, dnnl_graph_op_sigmoid,
+                   dnnl_graph_op_sqrt, dnnl_graph_op_square, dnnl_graph_op_tanh}) {
+    rules[kind] = {1, 1, Types::kAlike, {}};
+  }
+  for (int kind : {dnnl_graph_op_add, dnnl_graph_op_divide, dnnl_graph_op_maximum, dnnl_graph_op_minimum,
+                   dnnl_graph_op_multiply, dnnl_graph_op_subtract}) {
+    rules[kind] = {2, 2, Types::kAlike, {}};
+  }
+  for (int kind : {dnnl_graph_op_reduce_max, dnnl_graph_op_reduce_mean, dnnl_graph_op_reduce_min,
+                   dnnl_graph_op_reduce_prod, dnnl_graph_op_reduce_sum}) {
+    const AttributeRule axes{dnnl_graph_op_attr_axes, Type::kIntegers, 0, static_cast<int64_t>(kMaxRank) - 1};
+    rules[kind] = {1, 1, Types::kAlike, {axes, flag(dnnl_graph_op_attr_keep_dims)}};
+  }
+  for (int kind : {dnnl_graph_op_softmax, dnnl_graph_op_log_softmax}) {
+    rules[kind] = {1, 1, Types::kAlike, {dimension(dnnl_graph_op_attr_axis)}};
+  }
+  rules[dnnl_graph_op_round] = {1, 1, Types::kFloat32, {}};
+  rules[dnnl_graph_op_clamp] = {
+      1, 1, Types::kAlike, {number(dnnl_graph_op_attr_min), number(dnnl_graph_op_attr_max)}};
+  rules[dnnl_graph_op_elu] = {1, 1, Types::kAlike, {number(dnnl_graph_op_attr_alpha)}};
+  rules[dnnl_graph_op_leaky_relu] = {1, 1, Types::kAlike, {number(dnnl_graph_op_attr_alpha)}};
+  rules[dnnl_graph_op_softplus] = {1, 1, Types::kAlike, {number(dnnl_graph_op_attr_beta)}};
+  rules[dnnl_graph_op_hard_sigmoid] = {
+      1, 1, Types::kAlike, {number(dnnl_graph_op_attr_alpha), number(dnnl_graph_op_attr_beta)}};
+  rules[dnnl_graph_op_type_cast] = {1, 1, Types::kCast, {}};
+  rules[dnnl_graph_op_concat] = {1, kMostConcatenated, Types::kAlike, {dimension(dnnl_graph_op_attr_axis)}};
+  rules[dnnl_graph_op_matmul] = {2, 3, Types::kAlike, {flag(dnnl_graph_op_attr_transpose_b, true)}};
+
+  const AttributeRule images = text(dnnl_graph_op_attr_data_format, {"NCX"});
+  const AttributeRule strides = sizes(dnnl_graph_op_attr_strides, 1), dilations = sizes(dnnl_graph_op_attr_dilations, 1),
+                      begin = sizes(dnnl_graph_op_attr_pads_begin, 0), end = sizes(dnnl_graph_op_attr_pads_end, 0),
+                      kernel = sizes(dnnl_graph_op_attr_kernel, 1);
+  const AttributeRule groups{dnnl_graph_op_attr_groups, Type::kInteger, 1, kMostSize};
+  rules[dnnl_graph_op_convolution] = {
+      2, 3, Types::kAlike,
+      {strides, begin, end, dilations, groups, images, text(dnnl_graph_op_attr_weights_format, {"OIX"})}};
+  rules[dnnl_graph_op_conv_transpose] = {
+      2, 3, Types::kAlike,
+      {strides, begin, end, dilations, groups, images, text(dnnl_graph_op_attr_weights_format, {"IOX"}),
+       sizes(dnnl_graph_op_attr_output_padding, 0)}};
+  rules[dnnl_graph_op_max_pool] = {1, 1, Types::kAlike,
+                                   {kernel, strides, begin, end, dilations, images,
+                                    text(dnnl_graph_op_attr_rounding_type, {"floor", "ceil"})}};
+  rules[dnnl_graph_op_avg_pool] = {1, 1, Types::kAlike,
+                                   {kernel, strides, begin, end, images, flag(dnnl_graph_op_attr_exclude_pad),
+                                    text(dnnl_graph_op_attr_rounding_type, {"floor"})}};
+  rules[dnnl_graph_op_interpolate] = {
+      1, 1, Types::kAlike,
+      {sizes(dnnl_graph_op_attr_sizes, 1), text(dnnl_graph_op_attr_mode, {"nearest", "bilinear"}),
+       text(dnnl_graph_op_attr_coordinate_transformation_mode, {"half_pixel"}), images}};
+  rules[dnnl_graph_op_batch_norm_inference] = {5, 5, Types::kOfNorm, {number(dnnl_graph_op_attr_epsilon), images}};
+  const AttributeRule last{dnnl_graph_op_attr_begin_norm_axis, Type::kInteger, -1, -1};
+  rules[dnnl_graph_op_layer_norm] = {1, 3, Types::kOfNorm,
+                                     {number(dnnl_graph_op_attr_epsilon), flag(dnnl_graph_op_attr_keep_stats),
+                                      flag(dnnl_graph_op_attr_use_affine), last}};
+  // The zero points of unsigned integers are 128 higher.
+  const std::vector<AttributeRule> encoding = {text(dnnl_graph_op_attr_qtype, {"per_tensor", "per_channel"}),
+                                               dimension(dnnl_graph_op_attr_axis, true),
+                                               {dnnl_graph_op_attr_scales, Type::kFloats},
+                                               {dnnl_graph_op_attr_zps, Type::kIntegers, -128, 255}};
+  rules[dnnl_graph_op_quantize] = {1, 1, Types::kQuantize, encoding};
+  rules[dnnl_graph_op_dequantize] = {1, 1, Types::kDequantize, encoding};
+
+  rules[kAttention] = {3, 4, Types::kAlike, {number(dnnl_graph_op_attr_alpha)}};
+  rules[kEmbedding] = {2, 2, Types::kEmbedding, {}};
+  return rules;
+}
+
+const Rule& find_rule(int kind) {
+  static const std::unordered_map<int, Rule> rules = make_rules();
+  const auto found = rules.find(kind);
+  require_sound(found != rules.end(), "an unknown kind of operator");
+  return found->second;
+}
+
+bool is_float(int dtype) { return dtype == kFloat32 || dtype == kBfloat16; }
+
+bool is_int8(int dtype) { return dtype == kInt8 || dtype == kUint8; }
+
+bool fits(Types types, const std::vector<int>& inputs, int result) {
+  const auto all = [&](int dtype) {
+    return std::all_of(inputs.begin(), inputs.end(), [&](int input) { return input == dtype; });
+  };
+  switch (types) {
+    case Types::kAlike:
+      return is_float(result) && all(result);
+    case Types::kFloat32:
+      return result == kFloat32 && all(kFloat32);
+    case Types::kOfNorm:  // its parameters are float32 in any case
+      return is_float(result) && inputs[0] == result &&
+             std::all_of(inputs.begin() + 1, inputs.end(), [](int input) { return input == kFloat32; });
+    case Types::kQuantize:
+      return is_int8(result) && inputs[0] == kFloat32;
+    case Types::kDequantize:
+      return result == kFloat32 && is_int8(inputs[0]);
+    case Types::kCast:
+      return is_float(result) && is_float(inputs[0]);
+    case Types::kEmbedding:
+      return is_float(result) && inputs[0] == result && (inputs[1] == kInt32 || inputs[1] == kInt64);
+  }
+  return false;
+}
+
+void check_value(const AttributeRule& rule, const Attribute& attribute) {
+  require_sound(attribute.type == rule.type, "an attribute of another type");
+  const bool bounded = rule.code == dnnl_graph_op_attr_min || rule.code == dnnl_graph_op_attr_max;
+  for (float value : attribute.floats) {
+    require_sound(bounded ? !std::isnan(value) : std::isfinite(value), "an attribute that is no number");
+    require_sound(rule.type == Type::kFloat || value > 0, "a scale that is not above 0");
+  }
+  if (rule.type == Type::kInteger || rule.type == Type::kIntegers) {
+    for (int64_t value : attribute.integers) {
+      require_sound(value >= rule.least && value <= rule.most, "an attribute outside of its range");
+    }
+  }
+  if (rule.type == Type::kString) {
+    require_sound(std::find(rule.texts.begin(), rule.texts.end(), attribute.text) != rule.texts.end(),
+                  "an attribute with an unknown text");
+  }
+}
+
+// What several attributes of one operator must be together.
+void check_together(const Operation& operation) {
+  const auto find = [&](int code) { return find_attribute(operation, code); };
+  switch (operation.kind) {
+    case dnnl_graph_op_clamp:
+      require_sound(find(dnnl_graph_op_attr_min)->floats[0] <= find(dnnl_graph_op_attr_max)->floats[0],
+                    "a clamp between nothing");
+      break;
+    case dnnl_graph_op_softplus:
+      require_sound(find(dnnl_graph_op_attr_beta)->floats[0] > 0, "a softplus that falls");
+      break;
+    case dnnl_graph_op_layer_norm: {
+      const bool affine = find(dnnl_graph_op_attr_use_affine)->integers[0] != 0;
+      require_sound(operation.inputs.size() == (affine ? 3 : 1), "a layer norm of other inputs");
+      require_sound(find(dnnl_graph_op_attr_keep_stats)->integers[0] == 0, "a layer norm that keeps its statistics");
+      break;
+    }
+    case dnnl_graph_op_quantize:
+    case dnnl_graph_op_dequantize: {
+      const bool by_channel = find(dnnl_graph_op_attr_qtype)->text == "per_channel";
+      const size_t scales = find(dnnl_graph_op_attr_scales)->floats.size();
+      require_sound(find(dnnl_graph_op_attr_zps)->integers.size() == scales, "other zero points than scales");
+      require_sound(by_channel ? find(dnnl_graph_op_attr_axis) != nullptr : scales == 1, "scales of no channels");
+      break;
+    }
+    default:
+      break;
+  }
+  for (int code : {dnnl_graph_op_attr_axes, dnnl_graph_op_attr_keep_dims}) {
+    const Attribute* attribute = find(code);
+    if (attribute == nullptr) continue;
+    const auto& numbers = attribute->integers;
+    const std::set<int64_t> distinct(numbers.begin(), numbers.end());
+    const bool sound = code == dnnl_graph_op_attr_axes ? !numbers.empty() && distinct.size() == numbers.size()
+                                                       : numbers[0] == 1;
+    require_sound(sound, "a reduction of other dimensions than edgex writes");
+  }
+}
+
+}  // namespace
+
+const Attribute* find_attribute(const Operation& operation, int code) {
+  const auto found = std::find_if(operation.attributes.begin(), operation.attributes.end(),
+                                  [&](const Attribute& attribute) { return attribute.code == code; });
+  return found == operation.attributes.end() ? nullptr : &*found;
+}
+
+bool may_repeat(const Operation& operation) { return operation.kind == dnnl_graph_op_reorder; }
+
+void check_operation(const Plan& plan, const Operation& operation) {
+  const Rule& rule = find_rule(operation.kind);
+  require_sound(operation.inputs.size() >= rule.fewest && operation.inputs.size() <= rule.most &&
+                    operation.outputs.size() == 1,
+                "an operator with another number of tensors");
+  std::vector<int> inputs;
+  for (uint32_t input : operation.inputs) inputs.push_back(plan.values[input].dtype);
+  require_sound(fits(rule.types, inputs, plan.values[operation.outputs[0]].dtype), "an operator of other element types");
+  size_t known = 0;
+  for (const AttributeRule& attribute : rule.attributes) {
+    const Attribute* found = find_attribute(operation, attribute.code);
+    require_sound(found != nullptr || attribute.optional, "an operator without an attribute that it needs");
+    if (found == nullptr) continue;
+    check_value(attribute, *found);
+    known++;
+  }
+  // No other one, and none twice.
+  require_sound(known == operation.attributes.size(), "an operator with an attribute that it has not");
+  check_together(operation);
+}
+
+}  // namespace edgex

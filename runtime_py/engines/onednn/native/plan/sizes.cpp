@@ -1,0 +1,212 @@
+// How the sizes of an operator's tensors hang together, for every kind that a plan may hold.
+#include <algorithm>
+#include <string>
+
+#include "oneapi/dnnl/dnnl_graph_types.h"
+#include "plan/operators.h"
+
+namespace edgex {
+
+namespace {
+
+using Inputs = std::vector<const Dims*>;
+
+void require_fit(bool condition) { require_sound(condition, "an operator whose sizes do not fit each other"); }
+
+const std::vector<int64_t>& integers(const Operation& operation, int code) {
+  return find_attribute(operation, code)->integers;
+}
+
+// Of an attribute with one number for each dimension of an image.
+const std::vector<int64_t>& spatial(const Operation& operation, int code, size_t count) {
+  const std::vector<int64_t>& numbers = integers(operation, code);
+  require_fit(numbers.size() == count);
+  return numbers;
+}
+
+bool repeats_to(int64_t size, int64_t result) { return size == 1 || size == result; }
+
+// The second is repeated to the first, which is the result's size.
+void check_of_two(const Inputs& inputs, const Dims& result) {
+  const Dims& other = *inputs[1];
+  require_fit(*inputs[0] == result && other.size() <= result.size());
+  const size_t missing = result.size() - other.size();
+  for (size_t i = 0; i < other.size(); i++) require_fit(repeats_to(other[i], result[missing + i]));
+}
+
+void check_concat(const Operation& operation, const Inputs& inputs, const Dims& result) {
+  const auto axis = static_cast<size_t>(integers(operation, dnnl_graph_op_attr_axis)[0]);
+  require_fit(axis < result.size());
+  int64_t sum = 0;
+  for (const Dims* input : inputs) {
+    require_fit(input->size() == result.size());
+    for (size_t i = 0; i < result.size(); i++) require_fit(i == axis || (*input)[i] == result[i]);
+    sum += (*input)[axis];
+  }
+  require_fit(sum == result[axis]);
+}
+
+void check_matmul(const Operation& operation, const Inputs& inputs, const Dims& result) {
+  const Dims &left = *inputs[0], &right = *inputs[1];
+  const size_t rank = result.size();
+  require_fit(rank >= 2 && left.size() == rank && (right.size() == rank || right.size() == 2));
+  const Attribute* flag = find_attribute(operation, dnnl_graph_op_attr_transpose_b);
+  const bool transposed = flag != nullptr && flag->integers[0] != 0;
+  const int64_t rows = right[right.size() - (transposed ? 1 : 2)], columns = right[right.size() - (transposed ? 2 : 1)];
+  require_fit(left[rank - 1] == rows && left[rank - 2] == result[rank - 2] && columns == result[rank - 1]);
+  for (size_t i = 0; i + 2 < rank; i++) {
+    const int64_t other = right.size() == rank ? right[i] : 1;
+    require_fit(repeats_to(left[i], result[i]) && repeats_to(other, result[i]));
+    require_fit(left[i] == result[i] || other == result[i]);
+  }
+  if (inputs.size() == 3) require_fit(*inputs[2] == Dims{columns});
+}
+
+void check_convolution(const Operation& operation, const Inputs& inputs, const Dims& result) {
+  const bool transposed = operation.kind == dnnl_graph_op_conv_transpose;
+  const Dims &image = *inputs[0], &weight = *inputs[1];
+  const size_t rank = result.size(), count = rank - 2;
+  require_fit((rank == 3 || rank == 4) && image.size() == rank && weight.size() == rank);
+  const int64_t groups = integers(operation, dnnl_graph_op_attr_groups)[0];
+  const int64_t read = image[1], made = result[1];
+  require_fit(read % groups == 0 && made % groups == 0 && image[0] == result[0]);
+  require_fit(transposed ? weight[0] == read && weight[1] == made / groups : weight[0] == made && weight[1] == read / groups);
+  const auto& strides = spatial(operation, dnnl_graph_op_attr_strides, count);
+  const auto& dilations = spatial(operation, dnnl_graph_op_attr_dilations, count);
+  const auto& begin = spatial(operation, dnnl_graph_op_attr_pads_begin, count);
+  const auto& end = spatial(operation, dnnl_graph_op_attr_pads_end, count);
+  for (size_t i = 0; i < count; i++) {
+    // Each is below 2^31, so that no product overflows.
+    const int64_t reach = dilations[i] * (weight[2 + i] - 1), padding = begin[i] + end[i];
+    if (transposed) {
+      const int64_t more = spatial(operation, dnnl_graph_op_attr_output_padding, count)[i];
+      require_fit(more < std::max(strides[i], dilations[i]));
+      require_fit((image[2 + i] - 1) * strides[i] - padding + reach + more + 1 == result[2 + i]);
+    } else {
+      const int64_t room = image[2 + i] + padding - reach - 1;
+      require_fit(room >= 0 && room / strides[i] + 1 == result[2 + i]);
+    }
+  }
+  if (inputs.size() == 3) require_fit(*inputs[2] == Dims{made});
+}
+
+void check_pool(const Operation& operation, const Dims& image, const Dims& result) {
+  require_fit(image.size() == 4 && result.size() == 4 && image[0] == result[0] && image[1] == result[1]);
+  const auto& kernel = spatial(operation, dnnl_graph_op_attr_kernel, 2);
+  const auto& strides = spatial(operation, dnnl_graph_op_attr_strides, 2);
+  const auto& begin = spatial(operation, dnnl_graph_op_attr_pads_begin, 2);
+  const auto& end = spatial(operation, dnnl_graph_op_attr_pads_end, 2);
+  const bool ceil = find_attribute(operation, dnnl_graph_op_attr_rounding_type)->text == "ceil";
+  for (size_t i = 0; i < 2; i++) {
+    const int64_t step = operation.kind == dnnl_graph_op_max_pool ? spatial(operation, dnnl_graph_op_attr_dilations, 2)[i] : 1;
+    const int64_t reach = step * (kernel[i] - 1), size = image[2 + i];
+    const int64_t room = size + begin[i] + end[i] - reach - 1;
+    // Every window has an element of the image.
+    require_fit(room >= 0 && begin[i] <= reach && end[i] <= reach);
+    int64_t windows = room / strides[i] + 1;
+    if (ceil && room % strides[i] != 0 && windows * strides[i] < size + begin[i]) windows++;
+    require_fit(windows == result[2 + i]);
+  }
+}
+
+void check_reduction(const Operation& operation, const Dims& from, const Dims& result) {
+  require_fit(from.size() == result.size());
+  const auto& axes = integers(operation, dnnl_graph_op_attr_axes);
+  for (int64_t axis : axes) require_fit(static_cast<size_t>(axis) < from.size());
+  for (size_t i = 0; i < from.size(); i++) {
+    const bool reduced = std::find(axes.begin(), axes.end(), static_cast<int64_t>(i)) != axes.end();
+    require_fit(result[i] == (reduced ? 1 : from[i]));
+  }
+}
+
+void check_interpolation(const Operation& operation, const Dims& from, const Dims& result) {
+  require_fit(from.size() == 4 && result.size() == 4 && from[0] == result[0] && from[1] == result[1]);
+  const auto& sizes = spatial(operation, dnnl_graph_op_attr_sizes, 2);
+  require_fit(sizes[0] == result[2] && sizes[1] == result[3]);
+}
+
+void check_norm(const Operation& operation, const Inputs& inputs, const Dims& result) {
+  const bool by_channel = operation.kind == dnnl_graph_op_batch_norm_inference;
+  require_fit(*inputs[0] == result && result.size() >= (by_channel ? 3 : 2));
+  for (size_t i = 1; i < inputs.size(); i++) require_fit(*inputs[i] == Dims{by_channel ? result[1] : result.back()});
+}
+
+void check_encoding(const Operation& operation, const Dims& from, const Dims& result) {
+  require_fit(from == result);
+  if (find_attribute(operation, dnnl_graph_op_attr_qtype)->text != "per_channel") return;
+  const auto axis = static_cast<size_t>(integers(operation, dnnl_graph_op_attr_axis)[0]);
+  const auto scales = static_cast<int64_t>(find_attribute(operation, dnnl_graph_op_attr_scales)->floats.size());
+  require_fit(axis < result.size() && scales == result[axis]);
+}
+
+void check_attention(const Inputs& inputs, const Dims& result) {
+  const size_t rank = result.size();
+  require_fit(rank >= 2);
+  for (const Dims* input : inputs) {
+    require_fit(input->size() >= 2 && input->size() <= rank);
+    for (size_t i = 0; i + 2 < input->size(); i++) require_fit(repeats_to((*input)[i], result[rank - input->size() + i]));
+  }
+  const auto rows = [](const Dims& dims) { return dims[dims.size() - 2]; };
+  const Dims &query = *inputs[0], &key = *inputs[1], &value = *inputs[2];
+  require_fit(rows(query) == rows(result) && query.back() == rows(key) && key.back() == rows(value) &&
+              value.back() == result.back());
+  if (inputs.size() < 4) return;
+  require_fit(repeats_to(rows(*inputs[3]), rows(query)) && repeats_to(inputs[3]->back(), key.back()));
+}
+
+void check_embedding(const Inputs& inputs, const Dims& result) {
+  const Dims &table = *inputs[0], &indices = *inputs[1];
+  require_fit(table.size() == 2 && table[1] == result.back());
+  const bool single = result.size() == 1 && indices == Dims{1};
+  require_fit(single || std::equal(indices.begin(), indices.end(), result.begin(), result.end() - 1));
+}
+
+}  // namespace
+
+void check_sizes(const Operation& operation, const Inputs& inputs, const Dims& result) {
+  switch (operation.kind) {
+    case dnnl_graph_op_add:
+    case dnnl_graph_op_divide:
+    case dnnl_graph_op_maximum:
+    case dnnl_graph_op_minimum:
+    case dnnl_graph_op_multiply:
+    case dnnl_graph_op_subtract:
+      return check_of_two(inputs, result);
+    case dnnl_graph_op_concat:
+      return check_concat(operation, inputs, result);
+    case dnnl_graph_op_matmul:
+      return check_matmul(operation, inputs, result);
+    case dnnl_graph_op_convolution:
+    case dnnl_graph_op_conv_transpose:
+      return check_convolution(operation, inputs, result);
+    case dnnl_graph_op_max_pool:
+    case dnnl_graph_op_avg_pool:
+      return check_pool(operation, *inputs[0], result);
+    case dnnl_graph_op_reduce_max:
+    case dnnl_graph_op_reduce_mean:
+    case dnnl_graph_op_reduce_min:
+    case dnnl_graph_op_reduce_prod:
+    case dnnl_graph_op_reduce_sum:
+      return check_reduction(operation, *inputs[0], result);
+    case dnnl_graph_op_interpolate:
+      return check_interpolation(operation, *inputs[0], result);
+    case dnnl_graph_op_batch_norm_inference:
+    case dnnl_graph_op_layer_norm:
+      return check_norm(operation, inputs, result);
+    case dnnl_graph_op_quantize:
+    case dnnl_graph_op_dequantize:
+      return check_encoding(operation, *inputs[0], result);
+    case dnnl_graph_op_softmax:
+    case dnnl_graph_op_log_softmax:
+      require_fit(static_cast<size_t>(integers(operation, dnnl_graph_op_attr_axis)[0]) < result.size());
+      return require_fit(*inputs[0] == result);
+    case kAttention:
+      return check_attention(inputs, result);
+    case kEmbedding:
+      return check_embedding(inputs, result);
+    default:  // element by element
+      return require_fit(*inputs[0] == result);
+  }
+}
+
+}  // namespace edgex
