@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-import pytest
 import torch
 import torch.nn.functional as F
 from onednn_support import Network, capture, load, lower, needs_onednn
