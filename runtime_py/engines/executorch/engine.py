@@ -21,6 +21,7 @@ from edgex.runtime.engines.plugins import load_plugins
 from edgex.runtime.session.runner import EngineSettings, LoadSeconds
 from edgex.runtime.session.session import Session
 from edgex.runtime.support.entry_points import installed_version
+from edgex.runtime.support.forks import OPENMP
 from edgex.runtime.support.native_stderr import NativeStderr, PythonStderr
 from edgex.runtime.support.versions import is_older
 
@@ -124,6 +125,7 @@ class ExecuTorchRunner:
         from edgex.runtime.engines.executorch.threads import POOL
 
         self._where = path.parent.name
+        self._uses_openmp = bool(plugins)
         summary = read_pte(path)
         self.executed_on = describe_program(summary)
         self.planned_arena_bytes: int | None = summary.planned_arena_bytes
@@ -197,6 +199,8 @@ class ExecuTorchRunner:
         except RuntimeError as error:
             from edgex.runtime.engines.executorch.errors import engine_error
 
+            if self._uses_openmp:
+                OPENMP.enter()  # what the backend refused, with what to do instead
             raise engine_error("run the program", error, log.tail(), self._where) from error
         finally:
             log.end()
