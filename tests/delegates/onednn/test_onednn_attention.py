@@ -136,4 +136,4 @@ def test_shapes_that_do_not_fit_are_refused(always: None) -> None:
     lowered = lower(capture(Network(lambda q, k: F.scaled_dot_product_attention(q, k, k)), (query, key)))
     with pytest.raises(RunError) as caught:
         load(with_other_shape(lowered, (1, 2, 5, 9), (1, 2, 4, 9)))
-    assert "shapes do not fit each other" in str(caught.value.why)
+    assert "sizes do not fit each other" in str(caught.value.why)

@@ -145,4 +145,4 @@ def test_shapes_that_do_not_fit_are_refused() -> None:
     lowered = lower(capture(Network(lambda i, e: e(i) * 2, table()), (numbers(3, 5),)))
     with pytest.raises(RunError) as caught:
         load(with_other_shape(lowered, (ROWS, WIDTH), (ROWS, WIDTH - 1)))
-    assert "an embedding whose shapes do not fit" in str(caught.value.why)
+    assert "a tensor whose memory has gaps" in str(caught.value.why)
