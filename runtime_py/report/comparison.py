@@ -13,6 +13,7 @@ from edgex.runtime.report.markdown import escape
 from edgex.runtime.report.page import Findings
 
 _MOST_OPERATORS = 12
+_MOST_NAMES = 3
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ def tabulate_operators(contrast: Contrast) -> Table | None:
     rows = []
     for delta in contrast.operators[:_MOST_OPERATORS]:
         where = delta.module_path if delta.module_path else "(model)" if delta.module_path == "" else delta.category
-        work = ", ".join(name.removeprefix("aten.") for name in delta.operators) or delta.category
+        work = _list_operators(delta.operators) or delta.category
         sides = [_micro(delta.baseline_us, delta.baseline_rows), _micro(delta.candidate_us, delta.candidate_rows)]
         rows.append((where, work, *sides, f"{delta.delta_us:+.1f} µs", delta.match))
     head = ("module", "operators", contrast.baseline, contrast.candidate, "change", "matched by")
@@ -128,6 +129,17 @@ def render_table(table: Table) -> str:
     return "\n".join([*lines, *("| " + " | ".join(map(escape, row)) + " |" for row in table.rows)])
 
 
+def _list_operators(names: Sequence[str]) -> str:
+    """`conv2d x 2, relu +7 more`: equal names once, and the first few of them."""
+    counts: dict[str, int] = {}
+    for name in names:
+        short = name.removeprefix("aten.")
+        counts[short] = counts.get(short, 0) + 1
+    listed = [name if times == 1 else f"{name} x {times}" for name, times in counts.items()]
+    left = sum(list(counts.values())[_MOST_NAMES:])
+    return ", ".join(listed[:_MOST_NAMES]) + (f" +{left} more" if left else "")
+
+
 def _describe_target(subject: Compared) -> str:
     return f"{subject.report.artifact.target} {subject.report.artifact.numbers}"
 
@@ -160,7 +172,13 @@ def _sqnr(value: float | None) -> str:
 
 
 def _sqnr_to_first(contrast: Contrast) -> str:
-    return "unknown" if contrast.numerics is None else _sqnr(contrast.numerics.min_sqnr_db)
+    """Over inputs that the model is made for; stress inputs lie outside the calibrated range on purpose."""
+    if contrast.numerics is None:
+        return "unknown"
+    typical, worst = contrast.numerics.typical_sqnr_db, contrast.numerics.min_sqnr_db
+    if typical is None or _sqnr(typical) == _sqnr(worst):
+        return _sqnr(worst)
+    return f"{_sqnr(typical)} (stress inputs: {_sqnr(worst)})"
 
 
 def _micro(value: float | None, rows: Sequence[str]) -> str:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import textwrap
 from typing import Any
 
 import click
 
+from edgex.cli.layout import echo_labelled
 from edgex.errors import EdgexError
-
-_WIDTH = 100
 
 
 def report_failure(error: EdgexError, *, trace: bool = False) -> None:
@@ -38,13 +36,7 @@ def _print_details(error: EdgexError, told: set[tuple[str, str]]) -> None:
         if (label, text) in told:
             continue
         told.add((label, text))
-        lines = [part for line in text.splitlines() for part in (textwrap.wrap(line, _WIDTH, **_KEEP) or [""])]
-        head = click.style(f"{label:>7}: ", bold=True)
-        click.echo(head + ("\n" + " " * 9).join(lines), err=True)
-
-
-# Commands and paths are to be copied as they are: never broken inside a word.
-_KEEP: dict[str, Any] = {"break_long_words": False, "break_on_hyphens": False, "drop_whitespace": True}
+        echo_labelled(f"{label:>5}:", text, indent=2, width=7, bold=True, err=True)
 
 
 def failure_document(error: EdgexError) -> dict[str, Any]:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import click
+
+from edgex.cli.layout import echo_labelled, list_some, print_table
+
+# Names in a list, before it says how many more there are.
+_LISTED = 6
 
 
 def bold(text: str) -> str:
@@ -31,27 +36,29 @@ def print_export(document: Mapping[str, Any]) -> None:
         where = artifact["path"] or "dry run, nothing written"
         click.echo(f"{bold(artifact['target'])}  {artifact['status']}  {where}")
         if artifact["bytes"] is not None:
-            click.echo(f"  size        {format_bytes(artifact['bytes'])}")
+            echo_labelled("size", format_bytes(artifact["bytes"]))
         # Nobody has asked the device: what the delegate's table says is a prediction.
         predicted = ", as predicted" if artifact["status"] == "assembled" else ""
-        click.echo(f"  delegation  {describe_delegation(artifact['delegation'])}{predicted}")
+        echo_labelled("delegation", describe_delegation(artifact["delegation"]) + predicted)
         for fallback in artifact["delegation"]["fallbacks"]:
-            click.echo(f"              {_describe_fallback(fallback)}")
+            echo_labelled("", _describe_fallback(fallback))
         for rewrite in artifact["rewrites"]:
-            click.echo(f"  rewrite     {rewrite['name']} x {rewrite['count']}: {rewrite['detail']}")
+            echo_labelled("rewrite", f"{rewrite['name']} x {rewrite['count']}: {rewrite['detail']}")
         if artifact["quantization"] is not None:
-            click.echo(f"  quantized   {describe_quantization(artifact['quantization'])}")
+            echo_labelled("quantized", describe_quantization(artifact["quantization"]))
         for line in _describe_gains(artifact["quantization"]):
-            click.echo(f"              {line}")
+            echo_labelled("", line)
         if artifact["verification"] is not None:
-            click.echo(f"  proof       {describe_verification(artifact['verification'])}")
-        stages = "  ".join(f"{name} {s:.1f}" for name, s in artifact["seconds"].items() if s >= 0.05)
-        click.echo(f"  seconds     {stages}")
+            echo_labelled("proof", describe_verification(artifact["verification"]))
+        stages = [f"{name} {s:.1f}" for name, s in artifact["seconds"].items() if s >= 0.05]
+        echo_labelled("seconds", ", ".join(stages))
         for warning in artifact["warnings"]:
-            click.echo(click.style("  warning     ", fg="yellow") + warning)
+            echo_labelled("warning", warning, colour="yellow")
         if artifact["path"]:
             flag = " --allow-fallback" if artifact["status"] == "assembled" else ""
-            click.echo(f"  next        edgex run {artifact['path']}{flag}   edgex profile {artifact['path']}{flag}")
+            # To be copied: whole, whatever the width.
+            click.echo(f"  {'next':<12}edgex run {artifact['path']}{flag}")
+            click.echo(f"  {'':<12}edgex profile {artifact['path']}{flag}")
 
 
 def describe_delegation(delegation: Mapping[str, Any]) -> str:
@@ -91,7 +98,7 @@ def _describe_gains(quantization: Mapping[str, Any] | None) -> list[str]:
                 f"{format_bytes(step['bytes'])}, {step['median_seconds'] * 1e3:.3g} ms, {verdict}"
             )
         kept = quantization["accuracy"]["kept_float"]
-        lines += [f"kept in float: {', '.join(kept)}"] if kept else []
+        lines += [f"kept in float: {list_some(kept, _LISTED)}"] if kept else []
     speed = quantization.get("speed")
     if speed is not None and speed["verdict"] != "slower":
         lines.append(
@@ -124,6 +131,8 @@ def describe_verification(verification: Mapping[str, Any]) -> str:
     for case in verification["cases"]:
         counts[case["verdict"]] = counts.get(case["verdict"], 0) + 1
     shown = ", ".join(f"{counts[v]} {v}" for v in ("pass", "fail", "warning", "inconclusive", "skipped") if v in counts)
+    unproved = unproved_outputs(verification["cases"])
+    shown += f" (never proved: {list_some(unproved, _LISTED)})" if unproved else ""
     error, sqnr = verification["max_abs_error"], verification["min_sqnr_db"]
     numbers = [] if error is None else [f"max error {error:.2g}"]
     if any(case.get("reference") == "quantized" for case in verification["cases"]):
@@ -142,6 +151,15 @@ def describe_verification(verification: Mapping[str, Any]) -> str:
     else:
         numbers += [] if sqnr is None else ["exact" if sqnr >= 300 else f"SQNR at least {sqnr:g} dB"]
     return "; ".join([shown, ", ".join(numbers)] if numbers else [shown])
+
+
+def unproved_outputs(cases: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Outputs of which every case that looked at them was inconclusive."""
+    verdicts: dict[str, set[str]] = {}
+    for case in cases:
+        if case["output"] is not None:
+            verdicts.setdefault(case["output"], set()).add(case["verdict"])
+    return [output for output, seen in verdicts.items() if "inconclusive" in seen and not seen & {"pass", "fail", "warning"}]
 
 
 def print_verification(document: Mapping[str, Any]) -> None:
@@ -174,25 +192,22 @@ def print_artifact(document: Mapping[str, Any]) -> None:
     compiled = document["compiled_sizes"]
     if compiled:
         sizes = ", ".join(f"{name}={size}" for name, size in compiled["at_load"].items())
-        click.echo(f"  {'compiled':<12}for {sizes} when loaded; for others when first seen, {compiled['kept']} kept")
-    click.echo(f"  {'model':<12}{_model(manifest['model'])}")
+        echo_labelled("compiled", f"for {sizes} when loaded; for others when first seen, {compiled['kept']} kept")
+    echo_labelled("model", _model(manifest["model"]))
     predicted = ", as predicted" if manifest["status"] == "assembled" else ""
-    click.echo(f"  {'delegation':<12}{describe_delegation(manifest['delegation'])}{predicted}")
+    echo_labelled("delegation", describe_delegation(manifest["delegation"]) + predicted)
     if manifest["status_reason"]:
-        click.echo(f"  {manifest['status']:<12}{manifest['status_reason']}")
+        echo_labelled(manifest["status"], manifest["status_reason"])
     for fallback in manifest["delegation"]["fallbacks"]:
-        click.echo(f"  {'':<12}{_describe_fallback(fallback)}")
+        echo_labelled("", _describe_fallback(fallback))
     if manifest["verification"]:
-        click.echo(f"  {'proof':<12}{describe_verification(manifest['verification'])}")
+        echo_labelled("proof", describe_verification(manifest["verification"]))
     needs = manifest["requirements"]
     minimum = f" >= {needs['minimum_version']}" if needs["minimum_version"] else ""
-    click.echo(f"  {'needs':<12}{' '.join([needs['engine'] + minimum, *needs['isa'], *needs['plugins']])}")
-    made = ", ".join(f"{name} {version}" for name, version in manifest["producer"].items())
-    click.echo(f"  {'made by':<12}{made}")
-    click.echo(
-        f"  {'size':<12}{format_bytes(document['total_bytes'])}, of which model "
-        f"{format_bytes(document['model_bytes'])} and proof {format_bytes(document['golden_bytes'])}"
-    )
+    echo_labelled("needs", " ".join([needs["engine"] + minimum, *needs["isa"], *needs["plugins"]]))
+    echo_labelled("made by", ", ".join(f"{name} {version}" for name, version in manifest["producer"].items()))
+    parts = f"model {format_bytes(document['model_bytes'])} and proof {format_bytes(document['golden_bytes'])}"
+    echo_labelled("size", f"{format_bytes(document['total_bytes'])}, of which {parts}")
     for entry in manifest["files"]:
         click.echo(f"  {'':<12}{format_bytes(entry['bytes']):>9}  {entry['path']}")
 
@@ -207,27 +222,20 @@ def print_targets(document: Mapping[str, Any]) -> None:
         rows.append((target["name"], usable, " ".join(target["precisions"]), native, versions))
     print_table(rows)
     host = document["host"]
-    click.echo(f"{host['cpu'] or 'unknown processor'}, {host['machine']}: {' '.join(host['isa'] or ['unknown'])}")
+    processor = f"{host['cpu'] or 'unknown processor'}, {host['machine']}: {' '.join(host['isa'] or ['unknown'])}"
+    click.echo()
+    echo_labelled("host", processor, indent=0, width=6)
     for target in document["targets"]:
         if target["available"]:
             continue
         click.echo(f"\n{bold(target['name'])} cannot run here:")
         for check in target["checks"]:
-            click.echo(f"  {_CHECK_MARKS[check['passed']]:<10}  {check['name']}: {check['detail']}")
+            echo_labelled(_CHECK_MARKS[check["passed"]], f"{check['name']}: {check['detail']}")
         if target["fix"]:
-            click.echo(f"  {'fix':<10}  {target['fix']}")
+            echo_labelled("fix", target["fix"])
 
 
 _CHECK_MARKS = {True: "holds", False: "fails", None: "not tried"}
-
-
-def print_table(rows: Sequence[Sequence[str]]) -> None:
-    """Aligned columns; the first row is the head. The last column is not padded."""
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    for number, row in enumerate(rows):
-        cells: Iterable[str] = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        line = "  ".join(cells).rstrip()
-        click.echo(bold(line) if number == 0 else line)
 
 
 def _number(value: float | None) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from edgex.cli.failure import print_json
+from edgex.cli.layout import echo_labelled
 from edgex.cli.options.command import make_command
 from edgex.cli.options.shared import json_option
 
@@ -66,9 +67,9 @@ _COLOURS = {"ok": "green", "warning": "yellow", "broken": "red"}
 
 def _print(document: dict[str, Any]) -> None:
     for finding in document["findings"]:
-        mark = click.style(f"{finding['status']:<8}", fg=_COLOURS[finding["status"]])
-        click.echo(f"{mark}{finding['check']}: {finding['text']}")
+        text = f"{finding['check']}: {finding['text']}"
+        echo_labelled(finding["status"], text, indent=0, width=9, colour=_COLOURS[finding["status"]])
         if finding["fix"]:
-            click.echo(f"        fix: {finding['fix']}")
+            echo_labelled("", f"fix: {finding['fix']}", indent=0, width=9)
     broken = sum(finding["status"] == "broken" for finding in document["findings"])
     click.echo("nothing is broken" if document["healthy"] else f"{broken} broken; edgex doctor --json for a report")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from edgex.cli.failure import print_json
+from edgex.cli.layout import echo_labelled, print_table
 from edgex.cli.options.command import make_command, option
 from edgex.cli.options.shared import json_option
 from edgex.errors import UsageError, nearest_name
@@ -97,9 +98,8 @@ def _document(query: str, matches: Sequence[Match]) -> dict[str, Any]:
 
 def _print(document: dict[str, Any]) -> None:
     if document["query"] == "--list":
-        width = max(len(match["code"]) for match in document["matches"])
-        for match in document["matches"]:
-            click.echo(f"{match['code']:<{width}}  {match['engine']:<12}  {match['cause'].partition('. ')[0][:90]}")
+        head = ("code", "engine", "meaning")
+        print_table([head, *((m["code"], m["engine"], m["cause"].partition(". ")[0]) for m in document["matches"])])
         return
     if not document["matches"]:
         click.echo("no line of it is a message that edgex knows")
@@ -107,8 +107,8 @@ def _print(document: dict[str, Any]) -> None:
         times = f" ({match['count']} lines)" if match["count"] > 1 else ""
         click.echo(f"{click.style(match['code'], bold=True)}  {match['engine']}{times}")
         if match["text"]:
-            click.echo(f"  line {match['line']}: {match['text']}")
-        click.echo(f"  cause: {match['cause']}")
-        click.echo(f"  fix:   {match['fix']}")
+            echo_labelled(f"line {match['line']}", match["text"])
+        echo_labelled("cause", match["cause"])
+        echo_labelled("fix", match["fix"])
         for issue in match["issues"]:
-            click.echo(f"  see:   {issue}")
+            echo_labelled("see", issue)

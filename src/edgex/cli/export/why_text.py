@@ -7,7 +7,8 @@ from typing import Any
 
 import click
 
-from edgex.cli.render import bold, print_table
+from edgex.cli.layout import echo_labelled, list_some, print_table
+from edgex.cli.render import bold
 
 _MODULES_SHOWN = 3
 
@@ -58,8 +59,7 @@ def _print_fallback(fallback: Mapping[str, Any]) -> None:
     fatal = click.style("  cannot run here", fg="red") if fallback["fatal"] else ""
     click.echo(f"  {fallback['count']} x {fallback['op']}  [{fallback['code']}]{paid}{fatal}")
     modules = [module or "the model" for module in fallback["modules"]]
-    more = f" and {len(modules) - _MODULES_SHOWN} more" if len(modules) > _MODULES_SHOWN else ""
-    inside = f" in {', '.join(modules[:_MODULES_SHOWN])}{more}" if modules else ""
+    inside = f" in {list_some(modules, _MODULES_SHOWN)}" if modules else ""
     lines = [
         ("where", f"{fallback['source'] or 'no source line'}{inside}"),
         ("why", fallback["reason"]),
@@ -69,10 +69,10 @@ def _print_fallback(fallback: Mapping[str, Any]) -> None:
     ]
     for label, text in lines:
         if text:
-            click.echo(f"      {label:<10} {text}")
+            echo_labelled(label, text, indent=6)
 
 
 def _print_details(entry: Mapping[str, Any]) -> None:
     for label in ("where", "why", "fix"):
-        for number, line in enumerate((entry[label] or "").splitlines()):
-            click.echo(f"      {label if number == 0 else '':<10} {line}")
+        if entry[label]:
+            echo_labelled(label, entry[label], indent=6)

@@ -203,7 +203,8 @@ _FORMS: dict[str, Callable[[Comparison, GateResult | None], str]] = {
 
 def _print(comparison: Comparison, gate: GateResult | None) -> None:
     """The verdicts first, then the figures behind them, then what speaks against them."""
-    from edgex.cli.render import bold, print_table
+    from edgex.cli.layout import echo_labelled, print_table
+    from edgex.cli.render import bold
     from edgex.runtime.report.comparison import (
         describe_gate,
         describe_method,
@@ -217,7 +218,7 @@ def _print(comparison: Comparison, gate: GateResult | None) -> None:
         for line in describe_gate(gate):
             click.echo(line)
     for line in comparison.differences:
-        click.echo(click.style("different models: ", fg="yellow") + line)
+        echo_labelled("different models:", line, indent=0, width=18, colour="yellow")
     click.echo()
     table = tabulate_subjects(comparison)
     print_table([table.head, *table.rows])
@@ -229,4 +230,4 @@ def _print(comparison: Comparison, gate: GateResult | None) -> None:
             click.echo()
             print_table([operators.head, *operators.rows])
     for warning in comparison.warnings:
-        click.echo(click.style(f"warning: {warning.code}: ", fg="yellow") + warning.text)
+        echo_labelled("warning:", f"{warning.code}: {warning.text}", indent=0, width=9, colour="yellow")

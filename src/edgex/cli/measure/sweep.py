@@ -59,8 +59,8 @@ def sweep_threads(
 ) -> int:
     """Measure, write, print; the exit code."""
     from edgex.cli.failure import print_json
+    from edgex.cli.layout import echo_labelled, print_table
     from edgex.cli.progress import StageProgress
-    from edgex.cli.render import print_table
     from edgex.cli.run.inputs import read_inputs
     from edgex.runtime.artifact.artifact import open_artifact
     from edgex.runtime.measure.sweep import run_sweep
@@ -81,5 +81,5 @@ def sweep_threads(
     for line in describe_best(found):
         click.echo(line)
     for warning in found.warnings:
-        click.echo(click.style(f"warning: {warning.code}: ", fg="yellow") + warning.text)
+        echo_labelled("warning:", f"{warning.code}: {warning.text}", indent=0, width=9, colour="yellow")
     return 0
