@@ -17,16 +17,8 @@ from typing import Any
 import torch
 
 from edgex.errors import EdgexError, UsageError, nearest_name
+from edgex.export.source.user_failure import describe_cause, device_advice, install_advice, missing_module
 from edgex.export.source.user_line import line_at, line_of_error
-
-# Import names whose distribution is called otherwise.
-_DISTRIBUTIONS: Mapping[str, str] = {
-    "cv2": "opencv-python-headless",
-    "PIL": "pillow",
-    "sklearn": "scikit-learn",
-    "skimage": "scikit-image",
-    "yaml": "pyyaml",
-}
 
 # Pairs of names that make a model, in the order in which they are looked for.
 _PAIRS = (("get_model", "get_args"), ("model", "example_inputs"), ("get_eager_model", "get_example_inputs"))
@@ -124,25 +116,17 @@ def run_user_code(call: Callable[[], Any], what: str, source_root: Path) -> Any:
     except (Exception, SystemExit) as error:
         line_found = line_of_error(error, source_root)
         where = None if line_found is None else str(line_found)
-        if isinstance(error, ModuleNotFoundError) and error.name and not _exists(error.name):
-            top = error.name.partition(".")[0]
-            raise UsageError(
-                f"{what} imports {error.name}, which is not installed",
-                where,
-                f"pip install {_DISTRIBUTIONS.get(top, top)}",
-            ) from error
+        missing = missing_module(error)
+        if missing is not None:
+            # Where a library stands between, what it says of itself is no news.
+            says = None if isinstance(error, ModuleNotFoundError) and error.name else describe_cause(error)
+            text = f"{what} imports {missing}, which is not installed"
+            raise UsageError(text, where, install_advice(missing), why=says) from error
         if isinstance(error, SystemExit):
             fix = 'put the script\'s own work under `if __name__ == "__main__":`'
             raise UsageError(f"{what} calls sys.exit", where, fix) from error
         verb = "cannot be imported" if isinstance(error, ImportError) else "fails"
-        raise UsageError(f"{what} {verb}", where, why=f"{type(error).__name__}: {error}") from error
-
-
-def _exists(name: str) -> bool:
-    try:
-        return importlib.util.find_spec(name.partition(".")[0]) is not None
-    except (ImportError, ValueError):
-        return False
+        raise UsageError(f"{what} {verb}", where, device_advice(error), why=describe_cause(error)) from error
 
 
 def find_in_namespace(namespace: Mapping[str, Any], name: str | None, label: str, source_root: Path) -> Found:

@@ -47,10 +47,6 @@ class Step:
     outputs: Arrays
 
 
-# How the names of cases begin whose inputs are made to be hard.
-STRESS = "stress: "
-
-
 @dataclass(frozen=True)
 class Case:
     """One thing to prove.

@@ -159,3 +159,25 @@ def test_real_metadata_of_two_versions_in_one_folder_is_found(tmp_path: Path, mo
         (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: twice\nVersion: {version}\n")
     monkeypatch.syspath_prepend(tmp_path)
     assert set(read_environment().doubled["twice"]) == {"1.0", "2.0"}
+
+
+def test_where_no_target_works_something_is_broken(edgex: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
+    from edgex.cli.environment import targets
+
+    def without(checks: dict[str, bool]) -> None:
+        entry = {
+            "name": "xnnpack",
+            "available": all(checks.values()),
+            "checks": [{"name": name, "passed": passed} for name, passed in checks.items()],
+        }
+        monkeypatch.setattr(targets, "describe_targets", lambda _isa=None: [entry])
+
+    without({"exporter": False, "engine": False})
+    done = edgex("doctor")
+    assert done.returncode == 7 and "no target can be used" in done.stdout
+    assert "nothing is broken" not in done.stdout and "pip install 'edgex-toolchain[xnnpack]'" in done.stdout
+    without({"exporter": False, "engine": True})
+    done = edgex("doctor")
+    assert done.returncode == 0 and "artifacts of xnnpack run here; nothing can be exported" in done.stdout
+    without({"exporter": True, "engine": True})
+    assert "usable: xnnpack" in edgex("doctor").stdout

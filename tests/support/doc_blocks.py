@@ -81,6 +81,7 @@ def run_command(command: Command, folder: Path) -> subprocess.CompletedProcess:
     """Run one command as a reader would, with this environment's programs first on the path."""
     programs = str(Path(sys.executable).parent)
     env = {**os.environ, "PATH": os.pathsep.join([programs, os.environ["PATH"]]), "NO_COLOR": "1"}
+    env["COLUMNS"] = "120"  # as wide as a page
     env["XDG_CACHE_HOME"] = str(folder / ".cache")  # what a page's commands keep is not the user's
     return subprocess.run(
         ["bash", "-c", command.text], cwd=folder, env=env, capture_output=True, text=True, timeout=500

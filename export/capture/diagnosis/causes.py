@@ -16,6 +16,7 @@ from torch.export.graph_signature import InputKind
 from edgex.errors import CaptureError
 from edgex.export.source.code_search import Place, file_of, find_return, find_write
 from edgex.export.source.leaves import Leaf
+from edgex.export.source.user_failure import device_advice
 from edgex.export.source.user_line import line_at, line_of_error, line_of_trace
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def explain_eager_failure(error: Exception, call: str, source_root: Path) -> Cap
         source_root: Folder of the user's file.
     """
     line = line_of_error(error, source_root)
-    fix = f"change the example inputs, or the model; forward was called with {call}"
+    fix = device_advice(error) or f"change the example inputs, or the model; forward was called with {call}"
     if isinstance(error, TypeError) and "unexpected keyword argument" in str(error):
         fix += "; if forward takes a dict, put it into a tuple: ({...},)"
     return CaptureError(

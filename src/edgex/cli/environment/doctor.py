@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -11,6 +12,9 @@ from edgex.cli.failure import print_json
 from edgex.cli.layout import echo_labelled
 from edgex.cli.options.command import make_command
 from edgex.cli.options.shared import json_option
+
+if TYPE_CHECKING:
+    from edgex.doctor.checks import Finding
 
 BROKEN_EXIT_CODE = 7
 
@@ -32,7 +36,7 @@ def _examine() -> dict[str, Any]:
     from edgex.runtime.support.host import read_host
 
     environment = read_environment()
-    findings = examine(environment)
+    findings = [*examine(environment), _check_targets()]
     host = read_host()
     return {
         "schema": "edgex.doctor/1",
@@ -55,6 +59,30 @@ def _examine() -> dict[str, Any]:
         # What a report about onnx-rocm needs; no session is started for it.
         "gpu": [check.to_json() for check in detect(run_session=False)],
     }
+
+
+def _check_targets() -> Finding:
+    """An environment in which nothing is broken, but no target works either, is of no use."""
+    from edgex.cli.environment.targets import describe_targets
+    from edgex.doctor.checks import Finding
+
+    install = "pip install 'edgex-toolchain[xnnpack]', or with [onnx]; edgex targets says what each one lacks"
+    targets = describe_targets()
+    usable = [target["name"] for target in targets if target["available"]]
+    if usable:
+        return Finding("targets", "ok", f"usable: {', '.join(usable)}")
+    runs = [target["name"] for target in targets if _runs_here(target)]
+    if runs:
+        return Finding(
+            "targets", "warning", f"artifacts of {', '.join(runs)} run here; nothing can be exported", install
+        )
+    return Finding("targets", "broken", "no target can be used: nothing can be exported or run", install)
+
+
+def _runs_here(target: Mapping[str, Any]) -> bool:
+    """Whether everything but the exporter is there."""
+    checks = {check["name"]: check["passed"] for check in target["checks"]}
+    return all(passed for name, passed in checks.items() if name != "exporter")
 
 
 _RELEVANT = (

@@ -18,16 +18,26 @@ if TYPE_CHECKING:
 def command(as_json: bool) -> None:
     """List the targets: usable here, or which check fails and the command that helps."""
     from edgex.cli.render import print_targets
-    from edgex.delegates.registry import delegate_names
     from edgex.runtime.support.host import read_host
 
     host = read_host()
     document = {
         "schema": "edgex.targets/2",
         "host": {"cpu": host.cpu, "machine": host.machine, "isa": None if host.isa is None else list(host.isa)},
-        "targets": [_describe(name, host.isa) for name in delegate_names()],
+        "targets": describe_targets(host.isa),
     }
     print_json(document) if as_json else print_targets(document)
+
+
+def describe_targets(isa: Sequence[str] | None = None) -> list[dict[str, Any]]:
+    """The entries `targets` of `edgex.targets/2`.
+
+    Args:
+        isa: The host's instruction sets; None where nobody knows.
+    """
+    from edgex.delegates.registry import delegate_names
+
+    return [_describe(name, isa) for name in delegate_names()]
 
 
 def _describe(name: str, isa: Sequence[str] | None) -> dict[str, Any]:

@@ -1,0 +1,79 @@
+"""What commands print fits the screen: 80 and 120 columns, in a pipe, where nobody colours."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from report_support import make_report
+
+from edgex.cli import layout
+
+MODEL = """
+import torch
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first_layer_with_a_long_name = torch.nn.Linear(8, 4)
+    def forward(self, x):
+        return torch.cumsum(torch.cumprod(self.first_layer_with_a_long_name(x), 1), 1)
+def get_model():
+    return Net()
+def get_args():
+    return (torch.randn(2, 8),)
+"""
+
+
+@pytest.mark.parametrize("width", [80, 120])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("targets",),
+        ("doctor",),
+        ("explain", "0x14"),
+        ("explain", "--list"),
+        ("compare", "a.json", "b.json"),
+        ("why", "net.py", "-t", "xnnpack,onnx-cpu", "-q"),
+        ("export", "net.py", "-t", "nowhere"),
+    ],
+    ids=lambda arguments: " ".join(arguments),
+)
+def test_lines_fit(arguments, width, edgex, tmp_path, monkeypatch):
+    (tmp_path / "net.py").write_text(MODEL)
+    for name, seed in (("a", 0), ("b", 1)):
+        (tmp_path / f"{name}.json").write_text(make_report(40, seed=seed).dumps())
+    monkeypatch.setenv("COLUMNS", str(width))
+    done = edgex(*arguments)
+    assert done.returncode in (0, 2), done.stderr
+    assert "\x1b" not in done.stdout + done.stderr
+    lines = (done.stdout + done.stderr).splitlines()
+    # A word that is longer than the room for it, such as an address, stays whole: it is to be copied.
+    wide = [line for line in lines if len(line) > width and " " in re.sub(r"^ *\S*  +", "", line)]
+    assert lines and not wide, "\n".join(wide)
+
+
+def test_a_pipe_has_eighty_columns(monkeypatch, capfd):
+    monkeypatch.delenv("COLUMNS", raising=False)
+    assert layout.screen_width() == 80
+
+
+def test_a_list_says_how_many_more_there_are():
+    assert layout.list_some(["a", "b"], 2) == "a, b"
+    assert layout.list_some([f"op{n}" for n in range(9)], 2) == "op0, op1 +7 more"
+
+
+def test_a_table_wraps_its_widest_column_and_keeps_every_word(monkeypatch, capfd):
+    monkeypatch.setenv("COLUMNS", "40")
+    layout.print_table([("name", "what"), ("short", "a sentence that is far too long for one line")])
+    lines = capfd.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 40 and len(lines) > 2
+    assert " ".join(" ".join(lines[1:]).split()) == "short a sentence that is far too long for one line"
+
+
+def test_long_paths_break_behind_their_marks(monkeypatch, capfd):
+    monkeypatch.setenv("COLUMNS", "30")
+    path = "encoder.layers.0.self_attention.output_projection"
+    layout.print_table([("module", "n"), (path, "1")])
+    lines = capfd.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 30
+    assert "".join(line.split()[0] for line in lines[1:]) == path
