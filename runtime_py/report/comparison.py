@@ -14,6 +14,8 @@ from edgex.runtime.report.page import Findings
 
 _MOST_OPERATORS = 12
 _MOST_NAMES = 3
+# Stress inputs that are so much further apart than others were clipped by one of the two, as a quantized model does.
+_CLIPPED_DB = 20.0
 
 
 @dataclass(frozen=True)
@@ -176,7 +178,7 @@ def _sqnr_to_first(contrast: Contrast) -> str:
     if contrast.numerics is None:
         return "unknown"
     typical, worst = contrast.numerics.typical_sqnr_db, contrast.numerics.min_sqnr_db
-    if typical is None or _sqnr(typical) == _sqnr(worst):
+    if typical is None or worst is None or typical - worst < _CLIPPED_DB:
         return _sqnr(worst)
     return f"{_sqnr(typical)} (stress inputs: {_sqnr(worst)})"
 
