@@ -20,8 +20,8 @@ def test_a_clipped_stress_input_says_nothing_about_a_quantized_model():
     cases = [Case("example", "compare"), Case("stress: large", "compare")]
     reference = np.linspace(-1, 1, 64, dtype=np.float32)
     noise = 0.01 * np.sin(np.arange(64, dtype=np.float32))
-    baseline = {"0/0/y": reference, "1/0/y": 100 * reference}
-    candidate = {"0/0/y": reference + noise, "1/0/y": np.clip(100 * reference, -1.0, 1.0)}
+    baseline = [[{"y": reference}], [{"y": 100 * reference}]]
+    candidate = [[{"y": reference + noise}], [{"y": np.clip(100 * reference, -1.0, 1.0)}]]
     found = measure_distance(cases, baseline, candidate, {})
     assert 35 < found.typical_sqnr_db < 45, f"{found.typical_sqnr_db} dB"
     assert found.min_sqnr_db < 1, f"{found.min_sqnr_db} dB"
@@ -32,7 +32,7 @@ def test_a_clipped_stress_input_says_nothing_about_a_quantized_model():
 
 def test_without_stress_there_is_one_figure():
     cases = [Case("example", "compare")]
-    reference = {"0/0/y": np.linspace(-1, 1, 64, dtype=np.float32)}
+    reference = [[{"y": np.linspace(-1, 1, 64, dtype=np.float32)}]]
     assert _sqnr_to_first(Told(measure_distance(cases, reference, reference, {}))) == "exact"
 
 
