@@ -159,7 +159,9 @@ def unproved_outputs(cases: Sequence[Mapping[str, Any]]) -> list[str]:
     for case in cases:
         if case["output"] is not None:
             verdicts.setdefault(case["output"], set()).add(case["verdict"])
-    return [output for output, seen in verdicts.items() if "inconclusive" in seen and not seen & {"pass", "fail", "warning"}]
+    return [
+        output for output, seen in verdicts.items() if "inconclusive" in seen and not seen & {"pass", "fail", "warning"}
+    ]
 
 
 def print_verification(document: Mapping[str, Any]) -> None:
