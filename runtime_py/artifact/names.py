@@ -8,6 +8,11 @@ from edgex.runtime.support.json_shapes import Text
 NAME = Text(r"(?![-. ])[^/\\]{1,200}(?<! )", "no name of an artifact: it is a path, or begins with - or a dot")
 # A target, an engine, a precision, an instruction set, a package.
 WORD = Text(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,99}", "no word of letters, digits and _.+-")
+# A version as PEP 440 writes it.
+VERSION = Text(
+    r"[0-9]{1,9}(?:\.[0-9]{1,9}){0,5}(?:(?:a|b|rc)[0-9]{1,9})?(?:\.(?:post|dev)[0-9]{1,9})*(?:\+[a-z0-9.]{1,50})?",
+    "no version",
+)
 # A leaf's path in the call (`batch.mask`), a buffer's path in the model, a case: data, quoted where it is used.
 LABEL = Text(max_letters=2000)
 # A file below the artifact's folder, with `/`.

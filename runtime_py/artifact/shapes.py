@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from edgex.runtime.artifact.names import LABEL, NAME, PATH, WORD
+from edgex.runtime.artifact.names import LABEL, NAME, PATH, VERSION, WORD
 from edgex.runtime.artifact.specs import NUMPY_DTYPES
 from edgex.runtime.support.json_shapes import (
     Anything,
@@ -40,7 +40,7 @@ _METHOD = Object({"name": LABEL, "inputs": List(_TENSOR), "outputs": List(_TENSO
 _FILE = Object({"path": PATH, "bytes": Integer(0, MAX_FILE_BYTES), "sha256": Text(r"(?:[0-9a-f]{64})?")})
 
 _FALLBACK = Object({"op": LABEL, "count": Integer(0), "code": LABEL, "reason": _SENTENCE, "source": Optional(LABEL)})
-_DELEGATION = Object(
+DELEGATION = Object(
     {"fraction": Optional(Number()), "work_fraction": Optional(Number())}
     | {"delegated_ops": Integer(0), "total_ops": Integer(0), "delegate_calls": Integer(0)}
     | {"fallbacks": List(_FALLBACK)}
@@ -60,28 +60,26 @@ _SPECIAL = Object(
     dict.fromkeys(("input", "output", "eager", "engine"), LABEL),
     {"count": Integer(1), "op": Optional(LABEL), "source": Optional(LABEL)},
 )
-_ASKED = {"tolerance": _TOLERANCE}
-_ASKED_TOO = {"quantized_tolerance": Optional(_TOLERANCE), "allow_inconclusive": Truth()}
-_PROVED = Object(
-    _ASKED
+# The tolerance is asked for before the proof; what the proof found is added when it is done.
+PROVED = ("passed", "executed_on", "cases", "max_abs_error", "min_sqnr_db")
+_VERIFICATION = Object(
+    {"tolerance": _TOLERANCE},
+    {"quantized_tolerance": Optional(_TOLERANCE), "allow_inconclusive": Truth()}
     | {"passed": Truth(), "executed_on": _SENTENCE, "cases": List(_VERDICT)}
-    | {"max_abs_error": Optional(Number()), "min_sqnr_db": Optional(Number())},
-    _ASKED_TOO
+    | {"max_abs_error": Optional(Number()), "min_sqnr_db": Optional(Number())}
     | {"reason": Optional(_SENTENCE), "verified_on": OneOf(("target", "cpu-reference"))}
     | {"assignment": Optional(Map(Integer(0))), "nan_inf": List(_SPECIAL)},
 )
-# What the proof is asked to hold; its result is added when it is done.
-_ASKED_ONLY = Object(_ASKED, _ASKED_TOO)
 
 _QUANTIZATION = Object({"recipe": WORD}, {"group_size": Optional(Integer(0)), "observer": Optional(WORD)})
 _REWRITE = Object({"name": LABEL, "count": Integer(0), "detail": _SENTENCE})
-_REQUIREMENTS = Object({"engine": WORD, "minimum_version": Optional(WORD), "isa": List(WORD), "plugins": List(WORD)})
+_REQUIREMENTS = Object({"engine": WORD, "minimum_version": Optional(VERSION), "isa": List(WORD), "plugins": List(WORD)})
 _MODEL = Object({}, {"source": Optional(LABEL), "parameters": Optional(Integer(0)), "card": Map(Anything())})
 
 MANIFEST = Object(
     {"name": NAME, "target": WORD, "engine": WORD, "precision": WORD, "quantization": Optional(_QUANTIZATION)}
     | {"methods": List(_METHOD, least=1, most=100), "files": List(_FILE, most=100_000)}
-    | {"producer": Map(LABEL), "delegation": _DELEGATION, "verification": Optional(Either(_PROVED, _ASKED_ONLY))}
+    | {"producer": Map(LABEL), "delegation": DELEGATION, "verification": Optional(_VERIFICATION)}
     | {"status": OneOf(("verified", "assembled", "simulated")), "status_reason": Optional(_SENTENCE)}
     | {"requirements": _REQUIREMENTS, "rewrites": List(_REWRITE), "model": _MODEL}
     | {"options": Object({}, {"provider_options": Map(Anything()), "execution_provider": Optional(WORD)})}

@@ -9,6 +9,7 @@ from typing import Any
 from edgex.errors import RunError
 from edgex.runtime.artifact.artifact import Artifact, CheckLevel, open_artifact
 from edgex.runtime.engines.registry import get_engine
+from edgex.runtime.engines.trial import require_trial
 from edgex.runtime.session.runner import EngineSettings
 from edgex.runtime.session.session import Session
 from edgex.runtime.support.tuning import read_tuned_threads
@@ -21,6 +22,7 @@ def load(
     options: Mapping[str, Any] | None = None,
     check: CheckLevel = "hash",
     tuned: bool = True,
+    isolate: bool = False,
 ) -> Session:
     """Open an artifact and load it into its engine.
 
@@ -31,13 +33,19 @@ def load(
         options: Engine settings by name.
         check: `hash` checks SHA-256 of every file first, `size` only their sizes.
         tuned: False does not look for what a sweep found.
+        isolate: For artifacts of strangers: load and run it once in another process first, so that a file that crashes
+            the engine ends in an error instead of this process; see `edgex.runtime.engines.trial`.
 
     Raises:
         ArtifactError: The artifact is damaged.
         TargetUnavailable: Its engine is not installed.
-        RunError: The engine refused it.
+        RunError: The engine refused it; or, isolated, crashed.
     """
-    return open_session(open_artifact(path, check), threads, options or {}, tuned=tuned)
+    artifact = open_artifact(path, check)
+    if isolate:
+        versions = get_engine(artifact.manifest.engine).versions()
+        require_trial(artifact, EngineSettings(threads, dict(options or {})), versions, hashed=check == "hash")
+    return open_session(artifact, threads, options or {}, tuned=tuned)
 
 
 def open_session(artifact: Artifact, threads: int | None, options: Mapping[str, Any], *, tuned: bool) -> Session:

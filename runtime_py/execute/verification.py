@@ -146,10 +146,7 @@ def verify(
 
 def judge_outputs(artifact: Artifact, cases: Sequence[Case], result: RunResult) -> Verification:
     """The verdict on what the cases that are not skipped gave, in their order."""
-    settings = artifact.manifest.verification or {}
-    tolerance = Tolerance.from_json(settings["tolerance"])
-    strict = settings.get("quantized_tolerance")
-    quantized_tolerance = None if strict is None else Tolerance.from_json(strict)
+    tolerance, quantized_tolerance = read_tolerances(artifact)
     names = [spec.name for spec in artifact.manifest.method.outputs]
     results: list[CaseResult] = []
     ordinary = _ordinary_rms(cases) if quantized_tolerance is not None else {}
@@ -171,7 +168,7 @@ def judge_outputs(artifact: Artifact, cases: Sequence[Case], result: RunResult) 
         else:
             own = tolerance if case.min_sqnr_db is None else Tolerance(case.min_sqnr_db, min_equal=tolerance.min_equal)
             results += _judge_case(case, names, outputs, refused, own, {})
-    reason = _find_shortfall(results, names, bool(settings.get("allow_inconclusive")))
+    reason = _find_shortfall(results, names, bool((artifact.manifest.verification or {}).get("allow_inconclusive")))
     return Verification(
         reason is None,
         tuple(results),
@@ -182,6 +179,21 @@ def judge_outputs(artifact: Artifact, cases: Sequence[Case], result: RunResult) 
         result.assignment,
         quantized_tolerance,
     )
+
+
+def read_tolerances(artifact: Artifact) -> tuple[Tolerance, Tolerance | None]:
+    """What cases are held to whose reference is eager, and those whose reference is the quantized program.
+
+    Raises:
+        ArtifactError: The manifest does not say.
+    """
+    settings = artifact.manifest.verification
+    if settings is None:
+        raise ArtifactError(
+            "the manifest names no tolerance to hold outputs to", artifact.path.name, "export the model again"
+        )
+    quantized = settings.get("quantized_tolerance")
+    return Tolerance.from_json(settings["tolerance"]), None if quantized is None else Tolerance.from_json(quantized)
 
 
 def _ordinary_rms(cases: Sequence[Case]) -> dict[str, float]:

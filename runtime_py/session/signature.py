@@ -125,13 +125,29 @@ def _as_array(value: Any, spec: TensorSpec) -> np.ndarray:
     if isinstance(value, (bool, int, float, np.generic)) and not spec.shape:
         return np.asarray(value, dtype=spec.numpy_dtype)
     if type(value).__module__.split(".")[0] == "torch" and hasattr(value, "detach"):
-        tensor = value.detach().cpu()
-        # bfloat16 has no NumPy dtype; float32 holds each of its values.
-        tensor = tensor.float() if str(tensor.dtype) == "torch.bfloat16" else tensor
-        return np.asarray(tensor.resolve_conj().resolve_neg().numpy())
+        return _from_torch(value, spec)
     if hasattr(value, "__dlpack__"):
-        return np.from_dlpack(value)
+        try:
+            return np.from_dlpack(value)
+        except (RuntimeError, TypeError, ValueError, BufferError) as error:
+            raise RunError(f"input {spec.name!r} cannot be read through DLPack", why=str(error)) from error
     raise RunError(
         f"input {spec.name!r} is a {type(value).__name__}, not a tensor",
         fix="give a NumPy array, a torch tensor or an object with __dlpack__",
     )
+
+
+def _from_torch(value: Any, spec: TensorSpec) -> np.ndarray:
+    """A torch tensor as an array; without values (meta) or without places for all of them (sparse) it is refused."""
+    try:
+        tensor = value.detach().cpu()
+        # bfloat16 has no NumPy dtype; float32 holds each of its values.
+        tensor = tensor.float() if str(tensor.dtype) == "torch.bfloat16" else tensor
+        return np.asarray(tensor.resolve_conj().resolve_neg().numpy())
+    except (RuntimeError, TypeError, NotImplementedError) as error:
+        raise RunError(
+            f"input {spec.name!r} is a torch tensor that cannot be read as an array "
+            f"(device {value.device}, layout {value.layout})",
+            fix="give a dense tensor that holds values, for example x.to_dense()",
+            why=str(error).partition("\n")[0],
+        ) from error

@@ -15,9 +15,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-# Control characters, which a terminal obeys, marks that turn the direction of text, and separators of lines.
-_UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]")
-_UNPRINTABLE_BUT_LINES = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]")
+from edgex.runtime.support.printable import CONTROL, CONTROL_BUT_LINES
 
 
 class Shape:
@@ -48,11 +46,13 @@ class Text(Shape):
         pattern: What all of it must match.
         meaning: What is wrong with a text that does not.
         lines: It may have several lines.
+        any_letters: Control characters are let through.
     """
 
     pattern: str | None = None
     meaning: str = "not of the form that it must have"
     lines: bool = False
+    any_letters: bool = False
     max_letters: int = 100_000
 
     def _check(self, value: Any, where: str) -> None:
@@ -60,7 +60,7 @@ class Text(Shape):
             raise ValueError(f"{where} is {_shown(value)}, not a text")
         if len(value) > self.max_letters:
             raise ValueError(f"{where} has {len(value):,} letters; at most {self.max_letters:,} are read")
-        if (_UNPRINTABLE_BUT_LINES if self.lines else _UNPRINTABLE).search(value):
+        if not self.any_letters and (CONTROL_BUT_LINES if self.lines else CONTROL).search(value):
             raise ValueError(f"{where} holds control characters: {_shown(value)}")
         if self.pattern is not None and not re.fullmatch(self.pattern, value):
             raise ValueError(f"{where} is {_shown(value)}: {self.meaning}")
@@ -140,6 +140,17 @@ class Either(Shape):
 
 
 @dataclass(frozen=True)
+class Both(Shape):
+    """Several shapes at once."""
+
+    shapes: tuple[Shape, ...]
+
+    def _check(self, value: Any, where: str) -> None:
+        for shape in self.shapes:
+            shape.check(value, where)
+
+
+@dataclass(frozen=True)
 class List(Shape):
     """A list of values of one shape."""
 
@@ -193,11 +204,6 @@ class Object(Shape):
         for name, shape in self.optional.items():
             if name in value:
                 shape.check(value[name], f"{where}.{name}")
-
-
-def escape_control(text: str) -> str:
-    r"""Text of others as a terminal may show it: control characters as `\x1b`, lines and tabs as they are."""
-    return _UNPRINTABLE_BUT_LINES.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
 def _shown(value: Any) -> str:

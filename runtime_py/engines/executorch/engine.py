@@ -156,13 +156,13 @@ class ExecuTorchRunner:
         try:
             with self._stderr.capture():
                 self._program = executorch_binding.load_program(path, trace)
-        except RuntimeError as error:
+        except (RuntimeError, MemoryError) as error:
             raise engine_error("load the program", error, self._stderr.tail(), self._where) from error
         loaded = time.perf_counter()
         try:
             with self._stderr.capture():
                 self._method = self._program.load_method(method.name)
-        except RuntimeError as error:
+        except (RuntimeError, MemoryError) as error:
             failure = engine_error("load the program's method", error, self._stderr.tail(), self._where)
             raise _missing_parts(summary, self._where, failure.why) or failure from error
         self.load_seconds = LoadSeconds(loaded - started, time.perf_counter() - loaded)
@@ -196,7 +196,7 @@ class ExecuTorchRunner:
         log.begin()
         try:
             outputs = self._method(tensors, clone_outputs=False)
-        except RuntimeError as error:
+        except (RuntimeError, MemoryError) as error:
             from edgex.runtime.engines.executorch.errors import engine_error
 
             if self._uses_openmp:

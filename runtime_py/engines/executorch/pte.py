@@ -51,7 +51,7 @@ def read_pte(path: Path) -> PteSummary:
     try:
         with path.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
             return _summarize(data)
-    except (struct.error, IndexError, ValueError) as error:
+    except (struct.error, IndexError, ValueError, MemoryError, OverflowError) as error:
         raise ArtifactError(
             f"{path.name} is not an ExecuTorch program", fix="export the model again", why=str(error)
         ) from error

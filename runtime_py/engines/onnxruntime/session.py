@@ -16,6 +16,7 @@ import numpy as np
 from edgex.errors import ArtifactError, EdgexError, RunError, TargetUnavailable, nearest_name
 from edgex.runtime.artifact.artifact import Artifact
 from edgex.runtime.artifact.specs import NUMPY_DTYPES
+from edgex.runtime.engines.onnxruntime.external_data import check_external_data
 from edgex.runtime.engines.rocm.providers import OpenedSession
 from edgex.runtime.session.runner import EngineSettings, LoadSeconds
 from edgex.runtime.support.native_stderr import capture_native_stderr
@@ -96,13 +97,24 @@ class OnnxRuntimeRunner:
     ) -> None:
         self._name = artifact.path.name
         path = artifact.file(".onnx")
+        check_external_data(artifact, path)
         with capture_native_stderr():
             onnxruntime = import_onnxruntime()
             started = time.perf_counter()
             try:
                 options = _session_options(onnxruntime, choices, profile)
                 opened = open_session(onnxruntime, str(path), options) if open_session else None
-                session = opened.session if opened else onnxruntime.InferenceSession(str(path), options, [PROVIDER])
+                session = (
+                    opened.session
+                    if opened
+                    else onnxruntime.InferenceSession(
+                        # Its own retry would print to stdout.
+                        str(path),
+                        options,
+                        [PROVIDER],
+                        enable_fallback=False,
+                    )
+                )
             except EdgexError:
                 raise
             except Exception as error:  # ONNX Runtime's exception classes have no common public base
@@ -226,7 +238,7 @@ def _read_state(artifact: Artifact) -> list[np.ndarray]:
     path: Path = artifact.file(STATE_FILE)
     try:
         tensors = load_file(path)
-    except (OSError, SafetensorError) as error:
+    except (OSError, SafetensorError, KeyError, TypeError, ValueError, AttributeError) as error:
         raise ArtifactError(
             f"{STATE_FILE} cannot be read", artifact.path.name, "export the model again", why=str(error)
         ) from error

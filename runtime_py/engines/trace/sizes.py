@@ -38,7 +38,7 @@ def evaluate_size(size: int | str | None, symbols: Mapping[str, int]) -> int | N
         return size
     try:
         value = _evaluate(ast.parse(size, mode="eval").body, symbols)
-    except (SyntaxError, KeyError, TypeError, ZeroDivisionError, RecursionError):
+    except (SyntaxError, KeyError, TypeError, ValueError, ArithmeticError, RecursionError, MemoryError):
         return None
     return value if isinstance(value, int) else None
 

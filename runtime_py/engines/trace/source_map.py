@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,6 +11,9 @@ from edgex.errors import ArtifactError
 from edgex.runtime.artifact.artifact import Artifact
 from edgex.runtime.engines.trace.operators import OperatorTensor, SourceText, WeightRow
 from edgex.runtime.engines.trace.sizes import evaluate_size
+from edgex.runtime.support.dataclass_shapes import shape_of
+from edgex.runtime.support.json_shapes import Anything, Either, Integer, List, Map, Object, Optional, Shape, Text
+from edgex.runtime.support.printable import escape_document
 
 FORMAT = "edgex.source_map/1"
 SOURCE_MAP_FILE = "debug/source_map.json"
@@ -19,6 +21,39 @@ SOURCE_TEXT_FILE = "debug/source_text.json"
 WEIGHTS_FILE = "debug/weights.json"
 
 _ITEM_BYTES = {"bool": 1, "bfloat16": 2, "complex64": 8, "complex128": 16}
+
+_MAX_BYTES = 512 << 20
+_ANY_TEXT = Text(any_letters=True)
+_SIZE = Either(Integer(), _ANY_TEXT)
+_NAMES = List(_ANY_TEXT)
+_INSTRUCTION = Object({"id": Integer()}, {"ops": _NAMES, "kernel": Optional(_ANY_TEXT)})
+# What the delegates write, as far as it is read here.
+_SOURCE_MAP = Object(
+    {},
+    {
+        "ops": List(
+            Object(
+                {"id": _ANY_TEXT, "op": _ANY_TEXT, "module": Optional(_ANY_TEXT), "source": Optional(_ANY_TEXT)},
+                {"handle": Optional(Integer()), "delegate": Optional(Integer()), "flops": Optional(_SIZE)}
+                | {"inputs": _NAMES, "outputs": _NAMES},
+            )
+        ),
+        "symbols": Map(Object({"input": _ANY_TEXT, "dim": Integer(0, 31), "rest": Integer(), "factor": Integer(1)})),
+        "values": Map(Object({"dtype": _ANY_TEXT, "shape": List(_SIZE)}), _ANY_TEXT),
+        "delegates": List(Object({"instruction": Optional(Integer())})),
+        "instructions": List(_INSTRUCTION),
+        "arena": List(Map(Anything(), _ANY_TEXT)),
+        "results": _NAMES,
+        "constants": _NAMES,
+    },
+)
+
+_WEIGHTS = List(
+    Object(
+        {"name": _ANY_TEXT, "module": Optional(_ANY_TEXT), "dtype": _ANY_TEXT}
+        | {"shape": List(Integer(0)), "bytes": Integer(0)}
+    )
+)
 
 # These read only part of what they are given: as much as they return.
 _READ_A_PART = frozenset(
@@ -154,11 +189,7 @@ def read_source_map(artifact: Artifact, shapes: Mapping[str, Sequence[int]]) -> 
     Raises:
         ArtifactError: The file is damaged.
     """
-    document = read_debug(artifact, SOURCE_MAP_FILE)
-    try:
-        return make_source_map(document if isinstance(document, Mapping) else {}, shapes)
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
-        raise _damaged(artifact, SOURCE_MAP_FILE, f"{type(error).__name__}: {error}") from error
+    return make_source_map(read_debug(artifact, SOURCE_MAP_FILE, _SOURCE_MAP) or {}, shapes)
 
 
 def make_source_map(document: Mapping[str, Any], shapes: Mapping[str, Sequence[int]]) -> SourceMap:
@@ -179,7 +210,7 @@ def make_source_map(document: Mapping[str, Any], shapes: Mapping[str, Sequence[i
     }
     symbols: dict[str, int] = {}
     for symbol, place in document.get("symbols", {}).items():
-        if place["input"] in shapes:
+        if place["dim"] < len(shapes.get(place["input"], ())):
             size, rest = divmod(shapes[place["input"]][place["dim"]] - place["rest"], place["factor"])
             if rest == 0:
                 symbols[symbol] = size
@@ -213,13 +244,10 @@ def read_source_text(artifact: Artifact) -> tuple[SourceText, ...]:
     Raises:
         ArtifactError: The file is damaged.
     """
-    try:
-        return tuple(
-            SourceText(str(piece["file"]), int(piece["first_line"]), tuple(map(str, piece["lines"])))
-            for piece in read_debug(artifact, SOURCE_TEXT_FILE) or ()
-        )
-    except (KeyError, TypeError, ValueError) as error:
-        raise _damaged(artifact, SOURCE_TEXT_FILE, str(error)) from error
+    return tuple(
+        SourceText(piece["file"], piece["first_line"], tuple(piece["lines"]))
+        for piece in read_debug(artifact, SOURCE_TEXT_FILE, List(shape_of(SourceText))) or ()
+    )
 
 
 def read_weights(artifact: Artifact) -> tuple[WeightRow, ...]:
@@ -228,28 +256,30 @@ def read_weights(artifact: Artifact) -> tuple[WeightRow, ...]:
     Raises:
         ArtifactError: The file is damaged.
     """
-    try:
-        return tuple(
-            WeightRow(row["name"], row["module"], row["dtype"], tuple(map(int, row["shape"])), int(row["bytes"]))
-            for row in read_debug(artifact, WEIGHTS_FILE) or ()
-        )
-    except (KeyError, TypeError, ValueError) as error:
-        raise _damaged(artifact, WEIGHTS_FILE, str(error)) from error
+    return tuple(
+        WeightRow(row["name"], row["module"], row["dtype"], tuple(row["shape"]), row["bytes"])
+        for row in read_debug(artifact, WEIGHTS_FILE, _WEIGHTS) or ()
+    )
 
 
-def read_debug(artifact: Artifact, file: str) -> Any:
-    """A JSON file of the artifact; None where it has none.
+def read_debug(artifact: Artifact, file: str, shape: Shape) -> Any:
+    """A JSON file of the artifact, its texts escaped; None where it has none.
+
+    Args:
+        artifact: An opened artifact.
+        file: Its path as in the manifest.
+        shape: What it must be.
 
     Raises:
-        ArtifactError: It is no JSON.
+        ArtifactError: It is no JSON of that shape.
     """
     if not any(entry.path == file for entry in artifact.manifest.files):
         return None
+    document = artifact.read_json(file, _MAX_BYTES)
     try:
-        return json.loads((artifact.path / file).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise _damaged(artifact, file, str(error)) from error
-
-
-def _damaged(artifact: Artifact, file: str, why: str) -> ArtifactError:
-    return ArtifactError(f"{file} is damaged", artifact.path.name, "export the model again", why=why)
+        shape.check(document, file)
+    except ValueError as error:
+        raise ArtifactError(
+            f"{file} is damaged", artifact.path.name, "export the model again", why=str(error)
+        ) from error
+    return escape_document(document)

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import base64
 import binascii
-import json
 import zlib
 from collections.abc import Mapping
 from typing import Any
 
 from edgex.errors import DeviceError, EdgexError, RunError
 from edgex.runtime.engines.executorch.errors import explain_error
+from edgex.runtime.support.printable import escape_document
+from edgex.runtime.support.strict_json import parse_json
 
 SCHEMA = "edgex.device-answer/1"
 ERROR_SCHEMA = "edgex.device-error/1"
@@ -114,7 +115,7 @@ def require_model(document: Mapping[str, Any], sha256: str, where: str) -> str:
 
 
 def _object(content: bytes) -> dict[str, Any]:
-    document = json.loads(content)
+    document = escape_document(parse_json(content))
     if not isinstance(document, dict):
         raise ValueError("it is no JSON object")
     return document

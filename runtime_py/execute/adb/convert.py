@@ -82,7 +82,7 @@ def make_result(
             },
             warnings=tuple(find_warnings(document)),
         )
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise damaged(where, f"{type(error).__name__}: {error}") from error
 
 

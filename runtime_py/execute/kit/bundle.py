@@ -28,8 +28,10 @@ from edgex.runtime.artifact.specs import TensorSpec
 from edgex.runtime.execute.kit.kit import RUNNER, needed_libc, plugin_kit, runner_kit
 from edgex.runtime.execute.linux.native import refuse_version_skew
 from edgex.runtime.execute.tensors import describe_inputs, pack_tensors
+from edgex.runtime.execute.verification import read_tolerances
 from edgex.runtime.session.numerics import Tolerance
 from edgex.runtime.support.publish import disk_errors, publish_folder, staged_folder
+from edgex.runtime.support.strict_json import read_json
 
 FORMAT = "edgex.bundle/1"
 RUNTIMES = {"linux-x86_64": "x86_64", "linux-aarch64": "aarch64"}
@@ -113,7 +115,7 @@ def check_output(output: Path, force: bool) -> None:
     if not output.exists():
         return
     try:
-        ours = json.loads((output / _NOTE).read_text(encoding="utf-8"))["format"] == FORMAT
+        ours = read_json(output / _NOTE)["format"] == FORMAT
     except (OSError, ValueError, KeyError, TypeError):
         ours = False
     if not ours:
@@ -144,9 +146,9 @@ def _write_golden(artifact: Artifact, folder: Path) -> list[Case]:
 
 def _self_test(artifact: Artifact, sha256: str, plugins: list[str], cases: list[Case]) -> str:
     method = artifact.manifest.method
-    ordinary, quantized = _read_tolerances(artifact)
-    flags = ["--model model.pte", f"--sha256 {sha256}", f"--method {shlex.quote(method.name)}"]
-    flags += [f"--plugin ./{name}" for name in plugins]
+    ordinary, quantized = read_tolerances(artifact)
+    flags = ["--model model.pte", f"--sha256 {shlex.quote(sha256)}", f"--method {shlex.quote(method.name)}"]
+    flags += [f"--plugin {shlex.quote(f'./{name}')}" for name in plugins]
     flags += [f"--input {shlex.quote(text)}" for text in describe_inputs(method.inputs)]
     flags += [f"--output {shlex.quote(spec.name)}" for spec in method.outputs]
     flags += [f"--state {shlex.quote(state.name)}" for state in method.state]
@@ -156,18 +158,12 @@ def _self_test(artifact: Artifact, sha256: str, plugins: list[str], cases: list[
     joined = " \\\n  ".join(flags)
     return (
         "#!/bin/sh\n"
-        f"# Self-test of {artifact.manifest.name}: exit code 0 where this machine computes what PyTorch did, else 4.\n"
+        f"# Self-test of {shlex.quote(artifact.manifest.name)}:\n"
+        "# exit code 0 where this machine computes what PyTorch did, else 4.\n"
         "# More flags are passed on, for example: ./run.sh --runs 100 --threads 2\n"
         'cd "$(dirname "$0")" || exit 1\n'
         f'exec ./{RUNNER} {joined} "$@"\n'
     )
-
-
-def _read_tolerances(artifact: Artifact) -> tuple[Tolerance, Tolerance | None]:
-    """What cases are held to whose reference is eager, and those whose reference is the quantized program."""
-    settings = artifact.manifest.verification or {}
-    quantized = settings.get("quantized_tolerance")
-    return Tolerance.from_json(settings["tolerance"]), None if quantized is None else Tolerance.from_json(quantized)
 
 
 def _tolerance_flags(prefix: str, tolerance: Tolerance) -> list[str]:
@@ -188,7 +184,7 @@ def _kind(case: Case, quantized: Tolerance | None) -> str:
 
 def _describe(artifact: Artifact, runtime: str, version: str, libc: str, folder: Path) -> Mapping[str, Any]:
     manifest = artifact.manifest
-    ordinary, quantized = _read_tolerances(artifact)
+    ordinary, quantized = read_tolerances(artifact)
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     return {
         "format": FORMAT,

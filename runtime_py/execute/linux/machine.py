@@ -138,6 +138,8 @@ class _Job:
         said, files = self._run(packed, flags, [_OUTPUTS, *([_TRACE] if traced else [])])
         main = said[request.fresh_processes]
         loaded = main.found.get("loaded", {})
+        if "model" not in main.found:
+            raise DeviceError("the device does not say which model ran", self.link.address, "run it again")
         digest = str(main.found["model"]["sha256"])
         if digest != self.program.model_digest:
             raise DeviceError(

@@ -10,7 +10,6 @@ done {run_id, peak_rss_bytes}     error {kind: input|engine, what, code}
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 
 from edgex.errors import DeviceError, EdgexError, RunError
@@ -19,6 +18,27 @@ from edgex.runtime.execute.base import Progress
 from edgex.runtime.execute.events import Events
 from edgex.runtime.execute.linux.link import Done, signal_name
 from edgex.runtime.execute.request import FreshRun
+from edgex.runtime.support.json_shapes import Anything, Integer, List, Number, Object, Optional, Shape, Text, Truth
+from edgex.runtime.support.printable import escape_document
+from edgex.runtime.support.strict_json import parse_json
+
+_COUNT, _BYTES, _SECONDS = Integer(0), Optional(Integer(0)), Optional(Number(0))
+_EVENTS: dict[str, Shape] = {
+    "start": Object({"run_id": Text()}, {"seconds": _SECONDS, "peak_rss_bytes": _BYTES}),
+    "model": Object({"sha256": Text()}, {"bytes": _BYTES, "seconds": _SECONDS}),
+    "progress": Object({"stage": Anything(), "detail": Anything()}),
+    "loaded": Object(
+        {"method_seconds": Number(0)},
+        {"program_seconds": _SECONDS, "threads": Optional(_COUNT)}
+        | {"peak_rss_bytes": _BYTES, "executed_on": Optional(Text())},
+    ),
+    "first": Object({"seconds": Number(0)}, {"peak_rss_bytes": _BYTES}),
+    "warmup": Object({}, {"runs": _COUNT, "seconds": Number(0), "settled": Optional(Truth())}),
+    "plan": Object({"samples": _COUNT, "rounds": _COUNT}, {"calls_per_sample": _COUNT, "steps": _COUNT}),
+    "round": Object({"seconds": List(Number(0))}),
+    "done": Object({"run_id": Text()}, {"peak_rss_bytes": _BYTES}),
+    "error": Object({"kind": Text(), "what": Text(lines=True)}, {"code": Optional(Integer(0, (1 << 32) - 1))}),
+}
 
 
 @dataclass
@@ -45,12 +65,17 @@ class Transcript:
     def __call__(self, line: str) -> None:
         """Take in one line; those of others, such as banners of libraries, are passed over."""
         try:
-            event = json.loads(line)
-            known = "event" in event
-        except (ValueError, TypeError):
+            event = escape_document(parse_json(line))
+            name = event["event"]
+            shape = _EVENTS.get(name)
+        except (ValueError, KeyError, TypeError):
             return
-        if known:
-            self.events.take(event)
+        try:
+            if shape is not None:
+                shape.check(event, name)
+        except ValueError as error:
+            raise DeviceError("the device's answer is damaged", self.device, "run it again", why=str(error)) from error
+        self.events.take(event)
 
     def finish(self, done: Done) -> None:
         """Compare the end of the process with what it said.
@@ -83,7 +108,14 @@ class Transcript:
             )
 
     def cold(self) -> FreshRun:
-        """Load, first run and memory of the process."""
+        """Load, first run and memory of the process.
+
+        Raises:
+            DeviceError: It did not say.
+        """
+        for name in ("loaded", "first"):
+            if name not in self.found:
+                raise DeviceError("the device's answer is damaged", self.device, "run it again", why=f"no {name!r}")
         start, model, loaded, first = (self.found.get(name, {}) for name in ("start", "model", "loaded", "first"))
         stages = {"interpreter": start, "load": loaded, "first": first}
         return FreshRun(
@@ -103,7 +135,7 @@ class Transcript:
             fix = "remove the folder that is named, and try again" if damaged else None
             return DeviceError(f"the device refused the run: {said['what']}", self.device, fix, why=done.errors or None)
         where = f"{self.artifact} on {self.device}"
-        known = explain_error(f"0x{int(said['code']):x}") if said["code"] else None
+        known = explain_error(f"0x{int(said['code']):x}") if said.get("code") else None
         if known is None:
             return RunError(f"the device could not {said['what']}", where, why=done.errors or None)
         code, entry = known

@@ -8,9 +8,11 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, is_dataclass
+from functools import cache
 from statistics import median
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_type_hints
 
+from edgex.runtime.artifact.shapes import DELEGATION
 from edgex.runtime.engines.trace.operators import (
     ArenaSpan,
     Ceilings,
@@ -23,7 +25,9 @@ from edgex.runtime.engines.trace.operators import (
 from edgex.runtime.execute.request import FreshRun
 from edgex.runtime.measure.statistics import Rounds, Summary
 from edgex.runtime.support.activity import Activity, MeasurementWarning
+from edgex.runtime.support.dataclass_shapes import shape_of
 from edgex.runtime.support.host import HostInfo
+from edgex.runtime.support.json_shapes import Both, Integer, List, Number, Object, Optional, Shape
 
 SCHEMA = "edgex.profile/1"
 
@@ -158,9 +162,9 @@ class MemoryUse:
             peak_rss_bytes=data["peak_rss_bytes"],
             planned_arena_bytes=data["planned_arena_bytes"],
             weights_bytes=data["weights_bytes"],
-            stages=tuple(MemoryStage(**stage) for stage in data.get("stages", ())),
-            weights=tuple(WeightRow(**{**row, "shape": tuple(row["shape"])}) for row in data.get("weights", ())),
-            arena=tuple(ArenaSpan(**span) for span in data.get("arena", ())),
+            stages=tuple(_known(MemoryStage, stage) for stage in data.get("stages", ())),
+            weights=tuple(_known(WeightRow, {**row, "shape": tuple(row["shape"])}) for row in data.get("weights", ())),
+            arena=tuple(_known(ArenaSpan, span) for span in data.get("arena", ())),
         )
 
 
@@ -279,10 +283,25 @@ class ProfileReport:
         """
         if data.get("schema") != SCHEMA:
             raise ValueError(f"schema {data.get('schema')!r} instead of {SCHEMA!r}")
-        try:
-            return _read(data)
-        except (KeyError, TypeError, AttributeError) as error:
-            raise ValueError(f"damaged {SCHEMA}: {type(error).__name__}: {error}") from error
+        _shape().check(data, "the profile")
+        return _read(data)
+
+
+@cache
+def _shape() -> Shape:
+    """What `to_json` writes; fields that earlier versions did not write may be missing."""
+    steady = shape_of(Summary)
+    known = {f.name: f.type for f in fields(ProfileReport)}
+    hints = get_type_hints(ProfileReport)
+    later = ("ceilings", "energy", "counters", "sources", "assignment", "delegation", "complete", "source", "run_id")
+    shapes = {name: shape_of(hints[name]) for name in known if name not in ("steady", "rounds", "fresh")}
+    shapes["fresh"] = List(shape_of(FreshRun), least=1)
+    shapes["delegation"] = Optional(DELEGATION)
+    samples = Object({"raw_seconds": List(Number(0), least=1), "round_lengths": List(Integer(1), least=1)})
+    positive = Object({name: Number(1e-12, 1e12) for name in ("min", "median", "mean")})
+    shapes["steady"] = Both((steady, samples, positive))
+    optional = {name: shapes.pop(name) for name in (*later, "device")}
+    return Object(shapes, optional)
 
 
 def _read(data: Mapping[str, Any]) -> ProfileReport:
@@ -300,14 +319,14 @@ def _read(data: Mapping[str, Any]) -> ProfileReport:
     steady["median_ci95"] = None if interval is None else tuple(interval)
     return ProfileReport(
         edgex_version=data["edgex_version"],
-        artifact=ProfiledArtifact(**data["artifact"]),
+        artifact=_known(ProfiledArtifact, data["artifact"]),
         host=HostInfo.from_json(data["host"]),
-        settings=ProfileSettings(**settings),
+        settings=_known(ProfileSettings, settings),
         executed_on=data["executed_on"],
         threads=data["threads"],
-        load_seconds=LoadTimes(**data["load_seconds"]),
-        fresh=tuple(FreshRun(**run) for run in data["fresh"]),
-        steady=Summary(**steady),
+        load_seconds=_known(LoadTimes, data["load_seconds"]),
+        fresh=tuple(_known(FreshRun, run) for run in data["fresh"]),
+        steady=_known(Summary, steady),
         rounds=tuple(rounds),
         throughput=data["throughput"],
         memory=MemoryUse.from_json(data["memory"]),
@@ -323,7 +342,7 @@ def _read(data: Mapping[str, Any]) -> ProfileReport:
         assignment=data.get("assignment"),
         delegation=data.get("delegation"),
         complete=data.get("complete", True),
-        warnings=tuple(MeasurementWarning(**warning) for warning in data["warnings"]),
+        warnings=tuple(_known(MeasurementWarning, warning) for warning in data["warnings"]),
         source=data.get("source", "host"),
         run_id=data.get("run_id"),
         device=data.get("device"),

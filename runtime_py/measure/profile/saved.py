@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 from edgex.errors import ArtifactError
 from edgex.runtime.measure.profile.report import SCHEMA, ProfileReport
+from edgex.runtime.support.printable import escape_document
+from edgex.runtime.support.strict_json import read_json
+
+MAX_REPORT_BYTES = 512 << 20
 
 _AGAIN = "write it again: edgex profile ARTIFACT -o report.json"
 
@@ -18,10 +21,10 @@ def read_report(path: Path) -> ProfileReport:
         ArtifactError: It cannot be read, is not whole, is damaged, or of another schema.
     """
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        data = escape_document(read_json(path, MAX_REPORT_BYTES))
     except OSError as error:
         raise ArtifactError(f"{path.name} cannot be read", str(path), why=error.strerror or str(error)) from error
-    except ValueError as error:  # not UTF-8, or cut off
+    except ValueError as error:  # not UTF-8, cut off, or no file
         raise ArtifactError(f"{path.name} is not whole JSON", str(path), _AGAIN, why=str(error)) from error
     schema = data.get("schema") if isinstance(data, dict) else None
     if schema != SCHEMA:

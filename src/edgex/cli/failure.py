@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from typing import Any
 
 import click
 
 from edgex.cli.layout import echo_labelled
-from edgex.errors import EdgexError
+from edgex.errors import EdgexError, RunError
+from edgex.runtime.support.printable import CONTROL_BUT_LINES, escape_control
 
 
 def report_failure(error: EdgexError, *, trace: bool = False) -> None:
@@ -22,11 +24,11 @@ def report_failure(error: EdgexError, *, trace: bool = False) -> None:
         import traceback
 
         click.echo("".join(traceback.format_exception(error)), err=True)
-    click.echo(click.style("error: ", fg="red", bold=True) + error.what, err=True)
+    click.echo(click.style("error: ", fg="red", bold=True) + escape_control(error.what), err=True)
     told: set[tuple[str, str]] = set()
     _print_details(error, told)
     for number, other in enumerate(error.others, 2):
-        click.echo(click.style(f"{f'and {number}':>6}: ", fg="red", bold=True) + other.what, err=True)
+        click.echo(click.style(f"{f'and {number}':>6}: ", fg="red", bold=True) + escape_control(other.what), err=True)
         _print_details(other, told)
 
 
@@ -39,6 +41,17 @@ def _print_details(error: EdgexError, told: set[tuple[str, str]]) -> None:
         echo_labelled(f"{label:>5}:", text, indent=2, width=7, bold=True, err=True)
 
 
+# What the system says when stdout leads into a file on a full disk, or to a broken device.
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+
+
+def output_failure(error: OSError) -> RunError | None:
+    """The error for a result that could not be printed; None where the failure is another."""
+    if error.errno not in _FULL or error.filename is not None:
+        return None
+    return RunError("the result cannot be written to stdout", why=error.strerror, fix="free some space")
+
+
 def failure_document(error: EdgexError) -> dict[str, Any]:
     """The `edgex.error/1` document that --json prints instead of a result."""
     return {"schema": "edgex.error/1", **error.to_json()}
@@ -46,4 +59,6 @@ def failure_document(error: EdgexError) -> dict[str, Any]:
 
 def print_json(document: dict[str, Any]) -> None:
     """One JSON document on stdout."""
-    click.echo(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False))
+    text = json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False)
+    # JSON escapes most control characters itself; what it leaves, a terminal would obey.
+    click.echo(CONTROL_BUT_LINES.sub(lambda found: f"\\u{ord(found[0]):04x}", text))

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 
 import click
 
+from edgex.runtime.support.printable import escape_control
+
 # Where nobody says how wide the screen is: in a pipe, a file, a log.
 _PIPE_WIDTH = 80
 # Longer lines of prose are hard to read, however wide the terminal.
@@ -30,9 +32,12 @@ def screen_width() -> int:
 
 
 def wrap(text: str, width: int) -> list[str]:
-    """Lines of a text, each line of its own wrapped; words are whole, so that commands and paths can be copied."""
+    """Lines of a text, each line of its own wrapped; words are whole, so that commands and paths can be copied.
+
+    Control characters are escaped: the text may be a stranger's.
+    """
     lines = []
-    for line in text.splitlines() or [""]:
+    for line in escape_control(text).splitlines() or [""]:
         lines += textwrap.wrap(line, max(20, width), break_long_words=False, break_on_hyphens=False) or [""]
     return lines
 
@@ -74,6 +79,7 @@ def print_table(rows: Sequence[Sequence[str]]) -> None:
     """Aligned columns; the first row is the head. Where the screen is too narrow, the widest columns wrap."""
     if not rows:
         return
+    rows = [[escape_control(cell) for cell in row] for row in rows]
     widths = _fit([max(map(len, column)) for column in zip(*rows, strict=True)], screen_width())
     for number, row in enumerate(rows):
         cells = [_wrap_cell(cell, width) for cell, width in zip(row, widths, strict=True)]

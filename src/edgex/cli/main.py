@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 import click
 
 from edgex._version import __version__
-from edgex.cli.failure import failure_document, print_json, report_failure
+from edgex.cli.failure import failure_document, output_failure, print_json, report_failure
 from edgex.errors import EdgexError, UsageError, nearest_name
 
 # Command -> one line of help, here so that `edgex --help` imports no command.
@@ -111,6 +111,14 @@ def main(args: Sequence[str] | None = None) -> None:
     except (KeyboardInterrupt, click.Abort):
         click.echo("interrupted", err=True)
         sys.exit(130)
+    except OSError as error:
+        failure = output_failure(error)
+        if failure is None:
+            raise
+        report_failure(failure)
+        # What is still in the buffer cannot be written either.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        sys.exit(failure.exit_code)
     sys.exit(code if isinstance(code, int) else 0)
 
 

@@ -7,6 +7,8 @@ import time
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from edgex.runtime.support.printable import escape_control
+
 if TYPE_CHECKING:
     from rich.status import Status
 
@@ -37,6 +39,7 @@ class StageProgress:
         """Say what is going on now."""
         if self._quiet:
             return
+        detail = escape_control(detail)
         if self._status is not None:
             from rich.markup import escape
 

@@ -202,7 +202,7 @@ def print_artifact(document: Mapping[str, Any]) -> None:
         echo_labelled(manifest["status"], manifest["status_reason"])
     for fallback in manifest["delegation"]["fallbacks"]:
         echo_labelled("", _describe_fallback(fallback))
-    if manifest["verification"]:
+    if manifest["verification"] and "cases" in manifest["verification"]:
         echo_labelled("proof", describe_verification(manifest["verification"]))
     needs = manifest["requirements"]
     minimum = f" >= {needs['minimum_version']}" if needs["minimum_version"] else ""

@@ -20,7 +20,7 @@ from typing import NoReturn
 
 import click
 
-from edgex.cli.failure import failure_document, print_json, report_failure
+from edgex.cli.failure import failure_document, output_failure, print_json, report_failure
 from edgex.errors import EdgexError, RunError, TimeoutExpired
 
 # Seconds that an interrupted child has to remove its temporary files before it is killed.
@@ -105,6 +105,14 @@ def _run_body(body: Callable[[], int], as_json: bool, verbose: bool) -> int:
     except BrokenPipeError:
         code = 0
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    except OSError as error:
+        failure = output_failure(error)
+        if failure is None:
+            traceback.print_exc()
+        else:
+            report_failure(failure, trace=verbose)
+            code = failure.exit_code
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     except SystemExit as error:
         code = error.code if isinstance(error.code, int) else 1
     except BaseException:

@@ -56,8 +56,9 @@ def _read_file(path: Path, name: str, named: bool, artifact: Artifact) -> Mappin
                 return {key: archive[key] for key in archive.files}
         if suffix == ".npy":
             return {name: np.load(path, allow_pickle=False)}
-    except (OSError, ValueError, EOFError) as error:
-        raise UsageError(f"{path} cannot be read", why=str(error)) from error
+    except Exception as error:  # what NumPy makes of a damaged archive or a lying header it does not document
+        why = str(error) or "it asks for more memory than there is"
+        raise UsageError(f"{path} cannot be read", why=why) from error
     if suffix in _IMAGE_SUFFIXES:
         return {name: _read_image(path, name, artifact)}
     raise UsageError(f"{path}: inputs come as .npz, or as name=file.npy", where=f"-i {path}")

@@ -1,0 +1,1 @@
+"""Fuzzing of everything that edgex reads of others; `make fuzz`."""
