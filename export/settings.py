@@ -15,7 +15,7 @@ from edgex.delegates.recipes.recipes import Recipe, get_recipe
 from edgex.delegates.registry import check_recipe, find_tolerance, get_delegate, parse_options
 from edgex.errors import LoweringError, TargetUnavailable, UsageError, nearest_name
 from edgex.export.packaging.package import Destination, resolve_destination
-from edgex.export.quantization.calibration import check_calibration
+from edgex.export.quantization.calibration.samples import check_calibration
 from edgex.runtime.artifact.specs import Dim
 from edgex.runtime.session.numerics import Tolerance
 

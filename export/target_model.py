@@ -15,7 +15,7 @@ from edgex.runtime.artifact.golden import Case
 if TYPE_CHECKING:
     from edgex.delegates.base import CapturedProgram
     from edgex.export.capture.program import Capture
-    from edgex.export.quantization.stage import QuantizedModel
+    from edgex.export.quantization.model import QuantizedModel
     from edgex.export.rewrites.proof import ProvedRewrites
     from edgex.export.settings import Job
     from edgex.export.source.eager import EagerModel

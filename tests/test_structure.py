@@ -2,6 +2,7 @@
 
 import ast
 import sysconfig
+from collections import Counter
 from functools import cache
 from pathlib import Path
 
@@ -91,6 +92,10 @@ STARTERS = {
     *("os.system", "os.popen", "os.spawnv", "multiprocessing.Process", "asyncio.create_subprocess_exec"),
 }
 
+# Inside edgex.runtime: each folder may import itself and those before it.
+RUNTIME_ORDER = ("support", "artifact", "session", "engines", "execute", "measure", "report")
+
+MAX_FILES = 12  # of a folder's own: with more, it has a second idea
 MAX_LINES = 500
 MAX_TEST_LINES = 700  # a table of cases may be long
 
@@ -172,6 +177,74 @@ def test_export_knows_no_backend():
         if name.startswith("edgex.delegates.") and name.split(".")[2] not in EXPORT_MAY_IMPORT
     ]
     assert not wrong, "\n".join(wrong)
+
+
+def test_arrows_inside_runtime_run_one_way():
+    wrong = []
+    for module, path in FILES.items():
+        place = _runtime_place(module)
+        for name, line in imports_of(path) if place is not None else ():
+            if (_runtime_place(name) or 0) > place:
+                wrong.append(f"{path.relative_to(ROOT)}:{line}: {module} imports {name}")
+    assert not wrong, f"the order is {' <- '.join(RUNTIME_ORDER)}\n" + "\n".join(wrong)
+
+
+def _runtime_place(module):
+    """Where a module of edgex.runtime stands in `RUNTIME_ORDER`; None for any other."""
+    parts = module.split(".")
+    return RUNTIME_ORDER.index(parts[2]) if parts[:2] == ["edgex", "runtime"] and len(parts) > 2 else None
+
+
+def test_no_file_imports_itself_by_way_of_others():
+    """Imports for type checking count too: a file can then be read after those that it names."""
+    graph = {
+        module: {_module_of(name) for name, _ in imports_of(path)} & FILES.keys() for module, path in FILES.items()
+    }
+    while True:
+        ends = {module for module, needed in graph.items() if not needed - {module}}
+        if not ends:
+            break
+        graph = {module: needed - ends for module, needed in graph.items() if module not in ends}
+    cycle = _walk_in_circles(graph) if graph else []
+    assert not graph, " -> ".join(cycle)
+
+
+def _module_of(name):
+    """The module that an imported name is, or is in."""
+    return name if name in FILES else name.rpartition(".")[0]
+
+
+def _walk_in_circles(graph):
+    """One cycle of a graph in which every module imports another one that is left."""
+    seen = [next(iter(sorted(graph)))]
+    while True:
+        following = next(name for name in sorted(graph[seen[-1]]) if name != seen[-1])
+        if following in seen:
+            return [*seen[seen.index(following) :], following]
+        seen.append(following)
+
+
+def test_folders_hold_one_idea():
+    counts = Counter(path.parent for path in FILES.values())
+    for pattern in ("*.cpp", "*.h"):
+        counts.update(path.parent for name in LINKS.values() for path in (ROOT / name).rglob(pattern))
+    crowded = {str(folder.relative_to(ROOT)): count for folder, count in counts.items() if count > MAX_FILES}
+    assert not crowded, f"at most {MAX_FILES} files a folder: {crowded}"
+
+
+def test_tests_mirror_the_tree():
+    """tests/runtime/session holds what is about edgex.runtime.session; what is about all of edgex lies in tests/."""
+    apart = {"support", "plugins", "android", "fuzz", "samples"}
+    packages = {
+        module.split(".", 1)[1].replace(".", "/")
+        for module, path in FILES.items()
+        if path.stem == "__init__" and "." in module
+    }
+    folders = {path.parent.relative_to(ROOT / "tests").as_posix() for path in (ROOT / "tests").rglob("test_*.py")} - {
+        "."
+    }
+    strange = sorted(folder for folder in folders if folder.split("/")[0] not in apart and folder not in packages)
+    assert not strange, f"no such folders in the tree: {strange}"
 
 
 def test_no_bare_import_of_our_folders():

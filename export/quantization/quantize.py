@@ -13,7 +13,7 @@ from edgex.delegates.recipes.quantizers import LinearWeights, Quantizer
 from edgex.delegates.recipes.recipes import Recipe
 from edgex.errors import QuantizationError
 from edgex.export.quantization import pt2e
-from edgex.export.quantization.calibration import Samples
+from edgex.export.quantization.calibration.samples import Samples
 from edgex.export.quantization.float_sums import find_float_sums
 from edgex.export.quantization.linear import quantize_linear
 from edgex.export.quantization.quantized import Quantized

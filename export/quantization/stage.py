@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from edgex.delegates.recipes.recipes import describe_recipe
 from edgex.errors import QuantizationError
-from edgex.export.proof.verification import QuantizedReference
-from edgex.export.quantization.calibration import FEW_SAMPLES, Samples, find_calibration
+from edgex.export.quantization.calibration.samples import Samples, find_calibration
+from edgex.export.quantization.model import QuantizedModel, quantize_once
 from edgex.export.quantization.quantize import Calibrated
-from edgex.export.quantization.quantized import Quantized
-from edgex.export.quantization.running import GraphRunner
 from edgex.export.rewrites.stage import check_signature
 
 if TYPE_CHECKING:
@@ -23,44 +20,6 @@ if TYPE_CHECKING:
     from edgex.export.target_model import CapturedModel, Progress, TargetModel
 
 DEFAULT_OBSERVER = "histogram"
-
-
-@dataclass(frozen=True)
-class QuantizedModel:
-    """What a target lowers under a recipe, and what is known about it.
-
-    Attributes:
-        calibrated: Converts again, with other modules in floating point.
-        quantized: What it made first.
-        reference: PyTorch running the quantized program, for the proof.
-        warnings: What the user should know, a sentence each.
-    """
-
-    calibrated: Calibrated
-    quantized: Quantized
-    reference: QuantizedReference
-    warnings: tuple[str, ...]
-
-    def keeping(self, modules: frozenset[str]) -> QuantizedModel:
-        """The same with these modules in floating point; nothing is calibrated again."""
-        return _quantize(self.calibrated, modules)
-
-    def to_json(self) -> dict[str, Any]:
-        """The manifest's `quantization`."""
-        samples = self.calibrated.samples
-        return {
-            **describe_recipe(self.calibrated.recipe),
-            "observer": self.calibrated.observer if samples is not None else None,
-            "calibration": None
-            if samples is None
-            else {
-                "origin": samples.data.origin,
-                "samples": samples.used,
-                "held_out": len(samples.held_out),
-                "random": samples.data.random,
-            },
-            "unquantized": [operator.to_json() for operator in self.quantized.unquantized],
-        }
 
 
 def quantize_for_targets(
@@ -112,7 +71,7 @@ def quantize_for_targets(
                     calibrated.ranges.update({value: ranges[value] for value in ranges.keys() & common_values})
             progress("quantize", recipe.name)
             try:
-                made[key] = _quantize(calibrated)
+                made[key] = quantize_once(calibrated)
                 check_signature(program, made[key].quantized.program)
             except QuantizationError as error:
                 errors[key] = error
@@ -135,35 +94,3 @@ def _open_samples(source: ModelSource, eager: EagerModel, settings: ExportSettin
             progress("calibrated", f"on {samples.used} samples{held_out}")
 
     return Samples(data, eager, source.source_root, settings.calibration_samples, tell)
-
-
-def _quantize(calibrated: Calibrated, keep_float: frozenset[str] = frozenset()) -> QuantizedModel:
-    quantized = calibrated.quantize(keep_float)
-    samples = calibrated.samples
-    held_out = () if samples is None else tuple(samples.held_out)
-    reference = QuantizedReference(GraphRunner(quantized.program), held_out)
-    return QuantizedModel(calibrated, quantized, reference, _warnings(samples, quantized))
-
-
-def _warnings(samples: Samples | None, quantized: Quantized) -> tuple[str, ...]:
-    warnings = []
-    if samples is not None and samples.data.random:
-        warnings.append(
-            "calibrated on random data: ranges are not those of real inputs, and the accuracy on these is unknown"
-        )
-    if samples is not None and samples.unbatched:
-        names = ", ".join(samples.unbatched)
-        warnings.append(f"the samples of {names} have no batch dimension: each row was taken as a batch of 1")
-    if samples is not None and samples.used < FEW_SAMPLES:
-        warnings.append(
-            f"calibrated on {samples.used} samples: below {FEW_SAMPLES}, ranges depend on which ones they are"
-        )
-    # Products of two computed values are floating point in every model with attention: listed, but no news.
-    if unusual := [item for item in quantized.unquantized if item.unusual]:
-        first = unusual[0]
-        more = f" and {len(unusual) - 1} more" if len(unusual) > 1 else ""
-        warnings.append(
-            f"left in floating point: {first.op} in {first.module or 'the model'} ({first.reason}){more}; "
-            "the manifest lists all"
-        )
-    return tuple(warnings)

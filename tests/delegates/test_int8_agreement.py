@@ -17,7 +17,7 @@ from edgex.delegates.recipes.quantizers import shared_quantizer
 from edgex.delegates.recipes.recipes import get_recipe
 from edgex.delegates.registry import get_delegate
 from edgex.export.capture.program import capture
-from edgex.export.quantization.calibration import Samples, find_calibration
+from edgex.export.quantization.calibration.samples import Samples, find_calibration
 from edgex.export.quantization.quantize import quantize_program
 from edgex.export.quantization.running import GraphRunner
 from edgex.export.rewrites import apply_rewrites

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from edgex.delegates.base import CapturedProgram
-    from edgex.export.quantization.stage import QuantizedModel
+    from edgex.export.quantization.model import QuantizedModel
     from edgex.export.source.eager import EagerModel
 
 # Which recipe of linear layers stands in for one that the delegate applies itself, to rank the layers.

@@ -21,7 +21,7 @@ from edgex.delegates.xnnpack import serialized
 from edgex.delegates.xnnpack.delegate import XnnpackDelegate, XnnpackOptions
 from edgex.errors import QuantizationError
 from edgex.export.capture.program import capture
-from edgex.export.quantization.calibration import Samples, find_calibration
+from edgex.export.quantization.calibration.samples import Samples, find_calibration
 from edgex.export.quantization.quantize import quantize_program
 from edgex.export.quantization.running import GraphRunner
 from edgex.export.rewrites import apply_rewrites

@@ -10,7 +10,7 @@ from torch import nn
 from edgex.delegates.recipes.quantizers import SymmetricInt8
 from edgex.delegates.recipes.recipes import get_recipe
 from edgex.export.capture.program import capture
-from edgex.export.quantization.calibration import Samples, find_calibration
+from edgex.export.quantization.calibration.samples import Samples, find_calibration
 from edgex.export.quantization.float_sums import REASON, find_float_sums
 from edgex.export.quantization.quantize import quantize_program
 from edgex.export.quantization.running import GraphRunner

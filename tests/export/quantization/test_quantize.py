@@ -17,7 +17,7 @@ from edgex.delegates.recipes.quantizers import OBSERVERS, LinearWeights, Symmetr
 from edgex.delegates.recipes.recipes import get_recipe
 from edgex.errors import QuantizationError, UsageError
 from edgex.export.capture.program import Capture, capture
-from edgex.export.quantization.calibration import Samples, find_calibration
+from edgex.export.quantization.calibration.samples import Samples, find_calibration
 from edgex.export.quantization.graph_module import close_program, open_program
 from edgex.export.quantization.quantize import Calibrated, quantize_program
 from edgex.export.quantization.quantized import Quantized

@@ -10,8 +10,7 @@ import edgex
 from edgex.delegates.recipes.recipes import RECIPE_NAMES
 from edgex.delegates.registry import delegate_names, get_delegate
 from edgex.errors import ArtifactError, UsageError
-from edgex.export import prepared
-from edgex.export.source import memory
+from edgex.export.source import memory, stage
 from edgex.export.source.memory import check_memory, needed_bytes, peak_factor, refusing_large_models
 from edgex.export.source.user_file import run_user_code
 from edgex.runtime.support.memory import read_available_bytes
@@ -57,7 +56,7 @@ def test_quantizing_takes_more():
 
 def test_export_tells_the_check_what_it_quantizes(tmp_path, monkeypatch):
     # With the kilobyte that the weights hold: enough for float32, not for int8.
-    monkeypatch.setattr(prepared, "read_available_bytes", lambda: 4500)
+    monkeypatch.setattr(stage, "read_available_bytes", lambda: 4500)
     with pytest.raises(ArtifactError, match="needs more memory than there is"):
         edgex.export_model(KILO, (torch.rand(1, 250),), target="xnnpack", quantize="int8", output=tmp_path)
 
@@ -84,7 +83,7 @@ def test_a_model_is_refused_while_it_is_made():
             made.append(nn.Linear(250, 1, bias=False))
 
     with pytest.raises(ArtifactError, match="weights alone need more memory") as caught, refusing_large_models(3000):
-        run_user_code(make, "model.py", prepared.__file__)
+        run_user_code(make, "model.py", stage.__file__)
     assert len(made) == 3
     assert "available" in caught.value.why
     with refusing_large_models(None):
@@ -112,7 +111,7 @@ def test_an_allocation_that_the_system_refuses(tmp_path):
 
 
 def test_export_refuses_before_it_captures(tmp_path, monkeypatch):
-    monkeypatch.setattr(prepared, "read_available_bytes", lambda: 999)
+    monkeypatch.setattr(stage, "read_available_bytes", lambda: 999)
     monkeypatch.setattr("edgex.export.capture.program.capture", lambda *_args, **_kwargs: pytest.fail("captured"))
     with pytest.raises(ArtifactError, match="needs more memory than there is") as caught:
         edgex.export_model(KILO, (torch.rand(1, 250),), target="reference", output=tmp_path)
@@ -121,7 +120,7 @@ def test_export_refuses_before_it_captures(tmp_path, monkeypatch):
 
 
 def test_the_check_can_be_left_out(tmp_path, monkeypatch):
-    monkeypatch.setattr(prepared, "read_available_bytes", lambda: 999)
+    monkeypatch.setattr(stage, "read_available_bytes", lambda: 999)
     seen = []
     monkeypatch.setattr("edgex.export.capture.program.capture", lambda *_args, **_kwargs: seen.append(1) or 1 / 0)
     with pytest.raises(ZeroDivisionError):

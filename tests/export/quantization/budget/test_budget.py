@@ -19,7 +19,7 @@ from edgex.export.capture.program import capture
 from edgex.export.quantization.budget import speed
 from edgex.export.quantization.budget.compression import describe_compression
 from edgex.export.quantization.budget.sensitivity import quantize_alone, quantized_modules, rank_layers
-from edgex.export.quantization.calibration import CalibrationData, Samples
+from edgex.export.quantization.calibration.samples import CalibrationData, Samples
 from edgex.export.quantization.quantize import Calibrated
 from edgex.export.quantization.running import GraphRunner
 from edgex.runtime.session.numerics import measure_sqnr_db

@@ -15,7 +15,7 @@ from torch import nn
 
 from edgex.errors import UsageError
 from edgex.export.capture.program import Capture, capture
-from edgex.export.quantization.calibration import (
+from edgex.export.quantization.calibration.samples import (
     MOST_HELD_OUT,
     MOST_SAMPLES,
     Samples,

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from edgex.errors import EdgexError, UsageError, nearest_name
-from edgex.export.quantization.npz_rows import open_rows
+from edgex.export.quantization.calibration.npz_rows import open_rows
 
 if TYPE_CHECKING:
     import torch
