@@ -15,7 +15,7 @@ from benchmarks import export_cost, onednn, overhead, page, startup, why
 from benchmarks.outcome import Outcome, render_page, write_page
 from benchmarks.processes import locked
 from benchmarks.publish import PAGES
-from edgex.runtime.support.activity import describe_activity, take_snapshot
+from edgex.runtime.support.machine.activity import describe_activity, take_snapshot
 
 BENCHMARKS: Mapping[str, Callable[[bool], Outcome]] = {
     overhead.NAME: overhead.measure,

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import models
-from edgex.runtime.support.memory import read_peak_rss_bytes
+from edgex.runtime.support.machine.memory import read_peak_rss_bytes
 
 # Stages of edgex's export that prove the artifact; the bare side has nothing like them.
 PROOF_STAGES = ("reference", "verify")

@@ -21,8 +21,8 @@ from benchmarks.processes import ROOT, locked, run_process
 from benchmarks.publish import publish, read_origin, render_origin
 from benchmarks.serving import Server, time_in_turns
 from edgex.runtime.report.figures import format_bytes, format_seconds
-from edgex.runtime.support.activity import describe_activity, take_snapshot
-from edgex.runtime.support.host import read_host
+from edgex.runtime.support.machine.activity import describe_activity, take_snapshot
+from edgex.runtime.support.machine.host import read_host
 
 NAME = "onednn"
 SCHEMA = "edgex.benchmarks-onednn/1"

@@ -24,7 +24,7 @@ from benchmarks import onednn
 from benchmarks.outcome import describe_machine
 from benchmarks.publish import publish, read_origin
 from benchmarks.serving import Server, time_in_turns
-from edgex.runtime.support.activity import describe_activity, take_snapshot
+from edgex.runtime.support.machine.activity import describe_activity, take_snapshot
 
 Cell = tuple[str, str, int]
 

@@ -12,8 +12,8 @@ from typing import Any
 from benchmarks.publish import publish, read_data, read_origin, render_origin
 from edgex._version import __version__
 from edgex.runtime.report.figures import describe_host, format_seconds
-from edgex.runtime.support.activity import Activity, find_disturbances
-from edgex.runtime.support.host import read_host
+from edgex.runtime.support.machine.activity import Activity, find_disturbances
+from edgex.runtime.support.machine.host import read_host
 
 SCHEMA = "edgex.benchmarks/1"
 PACKAGES = ("torch", "executorch", "onnx", "onnxscript", "onnxruntime", "numpy")

@@ -27,8 +27,8 @@ from torch.utils.flop_counter import FlopCounterMode
 import edgex
 from edgex.runtime.measure.timing import compare_interleaved
 from edgex.runtime.report.figures import describe_host
-from edgex.runtime.support.activity import describe_activity, find_disturbances, take_snapshot
-from edgex.runtime.support.host import read_host
+from edgex.runtime.support.machine.activity import describe_activity, find_disturbances, take_snapshot
+from edgex.runtime.support.machine.host import read_host
 from edgex.samples import digits, photo_classifier
 
 TARGETS = ("xnnpack", "onnx-cpu")

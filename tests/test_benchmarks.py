@@ -26,7 +26,7 @@ def root_on_path(monkeypatch):
 
 def make_entry(name: str, measured: float) -> dict:
     from benchmarks.outcome import Goal, Outcome
-    from edgex.runtime.support.activity import Activity
+    from edgex.runtime.support.machine.activity import Activity
 
     goals = [Goal("at most 2 s", f"{measured} s", measured <= 2.0)]
     outcome = Outcome(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from edgex.runtime.support.memory import read_available_bytes
+from edgex.runtime.support.machine.memory import read_available_bytes
 
 if TYPE_CHECKING:
     from edgex.delegates.base import Delegate

@@ -30,7 +30,7 @@ from edgex.export.why.question import Question, choose_options, require_availabl
 from edgex.export.why.report import LeftOut, TargetView, WhyReport, list_left_out
 from edgex.export.why.unweighted import drop_values, give_values
 from edgex.export.why.weightless import attempt_on_meta, without_values
-from edgex.runtime.support.memory import read_available_bytes
+from edgex.runtime.support.machine.memory import read_available_bytes
 
 Progress = Callable[[str, str], None]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from edgex.runtime.support.host import read_host
+from edgex.runtime.support.machine.host import read_host
 
 
 def missing_isa(required: Sequence[str]) -> list[str]:

@@ -32,7 +32,7 @@ from edgex.runtime.session.signature import Signature
 if TYPE_CHECKING:
     from typing import Self
 
-    from edgex.runtime.support.host import HostInfo
+    from edgex.runtime.support.machine.host import HostInfo
 
 # Told about each stage, with a detail.
 Progress = Callable[[str, str], None]
@@ -116,7 +116,7 @@ class ExecutorKind(Protocol):
 
 def describe_here() -> DeviceInfo:
     """This machine, for executors that run in it as it is."""
-    from edgex.runtime.support.host import read_host
+    from edgex.runtime.support.machine.host import read_host
 
     host = read_host()
     return DeviceInfo("here", "here", host.cpu, abi=host.machine, os=host.system, features=host.isa or ())

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from edgex.runtime.artifact.artifact import CheckLevel
     from edgex.runtime.engines.trace.tracing import EngineTrace
     from edgex.runtime.session.session import ThreadsSource
-    from edgex.runtime.support.activity import Activity, MeasurementWarning
+    from edgex.runtime.support.machine.activity import Activity, MeasurementWarning
 
 Arrays = Mapping[str, np.ndarray]
 

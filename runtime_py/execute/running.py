@@ -18,7 +18,7 @@ from edgex.runtime.artifact.artifact import Artifact
 from edgex.runtime.engines.base import Engine, PreloadingEngine
 from edgex.runtime.session.runner import EngineSettings
 from edgex.runtime.session.session import Session
-from edgex.runtime.support.memory import read_peak_rss_bytes
+from edgex.runtime.support.machine.memory import read_peak_rss_bytes
 
 if TYPE_CHECKING:
     # Not every run is timed: the functions that do it import it.

@@ -21,9 +21,14 @@ from edgex.runtime.measure.compare.contestant import ProcessContestant
 from edgex.runtime.measure.statistics import Judgement, Summary, summarize
 from edgex.runtime.measure.steps import Steps, choose_steps
 from edgex.runtime.session.runner import EngineSettings
-from edgex.runtime.support.activity import MeasurementWarning, describe_activity, find_disturbances, take_snapshot
-from edgex.runtime.support.host import HostInfo, read_host
-from edgex.runtime.support.threads import default_threads
+from edgex.runtime.support.machine.activity import (
+    MeasurementWarning,
+    describe_activity,
+    find_disturbances,
+    take_snapshot,
+)
+from edgex.runtime.support.machine.host import HostInfo, read_host
+from edgex.runtime.support.machine.threads import default_threads
 from edgex.runtime.support.tuning import write_tuned_threads
 
 SCHEMA = "edgex.sweep/1"

@@ -9,12 +9,12 @@ import numpy as np
 
 from edgex.runtime.engines.trace.operators import OperatorTensor
 from edgex.runtime.measure.profile.report import ProfileReport
-from edgex.runtime.support.host import HostInfo
+from edgex.runtime.support.machine.host import HostInfo
 
 _UNITS = (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6), ("ns", 1e-9))
 _BARS = "▁▂▃▄▅▆▇█"
 
-# Feature names that say the most about speed, the strongest of each family; see edgex.runtime.support.host.
+# Feature names that say the most about speed, the strongest of each family; see edgex.runtime.support.machine.host.
 _ISA_FAMILIES = (
     ("amx_tile", "AMX"),
     ("avx512_bf16", "AVX-512 BF16"),

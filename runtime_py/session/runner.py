@@ -15,7 +15,7 @@ class EngineSettings:
 
     Attributes:
         threads: Threads for one run; None leaves it to the engine, whose default is
-            `edgex.runtime.support.threads.default_threads()`.
+            `edgex.runtime.support.machine.threads.default_threads()`.
         options: Further settings by name; an engine refuses those it does not know.
         preferred_threads: What to take instead of the default, found quickest on this machine. Unlike `threads` it is
             no order: an engine that cannot take it just now goes on with what it has.

@@ -17,7 +17,7 @@ from typing import Any
 
 from edgex.errors import RunError
 from edgex.runtime.support.cache import CACHE_FIX, user_cache
-from edgex.runtime.support.host import read_host
+from edgex.runtime.support.machine.host import read_host
 from edgex.runtime.support.publish import disk_errors, write_text
 
 FORMAT = "edgex.tuned/1"

@@ -51,7 +51,7 @@ from edgex.runtime.session.numerics import Tolerance
 from edgex.runtime.session.runner import EngineSettings, LoadSeconds, Runner
 from edgex.runtime.session.session import Session
 from edgex.runtime.support.entry_points import installed_version
-from edgex.runtime.support.host import HostInfo
+from edgex.runtime.support.machine.host import HostInfo
 
 __all__ = [
     "REASON_CODES",

@@ -18,8 +18,8 @@ from edgex.runtime.measure.profile.report import (
     ProfileSettings,
 )
 from edgex.runtime.measure.statistics import summarize
-from edgex.runtime.support.activity import Activity, MeasurementWarning
-from edgex.runtime.support.host import HostInfo
+from edgex.runtime.support.machine.activity import Activity, MeasurementWarning
+from edgex.runtime.support.machine.host import HostInfo
 
 HOST = HostInfo(
     *("Example CPU", "x86_64", ("avx2", "avx512f"), 4, 8, 8, None, 16_000_000_000, "Linux", "6.0", False, None, None),

@@ -26,8 +26,8 @@ from edgex.runtime.measure.profile.report import (
     ProfileSettings,
 )
 from edgex.runtime.measure.statistics import summarize
-from edgex.runtime.support.activity import Activity, MeasurementWarning
-from edgex.runtime.support.host import HostInfo
+from edgex.runtime.support.machine.activity import Activity, MeasurementWarning
+from edgex.runtime.support.machine.host import HostInfo
 
 SOURCE = '''\
 """A sentence encoder: twelve and more layers of attention."""

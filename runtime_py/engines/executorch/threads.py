@@ -11,7 +11,7 @@ import threading
 
 from edgex.errors import RunError
 from edgex.runtime.engines.executorch import binding as executorch_binding
-from edgex.runtime.support.threads import default_threads
+from edgex.runtime.support.machine.threads import default_threads
 
 
 class ThreadPool:

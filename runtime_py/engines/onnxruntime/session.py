@@ -19,8 +19,8 @@ from edgex.runtime.artifact.specs import NUMPY_DTYPES
 from edgex.runtime.engines.onnxruntime.external_data import check_external_data
 from edgex.runtime.engines.rocm.providers import OpenedSession
 from edgex.runtime.session.runner import EngineSettings, LoadSeconds
+from edgex.runtime.support.machine.threads import default_threads
 from edgex.runtime.support.native_stderr import capture_native_stderr
-from edgex.runtime.support.threads import default_threads
 
 if TYPE_CHECKING:
     from edgex.runtime.engines.onnxruntime.trace import OnnxProfile

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 import numpy as np
 
 from edgex.runtime.engines.trace.operators import ArenaSpan, Ceilings, OperatorRow, Trace
-from edgex.runtime.support.activity import MeasurementWarning
+from edgex.runtime.support.machine.activity import MeasurementWarning
 
 if TYPE_CHECKING:
     from edgex.runtime.artifact.artifact import Artifact

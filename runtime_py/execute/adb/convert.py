@@ -10,7 +10,7 @@ from edgex.runtime.engines.executorch.pte import PteSummary
 from edgex.runtime.execute.adb.answer import damaged
 from edgex.runtime.execute.adb.tasks import Reply
 from edgex.runtime.execute.request import Arrays, DeviceInfo, FreshRun, RunResult
-from edgex.runtime.support.activity import MeasurementWarning
+from edgex.runtime.support.machine.activity import MeasurementWarning
 
 
 def output_names(document: Mapping[str, Any], where: str) -> list[str]:

@@ -10,7 +10,7 @@ from edgex.errors import DeviceError
 from edgex.runtime.execute.adb.failure import explain
 from edgex.runtime.execute.adb.transport.client import AdbClient
 from edgex.runtime.execute.request import DeviceInfo
-from edgex.runtime.support.host import SPEED_FEATURES, HostInfo
+from edgex.runtime.support.machine.host import SPEED_FEATURES, HostInfo
 
 STORAGE = "/sdcard"
 

@@ -33,7 +33,7 @@ from edgex.runtime.execute.base import (
 )
 from edgex.runtime.execute.request import DeviceInfo, RunRequest, RunResult
 from edgex.runtime.execute.tracing import read_recorded
-from edgex.runtime.support.host import HostInfo
+from edgex.runtime.support.machine.host import HostInfo
 
 TRACE_FILE = "trace.etdump"
 

@@ -32,7 +32,7 @@ from edgex.runtime.execute.base import (
 from edgex.runtime.execute.here.sampled import collect_samples
 from edgex.runtime.execute.request import Arrays, DeviceInfo, FreshRun, RunRequest, RunResult
 from edgex.runtime.execute.tensors import pack_tensors, unpack_tensors
-from edgex.runtime.support.host import HostInfo, read_host
+from edgex.runtime.support.machine.host import HostInfo, read_host
 from edgex.runtime.support.process.child import Child, Event, rebuild_error
 
 _TASK = "edgex.runtime.execute.here.worker:Worker"

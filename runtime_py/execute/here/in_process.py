@@ -17,7 +17,7 @@ from edgex.runtime.session.session import Session
 
 if TYPE_CHECKING:
     from edgex.runtime.execute.sampling import Clock
-    from edgex.runtime.support.host import HostInfo
+    from edgex.runtime.support.machine.host import HostInfo
 
 
 class InProcess(Closing):
@@ -45,7 +45,7 @@ class InProcess(Closing):
     @property
     def host(self) -> HostInfo:
         """See `Executor`."""
-        from edgex.runtime.support.host import read_host
+        from edgex.runtime.support.machine.host import read_host
 
         return read_host()
 

@@ -8,8 +8,8 @@ from dataclasses import replace
 from edgex.runtime.execute.base import Keep, Progress
 from edgex.runtime.execute.events import Events
 from edgex.runtime.execute.request import RunResult
-from edgex.runtime.support.activity import describe_activity, take_snapshot
-from edgex.runtime.support.host import read_host
+from edgex.runtime.support.machine.activity import describe_activity, take_snapshot
+from edgex.runtime.support.machine.host import read_host
 
 
 def collect_samples(

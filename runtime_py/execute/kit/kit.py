@@ -17,7 +17,7 @@ from edgex.errors import DeviceError, TargetUnavailable
 from edgex.runtime.artifact.artifact import hash_file
 from edgex.runtime.execute.kit.wheel import Executorch, find_executorch_for
 from edgex.runtime.support.cache import CACHE_FIX, user_cache
-from edgex.runtime.support.host import this_machine
+from edgex.runtime.support.machine.host import this_machine
 from edgex.runtime.support.native_build import (
     compile_arguments,
     compile_into,

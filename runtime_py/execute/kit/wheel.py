@@ -11,7 +11,7 @@ from edgex.errors import DeviceError, TargetUnavailable, UsageError
 from edgex.runtime.engines.onednn.library import find_executorch
 from edgex.runtime.support.cache import user_cache
 from edgex.runtime.support.entry_points import installed_version
-from edgex.runtime.support.host import this_machine
+from edgex.runtime.support.machine.host import this_machine
 from edgex.runtime.support.publish import publish_folder, staged_folder
 
 _NAME = re.compile(r"executorch-(?P<version>[^-]+)-.*_(?P<machine>x86_64|aarch64)\.whl")

@@ -25,7 +25,7 @@ from edgex.runtime.execute.linux.transcript import Transcript
 from edgex.runtime.execute.request import Arrays, DeviceInfo, DeviceOptions, RunRequest, RunResult
 from edgex.runtime.execute.tensors import describe_inputs, pack_tensors, unpack_tensors
 from edgex.runtime.execute.tracing import read_recorded
-from edgex.runtime.support.host import HostInfo
+from edgex.runtime.support.machine.host import HostInfo
 
 # Runs whose operators are recorded: few, as each event takes 70 bytes and a median needs no more.
 _TRACED_RUNS = 50
@@ -214,7 +214,7 @@ class _Job:
         return [part for flag, count in counts for part in (flag, "auto" if count is None else str(count))]
 
     def _default_threads(self) -> int:
-        """The rule of `edgex.runtime.support.threads`: usable cores, or physical ones where they are fewer."""
+        """The rule of `edgex.runtime.support.machine.threads`: usable cores, or physical ones where they are fewer."""
         host = self.there.host
         known = [count for count in (host.usable_cores, host.physical_cores) if count]
         return max(1, min(known, default=1))

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from edgex.errors import DeviceError
 from edgex.runtime.execute.linux.link import Link
 from edgex.runtime.execute.request import DeviceInfo
-from edgex.runtime.support.host import SPEED_FEATURES, HostInfo, normal_machine
+from edgex.runtime.support.machine.host import SPEED_FEATURES, HostInfo, normal_machine
 
 _PACKAGES = (
     "numpy",

@@ -19,14 +19,14 @@ from edgex.runtime.measure.profile.builder import build_report
 from edgex.runtime.measure.profile.report import ProfileReport
 from edgex.runtime.measure.steps import choose_steps
 from edgex.runtime.session.runner import EngineSettings
-from edgex.runtime.support.activity import (
+from edgex.runtime.support.machine.activity import (
     Activity,
     MeasurementWarning,
     describe_activity,
     find_disturbances,
     take_snapshot,
 )
-from edgex.runtime.support.host import HostInfo, read_host
+from edgex.runtime.support.machine.host import HostInfo, read_host
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from edgex.runtime.measure.compare.subjects import (
 from edgex.runtime.measure.profile.builder import build_report
 from edgex.runtime.measure.steps import choose_steps
 from edgex.runtime.measure.turns import Turns
-from edgex.runtime.support.activity import MeasurementWarning
+from edgex.runtime.support.machine.activity import MeasurementWarning
 
 # Turns of each artifact. A slow change, such as heat, then falls on all of them alike.
 TURNS = 3

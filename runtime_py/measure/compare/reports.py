@@ -9,8 +9,8 @@ from edgex.runtime.measure.compare.operators import compare_traced
 from edgex.runtime.measure.compare.result import Compared, Comparison, Contrast, Method
 from edgex.runtime.measure.profile.report import ProfileReport
 from edgex.runtime.measure.statistics import Interval, Judgement, RatioEstimate, decide
-from edgex.runtime.support.activity import MeasurementWarning
-from edgex.runtime.support.host import HostInfo
+from edgex.runtime.support.machine.activity import MeasurementWarning
+from edgex.runtime.support.machine.host import HostInfo
 
 # What two profiles of one artifact may differ by because they were taken at different times: heat, neighbours, place in
 # memory. No interval within a run shows it. More where a report itself says that its machine was disturbed.

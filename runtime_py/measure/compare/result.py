@@ -11,7 +11,7 @@ from edgex.runtime.measure.compare.numerics import Numerics
 from edgex.runtime.measure.compare.operators import OperatorDelta
 from edgex.runtime.measure.profile.report import ProfileReport
 from edgex.runtime.measure.statistics import Judgement
-from edgex.runtime.support.activity import MeasurementWarning
+from edgex.runtime.support.machine.activity import MeasurementWarning
 
 SCHEMA = "edgex.compare/1"
 

@@ -24,8 +24,8 @@ from edgex.runtime.measure.profile.report import (
 )
 from edgex.runtime.measure.profile.warnings import find_warnings
 from edgex.runtime.measure.statistics import summarize
-from edgex.runtime.support.activity import Activity, MeasurementWarning
-from edgex.runtime.support.host import HostInfo
+from edgex.runtime.support.machine.activity import Activity, MeasurementWarning
+from edgex.runtime.support.machine.host import HostInfo
 
 
 def build_report(

@@ -20,7 +20,7 @@ import numpy as np
 from edgex.runtime.engines.trace.operators import Ceilings
 from edgex.runtime.support.cache import user_cache
 from edgex.runtime.support.entry_points import installed_version
-from edgex.runtime.support.host import read_host
+from edgex.runtime.support.machine.host import read_host
 from edgex.runtime.support.process.child import Child
 from edgex.runtime.support.process.serving import Tell
 from edgex.runtime.support.publish import write_text

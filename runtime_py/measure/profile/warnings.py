@@ -6,8 +6,8 @@ import numpy as np
 
 from edgex.runtime.measure.profile.report import ProfileSettings
 from edgex.runtime.measure.statistics import MIN_ROUNDS, MIN_SAMPLES_P95, Rounds, Summary
-from edgex.runtime.support.activity import Activity, MeasurementWarning, find_disturbances
-from edgex.runtime.support.host import HostInfo
+from edgex.runtime.support.machine.activity import Activity, MeasurementWarning, find_disturbances
+from edgex.runtime.support.machine.host import HostInfo
 
 # On a quiet machine the median is known to about 1 % and a call strays by 1 or 2 %.
 _WIDE_INTERVAL = 0.05

@@ -11,7 +11,7 @@ from edgex.runtime.artifact.artifact import open_artifact
 from edgex.runtime.measure import sweep as sweep_module
 from edgex.runtime.measure.statistics import Judgement, RatioEstimate, summarize
 from edgex.runtime.measure.sweep import SweepRow, _choose_batches, _choose_best, _choose_threads, run_sweep
-from edgex.runtime.support.threads import default_threads
+from edgex.runtime.support.machine.threads import default_threads
 from edgex.runtime.support.tuning import read_tuned_threads
 
 pytestmark = pytest.mark.long_file

@@ -13,7 +13,7 @@ from edgex.errors import ArtifactError, UsageError
 from edgex.export.source import memory, stage
 from edgex.export.source.memory import check_memory, needed_bytes, peak_factor, refusing_large_models
 from edgex.export.source.user_file import run_user_code
-from edgex.runtime.support.memory import read_available_bytes
+from edgex.runtime.support.machine.memory import read_available_bytes
 
 XNNPACK = get_delegate("xnnpack")
 KILO = nn.Linear(250, 1, bias=False)  # a kilobyte of weights

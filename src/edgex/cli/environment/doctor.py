@@ -33,7 +33,7 @@ def _examine() -> dict[str, Any]:
     from edgex.doctor.checks import examine
     from edgex.doctor.environment import read_environment
     from edgex.runtime.engines.rocm.detection import detect
-    from edgex.runtime.support.host import read_host
+    from edgex.runtime.support.machine.host import read_host
 
     environment = read_environment()
     findings = [*examine(environment), _check_targets()]

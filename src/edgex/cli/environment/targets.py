@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def command(as_json: bool) -> None:
     """List the targets: usable here, or which check fails and the command that helps."""
     from edgex.cli.render import print_targets
-    from edgex.runtime.support.host import read_host
+    from edgex.runtime.support.machine.host import read_host
 
     host = read_host()
     document = {

@@ -23,7 +23,7 @@ from edgex.runtime.engines.onnxruntime import engine as engine_module
 from edgex.runtime.engines.onnxruntime.engine import OnnxRuntimeEngine
 from edgex.runtime.session.runner import EngineSettings
 from edgex.runtime.session.session import Session
-from edgex.runtime.support.threads import default_threads
+from edgex.runtime.support.machine.threads import default_threads
 
 
 def value(name: str, dtype: int, *shape: int | str) -> onnx.ValueInfoProto:

@@ -32,8 +32,8 @@ from edgex.runtime.report.markdown import render_markdown
 from edgex.runtime.report.terminal import print_report
 from edgex.runtime.session.runner import LoadSeconds
 from edgex.runtime.session.session import Session
-from edgex.runtime.support.activity import MeasurementWarning
-from edgex.runtime.support.host import read_host
+from edgex.runtime.support.machine.activity import MeasurementWarning
+from edgex.runtime.support.machine.host import read_host
 
 X = np.linspace(-1.0, 1.0, 4, dtype=np.float32)[None]
 

@@ -10,8 +10,8 @@ import edgex
 from edgex.errors import RunError
 from edgex.runtime.artifact.artifact import open_artifact
 from edgex.runtime.execute.request import FreshRun
-from edgex.runtime.support.host import Cores, read_host
-from edgex.runtime.support.threads import default_threads
+from edgex.runtime.support.machine.host import Cores, read_host
+from edgex.runtime.support.machine.threads import default_threads
 from edgex.runtime.support.tuning import read_tuned_threads, tuning_folder, write_tuned_threads
 
 TARGETS = ("reference", "xnnpack", "onnx-cpu")
@@ -35,7 +35,9 @@ def cache(tmp_path, monkeypatch):
     ],
 )
 def test_the_least_of_cores_affinity_and_quota(physical, usable, quota, threads, monkeypatch):
-    monkeypatch.setattr("edgex.runtime.support.threads.read_cores", lambda _root: Cores(physical, usable, quota))
+    monkeypatch.setattr(
+        "edgex.runtime.support.machine.threads.read_cores", lambda _root: Cores(physical, usable, quota)
+    )
     assert default_threads() == threads
 
 

@@ -9,9 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from edgex.runtime.support.activity import Activity, Snapshot, describe_activity, find_disturbances, take_snapshot
-from edgex.runtime.support.host import HostInfo, read_host
-from edgex.runtime.support.memory import read_peak_rss_bytes
+from edgex.runtime.support.machine.activity import (
+    Activity,
+    Snapshot,
+    describe_activity,
+    find_disturbances,
+    take_snapshot,
+)
+from edgex.runtime.support.machine.host import HostInfo, read_host
+from edgex.runtime.support.machine.memory import read_peak_rss_bytes
 
 CPUINFO = """\
 processor	: 0
@@ -160,7 +166,7 @@ def test_peak_memory_is_read_from_the_kernel(tmp_path):
 def test_peak_memory_is_this_process_and_stays_when_memory_is_given_back():
     """In a child: what other tests have used before must not count, nor what the parent has."""
     script = """if True:
-        from edgex.runtime.support.memory import read_peak_rss_bytes as peak
+        from edgex.runtime.support.machine.memory import read_peak_rss_bytes as peak
         before = peak()
         block = b"x" * (64 << 20)
         del block

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
-from edgex.runtime.support.host import read_cores
+from edgex.runtime.support.machine.host import read_cores
 
 
 def default_threads(root: Path = Path("/")) -> int:
