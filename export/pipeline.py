@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from edgex.errors import EdgexError, UsageError
+from edgex.errors import EdgexError, QuantizationError, UsageError
 from edgex.export.result import ExportedArtifact, ExportReport, Failure, StageClock, peak_rss_bytes
 from edgex.export.settings import ExportSettings, check_settings
 from edgex.export.target_model import Progress, TargetModel
@@ -68,10 +68,13 @@ def export_to_targets(
         captured = capture_source(source, settings.dynamic, progress)
     with clock.stage("rewrite"):
         models = rewrite_for_targets(captured, jobs, settings, progress)
-    with clock.stage("quantize"):
-        models, refused = quantize_for_targets(models, captured, settings, progress)
-    with clock.stage("reference"):
-        models = models if dry_run else answer_for_targets(models, settings, progress)
+    refused: dict[str, QuantizationError] = {}
+    if settings.recipe is not None:
+        with clock.stage("quantize"):
+            models, refused = quantize_for_targets(models, captured, settings.recipe, settings, progress)
+    if not dry_run:
+        with clock.stage("reference"):
+            models = answer_for_targets(models, settings, progress)
     artifacts: list[ExportedArtifact] = []
     failures: list[Failure] = []
     for job in jobs:

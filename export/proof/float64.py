@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from edgex.delegates.graph.schema import schema_of
 from edgex.delegates.graph.torch_internals import OpOverload, TorchDispatchMode, pytree
 
 _NARROW = (torch.float32, torch.float16, torch.bfloat16)
@@ -49,7 +50,7 @@ class _Widened(TorchDispatchMode):  # type: ignore[no-untyped-call]  # its paren
 
         args, kwargs = pytree.tree_map(widen, (args, kwargs or {}))
         result = func(*args, **kwargs)
-        if isinstance(func, OpOverload) and func._schema.is_mutable:
+        if isinstance(func, OpOverload) and schema_of(func).is_mutable:
             for narrow, wide in originals:
                 narrow.copy_(wide)
         return pytree.tree_map(lambda value: value.double() if _is_narrow(value) else value, result)

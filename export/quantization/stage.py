@@ -14,6 +14,7 @@ from edgex.export.rewrites.stage import check_signature
 
 if TYPE_CHECKING:
     from edgex.delegates.recipes.quantizers import Quantizer
+    from edgex.delegates.recipes.recipes import Recipe
     from edgex.export.settings import ExportSettings
     from edgex.export.source.eager import EagerModel
     from edgex.export.source.source import ModelSource
@@ -23,25 +24,27 @@ DEFAULT_OBSERVER = "histogram"
 
 
 def quantize_for_targets(
-    models: Mapping[str, TargetModel], captured: CapturedModel, settings: ExportSettings, progress: Progress
+    models: Mapping[str, TargetModel],
+    captured: CapturedModel,
+    recipe: Recipe,
+    settings: ExportSettings,
+    progress: Progress,
 ) -> tuple[dict[str, TargetModel], dict[str, QuantizationError]]:
     """Quantize for the targets whose delegate gives a quantizer; the others do it themselves while they lower.
 
     Args:
         models: The float model of each target.
         captured: The program of which all of these are rewrites.
-        settings: Names recipe, observer, data, and number of samples.
+        recipe: What the user asks for.
+        settings: Names observer, data, and number of samples.
         progress: Called with a stage and a detail.
 
     Returns:
-        The models of the targets that can quantize this model, and why the others cannot. Without a recipe, what came.
+        The models of the targets that can quantize this model, and why the others cannot.
 
     Raises:
         UsageError: The calibration data is missing or wrong.
     """
-    recipe = settings.recipe
-    if recipe is None:
-        return dict(models), {}
     quantizers = {name: model.job.delegate.quantizer(recipe.name) for name, model in models.items()}
     observed = any(quantizer is not None and quantizer.observed for quantizer in quantizers.values())
     eager = captured.capture.eager

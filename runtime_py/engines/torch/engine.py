@@ -14,8 +14,8 @@ from edgex.runtime.engines.torch.pt2.archive import load_program
 from edgex.runtime.engines.torch.quantized_operators import register_quantized_operators
 from edgex.runtime.session.runner import EngineSettings, LoadSeconds
 from edgex.runtime.support.entry_points import installed_version
-from edgex.runtime.support.forks import OPENMP
 from edgex.runtime.support.machine.threads import default_threads
+from edgex.runtime.support.process.forks import OPENMP
 
 if TYPE_CHECKING:
     import torch
