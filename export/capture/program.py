@@ -22,8 +22,7 @@ from edgex.delegates.graph.torch_internals import pytree
 from edgex.errors import CaptureError, UsageError
 from edgex.export.capture.diagnosis import causes as diagnosis
 from edgex.export.capture.diagnosis.export_failures import explain_export_failure, explain_strict
-from edgex.export.capture.dimension_fixes import explain_in_flags, read_suggestions, unify
-from edgex.export.capture.dynamic import (
+from edgex.export.capture.dimensions.dynamic import (
     Asked,
     DimNames,
     Requests,
@@ -35,13 +34,14 @@ from edgex.export.capture.dynamic import (
     unchecked_guards,
     with_other_sizes,
 )
+from edgex.export.capture.dimensions.fixes import explain_in_flags, read_suggestions, unify
+from edgex.export.capture.dimensions.recurrences import check_recurrences
 from edgex.export.capture.example_run import ExampleRun, describe_example, run_example
 from edgex.export.capture.flat import flatten_program
 from edgex.export.capture.mutation import find_written_placeholders
 from edgex.export.capture.python_state.buffer_references import references_followed
 from edgex.export.capture.python_state.following import check_follows_eager
 from edgex.export.capture.python_state.trace_guard import values_kept
-from edgex.export.capture.recurrences import check_recurrences
 from edgex.export.capture.state import find_state, own_initial_values
 from edgex.export.capture.torch_internals import uncompiled
 from edgex.export.source.eager import EagerModel, reference_conditions

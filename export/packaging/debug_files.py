@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from edgex.export.source.user_line import is_installed
+from edgex.export.source.user_code.user_line import is_installed
 
 if TYPE_CHECKING:
     from edgex.delegates.base import CapturedProgram

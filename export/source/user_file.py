@@ -17,8 +17,8 @@ from typing import Any
 import torch
 
 from edgex.errors import EdgexError, UsageError, nearest_name
-from edgex.export.source.user_failure import describe_cause, device_advice, install_advice, missing_module
-from edgex.export.source.user_line import line_at, line_of_error
+from edgex.export.source.user_code.user_failure import describe_cause, device_advice, install_advice, missing_module
+from edgex.export.source.user_code.user_line import line_at, line_of_error
 
 # Pairs of names that make a model, in the order in which they are looked for.
 _PAIRS = (("get_model", "get_args"), ("model", "example_inputs"), ("get_eager_model", "get_example_inputs"))

@@ -25,7 +25,7 @@ from typing import Any, Literal
 from edgex.errors import ArtifactError
 from edgex.runtime.artifact.manifest import MANIFEST_FILE, FileEntry, Manifest, parse_manifest
 from edgex.runtime.artifact.shapes import MAX_MANIFEST_BYTES
-from edgex.runtime.support.strict_json import MAX_BYTES, read_json, read_regular
+from edgex.runtime.support.json.reading import MAX_BYTES, read_json, read_regular
 
 SUFFIX = ".edgex"
 CheckLevel = Literal["hash", "size"]

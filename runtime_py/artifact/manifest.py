@@ -25,7 +25,7 @@ from typing import Any
 from edgex.errors import ArtifactError
 from edgex.runtime.artifact.shapes import MANIFEST, PROVED
 from edgex.runtime.artifact.specs import StateSpec, TensorSpec
-from edgex.runtime.support.strict_json import parse_json
+from edgex.runtime.support.json.reading import parse_json
 
 FORMAT = "edgex.artifact/1"
 MANIFEST_FILE = "manifest.json"

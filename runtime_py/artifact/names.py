@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from edgex.runtime.support.json_shapes import Text
+from edgex.runtime.support.json.shapes import Text
 
 # NAME in NAME.TARGET.edgex. It becomes a folder, a line of a shell script, a label of an app.
 NAME = Text(r"(?![-. ])[^/\\]{1,200}(?<! )", "no name of an artifact: it is a path, or begins with - or a dot")

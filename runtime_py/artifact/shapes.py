@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from edgex.runtime.artifact.names import LABEL, NAME, PATH, VERSION, WORD
 from edgex.runtime.artifact.specs import NUMPY_DTYPES
-from edgex.runtime.support.json_shapes import (
+from edgex.runtime.support.json.shapes import (
     Anything,
     Either,
     Integer,

@@ -288,7 +288,7 @@ def _variances(values: FloatArray, nesting: Nesting) -> tuple[float, float, floa
     ordered = np.sort(values)
     winsorized = np.clip(values, ordered[cut], ordered[len(values) - cut - 1])
     uncut = 1 - 2 * cut / len(values)
-    bounds = np.cumsum(nesting.rounds_per_process)[:-1].astype(int) if nesting.rounds_per_process else []
+    bounds = np.cumsum(nesting.rounds_per_process)[:-1].tolist()
     processes = [part.reshape(-1, nesting.rounds_per_session).mean(axis=1) for part in np.split(winsorized, bounds)]
     sessions = sum(len(part) for part in processes)
     # Trimming leaves fewer values to estimate from, but means of sessions are cut in a part of their rounds only.

@@ -168,7 +168,7 @@ class Check:
         from edgex.runtime.artifact.artifact import open_artifact
         from edgex.runtime.engines.executorch.pte import read_pte
         from edgex.runtime.execute.adb.answer import parse, require_model, require_run
-        from edgex.runtime.execute.adb.convert import make_answer
+        from edgex.runtime.execute.adb.convert import make_result
         from edgex.runtime.execute.adb.tasks import Reply
         from edgex.runtime.execute.request import DeviceInfo
 
@@ -177,7 +177,7 @@ class Check:
         require_run(document, "0123abcd", "check")
         require_model(document, artifact.manifest.file(".pte").sha256, "check")
         reply, program = Reply(document, "check"), read_pte(artifact.file(".pte"))
-        answer = make_answer(reply, [document], (), DeviceInfo("adb", "check"), program, "check")
+        answer = make_result(reply, [document], (), DeviceInfo("adb", "check"), program, "check")
         require(sum(map(len, answer.rounds)) == 40 and answer.warmup_runs == 3, "the app took another number of runs")
         return "the app's code reads edgex's job, and edgex reads its answer"
 

@@ -21,7 +21,7 @@ from edgex.errors import CaptureError, EdgexError
 from edgex.export.capture.diagnosis.export_failures import explain_data_dependence, explain_missing_fake
 from edgex.export.source.eager import BufferSnapshot, reference_conditions
 from edgex.export.source.source import ModelSource
-from edgex.export.source.user_line import UserLine, line_of_frames
+from edgex.export.source.user_code.user_line import UserLine, line_of_frames
 
 # Methods of a tensor that hand its values to Python.
 _READS = ("__bool__", "__int__", "__float__", "__index__", "__array__", "item", "tolist", "numpy")

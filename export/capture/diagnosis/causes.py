@@ -14,10 +14,10 @@ import torch
 from torch.export.graph_signature import InputKind
 
 from edgex.errors import CaptureError
-from edgex.export.source.code_search import Place, file_of, find_return, find_write
 from edgex.export.source.leaves import Leaf
-from edgex.export.source.user_failure import device_advice
-from edgex.export.source.user_line import line_at, line_of_error, line_of_trace
+from edgex.export.source.user_code.code_search import Place, file_of, find_return, find_write
+from edgex.export.source.user_code.user_failure import device_advice
+from edgex.export.source.user_code.user_line import line_at, line_of_error, line_of_trace
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram

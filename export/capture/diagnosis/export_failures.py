@@ -11,7 +11,7 @@ from typing import Any
 from edgex.errors import CaptureError
 from edgex.export.capture.diagnosis.causes import first_line
 from edgex.export.capture.diagnosis.guard_lines import find_guard_line
-from edgex.export.source.user_line import UserLine, line_of_error
+from edgex.export.source.user_code.user_line import UserLine, line_of_error
 
 _BRANCH_FIX = (
     "choose values with torch.where(condition, a, b), or branches with torch.cond(condition, if_true, if_false, (x,))"

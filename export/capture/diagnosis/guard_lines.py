@@ -15,7 +15,7 @@ from unittest import mock
 
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
-from edgex.export.source.user_line import UserLine, line_of_frames
+from edgex.export.source.user_code.user_line import UserLine, line_of_frames
 
 
 def find_guard_line(export_again: Callable[[], Any], wanted: str, source_root: Path) -> UserLine | None:

@@ -18,7 +18,7 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
-from edgex.export.source.user_line import is_installed
+from edgex.export.source.user_code.user_line import is_installed
 
 # What nn.Module keeps itself; parameters and buffers are watched elsewhere.
 MODULE_INTERNALS = frozenset(vars(torch.nn.Module())) | {"_compiled_call_impl"}

@@ -24,7 +24,7 @@ from edgex.export.capture.python_state.holders import (
     watched_items,
 )
 from edgex.export.capture.torch_internals import writes_to
-from edgex.export.source.code_search import Place, file_of, find_call, find_write
+from edgex.export.source.user_code.code_search import Place, file_of, find_call, find_write
 
 # How deep and how far containers are looked into; a change further down is not seen.
 _DEPTH = 4

@@ -265,7 +265,7 @@ class Samples:
 
     def explain(self, error: Exception, sample: list[torch.Tensor]) -> EdgexError | None:
         """The error for a sample on which the model itself raises, with the user's line; None where eager runs it."""
-        from edgex.export.source.user_line import line_of_error
+        from edgex.export.source.user_code.user_line import line_of_error
 
         self._eager.reset()
         try:

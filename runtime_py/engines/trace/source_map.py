@@ -11,8 +11,8 @@ from edgex.errors import ArtifactError
 from edgex.runtime.artifact.artifact import Artifact
 from edgex.runtime.engines.trace.operators import OperatorTensor, SourceText, WeightRow
 from edgex.runtime.engines.trace.sizes import evaluate_size
-from edgex.runtime.support.dataclass_shapes import shape_of
-from edgex.runtime.support.json_shapes import Anything, Either, Integer, List, Map, Object, Optional, Shape, Text
+from edgex.runtime.support.json.dataclass_shapes import shape_of
+from edgex.runtime.support.json.shapes import Anything, Either, Integer, List, Map, Object, Optional, Shape, Text
 from edgex.runtime.support.printable import escape_document
 
 FORMAT = "edgex.source_map/1"

@@ -13,8 +13,8 @@ from typing import Any
 
 from edgex.errors import DeviceError, EdgexError, RunError
 from edgex.runtime.engines.executorch.errors import explain_error
+from edgex.runtime.support.json.reading import parse_json
 from edgex.runtime.support.printable import escape_document
-from edgex.runtime.support.strict_json import parse_json
 
 SCHEMA = "edgex.device-answer/1"
 ERROR_SCHEMA = "edgex.device-error/1"

@@ -30,8 +30,8 @@ from edgex.runtime.execute.linux.native import refuse_version_skew
 from edgex.runtime.execute.tensors import describe_inputs, pack_tensors
 from edgex.runtime.execute.verification import read_tolerances
 from edgex.runtime.session.numerics import Tolerance
+from edgex.runtime.support.json.reading import read_json
 from edgex.runtime.support.publish import disk_errors, publish_folder, staged_folder
-from edgex.runtime.support.strict_json import read_json
 
 FORMAT = "edgex.bundle/1"
 RUNTIMES = {"linux-x86_64": "x86_64", "linux-aarch64": "aarch64"}

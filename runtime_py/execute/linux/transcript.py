@@ -18,9 +18,9 @@ from edgex.runtime.execute.base import Progress
 from edgex.runtime.execute.events import Events
 from edgex.runtime.execute.linux.link import Done, signal_name
 from edgex.runtime.execute.request import FreshRun
-from edgex.runtime.support.json_shapes import Anything, Integer, List, Number, Object, Optional, Shape, Text, Truth
+from edgex.runtime.support.json.reading import parse_json
+from edgex.runtime.support.json.shapes import Anything, Integer, List, Number, Object, Optional, Shape, Text, Truth
 from edgex.runtime.support.printable import escape_document
-from edgex.runtime.support.strict_json import parse_json
 
 _COUNT, _BYTES, _SECONDS = Integer(0), Optional(Integer(0)), Optional(Number(0))
 _EVENTS: dict[str, Shape] = {

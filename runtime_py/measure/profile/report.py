@@ -24,10 +24,10 @@ from edgex.runtime.engines.trace.operators import (
 )
 from edgex.runtime.execute.request import FreshRun
 from edgex.runtime.measure.statistics import Rounds, Summary
+from edgex.runtime.support.json.dataclass_shapes import shape_of
+from edgex.runtime.support.json.shapes import Both, Integer, List, Number, Object, Optional, Shape
 from edgex.runtime.support.machine.activity import Activity, MeasurementWarning
-from edgex.runtime.support.dataclass_shapes import shape_of
 from edgex.runtime.support.machine.host import HostInfo
-from edgex.runtime.support.json_shapes import Both, Integer, List, Number, Object, Optional, Shape
 
 SCHEMA = "edgex.profile/1"
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from edgex.errors import ArtifactError
 from edgex.runtime.measure.profile.report import SCHEMA, ProfileReport
+from edgex.runtime.support.json.reading import read_json
 from edgex.runtime.support.printable import escape_document
-from edgex.runtime.support.strict_json import read_json
 
 MAX_REPORT_BYTES = 512 << 20
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from edgex.errors import UsageError
-from edgex.export.capture.dim_request import DimRequest
+from edgex.export.capture.dimensions.request import DimRequest
 from edgex.runtime.artifact.specs import Dim
 
 

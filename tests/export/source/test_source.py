@@ -289,7 +289,7 @@ def test_missing_package(write):
 
 
 def test_a_name_to_install_is_given_only_where_our_own_requirements_have_it(monkeypatch):
-    from edgex.export.source.user_failure import install_advice
+    from edgex.export.source.user_code.user_failure import install_advice
 
     assert install_advice("PIL") == "pip install pillow"
     assert install_advice("transformers") == "pip install transformers"

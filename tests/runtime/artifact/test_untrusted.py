@@ -19,7 +19,7 @@ from edgex.export.packaging.package import Destination, publish, resolve_destina
 from edgex.runtime.artifact.artifact import open_artifact
 from edgex.runtime.artifact.golden import read_golden
 from edgex.runtime.artifact.manifest import ENGINES
-from edgex.runtime.support.strict_json import parse_json, read_json
+from edgex.runtime.support.json.reading import parse_json, read_json
 
 OwnCopy = Callable[[str, str], Path]
 TARGET = "onnx-cpu"

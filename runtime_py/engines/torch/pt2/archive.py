@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from edgex.errors import ArtifactError, RunError
-from edgex.runtime.support.strict_json import parse_json
+from edgex.runtime.support.json.reading import parse_json
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram

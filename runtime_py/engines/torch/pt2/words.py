@@ -11,7 +11,7 @@ import re
 from typing import Any
 
 from edgex.runtime.engines.torch.pt2.expressions import check_symbol
-from edgex.runtime.support.strict_json import parse_json
+from edgex.runtime.support.json.reading import parse_json
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,999}")
 # An attribute's path in the module. torch writes a part that is no identifier into double quotes, unescaped.

@@ -11,7 +11,7 @@ from torch.export import Dim
 from edgex.errors import CaptureError
 from edgex.export.capture.diagnosis.export_failures import explain_data_dependence
 from edgex.export.capture.program import capture
-from edgex.export.source.user_line import line_at
+from edgex.export.source.user_code.user_line import line_at
 from edgex.runtime.artifact.specs import Dim as EdgexDim
 
 MODELS = Path(__file__).parent / "models"

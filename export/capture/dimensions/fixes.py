@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import torch
 
 if TYPE_CHECKING:
-    from edgex.export.capture.dynamic import Asked
+    from edgex.export.capture.dimensions.dynamic import Asked
 
 _LINE = re.compile(r"^\s*(\w+) = (.+?)\s*$")
 _LINEAR = re.compile(r"^(?:(\d+)\*)?([A-Za-z_]\w*)(?: ?([+-]) ?(\d+))?$")

@@ -16,12 +16,12 @@ import torch
 
 from edgex.errors import CaptureError
 from edgex.export.capture.python_state.trace_guard import values_kept
-from edgex.export.source.code_search import file_of, find_call
 from edgex.export.source.eager import BufferSnapshot, reference_conditions
-from edgex.export.source.user_line import line_at
+from edgex.export.source.user_code.code_search import file_of, find_call
+from edgex.export.source.user_code.user_line import line_at
 
 if TYPE_CHECKING:
-    from edgex.export.capture.dynamic import Asked
+    from edgex.export.capture.dimensions.dynamic import Asked
 
 _Call = tuple[tuple[Any, ...], dict[str, Any]]
 

@@ -15,7 +15,7 @@ import torch
 
 from edgex.delegates.graph.torch_internals import pytree
 from edgex.errors import CaptureError, UsageError, nearest_name
-from edgex.export.capture.dim_request import DimRequest
+from edgex.export.capture.dimensions.request import DimRequest
 from edgex.export.capture.torch_internals import bounds_of, guards_of, is_plain_symbol
 from edgex.runtime.artifact.specs import Dim, TensorSpec
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from edgex.runtime.support.json_shapes import (
+from edgex.runtime.support.json.shapes import (
     Anything,
     Either,
     Integer,
