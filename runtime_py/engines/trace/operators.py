@@ -79,7 +79,7 @@ class OperatorRow:
         for name in ("module_paths", "sources", "operators"):
             values[name] = tuple(values[name])
         for name in ("inputs", "outputs"):
-            values[name] = tuple(OperatorTensor(t["dtype"], tuple(t["shape"])) for t in values[name])
+            values[name] = tuple(OperatorTensor(t["dtype"], tuple(t["shape"])) for t in values.get(name, ()))
         return cls(**values)
 
     def to_json(self) -> dict[str, Any]:

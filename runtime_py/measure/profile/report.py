@@ -33,6 +33,8 @@ SCHEMA = "edgex.profile/1"
 
 _T = TypeVar("_T")
 
+# Indices of operators are places in lists.
+_MAX_OPERATORS = 1_000_000
 _SAMPLES_HERE = "<samples of edgex.profile/1>"
 
 
@@ -299,7 +301,10 @@ def _shape() -> Shape:
     shapes["delegation"] = Optional(DELEGATION)
     samples = Object({"raw_seconds": List(Number(0), least=1), "round_lengths": List(Integer(1), least=1)})
     positive = Object({name: Number(1e-12, 1e12) for name in ("min", "median", "mean")})
-    shapes["steady"] = Both((steady, samples, positive))
+    interval = Object({"median_ci95": Optional(List(Number(1e-12, 1e12), least=2, most=2))})
+    shapes["steady"] = Both((steady, samples, positive, interval))
+    place = Object({"first_op": Integer(0, _MAX_OPERATORS), "last_op": Integer(0, _MAX_OPERATORS)})
+    shapes["memory"] = Both((shapes["memory"], Object({}, {"arena": List(place)})))
     optional = {name: shapes.pop(name) for name in (*later, "device")}
     return Object(shapes, optional)
 
