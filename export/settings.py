@@ -91,11 +91,16 @@ class ExportSettings:
     dynamic: Mapping[tuple[str, int], Dim] = field(default_factory=dict)
     memory_check: bool = True
 
-    def tolerance_for(self, delegate: Delegate) -> Tolerance:
-        """The user's tolerance, else the target's for the recipe or the precision, with the user's limits."""
+    def tolerance_for(self, delegate: Delegate, precision: str | None = None) -> Tolerance:
+        """The user's tolerance, else the target's for the recipe or the precision, with the user's limits.
+
+        Args:
+            delegate: The target.
+            precision: What the model computes in where that is less than what was asked for.
+        """
         if isinstance(self.tolerance, Tolerance):
             return self.tolerance
-        known = find_tolerance(delegate, self.quantize or self.precision)
+        known = find_tolerance(delegate, self.quantize or precision or self.precision)
         return known if self.tolerance is None else self.tolerance.replaced_in(known)
 
     @property

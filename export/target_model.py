@@ -68,6 +68,12 @@ class TargetModel:
         """What the target lowers."""
         return self.rewritten.program if self.quantized is None else self.quantized.quantized.program
 
+    def computed_precision(self, asked: str) -> str:
+        """The precision that outputs can be judged by: what was asked for, or less where the model computes in less."""
+        from edgex.export.proof.inner_precision import find_inner_precision, lower_precision
+
+        return lower_precision(asked, find_inner_precision(self.rewritten.program.exported))
+
     @property
     def warnings(self) -> tuple[str, ...]:
         """What is to be said of the program before it is lowered."""

@@ -44,6 +44,7 @@ from edgex.export.capture.python_state.following import check_follows_eager
 from edgex.export.capture.python_state.trace_guard import values_kept
 from edgex.export.capture.state import find_state, own_initial_values
 from edgex.export.capture.torch_internals import uncompiled
+from edgex.export.proof.inner_precision import find_inner_precision
 from edgex.export.source.eager import EagerModel, reference_conditions
 from edgex.export.source.leaves import Leaf, name_outputs
 from edgex.export.source.weights import put_in_eval
@@ -313,6 +314,9 @@ def _assemble(
     with _quiet():
         state = find_state(flat, example, source_root)
     own_initial_values(flat, state, example)
+    inner = find_inner_precision(flat)
+    if inner != "fp32":
+        notices.append(f"the model computes in {inner} inside: its outputs are judged by {inner}'s tolerance")
     example.buffers.keep([spec.name for spec in state])
     eager = EagerModel(
         example.module, example.args, example.kwargs, input_specs, output_specs, example.buffers, example.output

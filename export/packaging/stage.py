@@ -63,7 +63,7 @@ def write_native(
     manifest = make_manifest(
         model,
         lowered,
-        settings.tolerance_for(model.job.delegate),
+        settings.tolerance_for(model.job.delegate, model.computed_precision(settings.precision)),
         quantization,
         allow_inconclusive=settings.allow_inconclusive,
     )
