@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -58,6 +59,29 @@ def model_file(tmp_path: Path) -> Callable[[str], Path]:
         return path
 
     return write
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """In CI, name every skip that is not on the list: `pytest_sessionfinish` has failed the run for it."""
+    for where, reason in _strange_skips(terminalreporter.config):
+        terminalreporter.write_line(f"skipped, and not in tests/allowed_skips.txt: {where}: {reason}", red=True)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Fail a strict run in which a test was skipped for a reason that nobody accepted."""
+    if session.exitstatus == pytest.ExitCode.OK and _strange_skips(session.config):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def _strange_skips(config: pytest.Config) -> list[tuple[str, str]]:
+    """(test, reason) of the skips that are not on the list; none unless the run is strict."""
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    if os.environ.get("EDGEX_STRICT_SKIPS") != "1" or reporter is None:
+        return []
+    lines = (Path(__file__).parent / "allowed_skips.txt").read_text(encoding="utf-8").splitlines()
+    allowed = [line for line in lines if line and not line.startswith("#")]
+    skips = [(report.nodeid, str(report.longrepr[-1])) for report in reporter.stats.get("skipped", [])]
+    return [(where, reason) for where, reason in skips if not any(re.search(line, reason) for line in allowed)]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
