@@ -19,7 +19,7 @@ _WITHOUT_KERNEL = {
     "custom_operator": "edgex_coverage.soft_sign.default",
 }
 
-# Where it is not verified. Each of these errors names the line and a way out.
+# Where it is not verified. Each of these errors names the line and a workaround.
 _REFUSED: Mapping[Key, tuple[int, str]] = {
     **{
         (f"hard/{name}", target): (5, f"{target} cannot run {operators}")

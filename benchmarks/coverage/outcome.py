@@ -25,7 +25,7 @@ class Outcome:
         exit_code: Of `edgex export`; 0 when verified, 128 + N when signal N ended the process.
         what: The failure's sentence.
         why: Its cause.
-        fix: The way out that the error states.
+        fix: The workaround that the error states.
         fraction: Share of the operators delegated.
         work_fraction: Share of the work delegated, where it is known.
         calls: Number of delegate calls.

@@ -61,11 +61,11 @@ class _Assessment:
 
 @dataclass(frozen=True)
 class Checks:
-    """What a graph is held against.
+    """What a graph is checked against.
 
     Attributes:
         taker: Who is to run it, for messages.
-        migraphx: Hold it against MIGraphX's table too, not only against the kernels of the CPU provider.
+        migraphx: Check it against MIGraphX's table too, not only against the kernels of the CPU provider.
         fatal: Whether what MIGraphX leaves is in the way of the export.
     """
 

@@ -1,7 +1,7 @@
 """The target `onnx-rocm`: an ONNX model for AMD GPUs, run by MIGraphX inside ONNX Runtime.
 
-Where no such GPU can be used, the artifact is assembled: the graph is held against what MIGraphX takes, and its numbers
-are proved on the CPU provider, which says nothing about the GPU's own.
+Where no such GPU can be used, the artifact is assembled: the graph is checked against what MIGraphX takes, and its
+numbers are proved on the CPU provider, which says nothing about the GPU's own.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ def make_cases(
 ) -> list[Case]:
     """Everything that the artifact has to prove, with eager float32's answers.
 
-    A quantized artifact is held against eager on the example and on samples that were not calibrated on. How true the
+    A quantized artifact is compared with eager on the example and on samples that were not calibrated on. How true the
     engine is on other inputs is judged against the quantized program: ranges were measured on typical inputs, and what
     lies outside is clipped on purpose.
 

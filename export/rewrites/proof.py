@@ -1,4 +1,4 @@
-"""Hold a rewritten program against eager on the example inputs, and drop the rewrite that changes the numbers.
+"""Compare a rewritten program with eager on the example inputs, and drop the rewrite that changes the numbers.
 
 One run of the graph proves all rewrites together. Only where that fails is each one tried without.
 """

@@ -1,4 +1,4 @@
-"""The user's model as it runs in eager PyTorch: the reference that every artifact is held against."""
+"""The user's model as it runs in eager PyTorch: the reference that every artifact is compared with."""
 
 from __future__ import annotations
 

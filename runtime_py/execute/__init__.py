@@ -1,1 +1,1 @@
-"""Artifacts elsewhere: on a phone, on a Linux box, or here without Python (`--device`)."""
+"""Places to run: this process, a fresh one, this machine without Python, a Linux machine, a phone."""

@@ -1,7 +1,7 @@
 """`edgex profile --sweep threads,batch`: latency by number of threads and by batch size, one process for each.
 
-All thread counts of a batch size are timed in turns, as `edgex compare` does it, and held against the engine's default,
-which stays unless another one is surely faster.
+All thread counts of a batch size are timed in turns, as `edgex compare` does it, and compared with the engine's
+default, which stays unless another one is surely faster.
 """
 
 from __future__ import annotations

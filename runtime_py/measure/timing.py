@@ -43,7 +43,7 @@ class InterleavedComparison:
     Attributes:
         names: The candidates.
         summaries: Figures of each.
-        judgements: Each candidate but the first, held against the first.
+        judgements: Each candidate but the first, compared with the first.
         rounds: Samples of each candidate in seconds, `[candidate][round][sample]`.
         plans: How the samples of each were taken.
         warm_ups: How each warmed up.
@@ -69,7 +69,7 @@ def compare_interleaved(
     after_round: Callable[[int, int], object] | None = None,
     clock: Clock = time.perf_counter_ns,
 ) -> InterleavedComparison:
-    """Time candidates in turns and hold each against the first.
+    """Time candidates in turns and compare each with the first.
 
     Every round times each candidate in a block of samples, and the first one a second time: the difference between its
     two blocks is the floor that a real difference must exceed. The order is shuffled in one round and reversed in the

@@ -64,17 +64,17 @@ def tabulate_operators(contrast: Contrast) -> Table | None:
 
 
 def describe_findings(comparison: Comparison, gate: GateResult | None = None) -> Findings:
-    """What the page shows beside the subjects' figures: verdicts, operators that differ, doubts."""
+    """What the page shows beside the subjects' figures: verdicts, operators that differ, warnings."""
     listings = []
     for contrast in comparison.contrasts:
         table = tabulate_operators(contrast)
         if table is not None:
             columns = tuple(Column(title, title in (*table.head[2:4], "change")) for title in table.head)
             listings.append(Listing(f"{contrast.candidate} against {contrast.baseline}", columns, table.rows))
-    doubts = [*comparison.differences, *(warning.text for warning in comparison.warnings)]
+    warnings = [*comparison.differences, *(warning.text for warning in comparison.warnings)]
     gated = [] if gate is None else describe_gate(gate)
     verdicts = ("", *(contrast.sentence for contrast in comparison.contrasts))
-    return Findings(verdicts, tuple(listings), (describe_method(comparison), *gated, *doubts))
+    return Findings(verdicts, tuple(listings), (describe_method(comparison), *gated, *warnings))
 
 
 def describe_method(comparison: Comparison) -> str:

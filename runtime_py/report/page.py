@@ -47,7 +47,7 @@ class Findings:
     """What comparing the reports found, to stand beside their figures.
 
     Attributes:
-        verdicts: One line for each report, in their order; empty text for the one that the others are held against.
+        verdicts: One line for each report, in their order; empty text for the one that the others are compared with.
         listings: Tables, for example the operators that differ.
         warnings: Reasons to trust the comparison less, one sentence each.
     """

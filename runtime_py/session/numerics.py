@@ -52,7 +52,7 @@ class Tolerance:
 
 @dataclass(frozen=True)
 class Comparison:
-    """One output held against its reference.
+    """One output compared with its reference.
 
     Attributes:
         max_abs_error: Largest absolute difference over the finite elements; None where shapes or dtypes differ.
@@ -90,7 +90,7 @@ def measure_sqnr_db(reference: np.ndarray, actual: np.ndarray, floor_rms: float 
 def compare_output(
     reference: np.ndarray, actual: np.ndarray, tolerance: Tolerance, floor_rms: float = 0.0
 ) -> Comparison:
-    """Hold one output against its reference.
+    """Compare one output with its reference.
 
     Args:
         reference: Eager float32's output (bfloat16 as float32), or that of a quantized program.

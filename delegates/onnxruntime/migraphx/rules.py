@@ -1,4 +1,4 @@
-"""Hold an ONNX graph against what MIGraphX takes, node by node, with a reason for each that it does not."""
+"""Check an ONNX graph against what MIGraphX takes, node by node, with a reason for each that it does not."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ class Evaluation:
         if not math.isfinite(number):
             raise UsageError(
                 f"evaluate(run) gave {number}",
-                why="a budget cannot be held against that",
+                why="a budget cannot be measured by that",
                 fix="check its data, and that it does not divide by a count of zero",
             )
         return number

@@ -10,7 +10,7 @@ after:   y = aten.scaled_dot_product_attention.default(q, k, v, mask)
          y = aten.where.ScalarOther(seen, y, 0.0)
 ```
 
-A mask of floats is held against -inf first. Left alone: attention without a mask, and constant masks in which every
+A mask of floats is compared with -inf first. Left alone: attention without a mask, and constant masks in which every
 row has a key.
 """
 

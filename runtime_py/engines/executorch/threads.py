@@ -53,7 +53,7 @@ class ThreadPool:
             return current
 
     def leave(self) -> None:
-        """Leave after the program is let go."""
+        """Leave after the program is released."""
         with self._lock:
             self._open_sessions -= 1
 

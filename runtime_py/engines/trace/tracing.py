@@ -110,7 +110,7 @@ def run_sequence(session: Session, steps: Sequence[Arrays]) -> None:
 def finish_rows(trace: EngineTrace, ceilings: Ceilings | None) -> tuple[OperatorRow, ...]:
     """Unique names, shares, achieved rates, and the part of the host's ceilings that they are.
 
-    A time of few ticks of the clock is too rough to be held against a ceiling.
+    A time of few ticks of the clock is too rough to be compared with a ceiling.
     """
     rows = trace.rows
     total = sum(row.median_us for row in rows if row.median_us is not None)

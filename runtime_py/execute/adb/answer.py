@@ -1,4 +1,4 @@
-"""The app's answer, document `edgex.device-answer/1`: unpacked, and held against what was asked.
+"""The app's answer, document `edgex.device-answer/1`: unpacked, and compared with what was asked.
 
 On its way it is JSON, compressed with zlib, in base64. An answer to another run, or about another model, is refused.
 """

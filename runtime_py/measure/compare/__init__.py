@@ -1,1 +1,1 @@
-"""Hold artifacts, or saved profiles, against each other: `edgex.compare(a, b)`."""
+"""Compare artifacts, or saved profiles: `edgex.compare(a, b)`."""

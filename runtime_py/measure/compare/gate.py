@@ -48,7 +48,7 @@ def parse_limit(text: str) -> float:
 
 
 def check_gate(comparison: Comparison, limit: float) -> GateResult:
-    """Hold every candidate against a limit.
+    """Check every candidate against a limit.
 
     Args:
         comparison: What was found.

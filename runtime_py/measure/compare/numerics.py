@@ -21,7 +21,7 @@ _ANY = Tolerance(min_sqnr_db=-float("inf"))
 
 @dataclass(frozen=True)
 class OutputDistance:
-    """One output of the candidate held against the baseline's, the worst of all cases.
+    """One output of the candidate compared with the baseline's, the worst of all cases.
 
     Attributes:
         name: The output.

@@ -1,4 +1,4 @@
-"""Compare saved profiles: taken at different times, so with more doubt, and never as well as side by side."""
+"""Compare saved profiles: taken at different times, so with more caution, and never as well as side by side."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _DISTURBED = {"other-load", "steal", "involuntary-switches", "noisy-machine", "d
 
 
 def compare_reports(labels: Sequence[str], reports: Sequence[ProfileReport], differences: Sequence[str]) -> Comparison:
-    """Hold reports against the first.
+    """Compare reports with the first.
 
     Args:
         labels: A name of each.

@@ -40,7 +40,7 @@ class Compared:
 
 @dataclass(frozen=True)
 class Contrast:
-    """One candidate held against the baseline.
+    """One candidate compared with the baseline.
 
     Attributes:
         baseline: Label of the baseline.
@@ -114,12 +114,12 @@ class Method:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Several artifacts, or saved reports, held against the first.
+    """Several artifacts, or saved reports, compared with the first.
 
     Attributes:
         kind: `artifacts` or `reports`.
         subjects: What was compared, the baseline first.
-        contrasts: Each of the others held against it.
+        contrasts: Each of the others compared with it.
         method: How.
         differences: In what the models or their inputs differ, where that was allowed.
         warnings: Reasons to trust the figures less.

@@ -186,7 +186,7 @@ def test_everything_that_cannot_be_captured_is_named_at_once(edgex: Edgex, tmp_p
     assert "the operator edgex_test_bad::twice has no fake kernel" in result.stderr
     assert "torch.library.register_fake" in result.stderr
     assert "and 3:" in result.stderr
-    assert result.stderr.count("choose values with torch.where") == 1, "the same way out is said once"
+    assert result.stderr.count("choose values with torch.where") == 1, "the same workaround is said once"
 
 
 def test_one_target_failing_does_not_stop_the_others(edgex: Edgex, tmp_path: Path) -> None:

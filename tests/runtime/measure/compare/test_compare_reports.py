@@ -1,4 +1,4 @@
-"""Saved reports: read with care, compared with more doubt, and never across machines without a word."""
+"""Saved reports: read with care, compared with more caution, and never across machines without a word."""
 
 from __future__ import annotations
 

@@ -243,8 +243,8 @@ def test_the_documented_example_has_the_fields_of_today(report):
         arena=(ArenaSpan("x", 0, 16, 0, 1),),
     )
     # A quiet machine gives no warning.
-    doubts = (MeasurementWarning("drift", "…"),)
-    filled = replace(report, memory=memory, sources=(SourceText("net.py", 1, ("y = x",)),), warnings=doubts)
+    warnings = (MeasurementWarning("drift", "…"),)
+    filled = replace(report, memory=memory, sources=(SourceText("net.py", 1, ("y = x",)),), warnings=warnings)
     assert _fields(document) == _fields(filled.to_json())
     for warning in document["warnings"]:
         assert f"| `{warning['code']}` |" in page
@@ -405,7 +405,7 @@ def open_artifact_loosely(path: Path):
     return open_artifact(path)
 
 
-# ---- doubts
+# ---- warnings
 
 
 def warnings_about(report: ProfileReport, rounds=None, threads=1, **changes) -> dict[str, str]:

@@ -9,7 +9,7 @@ const char kUsage[] =
     "  --case KIND:STEPS:NAME  repeated; KIND is run, expect, quantized or refuse; default: run:1:\n"
     "                          expect@DB and quantized@DB have a limit of their own\n"
     "  --outputs FILE          outputs of the cases of kind run\n"
-    "  --expected FILE         outputs that the cases of kind expect and quantized are held against\n"
+    "  --expected FILE         outputs that the cases of kind expect and quantized are compared with\n"
     "  --min-sqnr DB --atol X --rtol X --min-equal SHARE\n"
     "                          how near cases of kind expect must be; whole numbers: the share that must be equal\n"
     "  --quantized-min-sqnr DB, --quantized-atol X, --quantized-rtol X, --quantized-min-equal SHARE\n"

@@ -19,7 +19,7 @@ data class Tolerance(val minSqnrDb: Double, val atol: Double?, val rtol: Double?
 }
 
 /**
- * One output held against eager PyTorch's.
+ * One output compared with eager PyTorch's.
  *
  * [top1] is the share of rows whose largest value is at the same place, null where the output has no rows of several.
  */
