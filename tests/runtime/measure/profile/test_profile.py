@@ -264,8 +264,8 @@ def _fields(document, path="") -> set[str]:
     ("change", "words"),
     [
         ({"schema": "edgex.profile/9"}, "edgex.profile/9"),
-        ({"steady": {}}, "damaged"),
-        ({"host": None}, "damaged"),
+        ({"steady": {}}, "the profile.steady has no 'n'"),
+        ({"host": None}, "the profile.host is None, not an object"),
     ],
 )
 def test_another_schema_or_damage_is_refused(report, change, words):
