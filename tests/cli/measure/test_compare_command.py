@@ -32,7 +32,7 @@ def test_artifacts_are_compared(exported, edgex):
     assert rows["SQNR to first"][-1] == "dB"
     assert "timed in turns" in done.stdout and "\x1b" not in done.stdout
     stages = list(dict.fromkeys(line.split("] ")[1].split(":")[0] for line in done.stderr.splitlines()))
-    assert [stage for stage in stages if stage != "measure longer"] == ["start", "measure", "outputs", "trace"]
+    assert [stage for stage in stages if stage != "measure longer"] == ["start", "measure", "trace", "outputs"]
 
 
 def test_json_is_one_document_and_the_file_is_the_same(exported, edgex, tmp_path):
