@@ -72,7 +72,7 @@ def test_wheel_holds_every_module_as_a_real_file(built):
             expected[f"edgex/{name}/{path.relative_to(source / folder).as_posix()}"] = path
     for path in [*(source / "src" / "edgex").glob("*.py"), *(source / "src" / "edgex" / "cli").rglob("*.py")]:
         expected[path.relative_to(source / "src").as_posix()] = path
-    assert {"edgex/runtime/session.py", "edgex/cli/main.py", "edgex/samples/digits.py"} <= expected.keys()
+    assert {"edgex/runtime/session/session.py", "edgex/cli/main.py", "edgex/samples/digits.py"} <= expected.keys()
     assert {name for name in found if name.endswith(".py")} == expected.keys()
     for name, path in expected.items():
         assert found[name] == path.read_bytes(), name

@@ -18,6 +18,7 @@ from edgex.runtime.artifact.golden import Arrays, Case, Kind, Step
 from edgex.runtime.execute.here.fresh_process import FreshProcess
 from edgex.runtime.execute.verification import verify
 from edgex.runtime.session.numerics import EXACT_SQNR_DB, measure_sqnr_db
+from edgex.runtime.support.native_stderr import capture_native_stderr, stdout_on_stderr
 from edgex.runtime.support.process.child import ChildEnded
 
 if TYPE_CHECKING:
@@ -139,7 +140,8 @@ def _answer_stress(answers: _Answers, stress: StressInput) -> Case:
     for attempt in (stress, in_plain_form(stress)):
         try:
             kind: Kind = "report" if stress.only_reported else "compare"
-            return Case(stress.name, kind, (answers.step(attempt.inputs),), stress.layout)
+            with capture_native_stderr(), stdout_on_stderr():
+                return Case(stress.name, kind, (answers.step(attempt.inputs),), stress.layout)
         except Exception as error:  # the user's own code: whatever it raises makes this case meaningless
             raised = f"eager itself raises {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
     return Case(stress.name, "skipped", reason=raised)

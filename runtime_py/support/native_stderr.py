@@ -7,6 +7,7 @@ that it can stand in the path of every run.
 
 from __future__ import annotations
 
+import ctypes
 import io
 import os
 import sys
@@ -142,3 +143,27 @@ def capture_native_stderr() -> Iterator[CapturedText]:
                 captured.freeze()
     finally:
         keeper.close()
+
+
+@contextmanager
+def stdout_on_stderr() -> Iterator[None]:
+    """Send what is written to descriptor 1 to descriptor 2 for the duration of the block, native code's too.
+
+    PyTorch's linear algebra, for one, says what is wrong with a matrix of NaN on the standard output.
+    """
+    with _DESCRIPTOR_LOCK:
+        try:
+            saved = os.dup(1)
+        except OSError:  # closed: nothing to protect
+            yield
+            return
+        sys.stdout.flush()
+        try:
+            os.dup2(2, 1)
+            yield
+        finally:
+            # C's buffer of the standard output is not Python's.
+            ctypes.CDLL(None).fflush(None)
+            sys.stdout.flush()
+            os.dup2(saved, 1)
+            os.close(saved)
