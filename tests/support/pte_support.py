@@ -30,7 +30,7 @@ class Call(torch.nn.Module):
 
 
 def captured(module: torch.nn.Module, *args: torch.Tensor, dynamic_shapes: Any = None) -> CapturedProgram:
-    return capture(module.eval(), args, None, dynamic_shapes, source_root=Path(__file__).parent).program
+    return capture(module.eval(), args, None, dynamic_shapes, source_root=Path(__file__).parent.parent).program
 
 
 def write_artifact(program: CapturedProgram, folder: Path, **options: Any) -> tuple[LoweredModule, Artifact]:

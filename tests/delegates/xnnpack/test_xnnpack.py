@@ -113,7 +113,7 @@ def test_dtype():
     found = only_fallback(captured(Call(forward), torch.arange(4)), "aten.add.Tensor")
     assert found.code == "dtype"
     assert found.reason == "XNNPACK takes float32 and float16 here; the input x is int64"
-    assert found.source == f"delegates/test_xnnpack.py:{line_of('return x + 1  # of integers')}"
+    assert found.source == f"delegates/xnnpack/test_xnnpack.py:{line_of('return x + 1  # of integers')}"
 
 
 def test_dtype_of_an_operator_that_has_no_half_version():
@@ -234,7 +234,7 @@ def test_non_constant_weight_that_is_state():
 def test_not_in_delegate(lowered_net):
     (found,) = lowered_net.plan.fallbacks
     assert (found.code, found.reason) == ("not_in_delegate", "XNNPACK has no operator aten.cumsum.default")
-    assert found.source == f"delegates/test_xnnpack.py:{line_of('x = torch.cumsum(x, 1)')}"
+    assert found.source == f"delegates/xnnpack/test_xnnpack.py:{line_of('x = torch.cumsum(x, 1)')}"
     assert not found.fatal
 
 
@@ -257,7 +257,7 @@ def test_no_kernel_names_all_operators_at_once_with_their_lines():
     lines = {"aten::sort.values": "x = torch.sort(x)[0]", "aten::special_bessel_j0.out": "bessel_j0(x)  #"}
     for operator, line in lines.items():
         assert operator in error.why
-        assert f"delegates/test_xnnpack.py:{line_of(line)}" in error.why
+        assert f"delegates/xnnpack/test_xnnpack.py:{line_of(line)}" in error.why
     assert "`edgex why MODEL -t onnx-cpu,reference`" in error.fix
 
 
@@ -380,7 +380,7 @@ def test_the_source_map_leads_from_handles_to_modules_and_lines(lowered_net):
     assert len(by_id) == lowered_net.plan.total_ops
     conv = by_id["aten_convolution_default"]
     assert (conv["op"], conv["module"], conv["delegate"]) == ("aten.convolution.default", "conv", 0)
-    assert conv["source"] == f"delegates/test_xnnpack.py:{line_of('torch.relu(self.norm(self.conv(x)))')}"
+    assert conv["source"] == f"delegates/xnnpack/test_xnnpack.py:{line_of('torch.relu(self.norm(self.conv(x)))')}"
     assert by_id["aten_cumsum_default"]["delegate"] is None
     assert [region["backend"] for region in debug["delegates"]] == ["XnnpackBackend", "XnnpackBackend"]
     assert conv["handle"] in debug["delegates"][0]["handles"]

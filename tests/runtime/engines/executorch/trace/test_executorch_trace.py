@@ -22,7 +22,7 @@ from edgex.runtime.engines.trace.source_map import MappedOperator, make_source_m
 from edgex.runtime.engines.trace.tracing import EngineTrace, compute_dtype, finish_rows, plan_trace, summarize_trace
 from edgex.runtime.session.runner import EngineSettings
 
-FILE = "runtime/test_executorch_trace.py"
+FILE = "runtime/engines/executorch/trace/test_executorch_trace.py"
 
 
 class ConvNet(nn.Module):
