@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sysconfig
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,7 +34,7 @@ def source_in_trace(trace: str, source_root: Path) -> str | None:
     """The innermost frame outside torch of a formatted stack trace; see `source_of`."""
     for match in reversed(list(_FRAME.finditer(trace))):
         file = match["file"]
-        if "/torch/" in f"/{file}" or "/executorch/" in file or file.startswith("<"):
+        if file.startswith(("<", *_exporter_roots())):
             continue
         return f"{shorten_path(Path(file), source_root)}:{match['line']}"
     return None
@@ -45,6 +47,13 @@ def shorten_path(path: Path, source_root: Path) -> str:
         if path.is_relative_to(root):
             return path.relative_to(root).as_posix()
     return path.name
+
+
+@cache
+def _exporter_roots() -> tuple[str, ...]:
+    """The folders of torch and executorch, whose frames are not the user's; a folder of theirs may have such a name."""
+    specs = (find_spec(name) for name in ("torch", "executorch"))
+    return tuple(f"{place}{os.sep}" for spec in specs if spec for place in spec.submodule_search_locations or ())
 
 
 @cache
