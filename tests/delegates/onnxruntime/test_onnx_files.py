@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import onnx_ir
+import onnx_support
 import pytest
 import torch
 from onnx_support import capture, lower, open_session, reinitialise, write_artifact
@@ -75,7 +76,7 @@ def exports(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
         (folder / "net.py").write_text(MODEL)
         (folder / "script.py").write_text(SCRIPT)
         result = subprocess.run(
-            [sys.executable, "script.py", str(Path(__file__).parent)],
+            [sys.executable, "script.py", str(Path(onnx_support.__file__).parent)],
             cwd=folder,
             env={**os.environ, "PYTHONHASHSEED": str(seed + 1)},
             capture_output=True,
