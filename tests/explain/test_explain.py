@@ -117,8 +117,10 @@ def test_only_the_end_of_a_huge_log_is_read(edgex: Callable, tmp_path: Path) -> 
     assert "missing-out-variants" in edgex("explain", "huge.log").stdout
 
 
-def test_the_list_has_every_code(edgex: Callable) -> None:
-    lines = edgex("explain", "--list").stdout.splitlines()
+def test_the_list_has_every_code(edgex: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "400")  # an entry a line
+    head, *lines = edgex("explain", "--list").stdout.splitlines()
+    assert head.split() == ["code", "engine", "meaning"]
     assert [line.split()[0] for line in lines] == [entry.code for entry in DICTIONARY]
 
 
