@@ -73,5 +73,5 @@ class Runner(Protocol):
         ...
 
     def close(self) -> None:
-        """Let go of the engine's memory; called once."""
+        """Release the engine's memory; called once."""
         ...

@@ -115,7 +115,7 @@ class Session:
                 self.runner.reset()
 
     def close(self) -> None:
-        """Let go of the engine's memory. Closing twice is allowed."""
+        """Release the engine's memory. Closing twice is allowed."""
         with self._lock:
             if not self._closed:
                 self._closed = True

@@ -264,7 +264,7 @@ class ExecuTorchRunner:
             raise engine_error("write the trace", error, self._stderr.tail(), self._where) from error
 
     def close(self) -> None:
-        """Let go of the program, then of the place in the thread pool: in this order."""
+        """Release the program, then the place in the thread pool: in this order."""
         self._places = []
         self._method = self._program = None
         self._initial_state = {}

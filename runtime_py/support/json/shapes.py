@@ -5,7 +5,7 @@ ENTRY = Object({"path": Text(), "bytes": Integer(0), "sha256": Text(r"[0-9a-f]{6
 Object({"files": List(ENTRY)}).check(document, "manifest.json")
 ```
 
-Fields that a shape does not name are let through as they are: a later version may add some.
+Fields that a shape does not name are accepted as they are: a later version may add some.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Text(Shape):
         pattern: What all of it must match.
         meaning: What is wrong with a text that does not.
         lines: It may have several lines.
-        any_letters: Control characters are let through.
+        any_letters: Control characters are accepted.
     """
 
     pattern: str | None = None

@@ -1,7 +1,7 @@
 """The expressions in a `.pt2`: sizes, which torch hands to `sympy.sympify`, and guards, which it compiles.
 
 Both functions evaluate what they are given as Python. So an expression is parsed here first, and only calls of
-known functions, numbers and names of symbols are let through. torch writes sizes as SymPy's `srepr`
+known functions, numbers and names of symbols are accepted. torch writes sizes as SymPy's `srepr`
 (`torch/_export/serde/serialize.py`, `_print_sympy`) and guards as Python:
 
 ```

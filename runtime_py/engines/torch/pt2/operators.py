@@ -2,7 +2,7 @@
 
 torch resolves an operator's name by walking attributes from `torch`, `math` or `operator`
 (`GraphModuleDeserializer.deserialize_operator`): `torch.os.system` is one of them. So only operators of known
-libraries are let through, whose arguments are tensors and numbers; where one takes a text, it is listed.
+libraries are accepted, whose arguments are tensors and numbers; where one takes a text, it is listed.
 """
 
 from __future__ import annotations
