@@ -5,15 +5,11 @@ from __future__ import annotations
 import dataclasses
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))  # `benchmarks` is no part of the installed package
-
-
 from benchmarks.coverage import huggingface, timm_models, torchvision_models  # noqa: E402
 from benchmarks.coverage.__main__ import main  # noqa: E402
 from benchmarks.coverage.expected import EXPECTED  # noqa: E402

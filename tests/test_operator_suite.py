@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # `benchmarks` is no part of the installed package
 
 from benchmarks.operators.judge import TARGETS, judge, read_known_issues
 from benchmarks.operators.opinfo import operator_names, samples_of

@@ -12,7 +12,10 @@ from pathlib import Path
 import pytest
 
 # What edgex itself depends on, by the names of their folders and files in site-packages.
-NEEDED = ("click", "numpy", "numpy.libs", "psutil", "rich", "pygments", "markdown_it", "mdurl", "safetensors")
+NEEDED = (
+    *("click", "numpy", "numpy.libs", "psutil", "platformdirs", "packaging"),
+    *("rich", "pygments", "markdown_it", "mdurl", "safetensors"),
+)
 
 
 @pytest.fixture(scope="module")

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # `benchmarks` is no part of the installed package
 
 from benchmarks.operators.proof import prove
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 import torch.nn.functional as F
+from onednn_cases import CASES
 from onednn_support import Network, capture, check, load, lower, needs_onednn, read_pte, with_other_shape
-from test_onednn_operators import CASES
 
 from edgex.delegates.base import LoweredModule
 from edgex.delegates.onednn.operators import attention

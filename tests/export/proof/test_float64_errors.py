@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ import pytest
 import torch
 from torch import nn
 
+from benchmarks.operators.proof import verified_here
 from edgex.delegates.base import CapturedProgram, LoweredModule
 from edgex.delegates.reference.delegate import ReferenceDelegate
 from edgex.export.capture.program import capture
@@ -24,10 +24,6 @@ from edgex.export.source.source import wrap_model
 from edgex.runtime.artifact.artifact import open_artifact
 from edgex.runtime.artifact.golden import Case, Step, read_golden
 from edgex.runtime.session.numerics import Tolerance
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[3]))  # `benchmarks` is no part of the installed package
-
-from benchmarks.operators.proof import verified_here
 
 TRUTH = ReferenceDelegate.lower
 X = torch.rand(64, 32, generator=torch.Generator().manual_seed(0)) * 0.8 + 0.5

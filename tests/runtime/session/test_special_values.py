@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import math
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from edgex.runtime.session.special_values import compare_special_values
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[3]))  # `benchmarks` is no part of the installed package
-
 from benchmarks.operators.proof import prove
+from edgex.runtime.session.special_values import compare_special_values
 
 EAGER = np.array([math.nan, math.nan, 1.0, math.inf, -math.inf], np.float32)
 

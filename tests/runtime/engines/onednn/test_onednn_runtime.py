@@ -30,6 +30,8 @@ from edgex.runtime.engines.onednn.compiled_sizes import FEWEST_KEPT, MOST_CONSTA
 from edgex.runtime.engines.onednn.library import find_library
 
 pytestmark = needs_onednn
+# Where a script of its own finds this file and what tests share.
+SEARCHED = f"{HERE}:{Path(__file__).resolve().parent}"
 SIZES = range(1, 21)
 
 
@@ -137,7 +139,7 @@ def test_a_steady_run_takes_no_new_pages() -> None:
 
 MEMORY_SCRIPT = """
 import sys
-sys.path.insert(0, sys.argv[1])
+sys.path[:0] = sys.argv[1].split(':')
 from test_onednn_runtime import capture, load, lower, nn, torch
 def resident():
     lines = dict(line.split(":", 1) for line in open("/proc/self/status"))
@@ -162,7 +164,7 @@ def test_weights_are_not_held_twice(kilobytes: int) -> None:
 
     Wherever in a page they end: ExecuTorch locks as many pages as they have bytes, which may be one too few.
     """
-    command = [sys.executable, "-c", MEMORY_SCRIPT, str(HERE), str(kilobytes)]
+    command = [sys.executable, "-c", MEMORY_SCRIPT, SEARCHED, str(kilobytes)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     own, file, later = map(float, done.stdout.split())
     assert own + file < 90, (own, file)
@@ -171,7 +173,7 @@ def test_weights_are_not_held_twice(kilobytes: int) -> None:
 
 CLOSED_SCRIPT = """
 import sys
-sys.path.insert(0, sys.argv[1])
+sys.path[:0] = sys.argv[1].split(':')
 from test_onednn_runtime import capture, load, lower, nn, torch
 def own():
     lines = dict(line.split(":", 1) for line in open("/proc/self/status"))
@@ -191,7 +193,7 @@ for _ in range(4):
 
 def test_a_closed_program_leaves_no_constants() -> None:
     """16 MiB of weights, prepared for each of three sizes: oneDNN would keep them behind the program."""
-    command = [sys.executable, "-c", CLOSED_SCRIPT, str(HERE)]
+    command = [sys.executable, "-c", CLOSED_SCRIPT, SEARCHED]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     rounds = [float(line) for line in done.stdout.splitlines()]
     assert len(rounds) == 4 and rounds[-1] - rounds[0] < 16, rounds
@@ -199,7 +201,7 @@ def test_a_closed_program_leaves_no_constants() -> None:
 
 HUGE_SCRIPT = """
 import re, sys
-sys.path.insert(0, sys.argv[1])
+sys.path[:0] = sys.argv[1].split(':')
 from test_onednn_runtime import capture, load, lower, nn, torch
 def asked():
     found = re.findall(r"^Size: +([0-9]+) kB$.*?^VmFlags: ([a-z0-9 ]+)$", open("/proc/self/smaps").read(), re.M | re.S)
@@ -220,7 +222,7 @@ print(small, large, asked())
 def test_constants_of_many_megabytes_lie_in_huge_pages_and_go_with_the_program() -> None:
     """What the system was asked for, which does not depend on whether it has any: 64 MiB of weights, or 4."""
     done = subprocess.run(
-        [sys.executable, "-c", HUGE_SCRIPT, str(HERE)], capture_output=True, text=True, check=True, env={**os.environ}
+        [sys.executable, "-c", HUGE_SCRIPT, SEARCHED], capture_output=True, text=True, check=True, env={**os.environ}
     )
     small, large, left = map(float, done.stdout.split())
     assert small == 0, small
@@ -243,7 +245,7 @@ def test_torch_keeps_its_number_of_threads() -> None:
 
 THREADS_SCRIPT = """
 import sys, tempfile
-sys.path.insert(0, sys.argv[1])
+sys.path[:0] = sys.argv[1].split(':')
 from test_onednn_runtime import capture, image, load, lower, network
 loaded = load(lower(capture(network(), [image(8, 32)])), threads=int(sys.argv[2]))
 import os
@@ -257,7 +259,7 @@ print(len(pools), len(os.listdir("/proc/self/task")) - before)
 
 def test_openmp_is_there_once_and_running_starts_no_threads() -> None:
     """torch, oneDNN and the backend share one libgomp; after load all its threads are there."""
-    command = [sys.executable, "-c", THREADS_SCRIPT, str(HERE), "2"]
+    command = [sys.executable, "-c", THREADS_SCRIPT, SEARCHED, "2"]
     done = subprocess.run(command, capture_output=True, text=True, check=True, env={**os.environ})
     assert done.stdout.split() == ["1", "0"]
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from adb_support import make_artifact, needs_adb
+from standin_apk import write_apk
 from standin_app import APP, StandInApp
-from test_adb_app import write_apk
 
 from edgex.cli.main import main
 

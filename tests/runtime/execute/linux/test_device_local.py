@@ -194,7 +194,7 @@ def test_a_bundle(exported, edgex, tmp_path) -> None:
         made = edgex("bundle", artifact, "--runtime", runtime, "-o", name, "--json")
         assert made.returncode == 0, made.stderr
     assert _same(tmp_path / "one", tmp_path / "two")
-    page = (Path(__file__).parents[4] / "docs" / "devices.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[4] / "docs" / "reference" / "linux-devices.md").read_text(encoding="utf-8")
     shown = json.loads(page.split("```json\n")[1].split("```")[0])
     assert {key: type(value) for key, value in shown.items()} == {
         key: type(value) for key, value in json.loads(made.stdout).items()

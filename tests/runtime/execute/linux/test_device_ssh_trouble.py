@@ -52,7 +52,7 @@ def artifact(exported) -> Artifact:
 
 def run(artifact: Artifact, progress=lambda stage, detail: None) -> RunResult:
     with open_executor("ssh:box") as device:
-        return run_once(device, artifact, read_example(artifact), 1, progress)[1]
+        return run_once(device, artifact, read_example(artifact), threads=1, progress=progress)[1]
 
 
 def wait_until(condition, seconds: float = 120.0) -> bool:
