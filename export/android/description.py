@@ -9,9 +9,9 @@ import numpy as np
 
 from edgex.delegates.recipes.tolerances import DEFAULT_TOLERANCES
 from edgex.export.android.golden_files import GoldenSelection
-from edgex.export.android.options import AppOptions, ImageInput
-from edgex.export.android.refusals import scores_labels
+from edgex.export.android.options import AppOptions
 from edgex.runtime.artifact.artifact import Artifact
+from edgex.runtime.artifact.card import ImageInput, scores_labels
 from edgex.runtime.artifact.specs import TensorSpec
 from edgex.runtime.engines.executorch.pte import PteSummary
 from edgex.runtime.session.numerics import Tolerance

@@ -17,16 +17,15 @@ from edgex.export.android.description import describe_app
 from edgex.export.android.golden_files import GoldenSelection, select_golden, write_golden_files
 from edgex.export.android.options import (
     AppOptions,
-    ImageInput,
     check_app_name,
     check_application_id,
     default_application_id,
-    read_image_card,
 )
-from edgex.export.android.refusals import check_backends, check_engine, check_image, check_labels, check_tensors
+from edgex.export.android.refusals import check_backends, check_engine, check_labels, check_tensors
 from edgex.export.android.templates import TEMPLATES, Identity, fill_template
 from edgex.export.android.versions import find_aar
 from edgex.runtime.artifact.artifact import Artifact, hash_file
+from edgex.runtime.artifact.card import ImageInput, check_image, read_image_card
 from edgex.runtime.engines.executorch.pte import read_pte
 from edgex.runtime.support.publish import disk_errors, publish_folder, staged_folder
 
@@ -101,7 +100,8 @@ def generate_app(artifact: Artifact, output: Path, options: AppOptions, *, force
     card = artifact.manifest.model.get("card", {})
     image = options.image or read_image_card(card, where)
     if image is not None:
-        check_image(artifact.manifest, image, "--image-input" if options.image else where)
+        fix = "leave the image input out, and the app shows a tensor card"
+        check_image(image, artifact.manifest.method.inputs, "--image-input" if options.image else where, fix)
     labels, notices = _find_labels(artifact, options)
     selection = select_golden(artifact)
     document = describe_app(artifact, program, options, aar=aar, image=image, labels=labels, selection=selection)

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
-from edgex.errors import UsageError, nearest_name
+from edgex.errors import UsageError
+from edgex.runtime.artifact.card import ImageInput
 
 Flavor = Literal["xnnpack", "vulkan"]
 ModelSource = Literal["asset", "push"]
-
-LAYOUTS = ("NCHW", "NHWC")
 
 _JAVA_KEYWORDS = frozenset(
     (
@@ -25,29 +23,6 @@ _JAVA_KEYWORDS = frozenset(
         *("void", "volatile", "while"),
     )
 )
-
-
-@dataclass(frozen=True)
-class ImageInput:
-    """How a picture becomes an input: bytes as they are for uint8, else `(byte / 255 - mean) / std`.
-
-    Attributes:
-        input: The input's name.
-        layout: `NCHW` or `NHWC`.
-        color: `RGB` or `BGR`.
-        mean: For each channel, of values from 0 to 1.
-        std: Likewise.
-    """
-
-    input: str
-    layout: str
-    color: str
-    mean: tuple[float, ...]
-    std: tuple[float, ...]
-
-    def to_json(self) -> dict[str, Any]:
-        """What the app's manifest says of it."""
-        return {"layout": self.layout, "color": self.color, "mean": list(self.mean), "std": list(self.std)}
 
 
 @dataclass(frozen=True)
@@ -128,54 +103,3 @@ def read_labels(path: Path) -> tuple[str, ...]:
     if not lines:
         raise UsageError(f"--labels {path}: the file is empty", fix="one class name a line, in the model's order")
     return tuple(line.strip() for line in lines)
-
-
-def parse_image_input(text: str) -> ImageInput:
-    """`name:mean,std,layout`, where mean and std are one number or one for each channel with `/` between them.
-
-    Raises:
-        UsageError: The text has another form.
-    """
-    form = "--image-input x:0.485/0.456/0.406,0.229/0.224/0.225,NCHW"
-    name, _, rest = text.rpartition(":")
-    parts = rest.split(",")
-    if not name or len(parts) != 3:
-        raise UsageError(f"--image-input {text}: expected name:mean,std,layout", fix=form)
-    layout = parts[2].strip().upper()
-    if layout not in LAYOUTS:
-        raise UsageError(f"--image-input {text}: unknown layout {parts[2]!r}", why=nearest_name(layout, LAYOUTS))
-    try:
-        mean, std = (tuple(float(number) for number in part.split("/")) for part in parts[:2])
-    except ValueError as error:
-        raise UsageError(f"--image-input {text}: mean and std must be numbers", why=str(error), fix=form) from error
-    return ImageInput(name, layout, "RGB", _spread(mean), _spread(std))
-
-
-def read_image_card(card: Mapping[str, Any], where: str) -> ImageInput | None:
-    """The `image` entry of a model card; None where there is none.
-
-    Raises:
-        UsageError: The entry is not as it must be.
-    """
-    entry = card.get("image")
-    if entry is None:
-        return None
-    try:
-        layout, color = str(entry.get("layout", "NCHW")), str(entry.get("color", "RGB"))
-        if layout not in LAYOUTS or color not in ("RGB", "BGR"):
-            raise ValueError(f"layout {layout!r}, color {color!r}")
-        mean = tuple(float(value) for value in entry.get("mean", (0.0, 0.0, 0.0)))
-        std = tuple(float(value) for value in entry.get("std", (1.0, 1.0, 1.0)))
-        return ImageInput(str(entry["input"]), layout, color, _spread(mean), _spread(std))
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise UsageError(
-            "the model card's `image` entry is not as it must be",
-            where,
-            "--image-input name:mean,std,layout says it anew",
-            why=f"{type(error).__name__}: {error}",
-        ) from error
-
-
-def _spread(values: Sequence[float]) -> tuple[float, ...]:
-    """One number stands for three channels."""
-    return tuple(values) * 3 if len(values) == 1 else tuple(values)

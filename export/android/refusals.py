@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 
-from edgex.errors import LoweringError, UsageError, nearest_name
-from edgex.export.android.options import AppOptions, ImageInput
+from edgex.errors import LoweringError, UsageError
+from edgex.export.android.options import AppOptions
 from edgex.export.android.versions import FLAVORS
 from edgex.runtime.artifact.artifact import Artifact
+from edgex.runtime.artifact.card import scores_labels
 from edgex.runtime.artifact.manifest import Manifest
-from edgex.runtime.artifact.specs import NUMPY_DTYPES, Dim, TensorSpec
+from edgex.runtime.artifact.specs import NUMPY_DTYPES, Dim
 from edgex.runtime.engines.executorch.pte import PteSummary
 
 # What ExecuTorch's Java classes can make and read.
@@ -101,44 +102,4 @@ def check_labels(manifest: Manifest, labels: tuple[str, ...], where: str) -> Non
             where,
             "give the labels of this model with --labels, one a line",
             why=outputs,
-        )
-
-
-def scores_labels(spec: TensorSpec, count: int) -> bool:
-    """Whether an output has one float for each of `count` labels."""
-    return spec.dtype.startswith("float") and len(spec.shape) > 0 and spec.shape[-1] == count
-
-
-def check_image(manifest: Manifest, image: ImageInput, where: str) -> None:
-    """A picture must fit the input that it is to become.
-
-    Raises:
-        UsageError: It does not.
-    """
-    inputs = {spec.name: spec for spec in manifest.method.inputs}
-    if image.input not in inputs:
-        raise UsageError(f"no input {image.input!r} for a picture", where, why=nearest_name(image.input, inputs))
-    spec = inputs[image.input]
-    fix = "leave the image input out, and the app shows a tensor card"
-    if spec.dtype not in ("float32", "float16", "uint8") or len(spec.shape) != 4:
-        raise UsageError(f"a picture cannot become {spec}", where, fix, why="float or uint8 of 4 dimensions can be one")
-    channels = spec.shape[3 if image.layout == "NHWC" else 1]
-    if channels not in (1, 3):
-        why = (
-            f"dimension {3 if image.layout == 'NHWC' else 1} is {channels}, in layout {image.layout}; it must be 1 or 3"
-        )
-        raise UsageError(f"a picture cannot become {spec}", where, "give the other layout", why=why)
-    count = int(channels)
-    given = f"mean {list(image.mean)}, std {list(image.std)}"
-    # Three are fine for one channel: one number is spread over three before the input is known.
-    if not {len(image.mean), len(image.std)} <= {count, 3} or 0.0 in image.std:
-        raise UsageError(f"mean and std need {count} numbers, std none of them 0", where, why=given)
-    if not all(math.isfinite(value) for value in (*image.mean, *image.std)):
-        raise UsageError("mean and std must be finite numbers", where)
-    if spec.dtype == "uint8" and (set(image.mean) != {0.0} or set(image.std) != {1.0}):
-        raise UsageError(
-            f"{spec} takes a picture's bytes as they are, so mean and std would not count",
-            where,
-            f"--image-input {image.input}:0,1,{image.layout}",
-            why=given,
         )

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from edgex.errors import CaptureError
 from edgex.export.target_model import CapturedModel, Progress
+from edgex.runtime.artifact.card import check_image, find_unused_labels, read_image_card
 
 if TYPE_CHECKING:
     from edgex.export.source.source import ModelSource
@@ -18,6 +20,7 @@ def capture_source(source: ModelSource, dynamic: Mapping[tuple[str, int], Dim], 
 
     Raises:
         CaptureError: It cannot be captured; the error names everything that is in the way, not only the first.
+        UsageError: The model card's picture does not fit the input that it names.
     """
     from edgex.export.capture.diagnosis.blockers import find_blockers
     from edgex.export.capture.program import capture
@@ -36,4 +39,8 @@ def capture_source(source: ModelSource, dynamic: Mapping[tuple[str, int], Dim], 
         first, *others = find_blockers(source, error)
         first.others = tuple(others)
         raise
-    return CapturedModel(source, captured)
+    image = read_image_card(source.model_card, source.description)
+    if image is not None:
+        check_image(image, captured.program.inputs, f"{source.description}: model_card")
+    unused = find_unused_labels(source.model_card, captured.program.outputs)
+    return CapturedModel(source, replace(captured, notices=(*captured.notices, *([unused] if unused else []))))

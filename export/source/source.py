@@ -29,6 +29,7 @@ from edgex.errors import ArtifactError, RunError, UsageError, nearest_name
 from edgex.export.source.example_inputs import Call, apply_input_shapes, make_inputs, read_call
 from edgex.export.source.user_file import Found, find_in_namespace, load_file, load_module, run_user_code
 from edgex.export.source.weights import check_weights, put_in_eval
+from edgex.runtime.artifact.card import check_card
 from edgex.runtime.engines.torch.pt2.archive import load_program
 
 __all__ = ["ModelSource", "check_weights", "find_model", "wrap_model"]
@@ -165,6 +166,7 @@ def _make_source(
     card = _read(namespace, "model_card", root) or {}
     if not isinstance(card, Mapping):
         raise UsageError(f"model_card is of type {type(card).__name__}", label, "make it a dict")
+    check_card(card, label)
     return ModelSource(
         module=found.module,
         args=call[0],

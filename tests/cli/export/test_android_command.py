@@ -11,9 +11,9 @@ from edgex.export.android.gradle import DEBUG_APK, STORE_BUNDLE, build_app, find
 from edgex.export.android.options import (
     check_application_id,
     default_application_id,
-    parse_image_input,
     read_labels,
 )
+from edgex.runtime.artifact.card import parse_image_input
 
 
 def test_an_app_is_made_and_described(exported, edgex, tmp_path):

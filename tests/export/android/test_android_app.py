@@ -15,9 +15,10 @@ from pte_support import Call, captured, write_artifact
 
 from edgex.errors import ArtifactError, EdgexError
 from edgex.export.android.generate import ASSETS, BUNDLE_FILE, PROJECT, generate_app
-from edgex.export.android.options import AppOptions, ImageInput
+from edgex.export.android.options import AppOptions
 from edgex.export.android.templates import TEMPLATES, Identity, fill_template, kotlin_text, resource_text
 from edgex.runtime.artifact.artifact import hash_file, open_artifact
+from edgex.runtime.artifact.card import ImageInput
 from edgex.runtime.artifact.golden import Case, Step, write_golden
 from edgex.runtime.artifact.manifest import FileEntry
 

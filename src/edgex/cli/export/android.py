@@ -133,15 +133,15 @@ def _read_options(
         AppOptions,
         check_app_name,
         check_application_id,
-        parse_image_input,
         read_labels,
     )
+    from edgex.runtime.artifact.card import parse_image_input
 
     return AppOptions(
         application_id=None if application_id is None else check_application_id(application_id),
         name=None if name is None else check_app_name(name),
         labels=None if labels is None else read_labels(labels),
-        image=None if image_input is None else parse_image_input(image_input),
+        image=None if image_input is None else parse_image_input(image_input, "--image-input"),
         flavor=cast("Flavor", flavor),
         model_source=cast("ModelSource", model_source),
     )

@@ -66,7 +66,8 @@ inputs_option = option(
     multiple=True,
     metavar="FILE|NAME=FILE",
     group="Input and output",
-    help="in.npz, name=file.npy or name=photo.jpg; default: the example inputs in the artifact; repeatable.",
+    help="in.npz, name=file.npy, or a picture: name=photo.jpg (.png, .bmp, .webp); "
+    "default: the example inputs in the artifact; repeatable.",
 )
 allow_fallback_option = option(
     "--allow-fallback",

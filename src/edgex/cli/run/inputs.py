@@ -1,4 +1,4 @@
-"""`-i`: inputs of a run from files: `in.npz`, `name=file.npy`, `name=photo.jpg` where the card declares an image."""
+"""`-i`: inputs of a run from files: `in.npz`, `name=file.npy`, or a picture where an input is declared as one."""
 
 from __future__ import annotations
 
@@ -8,20 +8,21 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from edgex.cli.run.pictures import SUFFIXES, find_image, read_picture
 from edgex.errors import RunError, UsageError, nearest_name
+from edgex.runtime.artifact.card import ImageInput, read_image_card
 
 if TYPE_CHECKING:
     from edgex.runtime.artifact.artifact import Artifact
 
-_IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".webp")
 
-
-def read_inputs(specs: Sequence[str], artifact: Artifact) -> dict[str, np.ndarray]:
+def read_inputs(specs: Sequence[str], artifact: Artifact, image: ImageInput | None = None) -> dict[str, np.ndarray]:
     """Inputs by name; the golden example where none are given.
 
     Args:
         specs: What `-i` was given, each `in.npz` or `name=file`.
         artifact: The artifact that will take them.
+        image: How pictures become an input, where that is not left to the model card.
 
     Raises:
         UsageError: A file does not exist or is of a kind that cannot be read.
@@ -38,9 +39,9 @@ def read_inputs(specs: Sequence[str], artifact: Artifact) -> dict[str, np.ndarra
         path = Path(file if separator else text)
         if not path.is_file():
             raise UsageError(f"no such file: {path}", where=f"-i {text}")
-        if not separator and path.suffix != ".npz" and len(names) == 1:
-            name = names[0]
-        found = _read_file(path, name, separator != "" or path.suffix != ".npz", artifact)
+        if not separator and path.suffix != ".npz":
+            name = _guess_input(path, names, artifact, image)
+        found = _read_file(path, name, separator != "" or path.suffix != ".npz", artifact, image)
         for key, array in found.items():
             if key not in names:
                 raise RunError(f"{path}: unknown input {key!r}", why=nearest_name(key, names))
@@ -48,7 +49,19 @@ def read_inputs(specs: Sequence[str], artifact: Artifact) -> dict[str, np.ndarra
     return values
 
 
-def _read_file(path: Path, name: str, named: bool, artifact: Artifact) -> Mapping[str, np.ndarray]:
+def _guess_input(path: Path, names: Sequence[str], artifact: Artifact, image: ImageInput | None) -> str:
+    """The input that a file without a name is for: the only one, or the one that is declared as a picture."""
+    if len(names) == 1:
+        return names[0]
+    declared = image or read_image_card(artifact.manifest.model.get("card", {}), artifact.path.name)
+    if path.suffix.lower() in SUFFIXES and declared is not None:
+        return declared.input
+    raise UsageError(f"-i {path}: which input?", fix=f"name it: -i {names[0]}={path}", why=f"known: {', '.join(names)}")
+
+
+def _read_file(
+    path: Path, name: str, named: bool, artifact: Artifact, image: ImageInput | None
+) -> Mapping[str, np.ndarray]:
     suffix = path.suffix.lower()
     try:
         if suffix == ".npz" and not named:
@@ -59,35 +72,9 @@ def _read_file(path: Path, name: str, named: bool, artifact: Artifact) -> Mappin
     except Exception as error:  # what NumPy makes of a damaged archive or a lying header it does not document
         why = str(error) or "it asks for more memory than there is"
         raise UsageError(f"{path} cannot be read", why=why) from error
-    if suffix in _IMAGE_SUFFIXES:
-        return {name: _read_image(path, name, artifact)}
-    raise UsageError(f"{path}: inputs come as .npz, or as name=file.npy", where=f"-i {path}")
-
-
-def _read_image(path: Path, name: str, artifact: Artifact) -> np.ndarray:
-    """A photograph in the form that the model card's `image` entry declares.
-
-    The card says `{"image": {"input": NAME, "layout": "NCHW"|"NHWC", "mean": [...], "std": [...]}}`; floats are scaled
-    to 0..1 first, and mean and std applied where given.
-    """
-    card = artifact.manifest.model.get("card", {}).get("image")
-    if not card or card.get("input") != name:
-        raise UsageError(
-            f"input {name!r} is not declared as an image, so {path.name} cannot be turned into it",
-            fix="add `model_card = {'image': {'input': …, 'layout': 'NCHW'}}` to the model's file and export again",
-        )
-    try:
-        from PIL import Image
-    except ImportError as error:
-        raise UsageError("reading images needs Pillow", fix="pip install pillow") from error
-    spec = next(s for s in artifact.manifest.method.inputs if s.name == name)
-    sizes = [dim if isinstance(dim, int) else dim.min for dim in spec.shape]
-    height, width = sizes[1:3] if card["layout"] == "NHWC" else sizes[2:4]
-    with Image.open(path) as picture:
-        pixels = np.asarray(picture.convert("RGB").resize((width, height), Image.Resampling.BILINEAR))
-    if spec.dtype != "uint8":
-        scaled = pixels.astype(np.float32) / 255.0
-        mean, std = card.get("mean", [0.0, 0.0, 0.0]), card.get("std", [1.0, 1.0, 1.0])
-        pixels = ((scaled - np.asarray(mean, np.float32)) / np.asarray(std, np.float32)).astype(spec.numpy_dtype)
-    batch = pixels[None]
-    return np.ascontiguousarray(batch if card["layout"] == "NHWC" else np.moveaxis(batch, -1, 1))
+    if suffix in SUFFIXES:
+        specs = {spec.name: spec for spec in artifact.manifest.method.inputs}
+        if name not in specs:
+            raise RunError(f"{path}: unknown input {name!r}", why=nearest_name(name, specs))
+        return {name: read_picture(path, find_image(artifact, name, path, image), specs[name])}
+    raise UsageError(f"{path}: inputs come as in.npz, name=file.npy or name=photo.jpg", where=f"-i {path}")

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from edgex.cli.failure import print_json
-from edgex.cli.options.command import make_command
+from edgex.cli.layout import echo_labelled
+from edgex.cli.options.command import make_command, option
 from edgex.cli.options.shared import (
     allow_fallback_option,
     artifact_argument,
@@ -30,12 +31,20 @@ from edgex.errors import RunError, UsageError
 if TYPE_CHECKING:
     import numpy as np
 
+    from edgex.runtime.artifact.card import ImageInput
     from edgex.runtime.artifact.specs import TensorSpec
 
 
 @make_command("run")
 @artifact_argument
 @inputs_option
+@option(
+    "--image",
+    metavar="NAME:MEAN,STD,LAYOUT",
+    group="Input and output",
+    help="How pictures become the input NAME: scaled to 0..1, then (x - MEAN) / STD; default: as the model card says. "
+    "For example x:0.485/0.456/0.406,0.229/0.224/0.225,NCHW; `,BGR` behind it for that order of channels.",
+)
 @output_option("Write the outputs to this .npz.")
 @threads_option("Threads of the run; default: what a sweep found, or the engine's own.")
 @no_tuned_option
@@ -49,6 +58,7 @@ if TYPE_CHECKING:
 def command(
     artifact: str,
     inputs: tuple[str, ...],
+    image: str | None,
     output: Path | None,
     threads: int | None,
     no_tuned: bool,
@@ -69,11 +79,13 @@ def command(
 
     def body() -> int:
         from edgex.cli.run.inputs import read_inputs
+        from edgex.cli.run.pictures import card_labels
         from edgex.runtime.artifact.artifact import open_artifact
         from edgex.runtime.execute.run import run_once
 
+        declared = None if image is None else _read_image_option(image, inputs)
         opened = open_artifact(artifact, "size" if check == "size" else "hash")
-        values = read_inputs(inputs, opened)
+        values = read_inputs(inputs, opened, declared)
         options = {"allow_fallback": True} if allow_fallback else {}
         with place.progress() as progress, place.opened([opened], tuned=not no_tuned) as executor:
             results, answer = run_once(executor, opened, values, threads=threads, options=options, progress=progress)
@@ -87,7 +99,7 @@ def command(
             "assignment": None if answer.assignment is None else dict(answer.assignment),
             "threads": answer.threads,
             "threads_source": answer.threads_source,
-            "outputs": _describe_outputs(specs, results),
+            "outputs": _describe_outputs(specs, results, card_labels(opened.manifest.model)),
             "output_file": None if output is None else str(output),
             "device": answer.describe_device(),
         }
@@ -125,9 +137,24 @@ def save_outputs(path: Path, outputs: dict[str, np.ndarray]) -> None:
         np.savez(stream, allow_pickle=False, **outputs)
 
 
-def _describe_outputs(specs: Sequence[TensorSpec], results: Sequence[np.ndarray]) -> list[dict[str, Any]]:
+def _read_image_option(text: str, inputs: Sequence[str]) -> ImageInput:
+    """`--image`, which says something of pictures only."""
+    from edgex.cli.run.pictures import SUFFIXES
+    from edgex.runtime.artifact.card import parse_image_input
+
+    if not any(file.lower().endswith(SUFFIXES) for file in inputs):
+        raise UsageError("--image is for pictures, and none is given", fix="give one: -i photo.jpg")
+    return parse_image_input(text)
+
+
+def _describe_outputs(
+    specs: Sequence[TensorSpec], results: Sequence[np.ndarray], labels: Sequence[str]
+) -> list[dict[str, Any]]:
+    from edgex.cli.run.pictures import rank_labels
+
     return [
         {"name": spec.name, "dtype": spec.dtype, "shape": list(array.shape), **_summarise(array)}
+        | {"top": rank_labels(labels, spec, array)}
         for spec, array in zip(specs, results, strict=True)
     ]
 
@@ -161,5 +188,8 @@ def _print_table(document: dict[str, Any]) -> None:
         )
         odd = f"  ({out['non_finite']} NaN or Inf)" if out["non_finite"] else ""
         click.echo(f"  {out['name']}  {out['dtype']}[{shape}]  {numbers}{odd}")
+        for row in out["top"] or ():
+            shown = ", ".join(f"{best['label']} {best['value']:.4g}" for best in row)
+            echo_labelled(f"top {len(row)}", shown, indent=4)
     if document["output_file"]:
         click.echo(f"written: {document['output_file']}")

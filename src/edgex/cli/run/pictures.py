@@ -1,0 +1,125 @@
+"""Pictures: how a photograph becomes an input, and what labels say of the output."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from edgex.errors import UsageError
+from edgex.runtime.artifact.card import ImageInput, check_image, read_image_card, scores_labels
+from edgex.runtime.artifact.specs import Dim, TensorSpec
+
+if TYPE_CHECKING:
+    from edgex.runtime.artifact.artifact import Artifact
+
+SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".webp")
+
+# Rows of an output whose best labels are shown; what has more is hardly one score for each label.
+_MAX_ROWS = 16
+_BEST = 5
+
+
+def find_image(artifact: Artifact, name: str, path: Path, given: ImageInput | None = None) -> ImageInput:
+    """How pictures become the input `name`: as `--image` says, else as the model card does.
+
+    Args:
+        artifact: Who takes it.
+        name: The input.
+        path: The picture, for error messages.
+        given: What `--image` says.
+
+    Raises:
+        UsageError: Neither declares it, or it does not fit.
+    """
+    method, where = artifact.manifest.method, artifact.path.name
+    image = given or read_image_card(artifact.manifest.model.get("card", {}), where)
+    if image is None or image.input != name:
+        declared = "" if image is None else f"; {image.input!r} is"
+        raise UsageError(
+            f"input {name!r} is not declared as an image, so {path.name} cannot be turned into it{declared}",
+            fix=f"say how: --image {name}:0.485/0.456/0.406,0.229/0.224/0.225,NCHW (mean, std, layout); or add "
+            f"`model_card = {{'image': {{'input': '{name}', 'layout': 'NCHW'}}}}` to the model's file and export again",
+        )
+    check_image(image, method.inputs, "--image" if given else where)
+    return image
+
+
+def read_picture(path: Path, image: ImageInput, spec: TensorSpec) -> np.ndarray:
+    """A picture as an input.
+
+    Args:
+        path: A file that Pillow reads; turned upright where a camera says how.
+        image: How it becomes the input.
+        spec: The input, of rank 4 with 1 or 3 channels; every item of a batch gets the same picture.
+
+    Returns:
+        uint8 as stored, else `(byte / 255 - mean) / std`, in the input's dtype and shape; resized bilinearly, without
+        keeping proportions. One channel is the luma of ITU-R 601.
+
+    Raises:
+        UsageError: Pillow is missing, or does not read the file.
+    """
+    try:
+        from PIL import Image, ImageOps
+    except ImportError as error:
+        raise UsageError("reading images needs Pillow", fix="pip install pillow") from error
+    batch, first, second, third = (_size(dim) for dim in spec.shape)
+    channels, height, width = (third, first, second) if image.layout == "NHWC" else (first, second, third)
+    try:
+        with Image.open(path) as opened:
+            if opened.mode.startswith(("I", "F")):
+                raise UsageError(
+                    f"{path.name} has more than 8 bits a channel ({opened.mode})",
+                    fix="save it with 8 bits, or give the input as a .npy file",
+                )
+            upright = ImageOps.exif_transpose(opened)
+            picture = upright.convert("RGB").resize((width, height), Image.Resampling.BILINEAR)
+            pixels = np.asarray(picture if channels == 3 else picture.convert("L"))
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:  # what Pillow's readers raise
+        raise UsageError(f"{path} cannot be read as a picture", why=str(error)) from error
+    pixels = pixels.reshape(height, width, channels)
+    if image.color == "BGR":
+        pixels = pixels[:, :, ::-1]
+    if spec.dtype != "uint8":
+        mean, std = (np.asarray(values[:channels], np.float32) for values in (image.mean, image.std))
+        pixels = ((pixels.astype(np.float32) / 255.0 - mean) / std).astype(spec.numpy_dtype)
+    if image.layout == "NCHW":
+        pixels = np.moveaxis(pixels, -1, 0)
+    return np.ascontiguousarray(np.broadcast_to(pixels, (batch, *pixels.shape)))
+
+
+def rank_labels(labels: Sequence[str], spec: TensorSpec, output: np.ndarray) -> list[list[dict[str, Any]]] | None:
+    """The labels with the highest values, best first.
+
+    Args:
+        labels: Of the model card.
+        spec: The output's.
+        output: Its values.
+
+    Returns:
+        For each row `{"label", "index", "value"}` of at most five; None where the output does not score these labels.
+    """
+    if not labels or not scores_labels(spec, len(labels)):
+        return None
+    rows = output.reshape(-1, len(labels)).astype(np.float64)
+    if output.ndim > 2 or len(rows) > _MAX_ROWS or not np.isfinite(rows).all():
+        return None
+    best = np.argsort(-rows, axis=1, kind="stable")[:, :_BEST]
+    return [
+        [{"label": labels[at], "index": int(at), "value": float(row[at])} for at in places]
+        for row, places in zip(rows, best, strict=True)
+    ]
+
+
+def card_labels(model: Mapping[str, Any]) -> tuple[str, ...]:
+    """The labels of a manifest's `model`; none where they are no list."""
+    found = model.get("card", {}).get("labels")
+    return tuple(map(str, found)) if isinstance(found, list) else ()
+
+
+def _size(dim: int | Dim) -> int:
+    """The size that a picture gets in a dimension that may vary: the smallest."""
+    return dim.min if isinstance(dim, Dim) else dim

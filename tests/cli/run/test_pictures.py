@@ -1,0 +1,160 @@
+"""`edgex run -i photo.png`: pictures of every kind become the input that the card, or `--image`, describes."""
+
+import json
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from edgex.cli.run.pictures import rank_labels, read_picture
+from edgex.errors import UsageError
+from edgex.runtime.artifact.card import ImageInput, check_card, parse_image_input
+from edgex.runtime.artifact.specs import Dim, TensorSpec
+
+ZERO, ONE = (0.0,) * 3, (1.0,) * 3
+
+
+@pytest.fixture
+def photo(tmp_path):
+    """A picture of 6 x 4 pixels with three different channels."""
+    pixels = np.random.default_rng(0).integers(0, 256, (4, 6, 3), dtype=np.uint8)
+    Image.fromarray(pixels).save(tmp_path / "photo.png")
+    return tmp_path / "photo.png", pixels
+
+
+def spec_of(*shape, dtype="float32"):
+    return TensorSpec("x", dtype, shape)
+
+
+def test_channels_come_in_the_order_that_the_card_says(photo):
+    path, pixels = photo
+    mean, std = (0.1, 0.2, 0.3), (0.5, 0.6, 0.7)
+    for color, ordered in (("RGB", pixels), ("BGR", pixels[:, :, ::-1])):
+        want = (ordered / 255.0 - np.array(mean)) / np.array(std)
+        nhwc = read_picture(path, ImageInput("x", "NHWC", color, mean, std), spec_of(1, 4, 6, 3))
+        nchw = read_picture(path, ImageInput("x", "NCHW", color, mean, std), spec_of(1, 3, 4, 6))
+        np.testing.assert_allclose(nhwc[0], want, rtol=1e-5)
+        np.testing.assert_allclose(nchw[0], np.moveaxis(want, -1, 0), rtol=1e-5)
+        assert nchw.flags.c_contiguous
+
+
+def test_one_channel_is_grey(photo, tmp_path):
+    path, pixels = photo
+    luma = pixels @ np.array([0.299, 0.587, 0.114])
+    grey = read_picture(path, ImageInput("x", "NCHW", "RGB", ZERO, ONE), spec_of(1, 1, 4, 6, dtype="uint8"))
+    np.testing.assert_allclose(grey[0, 0], luma, atol=0.51)
+    Image.fromarray(pixels[:, :, 0]).save(tmp_path / "grey.png")
+    same = read_picture(tmp_path / "grey.png", ImageInput("x", "NHWC", "BGR", (0.5,) * 3, ONE), spec_of(1, 4, 6, 1))
+    np.testing.assert_allclose(same[0, :, :, 0], pixels[:, :, 0] / 255.0 - 0.5, atol=1e-6)
+
+
+def test_a_batch_gets_the_picture_in_each_item_and_dynamic_sizes_the_smallest(photo):
+    path, pixels = photo
+    image = ImageInput("x", "NHWC", "RGB", ZERO, ONE)
+    batch = read_picture(path, image, spec_of(3, 4, 6, 3, dtype="uint8"))
+    assert batch.shape == (3, 4, 6, 3)
+    assert (batch == pixels).all()
+    dynamic = read_picture(path, image, spec_of(Dim("n", 2, 8), Dim("h", 5, 9), 7, 3))
+    assert dynamic.shape == (2, 5, 7, 3)
+
+
+def test_a_photograph_is_turned_upright(photo, tmp_path):
+    path, pixels = photo
+    with Image.open(path) as picture:
+        exif = picture.getexif()
+        exif[0x0112] = 6  # turn by 90 degrees to see it
+        picture.save(tmp_path / "turned.png", exif=exif)
+    got = read_picture(
+        tmp_path / "turned.png", ImageInput("x", "NHWC", "RGB", ZERO, ONE), spec_of(1, 6, 4, 3, dtype="uint8")
+    )
+    assert (got[0] == np.rot90(pixels, -1)).all()
+
+
+def test_what_is_no_picture_of_8_bits_is_refused(tmp_path):
+    image = ImageInput("x", "NCHW", "RGB", ZERO, ONE)
+    (tmp_path / "broken.png").write_bytes(b"\x89PNG\r\n\x1a\n and no more")
+    with pytest.raises(UsageError, match="cannot be read as a picture"):
+        read_picture(tmp_path / "broken.png", image, spec_of(1, 3, 4, 4))
+    Image.fromarray(np.full((4, 4), 40_000, np.uint16)).save(tmp_path / "deep.png")
+    with pytest.raises(UsageError, match="8 bits"):
+        read_picture(tmp_path / "deep.png", image, spec_of(1, 3, 4, 4))
+
+
+@pytest.mark.parametrize(
+    ("card", "says"),
+    [
+        ({"lables": ["a"]}, "did you mean 'labels'"),
+        ({"Image": {"input": "x"}}, "did you mean 'image'"),
+        ({"image": {"input": "x", "meen": [0.5]}}, "did you mean 'mean'"),
+        ({"image": {"layout": "NCHW"}}, "does not name its input"),
+        ({"image": {"input": "x", "layout": "CHW"}}, "did you mean 'NCHW'"),
+        ({"image": {"input": "x", "color": "GBR"}}, "known: BGR, RGB"),
+        ({"image": {"input": "x", "std": [0.5, 0, 0.5]}}, "nothing can be scaled by it"),
+        ({"image": {"input": "x", "mean": "0.5"}}, "mean '0.5'"),
+        ({"image": "x"}, "of type str"),
+        ({"labels": "cat"}, "not a list"),
+        ({"classes": {1, 2}}, "JSON"),
+    ],
+)
+def test_a_card_of_which_something_would_not_count_is_refused(card, says):
+    with pytest.raises(UsageError) as caught:
+        check_card(card, "net.py")
+    assert says in str(caught.value)
+
+
+def test_cards_with_keys_of_their_own_are_taken():
+    check_card({"labels": ["a", "b"], "licence": "BSD", "input_size": [224, 224]}, "net.py")
+
+
+def test_image_flag_has_an_order_of_colours():
+    image = parse_image_input("a.b:0.5,0.1/0.2/0.3,nhwc,bgr")
+    assert image == ImageInput("a.b", "NHWC", "BGR", (0.5,) * 3, (0.1, 0.2, 0.3))
+    for text in ("x:0.5,0.5", "x:0.5,0.5,NCHW,RGB,1", "0.5,0.5,NCHW", "x:a,1,NCHW", "x:0,1,NCWH", "x:0,1,NCHW,GBR"):
+        with pytest.raises(UsageError):
+            parse_image_input(text)
+
+
+def test_labels_are_ranked_by_row():
+    spec = TensorSpec("scores", "float32", (2, 3))
+    top = rank_labels(["a", "b", "c"], spec, np.array([[0.1, 0.7, 0.2], [3, 2, 1]], np.float32))
+    assert [[best["label"] for best in row] for row in top] == [["b", "c", "a"], ["a", "b", "c"]]
+    assert top[1][0] == {"label": "a", "index": 0, "value": 3.0}
+    assert rank_labels(["a", "b"], spec, np.zeros((2, 3))) is None
+    maps = TensorSpec("maps", "float32", (1, 4, 4, 3))
+    assert rank_labels(["a", "b", "c"], maps, np.zeros((1, 4, 4, 3))) is None
+
+
+GREY = """
+import torch
+from torch import nn
+
+class Grey(nn.Module):
+    def forward(self, x):
+        return torch.stack([x.mean((1, 2, 3)), x.amax((1, 2, 3)), x.amin((1, 2, 3))], 1)
+
+model, example_inputs = Grey().eval(), (torch.rand(1, 1, 8, 8),)
+model_card = CARD
+"""
+
+
+@pytest.mark.usefixtures("photo")
+def test_a_picture_runs_and_its_labels_are_named(edgex, model_file):
+    card = {"labels": ["mean", "most", "least"], "image": {"input": "x"}}
+    bad = {**card, "image": {"input": "y"}}
+    refused = edgex("export", str(model_file(GREY.replace("CARD", repr(bad)), "bad")), "-t", "onnx-cpu", "-q")
+    assert refused.returncode == 2
+    assert "no input 'y' for a picture" in refused.stderr
+    done = edgex("export", str(model_file(GREY.replace("CARD", repr(card)), "grey")), "-t", "onnx-cpu", "-q")
+    assert done.returncode == 0, done.stderr
+    shown = edgex("run", "grey.onnx-cpu.edgex", "-i", "photo.png")
+    assert "top 3       most " in shown.stdout
+    document = json.loads(edgex("run", "grey.onnx-cpu.edgex", "-i", "x=photo.png", "--json").stdout)
+    assert [best["label"] for best in document["outputs"][0]["top"][0]] == ["most", "mean", "least"]
+    scaled = json.loads(
+        edgex("run", "grey.onnx-cpu.edgex", "-i", "photo.png", "--image", "x:0.5,0.25,NCHW", "--json").stdout
+    )
+    before, after = (d["outputs"][0]["max"] for d in (document, scaled))
+    assert after == pytest.approx((before - 0.5) / 0.25, abs=1e-5)
+    useless = edgex("run", "grey.onnx-cpu.edgex", "--image", "x:0.5,0.25,NCHW")
+    assert useless.returncode == 2
+    assert "none is given" in useless.stderr
