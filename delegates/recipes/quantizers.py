@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from edgex.runtime.engines.base import Availability
-from edgex.runtime.engines.executorch.binding import INSTALL_COMMAND
 from edgex.runtime.support.entry_points import installed_version
 
 if TYPE_CHECKING:
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
 OBSERVERS = ("histogram", "minmax", "percentile")
 
 _PACKAGES = ("torch", "torchao", "executorch")
+_INSTALL_COMMAND = "pip install 'edgex-toolchain[xnnpack]'"
 
 
 class QuantizerRecipe(Protocol):
@@ -118,5 +118,5 @@ def quantizer_availability() -> Availability:
     """Whether the packages that quantizers come from are installed; nothing is imported."""
     missing = [package for package in _PACKAGES if installed_version(package) is None]
     if missing:
-        return Availability(False, f"quantizing needs {', '.join(missing)}", INSTALL_COMMAND)
+        return Availability(False, f"quantizing needs {', '.join(missing)}", _INSTALL_COMMAND)
     return Availability(True)

@@ -11,8 +11,9 @@ from edgex.delegates.base import Availability, CapturedProgram, LoweredModule
 from edgex.delegates.executorch.rewrites import PORTABLE_REWRITES
 from edgex.delegates.plan import PartitionPlan
 from edgex.delegates.recipes.quantizers import Quantizer, shared_quantizer
-from edgex.runtime.engines.executorch.binding import INSTALL_COMMAND
 from edgex.runtime.support.entry_points import installed_version
+
+INSTALL_COMMAND = "pip install 'edgex-toolchain[xnnpack]'"
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib.metadata import distribution
 from pathlib import Path
 
@@ -14,23 +14,39 @@ import pytest
 # What edgex itself depends on, by the names of their folders and files in site-packages.
 NEEDED = (
     *("click", "numpy", "numpy.libs", "psutil", "platformdirs", "packaging"),
-    *("rich", "pygments", "markdown_it", "mdurl", "safetensors"),
+    *("rich", "pygments", "markdown_it", "mdurl", "safetensors", "jinja2", "markupsafe"),
 )
+RUN_ONNX = ("onnxruntime", "flatbuffers", "google", "PIL", "pillow.libs")
 
 
 @pytest.fixture(scope="module")
 def bare(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., subprocess.CompletedProcess[str]]:
     """The command line in a virtual environment that holds edgex and its own dependencies, and no engine."""
-    folder = tmp_path_factory.mktemp("bare")
+    return make_environment(tmp_path_factory.mktemp("bare"), NEEDED)
+
+
+@pytest.fixture(scope="module")
+def light(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """The same with what the extras `run-onnx` and `images` bring: ONNX Runtime and Pillow, and no torch."""
+    return make_environment(tmp_path_factory.mktemp("light"), (*NEEDED, *RUN_ONNX), ("onnxruntime", "pillow"))
+
+
+def make_environment(
+    folder: Path, modules: Sequence[str], distributions: Sequence[str] = ()
+) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """The command line in a virtual environment of these modules of this one, and of these distributions' metadata."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder / "venv")], check=True)
     (site,) = (folder / "venv").glob("lib/python*/site-packages")
     here = Path(str(distribution("click").locate_file("")))
-    for name in NEEDED:
+    for name in modules:
         if (here / name).exists():
             (site / name).symlink_to(here / name)
     metadata = Path(str(distribution("edgex-toolchain").locate_file("")))
     for info in metadata.glob("edgex_toolchain-*.dist-info"):
         (site / info.name).symlink_to(info)
+    for name in distributions:
+        for info in here.glob(f"{name}-*.dist-info"):
+            (site / info.name).symlink_to(info)
     import edgex
 
     (site / "edgex").symlink_to(Path(edgex.__file__).parent)
@@ -74,3 +90,26 @@ def test_run_names_the_install_command_and_inspect_works(
     assert bare("inspect", artifact, cwd=tmp_path).returncode == 0
     result = bare("run", artifact, cwd=tmp_path)
     assert result.returncode == 7 and "pip install" in result.stderr, result.stderr
+    light_install = {"xnnpack": "[run-xnnpack]", "onnx-cpu": "[run-onnx]", "reference": "pip install torch"}
+    assert light_install[target] in result.stderr
+
+
+def test_a_machine_without_torch_runs_verifies_and_profiles(
+    light: Callable, tmp_path: Path, exported: Callable[[str, str], Path]
+) -> None:
+    from PIL import Image
+
+    Image.linear_gradient("L").save(tmp_path / "photo.png")
+    artifact = str(exported("convnet", "onnx-cpu"))
+    for arguments in (
+        ("run", artifact, "-i", "x=photo.png", "--image", "x:0.5,0.5,NCHW"),
+        ("verify", artifact),
+        ("profile", artifact, "--runs", "20", "--warmup", "5", "-o", "page.html"),
+    ):
+        done = light(*arguments, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+    assert (tmp_path / "page.html").stat().st_size > 10_000
+    (tmp_path / "model.py").write_text("model = 1\n")
+    refused = light("export", "model.py", "-t", "onnx-cpu", cwd=tmp_path)
+    assert refused.returncode == 7
+    assert "pip install 'edgex-toolchain[onnx]'" in refused.stderr

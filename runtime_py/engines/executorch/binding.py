@@ -22,7 +22,7 @@ from typing import Any
 from edgex.errors import TargetUnavailable
 from edgex.runtime.support.native_stderr import capture_native_stderr
 
-INSTALL_COMMAND = "pip install 'edgex-toolchain[xnnpack]'"
+INSTALL_COMMAND = "pip install 'edgex-toolchain[run-xnnpack]'"
 
 # What is used of the binding; a test compares it with the installed one.
 BINDING_NAMES = (

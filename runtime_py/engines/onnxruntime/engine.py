@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from edgex.runtime.engines.trace.tracing import EngineTrace, TracePlan
     from edgex.runtime.session.session import Session
 
-INSTALL_COMMAND = "pip install 'edgex-toolchain[onnx]'"
+INSTALL_COMMAND = "pip install 'edgex-toolchain[run-onnx]'"
 
 # Distributions that hold the module `onnxruntime`; only one of them can be installed in an environment.
 BUILDS = ("onnxruntime", "onnxruntime-migraphx", "onnxruntime-rocm", "onnxruntime-gpu")

@@ -599,14 +599,14 @@ def test_a_missing_torch_comes_with_the_command(monkeypatch):
     engine = ExecuTorchEngine()
     availability = engine.availability()
     assert (availability.available, availability.reason) == (False, "torch is not installed")
-    assert availability.fix == "pip install 'edgex-toolchain[xnnpack]'"
+    assert availability.fix == "pip install 'edgex-toolchain[run-xnnpack]'"
     assert engine.versions() == {"executorch": "1.5.1"}
     executorch_binding.import_binding.cache_clear()
     monkeypatch.setattr(executorch_binding, "find_spec", lambda name: None if name == "torch" else object())
     with pytest.raises(TargetUnavailable) as caught:
         executorch_binding.import_binding()
     assert caught.value.exit_code == 7
-    assert caught.value.fix == "pip install 'edgex-toolchain[xnnpack]'"
+    assert caught.value.fix == "pip install 'edgex-toolchain[run-xnnpack]'"
 
 
 def test_closing_lets_go_of_the_program(net):

@@ -297,7 +297,7 @@ class TestErrors:
         assert not engine.availability().available
         with pytest.raises(TargetUnavailable) as caught:
             engine.open(open_artifact(adder), EngineSettings())
-        assert caught.value.fix == "pip install 'edgex-toolchain[onnx]'"
+        assert caught.value.fix == "pip install 'edgex-toolchain[run-onnx]'"
 
 
 def test_running_imports_no_torch_and_sends_no_usage_data(adder: Path) -> None:
