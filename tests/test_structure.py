@@ -92,6 +92,9 @@ STARTERS = {
     *("os.system", "os.popen", "os.spawnv", "multiprocessing.Process", "asyncio.create_subprocess_exec"),
 }
 
+# What makes a temporary file with a name: a process that is killed leaves it.
+TEMPORARIES = {f"tempfile.{name}" for name in ("TemporaryDirectory", "NamedTemporaryFile", "mkdtemp", "mkstemp")}
+
 # Inside edgex.runtime: each folder may import itself and those before it.
 RUNTIME_ORDER = ("support", "artifact", "session", "engines", "execute", "measure", "report")
 
@@ -420,6 +423,16 @@ def private_names(path):
     for name, line in names:
         if name.startswith(PRIVATE_PREFIXES) and "__" not in name and name not in ALLOWED:
             yield name, line
+
+
+def test_temporary_files_are_made_where_leftovers_are_removed():
+    wrong = []
+    for module, path in FILES.items():
+        if module != "edgex.runtime.support.disk.scratch" and layer_of(module) != "samples":
+            for node in ast.walk(tree_of(path)):
+                if isinstance(node, ast.Call) and ast.unparse(node.func) in TEMPORARIES:
+                    wrong.append(f"{path.relative_to(ROOT)}:{node.lineno}: {ast.unparse(node.func)}")
+    assert not wrong, "\n".join(wrong)
 
 
 def test_processes_are_started_in_one_place():

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import json
 import re
-import tempfile
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from edgex.delegates.executorch.inner import InnerNode
+from edgex.runtime.support.disk.scratch import scratch_folder
 
 _NOT_JSON = re.compile(r"(?<=[\s:,\[-])(?:inf|nan)\b(?=[\s,\]}])")
 
@@ -82,11 +81,11 @@ def _as_json(flatbuffer: bytes) -> Any:
     from executorch.backends.xnnpack.serialization.xnnpack_graph_serialize import _get_schema_bytes
     from executorch.exir._serialize._flatbuffer import _flatc_decompile
 
-    with tempfile.TemporaryDirectory(prefix="edgex-xnnpack-") as folder:
-        schema, binary = Path(folder) / "schema.fbs", Path(folder) / "graph.bin"
+    with scratch_folder("xnnpack") as folder:
+        schema, binary = folder / "schema.fbs", folder / "graph.bin"
         schema.write_bytes(_get_schema_bytes())
         binary.write_bytes(flatbuffer)
-        _flatc_decompile(folder, str(schema), str(binary), ["--raw-binary"])
-        text = (Path(folder) / "graph.json").read_text(encoding="utf-8")
+        _flatc_decompile(str(folder), str(schema), str(binary), ["--raw-binary"])
+        text = (folder / "graph.json").read_text(encoding="utf-8")
     # flatc writes what JSON has no word for: bounds of activations are often infinite.
     return json.loads(_NOT_JSON.sub(lambda found: "Infinity" if found[0] == "inf" else "NaN", text))

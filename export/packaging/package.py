@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -19,7 +18,7 @@ from edgex.errors import ArtifactError, UsageError
 from edgex.runtime.artifact.artifact import SUFFIX, hash_file
 from edgex.runtime.artifact.manifest import MANIFEST_FILE, FileEntry, Manifest
 from edgex.runtime.artifact.names import check_name
-from edgex.runtime.support.publish import publish_folder, remove_empty, staged_folder, temporary_sibling
+from edgex.runtime.support.publish import publish_folder, staged_folder
 
 # What a file system says when it will not take a file; any other OSError is a defect and keeps its traceback.
 _REFUSALS = (
@@ -105,7 +104,7 @@ def staged(destination: Destination) -> Iterator[Path]:
         ArtifactError: The file system refuses (full, read-only).
     """
     try:
-        with staged_folder(destination.path) as folder:
+        with staged_folder(destination.path, kin=SUFFIX) as folder:
             yield folder
     except OSError as error:
         if error.errno not in _REFUSALS:
@@ -118,16 +117,10 @@ def staged(destination: Destination) -> Iterator[Path]:
 
 
 @contextmanager
-def scratch_folder(destination: Destination) -> Iterator[Path]:
-    """A path beside the destination for artifacts that are only measured; what was made there is gone afterwards."""
-    folder = temporary_sibling(destination.path)
-    folder = folder.with_name(folder.name + "-trial")
-    missing = [parent for parent in destination.path.parents if not parent.exists()]
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-        remove_empty(missing)
+def trial_folder(destination: Destination) -> Iterator[Path]:
+    """A path near the destination for artifacts that are only measured; what was made there is gone afterwards."""
+    with staged_folder(destination.path, kin=SUFFIX, purpose="-trial") as folder:
+        yield folder / destination.path.name
 
 
 def publish(folder: Path, destination: Destination) -> None:

@@ -5,24 +5,22 @@ with replacing(path) as temporary:      # a file; a folder likewise, with `stage
     temporary.write_text(text)
 ```
 
-The hidden name is `.NAME.tmp-PROCESS`: what a killed process left can be told by it, and is removed with
-`remove_leftovers`.
+The hidden name is `.NAME.tmp-PROCESS`, a folder, for files too. What a killed process left is removed by the next one
+that writes the same: see `edgex.runtime.support.disk.leftovers`.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from edgex.errors import EdgexError
-
-
-def temporary_sibling(path: Path) -> Path:
-    """The hidden name beside `path` under which this process writes it."""
-    return path.with_name(f".{path.name}.tmp-{os.getpid()}")
+from edgex.runtime.support.disk.exchange import swap
+from edgex.runtime.support.disk.leftovers import RETIRED, held, remove_abandoned
 
 
 @contextmanager
@@ -32,12 +30,9 @@ def replacing(path: Path) -> Iterator[Path]:
     Raises:
         OSError: The file system refuses.
     """
-    temporary = temporary_sibling(path)
-    try:
-        yield temporary
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with _temporary_sibling(path, re.escape(f".{path.name}")) as folder:
+        yield folder / path.name
+        (folder / path.name).replace(path)
 
 
 def write_text(path: Path, text: str) -> None:
@@ -51,24 +46,45 @@ def write_text(path: Path, text: str) -> None:
 
 
 @contextmanager
-def staged_folder(path: Path) -> Iterator[Path]:
+def staged_folder(path: Path, *, kin: str = "", purpose: str = "") -> Iterator[Path]:
     """A hidden folder beside `path`; gone after the block, with the parents made for it, unless it was published.
+
+    Args:
+        path: The name that it is to get.
+        kin: The ending of names that are edgex's alone: what killed processes left of any of them goes too.
+        purpose: Tells it from another one for the same `path`.
 
     Raises:
         OSError: The file system refuses.
     """
     missing = [parent for parent in path.parents if not parent.exists()]
-    folder = temporary_sibling(path)
+    owner = re.escape(f".{path.name}") + (rf"|\..+{re.escape(kin)}" if kin else "")
     try:
-        folder.mkdir(parents=True)
-        yield folder
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with _temporary_sibling(path, owner, purpose) as folder:
+            yield folder
+    finally:
+        remove_empty(missing)
+
+
+@contextmanager
+def _temporary_sibling(path: Path, owner: str, purpose: str = "") -> Iterator[Path]:
+    """The hidden folder beside `path`, in a folder that exists; `owner` as in `remove_abandoned`."""
+    remove_abandoned(path.parent, owner)
+    folder = path.with_name(f".{path.name}.tmp-{os.getpid()}{purpose}")
+    folder.mkdir()
+    try:
+        with held(folder):
+            yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-        remove_empty(missing)
 
 
 def publish_folder(folder: Path, path: Path, *, replace: bool = False) -> None:
     """Rename a finished folder to its name.
+
+    An older folder gives way in one step. Where the file system has no such step, it is renamed before: a process that
+    is killed at that moment leaves it under a hidden name, and the next one that writes the same puts it back.
 
     Args:
         folder: From `staged_folder`.
@@ -81,14 +97,26 @@ def publish_folder(folder: Path, path: Path, *, replace: bool = False) -> None:
     if not (replace and path.exists()):
         folder.rename(path)
         return
-    retired = folder.with_name(folder.name + "-old")
-    path.rename(retired)
-    try:
-        folder.rename(path)
-    except OSError:
-        retired.rename(path)
-        raise
-    shutil.rmtree(retired, ignore_errors=True)
+    if swap(folder, path):
+        _discard(folder)
+        return
+    retired = folder.with_name(folder.name + RETIRED)
+    with held(path):
+        path.rename(retired)
+        try:
+            folder.rename(path)
+        except OSError:
+            retired.rename(path)
+            raise
+        _discard(retired)
+
+
+def _discard(path: Path) -> None:
+    """Remove what was published before: a folder, or a link to one that stays."""
+    if path.is_symlink():
+        path.unlink()
+    else:
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def remove_leftovers(parent: Path, suffix: str, process: int) -> None:

@@ -110,7 +110,7 @@ def start(tmp_path: Path, plugin_path: Path, stage: str, how: str = "python", *e
     return subprocess.Popen(
         [sys.executable, "-B", "-m", "edgex", "export", "model.py", "-t", "hang", "-o", "out/deep", *options, *extra],
         cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(plugin_path)},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(plugin_path), os.environ.get("PYTHONPATH", "")])},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -150,6 +150,18 @@ def test_ctrl_c(stage: str, how: str, tmp_path: Path, plugin_path: Path) -> None
     assert "interrupted" in stderr and "Traceback" not in stderr
     assert left(tmp_path) == {"model.py"}
     assert not running(tmp_path)
+
+
+def test_kill_9_publishes_nothing_and_leaves_nothing(tmp_path: Path, plugin_path: Path) -> None:
+    process = start(tmp_path, plugin_path, "verify", "native")
+    wait_for_stage(process, "verify")
+    process.send_signal(signal.SIGKILL)
+    process.communicate(timeout=30)
+    deadline = time.monotonic() + 10
+    while running(tmp_path) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not running(tmp_path)
+    assert left(tmp_path) == {"model.py"}
 
 
 def test_timeout(tmp_path: Path, plugin_path: Path) -> None:

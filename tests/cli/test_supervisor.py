@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 # A body that hangs in native code with the interpreter's lock held, as an engine does in a long kernel.
@@ -98,12 +100,67 @@ def test_what_a_killed_child_left_is_removed(tmp_path: Path) -> None:
 def test_children_of_the_body_end_with_it(tmp_path: Path) -> None:
     body = "import subprocess\nsubprocess.Popen([sys.executable, '-c', 'import time; time.sleep(1000)'])\n" + HANG
     assert finish(start(body, tmp_path, ", timeout_seconds=2.0"))[0] == 124
-    import psutil
-
-    assert [p.pid for p in psutil.process_iter(["cwd"]) if p.info["cwd"] == str(tmp_path)] == []
+    assert running(tmp_path) == []
 
 
 @pytest.mark.parametrize("name", ["SIGSEGV", "SIGABRT", "SIGKILL"])
 def test_a_crash_names_its_signal(tmp_path: Path, name: str) -> None:
     code, _, err = finish(start(f"os.kill(os.getpid(), signal.{name})", tmp_path))
     assert code == 6 and name in err
+
+
+WORK = """
+import subprocess
+os.makedirs(f'out/.net.reference.edgex.tmp-{os.getpid()}/half')
+subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(1000)'])
+subprocess.Popen(['sleep', '1000'])
+"""
+
+
+def test_kill_9_ends_the_child_with_all_that_it_started_and_removes_what_that_left(tmp_path: Path) -> None:
+    process = start(WORK + HANG, tmp_path, ", clean_up=leftovers_remover(Path('out'))")
+    assert process.stderr is not None and process.stdout is not None
+    assert "hanging" in process.stderr.readline()
+    assert len(running(tmp_path)) == 5  # the command, its guardian, the child and the two that it started
+    process.kill()
+    wait_until_none(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+    for stream in (process.stdout, process.stderr):
+        stream.close()
+    process.wait()
+
+
+def test_kill_9_of_the_guardian_too_ends_the_child(tmp_path: Path) -> None:
+    process = start(HANG, tmp_path)
+    assert process.stderr is not None and process.stdout is not None
+    assert "hanging" in process.stderr.readline()
+    direct = {found.pid: found for found in psutil.Process(process.pid).children()}
+    guardian = next(number for number in direct if os.getsid(number) == number)
+    os.kill(guardian, signal.SIGKILL)
+    process.kill()
+    _, alive = psutil.wait_procs(list(direct.values()), 10)
+    assert not alive
+    for stream in (process.stdout, process.stderr):
+        stream.close()
+    process.wait()
+
+
+def test_a_guardian_that_was_killed_harms_nobody(tmp_path: Path) -> None:
+    process = start("time.sleep(0.5)\nprint('done')", tmp_path)
+    deadline = time.monotonic() + 10
+    found: list[int] = []
+    while not found and time.monotonic() < deadline:
+        found = [one.pid for one in psutil.Process(process.pid).children() if os.getsid(one.pid) == one.pid]
+    os.kill(found[0], signal.SIGKILL)
+    assert finish(process)[:2] == (0, "done\n")
+
+
+def running(folder: Path) -> list[int]:
+    return [found.pid for found in psutil.process_iter(["cwd"]) if found.info["cwd"] == str(folder)]
+
+
+def wait_until_none(folder: Path) -> None:
+    deadline = time.monotonic() + 10
+    while running(folder) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert running(folder) == []

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from edgex.errors import EdgexError, VerificationError
-from edgex.export.packaging.package import scratch_folder
+from edgex.export.packaging.package import trial_folder
 from edgex.export.packaging.stage import Package, write_native
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def check_speed(
     progress("time", f"{model.target} against its float32 sibling")
     program = replace(model.rewritten.program, recipe=None, float_modules=frozenset())
     plain = replace(model, rewritten=replace(model.rewritten, program=program), quantized=None)
-    with scratch_folder(model.job.destination) as sibling:
+    with trial_folder(model.job.destination) as sibling:
         try:
             other = model.job.delegate.lower(program, model.job.options)
         except EdgexError as error:

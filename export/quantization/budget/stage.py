@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from edgex.errors import VerificationError
-from edgex.export.packaging.package import scratch_folder
+from edgex.export.packaging.package import trial_folder
 from edgex.export.packaging.stage import write_native
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def meet_budget(model: TargetModel, settings: ExportSettings, progress: Progress
     example = model.cases[0].steps[0].inputs
     program = model.rewritten.program
     steps = SearchSteps(model.target, program, model.quantized, model.eager, example, metric, baseline, assemble)
-    with scratch_folder(model.job.destination) as scratch:
+    with trial_folder(model.job.destination) as scratch:
         search = steps.find_fewest(settings.max_drop, scratch, progress)
     if not search.chosen.holds and not settings.keep_best:
         raise over_budget(model.target, search)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import math
 import re
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +21,7 @@ from edgex.runtime.engines.onnxruntime.nodes import OnnxNode, read_onnx_nodes
 from edgex.runtime.engines.trace.operators import Category, OperatorRow, OperatorTensor
 from edgex.runtime.engines.trace.source_map import SourceMap, count_bytes, read_source_map
 from edgex.runtime.engines.trace.tracing import WARMUP_RUNS, EngineTrace, TracePlan, run_sequences
+from edgex.runtime.support.disk.scratch import scratch_folder
 
 if TYPE_CHECKING:
     from edgex.runtime.artifact.artifact import Artifact
@@ -89,8 +89,8 @@ def trace_onnx(artifact: Artifact, open_profiled: Callable[[OnnxProfile], Sessio
     nodes = max(1, len(sources.operators)) * len(plan.steps)
     # A model with weights apart may be too large to be written once more.
     small = not any(entry.path.endswith(".onnx.data") for entry in artifact.manifest.files)
-    with tempfile.TemporaryDirectory(prefix="edgex-trace-") as folder:
-        profile = OnnxProfile(Path(folder) / "profile", Path(folder) / "optimized.onnx" if small else None)
+    with scratch_folder("trace") as folder:
+        profile = OnnxProfile(folder / "profile", folder / "optimized.onnx" if small else None)
         with open_profiled(profile) as session:
             runner: Any = session.runner
             warmup = -(-WARMUP_RUNS // len(plan.steps))

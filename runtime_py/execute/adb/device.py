@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-import tempfile
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -33,6 +32,7 @@ from edgex.runtime.execute.base import (
 )
 from edgex.runtime.execute.request import DeviceInfo, RunRequest, RunResult
 from edgex.runtime.execute.tracing import read_recorded
+from edgex.runtime.support.disk.scratch import scratch_folder
 from edgex.runtime.support.machine.host import HostInfo
 
 TRACE_FILE = "trace.etdump"
@@ -115,8 +115,7 @@ class AdbDevice(Closing):
         if not store.prepare(native):
             progress("copy", f"the model, {native.bytes / 1e6:.1f} MB")
             copy_seconds = store.send_model(artifact.file(".pte"), native)
-        with tempfile.TemporaryDirectory(prefix="edgex-adb-") as name:
-            folder = Path(name)
+        with scratch_folder("adb") as folder:
             sent, came = folder / "in", folder / "out"
             sent.mkdir()
             came.mkdir()

@@ -11,11 +11,9 @@ Whatever the way, an answer of another run is refused.
 from __future__ import annotations
 
 import shlex
-import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from edgex.errors import DeviceError
@@ -25,6 +23,7 @@ from edgex.runtime.execute.adb.app.instrumentation import DONE, Transcript, read
 from edgex.runtime.execute.adb.failure import explain, find_loss
 from edgex.runtime.execute.adb.transport.client import AdbClient, Completed
 from edgex.runtime.execute.adb.transport.logcat import read_clock, read_crash
+from edgex.runtime.support.disk.scratch import scratch_folder
 
 ANSWER_FILE = "answer.json"
 ACTIVITY = "dev.edgex.sample.BenchmarkActivity"
@@ -155,8 +154,8 @@ class AppRunner:
     def _read_file(self, task: Task) -> Reply | None:
         """The answer from the file that the app wrote; None where neither way reads it."""
         name = f"job-{task.run_id}/{ANSWER_FILE}"
-        with tempfile.TemporaryDirectory(prefix="edgex-adb-") as folder:
-            target = Path(folder) / ANSWER_FILE
+        with scratch_folder("adb") as folder:
+            target = folder / ANSWER_FILE
             done = self._client.run("pull", self._answer_path(task), str(target))
             if done.returncode == 0 and target.is_file():
                 return Reply(self._checked(parse(target.read_bytes(), self._where), task), "pull")

@@ -8,7 +8,6 @@ child alone.
 from __future__ import annotations
 
 import mmap
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -32,6 +31,7 @@ from edgex.runtime.execute.base import (
 from edgex.runtime.execute.here.sampled import collect_samples
 from edgex.runtime.execute.request import Arrays, DeviceInfo, FreshRun, RunRequest, RunResult
 from edgex.runtime.execute.tensors import pack_tensors, unpack_tensors
+from edgex.runtime.support.disk.scratch import scratch_folder
 from edgex.runtime.support.machine.host import HostInfo, read_host
 from edgex.runtime.support.process.child import Child, Event, rebuild_error
 
@@ -93,8 +93,8 @@ class Worker:
             Outputs per sequence and step; why the engine refused some; load and first run of this process.
         """
         method = self._artifact.manifest.method
-        with tempfile.TemporaryDirectory(prefix="edgex-run-") as name:
-            inputs, written = Path(name) / _INPUTS, Path(name) / _OUTPUTS
+        with scratch_folder("run") as folder:
+            inputs, written = folder / _INPUTS, folder / _OUTPUTS
             with inputs.open("wb") as stream:
                 for step in (step for sequence in sequences for step in sequence):
                     stream.write(pack_tensors(method.inputs, step))

@@ -11,15 +11,16 @@ import shlex
 import shutil
 import signal
 import subprocess
-import tempfile
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Protocol
 
 from edgex.runtime.execute.base import Progress
 from edgex.runtime.support.cache import user_cache
+from edgex.runtime.support.disk.scratch import scratch_folder
 from edgex.runtime.support.process.programs import run_program, start_program
 from edgex.runtime.support.publish import replacing
 
@@ -220,6 +221,7 @@ class LocalLink:
     def __init__(self) -> None:
         self.address = "local-native"
         self.sent = Sent()
+        self._held = ExitStack()
 
     def run(self, script: str, data: bytes = b"") -> Done:
         """See `Link`."""
@@ -251,7 +253,8 @@ class LocalLink:
 
     def workspace(self, run_id: str) -> str:
         """See `Link`."""
-        return str(Path(tempfile.gettempdir()) / f"edgex-run-{run_id}")
+        return str(self._held.enter_context(scratch_folder("run")) / f"run-{run_id}")
 
     def close(self) -> None:
-        """Nothing is held."""
+        """What the runs have left goes."""
+        self._held.close()

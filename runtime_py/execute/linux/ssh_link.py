@@ -24,6 +24,7 @@ from edgex.runtime.artifact.artifact import hash_file
 from edgex.runtime.execute.base import Progress
 from edgex.runtime.execute.linux.link import Done, Sent, ShellJob, Streamed, run_process, stream_process
 from edgex.runtime.execute.request import Address
+from edgex.runtime.support.disk.scratch import scratch_folder
 from edgex.runtime.support.process.programs import start_program
 
 OPTIONS_VARIABLE = "EDGEX_SSH_OPTIONS"
@@ -86,8 +87,9 @@ class SshLink:
         except ValueError as error:
             raise UsageError(f"{OPTIONS_VARIABLE} cannot be read", why=str(error)) from error
         # A socket's path may have about 100 characters, whatever TMPDIR is.
-        folder = tempfile.mkdtemp(prefix="edgex-ssh-", dir="/tmp" if len(tempfile.gettempdir()) > 60 else None)
-        self._folder = Path(folder)
+        self._held = contextlib.ExitStack()
+        short = Path("/tmp") if len(tempfile.gettempdir()) > 60 else None
+        self._folder = self._held.enter_context(scratch_folder("ssh", short))
         self._socket = self._folder / "s"
         # Nobody is there to type a password. Keys and known hosts are the user's own affair.
         self._base = ["ssh", *extra, "-o", "BatchMode=yes", "-o", f"ConnectTimeout={_CONNECT_SECONDS}", "-T"]
@@ -191,7 +193,7 @@ class SshLink:
         if master is not None:
             master.terminate()
             master.wait()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self._held.close()
 
     def _command(self, script: str) -> list[str]:
         # One argument for the login shell there, whichever it is: sh runs the script.

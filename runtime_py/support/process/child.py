@@ -14,7 +14,8 @@ child    {"event": NAME, …}   any number, while it works
 ```
 
 A child imports from where its parent does, and never from the folder in which the user works: a `cuda.py` or a
-`tokenize.py` there would stand in for a library, or for Python's own module. It ends when its stdin does.
+`tokenize.py` there would stand in for a library, or for Python's own module. It ends when its stdin does, and is
+killed when its parent is: see `edgex.runtime.support.process.lifetime`.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from typing import IO, Any
 import edgex.errors
 from edgex.errors import EdgexError, RunError
 from edgex.runtime.support.process.programs import start_program
+from edgex.runtime.support.process.serving import MAIN_THREAD, OTHER_THREAD
 from edgex.runtime.support.process.shadows import explain_shadow
 
 Event = Mapping[str, Any]
@@ -45,7 +47,7 @@ _STOP_SECONDS = 10.0
 _SAFE_PATH = ("-P",) if sys.version_info >= (3, 11) else ()
 _START = (
     "import sys; sys.path[:] = [path for path in sys.path if path] + [sys.argv[1]]; "
-    "from edgex.runtime.support.process.serving import main; sys.exit(main(sys.argv[2]))"
+    "from edgex.runtime.support.process.serving import main; sys.exit(main(*sys.argv[2:]))"
 )
 
 
@@ -73,8 +75,9 @@ def start_python(
     """
     # src/edgex/runtime/support/process/child.py, and `runtime` may be a link: edgex itself says where it lies.
     root = Path(edgex.errors.__file__).parent.parent
+    thread = MAIN_THREAD if threading.current_thread() is threading.main_thread() else OTHER_THREAD
     return start_program(
-        [sys.executable, *_SAFE_PATH, "-c", _START, str(root), task],
+        [sys.executable, *_SAFE_PATH, "-c", _START, str(root), task, str(os.getpid()), thread],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=errors,

@@ -9,10 +9,12 @@ from __future__ import annotations
 import json
 import os
 import signal
+import threading
 from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
 from edgex.runtime.support.process.child import ChildEnded
+from edgex.runtime.support.process.lifetime import end_with_parent
 
 
 def ask_copy(answer: Callable[[], Mapping[str, Any]], label: str) -> dict[str, Any]:
@@ -26,8 +28,11 @@ def ask_copy(answer: Callable[[], Mapping[str, Any]], label: str) -> dict[str, A
         ChildEnded: The copy ended before it answered.
     """
     read_end, write_end = os.pipe()
+    parent = os.getpid()
+    of_main_thread = threading.current_thread() is threading.main_thread()
     child = os.fork()
     if child == 0:
+        end_with_parent(parent, of_main_thread=of_main_thread)
         os.close(read_end)
         _live_as_child(answer, write_end)
     os.close(write_end)

@@ -15,6 +15,10 @@ from collections.abc import Callable, Mapping
 from typing import Any, TextIO
 
 from edgex.errors import EdgexError
+from edgex.runtime.support.process.lifetime import end_with_parent
+
+# Which thread has started the child.
+MAIN_THREAD, OTHER_THREAD = "main", "other"
 
 # Says that something happened: a name, and what belongs to it.
 Tell = Callable[..., None]
@@ -27,8 +31,15 @@ def describe_error(error: EdgexError) -> dict[str, Any]:
     return {"error": {"class": type(error).__name__, **parts}}
 
 
-def main(task: str) -> int:
-    """The child's whole life: answers until its stdin ends."""
+def main(task: str, parent: str, thread: str) -> int:
+    """The child's whole life: answers until its stdin ends.
+
+    Args:
+        task: `MODULE:NAME` of what answers.
+        parent: The number of the process that started it.
+        thread: `MAIN_THREAD` or `OTHER_THREAD`, of the parent.
+    """
+    end_with_parent(int(parent), of_main_thread=thread == MAIN_THREAD)
     # Ctrl-C goes to all processes of a terminal: the parent decides, and ends this one.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # Engines may print to stdout; that goes to stderr, and messages alone to where the reader is.

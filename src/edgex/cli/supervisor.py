@@ -3,7 +3,8 @@
 An engine that is deep in a kernel, holding the interpreter's lock, hears neither a signal handler nor a thread.
 Its process can be ended all the same: the command forks before anything heavy is imported (about a millisecond),
 the child does the work, the parent waits. Interrupted, the child first gets the chance to clean up after itself;
-then it and whatever it started are killed, and the parent removes what is left.
+then it and whatever it started are killed, and the parent removes what is left. Where the parent is killed, the
+child is too, and `edgex.cli.guardian` does the rest.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ from typing import NoReturn
 import click
 
 from edgex.cli.failure import failure_document, output_failure, print_json, report_failure
+from edgex.cli.guardian import guarded
 from edgex.errors import EdgexError, RunError, TimeoutExpired
+from edgex.runtime.support.process.lifetime import end_with_parent
 
 # Seconds that an interrupted child has to remove its temporary files before it is killed.
 GRACE_SECONDS = 3.0
@@ -61,22 +64,25 @@ def supervise(
 
     # Before the fork: a signal that comes right after it must not end the parent and leave the child alone.
     before = {number: signal.signal(number, remember) for number in (signal.SIGINT, signal.SIGTERM)}
+    parent = os.getpid()
     try:
         child = os.fork()
         if child == 0:
-            _live_as_child(body, as_json, verbose)
-        code = _wait(child, timeout_seconds, received, as_json, clean_up)
+            _live_as_child(body, parent, as_json, verbose)
+        with guarded(child, clean_up):
+            code = _wait(child, timeout_seconds, received, as_json, clean_up)
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
     sys.exit(code)
 
 
-def _live_as_child(body: Callable[[], int], as_json: bool, verbose: bool) -> NoReturn:
+def _live_as_child(body: Callable[[], int], parent: int, as_json: bool, verbose: bool) -> NoReturn:
     """The child's whole life; ends in os._exit so that the parent's stack is never unwound twice."""
     # A group of its own: the parent decides when it and its own children are signalled. Ctrl-C in a terminal goes to
     # the foreground group, that is to the parent, which passes it on.
     os.setpgid(0, 0)
+    end_with_parent(parent)
     os.environ[SUPERVISED] = "1"
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +16,7 @@ from edgex.runtime.engines.executorch.trace.xnnpack_events import event_type, ma
 from edgex.runtime.engines.trace.operators import ArenaSpan, Category, Confidence, OperatorRow
 from edgex.runtime.engines.trace.source_map import SourceMap, read_source_map
 from edgex.runtime.engines.trace.tracing import WARMUP_RUNS, EngineTrace, TracePlan, run_sequences
+from edgex.runtime.support.disk.scratch import scratch_folder
 
 if TYPE_CHECKING:
     from edgex.runtime.artifact.artifact import Artifact
@@ -46,8 +45,8 @@ def trace_executorch(artifact: Artifact, open_traced: Callable[[], Session], pla
     Raises:
         RunError: The engine failed, or the trace is damaged.
     """
-    with tempfile.TemporaryDirectory(prefix="edgex-trace-") as folder, open_traced() as session:
-        file = Path(folder) / "trace.etdp"
+    with scratch_folder("trace") as folder, open_traced() as session:
+        file = folder / "trace.etdp"
         runner: Any = session.runner
         run_sequences(session, plan, -(-WARMUP_RUNS // len(plan.steps)))
         # Writing starts a new trace. The first one tells how many events a run has.

@@ -2,9 +2,12 @@
 
 import os
 import signal
+import subprocess
 import sys
+import threading
 import time
 
+import psutil
 import pytest
 
 from edgex.errors import ArtifactError, RunError
@@ -32,6 +35,8 @@ def answer(request, tell):
     if do == "exit":
         print("no room", file=sys.stderr)
         os._exit(3)
+    if do == "hang":
+        __import__("ctypes").PyDLL(None).sleep(1000)  # PyDLL keeps the interpreter's lock
     if do == "sleep":
         time.sleep(60)
 
@@ -160,3 +165,43 @@ def test_shadows_are_found_and_blamed_only_where_they_are_named(tmp_path):
 def test_the_child_uses_the_same_python(tasks):
     with Child("child_tasks:answer", "the child") as child:
         assert child._process.args[0] == sys.executable
+
+
+PARENT = """
+import sys, threading, time
+from edgex.runtime.support.process.child import Child
+def work():
+    child = Child("child_tasks:answer", "the child")
+    child.ask({"do": "echo", "text": ""})
+    print(child._process.pid, flush=True)
+    child.ask({"do": "hang" if sys.argv[1] == "main" else "sleep"})
+if sys.argv[1] == "main":
+    work()
+else:
+    threading.Thread(target=work, daemon=True).start()
+    time.sleep(1000)
+"""
+
+
+@pytest.mark.parametrize("thread", ["main", "other"])
+def test_a_child_that_works_ends_when_its_parent_is_killed(tasks, thread):
+    """Started by the main thread it ends in the midst of native code that holds the interpreter's lock."""
+    parent = subprocess.Popen([sys.executable, "-c", PARENT, thread], stdout=subprocess.PIPE, text=True)
+    child = psutil.Process(int(parent.stdout.readline()))
+    time.sleep(0.3)
+    assert child.is_running()
+    parent.kill()
+    parent.wait()
+    parent.stdout.close()
+    child.wait(10)
+
+
+def test_a_child_outlives_the_thread_that_started_it(tasks):
+    started = []
+    thread = threading.Thread(target=lambda: started.append(Child("child_tasks:answer", "the child")))
+    thread.start()
+    thread.join()
+    with started[0] as child:
+        assert child.ask({"do": "echo", "text": "still here"})["text"] == "still here"
+        time.sleep(1.5)
+        assert child.ask({"do": "echo", "text": "and still"})["text"] == "and still"

@@ -1,0 +1,1 @@
+"""Temporary files: held while they are written, swapped into place, removed when their process is gone."""
