@@ -84,9 +84,9 @@ def _measured(left_out: tuple[LeftOut, ...], report: ProfileReport) -> tuple[Lef
     """Each with the time of the rows of its operator and source line, most expensive first."""
     costs: dict[tuple[str, str | None], tuple[float, float]] = {}
     for place in critical_fallbacks(report):
-        costs[place.operator, place.source] = (place.group.total_us, place.group.share or 0.0)
+        costs[place.operator, place.source] = (place.group.total_seconds, place.group.share or 0.0)
     found = []
     for item in left_out:
         cost = costs.pop((item.fallback.op, item.fallback.source), None)
         found.append(item if cost is None else dataclasses.replace(item, measured=Measured(*cost)))
-    return tuple(sorted(found, key=lambda item: -(item.measured.median_us if item.measured else 0.0)))
+    return tuple(sorted(found, key=lambda item: -(item.measured.median_seconds if item.measured else 0.0)))

@@ -16,11 +16,11 @@ class Measured:
     """What the operators of one fallback cost in a profile.
 
     Attributes:
-        median_us: Their times in one traced run, summed, in microseconds.
+        median_seconds: Their times in one traced run, summed, in seconds.
         share: Of all traced operators' time, 0 to 1.
     """
 
-    median_us: float
+    median_seconds: float
     share: float
 
 
@@ -41,10 +41,8 @@ class LeftOut:
     def to_json(self) -> dict[str, Any]:
         """What one entry of `delegation.fallbacks` has beside the fallback itself."""
         found = self.measured
-        return {
-            "taken_by": list(self.taken_by),
-            "measured": None if found is None else {"median_us": found.median_us, "share": round(found.share, 4)},
-        }
+        measured = None if found is None else {"median_seconds": found.median_seconds, "share": round(found.share, 4)}
+        return {"taken_by": list(self.taken_by), "measured": measured}
 
 
 def list_left_out(plan: PartitionPlan, *, rewrites_on: bool) -> tuple[LeftOut, ...]:

@@ -52,7 +52,7 @@ def _events(report: ProfileReport) -> Iterable[dict[str, Any]]:
         yield _meta("thread_sort_index", track, sort_index=track)
 
     starts = _lay_out(report.ops)
-    run = [] if report.trace is None else [round(report.trace.execute_us, 3)]
+    run = [] if report.trace is None else [round(report.trace.execute_seconds * 1e6, 3)]
     end = max([starts[-1], *run])
     engine, inner = _Track(_ENGINE), {name: _Track(track) for name, track in track_of.items()}
     path = _Track(modules)
@@ -101,10 +101,10 @@ class _Track:
 
 
 def _lay_out(rows: Iterable[OperatorRow]) -> list[float]:
-    """Where each row starts, and at the end where the last one ends."""
+    """Where each row starts, in microseconds, and at the end where the last one ends."""
     starts, at = [0.0], 0.0
     for row in rows:
-        at += row.median_us or 0.0
+        at += (row.median_seconds or 0.0) * 1e6
         starts.append(round(at, 3))
     return starts
 
@@ -129,7 +129,7 @@ def _describe(row: OperatorRow) -> dict[str, Any]:
         "gflops": row.gflops,
         "gbps": row.gbps,
         "roofline_fraction": row.roofline_fraction,
-        "time": "below the clock's resolution" if row.median_us is None else None,
+        "time": "below the clock's resolution" if row.median_seconds is None else None,
     }
     return {name: value for name, value in shown.items() if value is not None}
 

@@ -57,8 +57,11 @@ def tabulate_operators(contrast: Contrast) -> Table | None:
     for delta in contrast.operators[:_MOST_OPERATORS]:
         where = delta.module_path if delta.module_path else "(model)" if delta.module_path == "" else delta.category
         work = _list_operators(delta.operators) or delta.category
-        sides = [_micro(delta.baseline_us, delta.baseline_rows), _micro(delta.candidate_us, delta.candidate_rows)]
-        rows.append((where, work, *sides, f"{delta.delta_us:+.1f} µs", delta.match))
+        sides = [
+            _micro(delta.baseline_seconds, delta.baseline_rows),
+            _micro(delta.candidate_seconds, delta.candidate_rows),
+        ]
+        rows.append((where, work, *sides, f"{delta.delta_seconds * 1e6:+.1f} µs", delta.match))
     head = ("module", "operators", contrast.baseline, contrast.candidate, "change", "matched by")
     return Table(head, tuple(rows))
 
@@ -184,4 +187,4 @@ def _sqnr_to_first(contrast: Contrast) -> str:
 
 
 def _micro(value: float | None, rows: Sequence[str]) -> str:
-    return "–" if not rows else "unknown" if value is None else f"{value:,.1f} µs"
+    return "–" if not rows else "unknown" if value is None else f"{value * 1e6:,.1f} µs"

@@ -65,11 +65,9 @@ def format_bytes(count: int | None) -> str:
     return f"{_significant(size, 3)} GB"
 
 
-def format_us(microseconds: float | None, like: float | None = None) -> str:
-    """A duration that is held in microseconds; None is `below resolution`, which is how rows have it."""
-    if microseconds is None:
-        return "below resolution"
-    return format_seconds(microseconds * 1e-6, like * 1e-6 if like else None)
+def format_row_time(seconds: float | None, like: float | None = None) -> str:
+    """The time of one row of a trace; None is `below resolution`, which is how rows have it."""
+    return "below resolution" if seconds is None else format_seconds(seconds, like or None)
 
 
 def format_share(share: float | None) -> str:

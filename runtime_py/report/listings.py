@@ -9,7 +9,7 @@ from typing import Literal
 from edgex.runtime.engines.trace.operators import OperatorRow
 from edgex.runtime.measure.profile.report import ProfileReport
 from edgex.runtime.report import views
-from edgex.runtime.report.figures import count, format_bytes, format_seconds, format_share, format_us
+from edgex.runtime.report.figures import count, format_bytes, format_row_time, format_seconds, format_share
 
 By = Literal["operator", "module", "source", "delegate"]
 
@@ -70,9 +70,9 @@ def list_fallbacks(report: ProfileReport, limit: int | None, *, reasons: bool = 
     entries = views.critical_fallbacks(report)
     if not entries:
         return []
-    total = sum(entry.group.total_us for entry in entries)
-    share = total / (views.total_us(report) or 1.0)
-    title = f"outside {views.find_delegate(report) or 'any delegate'}: {format_us(total)}, {format_share(share)}"
+    total = sum(entry.group.total_seconds for entry in entries)
+    share = total / (views.total_seconds(report) or 1.0)
+    title = f"outside {views.find_delegate(report) or 'any delegate'}: {format_row_time(total)}, {format_share(share)}"
     listing = _list_places(title, entries, limit)
     if reasons and any(entry.reason for entry in entries):
         rows = tuple((*row, entry.reason or "") for row, entry in zip(listing.rows, entries, strict=False))
@@ -102,7 +102,7 @@ def list_operators(report: ProfileReport, limit: int | None) -> list[Listing]:
     """Types of operators, then the operators themselves, slowest first."""
     order = views.by_time(report)
     shown = order[:limit]
-    like = report.ops[order[0]].median_us if order else None
+    like = report.ops[order[0]].median_seconds if order else None
     rows = tuple(_operator_cells(report, at, like) for at in shown)
     columns = (Column("operator"), Column("module"), Column("source"), *_numbers(*_FIGURES))
     operators = Listing("operators", columns, rows, _left_out(len(order) - len(shown)) + _untimed(report))
@@ -112,27 +112,29 @@ def list_operators(report: ProfileReport, limit: int | None) -> list[Listing]:
 def list_modules(report: ProfileReport, limit: int | None) -> list[Listing]:
     """The tree of modules, submodules indented under theirs, the slowest first."""
     tree = views.by_module(report)
-    whole = views.total_us(report) or 1.0
+    whole = views.total_seconds(report) or 1.0
     nodes = list(views.walk_modules(tree.root))
     kept = nodes
     if limit is not None and len(nodes) > limit:
         # The slowest, with the modules they stand in: a tree with holes could not be read.
-        slowest = sorted(nodes, key=lambda entry: -entry[1].total_us)[:limit]
+        slowest = sorted(nodes, key=lambda entry: -entry[1].total_seconds)[:limit]
         paths = {node.path for _, node in slowest}
         kept = [entry for entry in nodes if entry[1].path in paths]
-    like = tree.root.total_us
+    like = tree.root.total_seconds
     rows = [
         (
             "  " * depth + (node.name or report.artifact.name),
-            format_us(node.total_us or None, like),
-            format_share(node.total_us / whole),
-            format_us(node.self_us or None, like) if node.rows else "",
+            format_row_time(node.total_seconds or None, like),
+            format_share(node.total_seconds / whole),
+            format_row_time(node.self_seconds or None, like) if node.rows else "",
         )
         for depth, node in kept
     ]
     if tree.unmapped.rows:
         unmapped = tree.unmapped
-        rows.append((unmapped.name, format_us(unmapped.total_us or None, like), format_share(unmapped.share), ""))
+        rows.append(
+            (unmapped.name, format_row_time(unmapped.total_seconds or None, like), format_share(unmapped.share), "")
+        )
     columns = (Column("module"), *_numbers("total", "share", "self"))
     return [Listing("modules", columns, tuple(rows), _left_out(len(nodes) - len(kept)))]
 
@@ -155,15 +157,15 @@ def list_source(report: ProfileReport) -> list[Listing]:
             cost = (
                 ("", "")
                 if line.group is None
-                else (format_us(line.group.total_us or None), format_share(line.group.share))
+                else (format_row_time(line.group.total_seconds or None), format_share(line.group.share))
             )
             rows.append((*cost, str(line.number), line.text if line.text is not None else "(not in the report)"))
-        title = f"{file.file}: {format_us(file.total_us)}, {format_share(file.share)}"
+        title = f"{file.file}: {format_row_time(file.total_seconds)}, {format_share(file.share)}"
         columns = (*_numbers("time", "share", "line"), Column("source"))
         listings.append(Listing(title, columns, tuple(rows)))
     if view.unmapped.rows:
         unmapped = view.unmapped
-        text = f"{unmapped.name}: {format_us(unmapped.total_us)}, {format_share(unmapped.share)}"
+        text = f"{unmapped.name}: {format_row_time(unmapped.total_seconds)}, {format_share(unmapped.share)}"
         listings.append(Listing(text, (), ()))
     return listings
 
@@ -171,16 +173,16 @@ def list_source(report: ProfileReport) -> list[Listing]:
 def list_delegates(report: ProfileReport, limit: int | None) -> list[Listing]:
     """Who ran what kind of work, and then what ran outside the delegate."""
     groups = views.by_delegate(report)
-    like = groups[0].total_us if groups else None
+    like = groups[0].total_seconds if groups else None
     rows = []
     for group in groups:
         rows.append((group.name, *_group_numbers(group, like)))
         kinds = dict.fromkeys(report.ops[at].category for at in group.rows)
         for kind in kinds if len(kinds) > 1 else ():
             part = [at for at in group.rows if report.ops[at].category == kind]
-            total = sum(report.ops[at].median_us or 0.0 for at in part)
-            share = total / (views.total_us(report) or 1.0)
-            rows.append((f"  {kind}", str(len(part)), format_us(total or None, like), format_share(share)))
+            total = sum(report.ops[at].median_seconds or 0.0 for at in part)
+            share = total / (views.total_seconds(report) or 1.0)
+            rows.append((f"  {kind}", str(len(part)), format_row_time(total or None, like), format_share(share)))
     table = Listing("who ran it", (Column("delegate"), *_numbers("operators", "time", "share")), tuple(rows))
     return [table, *list_fallbacks(report, limit)]
 
@@ -228,7 +230,7 @@ def _operator_cells(report: ProfileReport, at: int, like: float | None) -> tuple
         row.op_type if row.count == 1 else f"{row.op_type} x {row.count}",
         describe_module(row),
         row.source or "",
-        format_us(row.median_us, like),
+        format_row_time(row.median_seconds, like),
         format_share(row.share),
         "" if row.gflops is None else f"{row.gflops:,.1f}",
         "" if row.roofline_fraction is None else f"{100 * row.roofline_fraction:.0f} %",
@@ -250,7 +252,7 @@ def _name_module(path: str) -> str:
 
 
 def _list_places(title: str, places: Sequence[views.Place], limit: int | None) -> Listing:
-    like = places[0].group.total_us if places else None
+    like = places[0].group.total_seconds if places else None
     shown = places[:limit]
     rows = tuple((p.operator, p.source or "no source line", *_group_numbers(p.group, like)) for p in shown)
     columns = (Column("operator"), Column("source"), *_numbers("count", "time", "share"))
@@ -258,7 +260,7 @@ def _list_places(title: str, places: Sequence[views.Place], limit: int | None) -
 
 
 def _list_groups(title: str, noun: str, groups: Sequence[views.Group], limit: int | None) -> Listing:
-    like = groups[0].total_us if groups else None
+    like = groups[0].total_seconds if groups else None
     shown = groups[:limit]
     rows = tuple((group.name, *_group_numbers(group, like)) for group in shown)
     columns = (Column(noun), *_numbers("operators", "time", "share"))
@@ -266,7 +268,7 @@ def _list_groups(title: str, noun: str, groups: Sequence[views.Group], limit: in
 
 
 def _group_numbers(group: views.Group, like: float | None) -> tuple[str, str, str]:
-    return (f"{len(group.rows):,}", format_us(group.total_us or None, like), format_share(group.share))
+    return (f"{len(group.rows):,}", format_row_time(group.total_seconds or None, like), format_share(group.share))
 
 
 def _numbers(*titles: str) -> tuple[Column, ...]:
@@ -278,8 +280,8 @@ def _left_out(number: int) -> tuple[str, ...]:
 
 
 def _untimed(report: ProfileReport) -> tuple[str, ...]:
-    untimed = sum(row.median_us is None for row in report.ops)
+    untimed = sum(row.median_seconds is None for row in report.ops)
     if not untimed or report.trace is None:
         return ()
-    limit = format_seconds(report.trace.resolution_us * 1e-6, digits=2)
+    limit = format_seconds(report.trace.resolution_seconds, digits=2)
     return (f"{count(untimed, 'operator')} below the clock's resolution of {limit}",)

@@ -28,9 +28,9 @@ from edgex.runtime.report.figures import (
     format_bytes,
     format_interval,
     format_rate,
+    format_row_time,
     format_seconds,
     format_share,
-    format_us,
 )
 from edgex.runtime.report.listings import Listing, describe_trace, warn_of_fallbacks
 from edgex.runtime.report.page_data import KINDS, describe_report
@@ -77,7 +77,7 @@ def render_html(
     environment = Environment(
         loader=FunctionLoader(_read), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    environment.filters |= {"bytes": format_bytes, "us": format_us, "share": format_share, "count": count}
+    environment.filters |= {"bytes": format_bytes, "time": format_row_time, "share": format_share, "count": count}
     names = _name(reports) if labels is None or len(reports) == 1 else list(labels)
     script = "\n".join(['"use strict";', "(() => {", *(_read(f"{name}.js") for name in _SCRIPTS), "})();", ""])
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
@@ -131,7 +131,7 @@ def _name(reports: Sequence[ProfileReport]) -> list[str]:
 
 def _describe(report: ProfileReport, label: str) -> dict[str, Any]:
     """What the template prints of one report."""
-    steady, whole = report.steady, views.total_us(report)
+    steady, whole = report.steady, views.total_seconds(report)
     number, _, unit = format_seconds(steady.median, digits=4).partition(" ")
     interval = None
     if steady.median_ci95 is not None:
@@ -146,14 +146,14 @@ def _describe(report: ProfileReport, label: str) -> dict[str, Any]:
         "interval": interval,
         "sampling": describe_sampling(report),
         "categories": views.by_category(report),
-        "total_us": whole,
+        "total_seconds": whole,
         "trace": describe_trace(report),
         "delegate": views.find_delegate(report),
         "fallbacks": views.critical_fallbacks(report),
         "left_out": warn_of_fallbacks(report),
-        "fallback_us": sum(entry.group.total_us for entry in views.critical_fallbacks(report)),
+        "fallback_seconds": sum(entry.group.total_seconds for entry in views.critical_fallbacks(report)),
         "source": views.by_source(report),
-        "hot_us": max((line.group.total_us for file in views.by_source(report).files for line in file.lines
+        "hot_seconds": max((line.group.total_seconds for file in views.by_source(report).files for line in file.lines
                        if line.group is not None), default=0.0),
         "weights": views.weights_by_module(report),
         "arena_peak": max(arena, default=None),
@@ -192,7 +192,7 @@ def _figure_groups(reports: Sequence[ProfileReport]) -> list[tuple[str, list[tup
 
 def _share_a_scale(reports: Sequence[ProfileReport]) -> bool:
     """Whether bars of all runs can be drawn on one scale: the shortest would still be seen."""
-    totals = [views.total_us(report) for report in reports if report.ops]
+    totals = [views.total_seconds(report) for report in reports if report.ops]
     return not totals or max(totals) <= _SEEN * min(totals)
 
 
@@ -230,7 +230,7 @@ def _environment(report: ProfileReport) -> list[tuple[str, str]]:
 def _describe_overhead(report: ProfileReport) -> str:
     if report.trace is None:
         return ""
-    return f"{format_us(report.trace.execute_us)}, {report.trace.overhead_ratio:.2f} x the untraced median"
+    return f"{format_row_time(report.trace.execute_seconds)}, {report.trace.overhead_ratio:.2f} x the untraced median"
 
 
 def _join_ceilings(ceilings: Ceilings) -> str:

@@ -43,11 +43,11 @@ def describe_report(report: ProfileReport) -> dict[str, Any]:
     return {
         "name": report.artifact.name,
         "delegate": views.find_delegate(report),
-        "total": views.total_us(report),
-        "resolution": None if report.trace is None else report.trace.resolution_us,
+        "total": views.total_seconds(report) * 1e6,
+        "resolution": None if report.trace is None else report.trace.resolution_seconds * 1e6,
         "texts": {name: [strings.index(get(row)) for row in report.ops] for name, get in texts.items()},
         "kind": [KINDS.index(kind) for kind in kinds],
-        "us": [_round(row.median_us) for row in report.ops],
+        "us": [_round(None if row.median_seconds is None else row.median_seconds * 1e6) for row in report.ops],
         "count": [row.count for row in report.ops],
         "flops": [row.flops for row in report.ops],
         "bytes": [row.bytes for row in report.ops],
@@ -82,7 +82,7 @@ class _Strings:
 def _describe_module(node: views.ModuleNode) -> list[Any]:
     """[name, total, own, own rows, submodules]; names are short, so they need no index."""
     children = [_describe_module(child) for child in node.children]
-    return [node.name, _round(node.total_us), _round(node.self_us), list(node.rows), children]
+    return [node.name, _round(node.total_seconds * 1e6), _round(node.self_seconds * 1e6), list(node.rows), children]
 
 
 def _describe_ceilings(ceilings: Ceilings) -> dict[str, Any]:

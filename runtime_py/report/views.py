@@ -2,7 +2,7 @@
 
 Every view is a partition: what it shows and what it could not place add up to the same total, the sum of the traced
 operators. A row without a time (below the clock's resolution) counts as 0 in sums and is counted in `untimed`.
-Times are microseconds. Rows are named by their index in `report.ops`.
+Times are seconds. Rows are named by their index in `report.ops`.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ class Group:
     Attributes:
         name: What they share, for example the type.
         rows: Indices into `ops`, in order of execution.
-        total_us: Their times, summed.
+        total_seconds: Their times, summed.
         share: Of all rows' time, 0 to 1; None where no row has a time.
         untimed: Rows below the clock's resolution.
     """
 
     name: str
     rows: tuple[int, ...]
-    total_us: float
+    total_seconds: float
     share: float | None
     untimed: int
 
@@ -67,16 +67,16 @@ class ModuleNode:
     Attributes:
         path: Path in the model, `""` for the model itself.
         name: Last part of the path.
-        total_us: Own operators and those of all submodules.
-        self_us: Own operators alone.
+        total_seconds: Own operators and those of all submodules.
+        self_seconds: Own operators alone.
         rows: Own operators.
         children: Submodules in order of first execution.
     """
 
     path: str
     name: str
-    total_us: float
-    self_us: float
+    total_seconds: float
+    self_seconds: float
     rows: tuple[int, ...]
     children: tuple[ModuleNode, ...]
 
@@ -104,13 +104,13 @@ class SourceFile:
 
     Attributes:
         file: As in the rows' `source`.
-        total_us: All its lines.
+        total_seconds: All its lines.
         share: Of all rows' time.
         lines: Those that the report holds or that have operators, by number; gaps are possible.
     """
 
     file: str
-    total_us: float
+    total_seconds: float
     share: float | None
     lines: tuple[SourceLine, ...]
 
@@ -134,14 +134,14 @@ class WeightGroup:
     tensors: int
 
 
-def total_us(report: ProfileReport) -> float:
+def total_seconds(report: ProfileReport) -> float:
     """All rows' time, summed."""
-    return sum(row.median_us or 0.0 for row in report.ops)
+    return sum(row.median_seconds or 0.0 for row in report.ops)
 
 
 def by_time(report: ProfileReport) -> tuple[int, ...]:
     """Rows, slowest first; those without a time last, in order of execution."""
-    return tuple(sorted(range(len(report.ops)), key=lambda at: -(report.ops[at].median_us or 0.0)))
+    return tuple(sorted(range(len(report.ops)), key=lambda at: -(report.ops[at].median_seconds or 0.0)))
 
 
 def by_type(report: ProfileReport) -> tuple[Group, ...]:
@@ -199,7 +199,7 @@ def fallback_share(report: ProfileReport) -> float | None:
 
     None where the engine has no delegates, and where no operator has a time.
     """
-    whole = total_us(report)
+    whole = total_seconds(report)
     if not whole or (find_delegate(report) is None and not report.executed_on.endswith(_OWN_KERNELS)):
         return None
     return _sum(report, fallback_rows(report)) / whole
@@ -211,9 +211,9 @@ def by_place(report: ProfileReport, rows: Iterable[int] | None = None) -> tuple[
     for at in range(len(report.ops)) if rows is None else rows:
         row = report.ops[at]
         found[row.operators[0] if row.operators else row.op_type, row.source].append(at)
-    whole = total_us(report)
+    whole = total_seconds(report)
     entries = [Place(name, source, _make_group(report, name, rows, whole)) for (name, source), rows in found.items()]
-    return tuple(sorted(entries, key=lambda entry: -entry.group.total_us))
+    return tuple(sorted(entries, key=lambda entry: -entry.group.total_seconds))
 
 
 def critical_fallbacks(report: ProfileReport) -> tuple[Place, ...]:
@@ -253,12 +253,17 @@ def by_module(report: ProfileReport) -> ModuleTree:
     def build(path: str) -> ModuleNode:
         children = tuple(build(child) for child in submodules.get(path, ()))
         rows = tuple(own.get(path, ()))
-        self_us = _sum(report, rows)
+        self_seconds = _sum(report, rows)
         return ModuleNode(
-            path, path.rpartition(".")[2], self_us + sum(c.total_us for c in children), self_us, rows, children
+            path,
+            path.rpartition(".")[2],
+            self_seconds + sum(c.total_seconds for c in children),
+            self_seconds,
+            rows,
+            children,
         )
 
-    return ModuleTree(build(""), _make_group(report, "not traced to a module", unmapped, total_us(report)))
+    return ModuleTree(build(""), _make_group(report, "not traced to a module", unmapped, total_seconds(report)))
 
 
 def walk_modules(node: ModuleNode) -> Iterable[tuple[int, ModuleNode]]:
@@ -267,7 +272,7 @@ def walk_modules(node: ModuleNode) -> Iterable[tuple[int, ModuleNode]]:
     while stack:
         depth, node = stack.pop()
         yield depth, node
-        stack += [(depth + 1, child) for child in sorted(node.children, key=lambda child: child.total_us)]
+        stack += [(depth + 1, child) for child in sorted(node.children, key=lambda child: child.total_seconds)]
 
 
 def by_source(report: ProfileReport) -> SourceView:
@@ -283,7 +288,7 @@ def by_source(report: ProfileReport) -> SourceView:
     texts: dict[str, dict[int, str]] = defaultdict(dict)
     for text in report.sources:
         texts[text.file] |= dict(enumerate(text.lines, text.first_line))
-    whole = total_us(report)
+    whole = total_seconds(report)
     files = []
     for file, lines in rows.items():
         shown = [
@@ -294,9 +299,9 @@ def by_source(report: ProfileReport) -> SourceView:
             )
             for number in sorted(texts[file].keys() | lines.keys())
         ]
-        total = sum(line.group.total_us for line in shown if line.group is not None)
+        total = sum(line.group.total_seconds for line in shown if line.group is not None)
         files.append(SourceFile(file, total, total / whole if whole else None, tuple(shown)))
-    files.sort(key=lambda file: -file.total_us)
+    files.sort(key=lambda file: -file.total_seconds)
     return SourceView(tuple(files), _make_group(report, "not traced to a line", unmapped, whole))
 
 
@@ -340,16 +345,16 @@ def _group_indexed(report: ProfileReport, key: Callable[[int, OperatorRow], str]
     found: dict[str, list[int]] = defaultdict(list)
     for at, row in enumerate(report.ops):
         found[key(at, row)].append(at)
-    whole = total_us(report)
+    whole = total_seconds(report)
     groups = [_make_group(report, name, rows, whole) for name, rows in found.items()]
-    return tuple(sorted(groups, key=lambda group: -group.total_us))
+    return tuple(sorted(groups, key=lambda group: -group.total_seconds))
 
 
 def _make_group(report: ProfileReport, name: str, rows: Sequence[int], whole: float) -> Group:
     total = _sum(report, rows)
-    untimed = sum(report.ops[at].median_us is None for at in rows)
+    untimed = sum(report.ops[at].median_seconds is None for at in rows)
     return Group(name, tuple(rows), total, total / whole if whole else None, untimed)
 
 
 def _sum(report: ProfileReport, rows: Iterable[int]) -> float:
-    return sum(report.ops[at].median_us or 0.0 for at in rows)
+    return sum(report.ops[at].median_seconds or 0.0 for at in rows)

@@ -80,7 +80,7 @@ def save_report(folder: Path, file: str, *args: Any, **options: Any) -> str:
 def make_row(
     module: str | None,
     *operators: str,
-    median_us: float | None = 1.0,
+    median_seconds: float | None = 1.0,
     category: Any = "compute",
     name: str | None = None,
     op_type: str = "op",
@@ -92,7 +92,7 @@ def make_row(
         delegate=None,
         category=category,
         count=1,
-        median_us=median_us,
+        median_seconds=median_seconds,
         share=None,
         module_path=module,
         module_paths=() if module is None else (module,),

@@ -128,10 +128,10 @@ def make_report(ops: int = 1000, *, seed: int = 0, speed: float = 1.0, **changes
     """A whole report of `ops` operators; `speed` divides every time, `changes` replace fields of the report."""
     random = np.random.default_rng(seed)
     rows = _make_rows(ops, random, speed)
-    leaves = sum(row.median_us or 0.0 for row in rows)
-    median = leaves * 1e-6 * 0.97 or 1e-3
+    leaves = sum(row.median_seconds or 0.0 for row in rows)
+    median = leaves * 0.97 or 1e-3
     rounds = _make_rounds(random, median)
-    known = sum(row.median_us or 0.0 for row in rows if row.map_confidence in ("exact", "aligned"))
+    known = sum(row.median_seconds or 0.0 for row in rows if row.map_confidence in ("exact", "aligned"))
     fresh = tuple(
         FreshRun(0.012 + 0.001 * at, 0.61, 0.0023, 0.034, 1.6 * median, 512_000_000 + 100_000 * at) for at in range(3)
     )
@@ -192,8 +192,8 @@ def _make_rows(ops: int, random, speed: float) -> tuple[OperatorRow, ...]:
     )
     rows += [_make_row(len(rows) + at, "", entry, random, speed) for at, entry in enumerate(last)]
     rows = rows[-ops:] if ops else []
-    whole = sum(row.median_us or 0.0 for row in rows)
-    return tuple(replace(row, share=None if row.median_us is None else row.median_us / whole) for row in rows)
+    whole = sum(row.median_seconds or 0.0 for row in rows)
+    return tuple(replace(row, share=None if row.median_seconds is None else row.median_seconds / whole) for row in rows)
 
 
 def _make_row(number: int, layer: str, entry, random, speed: float) -> OperatorRow:
@@ -207,9 +207,9 @@ def _make_row(number: int, layer: str, entry, random, speed: float) -> OperatorR
         flops = 2 * 12 * LENGTH * LENGTH * (WIDTH // 12)
     elif category == "compute":
         flops = int(np.prod(given))
-    median = round(float(microseconds * random.lognormal(0.0, 0.04)) / speed, 3)
-    median = None if median < 1.0 else median
-    best = max((flops or 0) / 261e3, (moved or 0) / 38.4e3)
+    ticks = round(float(microseconds * random.lognormal(0.0, 0.04)) / speed * 1e3)
+    median = None if ticks < 1000 else ticks / 1e9
+    best = max((flops or 0) / 261e9, (moved or 0) / 38.4e9)
     path = None if module is None else ".".join(part for part in (layer, module) if part)
     return OperatorRow(
         name=f"{kind} #{number}",
@@ -217,7 +217,7 @@ def _make_row(number: int, layer: str, entry, random, speed: float) -> OperatorR
         delegate=DELEGATE if delegated else None,
         category=category,
         count=1,
-        median_us=median,
+        median_seconds=median,
         share=None,
         module_path=path,
         module_paths=() if path is None else (path,),
@@ -229,8 +229,8 @@ def _make_row(number: int, layer: str, entry, random, speed: float) -> OperatorR
         outputs=() if given is None else (OperatorTensor("float32", given),),
         flops=flops,
         bytes=moved,
-        gflops=flops / median / 1e3 if flops and median else None,
-        gbps=moved / median / 1e3 if moved and median else None,
+        gflops=flops / median / 1e9 if flops and median else None,
+        gbps=moved / median / 1e9 if moved and median else None,
         roofline_fraction=best / median if best and median else None,
     )
 

@@ -186,7 +186,7 @@ def read_profile(runs: Sequence[_Run], optimized: Sequence[OnnxNode], sources: S
     left = [run.us - sum(event.us for event in run.events) for run in alike]
     rows.append(_overhead_row(len(alike[0].events), left))
     coverage = median(1.0 - rest / max(run.us, 1) for run, rest in zip(alike, left, strict=True))
-    return EngineTrace(tuple(rows), len(alike), float(median(run.us for run in alike)), 1.0, max(0.0, coverage))
+    return EngineTrace(tuple(rows), len(alike), float(median(run.us for run in alike)) / 1e6, 1e-6, max(0.0, coverage))
 
 
 @dataclass(frozen=True)
@@ -311,7 +311,7 @@ def _row(event: _Event, times: Sequence[int], count: int, found: _Found, sources
         delegate=event.provider,
         category=category,
         count=count,
-        median_us=middle if middle >= 1.0 else None,
+        median_seconds=middle / 1e6 if middle >= 1.0 else None,
         share=None,
         module_path=next(iter(group.module_paths), None),
         module_paths=group.module_paths,
@@ -378,7 +378,7 @@ def _overhead_row(count: int, left: Sequence[int]) -> OperatorRow:
         delegate=None,
         category="overhead",
         count=count,
-        median_us=middle if middle >= 1.0 else None,
+        median_seconds=middle / 1e6 if middle >= 1.0 else None,
         share=None,
         module_path=None,
         module_paths=(),

@@ -89,7 +89,7 @@ def read_times(names: list[str], times: np.ndarray[Any, np.dtype[np.int64]], sou
     whole = times[:, -1]
     rows = [_row(name, times[:, index], sources) for index, name in enumerate(names) if name in sources.operators]
     work = sum((times[:, index] for index, name in enumerate(names) if name in sources.operators), np.zeros_like(whole))
-    left = float(np.median(whole - work)) / 1e3
+    left = float(np.median(whole - work)) / 1e9
     rows.append(
         OperatorRow(
             name="PyTorch: between operators",
@@ -97,7 +97,7 @@ def read_times(names: list[str], times: np.ndarray[Any, np.dtype[np.int64]], sou
             delegate=None,
             category="overhead",
             count=len(rows),
-            median_us=left,
+            median_seconds=left,
             share=None,
             module_path=None,
             module_paths=(),
@@ -108,7 +108,7 @@ def read_times(names: list[str], times: np.ndarray[Any, np.dtype[np.int64]], sou
         )
     )
     coverage = float(np.median(work / np.maximum(whole, 1)))
-    return EngineTrace(tuple(rows), len(times), float(np.median(whole)) / 1e3, 0.001, coverage)
+    return EngineTrace(tuple(rows), len(times), float(np.median(whole)) / 1e9, 1e-9, coverage)
 
 
 def _row(name: str, nanoseconds: Any, sources: SourceMap) -> OperatorRow:
@@ -121,7 +121,7 @@ def _row(name: str, nanoseconds: Any, sources: SourceMap) -> OperatorRow:
         delegate=None,
         category=category,
         count=1,
-        median_us=float(np.median(nanoseconds)) / 1e3,
+        median_seconds=float(np.median(nanoseconds)) / 1e9,
         share=None,
         module_path=next(iter(group.module_paths), None),
         module_paths=group.module_paths,

@@ -1,6 +1,6 @@
-"""One operator in a profile, and what the traced runs were: the parts of `edgex.profile/1` that look inside a run.
+"""One operator in a profile, and what the traced runs were: the parts of `edgex.profile/2` that look inside a run.
 
-Times are microseconds here, as operators are that short; unknown is None (null), never 0.
+Times are seconds; unknown is None (null), never 0.
 """
 
 from __future__ import annotations
@@ -32,8 +32,9 @@ class OperatorRow:
         category: `compute` is the model's own work; `layout` transposes and reorders that the engine inserted; `cast`
             dtype conversions, quantization among them; `overhead` is the engine's time between operators.
         count: How often it ran in one run of the model.
-        median_us: Median over the traced runs, of all `count` together; None where it is below the clock's resolution.
-        share: Its part of the summed leaves, 0 to 1; None where `median_us` is.
+        median_seconds: Median over the traced runs, of all `count` together; None where it is below the clock's
+            resolution.
+        share: Its part of the summed leaves, 0 to 1; None where `median_seconds` is.
         module_path: Module that it belongs to, `""` for the model itself; None if unknown.
         module_paths: All of them where operators were fused, that of the main operator first.
         source: `file.py:line` of the main operator; None if unknown.
@@ -47,7 +48,7 @@ class OperatorRow:
         bytes: Bytes of inputs, weights and outputs, each counted once: the least that must move.
         gflops: Achieved, 1e9 operations a second.
         gbps: Achieved, 1e9 bytes a second.
-        roofline_fraction: `median_us` of a perfect implementation on this host over `median_us`; above 1 is our error.
+        roofline_fraction: Time of a perfect implementation on this host over `median_seconds`; above 1 is our error.
     """
 
     name: str
@@ -55,7 +56,7 @@ class OperatorRow:
     delegate: str | None
     category: Category
     count: int
-    median_us: float | None
+    median_seconds: float | None
     share: float | None
     module_path: str | None
     module_paths: tuple[str, ...]
@@ -94,18 +95,18 @@ class Trace:
     Attributes:
         runs: Traced runs that the medians are over.
         coverage: Part of a run that its operators took, 0 to 1, median over the runs; the rest is `overhead`.
-        execute_us: Median of the whole traced run.
-        overhead_ratio: `execute_us` over the untraced median of `steady`.
-        resolution_us: The engine's clock counts in these.
+        execute_seconds: Median of the whole traced run.
+        overhead_ratio: `execute_seconds` over the untraced median of `steady`.
+        resolution_seconds: The engine's clock counts in these.
         module_share: Part of the operators' time with a module path, counting confidence `exact` and `aligned` only.
         source_share: The same for a source line.
     """
 
     runs: int
     coverage: float
-    execute_us: float
+    execute_seconds: float
     overhead_ratio: float
-    resolution_us: float
+    resolution_seconds: float
     module_share: float
     source_share: float
 

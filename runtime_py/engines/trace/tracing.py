@@ -26,7 +26,7 @@ TRACE_SECONDS = 0.6
 MIN_RUNS, MAX_RUNS = 5, 200
 WARMUP_RUNS = 3
 _MIN_TICKS = 5
-_FINE_US = 1e-3
+_FINE_SECONDS = 1e-9
 # XNNPACK's names of quantized kernels: `Fully Connected (NC, QDU8, F32, QC8W) GEMM`.
 _QUANTIZED = re.compile(r"\(\w+, Q[A-Z]*8")
 
@@ -55,16 +55,16 @@ class EngineTrace:
     Attributes:
         rows: Leaves of one run, in order of execution; share, rates and roofline are not filled in yet.
         runs: Runs that the medians are over.
-        execute_us: Median of the whole run.
-        resolution_us: The engine's clock counts in these.
+        execute_seconds: Median of the whole run.
+        resolution_seconds: The engine's clock counts in these.
         coverage: Median over the runs of the part of a run that its operators took.
         arena: Planned memory, where the engine plans it.
     """
 
     rows: tuple[OperatorRow, ...]
     runs: int
-    execute_us: float
-    resolution_us: float
+    execute_seconds: float
+    resolution_seconds: float
     coverage: float
     arena: tuple[ArenaSpan, ...] = ()
 
@@ -113,50 +113,50 @@ def finish_rows(trace: EngineTrace, ceilings: Ceilings | None) -> tuple[Operator
     A time of few ticks of the clock is too rough to be compared with a ceiling.
     """
     rows = trace.rows
-    total = sum(row.median_us for row in rows if row.median_us is not None)
+    total = sum(row.median_seconds for row in rows if row.median_seconds is not None)
     seen: dict[str, int] = {}
     finished = []
     for row in rows:
         seen[row.name] = seen.get(row.name, 0) + 1
         name = row.name if seen[row.name] == 1 else f"{row.name} ({seen[row.name]})"
-        if row.median_us is None or total <= 0:
+        if row.median_seconds is None or total <= 0:
             finished.append(dataclasses.replace(row, name=name))
             continue
-        us = row.median_us
+        seconds = row.median_seconds
         # The engine's own kernels are timed by the runtime's clock, which is fine everywhere.
-        tick = _FINE_US if row.delegate is None else trace.resolution_us
+        tick = _FINE_SECONDS if row.delegate is None else trace.resolution_seconds
         finished.append(
             dataclasses.replace(
                 row,
                 name=name,
-                share=us / total,
-                gflops=None if row.flops is None else row.flops / us / 1e3,
-                gbps=None if row.bytes is None else row.bytes / us / 1e3,
-                roofline_fraction=_roofline_fraction(row, us, ceilings) if us >= _MIN_TICKS * tick else None,
+                share=seconds / total,
+                gflops=None if row.flops is None else row.flops / seconds / 1e9,
+                gbps=None if row.bytes is None else row.bytes / seconds / 1e9,
+                roofline_fraction=_roofline_fraction(row, seconds, ceilings) if seconds >= _MIN_TICKS * tick else None,
             )
         )
     return tuple(finished)
 
 
-def summarize_trace(trace: EngineTrace, rows: Sequence[OperatorRow], untraced_us: float) -> Trace:
+def summarize_trace(trace: EngineTrace, rows: Sequence[OperatorRow], untraced_seconds: float) -> Trace:
     """The traced runs as a whole.
 
     Args:
         trace: What the engine found.
         rows: Its rows, finished.
-        untraced_us: Median of a run that is not traced.
+        untraced_seconds: Median of a run that is not traced.
     """
-    work = [row for row in rows if row.category != "overhead" and row.median_us is not None]
-    total = sum(row.median_us or 0.0 for row in work)
+    work = [row for row in rows if row.category != "overhead" and row.median_seconds is not None]
+    total = sum(row.median_seconds or 0.0 for row in work)
     certain = [row for row in work if row.map_confidence in ("exact", "aligned")]
-    with_module = sum(row.median_us or 0.0 for row in certain if row.module_path is not None)
-    with_source = sum(row.median_us or 0.0 for row in certain if row.source is not None)
+    with_module = sum(row.median_seconds or 0.0 for row in certain if row.module_path is not None)
+    with_source = sum(row.median_seconds or 0.0 for row in certain if row.source is not None)
     return Trace(
         runs=trace.runs,
         coverage=trace.coverage,
-        execute_us=trace.execute_us,
-        overhead_ratio=trace.execute_us / untraced_us,
-        resolution_us=trace.resolution_us,
+        execute_seconds=trace.execute_seconds,
+        overhead_ratio=trace.execute_seconds / untraced_seconds,
+        resolution_seconds=trace.resolution_seconds,
         module_share=with_module / total if total else 0.0,
         source_share=with_source / total if total else 0.0,
     )
@@ -184,14 +184,14 @@ def compute_dtype(row: OperatorRow) -> str:
     return "int8" if first == "uint8" else first
 
 
-def _roofline_fraction(row: OperatorRow, us: float, ceilings: Ceilings | None) -> float | None:
+def _roofline_fraction(row: OperatorRow, seconds: float, ceilings: Ceilings | None) -> float | None:
     """Time of a perfect implementation over the measured one."""
     if ceilings is None or row.category == "overhead" or row.bytes is None:
         return None
-    least = row.bytes / ceilings.gbps / 1e3
+    least = row.bytes / ceilings.gbps / 1e9
     if row.flops:
         dtype = compute_dtype(row)
         if dtype not in ceilings.gflops:
             return None
-        least = max(least, row.flops / ceilings.gflops[dtype] / 1e3)
-    return least / us if least > 0 else None
+        least = max(least, row.flops / ceilings.gflops[dtype] / 1e9)
+    return least / seconds if least > 0 else None

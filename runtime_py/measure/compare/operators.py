@@ -30,9 +30,9 @@ class OperatorDelta:
         operators: ATen operators, main one first; where matched by module, all of the module's.
         category: `compute`, `layout`, `cast` or `overhead`.
         match: How the two sides were found to be the same.
-        baseline_us: Microseconds in one run of the baseline, all its rows together; None where it has none, or where
+        baseline_seconds: Seconds in one run of the baseline, all its rows together; None where it has none, or where
             they are below the clock's resolution.
-        candidate_us: The same of the candidate.
+        candidate_seconds: The same of the candidate.
         baseline_rows: Names of the rows there.
         candidate_rows: The same of the candidate.
     """
@@ -41,19 +41,19 @@ class OperatorDelta:
     operators: tuple[str, ...]
     category: str
     match: Match
-    baseline_us: float | None
-    candidate_us: float | None
+    baseline_seconds: float | None
+    candidate_seconds: float | None
     baseline_rows: tuple[str, ...]
     candidate_rows: tuple[str, ...]
 
     @property
-    def delta_us(self) -> float:
+    def delta_seconds(self) -> float:
         """Candidate minus baseline; what one of them lacks counts as 0 there."""
-        return (self.candidate_us or 0.0) - (self.baseline_us or 0.0)
+        return (self.candidate_seconds or 0.0) - (self.baseline_seconds or 0.0)
 
     def to_json(self) -> dict[str, Any]:
         """One entry of `operators`."""
-        return {**asdict(self), "delta_us": self.delta_us}
+        return {**asdict(self), "delta_seconds": self.delta_seconds}
 
 
 def compare_traced(baseline: ProfileReport, candidate: ProfileReport) -> tuple[OperatorDelta, ...] | None:
@@ -78,7 +78,7 @@ def compare_operators(baseline: Sequence[OperatorRow], candidate: Sequence[Opera
         right = [row for row in right if key(row) not in both]
     found += [_delta("none", rows, []) for rows in _group(left, _by_anything).values()]
     found += [_delta("none", [], rows) for rows in _group(right, _by_anything).values()]
-    return tuple(sorted(found, key=lambda delta: -abs(delta.delta_us)))
+    return tuple(sorted(found, key=lambda delta: -abs(delta.delta_seconds)))
 
 
 def _by_operators(row: OperatorRow) -> Hashable:
@@ -107,13 +107,13 @@ def _delta(match: Match, baseline: Sequence[OperatorRow], candidate: Sequence[Op
         operators=tuple(operators),
         category=first.category,
         match=match,
-        baseline_us=_sum(baseline),
-        candidate_us=_sum(candidate),
+        baseline_seconds=_sum(baseline),
+        candidate_seconds=_sum(candidate),
         baseline_rows=tuple(row.name for row in baseline),
         candidate_rows=tuple(row.name for row in candidate),
     )
 
 
 def _sum(rows: Sequence[OperatorRow]) -> float | None:
-    known = [row.median_us for row in rows if row.median_us is not None]
+    known = [row.median_seconds for row in rows if row.median_seconds is not None]
     return sum(known) if known else None

@@ -1,4 +1,4 @@
-"""What a comparison found, as values, in words, and as the document `edgex.compare/1` (see docs/json.md)."""
+"""What a comparison found, as values, in words, and as the document `edgex.compare/2` (see docs/json.md)."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from edgex.runtime.measure.profile.report import ProfileReport
 from edgex.runtime.measure.statistics import Judgement
 from edgex.runtime.support.machine.activity import MeasurementWarning
 
-SCHEMA = "edgex.compare/1"
+SCHEMA = "edgex.compare/2"
 
 Kind = Literal["artifacts", "reports"]
 
-_SAMPLES_HERE = "<samples {} of edgex.compare/1>"
+_SAMPLES_HERE = "<samples {} of edgex.compare/2>"
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,7 @@ class Comparison:
     warnings: tuple[MeasurementWarning, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """The document `edgex.compare/1`; `a`, `b`, `ratio` and so on are those of the first candidate."""
+        """The document `edgex.compare/2`; `a`, `b`, `ratio` and so on are those of the first candidate."""
         first = self.contrasts[0].to_json()
         brief = {key: first[key] for key in ("a", "b", "ratio", "ratio_ci95", "floor", "margin", "verdict", "says")}
         return {

@@ -154,7 +154,7 @@ def _add_operators(
     return replace(
         report,
         ops=rows,
-        trace=summarize_trace(found, rows, report.steady.median * 1e6),
+        trace=summarize_trace(found, rows, report.steady.median),
         ceilings=best,
         memory=replace(report.memory, arena=found.arena),
         sources=read_source_text(artifact),

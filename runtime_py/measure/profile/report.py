@@ -1,4 +1,4 @@
-"""What a profile found, as values and as the document `edgex.profile/1` (see docs/reference/profile-json.md).
+"""What a profile found, as values and as the document `edgex.profile/2` (see docs/reference/profile-json.md).
 
 All times are seconds. Unknown is None (null), never 0. Nothing in it names a path of the machine.
 """
@@ -29,13 +29,13 @@ from edgex.runtime.support.json.shapes import Both, Integer, List, Number, Objec
 from edgex.runtime.support.machine.activity import Activity, MeasurementWarning
 from edgex.runtime.support.machine.host import HostInfo
 
-SCHEMA = "edgex.profile/1"
+SCHEMA = "edgex.profile/2"
 
 _T = TypeVar("_T")
 
 # Indices of operators are places in lists.
 _MAX_OPERATORS = 1_000_000
-_SAMPLES_HERE = "<samples of edgex.profile/1>"
+_SAMPLES_HERE = "<samples of edgex.profile/2>"
 
 
 @dataclass(frozen=True)
@@ -232,7 +232,7 @@ class ProfileReport:
     device: Mapping[str, Any] | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """The document `edgex.profile/1`."""
+        """The document `edgex.profile/2`."""
         settings = asdict(self.settings)
         settings["shapes"] = {name: list(shape) for name, shape in self.settings.shapes.items()}
         interval = self.steady.median_ci95

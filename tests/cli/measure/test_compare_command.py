@@ -40,7 +40,7 @@ def test_json_is_one_document_and_the_file_is_the_same(exported, edgex, tmp_path
     done = edgex("compare", path, path, path, *QUICK, "--json", "-q", "-o", "out.json", "--fail-on", "900%")
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
-    assert document["schema"] == "edgex.compare/1" and document["kind"] == "artifacts"
+    assert document["schema"] == "edgex.compare/2" and document["kind"] == "artifacts"
     assert [entry["b"] for entry in document["comparisons"]] == [
         "counter.onnx-cpu.edgex (2)",
         "counter.onnx-cpu.edgex (3)",
@@ -82,8 +82,8 @@ def test_a_noisy_machine_gives_no_verdict(edgex, tmp_path):
 
 
 def test_markdown_and_operators(edgex, tmp_path):
-    save_report(tmp_path, "a.json", ops=(make_row("conv", "aten.convolution.default", median_us=10.0),))
-    save_report(tmp_path, "b.json", ops=(make_row("conv", "aten.convolution.default", median_us=14.0),))
+    save_report(tmp_path, "a.json", ops=(make_row("conv", "aten.convolution.default", median_seconds=10.0e-6),))
+    save_report(tmp_path, "b.json", ops=(make_row("conv", "aten.convolution.default", median_seconds=14.0e-6),))
     done = edgex("compare", "a.json", "b.json", "-o", "out.md")
     assert done.returncode == 0, done.stderr
     assert "conv    convolution.default  10.0 µs  14.0 µs  +4.0 µs  operators" in done.stdout
@@ -104,7 +104,7 @@ def test_markdown_and_operators(edgex, tmp_path):
         (("a.json",), 2, "1 given, at least two are needed"),
         (("a.json", "nothing.edgex"), 6, "no artifact or report at nothing.edgex"),
         (("a.json", "cut.json"), 6, "cut.json is not whole JSON"),
-        (("a.json", "newer.json"), 6, "newer.json is of schema 'edgex.profile/2'"),
+        (("a.json", "newer.json"), 6, "newer.json is of schema 'edgex.profile/3'"),
         (("a.json", "other.json"), 2, "different models"),
         (("a.json", "far.json", "--fail-on", "3%"), 2, "--fail-on cannot judge reports of different machines"),
         (("a.json", "same.json", "--fail-on", "3"), 2, "--fail-on 3: expected a percentage"),
@@ -117,7 +117,7 @@ def test_markdown_and_operators(edgex, tmp_path):
 def test_what_cannot_be_compared_is_refused(arguments, code, words, reports, edgex, tmp_path):
     (tmp_path / "cut.json").write_text((tmp_path / "a.json").read_text()[:1000])
     text = (tmp_path / "a.json").read_text()
-    (tmp_path / "newer.json").write_text(text.replace("edgex.profile/1", "edgex.profile/2"))
+    (tmp_path / "newer.json").write_text(text.replace("edgex.profile/2", "edgex.profile/3"))
     save_report(tmp_path, "other.json", name="other")
     save_report(tmp_path, "far.json", host={"cpu": "Other CPU"})
     done = edgex("compare", *arguments)

@@ -31,7 +31,7 @@ def test_profile_writes_every_form_at_once(exported, edgex, tmp_path):
     assert written == ["a.json", "a.html", "a.md", "a.trace.json"]
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(names)
     assert (tmp_path / "a.html").read_text().startswith("<!doctype html>")
-    assert json.loads((tmp_path / "a.json").read_text())["schema"] == "edgex.profile/1"
+    assert json.loads((tmp_path / "a.json").read_text())["schema"] == "edgex.profile/2"
     assert "traceEvents" in json.loads((tmp_path / "a.trace.json").read_text())
     again = edgex("report", "a.json", "-o", "b.html", "-o", "b.md")
     assert again.returncode == 0, again.stderr
@@ -97,8 +97,8 @@ def test_existing_files_are_replaced_when_asked(saved, edgex):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        (json.dumps({**make_report(1).to_json(), "schema": "edgex.profile/2", "edgex_version": "9.1"}),
-         ("schema 'edgex.profile/2'; this edgex reads 'edgex.profile/1'", "the edgex that wrote it (9.1)")),
+        (json.dumps({**make_report(1).to_json(), "schema": "edgex.profile/3", "edgex_version": "9.1"}),
+         ("schema 'edgex.profile/3'; this edgex reads 'edgex.profile/2'", "the edgex that wrote it (9.1)")),
         (json.dumps({"schema": "edgex.run/1"}), ("'edgex.run/1'", "edgex profile ARTIFACT -o")),
         ("[1, 2]", ("no profile: it names no schema",)),
         (make_report(1).dumps()[:-400], ("is not whole JSON",)),

@@ -258,7 +258,7 @@ def test_an_artifact_with_its_profile_shows_what_was_left_out_costs(artifact, tm
     assert view.fallback_share == pytest.approx(views.fallback_share(report))
     first, second = view.left_out
     assert (first.fallback.op, second.fallback.op) == (worst.operator, "aten.elsewhere")
-    assert first.measured.median_us == pytest.approx(worst.group.total_us)
+    assert first.measured.median_seconds == pytest.approx(worst.group.total_seconds)
     assert second.measured is None
     for least, said in ((0.99, 0), (0.0, 1)):
         monkeypatch.setattr(of_artifact, "LOUD_FALLBACK_SHARE", least)

@@ -80,11 +80,11 @@ def test_the_policy_names_the_script_that_is_there(page):
 
 def test_the_data_holds_the_rows_and_views_of_the_report(report, page):
     (data,) = data_of(page)
-    assert data["us"] == pytest.approx([row.median_us for row in report.ops], rel=1e-5)
+    assert data["us"] == pytest.approx([row.median_seconds * 1e6 for row in report.ops], rel=1e-5)
     names = [data["strings"][at] for at in data["texts"]["name"]]
     assert names == [row.name for row in report.ops]
     tree = views.by_module(report)
-    assert data["modules"][1] == pytest.approx(tree.root.total_us, rel=1e-5)
+    assert data["modules"][1] == pytest.approx(tree.root.total_seconds * 1e6, rel=1e-5)
     assert data["unmapped"] == list(tree.unmapped.rows)
     assert sum(data["latency"]["bins"]) == pytest.approx(report.steady.n * (1 - data["latency"]["beyond"]))
     outside = [at for at, kind in enumerate(data["kind"]) if kind == 1]

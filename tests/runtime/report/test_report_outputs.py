@@ -67,7 +67,7 @@ def test_rows_are_limited_and_the_rest_is_counted(report):
 
 
 def test_operators_below_the_resolution_are_told(report):
-    rows = (replace(report.ops[0], median_us=None, share=None), *report.ops[1:20])
+    rows = (replace(report.ops[0], median_seconds=None, share=None), *report.ops[1:20])
     operators = list_operators(replace(report, ops=rows), None)[1]
     assert operators.notes == ("1 operator below the clock's resolution of 1.0 µs",)
     assert operators.rows[-1][3:5] == ("below resolution", "")
@@ -159,16 +159,16 @@ def test_the_trace_is_nested_and_lays_one_run_out(report):
     assert names == {1: "executorch", 2: DELEGATE, 3: "modules"}
     run = [entry for entry in slices[1] if entry[0] == 0]
     assert [(name, start) for _, name, start, _ in run] == [("run", 0.0)]
-    assert run[0][3] == pytest.approx(report.trace.execute_us, abs=0.01)
+    assert run[0][3] == pytest.approx(report.trace.execute_seconds * 1e6, abs=0.01)
     inside = sum(end - start for depth, _, start, end in slices[1] if depth == 1)
-    assert inside == pytest.approx(views.total_us(report), abs=1.0)
+    assert inside == pytest.approx(views.total_seconds(report) * 1e6, abs=1.0)
     delegated = [row for row in report.ops if row.delegate == DELEGATE]
     assert len(slices[2]) == len(delegated)
     assert sum(end - start for *_, start, end in slices[2]) == pytest.approx(
-        sum(row.median_us or 0.0 for row in delegated), abs=1.0
+        sum(row.median_seconds or 0.0 for row in delegated) * 1e6, abs=1.0
     )
     whole = sum(end - start for depth, _, start, end in slices[3] if depth == 0)
-    assert whole == pytest.approx(views.by_module(report).root.total_us, abs=1.0)
+    assert whole == pytest.approx(views.by_module(report).root.total_seconds * 1e6, abs=1.0)
 
 
 def test_the_trace_says_what_each_operator_is(report):
@@ -182,7 +182,7 @@ def test_the_trace_says_what_each_operator_is(report):
 
 
 def test_a_row_without_a_time_takes_none(report):
-    rows = tuple(replace(row, median_us=None) for row in report.ops[:3])
+    rows = tuple(replace(row, median_seconds=None) for row in report.ops[:3])
     _, slices = tracks(render_trace(replace(report, ops=rows, trace=None)))
     assert all(end == 0.0 for entries in slices.values() for *_, end in entries)
 

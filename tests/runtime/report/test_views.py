@@ -29,15 +29,15 @@ def all_rows(groups):
 def test_groups_hold_every_row_once_and_add_up(report, view):
     groups = view(report)
     assert all_rows(groups) == list(range(1000))
-    assert sum(group.total_us for group in groups) == pytest.approx(views.total_us(report))
+    assert sum(group.total_seconds for group in groups) == pytest.approx(views.total_seconds(report))
     assert sum(group.share for group in groups) == pytest.approx(1.0)
 
 
 def test_rows_come_slowest_first_and_those_without_a_time_last(report):
-    changed = with_ops(report, {"median_us": 2.0}, {"median_us": None}, {"median_us": 5.0})
+    changed = with_ops(report, {"median_seconds": 2.0}, {"median_seconds": None}, {"median_seconds": 5.0})
     assert views.by_time(changed) == (2, 0, 1)
     (compute,) = (group for group in views.by_category(with_ops(changed, {}, {}, {})) if group.name == "compute")
-    assert (compute.total_us, compute.untimed) == (5.0, 1)  # the layer norm before is a fallback
+    assert (compute.total_seconds, compute.untimed) == (5.0, 1)  # the layer norm before is a fallback
 
 
 def test_the_tree_holds_every_row_once_and_totals_are_own_time_and_that_of_submodules(report):
@@ -45,9 +45,11 @@ def test_the_tree_holds_every_row_once_and_totals_are_own_time_and_that_of_submo
     nodes = [node for _, node in views.walk_modules(tree.root)]
     assert len({node.path for node in nodes}) == len(nodes)
     assert all_rows([*nodes, tree.unmapped]) == list(range(1000))
-    assert tree.root.total_us + tree.unmapped.total_us == pytest.approx(views.total_us(report))
+    assert tree.root.total_seconds + tree.unmapped.total_seconds == pytest.approx(views.total_seconds(report))
     for node in nodes:
-        assert node.total_us == pytest.approx(node.self_us + sum(child.total_us for child in node.children))
+        assert node.total_seconds == pytest.approx(
+            node.self_seconds + sum(child.total_seconds for child in node.children)
+        )
         assert all(report.ops[at].module_path == node.path for at in node.rows)
     assert {"layers", "layers.0", "layers.0.attention.q", "head"} <= {node.path for node in nodes}
 
@@ -72,16 +74,16 @@ def test_the_source_view_shows_the_file_and_adds_up(report):
     assert [line.text for line in file.lines] == SOURCE.splitlines()
     groups = [line.group for line in file.lines if line.group is not None]
     assert all_rows([*groups, found.unmapped]) == list(range(1000))
-    assert file.total_us == pytest.approx(sum(group.total_us for group in groups))
-    assert file.total_us + found.unmapped.total_us == pytest.approx(views.total_us(report))
+    assert file.total_seconds == pytest.approx(sum(group.total_seconds for group in groups))
+    assert file.total_seconds + found.unmapped.total_seconds == pytest.approx(views.total_seconds(report))
     by_text = {line.text.strip(): line.group for line in file.lines}
-    assert by_text["weights = scores.softmax(-1)"].total_us > 0
+    assert by_text["weights = scores.softmax(-1)"].total_seconds > 0
     assert by_text["import torch"] is None
 
 
 def test_a_line_without_its_text_is_still_counted(report):
     (file,) = views.by_source(replace(report, sources=())).files
-    assert file.total_us > 0
+    assert file.total_seconds > 0
     assert all(line.text is None and line.group is not None for line in file.lines)
 
 
@@ -92,7 +94,9 @@ def test_fallbacks_are_compute_outside_the_delegate_by_operator_and_line(report)
         ("aten.native_layer_norm.default", "encoder.py:31"),
         ("aten.cumsum.default", "encoder.py:43"),
     }
-    assert [entry.group.total_us for entry in found] == sorted((e.group.total_us for e in found), reverse=True)
+    assert [entry.group.total_seconds for entry in found] == sorted(
+        (e.group.total_seconds for e in found), reverse=True
+    )
     rows = all_rows(entry.group for entry in found)
     assert rows == list(views.fallback_rows(report))
     assert all(report.ops[at].delegate != DELEGATE and report.ops[at].category == "compute" for at in rows)
@@ -144,4 +148,4 @@ def test_the_arena_holds_what_lives(report):
 def test_a_report_without_operators_has_empty_views():
     empty = make_report(0)
     assert views.by_type(empty) == views.critical_fallbacks(empty) == ()
-    assert views.by_module(empty).root.total_us == 0 and views.by_source(empty).files == ()
+    assert views.by_module(empty).root.total_seconds == 0 and views.by_source(empty).files == ()

@@ -76,13 +76,14 @@ def read_trace(runs: Sequence[TracedRun], sources: SourceMap) -> EngineTrace:
     coarse = bool(inside) and all((column % _COARSE_NS == 0).all() for column in inside)
     overhead = leaves.whole - sum(call.nanoseconds for call in leaves.calls)
     rows += [*_delegate_overheads(leaves.calls, sources), _overhead_row("ExecuTorch", len(leaves.calls), overhead)]
-    execute_us = float(np.median(leaves.whole)) / 1e3
+    execute_seconds = float(np.median(leaves.whole)) / 1e9
     # A delegate without events of its own is covered as a whole.
     uncovered = overhead + sum(_uncovered(call) for call in leaves.calls if call.inner)
     coverage = float(np.median(1.0 - uncovered / np.maximum(leaves.whole, 1)))
-    resolution_us = _COARSE_NS / 1e3 if coarse else 1e-3
+    resolution_seconds = _COARSE_NS / 1e9 if coarse else 1e-9
     arena = _arena(sources, places)
-    return EngineTrace(tuple(rows), len(alike), execute_us, resolution_us, min(1.0, max(0.0, coverage)), arena)
+    coverage = min(1.0, max(0.0, coverage))
+    return EngineTrace(tuple(rows), len(alike), execute_seconds, resolution_seconds, coverage, arena)
 
 
 def _arena(sources: SourceMap, places: Sequence[int]) -> tuple[ArenaSpan, ...]:
@@ -270,14 +271,14 @@ def _row(
     sources: SourceMap,
 ) -> OperatorRow:
     group = sources.group(names)
-    median = float(np.median(nanoseconds)) / 1e3
+    median = float(np.median(nanoseconds)) / 1e9
     return OperatorRow(
         name=name,
         op_type=op_type,
         delegate=delegate,
         category=category,
         count=count,
-        median_us=median if median >= _resolution_us(nanoseconds) else None,
+        median_seconds=median if median >= _resolution_seconds(nanoseconds) else None,
         share=None,
         module_path=next(iter(group.module_paths), None),
         module_paths=group.module_paths,
@@ -292,9 +293,9 @@ def _row(
     )
 
 
-def _resolution_us(nanoseconds: _Columns) -> float:
+def _resolution_seconds(nanoseconds: _Columns) -> float:
     """XNNPACK counts whole microseconds, the runtime itself nanoseconds."""
-    return _COARSE_NS / 1e3 if (nanoseconds % _COARSE_NS == 0).all() else 1e-3
+    return _COARSE_NS / 1e9 if (nanoseconds % _COARSE_NS == 0).all() else 1e-9
 
 
 def _delegate_overheads(calls: Sequence[_Call], sources: SourceMap) -> list[OperatorRow]:
@@ -331,14 +332,14 @@ def _uncovered(call: _Call) -> _Columns:
 def _overhead_row(
     who: str, count: int, nanoseconds: _Columns, module: str | None = None, source: str | None = None
 ) -> OperatorRow:
-    median = float(np.median(nanoseconds)) / 1e3
+    median = float(np.median(nanoseconds)) / 1e9
     return OperatorRow(
         name=f"{who}: between operators",
         op_type="overhead",
         delegate=who if who != "ExecuTorch" else None,
         category="overhead",
         count=count,
-        median_us=median if median > 0 else None,
+        median_seconds=median if median > 0 else None,
         share=None,
         module_path=module,
         module_paths=() if module is None else (module,),

@@ -55,7 +55,7 @@ def _row(target: Mapping[str, Any]) -> tuple[str, ...]:
 
 def _print_fallback(fallback: Mapping[str, Any]) -> None:
     cost = fallback["measured"]
-    paid = "" if cost is None else f"  {cost['median_us'] / 1000:.3f} ms, {cost['share']:.1%}"
+    paid = "" if cost is None else f"  {cost['median_seconds'] * 1e3:.3f} ms, {cost['share']:.1%}"
     fatal = click.style("  cannot run here", fg="red") if fallback["fatal"] else ""
     click.echo(f"  {fallback['count']} x {fallback['op']}  [{fallback['code']}]{paid}{fatal}")
     modules = [module or "the model" for module in fallback["modules"]]

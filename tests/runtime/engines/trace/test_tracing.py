@@ -29,7 +29,7 @@ ROW = OperatorRow(
     delegate=None,
     category="compute",
     count=1,
-    median_us=10.0,
+    median_seconds=10.0e-6,
     share=None,
     module_path="",
     module_paths=("",),
@@ -65,7 +65,7 @@ def test_rates_and_fractions_follow_from_time_and_work():
         (ROW, Ceilings(1, {"bfloat16": 1.0}, 1.0)),
         (dataclasses.replace(ROW, bytes=None), Ceilings(1, {"float32": 1e3}, 1e3)),
         (dataclasses.replace(ROW, category="overhead"), Ceilings(1, {"float32": 1e3}, 1e3)),
-        (dataclasses.replace(ROW, median_us=None), Ceilings(1, {"float32": 1e3}, 1e3)),
+        (dataclasses.replace(ROW, median_seconds=None), Ceilings(1, {"float32": 1e3}, 1e3)),
     ],
 )
 def test_what_is_unknown_has_no_fraction(row, ceilings):
@@ -73,14 +73,16 @@ def test_what_is_unknown_has_no_fraction(row, ceilings):
 
 
 def test_a_time_of_few_ticks_is_not_held_against_a_ceiling():
-    inside = dataclasses.replace(ROW, delegate="X", median_us=3.0)
+    inside = dataclasses.replace(ROW, delegate="X", median_seconds=3.0e-6)
     ceilings = Ceilings(1, {"float32": 1e6}, 1e6)
     assert finish_rows(trace_of(inside, resolution=1.0), ceilings)[0].roofline_fraction is None
     assert finish_rows(trace_of(inside, resolution=0.1), ceilings)[0].roofline_fraction is not None
 
 
 def test_a_fraction_above_one_is_taken_back_and_flagged():
-    rows = finish_rows(trace_of(ROW, dataclasses.replace(ROW, median_us=40.0)), Ceilings(1, {"float32": 100.0}, 1e3))
+    rows = finish_rows(
+        trace_of(ROW, dataclasses.replace(ROW, median_seconds=40.0e-6)), Ceilings(1, {"float32": 100.0}, 1e3)
+    )
     assert [row.roofline_fraction for row in rows] == [pytest.approx(2.0), pytest.approx(0.5)]
     kept, warnings = flag_impossible(rows)
     assert [row.roofline_fraction for row in kept] == [None, pytest.approx(0.5)]
@@ -94,10 +96,10 @@ def test_names_are_made_unique():
 
 def test_attribution_counts_certain_rows_of_operators_only():
     rows = (
-        dataclasses.replace(ROW, median_us=60.0),
-        dataclasses.replace(ROW, median_us=20.0, map_confidence="aligned", source=None),
-        dataclasses.replace(ROW, median_us=20.0, map_confidence="delegate"),
-        dataclasses.replace(ROW, median_us=100.0, category="overhead"),
+        dataclasses.replace(ROW, median_seconds=60.0e-6),
+        dataclasses.replace(ROW, median_seconds=20.0e-6, map_confidence="aligned", source=None),
+        dataclasses.replace(ROW, median_seconds=20.0e-6, map_confidence="delegate"),
+        dataclasses.replace(ROW, median_seconds=100.0e-6, category="overhead"),
     )
     summary = summarize_trace(trace_of(*rows), finish_rows(trace_of(*rows), None), 25.0)
     assert (summary.module_share, summary.source_share) == (pytest.approx(0.8), pytest.approx(0.6))
@@ -142,8 +144,8 @@ def test_times_of_nodes_become_rows():
     times = np.array([[100, 3000, 4000], [100, 5000, 7000], [100, 3000, 4000]])
     found = read_times(["getitem", "linear"], times, make_source_map(document, {"x": (6,)}))
     linear, overhead = found.rows
-    assert (linear.median_us, linear.flops, linear.bytes, linear.module_path) == (3.0, 12, 48, "fc")
-    assert overhead.median_us == 1.0 and found.execute_us == 4.0 and found.runs == 3
+    assert (linear.median_seconds, linear.flops, linear.bytes, linear.module_path) == (3e-6, 12, 48, "fc")
+    assert overhead.median_seconds == 1e-6 and found.execute_seconds == 4e-6 and found.runs == 3
 
 
 # ---- ceilings

@@ -62,7 +62,7 @@ def test_profile_gives_the_report_of_the_device(run, bench, artifact):
     done = run("profile", artifact.path, "--device", "adb", "--app", APP, "--runs", "40", "--json")
     assert done.exit_code == 0, done.stderr
     report = json.loads(done.stdout)
-    assert (report["schema"], report["source"], report["steady"]["n"]) == ("edgex.profile/1", "device", 40)
+    assert (report["schema"], report["source"], report["steady"]["n"]) == ("edgex.profile/2", "device", 40)
     assert "measure" in done.stderr
     shown = run("profile", artifact.path, "--device", "adb", "--runs", "40")
     assert "Nobody SoC 1" in shown.stdout

@@ -96,8 +96,8 @@ def test_an_answer_that_would_fill_the_memory_is_refused():
 
 
 def test_answers_of_other_schemas_and_runs_are_refused():
-    with pytest.raises(DeviceError, match=r"of schema 'edgex\.profile/1'"):
-        require_run({"schema": "edgex.profile/1", "run_id": "a"}, "a", "adb:S1")
+    with pytest.raises(DeviceError, match=r"of schema 'edgex\.profile/2'"):
+        require_run({"schema": "edgex.profile/2", "run_id": "a"}, "a", "adb:S1")
     with pytest.raises(DeviceError, match="another run: 'b' instead of 'a'"):
         require_run({"schema": "edgex.device-error/1", "run_id": "b"}, "a", "adb:S1")
     error = {"schema": "edgex.device-error/1", "run_id": "a", "kind": "space", "message": "ENOSPC"}

@@ -60,7 +60,7 @@ def test_two_targets_of_one_model(exported):
         assert report.trace.runs >= 5 and report.ops
     matched = [delta for delta in contrast.operators if delta.match in ("operators", "module")]
     assert any("conv" in " ".join(delta.operators) for delta in matched), contrast.operators
-    assert all(delta.baseline_us and delta.candidate_us for delta in matched)
+    assert all(delta.baseline_seconds and delta.candidate_seconds for delta in matched)
 
 
 def test_sequences_with_state_are_timed_whole_and_their_outputs_are_equal(exported):

@@ -100,10 +100,10 @@ def test_different_models_are_refused_unless_allowed():
 
 
 def test_operators_are_compared_where_both_have_them():
-    baseline = make_report(ops=(make_row("conv", "aten.convolution.default", median_us=10.0),))
-    candidate = make_report(ops=(make_row("conv", "aten.convolution.default", median_us=14.0),))
+    baseline = make_report(ops=(make_row("conv", "aten.convolution.default", median_seconds=10.0e-6),))
+    candidate = make_report(ops=(make_row("conv", "aten.convolution.default", median_seconds=14.0e-6),))
     contrast = edgex.compare(baseline, candidate).contrasts[0]
-    assert [delta.delta_us for delta in contrast.operators] == [4.0]
+    assert [delta.delta_seconds for delta in contrast.operators] == [pytest.approx(4e-6)]
     assert tabulate_operators(contrast).rows == (
         ("conv", "convolution.default", "10.0 µs", "14.0 µs", "+4.0 µs", "operators"),
     )
@@ -142,9 +142,9 @@ def test_labels_differ(tmp_path):
         ("", "is not whole JSON"),
         ('{"schema": "edgex.pro', "is not whole JSON"),
         ("[1, 2]", "it names no schema"),
-        ('{"schema": "edgex.profile/2", "edgex_version": "9.0"}', "of schema 'edgex.profile/2'"),
-        ('{"schema": "edgex.compare/1"}', "of schema 'edgex.compare/1'"),
-        ('{"schema": "edgex.profile/1"}', "is damaged"),
+        ('{"schema": "edgex.profile/3", "edgex_version": "9.0"}', "of schema 'edgex.profile/3'"),
+        ('{"schema": "edgex.compare/2"}', "of schema 'edgex.compare/2'"),
+        ('{"schema": "edgex.profile/2"}', "is damaged"),
         (make_report().dumps().replace('"ops": []', '"ops": [{"name": "x"}]'), "is damaged"),
         (b"\xff\xfe", "is not whole JSON"),
     ],

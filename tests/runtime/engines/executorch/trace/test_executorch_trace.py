@@ -143,7 +143,7 @@ def test_inserted_transposes_are_layout_and_stand_beside_their_operator(fp32):
 
 def test_shares_add_up_and_the_rest_is_overhead(fp32):
     rows = finish_rows(fp32, None)
-    summary = summarize_trace(fp32, rows, fp32.execute_us)
+    summary = summarize_trace(fp32, rows, fp32.execute_seconds)
     assert sum(row.share for row in rows if row.share is not None) == pytest.approx(1.0)
     assert len({row.name for row in rows}) == len(rows)
     assert {row.category for row in rows} >= {"compute", "layout", "overhead"}
@@ -208,8 +208,8 @@ def test_a_loop_sums_its_runs_and_counts_them():
     body = [("native_call_add.out", 1, 40), ("OPERATOR_CALL", 1, 50)]
     found = read_trace([run(*body, *body, ("Method::execute", -1, 200))] * 3, make_source_map({}, {}))
     add, overhead = found.rows
-    assert (add.name, add.count, add.median_us, add.map_confidence) == ("add.out", 2, 0.08, "none")
-    assert overhead.median_us == pytest.approx(0.12)
+    assert (add.name, add.count, add.median_seconds, add.map_confidence) == ("add.out", 2, pytest.approx(8e-8), "none")
+    assert overhead.median_seconds == pytest.approx(1.2e-7)
     assert found.coverage == pytest.approx(0.4)
 
 

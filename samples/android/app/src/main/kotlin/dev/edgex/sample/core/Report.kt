@@ -51,9 +51,9 @@ class BenchmarkResult(
     val summary: Summary = Statistics.summarize(measurement.rounds)
 }
 
-/** The document `edgex.profile/1` with `source: device`, which `edgex profile` and `edgex compare` read. */
+/** The document `edgex.profile/2` with `source: device`, which `edgex profile` and `edgex compare` read. */
 object Report {
-    const val SCHEMA = "edgex.profile/1"
+    const val SCHEMA = "edgex.profile/2"
 
     fun toJson(manifest: AppManifest, device: DeviceInfo, result: BenchmarkResult): Map<String, Any?> {
         val first = mapOf(

@@ -3,7 +3,7 @@ package dev.edgex.sample.core
 import java.util.Random
 import kotlin.math.abs
 
-/** Samples in figures, in seconds; the names and the rules are those of `edgex.profile/1`. */
+/** Samples in figures, in seconds; the names and the rules are those of `edgex.profile/2`. */
 data class Summary(
     val n: Int,
     val min: Double,
