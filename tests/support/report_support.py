@@ -155,7 +155,7 @@ def make_report(ops: int = 1000, *, seed: int = 0, speed: float = 1.0, **changes
         throughput=1.0 / median,
         memory=_make_memory(rows),
         activity=Activity(9.8, 0.02, 0.0, 12, 0.4, 0.6),
-        trace=Trace(100, 0.985, leaves / 0.985, 1.04, 1.0, known / leaves, known / leaves) if leaves else None,
+        trace=Trace(100, 0.985, leaves / 0.985, 1.04, 1e-6, known / leaves, known / leaves) if leaves else None,
         ops=rows,
         ceilings=Ceilings(2, {"float32": 261.0}, 38.4),
         sources=(SourceText("encoder.py", 1, tuple(SOURCE.splitlines())),),

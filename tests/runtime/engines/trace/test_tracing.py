@@ -44,8 +44,8 @@ ROW = OperatorRow(
 )
 
 
-def trace_of(*rows: OperatorRow, resolution: float = 0.001) -> EngineTrace:
-    return EngineTrace(rows, 10, 50.0, resolution, 0.8)
+def trace_of(*rows: OperatorRow, resolution: float = 1e-9) -> EngineTrace:
+    return EngineTrace(rows, 10, 50e-6, resolution, 0.8)
 
 
 def test_rates_and_fractions_follow_from_time_and_work():
@@ -75,8 +75,8 @@ def test_what_is_unknown_has_no_fraction(row, ceilings):
 def test_a_time_of_few_ticks_is_not_held_against_a_ceiling():
     inside = dataclasses.replace(ROW, delegate="X", median_seconds=3.0e-6)
     ceilings = Ceilings(1, {"float32": 1e6}, 1e6)
-    assert finish_rows(trace_of(inside, resolution=1.0), ceilings)[0].roofline_fraction is None
-    assert finish_rows(trace_of(inside, resolution=0.1), ceilings)[0].roofline_fraction is not None
+    assert finish_rows(trace_of(inside, resolution=1e-6), ceilings)[0].roofline_fraction is None
+    assert finish_rows(trace_of(inside, resolution=1e-7), ceilings)[0].roofline_fraction is not None
 
 
 def test_a_fraction_above_one_is_taken_back_and_flagged():
@@ -101,7 +101,7 @@ def test_attribution_counts_certain_rows_of_operators_only():
         dataclasses.replace(ROW, median_seconds=20.0e-6, map_confidence="delegate"),
         dataclasses.replace(ROW, median_seconds=100.0e-6, category="overhead"),
     )
-    summary = summarize_trace(trace_of(*rows), finish_rows(trace_of(*rows), None), 25.0)
+    summary = summarize_trace(trace_of(*rows), finish_rows(trace_of(*rows), None), 25e-6)
     assert (summary.module_share, summary.source_share) == (pytest.approx(0.8), pytest.approx(0.6))
     assert (summary.overhead_ratio, summary.coverage) == (2.0, 0.8)
 
