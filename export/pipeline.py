@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from edgex.errors import EdgexError, QuantizationError, UsageError
-from edgex.export.result import ExportedArtifact, ExportReport, Failure, StageClock, peak_rss_bytes
+from edgex.export.result import ArtifactSizes, ExportedArtifact, ExportReport, Failure, StageClock, peak_rss_bytes
 from edgex.export.settings import ExportSettings, check_settings
 from edgex.export.target_model import Progress, TargetModel
 from edgex.runtime.support.dependency_messages import quiet_dependencies, quiet_loggers
@@ -172,7 +172,7 @@ def _make_artifact(
         lowered.plan,
         clock.seconds,
         destination.path,
-        sum(entry.bytes for entry in manifest.files),
+        ArtifactSizes(manifest.total_bytes, manifest.model_bytes, manifest.golden_bytes),
         proof.verdict,
         model.rewrites,
         memory,

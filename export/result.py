@@ -17,8 +17,17 @@ from edgex.runtime.artifact.specs import TensorSpec
 
 
 @dataclass(frozen=True)
+class ArtifactSizes:
+    """Bytes of an artifact: all of it, the native files that a device loads, and the proof's data."""
+
+    total_bytes: int
+    model_bytes: int
+    golden_bytes: int
+
+
+@dataclass(frozen=True)
 class ExportedArtifact:
-    """One artifact that was written (or, for a dry run, planned: `path`, `bytes` and `verification` are None).
+    """One artifact that was written (or, for a dry run, planned: `path`, `sizes` and `verification` are None).
 
     `shortfall` is what it does not meet and was saved in spite of, on request; it is a failure beside the artifact.
     """
@@ -30,7 +39,7 @@ class ExportedArtifact:
     plan: PartitionPlan
     seconds: Mapping[str, float]
     path: Path | None = None
-    bytes: int | None = None
+    sizes: ArtifactSizes | None = None
     verification: Mapping[str, Any] | None = None
     rewrites: tuple[Mapping[str, Any], ...] = ()
     peak_rss_bytes: int | None = None
@@ -44,7 +53,9 @@ class ExportedArtifact:
             "target": self.target,
             "path": None if self.path is None else str(self.path),
             "status": self.status,
-            "bytes": self.bytes,
+            "bytes": None if self.sizes is None else self.sizes.total_bytes,
+            "model_bytes": None if self.sizes is None else self.sizes.model_bytes,
+            "golden_bytes": None if self.sizes is None else self.sizes.golden_bytes,
             "inputs": [spec.to_json() for spec in self.inputs],
             "outputs": [spec.to_json() for spec in self.outputs],
             "verification": self.verification,

@@ -95,7 +95,8 @@ def finish_package(
     Returns:
         The manifest as it is published.
     """
-    replace_golden(package.folder, cases, carried_cases(cases))
+    model_bytes = replace(package.manifest, files=list_files(package.folder, hashed=False)).model_bytes
+    replace_golden(package.folder, cases, carried_cases(cases, model_bytes))
     reason = package.lowered.assembled_reason
     manifest = replace(
         package.manifest,

@@ -33,6 +33,8 @@ SEQUENCE_STEPS = 4
 
 # Above this size (inputs and outputs of one case together) a case is proved at export but not carried along.
 CARRIED_CASE_BYTES = 32 << 20
+# Golden data may take as much as the model, and this much in any case.
+CARRIED_BYTES = 8 << 20
 
 # Of two programs that are equally far from the truth, by errors that have nothing to do with each other: 10 log10(2).
 BOTH_ROUND_DB = 3.0
@@ -208,13 +210,28 @@ def require_state_shown(cases: Sequence[Case], allow_inconclusive: bool) -> None
             )
 
 
-def carried_cases(cases: Sequence[Case]) -> list[Case]:
-    """The cases that travel with the artifact; the proof of the others stays in the manifest."""
-    return [case if _bytes_of(case) <= CARRIED_CASE_BYTES else _not_carried(case) for case in cases]
+def carried_cases(cases: Sequence[Case], model_bytes: int) -> list[Case]:
+    """The cases that travel with the artifact; the proof of the others stays in the manifest.
+
+    Args:
+        cases: All that was proved. The first that is compared, the example, comes first; then the smallest, as long
+            as all together are no larger than the model, or than `CARRIED_BYTES`.
+        model_bytes: Size of the native files.
+    """
+    room = max(CARRIED_BYTES, model_bytes)
+    example = next((case for case in cases if case.kind == "compare"), None)
+    carried: set[int] = set()
+    for at, case in sorted(enumerate(cases), key=lambda item: (item[1] is not example, _bytes_of(item[1]))):
+        size = _bytes_of(case)
+        if size <= CARRIED_CASE_BYTES and (size <= room or case is example):
+            carried.add(at)
+            room -= size
+    return [case if at in carried else _not_carried(case) for at, case in enumerate(cases)]
 
 
 def _not_carried(case: Case) -> Case:
-    return Case(case.name, "skipped", reason=f"proved at export; its {_bytes_of(case) >> 20} MiB are not carried along")
+    size = f"{_bytes_of(case) / 1e6:.1f} MB"
+    return Case(case.name, "skipped", reason=f"proved at export; its {size} are not carried along")
 
 
 def _bytes_of(case: Case) -> int:

@@ -128,6 +128,26 @@ class Manifest:
         return self.methods[0]
 
     @property
+    def native_files(self) -> tuple[FileEntry, ...]:
+        """What the engine loads: neither golden data nor what leads back to the source."""
+        return tuple(entry for entry in self.files if not entry.path.startswith(("golden/", "debug/")))
+
+    @property
+    def model_bytes(self) -> int:
+        """Size of the native files: what a device has to hold."""
+        return sum(entry.bytes for entry in self.native_files)
+
+    @property
+    def golden_bytes(self) -> int:
+        """Size of the proof's inputs and answers."""
+        return sum(entry.bytes for entry in self.files if entry.path.startswith("golden/"))
+
+    @property
+    def total_bytes(self) -> int:
+        """Size of the whole artifact, this document included."""
+        return sum(entry.bytes for entry in self.files) + len(self.dumps().encode())
+
+    @property
     def recipe(self) -> str | None:
         """What it is quantized to, for example `int8`; None for float artifacts."""
         return None if self.quantization is None else str(self.quantization["recipe"])

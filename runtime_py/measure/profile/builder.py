@@ -116,11 +116,10 @@ def build_report(
 
 def _describe_memory(artifact: Artifact, result: RunResult) -> MemoryUse:
     peaks = [run.peak_rss_bytes for run in result.cold if run.peak_rss_bytes is not None]
-    native = (file for file in artifact.manifest.files if not file.path.startswith(("golden/", "debug/")))
     return MemoryUse(
         peak_rss_bytes=int(median(peaks)) if peaks else None,
         planned_arena_bytes=result.planned_arena_bytes,
-        weights_bytes=sum(file.bytes for file in native),
+        weights_bytes=artifact.manifest.model_bytes,
         stages=_summarize_stages(result.cold),
         weights=read_weights(artifact),
     )

@@ -36,7 +36,7 @@ def print_export(document: Mapping[str, Any]) -> None:
         where = artifact["path"] or "dry run, nothing written"
         click.echo(f"{bold(artifact['target'])}  {artifact['status']}  {where}")
         if artifact["bytes"] is not None:
-            echo_labelled("size", format_bytes(artifact["bytes"]))
+            echo_labelled("size", describe_size(artifact, artifact["bytes"]))
         # Nobody has asked the device: what the delegate's table says is a prediction.
         predicted = ", as predicted" if artifact["status"] == "assembled" else ""
         echo_labelled("delegation", describe_delegation(artifact["delegation"]) + predicted)
@@ -59,6 +59,12 @@ def print_export(document: Mapping[str, Any]) -> None:
             # To be copied: whole, whatever the width.
             click.echo(f"  {'next':<12}edgex run {artifact['path']}{flag}")
             click.echo(f"  {'':<12}edgex profile {artifact['path']}{flag}")
+
+
+def describe_size(sizes: Mapping[str, Any], total_bytes: int) -> str:
+    """`model 6.6 kB; whole folder 101.6 kB, of which 88.8 kB are the proof's data`: what a device gets comes first."""
+    golden = f", of which {format_bytes(sizes['golden_bytes'])} are the proof's data" if sizes["golden_bytes"] else ""
+    return f"model {format_bytes(sizes['model_bytes'])}; whole folder {format_bytes(total_bytes)}{golden}"
 
 
 def describe_delegation(delegation: Mapping[str, Any]) -> str:
@@ -208,8 +214,7 @@ def print_artifact(document: Mapping[str, Any]) -> None:
     minimum = f" >= {needs['minimum_version']}" if needs["minimum_version"] else ""
     echo_labelled("needs", " ".join([needs["engine"] + minimum, *needs["isa"], *needs["plugins"]]))
     echo_labelled("made by", ", ".join(f"{name} {version}" for name, version in manifest["producer"].items()))
-    parts = f"model {format_bytes(document['model_bytes'])} and proof {format_bytes(document['golden_bytes'])}"
-    echo_labelled("size", f"{format_bytes(document['total_bytes'])}, of which {parts}")
+    echo_labelled("size", describe_size(document, document["total_bytes"]))
     for entry in manifest["files"]:
         click.echo(f"  {'':<12}{format_bytes(entry['bytes']):>9}  {entry['path']}")
 

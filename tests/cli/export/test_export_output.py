@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+from pathlib import Path
 
 # Progress of a log, and notes.
 OURS = re.compile(r"\[ *\d+\.\d s\] |note: ")
@@ -26,3 +28,18 @@ def test_verbose_shows_what_dependencies_say(run_here, model_file):
     done = run_here("export", "convnet.py", "-t", "xnnpack", "--dry-run", "-v")
     assert done.returncode == 0
     assert [line for line in done.stderr.splitlines() if not OURS.match(line)], "nothing of a dependency is shown"
+
+
+def test_sizes_begin_with_the_model_and_inspect_agrees(edgex, model_file):
+    model_file("convnet")
+    document = json.loads(edgex("export", "convnet.py", "-t", "reference", "--json").stdout)
+    exported = document["artifacts"][0]
+    path = exported["path"]
+    seen = json.loads(edgex("inspect", path, "--json").stdout)
+    assert [exported[key] for key in ("bytes", "model_bytes", "golden_bytes")] == [
+        seen[key] for key in ("total_bytes", "model_bytes", "golden_bytes")
+    ]
+    on_disk = sum(file.stat().st_size for file in Path(path).rglob("*") if file.is_file())
+    assert exported["bytes"] == on_disk > exported["model_bytes"] == Path(path, "model.pt2").stat().st_size
+    line = re.search(r"size +(model \S+ k?B; whole folder .*)", edgex("inspect", path).stdout)[1]
+    assert line in edgex("export", "convnet.py", "-t", "reference", "--force").stdout

@@ -150,7 +150,7 @@ def test_input_files_that_cannot_be_read(exported: OwnCopy, edgex: Edgex, tmp_pa
         ("bad.npz", "cannot be read"),
         ("x=bad.npy", "cannot be read"),
         ("x=objects.npy", "cannot be read"),
-        ("x=x.txt", "inputs come as .npz"),
+        ("x=x.txt", "inputs come as in.npz"),
     ):
         result = edgex("run", artifact, "-i", given)
         assert result.returncode == 2 and sentence in result.stderr, (given, result.stderr)

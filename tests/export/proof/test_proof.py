@@ -6,6 +6,7 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -15,6 +16,9 @@ from edgex.delegates.base import CapturedProgram, LoweredModule
 from edgex.delegates.reference.delegate import ReferenceDelegate
 from edgex.errors import ArtifactError, VerificationError
 from edgex.export.capture.program import capture
+from edgex.export.proof import verification
+from edgex.export.proof.verification import carried_cases
+from edgex.runtime.artifact.golden import Case, Step
 from edgex.runtime.session.numerics import Tolerance
 
 pytestmark = pytest.mark.long_file
@@ -55,6 +59,20 @@ def test_the_truth_passes_and_is_recorded(tmp_path: Path) -> None:
     assert names[0] == "example"
     for word in ("large", "tiny", "negative", "zero", "transposed"):
         assert any(word in name for name in names)
+
+
+def test_the_largest_cases_do_not_travel_once_they_outgrow_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(verification, "CARRIED_BYTES", 100)
+
+    def case(name: str, size: int) -> Case:
+        return Case(name, "compare", (Step({"x": np.zeros(size, np.uint8)}, {}),))
+
+    cases = [case("example", 90), case("large", 60), case("small", 8), case("medium", 30), Case("told", "skipped")]
+    few = {case.name: case.kind for case in carried_cases(cases, model_bytes=0)}
+    assert few == {"example": "compare", "large": "skipped", "small": "compare", "medium": "skipped", "told": "skipped"}
+    more = {case.name: case.kind for case in carried_cases(cases, model_bytes=140)}
+    assert more["medium"] == "compare" and more["large"] == "skipped"
+    assert "not carried along" in str(carried_cases(cases, 0)[1].reason)
 
 
 class Scaled(nn.Module):

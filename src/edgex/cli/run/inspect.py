@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from edgex.cli.failure import print_json
 from edgex.cli.options.command import make_command
 from edgex.cli.options.shared import artifact_argument, check_option, json_option
@@ -23,14 +21,10 @@ def command(artifact: str, check: str, as_json: bool) -> None:
     compiled = describe_compiled_sizes(opened)
     sizes = {
         "total_bytes": opened.total_bytes,
-        "model_bytes": _bytes_of(opened.manifest.to_json(), ("model.", "state.")),
-        "golden_bytes": _bytes_of(opened.manifest.to_json(), ("golden/",)),
+        "model_bytes": opened.manifest.model_bytes,
+        "golden_bytes": opened.manifest.golden_bytes,
     }
     document = {"schema": "edgex.inspect/2", "path": artifact, "digest": opened.digest, **sizes}
     document["compiled_sizes"] = compiled
     document["manifest"] = opened.manifest.to_json()
     print_json(document) if as_json else print_artifact(document)
-
-
-def _bytes_of(manifest: dict[str, Any], prefixes: tuple[str, ...]) -> int:
-    return sum(entry["bytes"] for entry in manifest["files"] if entry["path"].startswith(prefixes))
