@@ -17,6 +17,7 @@ from edgex.export.proof.verification import (
     verify_in_fresh_process,
 )
 from edgex.runtime.artifact.golden import Case
+from edgex.runtime.session.repeats import describe_repeats
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -115,7 +116,7 @@ def prove(
     if not verdict["passed"]:
         raise explain_failure(verdict, model.target)
     verdict, told = describe_special_values(verdict, cases, model)
-    return Proof(verdict, cases, (*warnings, *told))
+    return Proof(verdict, cases, (*warnings, *told, *describe_repeats(verdict["repeats"])))
 
 
 def _skipped(case: Case) -> Case:

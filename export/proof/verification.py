@@ -280,7 +280,9 @@ def explain_failure(document: Mapping[str, Any], target: str) -> VerificationErr
         lines = [f"{c['name']}{', ' + c['output'] if c['output'] else ''}: {c['reason']}" for c in failed[:6]]
         lines += [f"… and {len(failed) - 6} more"] if len(failed) > 6 else []
     numeric = [case["sqnr_db"] for case in failed if case["sqnr_db"] is not None]
-    if not failed:
+    if any(found["verdict"] == "fail" for repeat in document["repeats"] or () for found in repeat["differences"]):
+        fix = "the engine gives other numbers each time; try another --target, and please report it"
+    elif not failed:
         fix = "give inputs on which the outputs vary, or accept this with --allow-inconclusive"
     elif numeric and len(numeric) == len(failed) and min(numeric) > 10:
         loosest = max((case["max_abs_error"] or 0.0) for case in failed)

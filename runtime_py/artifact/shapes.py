@@ -60,6 +60,13 @@ _SPECIAL = Object(
     dict.fromkeys(("input", "output", "eager", "engine"), LABEL),
     {"count": Integer(1), "op": Optional(LABEL), "source": Optional(LABEL)},
 )
+_DIFFERENCE = Object(
+    {"case": LABEL, "output": Optional(LABEL), "max_abs_difference": Optional(Number(0)), "verdict": WORD}
+)
+_REPEAT = Object(
+    {"how": OneOf(("again", "together", "threads")), "runs": Integer(1), "threads": Optional(Integer(1))}
+    | {"sequences": Integer(0), "reason": Optional(_SENTENCE), "differences": List(_DIFFERENCE)}
+)
 # The tolerance is asked for before the proof; what the proof found is added when it is done.
 PROVED = ("passed", "executed_on", "cases", "max_abs_error", "min_sqnr_db")
 _VERIFICATION = Object(
@@ -68,7 +75,7 @@ _VERIFICATION = Object(
     | {"passed": Truth(), "executed_on": _SENTENCE, "cases": List(_VERDICT)}
     | {"max_abs_error": Optional(Number()), "min_sqnr_db": Optional(Number())}
     | {"reason": Optional(_SENTENCE), "verified_on": OneOf(("target", "cpu-reference"))}
-    | {"assignment": Optional(Map(Integer(0))), "nan_inf": List(_SPECIAL)},
+    | {"assignment": Optional(Map(Integer(0))), "nan_inf": List(_SPECIAL), "repeats": Optional(List(_REPEAT))},
 )
 
 _QUANTIZATION = Object({"recipe": WORD}, {"group_size": Optional(Integer(0)), "observer": Optional(WORD)})

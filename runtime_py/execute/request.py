@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from edgex.errors import EdgexError
     from edgex.runtime.artifact.artifact import CheckLevel
     from edgex.runtime.engines.trace.tracing import EngineTrace
+    from edgex.runtime.session.repeats import Repeat
     from edgex.runtime.session.session import ThreadsSource
     from edgex.runtime.support.machine.activity import Activity, MeasurementWarning
 
@@ -116,6 +117,8 @@ class RunRequest:
         warmup: Runs before the samples; None runs until the latency settles. Without `runs` there is no warm-up.
         runs: Samples to take of the first sequence; 0 takes none, None about three seconds' worth.
         fresh_processes: Processes in which load, first run and memory are measured; 0 measures none apart.
+        repeat_seconds: How long the sequences may be run once more in each of the ways of `repeats`, to see whether the
+            same comes out; 0 does not. Only where a session can be opened as often as that needs: on this machine.
         trace: Also record operators and read meters, in runs that are not among the samples, where that can be done.
     """
 
@@ -127,6 +130,7 @@ class RunRequest:
     runs: int | None = 0
     fresh_processes: int = 0
     trace: bool = False
+    repeat_seconds: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -167,6 +171,7 @@ class RunResult:
         threads_source: Where the number of threads comes from.
         assignment: How many nodes each provider of the engine ran; None where it does not tell.
         planned_arena_bytes: Memory that the native file plans for activations; None where it is not known.
+        repeats: What came out otherwise when the sequences were run once more; None where they were not.
         cold: Fresh processes.
         rounds: Samples in seconds per run, `[round][sample]`; empty where none were asked for.
         steps: Runs between two resets among the samples.
@@ -200,6 +205,7 @@ class RunResult:
     threads_source: ThreadsSource = "default"
     assignment: Mapping[str, int] | None = None
     planned_arena_bytes: int | None = None
+    repeats: tuple[Repeat, ...] | None = None
     cold: tuple[FreshRun, ...] = ()
     rounds: tuple[tuple[float, ...], ...] = ()
     steps: int = 1

@@ -14,6 +14,7 @@ from edgex.runtime.artifact.golden import SPECIAL_INPUTS, STRESS, Case, Layout, 
 from edgex.runtime.execute.base import Executor, Progress, no_progress
 from edgex.runtime.execute.request import Arrays, RunRequest, RunResult
 from edgex.runtime.session.numerics import Tolerance, Verdict, compare_output, round_significant
+from edgex.runtime.session.repeats import LIMIT_SECONDS, Difference, Repeat, RepeatVerdict, farthest, same_bits
 from edgex.runtime.session.special_values import SpecialValues, compare_special_values
 
 
@@ -70,6 +71,7 @@ class Verification:
         reason: Why it did not pass, one sentence.
         verified_on: `target`, or `cpu-reference` where the engine's CPU stood in for a device that is not here.
         assignment: How many nodes each provider of the engine ran; None where the engine does not tell.
+        repeats: What the cases gave when they were run once more; None where they were not.
     """
 
     passed: bool
@@ -80,6 +82,7 @@ class Verification:
     verified_on: str = "target"
     assignment: Mapping[str, int] | None = None
     quantized_tolerance: Tolerance | None = None
+    repeats: tuple[RepeatVerdict, ...] | None = None
 
     @property
     def max_abs_error(self) -> float | None:
@@ -104,6 +107,7 @@ class Verification:
             "tolerance": self.tolerance.to_json(),
             "quantized_tolerance": None if self.quantized_tolerance is None else self.quantized_tolerance.to_json(),
             "cases": [case.to_json() for case in self.cases],
+            "repeats": None if self.repeats is None else [found.to_json() for found in self.repeats],
             "nan_inf": [found.to_json() for case in self.cases for found in case.special_values],
         }
 
@@ -116,6 +120,7 @@ def verify(
     options: Mapping[str, Any] | None = None,
     check: CheckLevel = "hash",
     progress: Progress = no_progress,
+    repeat_seconds: float = LIMIT_SECONDS,
 ) -> tuple[Verification, RunResult]:
     """Run every golden case of an artifact, and compare its outputs with eager's, here.
 
@@ -126,6 +131,7 @@ def verify(
         options: Engine settings by name.
         check: How the artifact is checked before it is loaded.
         progress: Told about each stage, with a detail.
+        repeat_seconds: How long the cases may be run once more in each way, where the executor can do that.
 
     Raises:
         ArtifactError: The golden data cannot be read, or there are no cases.
@@ -140,8 +146,50 @@ def verify(
         tuple({key: lay_out(value, case.layout) for key, value in step.inputs.items()} for step in case.steps)
         for case in played
     ]
-    result = executor.execute(artifact, RunRequest(tuple(sequences), threads, options or {}, check), progress)
-    return judge_outputs(artifact, cases, result), result
+    request = RunRequest(tuple(sequences), threads, options or {}, check, repeat_seconds=repeat_seconds)
+    result = executor.execute(artifact, request, progress)
+    verdict = judge_outputs(artifact, cases, result)
+    return _with_repeats(verdict, artifact, cases, result), result
+
+
+def _with_repeats(verdict: Verification, artifact: Artifact, cases: Sequence[Case], result: RunResult) -> Verification:
+    """The verdict with that on what came out otherwise when the cases were run once more."""
+    if result.repeats is None:
+        return verdict
+    judged = tuple(_judge_repeat(repeat, artifact, cases, result) for repeat in result.repeats)
+    failure = next((found.failure for found in judged if found.failure is not None), None)
+    if verdict.passed and failure is not None:
+        verdict = replace(verdict, passed=False, reason=failure)
+    return replace(verdict, repeats=judged)
+
+
+def _judge_repeat(repeat: Repeat, artifact: Artifact, cases: Sequence[Case], result: RunResult) -> RepeatVerdict:
+    """What came out otherwise is held to what the first run was held to."""
+    if not repeat.outputs:
+        return RepeatVerdict(repeat)
+    outputs = [repeat.outputs.get(number, found) for number, found in enumerate(result.outputs)]
+    refused = {number: error for number, error in result.refused.items() if number not in repeat.outputs}
+    again = judge_outputs(artifact, cases, replace(result, outputs=outputs, refused={**refused, **repeat.refused}))
+    verdicts = {(found.name, found.output): found for found in again.cases}
+    differences: list[Difference] = []
+    for number, case in enumerate(case for case in cases if case.kind != "skipped"):
+        if number not in repeat.outputs:
+            continue
+        first, later = result.outputs[number], repeat.outputs[number]
+        for at in range(max(len(first), len(later), 1)):
+            name = case.name if len(case.steps) <= 1 else f"{case.name}, step {at + 1}"
+            if at >= min(len(first), len(later)):
+                found = verdicts.get((name, None))
+                reason = "it ran in one of the runs only" if found is None else found.reason
+                differences.append(Difference(name, None, None, "fail", reason))
+                break
+            for output in first[at]:
+                if same_bits({output: first[at][output]}, {output: later[at][output]}):
+                    continue
+                found = verdicts[name, output]
+                apart = farthest(first[at][output], later[at][output])
+                differences.append(Difference(name, output, apart, found.verdict, found.reason))
+    return RepeatVerdict(repeat, tuple(differences))
 
 
 def judge_outputs(artifact: Artifact, cases: Sequence[Case], result: RunResult) -> Verification:

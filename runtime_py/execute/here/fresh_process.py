@@ -31,6 +31,7 @@ from edgex.runtime.execute.base import (
 from edgex.runtime.execute.here.sampled import collect_samples
 from edgex.runtime.execute.request import Arrays, DeviceInfo, FreshRun, RunRequest, RunResult
 from edgex.runtime.execute.tensors import pack_tensors, unpack_tensors
+from edgex.runtime.session.repeats import Repeat
 from edgex.runtime.support.disk.scratch import scratch_folder
 from edgex.runtime.support.machine.host import HostInfo, read_host
 from edgex.runtime.support.process.child import Child, Event, rebuild_error
@@ -114,6 +115,21 @@ class Worker:
         }
         return found, refused, FreshRun(**answer["fresh"]) if answer["fresh"]["first"] is not None else _NO_RUN
 
+    def repeat(self, seconds: float) -> tuple[Repeat, ...]:
+        """Run what was played once more; nothing can be run afterwards."""
+        with scratch_folder("run") as folder:
+            answer = self._child.ask({"do": "repeat", "seconds": seconds, "outputs": str(folder / _OUTPUTS)})
+            sets = iter(_read_outputs(folder / _OUTPUTS))
+        found = []
+        for said in answer["repeats"]:
+            outputs = {number: tuple(next(sets) for _ in range(steps)) for number, steps in said.pop("changed")}
+            errors = {
+                int(number): rebuild_error(error["error"], self._artifact.path.name)
+                for number, error in said.pop("refused").items()
+            }
+            found.append(Repeat(**said, outputs=outputs, refused=errors))
+        return tuple(found)
+
     def sample(self, warmup: int | None, runs: int | None, on_event: Callable[[Event], object]) -> None:
         """Take samples of the first sequence that was played; they come as events."""
         self._child.ask({"do": "sample", "warmup": warmup, "runs": runs}, on_event)
@@ -191,6 +207,8 @@ class FreshProcess(Closing):
                 cold=cold or (() if first is _NO_RUN else (first,)),
                 versions=said["versions"],
             )
+            if request.repeat_seconds:
+                result = replace(result, repeats=_number(worker.repeat(request.repeat_seconds), prepared))
             return self._measure(worker, request, result, progress, keep) if request.runs != 0 else result
 
     def start_cold(self, artifact: Artifact, request: RunRequest, progress: Progress) -> tuple[FreshRun, ...]:
@@ -233,6 +251,18 @@ class FreshProcess(Closing):
             trace, reason = worker.trace(median(sample for samples in result.rounds for sample in samples))
             result = replace(result, trace=trace, no_trace_reason=reason)
         return result
+
+
+def _number(repeats: Sequence[Repeat], prepared: Prepared) -> tuple[Repeat, ...]:
+    """With the request's numbers of sequences."""
+    return tuple(
+        replace(
+            repeat,
+            outputs={prepared.numbers[at]: steps for at, steps in repeat.outputs.items()},
+            refused={prepared.numbers[at]: error for at, error in repeat.refused.items()},
+        )
+        for repeat in repeats
+    )
 
 
 def _read_outputs(path: Path) -> list[dict[str, Any]]:

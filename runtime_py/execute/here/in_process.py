@@ -17,6 +17,7 @@ from edgex.runtime.session.session import Session
 
 if TYPE_CHECKING:
     from edgex.runtime.execute.sampling import Clock
+    from edgex.runtime.session.repeats import Repeat
     from edgex.runtime.support.machine.host import HostInfo
 
 
@@ -66,6 +67,8 @@ class InProcess(Closing):
                 planned_arena_bytes=session.runner.planned_arena_bytes,
                 cold=_start_cold(session, request, progress),
             )
+            if request.repeat_seconds and self._session is None:
+                result = replace(result, repeats=tuple(_repeat(session, request, played)))
             return result if request.runs == 0 else self._measure(session, request, result, progress, keep)
 
     def _measure(
@@ -115,6 +118,15 @@ class InProcess(Closing):
             progress("load", artifact.path.name)
         with open_session(artifact, request.threads, request.options, tuned=self._tuned) as session:
             yield session
+
+
+def _repeat(session: Session, request: RunRequest, played: Played) -> list[Repeat]:
+    """Run the sequences once more; the session is closed. Refused inputs stay refused, whatever the session."""
+    from edgex.runtime.execute.here.repeating import Repeats
+
+    load = session.runner.load_seconds
+    opening = (load.program or 0.0) + load.method
+    return Repeats(session, request.sequences, played, request.repeat_seconds, opening).run()
 
 
 def _start_cold(session: Session, request: RunRequest, progress: Progress) -> tuple[FreshRun, ...]:

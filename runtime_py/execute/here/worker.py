@@ -5,6 +5,8 @@ request                                                       answer
 {"do": "open", artifact, check, threads, options}             {executed_on, assignment, threads, planned_arena_bytes}
 {"do": "play", inputs: FILE, steps: [runs of each sequence], outputs: FILE or null}
                                                               {fresh: {…}, done: [steps], refused: {number: error}}
+{"do": "repeat", seconds, outputs: FILE}                      {repeats: [{…, changed: [[number, steps]], refused}]};
+                                                              the session is closed
 {"do": "sample", warmup, runs}                                {}, and the events warmup, plan, round
 {"do": "trace", seconds}                                      {trace: {…}} or {reason}
 {"do": "pace"}                                                {sample_seconds, …}: it is warm, and can be timed
@@ -21,7 +23,7 @@ from __future__ import annotations
 import gc
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -31,6 +33,7 @@ from edgex.runtime.artifact.artifact import open_artifact
 from edgex.runtime.engines.registry import get_engine
 from edgex.runtime.execute.running import (
     FreshSession,
+    Played,
     Steps,
     make_workload,
     open_measured,
@@ -66,6 +69,7 @@ class Worker:
         self._session: Session | None = None
         self._steps: Steps = ()
         self._warm: WarmUp | None = None
+        self._played: tuple[Sequence[Steps], Played] | None = None
 
     def __call__(self, request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
         """Do what a request asks."""
@@ -104,6 +108,7 @@ class Worker:
         sequences = [[next(sets) for _ in range(count)] for count in steps]
         self._steps = sequences[0] if sequences else ()
         played = play_sequences(session, sequences)
+        self._played = sequences, played
         if outputs is not None:
             with Path(outputs).open("wb") as stream:
                 for one in (step for sequence in played.outputs for step in sequence):
@@ -112,6 +117,29 @@ class Worker:
             "fresh": opened.describe(played),
             "done": [len(sequence) for sequence in played.outputs],
             "refused": {str(number): describe_error(error) for number, error in played.refused.items()},
+        }
+
+    def do_repeat(self, seconds: float, outputs: str) -> dict[str, Any]:
+        """Run what was played once more, and write what comes out otherwise."""
+        from edgex.runtime.execute.here.repeating import Repeats
+
+        session, opened = self._open_session, self._opened
+        assert opened is not None and self._played is not None
+        opening = sum(value or 0.0 for part, value in opened.seconds.items() if part in ("program", "method"))
+        self._session = None
+        found = Repeats(session, *self._played, seconds, opening).run()
+        with Path(outputs).open("wb") as stream:
+            for step in (step for repeat in found for steps in repeat.outputs.values() for step in steps):
+                stream.write(pack_tensors(session.outputs, step))
+        return {
+            "repeats": [
+                {
+                    **{name: getattr(repeat, name) for name in ("how", "runs", "sequences", "threads", "reason")},
+                    "changed": [[number, len(steps)] for number, steps in repeat.outputs.items()],
+                    "refused": {str(number): describe_error(error) for number, error in repeat.refused.items()},
+                }
+                for repeat in found
+            ]
         }
 
     def do_trace(self, seconds: float) -> dict[str, Any]:

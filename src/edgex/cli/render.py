@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from edgex.cli.layout import echo_labelled, list_some, print_table
+from edgex.runtime.session.repeats import describe_repeats
 
 # Names in a list, before it says how many more there are.
 _LISTED = 6
@@ -156,7 +157,23 @@ def describe_verification(verification: Mapping[str, Any]) -> str:
         ]
     else:
         numbers += [] if sqnr is None else ["exact" if sqnr >= 300 else f"SQNR at least {sqnr:g} dB"]
-    return "; ".join([shown, ", ".join(numbers)] if numbers else [shown])
+    same = _describe_same_bits(verification.get("repeats"))
+    return "; ".join([shown, *([", ".join(numbers)] if numbers else []), *([same] if same else [])])
+
+
+def _describe_same_bits(repeats: Sequence[Mapping[str, Any]] | None) -> str | None:
+    """`the same bits 3 times in one session, in 2 sessions at once`: the ways in which all cases were repeated."""
+    words = {
+        "again": "{runs} times in one session",
+        "together": "in {runs} sessions at once",
+        "threads": "with {threads} thread{s}",
+    }
+    ways = [
+        words[entry["how"]].format(**entry, s="" if entry["threads"] == 1 else "s")
+        for entry in repeats or ()
+        if entry["reason"] is None and not entry["differences"]
+    ]
+    return f"the same bits {', '.join(ways)}" if ways else None
 
 
 def unproved_outputs(cases: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -180,6 +197,8 @@ def print_verification(document: Mapping[str, Any]) -> None:
         rows.append((name, case["output"] or "", *numbers, case["verdict"] + reason))
     print_table(rows)
     click.echo(f"executed on {document['executed_on']}")
+    for sentence in describe_repeats(document["repeats"]):
+        echo_labelled("warning", sentence, colour="yellow", indent=0, width=9)
     if document["passed"]:
         stand_in = " (CPU reference: says nothing about the device)" if document["verified_on"] != "target" else ""
         click.echo(f"{bold('passed')}{stand_in}: {describe_verification(document)}")
