@@ -28,6 +28,7 @@ _NAMES = (
     "explain",
     "export",
     "inspect",
+    "pick",
     "run",
     "sweep",
     "targets",

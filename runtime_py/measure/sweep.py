@@ -140,7 +140,7 @@ def run_sweep(
     host, default = read_host(), default_threads()
     steps = choose_steps(artifact, inputs)
     batches = _choose_batches(artifact, steps) if "batch" in axes else [None]
-    counts = _choose_threads(host, default) if "threads" in axes else [threads or default]
+    counts = choose_threads(host, default) if "threads" in axes else [threads or default]
     rows: list[SweepRow] = []
     before = take_snapshot()
     for batch in batches:
@@ -214,7 +214,7 @@ class _Checked(ProcessContestant):
         return pace
 
 
-def _choose_threads(host: HostInfo, default: int) -> list[int]:
+def choose_threads(host: HostInfo, default: int) -> list[int]:
     """The default first, then powers of two up to all cores that may be used, hyper-threads included."""
     top = max(default, int(host.cores_for_threads or default))
     powers = [2**power for power in range(top.bit_length()) if 2**power <= top]

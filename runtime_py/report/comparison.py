@@ -10,7 +10,7 @@ from edgex.runtime.measure.compare.result import Compared, Comparison, Contrast
 from edgex.runtime.report.figures import count, describe_host, format_bytes, format_interval, format_seconds
 from edgex.runtime.report.listings import Column, Listing
 from edgex.runtime.report.markdown import escape
-from edgex.runtime.report.page import Findings
+from edgex.runtime.report.pages.profile import Findings
 
 _MOST_OPERATORS = 12
 _MOST_NAMES = 3

@@ -20,14 +20,16 @@ from edgex._version import __version__
 
 if TYPE_CHECKING:
     from edgex.export.api import export_model
+    from edgex.export.pick.api import pick
     from edgex.runtime.engines.loading import load
     from edgex.runtime.measure.compare.collect import compare
     from edgex.runtime.measure.profile.collect import profile
 
-__all__ = ["__version__", "compare", "export_model", "load", "profile"]
+__all__ = ["__version__", "compare", "export_model", "load", "pick", "profile"]
 
 _HOMES = {
     "export_model": "edgex.export.api",
+    "pick": "edgex.export.pick.api",
     "load": "edgex.runtime.engines.loading",
     # packages of these names exist, too; the functions live in their modules `collect`
     "compare": "edgex.runtime.measure.compare.collect",

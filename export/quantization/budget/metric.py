@@ -113,7 +113,7 @@ def choose_metric(
     """
     if source.evaluate is not None:
         evaluation = Evaluation(source.evaluate, source.source_root)
-        return evaluation, evaluation.measure(_as_run(eager))
+        return evaluation, evaluation.measure(as_run(eager))
     samples, references = [], []
     for tensors in (eager.example, *held_out):
         eager.reset()
@@ -128,7 +128,7 @@ def choose_metric(
     return NoiseShare(samples, references), 1.0
 
 
-def _as_run(eager: EagerModel) -> Run:
+def as_run(eager: EagerModel) -> Run:
     """The eager model with the manners of a session: arrays or tensors in, a tuple of arrays out."""
     import torch
 

@@ -17,6 +17,7 @@ from edgex.errors import EdgexError, UsageError, nearest_name
 # Command -> one line of help, here so that `edgex --help` imports no command.
 COMMANDS = {
     "export": "Turn a PyTorch model into artifacts that have proved themselves.",
+    "pick": "Export in every combination, measure, and keep the best for this machine.",
     "why": "Say what each target takes of a model, what it leaves, and why.",
     "run": "Run an artifact once.",
     "profile": "Measure an artifact: load, latency, memory, every operator.",
@@ -34,7 +35,7 @@ COMMANDS = {
 
 
 _HOMES = {
-    **dict.fromkeys(("export", "why", "android", "bundle"), "export"),
+    **dict.fromkeys(("export", "pick", "why", "android", "bundle"), "export"),
     **dict.fromkeys(("run", "verify", "inspect"), "run"),
     **dict.fromkeys(("profile", "compare", "report"), "measure"),
     **dict.fromkeys(("devices", "targets", "doctor", "explain"), "environment"),

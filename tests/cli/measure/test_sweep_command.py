@@ -10,7 +10,7 @@ import pytest
 from edgex.runtime.artifact.artifact import open_artifact
 from edgex.runtime.measure import sweep as sweep_module
 from edgex.runtime.measure.statistics import Judgement, RatioEstimate, summarize
-from edgex.runtime.measure.sweep import SweepRow, _choose_batches, _choose_best, _choose_threads, run_sweep
+from edgex.runtime.measure.sweep import SweepRow, _choose_batches, _choose_best, choose_threads, run_sweep
 from edgex.runtime.support.machine.threads import default_threads
 from edgex.runtime.support.tuning import read_tuned_threads
 
@@ -46,7 +46,7 @@ def test_threads_are_swept_and_the_best_is_the_default_from_then_on(exported, ed
 @pytest.mark.slow
 def test_batch_and_threads(exported):
     found = quick(exported("dynamic", "onnx-cpu"), ("batch", "threads"))
-    counts = _choose_threads(found.host, default_threads())
+    counts = choose_threads(found.host, default_threads())
     assert found.axes == ("threads", "batch")
     assert [row.batch for row in found.rows] == sorted([1, 2, 3, 4, 8] * len(counts))
     assert [row.threads for row in found.rows] == sorted(counts) * 5

@@ -127,7 +127,7 @@ def report(rng: random.Random, corpus: Corpus) -> Run:
         from edgex.runtime.measure.profile.saved import read_report
         from edgex.runtime.report.chrome_trace import render_trace
         from edgex.runtime.report.markdown import render_markdown
-        from edgex.runtime.report.page import render_html
+        from edgex.runtime.report.pages.profile import render_html
         from edgex.runtime.report.terminal import print_report
 
         found, good = read_report(path), read_report(corpus.report)

@@ -187,7 +187,7 @@ def _as_markdown(comparison: Comparison, gate: GateResult | None) -> str:
 
 def _as_html(comparison: Comparison, gate: GateResult | None) -> str:
     from edgex.runtime.report.comparison import describe_findings
-    from edgex.runtime.report.page import render_html
+    from edgex.runtime.report.pages.profile import render_html
 
     subjects = comparison.subjects
     labels = [subject.label for subject in subjects]

@@ -127,6 +127,6 @@ def _render(path: Path, reports: Sequence[ProfileReport], labels: Sequence[str] 
     form = _form_of(path)
     if form in _OF_ONE:
         return _OF_ONE[form](reports[0])
-    from edgex.runtime.report.page import render_html
+    from edgex.runtime.report.pages.profile import render_html
 
     return render_html(reports, labels=labels)

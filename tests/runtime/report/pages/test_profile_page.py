@@ -13,7 +13,7 @@ from report_support import HOSTILE, make_hostile, make_report
 from edgex.errors import UsageError
 from edgex.runtime.report import views
 from edgex.runtime.report.listings import Column, Listing
-from edgex.runtime.report.page import Findings, render_html
+from edgex.runtime.report.pages.profile import Findings, render_html
 
 MOST_BYTES = 2_000_000
 

@@ -10,7 +10,7 @@ from browser_support import CHROMIUM, run_browser
 from report_support import make_hostile, make_report
 
 from edgex.runtime.report import views
-from edgex.runtime.report.page import render_html
+from edgex.runtime.report.pages.profile import render_html
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed (Debian: apt-get install chromium)")
 
