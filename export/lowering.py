@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 # Below this share of delegated work an artifact is written with a warning; --min-delegation makes it an error.
 WARN_BELOW_DELEGATION = 0.9
+# From so many calls of the delegate on, what lies between them is likely to take more time than its share of the work.
+WARN_FROM_CALLS = 10
 
 
 def lower_model(model: TargetModel) -> LoweredModule:
@@ -55,9 +57,15 @@ def check_delegation(plan: PartitionPlan, least: float | None, target: str) -> t
             why=f"left out: {left}",
             fix="try another --target, or lower --min-delegation",
         )
+    warnings = []
     if share < WARN_BELOW_DELEGATION:
-        return (f"{target} takes {share:.0%} of the {kind}; left out: {left}",)
-    return ()
+        warnings.append(f"{target} takes {share:.0%} of the {kind}; left out: {left}")
+    if plan.delegate_calls >= WARN_FROM_CALLS:
+        warnings.append(
+            f"{target} is called {plan.delegate_calls} times in a run, and every call takes time beside its work: "
+            f"{share:.0%} of the {kind} may be less of the time, which `edgex profile` shows; between the calls: {left}"
+        )
+    return tuple(warnings)
 
 
 def _check_contract(program: CapturedProgram, lowered: LoweredModule) -> None:

@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from edgex.delegates.executorch.partition import EdgeOperator
 
 
+# Of the operators of one handle, so many are compared: orders differ locally, and a GRU over 1,000 steps has thousands.
+_NEAR = 16
+
+
 @dataclass(frozen=True)
 class InnerNode:
     """A node of a backend's graph.
@@ -52,12 +56,16 @@ def assign_operators(
     after = [sorted({makers[value] for value in node.reads if value in makers} - {i}) for i, node in enumerate(nodes)]
     owner: dict[str, int] = {}
     groups: list[list[str]] = [[] for _ in nodes]
+    made_by = {
+        value: item.node for item in operators if item.node in flow.nodes for value in flow.nodes[item.node].outputs
+    }
     for index, node in enumerate(nodes):
-        main = None if node.handle is None else _main_operator(node, operators, owner)
+        sources = _sources_of_node(index, after, groups)
+        main = None if node.handle is None else _main_operator(node, operators, owner, sources, flow, made_by)
         if main is not None:
             groups[index].append(main)
             owner.setdefault(main, index)
-    _assign_fused(operators, flow, owner, groups)
+    _assign_fused(operators, flow, owner, groups, made_by)
     served = [
         _served(index, groups, after) if node.handle is None else groups[index] for index, node in enumerate(nodes)
     ]
@@ -67,20 +75,64 @@ def assign_operators(
     ]
 
 
-def _main_operator(node: InnerNode, operators: Sequence[EdgeOperator], owner: Mapping[str, int]) -> str | None:
+def _main_operator(
+    node: InnerNode,
+    operators: Sequence[EdgeOperator],
+    owner: Mapping[str, int],
+    sources: set[str],
+    flow: GraphValues,
+    made_by: Mapping[str, str],
+) -> str | None:
+    """The operator of the node's handle that fits its kind; of several, the first that reads from the same ones.
+
+    An operator that PyTorch takes apart (a GRU) leaves one handle to all its parts, whose order in the backend's graph
+    is another than in the program.
+    """
     mine = [item for item in operators if item.handle == node.handle and is_conversion(item.op) == node.converts]
     named = [item for item in mine if item.op.split(".")[1] in node.operators]
     free = [item for item in named or mine if item.node not in owner]
     # Several nodes of one operator, in a backend that takes it apart, share it.
-    return next((item.node for item in free or (named or mine)[-1:]), None)
+    near = free[:_NEAR] or (named or mine)[-1:]
+    if len(near) > 1:
+        near = sorted(near, key=lambda item: len(sources ^ _sources_of(item.node, owner, flow, made_by)))
+    return near[0].node if near else None
+
+
+def _sources_of(name: str, owner: Mapping[str, int], flow: GraphValues, made_by: Mapping[str, str]) -> set[str]:
+    """The nearest operators with a node of their own from which an operator reads, through those without."""
+    found: set[str] = set()
+    seen, queue = {name}, [name]
+    while queue:
+        place = flow.nodes.get(queue.pop())
+        for maker in {made_by[value] for value in (() if place is None else place.inputs) if value in made_by} - seen:
+            seen.add(maker)
+            if maker in owner:
+                found.add(maker)
+            else:
+                queue.append(maker)
+    return found
+
+
+def _sources_of_node(index: int, after: Sequence[Sequence[int]], groups: Sequence[Sequence[str]]) -> set[str]:
+    """The main operators of the nodes from which a node reads, through those that the backend inserted."""
+    found: set[str] = set()
+    queue = list(after[index])
+    while queue:
+        before = queue.pop()
+        if groups[before]:
+            found.add(groups[before][0])
+        else:
+            queue += after[before]
+    return found
 
 
 def _assign_fused(
-    operators: Sequence[EdgeOperator], flow: GraphValues, owner: dict[str, int], groups: list[list[str]]
+    operators: Sequence[EdgeOperator],
+    flow: GraphValues,
+    owner: dict[str, int],
+    groups: list[list[str]],
+    made_by: Mapping[str, str],
 ) -> None:
-    made_by = {
-        value: item.node for item in operators if item.node in flow.nodes for value in flow.nodes[item.node].outputs
-    }
     read_by: dict[str, list[str]] = {}
     for item in operators:
         for value in flow.nodes[item.node].inputs if item.node in flow.nodes else ():

@@ -44,6 +44,16 @@ def check_question(model: str, question: Question) -> None:
         TargetUnavailable: None of the targets can be used here; with one that can, the others are failures beside it.
     """
     parse_model_name(model)
+    check_targets(question)
+
+
+def check_targets(question: Question) -> None:
+    """Check the targets and what they are asked; nothing heavy is imported.
+
+    Raises:
+        UsageError: A target, precision or option is wrong.
+        TargetUnavailable: None of the targets can be used here; with one that can, the others are failures beside it.
+    """
     if not question.targets:
         raise UsageError("no target given", fix="--target xnnpack,onnx-cpu; `edgex targets` lists them")
     if len(set(question.targets)) < len(question.targets):

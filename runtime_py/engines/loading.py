@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Mapping
 from typing import Any
 
-from edgex.errors import RunError
+from edgex.errors import ArtifactError, RunError
 from edgex.runtime.artifact.artifact import Artifact, CheckLevel, open_artifact
 from edgex.runtime.engines.registry import get_engine
 from edgex.runtime.engines.trial import require_trial
@@ -62,4 +63,17 @@ def open_session(artifact: Artifact, threads: int | None, options: Mapping[str, 
     settings = EngineSettings(threads, dict(options), preferred)
     session = engine.open(artifact, settings)
     session.settings = settings
+    session.reopen = functools.partial(_reopen, str(artifact.path.resolve()), threads, dict(options), tuned)
     return session
+
+
+def _reopen(path: str, threads: int | None, options: Mapping[str, Any], tuned: bool, digest: str) -> Session:
+    """What a pickled session becomes in the process that unpickles it.
+
+    Raises:
+        ArtifactError: The artifact is another one by now.
+    """
+    artifact = open_artifact(path)
+    if artifact.digest != digest:
+        raise ArtifactError("the artifact was replaced after the Session was pickled", path, "load it anew: edgex.load")
+    return open_session(artifact, threads, options, tuned=tuned)

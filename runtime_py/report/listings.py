@@ -53,10 +53,23 @@ def describe_trace(report: ProfileReport) -> list[str]:
     if trace is None:
         return []
     return [
+        *_describe_delegation(report),
         f"{count(len(report.ops), 'operator')}, medians of {count(trace.runs, 'traced run')}",
         f"{format_share(trace.coverage)} of the traced run is in operators",
         f"{format_share(trace.module_share)} traced to a module, {format_share(trace.source_share)} to a source line",
     ]
+
+
+def _describe_delegation(report: ProfileReport) -> list[str]:
+    """The share of the multiply-adds that the delegate took, beside its measured share of the time."""
+    planned = report.delegation
+    if planned is None or not planned["delegate_calls"] or views.find_delegate(report) is None:
+        return []
+    taken = sum(row.share or 0.0 for row in report.ops if row.delegate is not None and row.category != "overhead")
+    work = planned["work_fraction"]
+    of_work = "" if work is None else f"{format_share(work)} of the multiply-adds and "
+    calls = count(planned["delegate_calls"], "call")
+    return [f"in {calls} the delegate does {of_work}{format_share(taken)} of the time"]
 
 
 def list_fallbacks(report: ProfileReport, limit: int | None, *, reasons: bool = False) -> list[Listing]:

@@ -2,7 +2,8 @@
 
 ```python
 with edgex.load("digits.xnnpack.edgex", threads=2) as session:
-    (logits,) = session.run(image)            # by position, or session.run(x=image)
+    (logits,) = session(image)                # by position, by name: session(x=image), or session({"x": image})
+    scores = session(image)["scores"]         # outputs have their names, too
 ```
 
 Nothing is left to the engines' own checks: see `edgex.runtime.session.signature`.
@@ -11,7 +12,7 @@ Nothing is left to the engines' own checks: see `edgex.runtime.session.signature
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any, Literal
 
@@ -20,6 +21,7 @@ import numpy as np
 from edgex.errors import RunError
 from edgex.runtime.artifact.artifact import Artifact
 from edgex.runtime.artifact.specs import TensorSpec
+from edgex.runtime.session.outputs import Outputs
 from edgex.runtime.session.runner import EngineSettings, Runner
 from edgex.runtime.session.signature import Signature
 
@@ -49,6 +51,9 @@ class Session:
         self.inputs: tuple[TensorSpec, ...] = method.inputs
         self.outputs: tuple[TensorSpec, ...] = method.outputs
         self.state = method.state
+        # How `edgex.load` opened it, for `pickle`; None where something else did.
+        self.reopen: Callable[[str], Session] | None = None
+        self._output_names = tuple(spec.name for spec in self.outputs)
         self._lock = threading.Lock()
         self._closed = False
         self._signature = Signature(self.inputs)
@@ -72,15 +77,16 @@ class Session:
         preferred = self.settings.preferred_threads
         return "tuned" if preferred is not None and preferred == self.threads else "default"
 
-    def run(self, *args: Any, **kwargs: Any) -> tuple[np.ndarray, ...]:
-        """Run once.
+    def run(self, *args: Any, **kwargs: Any) -> Outputs:
+        """Run once; `session(x)` is the same.
 
         Args:
-            *args: Inputs in order: NumPy arrays, torch tensors, or anything with `__dlpack__`.
-            **kwargs: Inputs by name. Names that are no Python identifiers go in as `run(**{"xs.0": a})`.
+            *args: Inputs in order: NumPy arrays, torch tensors, or anything with `__dlpack__`; or one mapping from
+                names to them: `run({"xs.0": a, "xs.1": b})`.
+            **kwargs: Inputs by name.
 
         Returns:
-            The outputs as NumPy arrays, in the manifest's order.
+            The outputs as NumPy arrays, in the manifest's order; a tuple that takes their names too.
 
         Raises:
             RunError: An input is missing, unknown, of another dtype or shape; or the engine failed.
@@ -89,7 +95,11 @@ class Session:
         with self._lock:
             if self._closed:
                 raise RunError("this Session is closed", fix="edgex.load(...) opens a new one")
-            return self.runner.execute(arrays)
+            return Outputs(self.runner.execute(arrays), self._output_names)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Outputs:
+        """See `run`."""
+        return self.run(*args, **kwargs)
 
     def prepare(self, *args: Any, **kwargs: Any) -> list[np.ndarray]:
         """Check inputs as `run` does, without running.
@@ -120,6 +130,25 @@ class Session:
             if not self._closed:
                 self._closed = True
                 self.runner.close()
+
+    def __repr__(self) -> str:
+        inputs, outputs = (", ".join(map(str, specs)) or "nothing" for specs in (self.inputs, self.outputs))
+        where = "closed" if self._closed else self.executed_on
+        return f"<Session {self.artifact.path.name}: {inputs} -> {outputs}; {where}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Another process opens the artifact again, by its path; what is loaded does not travel.
+
+        Raises:
+            RunError: The session is closed, carries state, or `edgex.load` did not open it.
+        """
+        fix = "send the artifact's path, and call edgex.load there"
+        if self.reopen is None or self._closed:
+            raise RunError("this Session cannot be pickled", fix=fix, why="it is closed, or edgex.load did not open it")
+        if self.state:
+            why = "it carries state, which would start anew in the copy"
+            raise RunError("this Session cannot be pickled", fix=fix, why=why)
+        return (self.reopen, (self.artifact.digest,))
 
     def __enter__(self) -> Session:
         return self

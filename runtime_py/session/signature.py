@@ -33,7 +33,8 @@ class Signature:
         """Check inputs.
 
         Args:
-            *args: Inputs in order: NumPy arrays, torch tensors, or anything with `__dlpack__`.
+            *args: Inputs in order: NumPy arrays, torch tensors, or anything with `__dlpack__`; or one mapping from
+                names to them, such as a tokenizer gives.
             **kwargs: Inputs by name.
 
         Returns:
@@ -42,6 +43,8 @@ class Signature:
         Raises:
             RunError: An input is missing, unknown, of another dtype or shape.
         """
+        if len(args) == 1 and isinstance(args[0], Mapping):
+            args, kwargs = (), {**_texts(args[0]), **kwargs}
         values = args if not kwargs and len(args) == len(self._expected) else self._bind(args, kwargs)
         arrays = [self._convert(value, spec) for value, spec in zip(values, self.inputs, strict=True)]
         if self._has_dims:
@@ -118,6 +121,11 @@ class Signature:
                         )
 
 
+def _texts(mapping: Mapping[Any, Any]) -> dict[str, Any]:
+    """Inputs by name, whatever the keys are."""
+    return {str(name): value for name, value in mapping.items()}
+
+
 def _as_array(value: Any, spec: TensorSpec) -> np.ndarray:
     """NumPy, torch or DLPack as an array, sharing memory where that is possible."""
     if isinstance(value, np.ndarray):
@@ -133,7 +141,7 @@ def _as_array(value: Any, spec: TensorSpec) -> np.ndarray:
             raise RunError(f"input {spec.name!r} cannot be read through DLPack", why=str(error)) from error
     raise RunError(
         f"input {spec.name!r} is a {type(value).__name__}, not a tensor",
-        fix="give a NumPy array, a torch tensor or an object with __dlpack__",
+        fix=f"give a NumPy array of {spec.numpy_dtype}, a torch tensor or an object with __dlpack__",
     )
 
 

@@ -10,7 +10,7 @@ import dataclasses
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -125,14 +125,16 @@ def finish_rows(trace: EngineTrace, ceilings: Ceilings | None) -> tuple[Operator
         seconds = row.median_seconds
         # The engine's own kernels are timed by the runtime's clock, which is fine everywhere.
         tick = _FINE_SECONDS if row.delegate is None else trace.resolution_seconds
+        # A rate out of a tick or two is noise, and would stand beside rates that mean something.
+        timed = seconds >= _MIN_TICKS * tick
         finished.append(
             dataclasses.replace(
                 row,
                 name=name,
                 share=seconds / total,
-                gflops=None if row.flops is None else row.flops / seconds / 1e9,
-                gbps=None if row.bytes is None else row.bytes / seconds / 1e9,
-                roofline_fraction=_roofline_fraction(row, seconds, ceilings) if seconds >= _MIN_TICKS * tick else None,
+                gflops=None if row.flops is None or not timed else row.flops / seconds / 1e9,
+                gbps=None if row.bytes is None or not timed else row.bytes / seconds / 1e9,
+                roofline_fraction=_roofline_fraction(row, seconds, ceilings) if timed else None,
             )
         )
     return tuple(finished)
@@ -163,16 +165,17 @@ def summarize_trace(trace: EngineTrace, rows: Sequence[OperatorRow], untraced_se
 
 
 def flag_impossible(rows: Sequence[OperatorRow]) -> tuple[tuple[OperatorRow, ...], tuple[MeasurementWarning, ...]]:
-    """Take back fractions above 1: then a ceiling, a count or a time is wrong, and not by how much is known."""
+    """Take back rates and fractions above the ceilings: a ceiling, a count or a time is wrong then, who knows which."""
     beyond = [row for row in rows if row.roofline_fraction is not None and row.roofline_fraction > 1.0]
     if not beyond:
         return tuple(rows), ()
     worst = max(beyond, key=lambda row: row.roofline_fraction or 0.0)
     text = (
         f"{len(beyond)} operator{'s' if len(beyond) > 1 else ''} came out faster than the calibrated ceilings, "
-        f"{worst.name} {worst.roofline_fraction:.2f} times: these have no roofline fraction"
+        f"{worst.name} {worst.roofline_fraction:.2f} times: these have no rates"
     )
-    kept = tuple(dataclasses.replace(row, roofline_fraction=None) if row in beyond else row for row in rows)
+    unknown: dict[str, Any] = {"gflops": None, "gbps": None, "roofline_fraction": None}
+    kept = tuple(dataclasses.replace(row, **unknown) if row in beyond else row for row in rows)
     return kept, (MeasurementWarning("above-roofline", text),)
 
 

@@ -75,7 +75,8 @@ def test_what_is_unknown_has_no_fraction(row, ceilings):
 def test_a_time_of_few_ticks_is_not_held_against_a_ceiling():
     inside = dataclasses.replace(ROW, delegate="X", median_seconds=3.0e-6)
     ceilings = Ceilings(1, {"float32": 1e6}, 1e6)
-    assert finish_rows(trace_of(inside, resolution=1e-6), ceilings)[0].roofline_fraction is None
+    (coarse,) = finish_rows(trace_of(inside, resolution=1e-6), ceilings)
+    assert (coarse.gflops, coarse.gbps, coarse.roofline_fraction) == (None, None, None)
     assert finish_rows(trace_of(inside, resolution=1e-7), ceilings)[0].roofline_fraction is not None
 
 
@@ -86,6 +87,7 @@ def test_a_fraction_above_one_is_taken_back_and_flagged():
     assert [row.roofline_fraction for row in rows] == [pytest.approx(2.0), pytest.approx(0.5)]
     kept, warnings = flag_impossible(rows)
     assert [row.roofline_fraction for row in kept] == [None, pytest.approx(0.5)]
+    assert (kept[0].gflops, kept[0].gbps) == (None, None) and kept[1].gflops is not None
     assert [warning.code for warning in warnings] == ["above-roofline"]
     assert flag_impossible(kept) == (kept, ())
 
