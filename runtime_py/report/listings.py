@@ -60,6 +60,28 @@ def describe_trace(report: ProfileReport) -> list[str]:
     ]
 
 
+def describe_unmapped(report: ProfileReport, unmapped: views.Group, what: str) -> str:
+    """Where the time is that stands with no module or line: between operators, which have none, or unknown.
+
+    Args:
+        report: The profile.
+        unmapped: The rows without.
+        what: `module` or `line`.
+    """
+    total = views.total_seconds(report) or 1.0
+    between = sum(report.ops[at].median_seconds or 0.0 for at in unmapped.rows if report.ops[at].category == "overhead")
+    lost = max(0.0, unmapped.total_seconds - between)
+    parts = [
+        f"{format_row_time(seconds)} ({format_share(seconds / total)}) {words}."
+        for seconds, words in (
+            (between, "is the engine's time between operators"),
+            (lost, f"of operators could be traced to no {what}"),
+        )
+        if seconds > 0
+    ]
+    return " ".join(parts)
+
+
 def _describe_delegation(report: ProfileReport) -> list[str]:
     """The share of the multiply-adds that the delegate took, beside its measured share of the time."""
     planned = report.delegation
@@ -67,9 +89,9 @@ def _describe_delegation(report: ProfileReport) -> list[str]:
         return []
     taken = sum(row.share or 0.0 for row in report.ops if row.delegate is not None and row.category != "overhead")
     work = planned["work_fraction"]
-    of_work = "" if work is None else f"{format_share(work)} of the multiply-adds and "
+    of_work = "" if work is None else f"{format_share(work)} of the multiply-adds, "
     calls = count(planned["delegate_calls"], "call")
-    return [f"in {calls} the delegate does {of_work}{format_share(taken)} of the time"]
+    return [f"delegate: {of_work}{format_share(taken)} of the time, in {calls}"]
 
 
 def list_fallbacks(report: ProfileReport, limit: int | None, *, reasons: bool = False) -> list[Listing]:

@@ -43,9 +43,11 @@ class Signature:
         Raises:
             RunError: An input is missing, unknown, of another dtype or shape.
         """
+        positional: tuple[Any, ...] = args
         if len(args) == 1 and isinstance(args[0], Mapping):
-            args, kwargs = (), {**_texts(args[0]), **kwargs}
-        values = args if not kwargs and len(args) == len(self._expected) else self._bind(args, kwargs)
+            positional, kwargs = (), {**_texts(args[0]), **kwargs}
+        fits = not kwargs and len(positional) == len(self._expected)
+        values = positional if fits else self._bind(positional, kwargs)
         arrays = [self._convert(value, spec) for value, spec in zip(values, self.inputs, strict=True)]
         if self._has_dims:
             self._check_shared_dims(arrays)

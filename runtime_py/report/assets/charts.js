@@ -36,7 +36,7 @@ function drawLatency(container, latency) {
     const lines = marks.map(([name, us]) => {
       const at = x(us), half = name === "median" ? 55 : 13, place = Math.min(Math.max(at, half), width - half);
       const shown = place - half > free;
-      if (shown) free = place + half;
+      if (shown) free = place + half + 10;
       return s("g", {},
         s("line", { class: name === "median" ? "mark" : "tick", x1: at, x2: at, y1: top - 8, y2: floor }),
         shown ? s("text", { class: name === "median" ? "strong" : null, x: place, y: top - 14, "text-anchor": "middle" },

@@ -34,7 +34,7 @@ function makeModules(container, report, rows, filter) {
     { title: "Total", numeric: true, value: (node) => node.total, cell: (node) => timeOf(node) },
     { title: "Self", numeric: true, value: (node) => node.row ? null : node.own, cell: (node) => node.row || !node.own ? "" : time(node.own) },
     { title: "Outside the delegate", numeric: true, wide: true, value: (node) => node.outside || null, cell: (node) => node.outside ? time(node.outside) : "" },
-    { title: "Share", numeric: true, value: (node) => node.total, cell: (node) => [meter(zoom.total ? node.total / zoom.total : 0, node.row ? node.row.kind : "compute"), percent(report.total ? node.total / report.total : 0)] },
+    { title: "Share", numeric: true, value: (node) => node.total, cell: (node) => portion(zoom.total ? node.total / zoom.total : 0, node.row ? node.row.kind : "compute", report.total ? node.total / report.total : 0) },
   ], { sort: 2 });
 
   const timeOf = (node) => node.row ? timeText(report, node.row.us) : spent(node.total);
@@ -74,7 +74,8 @@ function makeModules(container, report, rows, filter) {
     };
     visit(zoom, 0, up.length);
     if (zoom === root && unknown) {
-      const node = { name: "not traced to a module", total: unknown, own: unknown, path: "not traced to a module", children: [], modules: [], outside: 0, count: report.unmapped.length, parent: null, unknown: true };
+      const name = report.unmapped.every((at) => rows[at].kind === "overhead" || !rows[at].us) ? "between operators" : "not traced to a module";
+      const node = { name, total: unknown, own: unknown, path: name, children: [], modules: [], outside: 0, count: report.unmapped.length, parent: null, unknown: true };
       const x = root.total / whole * width;
       if (width - x >= 1.5) placed.push({ node, x, width: width - x, level: 0 });
     }
@@ -125,7 +126,7 @@ function makeModules(container, report, rows, filter) {
   }
 
   container.append(h("p", { class: "lead" }, "As wide as their time, submodules and operators below their module. Choose one to zoom in; the orange edge is its part outside the delegate."
-    + (unknown ? ` ${time(unknown)} (${percent(unknown / report.total)}) could be traced to no module.` : "")),
+    + (report.unmapped_text ? ` ${report.unmapped_text}` : "")),
     crumbs, chart, readout, table.element);
   whenSized(chart, (size) => { width = size; draw(false); });
   go(root);

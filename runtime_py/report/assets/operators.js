@@ -34,6 +34,30 @@ function describeRow(report, row) {
     h("div", {}, h("dt", {}, name), h("dd", {}, value))));
 }
 
+// Three rows or more of one type, module, line and kind as one: a recurrence has an operator of each kind a step.
+function joinAlike(rows) {
+  const groups = new Map();
+  for (const row of rows) {
+    const key = [row.type, row.module, row.source, row.kind, row.delegate, row.confidence].join("\n");
+    if (!groups.has(key)) groups.set(key, []);
+    groups.get(key).push(row);
+  }
+  const sum = (values) => values.some((value) => value === null) ? null : values.reduce((all, value) => all + value, 0);
+  const join = (alike) => {
+    const us = alike.some((row) => row.us !== null) ? alike.reduce((all, row) => all + (row.us || 0), 0) : null;
+    const rated = alike.every((row) => row.gflops !== null && row.us !== null);
+    return { ...alike[0], alike, us, share: us === null ? null : alike.reduce((all, row) => all + (row.share || 0), 0),
+      flops: sum(alike.map((row) => row.flops)), gflops: rated ? sum(alike.map((row) => row.flops)) / us / 1e3 : null, roof: null };
+  };
+  return [...groups.values()].flatMap((alike) => alike.length < 3 ? alike : [join(alike)]);
+}
+
+function describeAlike(report, row) {
+  const all = [...row.alike].sort((a, b) => (b.us || 0) - (a.us || 0)), shown = all.slice(0, 24);
+  return h("dl", {}, shown.map((one) => h("div", {}, h("dt", {}, one.name), h("dd", {}, timeText(report, one.us)))),
+    all.length > shown.length ? h("div", {}, h("dt", {}, `${all.length - shown.length} more`), h("dd", {}, "One by one shows them")) : null);
+}
+
 function makeOperators(container, report, rows) {
   const most = Math.max(...rows.map((row) => row.share || 0), 1e-9);
   const kind = h("select", { class: "field", "aria-label": "Kind of work" }, h("option", { value: "" }, "every kind"),
@@ -46,35 +70,34 @@ function makeOperators(container, report, rows) {
   const found = h("p", { class: "found", role: "status" });
 
   const single = makeTable("Operators of one run", [
-    { title: "Operator", value: (row) => row.type, cell: (row) => [row.count > 1 ? `${row.type} × ${row.count}` : row.type,
+    { title: "Operator", value: (row) => row.type, cell: (row) => [row.alike ? `${row.type} · ${row.alike.length} alike` : row.count > 1 ? `${row.type} × ${row.count}` : row.type,
       h("small", { class: "narrow" }, [row.module || null, row.source].filter(Boolean).join(" · "))] },
     { title: "Module", wide: true, value: (row) => row.module,
       cell: (row) => row.module === null ? h("span", { class: "fine" }, row.kind === "compute" || row.kind === "fallback" ? "unknown" : "") : h("code", {}, row.module || "(the model itself)") },
     { title: "Source", wide: true, tight: true, value: (row) => row.source, cell: (row) => row.source === null ? "" : h("code", {}, row.source) },
     { title: "Kind", wide: true, value: (row) => row.kind, cell: (row) => h("span", { class: "kind" }, h("i", { class: `swatch k-${row.kind}` }), row.kind === "fallback" ? "outside" : row.kind) },
     { title: "Time", numeric: true, value: (row) => row.us, cell: (row) => timeText(report, row.us) },
-    { title: "Share", numeric: true, wide: true, value: (row) => row.share, cell: (row) => row.share === null ? "" : [meter(row.share / most, row.kind), percent(row.share)] },
+    { title: "Share", numeric: true, wide: true, value: (row) => row.share, cell: (row) => row.share === null ? "" : portion(row.share / most, row.kind, row.share) },
     { title: "GFLOP/s", numeric: true, wide: true, value: (row) => row.gflops, cell: (row) => row.gflops === null ? "" : number(row.gflops) },
     { title: "Roofline", numeric: true, value: (row) => row.roof, cell: (row) => row.roof === null ? "" : row.roof < 0.005 ? "<1 %" : `${(100 * row.roof).toFixed(0)} %` },
-  ], { sort: 4, detail: (row) => describeRow(report, row) });
+  ], { sort: 4, detail: (row) => row.alike ? describeAlike(report, row) : describeRow(report, row) });
 
   const grouped = makeTable("Types of operators", [
     { title: "Type", value: (group) => group.type, cell: (group) => group.type },
     { title: "Ran on", wide: true, value: (group) => group.delegate, cell: (group) => group.delegate },
     { title: "Operators", numeric: true, value: (group) => group.rows.length, cell: (group) => group.rows.length.toLocaleString("en-US") },
     { title: "Time", numeric: true, value: (group) => group.us, cell: (group) => spent(group.us) },
-    { title: "Share", numeric: true, value: (group) => group.share, cell: (group) => [meter(group.share, group.kind), percent(group.share)] },
+    { title: "Share", numeric: true, value: (group) => group.share, cell: (group) => portion(group.share, group.kind, group.share) },
   ], { sort: 3 });
 
-  const one = h("button", { type: "button", "aria-pressed": "true", onclick: () => choose(false) }, "One by one");
-  const types = h("button", { type: "button", "aria-pressed": "false", onclick: () => choose(true) }, "By type");
+  const ways = ["Grouped", "One by one", "By type"].map((name) =>
+    h("button", { type: "button", onclick: () => choose(name) }, name));
   const holder = h("div");
-  let byType = false;
+  let way = "Grouped";
 
-  function choose(value) {
-    byType = value;
-    one.setAttribute("aria-pressed", String(!value));
-    types.setAttribute("aria-pressed", String(value));
+  function choose(name) {
+    way = name;
+    for (const button of ways) button.setAttribute("aria-pressed", String(button.textContent === way));
     update();
   }
 
@@ -85,7 +108,7 @@ function makeOperators(container, report, rows) {
     const total = kept.reduce((sum, row) => sum + (row.us || 0), 0);
     found.textContent = `${kept.length === rows.length ? "" : `${kept.length.toLocaleString("en-US")} of `}${plural(rows.length, "operator")}`
       + ` · ${kept.length ? spent(total) : "nothing"} · ${percent(report.total ? total / report.total : 0)}`;
-    if (byType) {
+    if (way === "By type") {
       const groups = new Map();
       for (const row of kept) {
         const key = `${row.type}\n${row.delegate}`;
@@ -95,22 +118,22 @@ function makeOperators(container, report, rows) {
         group.us += row.us || 0;
       }
       grouped.show([...groups.values()].map((group) => ({ ...group, share: report.total ? group.us / report.total : 0 })));
-    } else single.show(kept);
-    holder.replaceChildren(byType ? grouped.element : single.element);
+    } else single.show(way === "Grouped" ? joinAlike(kept) : kept);
+    holder.replaceChildren(way === "By type" ? grouped.element : single.element);
   }
 
   words.addEventListener("input", update);
   kind.addEventListener("change", update);
   delegate.addEventListener("change", update);
   container.append(h("div", { class: "controls" }, words, kind, delegates.length > 1 ? delegate : null,
-    h("span", { class: "segment", role: "group", "aria-label": "Show" }, one, types)), found, holder);
-  update();
+    h("span", { class: "segment", role: "group", "aria-label": "Show" }, ways)), found, holder);
+  choose("Grouped");
 
   return (text, kindName = "") => {
     words.value = text;
     kind.value = kindName;
     delegate.value = "";
-    choose(false);
+    choose("One by one");
     container.closest("section").scrollIntoView();
     words.focus({ preventScroll: true });
   };

@@ -61,5 +61,8 @@ function makeTable(caption, columns, { sort = 0, descending = true, detail = nul
   };
 }
 
+// A bar and its figure; figures are equally wide, so that bars stand below each other.
+const portion = (width, kind, share) => [meter(width, kind), h("span", { class: "portion" }, percent(share))];
+
 const meter = (share, kind) => h("span", { class: "meter", "aria-hidden": "true" },
   h("i", { class: `k-${kind}`, style: `width:${(100 * share).toFixed(2)}%` }));

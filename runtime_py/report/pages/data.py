@@ -15,6 +15,7 @@ from edgex.runtime.engines.trace.operators import Ceilings, OperatorRow
 from edgex.runtime.measure.profile.report import ProfileReport
 from edgex.runtime.report import views
 from edgex.runtime.report.figures import format_tensor
+from edgex.runtime.report.listings import describe_unmapped
 
 KINDS = ("compute", "fallback", "layout", "cast", "overhead")
 _BINS = 64
@@ -56,6 +57,7 @@ def describe_report(report: ProfileReport) -> dict[str, Any]:
         "roof": [_round(row.roofline_fraction) for row in report.ops],
         "modules": _describe_module(tree.root),
         "unmapped": list(tree.unmapped.rows),
+        "unmapped_text": describe_unmapped(report, tree.unmapped, "module"),
         "ceilings": None if report.ceilings is None else _describe_ceilings(report.ceilings),
         "latency": _describe_latency(report),
         "arena": _describe_arena(report, strings),

@@ -34,6 +34,8 @@ from edgex.runtime.report.figures import (
 )
 from edgex.runtime.report.listings import Listing, describe_trace, warn_of_fallbacks
 from edgex.runtime.report.pages.data import KINDS, describe_report
+from edgex.runtime.report.listings import Listing, describe_trace, describe_unmapped, warn_of_fallbacks
+from edgex.runtime.report.page_data import KINDS, describe_report
 
 MAX_REPORTS = 4
 _SEEN = 8
@@ -148,6 +150,7 @@ def _describe(report: ProfileReport, label: str) -> dict[str, Any]:
         "categories": views.by_category(report),
         "total_seconds": whole,
         "trace": describe_trace(report),
+        "source_left": describe_unmapped(report, views.by_source(report).unmapped, "line"),
         "delegate": views.find_delegate(report),
         "fallbacks": views.critical_fallbacks(report),
         "left_out": warn_of_fallbacks(report),

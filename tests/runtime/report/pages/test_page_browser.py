@@ -117,6 +117,7 @@ def test_the_summary_is_that_of_the_report(open_page, report):
 
 def test_headers_sort_and_say_so(open_page, report):
     page = open_page()
+    page.get_by_role("button", name="One by one").click()
     times = [seconds(text) for text in cells(page, 5)]
     assert times == sorted(times, reverse=True) and len(times) == 30
     assert times[0] == pytest.approx(max(row.median_seconds for row in report.ops), rel=1e-2)
@@ -135,6 +136,7 @@ def test_headers_sort_and_say_so(open_page, report):
 
 def test_what_has_no_value_stands_last_either_way(open_page):
     page = open_page()
+    page.get_by_role("button", name="One by one").click()
     page.get_by_role("button", name="Show all 1,000").click()
     for _ in range(2):
         sort_by(page, "GFLOP/s")
@@ -165,6 +167,7 @@ def test_types_add_up_to_the_operators(open_page, report):
 
 def test_a_row_opens_and_closes_by_keyboard(open_page):
     page = open_page()
+    page.get_by_role("button", name="One by one").click()
     opener = page.locator(".opens").first
     opener.focus()
     page.keyboard.press("Enter")
@@ -227,7 +230,7 @@ def test_everything_is_reached_by_the_tab_key(open_page):
             )
         )
     names = [text for _, text, _ in reached]
-    for expected in ("Skip to the summary", "Operators", "Dark", "Time", "One by one", "Show all 1,000", "encoder"):
+    for expected in ("Skip to the summary", "Operators", "Dark", "Time", "One by one", "Show all", "encoder"):
         assert any(text.startswith(expected) for text in names), expected
     unseen = [(tag, text) for tag, text, visible in reached if not visible and tag != "BODY"]
     assert unseen == []
@@ -320,4 +323,26 @@ def test_what_the_clock_could_not_see_is_no_zero(browser, tmp_path, report):
     assert cells(page, 5)[-5:] == ["< 1 µs"] * 5
     page.get_by_role("button", name="By type").click()
     assert cells(page, 4, "Types of operators")[-1] == "too short"
+    page.close()
+
+
+def test_alike_rows_are_one_group_and_bars_stand_below_each_other(browser, tmp_path, report):
+    steps = tuple(
+        replace(report.ops[0], name=f"step {at}", module_path="gru", source="net.py:4", median_seconds=1e-6 * (at + 1))
+        for at in range(19)
+    )
+    (tmp_path / "alike.html").write_text(render_html([replace(report, ops=steps + report.ops[1:12])]), encoding="utf-8")
+    page = browser.new_page()
+    page.goto((tmp_path / "alike.html").as_uri())
+    page.wait_for_selector("html[data-ready=all]")
+    (group,) = [text for text in cells(page, 1) if "alike" in text]
+    assert group.startswith(f"{report.ops[0].op_type} · 19 alike")
+    page.get_by_text("19 alike").click()
+    assert "step 18" in page.locator("tr.detail").inner_text()
+    page.get_by_role("button", name="One by one").click()
+    assert len(cells(page, 1)) == 30
+    starts = page.evaluate(
+        "[...document.querySelectorAll('[data-part=operators] .meter')].map(m => m.getBoundingClientRect().left)"
+    )
+    assert len(starts) == 30 and max(starts) - min(starts) < 0.5
     page.close()
