@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from edgex.export.pipeline import export_to_targets
-from edgex.export.python_words import python_words
+from edgex.export.python_words import in_python_words
 from edgex.export.settings import ExportSettings
 from edgex.runtime.artifact.artifact import Artifact, open_artifact
 from edgex.runtime.session.numerics import Tolerance
@@ -77,7 +77,7 @@ def export_model(
         options=options or {},
         memory_check=memory_check,
     )
-    with python_words():
+    with in_python_words():
         source = replace(wrap_model(model, tuple(args), dict(kwargs or {}), dynamic_shapes, name), evaluate=evaluate)
         report = export_to_targets(lambda: source, settings, name=source.name, stop_at_failure=True)
         return open_artifact(str(report.artifacts[0].path), check="size")

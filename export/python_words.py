@@ -24,7 +24,7 @@ _WORDS = (
 
 
 @contextmanager
-def python_words() -> Iterator[None]:
+def in_python_words() -> Iterator[None]:
     """Whatever error leaves the block tells what to do in the terms of Python."""
     try:
         yield
