@@ -32,10 +32,8 @@ from edgex.runtime.report.figures import (
     format_seconds,
     format_share,
 )
-from edgex.runtime.report.listings import Listing, describe_trace, warn_of_fallbacks
-from edgex.runtime.report.pages.data import KINDS, describe_report
 from edgex.runtime.report.listings import Listing, describe_trace, describe_unmapped, warn_of_fallbacks
-from edgex.runtime.report.page_data import KINDS, describe_report
+from edgex.runtime.report.pages.data import KINDS, describe_report
 
 MAX_REPORTS = 4
 _SEEN = 8
