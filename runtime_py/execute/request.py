@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from edgex.errors import EdgexError
     from edgex.runtime.artifact.artifact import CheckLevel
     from edgex.runtime.engines.trace.tracing import EngineTrace
+    from edgex.runtime.execute.here.growth import MemoryGrowth
     from edgex.runtime.session.repeats import Repeat
     from edgex.runtime.session.session import ThreadsSource
     from edgex.runtime.support.machine.activity import Activity, MeasurementWarning
@@ -187,6 +188,7 @@ class RunResult:
         trace: Operators of traced runs; None where there is none.
         no_trace_reason: Why there is none, where one was asked for.
         energy: `joules_per_run` and `source`; None without a meter.
+        growth: How this process's memory grew over many runs; None where nobody looked.
         counters: The processor's counters per run; None where it counts nothing.
         device: Where; None for this process and its children.
         run_id: The identity that a run on a device was given; an answer with another one is refused.
@@ -222,6 +224,7 @@ class RunResult:
     no_trace_reason: str | None = None
     energy: Mapping[str, Any] | None = None
     counters: Mapping[str, Any] | None = None
+    growth: MemoryGrowth | None = None
     device: DeviceInfo | None = None
     run_id: str | None = None
     model_digest: str | None = None

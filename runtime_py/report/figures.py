@@ -165,7 +165,12 @@ def describe_memory(report: ProfileReport) -> list[tuple[str, str]]:
         ("arena", memory.planned_arena_bytes),
         ("weights", memory.weights_bytes),
     )
-    return [(name, format_bytes(value)) for name, value in parts if value is not None]
+    known = [(name, format_bytes(value)) for name, value in parts if value is not None]
+    if memory.growth is not None:
+        grown = memory.growth.bytes
+        change = f"{'-' if grown < 0 else '+'}{format_bytes(abs(grown))}"
+        known.append(("growth", f"{change} over {count(memory.growth.runs, 'run')}"))
+    return known
 
 
 def describe_host(host: HostInfo) -> list[str]:

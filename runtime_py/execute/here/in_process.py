@@ -97,6 +97,7 @@ class InProcess(Closing):
         from statistics import median
 
         from edgex.runtime.engines.trace.tracing import run_sequence
+        from edgex.runtime.execute.here.growth import measure_growth, read_resident_bytes
         from edgex.runtime.execute.here.meters import read_meters
         from edgex.runtime.execute.tracing import trace_session
 
@@ -106,8 +107,12 @@ class InProcess(Closing):
         steps = [session.prepare(**step) for step in kept]
         trace, reason = trace_session(session, steps, run_seconds)
         meters = read_meters(lambda: run_sequence(session, steps), len(steps), run_seconds * len(steps))
+        growth = measure_growth(
+            lambda: run_sequence(session, steps), len(steps), run_seconds * len(steps), read_resident_bytes
+        )
         session.reset()
-        return replace(result, trace=trace, no_trace_reason=reason, energy=meters.energy, counters=meters.counters)
+        result = replace(result, trace=trace, no_trace_reason=reason, growth=growth)
+        return replace(result, energy=meters.energy, counters=meters.counters)
 
     @contextmanager
     def _opened(self, artifact: Artifact, request: RunRequest, progress: Progress) -> Iterator[Session]:

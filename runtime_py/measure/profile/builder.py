@@ -22,7 +22,7 @@ from edgex.runtime.measure.profile.report import (
     ProfileReport,
     ProfileSettings,
 )
-from edgex.runtime.measure.profile.warnings import find_warnings
+from edgex.runtime.measure.profile.warnings import find_warnings, warn_of_growth
 from edgex.runtime.measure.statistics import summarize
 from edgex.runtime.support.machine.activity import Activity, MeasurementWarning
 from edgex.runtime.support.machine.host import HostInfo
@@ -106,6 +106,7 @@ def build_report(
         warnings=(
             *result.warnings,
             *find_warnings(summary, rounds, settings, host, result.threads, activity),
+            *warn_of_growth(result.growth),
         ),
         source="host" if result.device is None else "device",
         run_id=result.run_id,
@@ -122,6 +123,7 @@ def _describe_memory(artifact: Artifact, result: RunResult) -> MemoryUse:
         weights_bytes=artifact.manifest.model_bytes,
         stages=_summarize_stages(result.cold),
         weights=read_weights(artifact),
+        growth=result.growth,
     )
 
 

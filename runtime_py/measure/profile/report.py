@@ -22,6 +22,7 @@ from edgex.runtime.engines.trace.operators import (
     Trace,
     WeightRow,
 )
+from edgex.runtime.execute.here.growth import MemoryGrowth
 from edgex.runtime.execute.request import FreshRun
 from edgex.runtime.measure.statistics import Rounds, Summary
 from edgex.runtime.support.json.dataclass_shapes import shape_of
@@ -148,6 +149,7 @@ class MemoryUse:
         stages: How the resident set of a fresh process grows, stage by stage; medians over the processes.
         weights: The weights one by one, in the model's order; empty where the artifact does not list them.
         arena: What lies where in the planned arena, and for how long; empty where there is no plan.
+        growth: Of the process that ran the model many times; None where nobody looked.
     """
 
     peak_rss_bytes: int | None
@@ -156,6 +158,7 @@ class MemoryUse:
     stages: tuple[MemoryStage, ...] = ()
     weights: tuple[WeightRow, ...] = ()
     arena: tuple[ArenaSpan, ...] = ()
+    growth: MemoryGrowth | None = None
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> MemoryUse:
@@ -167,6 +170,7 @@ class MemoryUse:
             stages=tuple(_known(MemoryStage, stage) for stage in data.get("stages", ())),
             weights=tuple(_known(WeightRow, {**row, "shape": tuple(row["shape"])}) for row in data.get("weights", ())),
             arena=tuple(_known(ArenaSpan, span) for span in data.get("arena", ())),
+            growth=_known(MemoryGrowth, data["growth"]) if data.get("growth") is not None else None,
         )
 
 

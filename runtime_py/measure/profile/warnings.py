@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from edgex.runtime.execute.here.growth import MemoryGrowth
 from edgex.runtime.measure.profile.report import ProfileSettings
 from edgex.runtime.measure.statistics import MIN_ROUNDS, MIN_SAMPLES_P95, Rounds, Summary
 from edgex.runtime.support.machine.activity import Activity, MeasurementWarning, find_disturbances
@@ -30,6 +31,14 @@ def find_warnings(
     found += _warn_of_samples(summary, rounds)
     found += _warn_of_settings(summary, rounds, settings, host, threads)
     return tuple(found)
+
+
+def warn_of_growth(growth: MemoryGrowth | None) -> tuple[MeasurementWarning, ...]:
+    """That memory grows with every run, where it does."""
+    if growth is None or growth.leak_bytes_per_run is None:
+        return ()
+    text = f"memory grows by {growth.leak_bytes_per_run:,.0f} bytes a run: {growth.bytes:,} over {growth.runs} runs"
+    return (MeasurementWarning("memory-grows", text),)
 
 
 def _warn_of_samples(summary: Summary, rounds: Rounds) -> list[MeasurementWarning]:
