@@ -96,6 +96,8 @@ class LoweredModule:
         warnings: What the user should know, a sentence each.
         assembled_reason: Why this machine cannot run the result on its target; it is then proved on the engine's CPU
             (`verified_on: cpu-reference`) and gets the status `assembled`. None where it can.
+        regions: Which call into the delegate the operators of the captured program went into, by node name; those that
+            were left out are not in it. `edgex bisect` cuts between regions first; empty where it is not known.
     """
 
     files: tuple[str, ...]
@@ -107,6 +109,7 @@ class LoweredModule:
     options: Mapping[str, Any] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     assembled_reason: str | None = None
+    regions: Mapping[str, int] = field(default_factory=dict)
 
 
 @runtime_checkable

@@ -10,13 +10,13 @@ Every stage is one call in the folder of its name, from values to values; none g
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from edgex.errors import EdgexError, QuantizationError, UsageError
+from edgex.errors import EdgexError, QuantizationError, RunError, UsageError, VerificationError
 from edgex.export.result import ArtifactSizes, ExportedArtifact, ExportReport, Failure, StageClock, peak_rss_bytes
-from edgex.export.settings import ExportSettings, check_settings
-from edgex.export.target_model import Progress, TargetModel
+from edgex.export.settings import ExportSettings, Job, check_settings
+from edgex.export.target_model import CapturedModel, Progress, TargetModel
 from edgex.runtime.support.dependency_messages import quiet_dependencies, quiet_loggers
 
 if TYPE_CHECKING:
@@ -52,27 +52,10 @@ def export_to_targets(
         if dry_run and settings.max_drop is not None:
             raise UsageError("--dry-run measures nothing", fix="leave --max-drop or --dry-run out")
         jobs = check_settings(settings, name)
-    with clock.stage("import"):
-        progress("import", "torch")
-        from edgex.export.capture.stage import capture_source
-        from edgex.export.proof.stage import answer_for_targets
-        from edgex.export.quantization.stage import quantize_for_targets
-        from edgex.export.rewrites.stage import rewrite_for_targets
-        from edgex.export.source.stage import find_source
-    with clock.stage("find"):
-        progress("find", "the model and its example inputs")
-        with quiet_loggers():  # the user's file may be the first to import one of them
-            source = find_source(find, settings, [job.delegate for job in jobs])
-    with clock.stage("capture"):
-        progress("capture", source.description)
-        captured = capture_source(source, settings.dynamic, progress)
-    with clock.stage("rewrite"):
-        models = rewrite_for_targets(captured, jobs, settings, progress)
-    refused: dict[str, QuantizationError] = {}
-    if settings.recipe is not None:
-        with clock.stage("quantize"):
-            models, refused = quantize_for_targets(models, captured, settings.recipe, settings, progress)
+    captured, models, refused = prepare_models(find, settings, jobs, clock, progress)
     if not dry_run:
+        from edgex.export.proof.stage import answer_for_targets
+
         with clock.stage("reference"):
             models = answer_for_targets(models, settings, progress)
     artifacts: list[ExportedArtifact] = []
@@ -92,7 +75,41 @@ def export_to_targets(
             if stop_at_failure:
                 raise
             failures.append(Failure(target, error))
+    source = captured.source
     return ExportReport(source.description, source.parameters, tuple(artifacts), tuple(failures), captured.notices)
+
+
+def prepare_models(
+    find: Callable[[], ModelSource], settings: ExportSettings, jobs: Sequence[Job], clock: StageClock, progress: Progress
+) -> tuple[CapturedModel, dict[str, TargetModel], dict[str, QuantizationError]]:
+    """The stages that come once, for all targets: find, capture, rewrite, quantize.
+
+    Returns:
+        The captured model, each target's, and why some targets cannot quantize it.
+
+    Raises:
+        EdgexError: The model cannot be found or captured.
+    """
+    with clock.stage("import"):
+        progress("import", "torch")
+        from edgex.export.capture.stage import capture_source
+        from edgex.export.quantization.stage import quantize_for_targets
+        from edgex.export.rewrites.stage import rewrite_for_targets
+        from edgex.export.source.stage import find_source
+    with clock.stage("find"):
+        progress("find", "the model and its example inputs")
+        with quiet_loggers():  # the user's file may be the first to import one of them
+            source = find_source(find, settings, [job.delegate for job in jobs])
+    with clock.stage("capture"):
+        progress("capture", source.description)
+        captured = capture_source(source, settings.dynamic, progress)
+    with clock.stage("rewrite"):
+        models = rewrite_for_targets(captured, jobs, settings, progress)
+    if settings.recipe is None:
+        return captured, models, {}
+    with clock.stage("quantize"):
+        models, refused = quantize_for_targets(models, captured, settings.recipe, settings, progress)
+    return captured, models, refused
 
 
 def _plan_artifact(
@@ -123,6 +140,7 @@ def _make_artifact(
     model: TargetModel, settings: ExportSettings, clock: StageClock, progress: Progress
 ) -> ExportedArtifact:
     """Lower, write under a temporary name, prove in a fresh process, publish."""
+    from edgex.export.bisect.failed_proof import name_operators
     from edgex.export.lowering import check_delegation, lower_model
     from edgex.export.packaging.package import hashing, publish, staged
     from edgex.export.packaging.stage import finish_package, write_package
@@ -153,7 +171,10 @@ def _make_artifact(
         memory = peak_rss_bytes()
         with clock.stage("verify"), hashing(folder, lowered.files) as wait_for_hashes:
             on_cpu = lowered.assembled_reason is not None
-            proof = prove(folder, model, settings, package.seal, progress, on_cpu=on_cpu)
+            try:
+                proof = prove(folder, model, settings, package.seal, progress, on_cpu=on_cpu)
+            except (VerificationError, RunError) as error:
+                raise name_operators(error, model, settings, lowered, progress) from error.__cause__
             hashes = wait_for_hashes()
         warnings += proof.warnings
         if settings.recipe is not None and (settings.speed_check or settings.require_speedup):

@@ -77,7 +77,7 @@ class Failure:
 
     def to_json(self) -> dict[str, Any]:
         """One entry of `failures`."""
-        return {"target": self.target, "stage": self.error.stage, **self.error.to_json()}
+        return {"target": self.target, "stage": self.error.stage, **self.error.to_json(), "bisect": self.error.bisect}
 
 
 @dataclass(frozen=True)

@@ -67,6 +67,7 @@ class ExportSettings:
         skip_cases: Names of verification cases to leave out.
         dynamic: Bounds from the command line by input name and axis.
         memory_check: Refuse a model whose export would not fit into memory.
+        bisect_seconds: How long the operators at fault are looked for where a proof fails; 0 is not at all.
     """
 
     targets: tuple[str, ...]
@@ -90,6 +91,7 @@ class ExportSettings:
     skip_cases: tuple[str, ...] = ()
     dynamic: Mapping[tuple[str, int], Dim] = field(default_factory=dict)
     memory_check: bool = True
+    bisect_seconds: float = 60.0
 
     def tolerance_for(self, delegate: Delegate, precision: str | None = None) -> Tolerance:
         """The user's tolerance, else the target's for the recipe or the precision, with the user's limits.

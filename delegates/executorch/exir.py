@@ -224,6 +224,12 @@ def origin_of(node: Node) -> str | None:
     return str(get_greatest_ancestor_node_identifier(node)) if node.meta.get(FROM_NODE_KEY) else None
 
 
+def captured_name(node: Node) -> str | None:
+    """Name of the captured program's node that an edge node comes from."""
+    origin = origin_of(node)  # `name.number of its graph`
+    return None if origin is None else origin.rpartition(".")[0]
+
+
 def debug_handle_of(node: Node) -> int | None:
     """The number under which ExecuTorch reports a node at run time; nodes of one source operator share it."""
     handle = node.meta.get("debug_handle")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -112,7 +112,17 @@ def lower_program(
         debug=make_source_map(operators, regions, emitted, flow, read_region),
         options=options,
         warnings=_warnings(plan, target),
+        regions=_captured_regions(operators),
     )
+
+
+def _captured_regions(operators: Iterable[EdgeOperator]) -> dict[str, int]:
+    """The region of each captured operator; that of its first part where it was decomposed."""
+    regions: dict[str, int] = {}
+    for item in operators:
+        if item.region is not None and item.captured is not None:
+            regions.setdefault(item.captured, item.region)
+    return regions
 
 
 class _Partitioned(Exception):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from edgex.delegates.executorch.exir import branches_of, debug_handle_of, operator_name
+from edgex.delegates.executorch.exir import branches_of, captured_name, debug_handle_of, operator_name
 from edgex.delegates.executorch.kernels import missing_kernel
 from edgex.delegates.executorch.refusals import Refusal, Refuse
 from edgex.delegates.graph.provenance import is_operator, module_path_of, source_of
@@ -34,6 +34,7 @@ class EdgeOperator:
         region: Which call into the backend it went into, counted from 0 in the order of the regions' first
             operators; None where it was left out.
         refusal: Why it was left out.
+        captured: Name of the captured program's node that it comes from; None where none is known.
     """
 
     node: str
@@ -44,6 +45,7 @@ class EdgeOperator:
     flops: int | None
     region: int | None
     refusal: Refusal | None
+    captured: str | None = None
 
 
 def read_partition(program: ExportedProgram, source_root: Path, refuse: Refuse) -> tuple[EdgeOperator, ...]:
@@ -109,6 +111,7 @@ def _read_node(node: Node, name: str, source_root: Path, region: int | None, ref
         flops=count_flops(node),
         region=region,
         refusal=refusal,
+        captured=captured_name(node),
     )
 
 

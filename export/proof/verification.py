@@ -115,11 +115,11 @@ class _Answers:
 
     def arrays_of(self, tensors: Sequence[torch.Tensor]) -> dict[str, np.ndarray]:
         """Input tensors as arrays by input name; bfloat16 as float32."""
-        return {spec.name: _to_array(t) for spec, t in zip(self._program.inputs, tensors, strict=True)}
+        return {spec.name: to_array(t) for spec, t in zip(self._program.inputs, tensors, strict=True)}
 
     def outputs_of(self, tensors: Sequence[torch.Tensor]) -> dict[str, np.ndarray]:
         """Output tensors as arrays by output name."""
-        return {spec.name: _to_array(t) for spec, t in zip(self._program.outputs, tensors, strict=True)}
+        return {spec.name: to_array(t) for spec, t in zip(self._program.outputs, tensors, strict=True)}
 
     def step(self, inputs: Arrays, *, from_reset: bool = True) -> Step:
         """Eager's outputs for inputs, from the initial state or from where the last step left it."""
@@ -272,7 +272,17 @@ def verify_in_fresh_process(folder: Path, *, cpu_reference: bool = False) -> Map
     return verdict.to_json()
 
 
-def explain_failure(document: Mapping[str, Any], target: str) -> VerificationError:
+class ProofFailed(VerificationError):
+    """An artifact ran, and its outputs are not eager's.
+
+    Attributes:
+        verdict: The `edgex.verify/1` object.
+    """
+
+    verdict: Mapping[str, Any]
+
+
+def explain_failure(document: Mapping[str, Any], target: str) -> ProofFailed:
     """The error for a verification that did not pass: the worst outputs, and the tolerance that would pass."""
     failed = [case for case in document["cases"] if case["verdict"] == "fail"]
     lines = [str(document["reason"])]
@@ -289,10 +299,13 @@ def explain_failure(document: Mapping[str, Any], target: str) -> VerificationErr
         fix = f"if this accuracy is enough: --min-sqnr {int(min(numeric)) - 1} --atol {loosest * 1.1:.2g}"
     else:
         fix = "the numbers are wrong, so nothing was written; try another --target, or --no-rewrite"
-    return VerificationError(f"{target}: the artifact's outputs are not eager's", why="\n".join(lines), fix=fix)
+    error = ProofFailed(f"{target}: the artifact's outputs are not eager's", why="\n".join(lines), fix=fix)
+    error.verdict = document
+    return error
 
 
-def _to_array(tensor: torch.Tensor) -> np.ndarray:
+def to_array(tensor: torch.Tensor) -> np.ndarray:
+    """A tensor's values as they cross the signature: bfloat16 as float32, contiguous, a copy."""
     import torch
 
     tensor = tensor.detach()

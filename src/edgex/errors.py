@@ -48,6 +48,8 @@ class EdgexError(Exception):
         self.stage: str | None = None  # the export stage in which it arose, set by the pipeline
         # What else is in the way of the same step; it would only show after this one is mended.
         self.others: tuple[EdgexError, ...] = ()
+        # The `edgex.bisect/1` document, where a proof failed and the operators at fault were looked for.
+        self.bisect: dict[str, Any] | None = None
 
     def __str__(self) -> str:
         lines = [self.what]

@@ -69,17 +69,28 @@ class Worker:
             EdgexError: What the artifact or its engine raised there.
             ChildEnded: It died.
         """
-        self._artifact = artifact
         name = label or artifact.path.name
         self._child = Child(_TASK, f"the process that ran {name}", where=name)
-        folder = str(artifact.path.resolve())
+        self._settings = {"check": check, "threads": threads, "options": dict(options or {})}
         try:
-            self.opened = self._child.ask(
-                {"do": "open", "artifact": folder, "check": check, "threads": threads, "options": dict(options or {})}
-            )
+            self.open(artifact)
         except BaseException:
             self._child.kill()
             raise
+
+    def open(self, artifact: Artifact) -> None:
+        """Open another artifact in the same process, in place of the one that was open.
+
+        Raises:
+            EdgexError: What the artifact or its engine raised there.
+            ChildEnded: It died.
+        """
+        self._artifact = artifact
+        self.opened = self._child.ask({"do": "open", "artifact": str(artifact.path.resolve()), **self._settings})
+
+    def kill(self) -> None:
+        """End the process at once."""
+        self._child.kill()
 
     def play(
         self, sequences: Sequence[Sequence[Arrays]], *, outputs: bool = True

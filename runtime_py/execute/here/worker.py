@@ -3,6 +3,7 @@
 ```
 request                                                       answer
 {"do": "open", artifact, check, threads, options}             {executed_on, assignment, threads, planned_arena_bytes}
+                                                              what was open before is closed
 {"do": "play", inputs: FILE, steps: [runs of each sequence], outputs: FILE or null}
                                                               {fresh: {…}, done: [steps], refused: {number: error}}
 {"do": "repeat", seconds, outputs: FILE}                      {repeats: [{…, changed: [[number, steps]], refused}]};
@@ -87,6 +88,8 @@ class Worker:
 
     def do_open(self, artifact: str, check: Any, threads: int | None, options: Mapping[str, Any]) -> dict[str, Any]:
         """Open the artifact, and note what that takes."""
+        self.close()
+        self._session = self._opened = None
         opened = open_artifact(artifact, check)
         engine = get_engine(opened.manifest.engine)
         self._opened = open_measured(opened, engine, EngineSettings(threads, options))

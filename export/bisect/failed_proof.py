@@ -1,0 +1,78 @@
+"""What `edgex export` does when a proof fails: the error that names the operators at fault."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from edgex.errors import EdgexError, LoweringError, RunError
+from edgex.export.proof.verification import ProofFailed
+
+if TYPE_CHECKING:
+    from edgex.delegates.base import LoweredModule
+    from edgex.export.bisect.report import Bisection
+    from edgex.export.settings import ExportSettings
+    from edgex.export.target_model import Progress, TargetModel
+
+LOG = logging.getLogger("edgex.bisect")
+
+
+def name_operators(
+    error: EdgexError, model: TargetModel, settings: ExportSettings, lowered: LoweredModule, progress: Progress
+) -> EdgexError:
+    """The error of a proof with the operators that are wrong by themselves.
+
+    Args:
+        error: What the proof raised; a RunError where the engine does not even load the artifact.
+        model: What was lowered.
+        settings: Say how long may be looked; 0 leaves the error as it is.
+        lowered: What the delegate made of it.
+        progress: Called with a stage and a detail.
+
+    Returns:
+        The same error, with more to say; a LoweringError where the engine refuses to load what was lowered.
+    """
+    verdict = error.verdict if isinstance(error, ProofFailed) else None
+    inconclusive = verdict is not None and not any(case["verdict"] == "fail" for case in verdict["cases"])
+    found = None
+    if settings.bisect_seconds > 0 and not inconclusive and lowered.assembled_reason is None:
+        found = _try(model, settings, lowered, error, progress)
+    if isinstance(error, RunError):
+        refused = LoweringError(error.what, error.where, _fix_of(model, found, error.fix), why=error.why)
+        error = refused
+    if found is None:
+        return error
+    error.bisect = found.to_json()
+    error.where = next((fault.place.source for fault in found.born if fault.place.source), error.where)
+    error.why = "\n".join([*filter(None, [error.why]), *found.lines])
+    error.fix = _fix_of(model, found, error.fix)
+    return error
+
+
+def _try(
+    model: TargetModel, settings: ExportSettings, lowered: LoweredModule, error: EdgexError, progress: Progress
+) -> Bisection | None:
+    """The answer; None where looking for it failed, which must not hide the proof's own error."""
+    from edgex.export.bisect.stage import Subject, bisect, wrong_cases
+
+    wrong = wrong_cases(error.verdict) if isinstance(error, ProofFailed) else ()
+    try:
+        found, _ = bisect(Subject(model, settings, lowered, model.cases, wrong), settings.bisect_seconds, progress)
+    except Exception as failure:
+        LOG.debug("bisect failed", exc_info=True)
+        error.why = "\n".join(
+            [*filter(None, [error.why]), f"the operator was not found: {type(failure).__name__}: {failure}"]
+        )
+        return None
+    return found
+
+
+def _fix_of(model: TargetModel, found: Bisection | None, before: str | None) -> str | None:
+    """The next command: a verified workaround first, else where the rest is told."""
+    if found is None:
+        return before
+    way = found.workaround
+    more = f"edgex bisect {model.source.description} -t {model.target} --repro DIR writes a repro"
+    parts = [None if way is None else f"{way.command} (tried on the operator alone: it is right)", before]
+    return "; ".join(part for part in (*parts, more if found.born else None) if part)
+

@@ -1,0 +1,273 @@
+"""The pipeline's way from a proof that failed to the operators at fault, within a limit of time."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch.fx import Node
+
+from edgex.delegates.base import LoweredModule
+from edgex.delegates.recipes.tolerances import QUANTIZED_TOLERANCE
+from edgex.export.bisect.amplifying import find_amplified
+from edgex.export.bisect.judging import Judge
+from edgex.export.bisect.quantizing import find_losses
+from edgex.export.bisect.recording import Feed, Recording, TensorForm, record, run_watched
+from edgex.export.bisect.report import Bisection, CaseFigure, Fault, Growth, Place
+from edgex.export.bisect.search import Born, Found, find_born
+from edgex.export.bisect.steps import Step, Whole, make_whole
+from edgex.export.proof.verification import to_array
+from edgex.runtime.artifact.golden import Case
+from edgex.runtime.session.numerics import EXACT_SQNR_DB, Tolerance, compare_output
+
+if TYPE_CHECKING:
+    from edgex.delegates.base import CapturedProgram
+    from edgex.export.settings import ExportSettings
+    from edgex.export.target_model import Progress, TargetModel
+
+# On how many of the cases that failed parts are judged, all at once.
+MOST_CASES = 3
+
+
+@dataclass(frozen=True)
+class Subject:
+    """An artifact that is wrong, and what is known of it.
+
+    Attributes:
+        model: What it was lowered from.
+        settings: Of the export.
+        lowered: What the delegate made of it.
+        cases: All that it was to prove.
+        wrong: Those that it did not, the worst first; without any the example is fed, as for an engine that crashes.
+    """
+
+    model: TargetModel
+    settings: ExportSettings
+    lowered: LoweredModule
+    cases: Sequence[Case]
+    wrong: Sequence[CaseFigure]
+
+    @property
+    def tolerance(self) -> Tolerance:
+        """What every operator's outputs are held to."""
+        if self.model.quantized is not None:
+            return QUANTIZED_TOLERANCE
+        return self.settings.tolerance_for(
+            self.model.job.delegate, self.model.computed_precision(self.settings.precision)
+        )
+
+
+def wrong_cases(verdict: Mapping[str, Any]) -> tuple[CaseFigure, ...]:
+    """The cases of an `edgex.verify/1` object that failed, the worst first."""
+    figures = [
+        CaseFigure(str(found["name"]), found["sqnr_db"], found["reason"])
+        for found in verdict["cases"]
+        if found["verdict"] == "fail"
+    ]
+    return tuple(sorted(figures, key=lambda figure: -EXACT_SQNR_DB if figure.error_db is None else figure.error_db))
+
+
+def bisect(subject: Subject, limit_seconds: float, progress: Progress) -> tuple[Bisection, Search]:
+    """Find the operators that are wrong by themselves.
+
+    Args:
+        subject: The artifact.
+        limit_seconds: After this time no further part is begun.
+        progress: Called with a stage and a detail.
+
+    Returns:
+        The answer, and what it was found in, for a repro and for workarounds.
+    """
+    started = time.monotonic()
+    model = subject.model
+    whole = make_whole(model.program, subject.lowered.regions)
+    feeds = _feeds_of(subject, whole.program)
+    progress("bisect", f"{model.target}: {feeds[0].name}, in eager")
+    recordings = [record(whole.program, feed) for feed in feeds]
+    unsteady = next((found.unsteady for found in recordings if found.unsteady is not None), None)
+    found, growth = Found(), ()
+    with tempfile.TemporaryDirectory(prefix="edgex-bisect-") as folder:
+        with Judge(model, subject.settings, subject.tolerance, Path(folder)) as judge:
+            if unsteady is None:
+                found = find_born(
+                    whole,
+                    judge,
+                    recordings,
+                    started + limit_seconds,
+                    lambda text: progress("bisect", f"{model.target}: {text}"),
+                    known_wrong=_stands_alone(model.program) and bool(subject.wrong),
+                )
+                growth = _follow(whole, recordings, found)
+            judged = judge.judged
+    describe = Places(whole, recordings[0])
+    answer = Bisection(
+        model.source.description,
+        model.target,
+        tuple(subject.wrong),
+        subject.tolerance.min_sqnr_db,
+        tuple(describe.fault(born) for born in found.born),
+        tuple(Growth(describe.step(one.step), one.input_db, one.error_db) for one in growth),
+        tuple(Growth(describe.step(one.step), EXACT_SQNR_DB, one.error_db) for one in _losses(subject, whole, feeds)),
+        next((describe.node(one.not_finite) for one in recordings if one.not_finite is not None), None),
+        None if unsteady is None else describe.node(unsteady),
+        tuple(_excluded(subject, whole, found, feeds)),
+        found.complete,
+        judged,
+        time.monotonic() - started,
+    )
+    return answer, Search(subject, whole, recordings, found)
+
+
+@dataclass(frozen=True)
+class Search:
+    """What a bisection looked through."""
+
+    subject: Subject
+    whole: Whole
+    recordings: Sequence[Recording]
+    found: Found
+
+
+class Places:
+    """Says of steps where they are in the user's model.
+
+    Args:
+        whole: The program.
+        recording: Gives dtypes and shapes.
+    """
+
+    def __init__(self, whole: Whole, recording: Recording) -> None:
+        self._whole, self._forms = whole, recording.forms
+        self._steps = {node: step for step in whole.steps for node in step.nodes}
+
+    def step(self, step: Step) -> Place:
+        """Of a step."""
+        form = next((f for f in (self._forms.get(node.name) for node in step.nodes) if isinstance(f, TensorForm)), None)
+        if form is None and isinstance(several := self._forms.get(step.node.name), tuple):
+            form = next((part for part in several if isinstance(part, TensorForm)), None)
+        reads = (self._forms.get(node.name) for node in step.node.all_input_nodes)
+        return Place(
+            step.name,
+            step.source(self._whole.program.source_root),
+            step.module,
+            None if form is None else form.text,
+            None if form is None else form.shape,
+            tuple(f"{read.text}{list(read.shape)}" for read in reads if isinstance(read, TensorForm)),
+        )
+
+    def node(self, node: Node) -> Place:
+        """Of any node."""
+        return self.step(self._steps.get(node) or Step(node, (node,)))
+
+    def fault(self, born: Born) -> Fault:
+        """Of what is wrong by itself."""
+        verdict = born.verdict
+        return Fault(
+            self.step(born.steps[-1]),
+            verdict.error_db,
+            verdict.reason,
+            verdict.engine,
+            verdict.delegated,
+            verdict.runs_differ,
+            verdict.case,
+            tuple(self.step(step) for step in born.steps[:-1]),
+            born.alone,
+        )
+
+
+def _feeds_of(subject: Subject, program: CapturedProgram) -> list[Feed]:
+    """The worst cases, those with the sizes of the first."""
+    cases = {case.name: case for case in subject.cases if case.kind == "compare"}
+    chosen: dict[str, tuple[Case, int]] = {}
+    for figure in subject.wrong:
+        name, _, step = figure.name.rpartition(", step ")
+        if figure.name in cases:
+            chosen.setdefault(figure.name, (cases[figure.name], 1))
+        elif name in cases and step.isdigit():
+            chosen.setdefault(name, (cases[name], int(step)))
+    if not chosen:
+        first = next(iter(cases.values()))
+        chosen[first.name] = (first, 1)
+    feeds: list[Feed] = []
+    for name, (case, count) in chosen.items():
+        feed = Feed(name, tuple(_tensors(program, step.inputs) for step in case.steps[:count]))
+        if not feeds or _sizes(feed) == _sizes(feeds[0]):
+            feeds.append(feed)
+    return feeds[:MOST_CASES]
+
+
+def _tensors(program: CapturedProgram, arrays: Mapping[str, np.ndarray]) -> tuple[torch.Tensor, ...]:
+    return tuple(
+        torch.from_numpy(np.array(arrays[spec.name])).to(getattr(torch, spec.dtype)) for spec in program.inputs
+    )
+
+
+def _sizes(feed: Feed) -> list[tuple[int, ...]]:
+    return [tuple(tensor.shape) for tensor in feed.steps[-1]]
+
+
+def _stands_alone(program: CapturedProgram) -> bool:
+    """Whether the whole as a part is the artifact's program: no state that is an input now, no sizes that are fixed."""
+    return not program.state and all(spec.is_static for spec in program.inputs)
+
+
+def _follow(whole: Whole, recordings: Sequence[Recording], found: Found) -> tuple[Any, ...]:
+    """What enlarges the error: of the operators at fault, or where there is none, of the first half."""
+    outputs = [born.verdict.outputs for born in found.born if born.verdict.outputs is not None]
+    steps = [step for born in found.born for step in born.steps if len(born.steps) == 1]
+    if not steps and found.halves and found.halves[0][1].outputs is not None:
+        outputs = [found.halves[0][1].outputs]
+    recording = recordings[0]
+    given = {name: array for one in outputs for name, array in one.get(recording.feed.name, {}).items()}
+    return tuple(find_amplified(whole, recording, given, steps))
+
+
+def _losses(subject: Subject, whole: Whole, feeds: Sequence[Feed]) -> tuple[Any, ...]:
+    if subject.model.quantized is None:
+        return ()
+    return tuple(find_losses(whole, subject.model.rewritten.program, feeds[0]))
+
+
+def _excluded(subject: Subject, whole: Whole, found: Found, feeds: Sequence[Feed]) -> list[str]:
+    """What is not at fault, and what was not looked at."""
+    sentences = []
+    right = sum(last - first for first, last in found.right)
+    if right:
+        sentences.append(
+            f"{right} of {len(whole.steps)} operators are right by themselves on {', '.join(f.name for f in feeds)}"
+        )
+    if found.whole is not None and found.whole.state == "right":
+        what = "state as an input" if subject.model.program.state else "sizes fixed"
+        sentences.append(
+            f"with its {what} the whole program is right: the fault lies in how the target handles that, not in an "
+            "operator"
+        )
+    if found.whole is not None and found.whole.state == "refused":
+        sentences.append(f"the target does not lower the program with fixed sizes: {found.whole.reason}")
+    far = _eager_difference(subject, whole, feeds[0])
+    if far is not None:
+        sentences.append(f"PyTorch itself gives other numbers when it runs the program that was lowered: {far}")
+    if found.unsearched:
+        count = sum(last - first for first, last in found.unsearched)
+        sentences.append(f"{count} operators are wrong together and were not parted: time was up")
+    return sentences
+
+
+def _eager_difference(subject: Subject, whole: Whole, feed: Feed) -> str | None:
+    """How far the program is from the user's model in PyTorch: capture, a rewrite or the precision changed numbers."""
+    case = next((case for case in subject.cases if case.name == feed.name), None)
+    if case is None or subject.model.quantized is not None:
+        return None
+    outputs = run_watched(whole.program, feed.steps, lambda _node, _value: None)
+    expected = case.steps[len(feed.steps) - 1].outputs
+    for spec, tensor in zip(subject.model.program.outputs, outputs, strict=True):
+        compared = compare_output(expected[spec.name], to_array(tensor), subject.tolerance)
+        if compared.verdict == "fail":
+            return f"{spec.name}: {compared.reason}"
+    return None
