@@ -41,6 +41,7 @@ __all__ = [
     "ImportsSlowly",
     "KnowsMemory",
     "KnowsSpecialValues",
+    "LeavesOut",
     "LoweredModule",
     "Quantizes",
     "SetsTolerances",
@@ -63,6 +64,7 @@ class CapturedProgram:
         recipe: The quantization recipe, or None. Where the delegate gives a quantizer for it, the program already
             holds the quantize and dequantize operators of PT2E; else the delegate quantizes while it lowers.
         float_modules: Paths of the modules that stay in floating point, for delegates that quantize while lowering.
+        excluded: Names of the nodes that stay out of the delegate (`--exclude`); only for delegates that `LeavesOut`.
     """
 
     exported: ExportedProgram
@@ -74,6 +76,7 @@ class CapturedProgram:
     literals: frozenset[str] = frozenset()
     recipe: Recipe | None = None
     float_modules: frozenset[str] = frozenset()
+    excluded: frozenset[str] = frozenset()
 
     @property
     def method(self) -> Method:
@@ -178,6 +181,17 @@ class KnowsSpecialValues(Protocol):
     """
 
     special_values: Mapping[str, str]
+
+
+@runtime_checkable
+class LeavesOut(Protocol):
+    """A delegate that leaves operators on request: what is in `CapturedProgram.excluded` runs in the engine's kernels.
+
+    Attributes:
+        leaves_out: True. A delegate whose engine has no other kernels does without this member.
+    """
+
+    leaves_out: bool
 
 
 class Delegate(Protocol):

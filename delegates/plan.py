@@ -14,6 +14,7 @@ ReasonCode = Literal[
     "non_constant_weight",
     "no_kernel",
     "not_in_delegate",
+    "excluded",
 ]
 
 # What each code means; `not_in_delegate` only where the delegate has no entry for the operator at all.
@@ -25,6 +26,7 @@ REASON_CODES: Mapping[ReasonCode, str] = {
     "non_constant_weight": "the delegate needs a constant where the model computes a value",
     "no_kernel": "the engine has no kernel that could run it",
     "not_in_delegate": "the delegate has no entry for this operator",
+    "excluded": "the user asked for it to stay out of the delegate",
 }
 
 # What helps wherever a delegate knows nothing better.

@@ -80,7 +80,11 @@ def export_to_targets(
 
 
 def prepare_models(
-    find: Callable[[], ModelSource], settings: ExportSettings, jobs: Sequence[Job], clock: StageClock, progress: Progress
+    find: Callable[[], ModelSource],
+    settings: ExportSettings,
+    jobs: Sequence[Job],
+    clock: StageClock,
+    progress: Progress,
 ) -> tuple[CapturedModel, dict[str, TargetModel], dict[str, QuantizationError]]:
     """The stages that come once, for all targets: find, capture, rewrite, quantize.
 
@@ -93,6 +97,7 @@ def prepare_models(
     with clock.stage("import"):
         progress("import", "torch")
         from edgex.export.capture.stage import capture_source
+        from edgex.export.excluding import exclude_operators
         from edgex.export.quantization.stage import quantize_for_targets
         from edgex.export.rewrites.stage import rewrite_for_targets
         from edgex.export.source.stage import find_source
@@ -104,7 +109,7 @@ def prepare_models(
         progress("capture", source.description)
         captured = capture_source(source, settings.dynamic, progress)
     with clock.stage("rewrite"):
-        models = rewrite_for_targets(captured, jobs, settings, progress)
+        models = exclude_operators(rewrite_for_targets(captured, jobs, settings, progress), settings.exclude)
     if settings.recipe is None:
         return captured, models, {}
     with clock.stage("quantize"):

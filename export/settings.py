@@ -9,17 +9,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from edgex.delegates.base import Delegate
+from edgex.delegates.base import Delegate, LeavesOut
 from edgex.delegates.recipes.quantizers import OBSERVERS, quantizer_availability
 from edgex.delegates.recipes.recipes import Recipe, get_recipe
 from edgex.delegates.registry import check_recipe, find_tolerance, get_delegate, parse_options
 from edgex.errors import LoweringError, TargetUnavailable, UsageError, nearest_name
 from edgex.export.packaging.package import Destination, resolve_destination
+from edgex.export.proof.held_out import check_verify_data
 from edgex.export.quantization.calibration.samples import check_calibration
 from edgex.runtime.artifact.specs import Dim
 from edgex.runtime.session.numerics import Tolerance
 
 PRECISIONS = ("fp32", "fp16", "bf16")
+# How long the operators at fault are looked for where a proof fails.
+BISECT_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
@@ -67,6 +70,9 @@ class ExportSettings:
         skip_cases: Names of verification cases to leave out.
         dynamic: Bounds from the command line by input name and axis.
         memory_check: Refuse a model whose export would not fit into memory.
+        exclude: Operators that stay out of the delegate, each `OP[@module]`; see `edgex.export.excluding`.
+        verify_data: Held-out samples that float artifacts are judged on too: as `calibration`, or True for the model
+            file's `calibration_data`; None for none.
         bisect_seconds: How long the operators at fault are looked for where a proof fails; 0 is not at all.
     """
 
@@ -91,7 +97,9 @@ class ExportSettings:
     skip_cases: tuple[str, ...] = ()
     dynamic: Mapping[tuple[str, int], Dim] = field(default_factory=dict)
     memory_check: bool = True
-    bisect_seconds: float = 60.0
+    exclude: tuple[str, ...] = ()
+    verify_data: Any = None
+    bisect_seconds: float = BISECT_SECONDS
 
     def tolerance_for(self, delegate: Delegate, precision: str | None = None) -> Tolerance:
         """The user's tolerance, else the target's for the recipe or the precision, with the user's limits.
@@ -146,6 +154,8 @@ def check_settings(settings: ExportSettings, name: str) -> list[Job]:
     if settings.min_delegation is not None and not 0.0 <= settings.min_delegation <= 1.0:
         raise UsageError(f"--min-delegation is a share between 0 and 1, not {settings.min_delegation:g}")
     check_quantization(settings)
+    if settings.verify_data is not None:
+        check_verify_data(settings.verify_data)
     delegates = [get_delegate(target) for target in settings.targets]
     options = _split_options(delegates, settings.options)
     single = len(delegates) == 1
@@ -225,6 +235,12 @@ def _check_delegate(delegate: Delegate, settings: ExportSettings) -> Delegate:
             f"target {delegate.name!r} does not take --precision {settings.precision}",
             why=delegate.precision_refusal(settings.precision),
             fix=f"it takes {', '.join(delegate.precisions)}",
+        )
+    if settings.exclude and not isinstance(delegate, LeavesOut):
+        raise LoweringError(
+            f"target {delegate.name!r} takes no --exclude",
+            why="it runs the whole model itself: there is no other kernel that could run what it leaves out",
+            fix="leave --exclude out, or choose a target that leaves operators to other kernels: xnnpack, onednn",
         )
     if settings.quantize is not None:
         check_recipe(delegate, delegate.name, settings.quantize)

@@ -230,6 +230,11 @@ def captured_name(node: Node) -> str | None:
     return None if origin is None else origin.rpartition(".")[0]
 
 
+def is_excluded(node: Node, excluded: Collection[str]) -> bool:
+    """Whether a node, of the captured program or an edge graph, comes from one of these captured nodes."""
+    return bool(excluded) and (captured_name(node) or node.name) in excluded
+
+
 def debug_handle_of(node: Node) -> int | None:
     """The number under which ExecuTorch reports a node at run time; nodes of one source operator share it."""
     handle = node.meta.get("debug_handle")

@@ -31,8 +31,8 @@ PROGRAM_FILE = "model.pte"
 
 # A target's partitioner calls this once, at the end of `partition`, with the tagged program and its reasons.
 OnPartition = Callable[["ExportedProgram", Refuse], None]
-# Makes the partitioner; called with the exporter imported.
-MakePartitioner = Callable[[OnPartition], Any]
+# Makes the partitioner, with the captured nodes that stay out of the backend; called with the exporter imported.
+MakePartitioner = Callable[[OnPartition, frozenset[str]], Any]
 
 _WHY_LINES = 6
 # What torch.fx appends to an exception raised inside a graph.
@@ -55,7 +55,9 @@ def predict_plan(program: CapturedProgram, target: str, make_partitioner: MakePa
         raise _Partitioned
 
     with _exporter(program, target), composites_listed_once(), suppress(_Partitioned):
-        retry_stale_symbols(lambda: exir.lower_to_edge(program.exported, make_partitioner(stop), planning=True))
+        retry_stale_symbols(
+            lambda: exir.lower_to_edge(program.exported, make_partitioner(stop, program.excluded), planning=True)
+        )
     return make_plan(found)
 
 
@@ -92,7 +94,9 @@ def lower_program(
         refuse_missing(make_plan(seen).fatal, target)
 
     with _exporter(program, target):
-        edge = retry_stale_symbols(lambda: exir.lower_to_edge(program.exported, make_partitioner(watch)))
+        edge = retry_stale_symbols(
+            lambda: exir.lower_to_edge(program.exported, make_partitioner(watch, program.excluded))
+        )
         regions = exir.regions_of(edge.exported_program())
         emitted = exir.emit(edge, plan_inputs=plan_inputs)
     check_emitted(exir.emitted_kernels(emitted), target)

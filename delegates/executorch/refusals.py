@@ -36,6 +36,8 @@ class Refusal:
     rewrite: str | None = None
 
 
+EXCLUDED = Refusal("excluded", "excluded by --exclude")
+
 Refuse = Callable[["Node"], Refusal]
 
 

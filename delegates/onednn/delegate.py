@@ -44,6 +44,7 @@ class OneDnnDelegate:
     precisions: tuple[str, ...] = ("fp32", "bf16")
     packages: tuple[str, ...] = ("executorch", "onednn-cpu-gomp", "torch", "torchao")
     recipes: tuple[str, ...] = ("int8",)
+    leaves_out = True
     rewrites: tuple[str, ...] = (
         *("split_complex", "fold_literals", "guard_empty_rows", "write_masks", "copy_returned_constants"),
         *PORTABLE_REWRITES,
@@ -146,9 +147,9 @@ def _prepared(program: CapturedProgram) -> CapturedProgram:
     return dataclasses.replace(program, exported=free_of_strides(program.exported))
 
 
-def _make_partitioner(on_partition: Any) -> Any:
+def _make_partitioner(on_partition: Any, excluded: frozenset[str] = frozenset()) -> Any:
     from edgex.runtime.support.dependency_messages import quiet_import
 
     with quiet_import():
         from edgex.delegates.onednn.partitioner import make_partitioner
-    return make_partitioner(on_partition)
+    return make_partitioner(on_partition, excluded)

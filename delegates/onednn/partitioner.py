@@ -11,9 +11,9 @@ from executorch.exir.backend.utils import tag_constant_data
 from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 from torch.fx.passes.operator_support import OperatorSupportBase
 
-from edgex.delegates.executorch.exir import operator_name
+from edgex.delegates.executorch.exir import is_excluded, operator_name
 from edgex.delegates.executorch.lowering import OnPartition
-from edgex.delegates.executorch.refusals import SIZES_ARE_CHEAP, Refusal, refuse_unknown
+from edgex.delegates.executorch.refusals import EXCLUDED, SIZES_ARE_CHEAP, Refusal, refuse_unknown
 from edgex.delegates.graph.provenance import is_operator
 from edgex.delegates.onednn.constants import constant_readers
 from edgex.delegates.onednn.operators.table import KEPT_WHOLE, OPERATORS
@@ -33,20 +33,20 @@ _ALONE = Refusal(
 )
 
 
-def make_partitioner(on_partition: OnPartition) -> Any:
-    """The partitioner; `on_partition` is called once with what it did."""
-    return _OneDnnPartitioner(on_partition)
+def make_partitioner(on_partition: OnPartition, excluded: frozenset[str] = frozenset()) -> Any:
+    """The partitioner; `on_partition` is called once with what it did. It takes nothing of the `excluded` nodes."""
+    return _OneDnnPartitioner(on_partition, excluded)
 
 
 class _OneDnnPartitioner(Partitioner):  # type: ignore[misc]  # executorch ships no types
-    def __init__(self, on_partition: OnPartition) -> None:
+    def __init__(self, on_partition: OnPartition, excluded: frozenset[str]) -> None:
         super().__init__()
-        self._on_partition = on_partition
+        self._on_partition, self._excluded = on_partition, excluded
         self.delegation_spec = DelegationSpec(OneDnnGraphBackend.__name__, [])
 
     def ops_to_not_decompose(self, ep: ExportedProgram) -> tuple[list[Any], Callable[[Node], bool] | None]:
         """What to keep whole: where it will be taken, which is never inside of branches."""
-        judge = _Judge(ep)
+        judge = _Judge(ep, self._excluded)
         kept = [getattr(torch.ops.aten, name).default for name in KEPT_WHOLE]
         kept += [torch.ops.aten.upsample_nearest2d.vec, torch.ops.aten.upsample_bilinear2d.vec]
         wanted = frozenset(kept)  # ExecuTorch asks about every node, and only keeps these
@@ -54,7 +54,7 @@ class _OneDnnPartitioner(Partitioner):  # type: ignore[misc]  # executorch ships
 
     def partition(self, exported_program: ExportedProgram) -> Any:
         """Tag the nodes, then tell what was done."""
-        judge = _Judge(exported_program)
+        judge = _Judge(exported_program, self._excluded)
         proposer = CapabilityBasedPartitioner(exported_program.graph_module, judge, allows_single_node_partition=True)
         tags = {}
         for region in proposer.propose_partitions():
@@ -73,7 +73,8 @@ class _OneDnnPartitioner(Partitioner):  # type: ignore[misc]  # executorch ships
 class _Judge(OperatorSupportBase):
     """Tries each operator on a builder of its own, and asks oneDNN about what came out."""
 
-    def __init__(self, program: ExportedProgram) -> None:
+    def __init__(self, program: ExportedProgram, excluded: frozenset[str]) -> None:
+        self._excluded = excluded
         self._constants = constant_readers(program)
         self._known: dict[Node, Refusal | None] = {}
         self._computing: set[Node] = set()
@@ -100,6 +101,8 @@ class _Judge(OperatorSupportBase):
 
     def _judge(self, node: Node) -> Refusal | None:
         name = operator_name(node)
+        if is_excluded(node, self._excluded):
+            return EXCLUDED
         if not _tensors(node.meta.get("val")):
             reason = "it computes a size, which stays with the runtime: no region gives out numbers"
             return Refusal("dynamic_shape", reason, workaround=SIZES_ARE_CHEAP)

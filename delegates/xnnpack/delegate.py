@@ -37,6 +37,7 @@ class XnnpackDelegate:
     precisions: tuple[str, ...] = ("fp32", "fp16")
     packages: tuple[str, ...] = ("executorch", "torch", "torchao")
     recipes: tuple[str, ...] = ("int8", "int8-dynamic", "8da8w", "8da4w")
+    leaves_out = True
     rewrites: tuple[str, ...] = (
         *("split_complex", "fold_literals", "unfold_attention", "split_alpha", "pad_averages", "write_gelu"),
         "order_weights",
@@ -111,10 +112,10 @@ class XnnpackDelegate:
         return shared_quantizer(recipe) if recipe in self.recipes else None
 
 
-def _make_partitioner(on_partition: Any) -> Any:
+def _make_partitioner(on_partition: Any, excluded: frozenset[str] = frozenset()) -> Any:
     from edgex.runtime.support.dependency_messages import quiet_import
 
     # Importing the partitioner imports torchao, which prints what optional libraries are not there.
     with quiet_import():
         from edgex.delegates.xnnpack.partitioner import make_partitioner
-    return make_partitioner(on_partition)
+    return make_partitioner(on_partition, excluded)

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
 
-from edgex.delegates.executorch.exir import operator_name, origin_of
+from edgex.delegates.executorch.exir import is_excluded, operator_name, origin_of
 from edgex.delegates.executorch.lowering import OnPartition
-from edgex.delegates.executorch.refusals import Refusal
+from edgex.delegates.executorch.refusals import EXCLUDED, Refusal
 from edgex.delegates.xnnpack.reasons import explain_refusal
 from edgex.delegates.xnnpack.workarounds import refuse_wrong
 
@@ -30,26 +30,26 @@ if TYPE_CHECKING:
 REASON_LOGGER = "executorch.backends.xnnpack.partition.config"
 
 
-def make_partitioner(on_partition: OnPartition) -> Any:
-    """The partitioner; `on_partition` is called once with what it did."""
-    return _WatchedPartitioner(on_partition)
+def make_partitioner(on_partition: OnPartition, excluded: frozenset[str] = frozenset()) -> Any:
+    """The partitioner; `on_partition` is called once with what it did. It takes nothing of the `excluded` nodes."""
+    return _WatchedPartitioner(on_partition, excluded)
 
 
 class _WatchedPartitioner(XnnpackPartitioner):  # type: ignore[misc]  # executorch ships no types
-    def __init__(self, on_partition: OnPartition) -> None:
+    def __init__(self, on_partition: OnPartition, excluded: frozenset[str]) -> None:
         super().__init__()
-        self._on_partition = on_partition
+        self._on_partition, self._excluded = on_partition, excluded
         # Why an operator that XNNPACK would have liked whole was decomposed, by the operator's origin.
         self._taken_apart: dict[str | None, Refusal] = {}
         configs: dict[str, Any] = vars(self)["target_partitioner_configs"]
-        self.target_partitioner_configs = {name: _Guard(config) for name, config in configs.items()}
+        self.target_partitioner_configs = {name: _Guard(config, excluded) for name, config in configs.items()}
 
     def ops_to_not_decompose(self, ep: ExportedProgram) -> tuple[list[Any], Callable[[Node], bool] | None]:
         """What to keep whole: only in the top graph, for branches of torch.cond are never partitioned."""
         whole, takes = super().ops_to_not_decompose(ep)
 
         def keeps(node: Node) -> bool:
-            if takes is None or node.graph is not ep.graph:
+            if takes is None or node.graph is not ep.graph or is_excluded(node, self._excluded):
                 return False
             with _collected_reasons() as reasons:
                 kept = bool(takes(node))
@@ -69,6 +69,8 @@ class _WatchedPartitioner(XnnpackPartitioner):  # type: ignore[misc]  # executor
         return result
 
     def _refuse(self, node: Node, reasons: Mapping[Node, str], ep: ExportedProgram) -> Refusal:
+        if is_excluded(node, self._excluded):
+            return EXCLUDED
         refusal = explain_refusal(node, reasons.get(node), self.target_partitioner_configs.keys(), ep)
         if refusal.code == "not_in_delegate":
             return self._taken_apart.get(origin_of(node), refusal)
@@ -78,14 +80,14 @@ class _WatchedPartitioner(XnnpackPartitioner):  # type: ignore[misc]  # executor
 class _Guard:
     """One operator's configuration; refuses what comes out wrong, and constants that the model changes."""
 
-    def __init__(self, config: Any) -> None:
-        self._config = config
+    def __init__(self, config: Any, excluded: frozenset[str]) -> None:
+        self._config, self._excluded = config, excluded
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._config, name)
 
     def check_constraints(self, node: Node, ep: ExportedProgram) -> bool:
-        if not self._config.check_constraints(node, ep):
+        if is_excluded(node, self._excluded) or not self._config.check_constraints(node, ep):
             return False
         wrong = refuse_wrong(node)
         if wrong is not None:

@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from torch.fx import Node
 
-from edgex.export.bisect.recording import Recording, run_watched
-from edgex.export.bisect.steps import Step, Whole
+from edgex.export.bisect.parts.recording import Recording, run_watched
+from edgex.export.bisect.parts.steps import Step, Whole
 from edgex.export.proof.verification import to_array
 from edgex.runtime.session.numerics import EXACT_SQNR_DB, measure_sqnr_db
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from edgex.errors import EdgexError, LoweringError, RunError
 from edgex.export.proof.verification import ProofFailed
+from edgex.export.source.naming import command_name
 
 if TYPE_CHECKING:
     from edgex.delegates.base import LoweredModule
@@ -53,11 +54,14 @@ def _try(
     model: TargetModel, settings: ExportSettings, lowered: LoweredModule, error: EdgexError, progress: Progress
 ) -> Bisection | None:
     """The answer; None where looking for it failed, which must not hide the proof's own error."""
-    from edgex.export.bisect.stage import Subject, bisect, wrong_cases
+    from edgex.export.bisect.stage import bisect
+    from edgex.export.bisect.subject import Subject, wrong_cases
 
     wrong = wrong_cases(error.verdict) if isinstance(error, ProofFailed) else ()
     try:
-        found, _ = bisect(Subject(model, settings, lowered, model.cases, wrong), settings.bisect_seconds, progress)
+        broken = None if wrong else error.what
+        subject = Subject(model, settings, lowered, model.cases, wrong, broken)
+        found, _ = bisect(subject, settings.bisect_seconds, progress)
     except Exception as failure:
         LOG.debug("bisect failed", exc_info=True)
         error.why = "\n".join(
@@ -72,7 +76,6 @@ def _fix_of(model: TargetModel, found: Bisection | None, before: str | None) -> 
     if found is None:
         return before
     way = found.workaround
-    more = f"edgex bisect {model.source.description} -t {model.target} --repro DIR writes a repro"
+    more = f"edgex bisect {command_name(model.source.description)} -t {model.target} --repro DIR writes a repro"
     parts = [None if way is None else f"{way.command} (tried on the operator alone: it is right)", before]
     return "; ".join(part for part in (*parts, more if found.born else None) if part)
-

@@ -9,8 +9,8 @@ from torch.fx import Node
 
 from edgex.delegates.base import CapturedProgram
 from edgex.export.bisect.amplifying import Amplified
-from edgex.export.bisect.recording import Feed, run_watched
-from edgex.export.bisect.steps import Whole
+from edgex.export.bisect.parts.recording import Feed, run_watched
+from edgex.export.bisect.parts.steps import Whole
 from edgex.export.proof.verification import to_array
 from edgex.runtime.session.numerics import EXACT_SQNR_DB, measure_sqnr_db
 

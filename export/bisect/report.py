@@ -154,7 +154,7 @@ class Bisection:
         quantizing: Of a quantized program: operators that lose most against float by being quantized, the worst first.
         nan_inf: First operator that makes NaN or infinity of finite inputs in eager itself.
         random: First operator whose values differ from run to run in eager.
-        excluded: What is not at fault, and what was not looked at, a sentence each.
+        ruled_out: What is not at fault, and what was not looked at, a sentence each.
         complete: Whether the time was enough.
         judged: How many parts were lowered and run.
         seconds: What that took.
@@ -170,7 +170,7 @@ class Bisection:
     quantizing: tuple[Growth, ...] = ()
     nan_inf: Place | None = None
     random: Place | None = None
-    excluded: tuple[str, ...] = ()
+    ruled_out: tuple[str, ...] = ()
     complete: bool = True
     judged: int = 0
     seconds: float = 0.0
@@ -195,7 +195,7 @@ class Bisection:
             "quantizing": [growth.to_json() for growth in self.quantizing],
             "nan_inf": None if self.nan_inf is None else self.nan_inf.to_json(),
             "random": None if self.random is None else self.random.to_json(),
-            "excluded": list(self.excluded),
+            "ruled_out": list(self.ruled_out),
             "complete": self.complete,
             "judged": self.judged,
             "seconds": round(self.seconds, 3),
@@ -220,9 +220,11 @@ class Bisection:
         if self.nan_inf is not None:
             found.append(f"first NaN or infinity, in eager already: {self.nan_inf.text}")
         if not self.born:
-            found += self.excluded
+            found += self.ruled_out
         if not self.complete:
-            found.append(f"bisect ran out of time after {self.judged} parts; --time-limit of edgex bisect gives it more")
+            found.append(
+                f"bisect ran out of time after {self.judged} parts; --time-limit of edgex bisect gives it more"
+            )
         return found
 
 

@@ -1,8 +1,8 @@
 """Part a program until the steps that are wrong by themselves stand alone.
 
 A stretch that is wrong is parted in two, at the border of a delegate's partition where one is inside, so that what the
-delegate fuses stays together, else in the middle. Both halves are fed with eager's values: a half that is right has only
-passed an error on. Where neither half is wrong the stretch as a whole is: roundings that add up, or a fusion.
+delegate fuses stays together, else in the middle. Both halves are fed with eager's values: a half that is right has
+only passed an error on. Where neither half is wrong the stretch as a whole is: roundings that add up, or a fusion.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from edgex.export.bisect.cutting import can_cut, cut
-from edgex.export.bisect.judging import Judge, Verdict
-from edgex.export.bisect.recording import Recording
-from edgex.export.bisect.steps import Step, Whole
+from edgex.export.bisect.parts.cutting import can_cut, cut
+from edgex.export.bisect.parts.judging import Judge, Verdict
+from edgex.export.bisect.parts.recording import Recording
+from edgex.export.bisect.parts.steps import Step, Whole
 
 # How many places are tried for a cut, where the delegate does not lower a half alone.
 _ATTEMPTS = 3

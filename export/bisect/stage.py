@@ -5,72 +5,46 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from torch.fx import Node
 
-from edgex.delegates.base import LoweredModule
-from edgex.delegates.recipes.tolerances import QUANTIZED_TOLERANCE
-from edgex.export.bisect.amplifying import find_amplified
-from edgex.export.bisect.judging import Judge
+from edgex.export.bisect.amplifying import Amplified, find_amplified
+from edgex.export.bisect.parts.judging import Judge
+from edgex.export.bisect.parts.recording import Feed, Recording, record, run_watched
+from edgex.export.bisect.parts.steps import Whole, make_whole
+from edgex.export.bisect.places import Places
 from edgex.export.bisect.quantizing import find_losses
-from edgex.export.bisect.recording import Feed, Recording, TensorForm, record, run_watched
-from edgex.export.bisect.report import Bisection, CaseFigure, Fault, Growth, Place
-from edgex.export.bisect.search import Born, Found, find_born
-from edgex.export.bisect.steps import Step, Whole, make_whole
+from edgex.export.bisect.report import Bisection, Growth, Workaround
+from edgex.export.bisect.search import Found, find_born
+from edgex.export.bisect.subject import Subject
+from edgex.export.bisect.workarounds import find_workarounds
 from edgex.export.proof.verification import to_array
 from edgex.runtime.artifact.golden import Case
-from edgex.runtime.session.numerics import EXACT_SQNR_DB, Tolerance, compare_output
+from edgex.runtime.session.numerics import EXACT_SQNR_DB, compare_output
 
 if TYPE_CHECKING:
     from edgex.delegates.base import CapturedProgram
-    from edgex.export.settings import ExportSettings
-    from edgex.export.target_model import Progress, TargetModel
+    from edgex.export.target_model import Progress
 
 # On how many of the cases that failed parts are judged, all at once.
 MOST_CASES = 3
+# For how many faults ways around them are tried, and how long after the time limit.
+MOST_WORKAROUNDS = 3
+WORKAROUND_SECONDS = 15.0
 
 
 @dataclass(frozen=True)
-class Subject:
-    """An artifact that is wrong, and what is known of it.
+class Search:
+    """What a bisection looked through."""
 
-    Attributes:
-        model: What it was lowered from.
-        settings: Of the export.
-        lowered: What the delegate made of it.
-        cases: All that it was to prove.
-        wrong: Those that it did not, the worst first; without any the example is fed, as for an engine that crashes.
-    """
-
-    model: TargetModel
-    settings: ExportSettings
-    lowered: LoweredModule
-    cases: Sequence[Case]
-    wrong: Sequence[CaseFigure]
-
-    @property
-    def tolerance(self) -> Tolerance:
-        """What every operator's outputs are held to."""
-        if self.model.quantized is not None:
-            return QUANTIZED_TOLERANCE
-        return self.settings.tolerance_for(
-            self.model.job.delegate, self.model.computed_precision(self.settings.precision)
-        )
-
-
-def wrong_cases(verdict: Mapping[str, Any]) -> tuple[CaseFigure, ...]:
-    """The cases of an `edgex.verify/1` object that failed, the worst first."""
-    figures = [
-        CaseFigure(str(found["name"]), found["sqnr_db"], found["reason"])
-        for found in verdict["cases"]
-        if found["verdict"] == "fail"
-    ]
-    return tuple(sorted(figures, key=lambda figure: -EXACT_SQNR_DB if figure.error_db is None else figure.error_db))
+    subject: Subject
+    whole: Whole
+    recordings: Sequence[Recording]
+    found: Found
 
 
 def bisect(subject: Subject, limit_seconds: float, progress: Progress) -> tuple[Bisection, Search]:
@@ -91,94 +65,48 @@ def bisect(subject: Subject, limit_seconds: float, progress: Progress) -> tuple[
     progress("bisect", f"{model.target}: {feeds[0].name}, in eager")
     recordings = [record(whole.program, feed) for feed in feeds]
     unsteady = next((found.unsteady for found in recordings if found.unsteady is not None), None)
-    found, growth = Found(), ()
-    with tempfile.TemporaryDirectory(prefix="edgex-bisect-") as folder:
-        with Judge(model, subject.settings, subject.tolerance, Path(folder)) as judge:
-            if unsteady is None:
-                found = find_born(
-                    whole,
-                    judge,
-                    recordings,
-                    started + limit_seconds,
-                    lambda text: progress("bisect", f"{model.target}: {text}"),
-                    known_wrong=_stands_alone(model.program) and bool(subject.wrong),
-                )
-                growth = _follow(whole, recordings, found)
-            judged = judge.judged
+    found = Found()
+    growth: tuple[Amplified, ...] = ()
+    ways: list[tuple[Workaround, ...]] = []
+    with (
+        tempfile.TemporaryDirectory(prefix="edgex-bisect-") as folder,
+        Judge(model, subject.settings, subject.tolerance, Path(folder)) as judge,
+    ):
+        if unsteady is None:
+            found = find_born(
+                whole,
+                judge,
+                recordings,
+                started + limit_seconds,
+                lambda text: progress("bisect", f"{model.target}: {text}"),
+                known_wrong=_stands_alone(model.program) and bool(subject.wrong or subject.broken),
+            )
+            growth = _follow(whole, recordings, found)
+            ways = [
+                find_workarounds(subject, whole, judge, recordings, born, started + limit_seconds + WORKAROUND_SECONDS)
+                for born in found.born[:MOST_WORKAROUNDS]
+            ]
+        judged = judge.judged
     describe = Places(whole, recordings[0])
     answer = Bisection(
         model.source.description,
         model.target,
         tuple(subject.wrong),
         subject.tolerance.min_sqnr_db,
-        tuple(describe.fault(born) for born in found.born),
+        tuple(
+            replace(describe.fault(born), workarounds=ways[at] if at < len(ways) else ())
+            for at, born in enumerate(found.born)
+        ),
         tuple(Growth(describe.step(one.step), one.input_db, one.error_db) for one in growth),
         tuple(Growth(describe.step(one.step), EXACT_SQNR_DB, one.error_db) for one in _losses(subject, whole, feeds)),
         next((describe.node(one.not_finite) for one in recordings if one.not_finite is not None), None),
         None if unsteady is None else describe.node(unsteady),
-        tuple(_excluded(subject, whole, found, feeds)),
+        tuple(_ruled_out(subject, whole, found, feeds)),
         found.complete,
         judged,
         time.monotonic() - started,
     )
     return answer, Search(subject, whole, recordings, found)
-
-
-@dataclass(frozen=True)
-class Search:
-    """What a bisection looked through."""
-
-    subject: Subject
-    whole: Whole
-    recordings: Sequence[Recording]
-    found: Found
-
-
-class Places:
-    """Says of steps where they are in the user's model.
-
-    Args:
-        whole: The program.
-        recording: Gives dtypes and shapes.
-    """
-
-    def __init__(self, whole: Whole, recording: Recording) -> None:
-        self._whole, self._forms = whole, recording.forms
-        self._steps = {node: step for step in whole.steps for node in step.nodes}
-
-    def step(self, step: Step) -> Place:
-        """Of a step."""
-        form = next((f for f in (self._forms.get(node.name) for node in step.nodes) if isinstance(f, TensorForm)), None)
-        if form is None and isinstance(several := self._forms.get(step.node.name), tuple):
-            form = next((part for part in several if isinstance(part, TensorForm)), None)
-        reads = (self._forms.get(node.name) for node in step.node.all_input_nodes)
-        return Place(
-            step.name,
-            step.source(self._whole.program.source_root),
-            step.module,
-            None if form is None else form.text,
-            None if form is None else form.shape,
-            tuple(f"{read.text}{list(read.shape)}" for read in reads if isinstance(read, TensorForm)),
-        )
-
-    def node(self, node: Node) -> Place:
-        """Of any node."""
-        return self.step(self._steps.get(node) or Step(node, (node,)))
-
-    def fault(self, born: Born) -> Fault:
-        """Of what is wrong by itself."""
-        verdict = born.verdict
-        return Fault(
-            self.step(born.steps[-1]),
-            verdict.error_db,
-            verdict.reason,
-            verdict.engine,
-            verdict.delegated,
-            verdict.runs_differ,
-            verdict.case,
-            tuple(self.step(step) for step in born.steps[:-1]),
-            born.alone,
-        )
 
 
 def _feeds_of(subject: Subject, program: CapturedProgram) -> list[Feed]:
@@ -217,7 +145,7 @@ def _stands_alone(program: CapturedProgram) -> bool:
     return not program.state and all(spec.is_static for spec in program.inputs)
 
 
-def _follow(whole: Whole, recordings: Sequence[Recording], found: Found) -> tuple[Any, ...]:
+def _follow(whole: Whole, recordings: Sequence[Recording], found: Found) -> tuple[Amplified, ...]:
     """What enlarges the error: of the operators at fault, or where there is none, of the first half."""
     outputs = [born.verdict.outputs for born in found.born if born.verdict.outputs is not None]
     steps = [step for born in found.born for step in born.steps if len(born.steps) == 1]
@@ -228,13 +156,13 @@ def _follow(whole: Whole, recordings: Sequence[Recording], found: Found) -> tupl
     return tuple(find_amplified(whole, recording, given, steps))
 
 
-def _losses(subject: Subject, whole: Whole, feeds: Sequence[Feed]) -> tuple[Any, ...]:
+def _losses(subject: Subject, whole: Whole, feeds: Sequence[Feed]) -> tuple[Amplified, ...]:
     if subject.model.quantized is None:
         return ()
     return tuple(find_losses(whole, subject.model.rewritten.program, feeds[0]))
 
 
-def _excluded(subject: Subject, whole: Whole, found: Found, feeds: Sequence[Feed]) -> list[str]:
+def _ruled_out(subject: Subject, whole: Whole, found: Found, feeds: Sequence[Feed]) -> list[str]:
     """What is not at fault, and what was not looked at."""
     sentences = []
     right = sum(last - first for first, last in found.right)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from edgex.export.packaging.debug_files import write_debug
 from edgex.export.packaging.manifest import make_manifest
 from edgex.export.packaging.package import list_files, write_manifest
+from edgex.export.proof.held_out import leave_held_out
 from edgex.export.proof.verification import carried_cases
 from edgex.runtime.artifact.golden import Case, replace_golden, write_golden
 from edgex.runtime.artifact.manifest import Manifest
@@ -96,7 +97,7 @@ def finish_package(
         The manifest as it is published.
     """
     model_bytes = replace(package.manifest, files=list_files(package.folder, hashed=False)).model_bytes
-    replace_golden(package.folder, cases, carried_cases(cases, model_bytes))
+    replace_golden(package.folder, cases, leave_held_out(carried_cases(cases, model_bytes)))
     reason = package.lowered.assembled_reason
     manifest = replace(
         package.manifest,

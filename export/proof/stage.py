@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from edgex.errors import VerificationError
 from edgex.export.proof.float64_errors import judge_by_float64
+from edgex.export.proof.held_out import warn_of_more
+from edgex.export.proof.held_out_answers import answer_held_out
 from edgex.export.proof.special_values import describe_special_values
 from edgex.export.proof.verification import (
     explain_failure,
@@ -56,7 +58,7 @@ def answer_cases(model: TargetModel, settings: ExportSettings, progress: Progres
         None if model.quantized is None else model.quantized.reference,
     )
     require_state_shown(cases, settings.allow_inconclusive)
-    return replace(model, cases=cases)
+    return replace(model, cases=[*cases, *answer_held_out(model, settings, progress)])
 
 
 def answer_for_targets(
@@ -116,7 +118,7 @@ def prove(
     if not verdict["passed"]:
         raise explain_failure(verdict, model.target)
     verdict, told = describe_special_values(verdict, cases, model)
-    return Proof(verdict, cases, (*warnings, *told, *describe_repeats(verdict["repeats"])))
+    return Proof(verdict, cases, (*warnings, *told, *describe_repeats(verdict["repeats"]), *warn_of_more(cases)))
 
 
 def _skipped(case: Case) -> Case:

@@ -134,6 +134,29 @@ class _Answers:
         return Step(inputs, self.outputs_of(self._eager.run(tensors)))
 
 
+def answer_inputs(
+    program: CapturedProgram,
+    eager: EagerModel,
+    inputs: Arrays,
+    name: str,
+    quantized: QuantizedReference | None = None,
+) -> list[Case]:
+    """Inputs of the user's as a case with eager's answer, and one with the quantized program's where there is one.
+
+    Args:
+        program: Gives names and dtypes.
+        eager: The user's model.
+        inputs: By name, as a Session takes them.
+        name: Of the case.
+        quantized: The quantized program, where there is one.
+    """
+    cases = [Case(name, "compare", (_Answers(program, eager).step(inputs),))]
+    if quantized is not None:
+        step = _Answers(program, quantized.model).step(inputs)
+        cases.append(Case(f"{name}, as quantized", "compare", (step,), reference="quantized"))
+    return cases
+
+
 def _answer_stress(answers: _Answers, stress: StressInput) -> Case:
     """The case with eager's answer; a case on which eager itself raises is listed as skipped."""
     if stress.must_be_refused:

@@ -30,6 +30,21 @@ class ModelName:
         return self.path.stem if self.path else str(self.module).rpartition(".")[2]
 
 
+# What is looked for in a file anyway; see `edgex.export.source.source`.
+_FOUND_UNASKED = ("get_model", "model", "get_eager_model")
+
+
+def command_name(description: str) -> str:
+    """`MODEL` for a command that is told to the user: `net.py` for `net.py:get_model`, which is found unasked.
+
+    A model that Python code handed over has no such name: it is `MODEL` then.
+    """
+    if ":" not in description and not description.endswith(".pt2"):
+        return "MODEL"
+    head, _, attribute = description.rpartition(":")
+    return head if head.endswith(".py") and attribute in _FOUND_UNASKED else description
+
+
 def parse_model_name(text: str) -> ModelName:
     """Split `MODEL`, and check that a file that it names is there.
 

@@ -65,8 +65,8 @@ class CalibrationData:
     random: bool = False
 
 
-def check_calibration(value: Any) -> None:
-    """Check the value of `--calibration` before anything slow; nothing is loaded.
+def check_calibration(value: Any, flag: str = "--calibration") -> None:
+    """Check the value of `--calibration`, or of another flag that takes the same, before anything slow.
 
     Raises:
         UsageError: It has none of the forms, or the file is not there.
@@ -75,19 +75,19 @@ def check_calibration(value: Any) -> None:
         return
     if match := _RANDOM.match(value):
         if int(match["count"]) == 0:
-            raise UsageError("--calibration random:0 gives no samples", fix="--calibration random:32")
+            raise UsageError(f"{flag} random:0 gives no samples", fix=f"{flag} random:32")
         return
     match = _FUNCTION.match(value)
     path = Path(match["file"] if match else value)
     if match is None and path.suffix != ".npz":
         raise UsageError(
-            f"--calibration {value}: this is no calibration data",
+            f"{flag} {value}: this is no data",
             fix="give data.npz, file.py:function or random:N, or define calibration_data() in the model's file",
         )
     if not path.is_file():
         near = sorted(file.name for file in path.parent.glob(f"*{path.suffix}")) if path.parent.is_dir() else []
         raise UsageError(
-            f"--calibration: no such file: {path}", why=nearest_name(path.name, near) if near else None,
+            f"{flag}: no such file: {path}", why=nearest_name(path.name, near) if near else None,
             fix="check the path",
         )  # fmt: skip
 
@@ -210,6 +210,8 @@ class Samples:
         source_root: Folder of the user's file.
         limit: Most samples to read; None is `MOST_SAMPLES`.
         progress: Called with each sample's number, and with None after the last one.
+        noun: What a sample is called in messages.
+        hold_out: Hold some out; else all are given.
 
     Attributes:
         used: How many samples the last pass gave for calibration.
@@ -224,12 +226,15 @@ class Samples:
         source_root: Path,
         limit: int | None = None,
         progress: Callable[[int | None, Samples], None] = lambda _number, _samples: None,
+        noun: str = "calibration sample",
+        hold_out: bool = True,
     ) -> None:
         self.data = data
         self.used = 0
         self.held_out: list[tuple[int, list[torch.Tensor]]] = []
         self.unbatched: dict[str, None] = {}
         self._eager, self._source_root, self._limit, self._progress = eager, source_root, limit, progress
+        self._noun, self._most_held_out = noun, MOST_HELD_OUT if hold_out and not data.random else 0
         self._number = 0
 
     def __iter__(self) -> Iterator[list[torch.Tensor]]:
@@ -249,7 +254,7 @@ class Samples:
             self._number = number
             self._progress(number, self)
             sample = _as_tensors(sample, self.data.flat, self._label, self._eager, self.unbatched)
-            if number % HELD_OUT_EVERY == 0 and len(self.held_out) < MOST_HELD_OUT and not self.data.random:
+            if number % HELD_OUT_EVERY == 0 and len(self.held_out) < self._most_held_out:
                 self.held_out.append((number, sample))
             else:
                 self.used += 1
@@ -261,7 +266,7 @@ class Samples:
 
     @property
     def _label(self) -> str:
-        return f"calibration sample {self._number} of {self.data.origin}"
+        return f"{self._noun} {self._number} of {self.data.origin}"
 
     def explain(self, error: Exception, sample: list[torch.Tensor]) -> EdgexError | None:
         """The error for a sample on which the model itself raises, with the user's line; None where eager runs it."""

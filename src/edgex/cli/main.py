@@ -19,6 +19,7 @@ COMMANDS = {
     "export": "Turn a PyTorch model into artifacts that have proved themselves.",
     "pick": "Export in every combination, measure, and keep the best for this machine.",
     "why": "Say what each target takes of a model, what it leaves, and why.",
+    "bisect": "Find the operators that give other numbers than PyTorch.",
     "run": "Run an artifact once.",
     "profile": "Measure an artifact: load, latency, memory, every operator.",
     "report": "Show saved profiles: in the terminal, as HTML, Markdown or a trace.",
@@ -35,7 +36,7 @@ COMMANDS = {
 
 
 _HOMES = {
-    **dict.fromkeys(("export", "pick", "why", "android", "bundle"), "export"),
+    **dict.fromkeys(("export", "pick", "why", "bisect", "android", "bundle"), "export"),
     **dict.fromkeys(("run", "verify", "inspect"), "run"),
     **dict.fromkeys(("profile", "compare", "report"), "measure"),
     **dict.fromkeys(("devices", "targets", "doctor", "explain"), "environment"),

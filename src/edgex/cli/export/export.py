@@ -160,6 +160,26 @@ if TYPE_CHECKING:
     help="Accept outputs about which nothing could be proved.",
 )
 @option(
+    "--verify-data",
+    metavar="SOURCE",
+    group="Proof and limits",
+    help="Judge on held-out samples too: data.npz, file.py:function, or calibration_data() of the model file.",
+)
+@option(
+    "--exclude",
+    multiple=True,
+    metavar="OP[@MODULE]",
+    group="Target",
+    help="Keep an operator out of the delegate, everywhere or inside a module; repeatable.",
+)
+@option(
+    "--bisect/--no-bisect",
+    default=True,
+    show_default=True,
+    group="Proof and limits",
+    help="Where the proof fails, look for the operators at fault, for 60 seconds at most.",
+)
+@option(
     "--memory-check/--no-memory-check",
     default=True,
     show_default=True,
@@ -196,6 +216,9 @@ def command(
     rewrite: bool,
     skip_cases: tuple[str, ...],
     allow_inconclusive: bool,
+    verify_data: str | None,
+    exclude: tuple[str, ...],
+    bisect: bool,
     memory_check: bool,
     timeout: float | None,
     dry_run: bool,
@@ -208,7 +231,7 @@ def command(
 
     def body() -> int:
         from edgex.cli.flags import parse_dynamic, parse_key_values, parse_shapes, split_list
-        from edgex.export.settings import ExportSettings, Limits
+        from edgex.export.settings import BISECT_SECONDS, ExportSettings, Limits
 
         recipe = None if quantize == "none" else quantize
         settings = ExportSettings(
@@ -233,6 +256,9 @@ def command(
             skip_cases=skip_cases,
             dynamic=parse_dynamic(dynamic),
             memory_check=memory_check,
+            exclude=split_list(exclude),
+            verify_data=verify_data,
+            bisect_seconds=BISECT_SECONDS if bisect else 0.0,
         )
         report = _export(model, settings, parse_shapes(shapes), dry_run=dry_run, quiet=quiet)
         return _show(report, as_json=as_json, quiet=quiet, verbose=verbose)

@@ -83,7 +83,7 @@ def record(program: CapturedProgram, feed: Feed) -> Recording:
     """Run a program twice, and note the form of every value and where the runs part.
 
     Args:
-        program: Without operators that write in place; see `edgex.export.bisect.steps.Whole`.
+        program: Without operators that write in place; see `edgex.export.bisect.parts.steps.Whole`.
         feed: The inputs.
     """
     forms: dict[str, Any] = {}
@@ -153,7 +153,7 @@ def _digest(value: Any) -> str:
     for leaf in leaves_of(value):
         if isinstance(leaf, torch.Tensor) and leaf.layout == torch.strided and leaf.numel():
             plain = leaf.detach().resolve_conj().resolve_neg().contiguous().reshape(-1)
-            found.update(memoryview(plain.view(torch.uint8).numpy()))
+            found.update(plain.view(torch.uint8).numpy().tobytes())
     return found.hexdigest()
 
 

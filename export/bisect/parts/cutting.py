@@ -30,8 +30,8 @@ from torch.fx import Graph, Node
 
 from edgex.delegates.base import CapturedProgram
 from edgex.delegates.graph.torch_internals import FakeTensorMode, pytree
-from edgex.export.bisect.recording import TensorForm
-from edgex.export.bisect.steps import Step, Whole, is_conversion_node
+from edgex.export.bisect.parts.recording import TensorForm
+from edgex.export.bisect.parts.steps import Step, Whole, is_conversion_node
 from edgex.export.rewrites.editing.editor import placeholders
 from edgex.runtime.artifact.specs import NUMPY_DTYPES, TensorSpec
 
@@ -100,7 +100,7 @@ def _reads(whole: Whole, steps: Sequence[Step], forms: Mapping[str, Any]) -> tup
 
 
 def _round_trip(whole: Whole, node: Node) -> tuple[Node, ...]:
-    """`quantize` and `dequantize` behind a value that nobody reads otherwise: what a delegate fuses into its operator."""
+    """`quantize` and `dequantize` behind a value that nobody else reads: what a delegate fuses into its operator."""
     if node in whole.results or not node.users:
         return ()
     readers = list(node.users)

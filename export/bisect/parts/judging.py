@@ -8,13 +8,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 
-
 import numpy as np
 
 from edgex.delegates.base import CapturedProgram, LoweredModule
 from edgex.errors import EdgexError, LoweringError
-from edgex.export.bisect.cutting import Part
-from edgex.export.bisect.recording import Recording
+from edgex.export.bisect.parts.cutting import Part
+from edgex.export.bisect.parts.recording import Recording
 from edgex.export.packaging.stage import write_native
 from edgex.export.proof.verification import to_array
 from edgex.export.rewrites.proof import ProvedRewrites
@@ -197,7 +196,7 @@ def as_model(model: TargetModel, program: CapturedProgram) -> TargetModel:
 
 def first_line(error: EdgexError) -> str:
     """An error in one line."""
-    text = error.what if not error.why or isinstance(error, ChildEnded) else f"{error.what}: {error.why.splitlines()[0]}"
+    text = (
+        error.what if not error.why or isinstance(error, ChildEnded) else f"{error.what}: {error.why.splitlines()[0]}"
+    )
     return " ".join(text.split())
-
-

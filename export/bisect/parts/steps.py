@@ -1,8 +1,8 @@
 """A program as a row of steps that can be parted anywhere, and what a part of it takes along.
 
-A step is an operator with the getitems that take its result apart. No steps are: what depends on constants alone, sizes,
-and the conversions of a quantized program. Every part that reads one of these has its own copy, so that a delegate finds
-`dequantize -> operator -> quantize` in a part as it does in the whole.
+A step is an operator with the getitems that take its result apart. No steps are: what depends on constants alone,
+sizes, and the conversions of a quantized program. Every part that reads one of these has its own copy, so that a
+delegate finds `dequantize -> operator -> quantize` in a part as it does in the whole.
 """
 
 from __future__ import annotations
@@ -15,13 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch.export.graph_signature import InputKind
 from torch.fx import Node
 
 from edgex.delegates.base import CapturedProgram
 from edgex.delegates.graph.provenance import is_conversion, module_path_of, source_of
 from edgex.delegates.graph.schema import higher_order_name, overload_of, schema_of
-from edgex.export.rewrites.editing.editor import constant_tensors, placeholders
+from edgex.export.rewrites.editing.editor import constant_tensors
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,13 +116,11 @@ def _functional(program: CapturedProgram) -> CapturedProgram:
 
 def _constants_of(program: CapturedProgram) -> frozenset[Node]:
     found = set(constant_tensors(program))
-    variable = {node for node, spec in placeholders(program.exported) if spec.kind == InputKind.USER_INPUT}
     for node in program.exported.graph.nodes:
-        if node.op == "get_attr":
+        if node.op == "get_attr" or (
+            node.op == "call_function" and not _is_random(node) and found.issuperset(node.all_input_nodes)
+        ):
             found.add(node)
-        elif node.op == "call_function" and node not in variable and not _is_random(node):
-            if all(read in found for read in node.all_input_nodes):
-                found.add(node)
     return frozenset(found)
 
 

@@ -1,0 +1,193 @@
+"""`edgex bisect`: a model or an artifact, on the proof's cases or the user's own inputs."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from edgex.errors import RunError, TargetUnavailable, UsageError, VerificationError
+from edgex.export.pipeline import prepare_models
+from edgex.export.result import StageClock
+from edgex.export.settings import ExportSettings, check_settings
+from edgex.export.source.naming import command_name
+from edgex.runtime.artifact.artifact import Artifact, hash_file
+from edgex.runtime.artifact.golden import Case
+from edgex.runtime.session.signature import Signature
+
+if TYPE_CHECKING:
+    from edgex.export.bisect.report import Bisection
+    from edgex.export.source.source import ModelSource
+    from edgex.export.target_model import Progress, TargetModel
+    from edgex.runtime.artifact.specs import TensorSpec
+
+# Where the answer is told what the model takes, and gives the user's arrays by name.
+ReadInputs = Callable[["Sequence[TensorSpec]"], Mapping[str, np.ndarray]]
+
+
+@dataclass(frozen=True)
+class Question:
+    """What the user asks.
+
+    Attributes:
+        find: Gives the model.
+        settings: Of an export to one target.
+        read_inputs: Reads `-i`; None asks about the proof's own cases.
+        artifact: The artifact that was named instead of a model.
+        repro: Folder for a repro of the first fault; None writes none.
+        limit_seconds: After this time no further part is looked at.
+    """
+
+    find: Callable[[], ModelSource]
+    settings: ExportSettings
+    read_inputs: ReadInputs | None = None
+    artifact: Artifact | None = None
+    repro: Path | None = None
+    limit_seconds: float = 600.0
+
+
+def answer_question(question: Question, progress: Progress) -> tuple[Bisection, tuple[str, ...]]:
+    """Lower the model as an export would, run its cases, and find the operators at fault.
+
+    Returns:
+        The answer, and what the user should know, a sentence each.
+
+    Raises:
+        EdgexError: The model cannot be found, captured or lowered; the inputs do not fit it.
+        TargetUnavailable: Nothing here runs what the target makes.
+    """
+    with tempfile.TemporaryDirectory(prefix="edgex-bisect-") as name:
+        settings = replace(question.settings, output=Path(name) / "whole")
+        clock = StageClock()
+        jobs = check_settings(settings, "model")
+        captured, models, refused = prepare_models(question.find, settings, jobs, clock, progress)
+        for error in refused.values():
+            raise error
+        (model,) = models.values()
+        model = _with_cases(model, question, progress)
+        return _answer(model, replace(question, settings=settings), Path(name), progress, captured.notices)
+
+
+def settings_of(artifact: Artifact) -> ExportSettings:
+    """What an artifact was exported with, as far as its manifest tells."""
+    manifest = artifact.manifest
+    recipe = manifest.quantization or {}
+    known = {key: value for key, value in manifest.options.items() if key != "execution_provider"}
+    return ExportSettings(
+        targets=(manifest.target,),
+        precision=manifest.precision,
+        quantize=recipe.get("recipe"),
+        options=known,
+        rewrite=True,
+    )
+
+
+def model_of(artifact: Artifact) -> str:
+    """The model that an artifact says it is of, as `edgex export` takes it: a file here, or beside the artifact.
+
+    Raises:
+        UsageError: It is not there; artifacts hold no path.
+    """
+    source = str(artifact.manifest.model.get("source") or "")
+    file, _, name = source.partition(":")
+    target = artifact.manifest.target
+    if file.endswith((".py", ".pt2")):
+        home = artifact.path.resolve().parent
+        for folder in dict.fromkeys([Path.cwd(), home, *list(home.parents)[:2]]):
+            if (folder / file).is_file():
+                return command_name(f"{folder / file}:{name}") if name else str(folder / file)
+    elif source and ":" in source:
+        return source
+    raise UsageError(
+        f"{artifact.path.name} does not hold the model that it was made of, which is {source or 'unknown'}",
+        why="bisect runs it in PyTorch; an artifact keeps no path to it, and it is not here nor beside the artifact",
+        fix=f"edgex bisect {command_name(source) or 'MODEL'} -t {target}, from the model's folder",
+    )
+
+
+def _with_cases(model: TargetModel, question: Question, progress: Progress) -> TargetModel:
+    from edgex.export.proof.stage import answer_cases
+    from edgex.export.proof.verification import answer_inputs
+
+    if question.read_inputs is None:
+        return answer_cases(model, question.settings, progress)
+    specs = model.program.inputs
+    try:
+        inputs = Signature(specs).prepare_named(**question.read_inputs(specs))
+    except RunError as error:
+        error.what = f"-i does not fit the model: {error.what}"
+        raise
+    progress("reference", "the given inputs")
+    quantized = None if model.quantized is None else model.quantized.reference
+    cases: list[Case] = answer_inputs(model.rewritten.program, model.eager, inputs, "given inputs", quantized)
+    return replace(model, cases=cases)
+
+
+def _answer(
+    model: TargetModel, question: Question, home: Path, progress: Progress, notices: tuple[str, ...]
+) -> tuple[Bisection, tuple[str, ...]]:
+    from edgex.export.bisect.report import Bisection, CaseFigure
+    from edgex.export.bisect.repro.folder import write_repro
+    from edgex.export.bisect.stage import bisect
+    from edgex.export.bisect.subject import Subject, wrong_cases
+    from edgex.export.lowering import lower_model
+    from edgex.export.packaging.stage import write_package
+    from edgex.export.proof.stage import prove
+    from edgex.export.proof.verification import ProofFailed
+    from edgex.runtime.support.dependency_messages import quiet_dependencies
+
+    progress("lower", model.target)
+    with quiet_dependencies():
+        lowered = lower_model(model)
+    if lowered.assembled_reason is not None:
+        raise TargetUnavailable(
+            f"bisect runs every part of the model, and nothing here runs what {model.target} makes",
+            why=lowered.assembled_reason,
+            fix=f"edgex bisect {command_name(model.source.description)} -t onnx-cpu looks at the same graph on the CPU",
+        )
+    folder = home / "artifact"
+    package = write_package(folder, model, lowered, question.settings, model.quantization, None)
+    notices += _changed(question.artifact, folder, lowered.files)
+    subject = Subject(model, question.settings, lowered, model.cases, ())
+    try:
+        proof = prove(folder, model, question.settings, package.seal, progress, on_cpu=False)
+    except ProofFailed as error:
+        subject = replace(subject, wrong=wrong_cases(error.verdict))
+        if not subject.wrong:
+            raise
+    except (VerificationError, RunError) as error:
+        subject = replace(subject, broken=error.what)
+    else:
+        figures = tuple(
+            CaseFigure(str(case["name"]), case["sqnr_db"], case["reason"])
+            for case in proof.verdict["cases"]
+            if case["verdict"] != "skipped"
+        )
+        said = f"the artifact is right on all of its {len(figures)} outputs and cases: no operator is at fault on these"
+        known = ("inputs on which it is wrong can be given: -i data.npz", *proof.warnings)
+        source, limit = model.source.description, subject.tolerance.min_sqnr_db
+        return Bisection(source, model.target, figures, limit, ruled_out=(said, *known)), notices
+    answer, search = bisect(subject, question.limit_seconds, progress)
+    if question.repro is not None and answer.born:
+        progress("repro", str(question.repro))
+        notices += write_repro(question.repro, search, search.found.born[0], answer.born[0])
+        answer = replace(answer, repro=str(question.repro))
+    return answer, notices
+
+
+def _changed(artifact: Artifact | None, folder: Path, files: Sequence[str]) -> tuple[str, ...]:
+    """A sentence where the named artifact is not what its model gives now."""
+    if artifact is None:
+        return ()
+    known = {entry.path: entry.sha256 for entry in artifact.manifest.files}
+    changed = [name for name in files if known.get(name) != hash_file(folder / name)]
+    if not changed or artifact.manifest.target == "reference":
+        return ()
+    return (
+        f"{artifact.path.name} is not what its model gives now ({', '.join(changed)} differs): the model, its "
+        "calibration data or a version changed; what follows is about the model as it is",
+    )
