@@ -70,7 +70,7 @@ def bisect(subject: Subject, limit_seconds: float, progress: Progress) -> tuple[
     ways: list[tuple[Workaround, ...]] = []
     with (
         tempfile.TemporaryDirectory(prefix="edgex-bisect-") as folder,
-        Judge(model, subject.settings, subject.tolerance, Path(folder)) as judge,
+        Judge(model, subject.settings, subject.tolerance, Path(folder), whole_runs=subject.broken is None) as judge,
     ):
         if unsteady is None:
             found = find_born(
@@ -79,7 +79,7 @@ def bisect(subject: Subject, limit_seconds: float, progress: Progress) -> tuple[
                 recordings,
                 started + limit_seconds,
                 lambda text: progress("bisect", f"{model.target}: {text}"),
-                known_wrong=_stands_alone(model.program) and bool(subject.wrong or subject.broken),
+                known_wrong=_stands_alone(model.program) and _is_wrong(subject),
             )
             growth = _follow(whole, recordings, found)
             ways = [
@@ -140,6 +140,14 @@ def _sizes(feed: Feed) -> list[tuple[int, ...]]:
     return [tuple(tensor.shape) for tensor in feed.steps[-1]]
 
 
+def _is_wrong(subject: Subject) -> bool:
+    """Whether the artifact was seen to differ from the very program that it was lowered from."""
+    if subject.model.quantized is None:
+        return bool(subject.wrong or subject.broken)
+    compared = {case.name for case in subject.cases if case.reference == "quantized"}
+    return subject.broken is not None or any(one.name in compared for one in subject.wrong)
+
+
 def _stands_alone(program: CapturedProgram) -> bool:
     """Whether the whole as a part is the artifact's program: no state that is an input now, no sizes that are fixed."""
     return not program.state and all(spec.is_static for spec in program.inputs)
@@ -170,7 +178,9 @@ def _ruled_out(subject: Subject, whole: Whole, found: Found, feeds: Sequence[Fee
         sentences.append(
             f"{right} of {len(whole.steps)} operators are right by themselves on {', '.join(f.name for f in feeds)}"
         )
-    if found.whole is not None and found.whole.state == "right":
+    if found.whole is not None and found.whole.state == "right" and subject.model.quantized is not None:
+        sentences.append("the engine gives what PyTorch gives for the quantized program: quantizing is what costs")
+    elif found.whole is not None and found.whole.state == "right":
         what = "state as an input" if subject.model.program.state else "sizes fixed"
         sentences.append(
             f"with its {what} the whole program is right: the fault lies in how the target handles that, not in an "

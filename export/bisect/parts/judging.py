@@ -37,8 +37,8 @@ class Verdict:
     """What became of a part.
 
     Attributes:
-        state: `right`; `wrong`: it ran and its numbers are not eager's; `fails`: the engine crashed or refused to load
-            or run it; `refused`: the delegate does not lower it alone.
+        state: `right`; `wrong`: it ran and its numbers are not eager's; `fails`: the engine crashed, or refused to load
+            or run it, as it does the whole; `refused`: it cannot stand alone, though it runs in the whole.
         error_db: Worst SQNR of its float outputs, in dB; None where there is none.
         reason: Why it is not right.
         case: On which case the worst was seen.
@@ -71,10 +71,14 @@ class Judge:
         settings: Of the export.
         tolerance: What outputs are held to.
         folder: For the parts' artifacts; each is gone when it was judged.
+        whole_runs: The artifact itself runs. A part that does not then is one that cannot stand alone.
     """
 
-    def __init__(self, model: TargetModel, settings: ExportSettings, tolerance: Tolerance, folder: Path) -> None:
+    def __init__(
+        self, model: TargetModel, settings: ExportSettings, tolerance: Tolerance, folder: Path, *, whole_runs: bool
+    ) -> None:
         self._model, self._settings, self._tolerance, self._folder = model, settings, tolerance, folder
+        self._whole_runs = whole_runs
         self._worker: Worker | None = None
         self.judged = 0
 
@@ -116,7 +120,7 @@ class Judge:
             return self._run(folder, chosen, lowered, gives, feeds, expected)
         except EdgexError as error:
             self._end_worker()
-            return Verdict("fails", reason=first_line(error))
+            return Verdict("refused" if self._whole_runs else "fails", reason=first_line(error))
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
