@@ -153,15 +153,24 @@ class _Cutter:
         inside = {node for step in self._steps for node in step.nodes}
         found = []
         for node in (node for step in self._steps for node in step.nodes):
-            is_read = node in self._whole.results or any(user not in inside for user in node.users)
-            if is_read and isinstance(self._forms.get(node.name), TensorForm):
+            if self._is_read_outside(node, inside) and isinstance(self._forms.get(node.name), TensorForm):
                 found.append(node)
         return found
+
+    def _is_read_outside(self, node: Node, inside: set[Node]) -> bool:
+        """Whether a later step or the caller reads a value, or what a conversion makes of it."""
+        if node in self._whole.results:
+            return True
+        return any(
+            self._is_read_outside(user, inside) if is_conversion_node(user) else user not in inside
+            for user in node.users
+        )
 
     def _place(self, node: Node, spec: InputSpec) -> None:
         new = self._graph.placeholder(node.name)
         new.name = new.target = node.name
-        new.meta["val"] = self._fake(self._forms[node.name], contiguous=spec.kind == InputKind.USER_INPUT)
+        is_input = spec.kind == InputKind.USER_INPUT
+        new.meta["val"] = self._fake(self._forms[node.name], None if is_input else node.meta.get("val"), is_input)
         self._copies[node] = new
         self._signature.append(spec)
 
@@ -170,19 +179,28 @@ class _Cutter:
         new.name = node.name
         new.meta = {key: value for key, value in node.meta.items() if key != "unbacked_bindings"}
         if node.op != "get_attr":
-            new.meta["val"] = self._fake(self._forms[node.name])
+            new.meta["val"] = self._fake(self._forms[node.name], node.meta.get("val"))
         self._copies[node] = new
 
     def _value_of(self, node: Node) -> Any:
         return self._copies[node] if node in self._copies else self._forms[node.name]
 
-    def _fake(self, form: Any, *, contiguous: bool = False) -> Any:
+    def _fake(self, form: Any, traced: Any, contiguous: bool = False) -> Any:
+        """A fake tensor of the recorded size; in memory as it was traced, where an eager kernel may order otherwise."""
         if isinstance(form, TensorForm):
+            strides = form.strides
+            if isinstance(traced, torch.Tensor) and all(
+                type(size) is int for size in (*traced.shape, *traced.stride())
+            ):
+                strides = tuple(traced.stride()) if tuple(traced.shape) == form.shape else strides
             with self._mode:
                 if contiguous:
                     return torch.empty(form.shape, dtype=form.dtype)
-                return torch.empty_strided(form.shape, form.strides, dtype=form.dtype)
-        return tuple(self._fake(part) for part in form) if isinstance(form, tuple) else form
+                return torch.empty_strided(form.shape, strides, dtype=form.dtype)
+        if isinstance(form, tuple):
+            parts = traced if isinstance(traced, list | tuple) and len(traced) == len(form) else [None] * len(form)
+            return tuple(self._fake(part, was) for part, was in zip(form, parts, strict=True))
+        return form
 
     def _spec(self, name: str, node: Node) -> TensorSpec:
         form = self._forms[node.name]
