@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -23,14 +23,16 @@ if TYPE_CHECKING:
     from edgex.export.bisect.subject import Subject
     from edgex.export.target_model import TargetModel
 
-# Only for debugging, and only where it can be had: no way on.
-_NO_TARGETS = ("reference", "onnx-rocm")
+# Runs PyTorch: no way on for those who want a target, and nobody ships it.
+_DEBUGGING = "reference"
+# The second cannot be run on most machines.
+_NO_TARGETS = (_DEBUGGING, "onnx-rocm")
 
 
 def find_workarounds(
     subject: Subject, whole: Whole, judge: Judge, recordings: Sequence[Recording], born: Born, deadline: float
 ) -> tuple[Workaround, ...]:
-    """What is right in place of an operator that is wrong: a rewrite, the operator outside the delegate, a target.
+    """What is right in place of an operator that is wrong: a rewrite, else it outside the delegate, else targets.
 
     Args:
         subject: The artifact.
@@ -39,43 +41,40 @@ def find_workarounds(
         recordings: The cases.
         born: The fault.
         deadline: `time.monotonic()` after which nothing else is tried.
+
+    Returns:
+        The first that is right.
     """
     part = cut(whole, born.steps, recordings[0].forms)
-    model = subject.model
-    export = f"edgex export {command_name(model.source.description)}"
     found: list[Workaround] = []
-
-    def attempt(kind: str, command: str, verdict: Verdict) -> None:
+    for kind, command, attempt in _attempts(subject, part, judge, recordings, born):
+        if found or time.monotonic() >= deadline:
+            break
+        verdict = attempt()
         if verdict.state == "right":
             found.append(Workaround(kind, command, verdict.error_db))
-
-    if not subject.settings.rewrite and time.monotonic() < deadline:
-        attempt(
-            "rewrite", f"{export} -t {model.target}, without --no-rewrite", _rewritten(part, model, judge, recordings)
-        )
-    if (
-        isinstance(model.job.delegate, LeavesOut)
-        and born.verdict.delegated is not False
-        and time.monotonic() < deadline
-    ):
-        names = frozenset(step.node.name for step in born.steps)
-        without = replace(part, program=replace(part.program, excluded=part.program.excluded | names))
-        flags = dict.fromkeys(
-            f"--exclude {step.name}@{step.module}" if step.module else f"--exclude {step.name}" for step in born.steps
-        )
-        attempt("exclude", f"{export} -t {model.target} {' '.join(flags)}", judge.judge(without, recordings))
-    for name in delegate_names():
-        if name in (model.target, *_NO_TARGETS) or time.monotonic() >= deadline:
-            continue
-        other = _on_other(model, name)
-        if other is not None:
-            attempt("target", f"{export} -t {name}", judge.judge(part, recordings, other))
     return tuple(found)
 
 
-def _rewritten(part: Part, model: TargetModel, judge: Judge, recordings: Sequence[Recording]) -> Verdict:
-    program, _ = apply_rewrites(part.program, wanted_rewrites(model.job.delegate))
-    return judge.judge(replace(part, program=program), recordings)
+def _attempts(
+    subject: Subject, part: Part, judge: Judge, recordings: Sequence[Recording], born: Born
+) -> Iterator[tuple[str, str, Callable[[], Verdict]]]:
+    """Kind, command and trial of every way, the best first."""
+    model = subject.model
+    export = f"edgex export {command_name(model.source.description)}"
+    if not subject.settings.rewrite:
+        rewritten = replace(part, program=apply_rewrites(part.program, wanted_rewrites(model.job.delegate))[0])
+        yield "rewrite", f"{export} -t {model.target}", lambda: judge.judge(rewritten, recordings)
+    if isinstance(model.job.delegate, LeavesOut) and born.verdict.delegated is not False:
+        names = frozenset(step.node.name for step in born.steps)
+        left_out = replace(part, program=replace(part.program, excluded=part.program.excluded | names))
+        flags = [f"--exclude {step.name}{f'@{step.module}' if step.module else ''}" for step in born.steps]
+        command = f"{export} -t {model.target} {' '.join(dict.fromkeys(flags))}"
+        yield "exclude", command, lambda: judge.judge(left_out, recordings)
+    for name in delegate_names() if model.target != _DEBUGGING else ():
+        other = None if name in (model.target, *_NO_TARGETS) else _on_other(model, name)
+        if other is not None:
+            yield "target", f"{export} -t {name}", lambda other=other: judge.judge(part, recordings, other)  # type: ignore[misc]
 
 
 def _on_other(model: TargetModel, name: str) -> TargetModel | None:
