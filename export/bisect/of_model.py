@@ -15,18 +15,18 @@ from edgex.export.pipeline import prepare_models
 from edgex.export.result import StageClock
 from edgex.export.settings import ExportSettings, check_settings
 from edgex.export.source.naming import command_name
-from edgex.runtime.artifact.artifact import Artifact, hash_file
+from edgex.runtime.artifact.artifact import Artifact, hash_file, open_artifact
 from edgex.runtime.artifact.golden import Case
 from edgex.runtime.session.signature import Signature
 
 if TYPE_CHECKING:
+    from edgex.delegates.base import LoweredModule
     from edgex.export.bisect.report import Bisection
     from edgex.export.source.source import ModelSource
     from edgex.export.target_model import Progress, TargetModel
-    from edgex.runtime.artifact.specs import TensorSpec
 
-# Where the answer is told what the model takes, and gives the user's arrays by name.
-ReadInputs = Callable[["Sequence[TensorSpec]"], Mapping[str, np.ndarray]]
+# Reads the user's inputs by name, for an artifact that says what it takes.
+ReadInputs = Callable[[Artifact], Mapping[str, np.ndarray]]
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,6 @@ def answer_question(question: Question, progress: Progress) -> tuple[Bisection, 
         for error in refused.values():
             raise error
         (model,) = models.values()
-        model = _with_cases(model, question, progress)
         return _answer(model, replace(question, settings=settings), Path(name), progress, captured.notices)
 
 
@@ -109,15 +108,19 @@ def model_of(artifact: Artifact) -> str:
     )
 
 
-def _with_cases(model: TargetModel, question: Question, progress: Progress) -> TargetModel:
+def _with_cases(
+    model: TargetModel, lowered: LoweredModule, question: Question, home: Path, progress: Progress
+) -> TargetModel:
+    from edgex.export.packaging.stage import write_native
     from edgex.export.proof.stage import answer_cases
     from edgex.export.proof.verification import answer_inputs
 
     if question.read_inputs is None:
         return answer_cases(model, question.settings, progress)
-    specs = model.program.inputs
+    write_native(home / "bare", model, lowered, question.settings, None)
+    given = question.read_inputs(open_artifact(home / "bare", "size"))
     try:
-        inputs = Signature(specs).prepare_named(**question.read_inputs(specs))
+        inputs = Signature(model.program.inputs).prepare_named(**given)
     except RunError as error:
         error.what = f"-i does not fit the model: {error.what}"
         raise
@@ -149,6 +152,7 @@ def _answer(
             why=lowered.assembled_reason,
             fix=f"edgex bisect {command_name(model.source.description)} -t onnx-cpu looks at the same graph on the CPU",
         )
+    model = _with_cases(model, lowered, question, home, progress)
     folder = home / "artifact"
     package = write_package(folder, model, lowered, question.settings, model.quantization, None)
     notices += _changed(question.artifact, folder, lowered.files)

@@ -28,11 +28,8 @@ from edgex.cli.options.shared import (
 from edgex.cli.supervisor import supervise
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from edgex.export.bisect.of_model import Question
     from edgex.export.settings import ExportSettings
-    from edgex.runtime.artifact.specs import TensorSpec
 
 
 @make_command("bisect", renamed=RENAMED)
@@ -169,7 +166,7 @@ def _read_question(
     """Check all that was given before anything slow."""
     from dataclasses import replace
 
-    from edgex.cli.run.inputs import check_files, read_files
+    from edgex.cli.run.inputs import read_inputs
     from edgex.errors import UsageError
     from edgex.export.bisect.of_model import Question, model_of, settings_of
     from edgex.export.bisect.repro.place import check_folder
@@ -194,7 +191,9 @@ def _read_question(
             fix=f"edgex bisect {model} -t xnnpack; `edgex targets` lists them",
         )
     parse_model_name(model)
-    check_files(inputs)
+    for text in inputs:
+        if not Path(text.rpartition("=")[2]).is_file():
+            raise UsageError(f"no such file: {text.rpartition('=')[2]}", where=f"-i {text}")
     if repro is not None:
         check_folder(repro, force=force)
 
@@ -203,10 +202,8 @@ def _read_question(
 
         return find_model(model, input_shapes=shapes)
 
-    def read(specs: Sequence[TensorSpec]) -> Mapping[str, np.ndarray]:
-        return read_files(inputs, specs, {})
-
-    return Question(find, settings, read if inputs else None, artifact, repro, limit_seconds)
+    reader = (lambda opened: read_inputs(inputs, opened)) if inputs else None
+    return Question(find, settings, reader, artifact, repro, limit_seconds)
 
 
 def _is_artifact(model: str) -> bool:
