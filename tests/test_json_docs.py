@@ -21,6 +21,7 @@ EXAMPLES = [
 
 _NAMES = (
     "android",
+    "bisect",
     "compare",
     "devices",
     "doctor",

@@ -52,7 +52,8 @@ def find_amplified(
     if not given:
         return []
     exact: dict[str, np.ndarray] = {}
-    wanted = {node.name for step in whole.steps for node in step.nodes}
+    # Behind a quantized operator it is the dequantized value that is given.
+    wanted = {node.name for step in whole.steps for node in step.nodes} | given.keys()
     exact = {name: to_array(value) for name, value in recording.values(wanted).items()}
     errors: dict[Node, float] = {}
 

@@ -117,7 +117,7 @@ def _with_cases(
 
     if question.read_inputs is None:
         return answer_cases(model, question.settings, progress)
-    write_native(home / "bare", model, lowered, question.settings, None)
+    write_native(home / "bare", model, lowered, question.settings, model.quantization)
     given = question.read_inputs(open_artifact(home / "bare", "size"))
     try:
         inputs = Signature(model.program.inputs).prepare_named(**given)

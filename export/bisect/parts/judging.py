@@ -133,7 +133,7 @@ class Judge:
         feeds: Mapping[str, Arrays],
         expected: Sequence[Arrays],
     ) -> Verdict:
-        write_native(folder, model, lowered, self._settings, None)
+        write_native(folder, model, lowered, self._settings, self._model.quantization)
         artifact = open_artifact(folder, "size")
         if self._worker is None:
             self._worker = Worker(artifact, check="size", label="a part of the model")

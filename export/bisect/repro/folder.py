@@ -70,7 +70,7 @@ def write_repro(folder: Path, search: Search, born: Born, fault: Fault) -> tuple
     with quiet_dependencies():
         lowered = model.job.delegate.lower(program, model.job.options)
     artifact = folder / f"{_NAME}.{subject.model.target}.edgex"
-    package = write_package(_emptied(artifact), model, lowered, settings, None, None)
+    package = write_package(_emptied(artifact), model, lowered, settings, subject.model.quantization, None)
     try:
         verdict = dict(verify_in_fresh_process(artifact))
     except EdgexError as error:

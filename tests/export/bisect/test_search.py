@@ -50,6 +50,7 @@ def test_no_time_gives_what_is_known(tmp_path):
 
 def test_a_fault_of_a_quantized_program_is_the_engines_and_its_loss_is_not(tmp_path):
     mistakes = {ATEN.relu.default: ATEN.abs.default}
+    torch.manual_seed(0)
     layers = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 4))
     given = {"quantize": "int8", "calibration": "random:4"}
     found = bisect_mistakes(layers, (randn(3, 6),), mistakes, tmp_path, **given)
