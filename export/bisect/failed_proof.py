@@ -6,6 +6,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from edgex.errors import EdgexError, LoweringError, RunError
+from edgex.export.bisect.subject import Subject, repeat_flags, wrong_cases
 from edgex.export.proof.verification import ProofFailed
 from edgex.export.source.naming import command_name
 
@@ -39,14 +40,14 @@ def name_operators(
     if settings.bisect_seconds > 0 and not inconclusive and lowered.assembled_reason is None:
         found = _try(model, settings, lowered, error, progress)
     if isinstance(error, RunError):
-        refused = LoweringError(error.what, error.where, _fix_of(model, found, error.fix), why=error.why)
+        refused = LoweringError(error.what, error.where, _fix_of(model, settings, found, error.fix), why=error.why)
         error = refused
     if found is None:
         return error
     error.bisect = found.to_json()
     error.where = next((fault.place.source for fault in found.born if fault.place.source), error.where)
     error.why = "\n".join([*filter(None, [error.why]), *found.lines])
-    error.fix = _fix_of(model, found, error.fix)
+    error.fix = _fix_of(model, settings, found, error.fix)
     return error
 
 
@@ -55,7 +56,6 @@ def _try(
 ) -> Bisection | None:
     """The answer; None where looking for it failed, which must not hide the proof's own error."""
     from edgex.export.bisect.stage import bisect
-    from edgex.export.bisect.subject import Subject, wrong_cases
 
     wrong = wrong_cases(error.verdict) if isinstance(error, ProofFailed) else ()
     try:
@@ -71,11 +71,12 @@ def _try(
     return found
 
 
-def _fix_of(model: TargetModel, found: Bisection | None, before: str | None) -> str | None:
+def _fix_of(model: TargetModel, settings: ExportSettings, found: Bisection | None, before: str | None) -> str | None:
     """The next command: a verified workaround first, else where the rest is told."""
     if found is None:
         return before
     way = found.workaround
-    more = f"edgex bisect {command_name(model.source.description)} -t {model.target} --repro DIR writes a repro"
+    flags = repeat_flags(settings, rewrite=False)
+    more = f"edgex bisect {command_name(model.source.description)} -t {model.target}{flags} --repro DIR writes a repro"
     parts = [None if way is None else f"{way.command} (tried on the operator alone: it is right)", before]
     return "; ".join(part for part in (*parts, more if found.born else None) if part)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,6 +17,7 @@ from edgex.export.source.naming import command_name
 from edgex.runtime.artifact.artifact import Artifact, hash_file, open_artifact
 from edgex.runtime.artifact.golden import Case
 from edgex.runtime.session.signature import Signature
+from edgex.runtime.support.disk.scratch import scratch_folder
 
 if TYPE_CHECKING:
     from edgex.delegates.base import LoweredModule
@@ -60,15 +60,15 @@ def answer_question(question: Question, progress: Progress) -> tuple[Bisection, 
         EdgexError: The model cannot be found, captured or lowered; the inputs do not fit it.
         TargetUnavailable: Nothing here runs what the target makes.
     """
-    with tempfile.TemporaryDirectory(prefix="edgex-bisect-") as name:
-        settings = replace(question.settings, output=Path(name) / "whole")
+    with scratch_folder("bisect") as home:
+        settings = replace(question.settings, output=home / "whole")
         clock = StageClock()
         jobs = check_settings(settings, "model")
         captured, models, refused = prepare_models(question.find, settings, jobs, clock, progress)
         for error in refused.values():
             raise error
         (model,) = models.values()
-        return _answer(model, replace(question, settings=settings), Path(name), progress, captured.notices)
+        return _answer(model, replace(question, settings=settings), home, progress, captured.notices)
 
 
 def settings_of(artifact: Artifact) -> ExportSettings:

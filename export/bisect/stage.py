@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,6 +23,7 @@ from edgex.export.bisect.workarounds import find_workarounds
 from edgex.export.proof.verification import to_array
 from edgex.runtime.artifact.golden import Case
 from edgex.runtime.session.numerics import EXACT_SQNR_DB, compare_output
+from edgex.runtime.support.disk.scratch import scratch_folder
 
 if TYPE_CHECKING:
     from edgex.delegates.base import CapturedProgram
@@ -69,8 +68,8 @@ def bisect(subject: Subject, limit_seconds: float, progress: Progress) -> tuple[
     growth: tuple[Amplified, ...] = ()
     ways: list[tuple[Workaround, ...]] = []
     with (
-        tempfile.TemporaryDirectory(prefix="edgex-bisect-") as folder,
-        Judge(model, subject.settings, subject.tolerance, Path(folder), whole_runs=subject.broken is None) as judge,
+        scratch_folder("bisect") as folder,
+        Judge(model, subject.settings, subject.tolerance, folder, whole_runs=subject.broken is None) as judge,
     ):
         if unsteady is None:
             found = find_born(

@@ -47,6 +47,23 @@ class Subject:
         )
 
 
+def repeat_flags(settings: ExportSettings, *, rewrite: bool = True) -> str:
+    """The flags that a command needs to ask for the same again, each with a blank before it.
+
+    Args:
+        settings: Of the export.
+        rewrite: Leave `--no-rewrite` out even where it was given.
+    """
+    given = {
+        "--precision": settings.precision if settings.precision != "fp32" else None,
+        "--quantize": settings.quantize,
+        "--calibration": settings.calibration if isinstance(settings.calibration, str) else None,
+    }
+    flags = "".join(f" {flag} {value}" for flag, value in given.items() if value is not None)
+    flags += "".join(f" --option {key}={value}" for key, value in settings.options.items())
+    return flags if rewrite or settings.rewrite else f"{flags} --no-rewrite"
+
+
 def wrong_cases(verdict: Mapping[str, Any]) -> tuple[CaseFigure, ...]:
     """The cases of an `edgex.verify/1` object that failed, the worst first."""
     figures = [

@@ -12,6 +12,7 @@ from edgex.delegates.registry import delegate_names, get_delegate
 from edgex.errors import EdgexError
 from edgex.export.bisect.parts.cutting import Part, cut
 from edgex.export.bisect.report import Workaround
+from edgex.export.bisect.subject import Subject, repeat_flags
 from edgex.export.rewrites import apply_rewrites, wanted_rewrites
 from edgex.export.source.naming import command_name
 
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from edgex.export.bisect.parts.recording import Recording
     from edgex.export.bisect.parts.steps import Whole
     from edgex.export.bisect.search import Born
-    from edgex.export.bisect.subject import Subject
     from edgex.export.target_model import TargetModel
 
 # Runs PyTorch: no way on for those who want a target, and nobody ships it.
@@ -62,19 +62,20 @@ def _attempts(
     """Kind, command and trial of every way, the best first."""
     model = subject.model
     export = f"edgex export {command_name(model.source.description)}"
+    again, exactly = repeat_flags(subject.settings), repeat_flags(subject.settings, rewrite=False)
     if not subject.settings.rewrite:
         rewritten = replace(part, program=apply_rewrites(part.program, wanted_rewrites(model.job.delegate))[0])
-        yield "rewrite", f"{export} -t {model.target}", lambda: judge.judge(rewritten, recordings)
+        yield "rewrite", f"{export} -t {model.target}{again}", lambda: judge.judge(rewritten, recordings)
     if isinstance(model.job.delegate, LeavesOut) and born.verdict.delegated is not False:
         names = frozenset(step.node.name for step in born.steps)
         left_out = replace(part, program=replace(part.program, excluded=part.program.excluded | names))
         flags = [f"--exclude {step.name}{f'@{step.module}' if step.module else ''}" for step in born.steps]
-        command = f"{export} -t {model.target} {' '.join(dict.fromkeys(flags))}"
+        command = f"{export} -t {model.target}{exactly} {' '.join(dict.fromkeys(flags))}"
         yield "exclude", command, lambda: judge.judge(left_out, recordings)
     for name in delegate_names() if model.target != _DEBUGGING else ():
         other = None if name in (model.target, *_NO_TARGETS) else _on_other(model, name)
         if other is not None:
-            yield "target", f"{export} -t {name}", lambda other=other: judge.judge(part, recordings, other)  # type: ignore[misc]
+            yield "target", f"{export} -t {name}{exactly}", lambda other=other: judge.judge(part, recordings, other)  # type: ignore[misc]
 
 
 def _on_other(model: TargetModel, name: str) -> TargetModel | None:
