@@ -14,7 +14,7 @@ ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "json.md"
 BLOCKS = read_blocks(PAGE)
 EXAMPLES = [
-    pytest.param(read_commands(block)[-1], json.loads(example.text), id=f"{block.line}")
+    pytest.param(read_commands(block), json.loads(example.text), id=f"{block.line}")
     for block, example in itertools.pairwise(BLOCKS)
     if (block.language, example.language) == ("console", "json")
 ]
@@ -30,6 +30,7 @@ _NAMES = (
     "export",
     "inspect",
     "pick",
+    "report",
     "run",
     "sweep",
     "targets",
@@ -49,10 +50,11 @@ def folder(tmp_path_factory):
     return made
 
 
-@pytest.mark.parametrize(("command", "example"), EXAMPLES)
-def test_example(command, example, folder):
-    done = run_command(command, folder)
-    assert done.returncode == command.exit_code, done.stderr
+@pytest.mark.parametrize(("commands", "example"), EXAMPLES)
+def test_example(commands, example, folder):
+    for command in commands:
+        done = run_command(command, folder)
+        assert done.returncode == command.exit_code, done.stderr
     differences = list(find_differences(example, json.loads(done.stdout)))
     assert not differences, "\n".join(differences)
 

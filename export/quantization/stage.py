@@ -90,7 +90,9 @@ def _open_samples(source: ModelSource, eager: EagerModel, settings: ExportSettin
 
     def tell(number: int | None, samples: Samples) -> None:
         if number is not None:
-            progress("calibrate", f"{data.origin}: sample {number}")
+            limit = settings.calibration_samples
+            of_all = "" if limit is None else f" of at most {limit}"
+            progress("calibrate", f"{data.origin}: sample {number}{of_all}")
         else:
             # A stage of its own: a log shows one line a stage, and the number is known only now.
             held_out = f", {len(samples.held_out)} held out for the proof" if samples.held_out else ""

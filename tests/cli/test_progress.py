@@ -12,3 +12,16 @@ def test_the_clock_goes_on_while_a_stage_runs(monkeypatch):
     assert line.__rich__().plain == "lower [xnnpack]  10 s, 40 s in all"
     now = 105.0
     assert line.__rich__().plain == "lower [xnnpack]  15 s, 45 s in all"
+
+
+def test_what_is_left_is_estimated_where_the_number_of_steps_is_known(monkeypatch):
+    monkeypatch.setattr(progress.time, "monotonic", lambda: 100.0)
+    for detail, left in (
+        ("net, turn 3 of 6", ", about 20 s left"),  # two turns in 10 s: four are left
+        ("data.npz: sample 11 of at most 12", ", about 2 s left"),
+        ("batch 8: session 2 of 2, process 1 of each", ", about 10 s left"),
+        ("net, turn 1 of 6", ""),
+        ("60 samples in 30 rounds", ""),
+    ):
+        line = progress._Clocked("measure", detail, stage_started=90.0, started=60.0)
+        assert line.__rich__().plain == f"measure {detail}  10 s, 40 s in all{left}"

@@ -44,8 +44,9 @@ def rank_layers(
     samples = [eager.example, *held_out]
     references = _answers(GraphRunner(original), samples)
     layers = []
-    for module in quantized_modules(quantized):
-        progress(module)
+    modules = quantized_modules(quantized)
+    for number, module in enumerate(modules, 1):
+        progress(f"{module}, layer {number} of {len(modules)}")
         alone = quantize_alone(quantized, original, module)
         layers.append(Layer(module, _worst_sqnr_db(references, _answers(GraphRunner(alone), samples))))
     return tuple(sorted(layers, key=lambda layer: layer.sqnr_db))

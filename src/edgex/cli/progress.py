@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import time
 from types import TracebackType
@@ -14,18 +15,34 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 
+# The step of a stage that tells how many there are: `turn 2 of 6`.
+_STEP = re.compile(r"\b(\d+) of (?:at most )?(\d+)\b")
+
+
 class _Clocked:
-    """A stage, with the seconds that it and the whole have taken by the time it is drawn."""
+    """A stage, with the seconds that it and the whole have taken by the time it is drawn, and those that are left."""
 
     def __init__(self, stage: str, detail: str, stage_started: float, started: float) -> None:
         self._stage, self._detail = stage, detail
         self._stage_started, self._started = stage_started, started
+        self._reported = time.monotonic()
+
+    def _estimate(self) -> str:
+        """What is left of the stage if its steps go on as they went so far."""
+        steps = _STEP.findall(self._detail)
+        if not steps:
+            return ""
+        number, total = map(int, steps[-1])
+        done = number - 1  # the step that is named has begun
+        if done < 1 or total < number:
+            return ""
+        return f", about {max(1.0, (self._reported - self._stage_started) / done * (total - done)):.0f} s left"
 
     def __rich__(self) -> Text:
         from rich.text import Text
 
         now = time.monotonic()
-        clock = f"  {now - self._stage_started:.0f} s, {now - self._started:.0f} s in all"
+        clock = f"  {now - self._stage_started:.0f} s, {now - self._started:.0f} s in all{self._estimate()}"
         return Text.assemble((self._stage, "bold"), " ", self._detail, (clock, "dim"))
 
 

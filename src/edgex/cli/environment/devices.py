@@ -8,7 +8,7 @@ import click
 
 from edgex.cli.failure import print_json
 from edgex.cli.options.command import make_command, option
-from edgex.cli.options.shared import json_option, timeout_option, verbose_option
+from edgex.cli.options.shared import json_option, quiet_option, timeout_option, verbose_option
 from edgex.cli.supervisor import supervise
 
 if TYPE_CHECKING:
@@ -26,8 +26,9 @@ if TYPE_CHECKING:
 )
 @timeout_option
 @json_option
+@quiet_option
 @verbose_option
-def command(asked: tuple[str, ...], timeout: float | None, as_json: bool, verbose: bool) -> None:
+def command(asked: tuple[str, ...], timeout: float | None, as_json: bool, quiet: bool, verbose: bool) -> None:
     """List devices: this machine, phones that adb sees, and the hosts given with --device.
 
     Exit code 8 if one that was asked for cannot be used.
@@ -43,7 +44,7 @@ def command(asked: tuple[str, ...], timeout: float | None, as_json: bool, verbos
         if as_json:
             print_json({"schema": "edgex.devices/1", "devices": [info.to_json() for info in found]})
         else:
-            _print(found)
+            _print(found, quiet=quiet)
         wanted = {str(address) for address in addresses}
 
         def is_wanted(info: DeviceInfo) -> bool:
@@ -54,14 +55,14 @@ def command(asked: tuple[str, ...], timeout: float | None, as_json: bool, verbos
     supervise(body, timeout_seconds=timeout, as_json=as_json, verbose=verbose)
 
 
-def _print(found: list[DeviceInfo]) -> None:
+def _print(found: list[DeviceInfo], *, quiet: bool) -> None:
     from edgex.cli.render import bold, format_bytes
 
     for info in found:
         click.echo(f"{bold(info.address)}  {info.model or ('cannot be used' if info.problems else 'unknown')}")
         memory = None if info.free_memory_bytes is None else f"{format_bytes(info.free_memory_bytes)} free"
         parts = [info.soc if info.soc != info.model else None, info.abi, info.os, info.libc, memory]
-        if any(parts):
+        if any(parts) and not quiet:
             click.echo("  " + " · ".join(part for part in parts if part))
         for problem in info.problems:
             click.echo(click.style("  problem: ", fg="yellow") + problem)

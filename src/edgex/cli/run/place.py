@@ -64,9 +64,9 @@ class Place:
             yield executor
 
     @contextmanager
-    def progress(self) -> Iterator[Progress]:
+    def progress(self, *, quiet: bool = False) -> Iterator[Progress]:
         """Shows the stages of a device on stderr; a run in this process is over before anybody reads of it."""
-        if self.is_here:
+        if self.is_here or quiet:
             yield lambda _stage, _detail: None
             return
         from edgex.cli.progress import StageProgress

@@ -20,6 +20,7 @@ from edgex.cli.options.shared import (
     json_option,
     no_tuned_option,
     output_option,
+    quiet_option,
     threads_option,
     timeout_option,
     verbose_option,
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
 @timeout_option
 @force_option
 @json_option
+@quiet_option
 @verbose_option
 def command(
     artifact: str,
@@ -70,6 +72,7 @@ def command(
     timeout: float | None,
     force: bool,
     as_json: bool,
+    quiet: bool,
     verbose: bool,
 ) -> None:
     """Run ARTIFACT once, by default on the example inputs that it carries."""
@@ -87,7 +90,7 @@ def command(
         opened = open_artifact(artifact, "size" if check == "size" else "hash")
         values = read_inputs(inputs, opened, declared)
         options = {"allow_fallback": True} if allow_fallback else {}
-        with place.progress() as progress, place.opened([opened], tuned=not no_tuned) as executor:
+        with place.progress(quiet=quiet) as progress, place.opened([opened], tuned=not no_tuned) as executor:
             results, answer = run_once(executor, opened, values, threads=threads, options=options, progress=progress)
         specs = opened.manifest.method.outputs
         if output is not None:

@@ -11,6 +11,7 @@ from edgex.cli.options.shared import (
     artifact_argument,
     check_option,
     json_option,
+    quiet_option,
     threads_option,
     timeout_option,
     verbose_option,
@@ -33,6 +34,7 @@ from edgex.cli.supervisor import supervise
 @device_flags
 @timeout_option
 @json_option
+@quiet_option
 @verbose_option
 def command(
     artifact: str,
@@ -45,6 +47,7 @@ def command(
     device_python: str | None,
     timeout: float | None,
     as_json: bool,
+    quiet: bool,
     verbose: bool,
 ) -> None:
     """Check ARTIFACT again on this machine, or a device. Exit code 4 if its outputs are not eager PyTorch's."""
@@ -60,7 +63,7 @@ def command(
         options = {name: True for name, given in chosen.items() if given}
         opened = open_artifact(artifact, "size" if check == "size" else "hash")
         # A proof depends on what it is given, never on what this user's cache holds: no tuned threads.
-        with place.progress() as progress, place.opened([opened]) as executor:
+        with place.progress(quiet=quiet) as progress, place.opened([opened]) as executor:
             verdict, answer = verify(executor, opened, threads=threads, options=options, progress=progress)
         document = {"schema": "edgex.verify/1", **verdict.to_json(), "device": answer.describe_device()}
         print_json(document) if as_json else print_verification(document)
