@@ -35,6 +35,7 @@ ENGINES = {
     "onednn": "executorch",
     "onnx-cpu": "onnxruntime",
     "onnx-rocm": "onnxruntime",
+    "openvino": "openvino",
     "reference": "torch",
 }
 

@@ -65,6 +65,7 @@ def test_help_and_targets_work_without_engines(bare: Callable, tmp_path: Path) -
         "onednn",
         "onnx-cpu",
         "onnx-rocm",
+        "openvino",
         "reference",
         "xnnpack",
     }

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from edgex.errors import ArtifactError, EdgexError, RunError, TargetUnavailable, nearest_name
+from edgex.errors import EdgexError, RunError, TargetUnavailable, nearest_name
 from edgex.runtime.artifact.artifact import Artifact
-from edgex.runtime.artifact.specs import NUMPY_DTYPES
 from edgex.runtime.engines.onnxruntime.external_data import check_external_data
+from edgex.runtime.engines.onnxruntime.signature import check_signature, read_state
 from edgex.runtime.engines.rocm.providers import OpenedSession
 from edgex.runtime.session.runner import EngineSettings, LoadSeconds
 from edgex.runtime.support.machine.threads import default_threads
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from edgex.runtime.engines.onnxruntime.trace import OnnxProfile
 
 PROVIDER = "CPUExecutionProvider"
-STATE_FILE = "state.safetensors"
 
 _OPTIMIZATION_LEVELS = {
     "all": "ORT_ENABLE_ALL",
@@ -134,10 +133,9 @@ class OnnxRuntimeRunner:
         self._input_names = [node.name for node in session.get_inputs()]
         self._output_names = [node.name for node in session.get_outputs()]
         carried = [spec for spec in artifact.manifest.method.state if spec.input is not None]
-        self._state_inputs = [str(spec.input) for spec in carried]
-        self._check_signature(artifact, [str(spec.output) for spec in carried])
+        check_signature(artifact, self._input_names, self._output_names)
         self._user_outputs = len(artifact.manifest.method.outputs)
-        self._initial = _read_state(artifact) if carried else []
+        self._initial = read_state(artifact) if carried else []
         self._state: Sequence[np.ndarray] = self._initial
 
     def execute(self, inputs: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
@@ -168,23 +166,6 @@ class OnnxRuntimeRunner:
         """Drop the session and the state."""
         del self._run, self._end_profiling
         self._state = self._initial = []
-
-    def _check_signature(self, artifact: Artifact, state_outputs: list[str]) -> None:
-        """User inputs and outputs are bound by position, state by name at the end."""
-        method = artifact.manifest.method
-        users = len(method.inputs), len(method.outputs)
-        if (
-            len(self._input_names) != users[0] + len(self._state_inputs)
-            or len(self._output_names) != users[1] + len(state_outputs)
-            or self._input_names[users[0] :] != self._state_inputs
-            or self._output_names[users[1] :] != state_outputs
-        ):
-            raise ArtifactError(
-                "model.onnx does not have the inputs and outputs that the manifest lists",
-                self._name,
-                "export the model again",
-                why=f"it takes {', '.join(self._input_names)} and gives {', '.join(self._output_names)}",
-            )
 
 
 def import_onnxruntime() -> ModuleType:
@@ -224,37 +205,6 @@ def _session_options(onnxruntime: Any, choices: OnnxRuntimeChoices, profile: Onn
             options.optimized_model_filepath = str(profile.graph)
     options.add_session_config_entry("session.intra_op.allow_spinning", str(int(choices.allow_spinning)))
     return options
-
-
-def _read_state(artifact: Artifact) -> list[np.ndarray]:
-    """Initial values of the carried state, in the order of the graph's last inputs.
-
-    Raises:
-        ArtifactError: The file does not hold what the manifest lists.
-    """
-    from safetensors import SafetensorError
-    from safetensors.numpy import load_file
-
-    path: Path = artifact.file(STATE_FILE)
-    try:
-        tensors = load_file(path)
-    except (OSError, SafetensorError, KeyError, TypeError, ValueError, AttributeError) as error:
-        raise ArtifactError(
-            f"{STATE_FILE} cannot be read", artifact.path.name, "export the model again", why=str(error)
-        ) from error
-    values = []
-    for spec in artifact.manifest.method.state:
-        if spec.input is None:
-            continue
-        value = tensors.get(spec.name)
-        if value is None or value.dtype != NUMPY_DTYPES[spec.dtype] or value.shape != spec.shape:
-            raise ArtifactError(
-                f"{STATE_FILE} does not hold {spec.name} as {spec.dtype}{list(spec.shape)}",
-                artifact.path.name,
-                "export the model again",
-            )
-        values.append(value)
-    return values
 
 
 def _sentence(error: BaseException) -> str:

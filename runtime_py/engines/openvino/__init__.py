@@ -1,0 +1,1 @@
+"""OpenVINO as an engine: it reads `model.onnx` as it is."""

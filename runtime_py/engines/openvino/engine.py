@@ -1,0 +1,81 @@
+"""The `openvino` engine: runs `model.onnx` with OpenVINO. Imports no torch, and openvino only in `open`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from edgex.errors import TargetUnavailable
+from edgex.runtime.engines.base import Availability
+from edgex.runtime.engines.openvino.binding import INSTALL_COMMAND
+from edgex.runtime.session.runner import EngineSettings
+from edgex.runtime.support.entry_points import installed_version
+from edgex.runtime.support.versions import is_older
+
+if TYPE_CHECKING:
+    from edgex.runtime.artifact.artifact import Artifact
+    from edgex.runtime.engines.trace.tracing import EngineTrace, TracePlan
+    from edgex.runtime.session.session import Session
+
+
+class OpenVinoEngine:
+    """OpenVINO as an engine."""
+
+    def availability(self) -> Availability:
+        """Available wherever openvino is installed."""
+        if self.versions():
+            return Availability(True)
+        return Availability(False, "openvino is not installed", INSTALL_COMMAND)
+
+    def versions(self) -> Mapping[str, str]:
+        """The version of the installed openvino."""
+        version = installed_version("openvino")
+        return {"openvino": version} if version else {}
+
+    def open(self, artifact: Artifact, settings: EngineSettings) -> Session:
+        """Load `model.onnx`.
+
+        Args:
+            artifact: An opened artifact.
+            settings: `threads`: for one run. `options`: `device` = `CPU` (default) | `GPU` | `NPU` | what else
+                OpenVINO knows; `inference_precision` = `f32` (default) | `bf16` | `f16`: what a float graph is
+                computed in. OpenVINO's own default is bf16 where the processor has it, which no proof has seen.
+
+        Raises:
+            TargetUnavailable: openvino is not installed, or too old for this file.
+            RunError: An option is unknown, or OpenVINO refused the file.
+        """
+        from edgex.runtime.engines.openvino.session import OpenVinoRunner, parse_settings
+        from edgex.runtime.session.session import Session
+
+        choices = parse_settings(settings)
+        self._check_version(artifact)
+        return Session(artifact, OpenVinoRunner(artifact, choices))
+
+    def preload(self) -> None:
+        """Import openvino."""
+        from edgex.runtime.engines.openvino.binding import import_openvino
+
+        import_openvino()
+
+    def trace(self, artifact: Artifact, settings: EngineSettings, plan: TracePlan) -> EngineTrace:
+        """Operators of runs with counters; see `edgex.runtime.engines.trace.tracing.TracingEngine`."""
+        from edgex.runtime.engines.openvino.session import OpenVinoRunner, parse_settings
+        from edgex.runtime.engines.openvino.trace import trace_openvino
+        from edgex.runtime.session.session import Session
+
+        runner = OpenVinoRunner(artifact, parse_settings(settings), counters=True)
+        with Session(artifact, runner) as session:
+            return trace_openvino(artifact, session, runner, plan)
+
+    def _check_version(self, artifact: Artifact) -> None:
+        availability = self.availability()
+        if not availability.available:
+            raise TargetUnavailable(str(availability.reason), artifact.path.name, availability.fix)
+        installed, needed = self.versions()["openvino"], artifact.manifest.requirements.minimum_version
+        if needed is not None and is_older(installed, needed):
+            raise TargetUnavailable(
+                f"openvino {installed} is too old for this artifact: it needs {needed} or newer",
+                artifact.path.name,
+                f"pip install 'openvino>={needed}'",
+            )
