@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from edgex.delegates.onednn.layout.orders import channels_last, find_order, innermost, row_major, settle_order
+from edgex.delegates.onednn.layout.repetition import is_fast_alone, is_whole, kept_dims
 from edgex.delegates.onednn.layout.sizes import Layout, Permute, dense_strides, same_layout
 from edgex.delegates.onednn.plan.fusion import ACTIVATIONS, OF_TWO
 from edgex.delegates.onednn.plan.graph_api import OWN_KINDS
 from edgex.delegates.onednn.plan.region import RegionBuilder, same_size
-from edgex.delegates.onednn.plan.values import INTEGERS, PLAIN, Operation, Value
+from edgex.delegates.onednn.plan.values import INTEGERS, OWN_BINARY, PLAIN, Operation, Value
 
 # What makes images: their channels belong innermost, where oneDNN's kernels read them.
 _CONVOLUTIONS = ("convolution", "conv_transpose")
@@ -68,11 +69,14 @@ class _Assignment:
         self.results = [self._own_output(value, layout) for value, layout in outputs]
 
     def _place_result(self, step: Operation) -> None:
-        step.inputs = [self._dense_copy(value, step.handle) if _repeats(value) else value for value in step.inputs]
+        if step.kind not in OWN_KINDS:
+            step.inputs = [self._dense_copy(value, step.handle) if _repeats(value) else value for value in step.inputs]
         value = step.output
         order = row_major(value)
         if step.kind in _DENSE_KINDS:
             step.inputs[0] = self._dense_input(step.inputs[0], step.handle)
+        elif step.kind in OF_TWO and self._is_slow(step):
+            order = self._take_over(step)
         elif step.kind in _ELEMENTWISE:
             order = self._lay_operands(step)
         elif step.kind in _SOFTMAX:
@@ -80,7 +84,8 @@ class _Assignment:
         elif step.kind in _REDUCTIONS:
             self._lay_inside(step, step.attributes["axes"])
         if step.kind in _IMAGE_KINDS or (
-            step.kind in _ELEMENTWISE and any(operand in self._made_of_images for operand in step.inputs)
+            (step.kind in _ELEMENTWISE or step.kind in OWN_BINARY.values())
+            and any(operand in self._made_of_images for operand in step.inputs)
         ):
             self._made_of_images.add(value)
         expected = [layout for output, layout in self._outputs if output is value]
@@ -97,7 +102,7 @@ class _Assignment:
             # Not opaque: oneDNN would keep the order, and what reads it would not be known to read another one.
             value.layout = Layout(value.shape, dense_strides(value.shape, order))
         elif value in self._strided:
-            value.layout = _dense(value)
+            value.layout = Layout(value.shape, dense_strides(value.shape, order))
         else:
             value.opaque = True
             value.layout = _dense(value)
@@ -111,9 +116,38 @@ class _Assignment:
             value.parent = self._dense_copy(value.parent, value.handle)
             value.layout = value.view.apply(_dense(value.parent))
 
+    def _is_slow(self, step: Operation) -> bool:
+        """Whether oneDNN would compute it with its reference kernel, wherever its operands lie."""
+        left, right = step.inputs
+        shape = step.output.shape
+        if is_whole(right.shape, shape):
+            return False
+        if not is_fast_alone(right.shape, shape):
+            return True
+        assert right.layout is not None
+        kept = kept_dims(right.shape, shape)
+        if not right.opaque and find_order(right) is None:
+            return bool(kept)  # it has gaps
+        # The channels of what a convolution makes lie innermost, those of the other operand do not.
+        return left.opaque and left in self._made_of_images and 1 in kept and not kept <= {0, 1}
+
+    def _take_over(self, step: Operation) -> tuple[int, ...]:
+        """Let the backend compute it, which takes any strides; tells the order of the result."""
+        step.kind = OWN_BINARY[step.kind]
+        for value in step.inputs:
+            if value.opaque:
+                image = value in self._made_of_images and len(value.shape) in (3, 4)
+                order = channels_last(value) if image else row_major(value)
+                value.opaque = False
+                value.layout = Layout(value.shape, dense_strides(value.shape, order))
+        self._strided.add(step.output)
+        return find_order(step.inputs[0]) or row_major(step.output)
+
     def _dense_input(self, value: Value, handle: int) -> Value:
         """The value, or a copy where it lies with gaps between its rows."""
         assert value.layout is not None
+        if value.opaque and value in self._made_of_images:
+            value.opaque = False
         dense = value.opaque or same_layout(value.shape, value.layout.strides, dense_strides(value.shape))
         return value if dense else self._dense_copy(value, handle)
 

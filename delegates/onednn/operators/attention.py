@@ -1,7 +1,8 @@
-"""Attention as the operators that oneDNN fuses: product, scale, mask, softmax, product; or as one, where it is long.
+"""Attention as one operator of the backend's own; short ones of bfloat16 as operators that oneDNN fuses.
 
-A row whose mask is -inf throughout leaves nothing to look at: PyTorch gives 0, a softmax alone NaN. In a mask that is
-known at export such rows are found there; in one that is computed, while the model runs.
+A row whose mask is -inf throughout leaves nothing to look at: PyTorch gives 0, a softmax alone NaN. The backend's own
+operator sees that. Where oneDNN computes it, such rows are found at export in a mask that is known there; in one that
+is computed, while the model runs.
 """
 
 from __future__ import annotations
@@ -10,16 +11,17 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from edgex.delegates.onednn.layout.repetition import is_whole
 from edgex.delegates.onednn.layout.sizes import Reshape, Size, broadcasts
 from edgex.delegates.onednn.plan.region import RegionBuilder
-from edgex.delegates.onednn.plan.values import ATTENTION, Refused, Value
+from edgex.delegates.onednn.plan.values import GUARDED_ATTENTION, Refused, Value
 
 # Above the smallest normal number of float32 and bfloat16, so that no processor takes it for 0: exp(x * _TINY) is 0 for
 # -inf alone, and 0.001 for the most negative finite number.
 _TINY = 2e-38
 _ALIVE = 1e4
 # Scores of this many bytes in float32 stay in a processor's cache between oneDNN's partitions. More are computed in
-# blocks.
+# blocks; in float32, where the backend's products are as quick as oneDNN's, all are.
 _CACHED_BYTES = 4 << 20
 
 
@@ -65,17 +67,20 @@ def emit_attention(
             raise Refused("dtype", f"oneDNN adds a mask of the scores' dtype {query.dtype}, not {mask.dtype}")
         if not broadcasts(mask.shape, scores_shape):
             raise Refused("attribute", f"oneDNN repeats no scores {list(scores_shape)} for a mask {list(mask.shape)}")
-        mask, alive = _living_rows(builder, mask, len(scores_shape), result_shape[-1], reducible)
-    if _is_long(scores_shape):
+    shared = any(len(one.shape) != len(query.shape) or one.shape[:-2] != query.shape[:-2] for one in (swapped_key, value))
+    if query.dtype == "f32" or shared or _is_long(scores_shape) or _is_repeated_oddly(mask, scores_shape):
+        if mask is not None and len(mask.shape) < 2:
+            mask = builder.view(mask, Reshape((1, *mask.shape)), (1, *mask.shape))
         inputs = [query, swapped_key, value, *([] if mask is None else [mask])]
-        result = builder.op(ATTENTION, inputs, result_shape, alpha=scale)
-    else:
-        scores = builder.op("matmul", [query, swapped_key], scores_shape)
-        scores = builder.op("multiply", [scores, builder.constant(scale, query.dtype)], scores_shape)
-        if mask is not None:
-            scores = builder.op("add", [scores, mask], scores_shape)
-        weights = builder.op("softmax", [scores], scores_shape, axis=len(scores_shape) - 1)
-        result = builder.op("matmul", [weights, value], result_shape)
+        return builder.op(GUARDED_ATTENTION, inputs, result_shape, alpha=scale)
+    if mask is not None and not causal:
+        mask, alive = _living_rows(builder, mask, len(scores_shape), result_shape[-1], reducible)
+    scores = builder.op("matmul", [query, swapped_key], scores_shape)
+    scores = builder.op("multiply", [scores, builder.constant(scale, query.dtype)], scores_shape)
+    if mask is not None:
+        scores = builder.op("add", [scores, mask], scores_shape)
+    weights = builder.op("softmax", [scores], scores_shape, axis=len(scores_shape) - 1)
+    result = builder.op("matmul", [weights, value], result_shape)
     return result if alive is None else builder.op("multiply", [result, alive], result_shape)
 
 
@@ -83,6 +88,11 @@ def _is_long(scores: Sequence[Size]) -> bool:
     """Whether the backend's own attention is quicker: oneDNN 3.2 writes all scores to memory, and reads them twice."""
     sizes = [size for size in scores if isinstance(size, int)]
     return len(sizes) == len(scores) and 4 * math.prod(sizes) > _CACHED_BYTES
+
+
+def _is_repeated_oddly(mask: Value | None, scores: Sequence[Size]) -> bool:
+    """Whether oneDNN has no fast kernel for the sum: it has some where the mask is one matrix for all, or a whole one."""
+    return mask is not None and len([size for size in mask.shape[:-2] if size != 1]) > 0 and not is_whole(mask.shape, scores)
 
 
 def _living_rows(

@@ -10,7 +10,7 @@ from edgex.delegates.onednn.layout.orders import innermost, row_major
 from edgex.delegates.onednn.layout.sizes import Expand, Permute, Reshape, Size, shape_of
 from edgex.delegates.onednn.operators.views import identity
 from edgex.delegates.onednn.plan.region import RegionBuilder, make_value
-from edgex.delegates.onednn.plan.values import Refused, Value
+from edgex.delegates.onednn.plan.values import OWN_BINARY, Refused, Value
 
 if TYPE_CHECKING:
     from torch.fx import Node
@@ -133,10 +133,9 @@ def _binary(kind: str) -> Emit:
 
 
 def binary(builder: RegionBuilder, kind: str, left: Value, right: Value, shape: tuple[Size, ...]) -> Value:
-    """An operator of two values; one of them must have the result's shape, for the other is repeated along it.
+    """An operator of two values, which are repeated to the result's shape.
 
-    Raises:
-        Refused: Both are repeated.
+    oneDNN repeats the second one only; where both are, or what is divided is, the backend computes it.
     """
     # What the program repeats before, oneDNN repeats by itself.
     if left.shape == shape:
@@ -144,14 +143,14 @@ def binary(builder: RegionBuilder, kind: str, left: Value, right: Value, shape: 
     if right.shape == shape and kind != "divide":
         left = _before_repeating(left)
     if left.shape != shape and right.shape != shape:
-        raise Refused("attribute", f"oneDNN repeats one operand, not both: {list(left.shape)} and {list(right.shape)}")
+        return builder.op(OWN_BINARY[kind], [left, right], shape)
     if left.shape == shape:
         return builder.op(kind, [left, _aligned(builder, right, len(shape))], shape)
     if kind == "subtract":
         negative = builder.op("multiply", [right, builder.constant(-1.0, right.dtype)], shape)
-        return builder.op("add", [negative, _aligned(builder, left, len(shape))], shape)
+        return binary(builder, "add", negative, left, shape)
     if kind == "divide":
-        raise Refused("attribute", f"oneDNN does not repeat what it divides: {list(left.shape)} by {list(shape)}")
+        return builder.op(OWN_BINARY[kind], [left, right], shape)
     return builder.op(kind, [right, _aligned(builder, left, len(shape))], shape)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from edgex.delegates.graph.schema import named_arguments
-from edgex.delegates.onednn.layout.sizes import Permute, Reshape, Size, at_least_two, shape_of
+from edgex.delegates.onednn.layout.sizes import Permute, Reshape, Size, at_least_two, broadcasts, shape_of
 from edgex.delegates.onednn.operators.attention import emit_attention
 from edgex.delegates.onednn.operators.elementwise import binary
 from edgex.delegates.onednn.plan.region import RegionBuilder
@@ -215,15 +215,16 @@ def _attention(builder: RegionBuilder, node: Node) -> Value:
     given = named_arguments(node)
     if given["dropout_p"]:
         raise Refused("attribute", f"oneDNN's attention has no dropout: dropout_p={given['dropout_p']}")
-    if given["enable_gqa"]:
-        raise Refused("attribute", "oneDNN's attention does not share keys between heads: enable_gqa=True")
     query, key, value = (builder.value(given[name]) for name in ("query", "key", "value"))
     _require_one_dtype([query, key, value])
     size = query.shape[-1]
     if given["scale"] is None and not isinstance(size, int):
         raise Refused("dynamic_shape", f"the scale of the attention depends on {size}, known only when it runs")
-    if not (query.shape[:-2] == key.shape[:-2] == value.shape[:-2]) or len(query.shape) < 3:
-        raise Refused("attribute", f"oneDNN's attention repeats no heads: {list(query.shape)} with {list(key.shape)}")
+    batches = [one.shape[:-2] for one in (query, key, value)]
+    grouped = bool(given["enable_gqa"]) and batches[0] != batches[1]
+    fit = batches[1] == batches[2] and (grouped or all(broadcasts(batch, batches[0]) for batch in batches))
+    if len(query.shape) < 3 or len(key.shape) != len(query.shape) or not fit:
+        raise Refused("attribute", f"attention of {list(query.shape)} with {list(key.shape)} repeats what is looked up")
     scale = given["scale"] if given["scale"] is not None else 1 / math.sqrt(size)
     rank = len(key.shape)
     swapped = (*range(rank - 2), rank - 1, rank - 2)
@@ -231,7 +232,34 @@ def _attention(builder: RegionBuilder, node: Node) -> Value:
     mask = None if given["attn_mask"] is None else builder.value(given["attn_mask"])
     reducible = mask is not None and at_least_two(given["attn_mask"].meta["val"].shape[-1])
     causal = bool(given["is_causal"])
-    return emit_attention(builder, query, key, value, float(scale), mask, causal=causal, reducible=reducible)
+    if not grouped:
+        return emit_attention(builder, query, key, value, float(scale), mask, causal=causal, reducible=reducible)
+    result = (*query.shape[:-1], value.shape[-1])
+    query, key, value, mask = _by_groups(builder, query, key, value, mask)
+    made = emit_attention(builder, query, key, value, float(scale), mask, causal=causal, reducible=reducible)
+    return builder.view(made, Reshape(result), result)
+
+
+def _by_groups(
+    builder: RegionBuilder, query: Value, key: Value, value: Value, mask: Value | None
+) -> tuple[Value, Value, Value, Value | None]:
+    """The same with one more dimension: heads as groups that share a key, which is repeated along it.
+
+    Raises:
+        Refused: Heads are not shared out evenly, or not in numbers known at export.
+    """
+    heads, shared = query.shape[-3], key.shape[-3]
+    if not isinstance(heads, int) or not isinstance(shared, int) or heads % shared:
+        raise Refused("attribute", f"attention of {heads} heads that share {shared} keys")
+
+    def split(one: Value, groups: int, each: int) -> Value:
+        shape = (*one.shape[:-3], groups, each, *one.shape[-2:])
+        return builder.view(one, Reshape(shape), shape)
+
+    query, key, value = split(query, shared, heads // shared), split(key, shared, 1), split(value, shared, 1)
+    if mask is not None and len(mask.shape) > 2:
+        mask = split(mask, 1, 1) if mask.shape[-3] == 1 else split(mask, shared, heads // shared)
+    return query, key, value, mask
 
 
 def _embedding(builder: RegionBuilder, node: Node) -> Value:

@@ -10,11 +10,11 @@ from typing import Any
 
 from edgex.delegates.onednn.layout.sizes import Size
 from edgex.delegates.onednn.plan.graph_api import ATTRIBUTES, DTYPES, OP_KINDS, OWN_KINDS
-from edgex.delegates.onednn.plan.values import ATTENTION, EMBEDDING, INDICES, Operation, Refused, Value
+from edgex.delegates.onednn.plan.values import EMBEDDING, INDICES, Operation, Refused, Value
 
 _MAGIC = b"EDGEXDNN"
 # The first version whose readers know an operator of the backend's own; all know the others.
-_VERSION, _OWN_VERSIONS = 1, {ATTENTION: 2, EMBEDDING: 3}
+_VERSION, _OWN_VERSIONS = 1, {kind: 3 if kind == EMBEDDING else 4 for kind in OWN_KINDS}
 _HEADER_BYTES = 48
 _ALIGNMENT = 64
 _STEPS = {"constant": 0, "symbol": 1, "Add": 2, "Mul": 3, "FloorDiv": 4, "Mod": 5, "PythonMod": 5, "Max": 6, "Min": 7}

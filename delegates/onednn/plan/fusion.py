@@ -4,6 +4,9 @@ Slowly: an activation that opens a partition takes in an operator of two tensors
 both with its reference kernel: tanh(x) + 1 over 128 x 3072 numbers takes 40 ms instead of less than one. Behind a
 convolution, a product or another operator of two tensors the same pair is fast.
 
+So it does for most repetitions of an operand behind a product or a convolution, and for a second tensor that is added
+in another layout: `layout/repetition.py` has the list.
+
 Wrongly: a product with a matrix of weights is computed with all dimensions but the last as one. An operand behind it
 that is repeated along some of them, and not along others, is then read at the wrong places. Behind a softmax the same
 happens to one number for each place along dimension 1.
@@ -11,11 +14,18 @@ happens to one number for each place along dimension 1.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from edgex.delegates.onednn.layout.orders import Order, channels_last, find_order, row_major
+from edgex.delegates.onednn.layout.repetition import (
+    is_fast_behind_convolution,
+    is_fast_behind_product,
+    is_whole,
+    kept_dims,
+)
 from edgex.delegates.onednn.layout.sizes import Size
 from edgex.delegates.onednn.plan import graph_api
-from edgex.delegates.onednn.plan.values import Operation
+from edgex.delegates.onednn.plan.values import Operation, Value
 
 ACTIVATIONS = frozenset(
     (
@@ -25,6 +35,9 @@ ACTIVATIONS = frozenset(
 )
 OF_TWO = frozenset(("add", "divide", "maximum", "minimum", "multiply", "subtract"))
 _SOFTMAX = ("softmax", "log_softmax")
+_CONVOLUTIONS = ("convolution", "conv_transpose")
+_ENCODINGS = ("quantize", "dequantize")
+_IMAGES = (*_CONVOLUTIONS, "max_pool", "avg_pool", "interpolate", "batch_norm_inference")
 
 
 def end_unfit_partitions(operations: Sequence[Operation]) -> None:
@@ -32,11 +45,12 @@ def end_unfit_partitions(operations: Sequence[Operation]) -> None:
 
     What was behind it opens a partition of its own, so that oneDNN is asked again until all are fit.
     """
+    makers = {operation.output: operation for operation in operations}
     while True:
         unfit = [
             last
             for found in graph_api.partition(operations)
-            if (last := _last_fit([operations[number] for number in found.operators])) is not None
+            if (last := _last_fit([operations[number] for number in found.operators], makers)) is not None
         ]
         if not unfit:
             return
@@ -44,9 +58,9 @@ def end_unfit_partitions(operations: Sequence[Operation]) -> None:
             operation.ends_partition = True
 
 
-def _last_fit(fused: Sequence[Operation]) -> Operation | None:
+def _last_fit(fused: Sequence[Operation], makers: Mapping[Value, Operation]) -> Operation | None:
     """The operator that must end its partition, or None where all is well; `fused` is in program order."""
-    return _last_right(fused) or _last_fast(fused)
+    return _last_right(fused) or _last_fast(fused) or _last_of_fast_operands(fused, makers)
 
 
 def _last_right(fused: Sequence[Operation]) -> Operation | None:
@@ -86,3 +100,64 @@ def _last_fast(fused: Sequence[Operation]) -> Operation | None:
         if other == [first.inputs[0]]:  # x * sigmoid(x) is one activation
             last, *rest = rest
     return last if any(operation.kind in OF_TWO for operation in rest) else None
+
+
+def _last_of_fast_operands(fused: Sequence[Operation], makers: Mapping[Value, Operation]) -> Operation | None:
+    """The operator before the first one whose other operand oneDNN's fast kernels do not take."""
+    first = next((operation for operation in fused if operation.kind not in _ENCODINGS), None)
+    if first is None:
+        return None
+    made = {first.output: first}
+    seen: list[Operation] = [first]
+    for operation in fused[fused.index(first) + 1 :]:
+        before = [made[value] for value in operation.inputs if value in made]
+        if not before:
+            continue
+        if operation.kind in OF_TWO:
+            others = [value for value in operation.inputs if value not in made]
+            if not all(_takes(seen, operation, value, makers) for value in others):
+                return before[0]
+        made[operation.output] = operation
+        seen.append(operation)
+    return None
+
+
+def _takes(
+    before: Sequence[Operation], operation: Operation, other: Value, makers: Mapping[Value, Operation]
+) -> bool:
+    """Whether the kernel of the operators before takes in one more with that operand."""
+    first, shape = before[0], operation.output.shape
+    if first.kind == "matmul":
+        return is_fast_behind_product(other.shape, shape, folded=_folds_batch(first))
+    if first.kind in _CONVOLUTIONS:
+        if not is_fast_behind_convolution(other.shape, shape):
+            return False
+        if not is_whole(other.shape, shape):
+            return True
+        whole = [step for step in before[1:] if step.kind in OF_TWO]
+        groups = first.attributes["groups"]
+        grouped = groups > 1 and groups != shape[1]
+        # The first sum is one that its kernels know; others read a tensor as they find it.
+        if operation.kind == "add" and not whole:
+            return not (grouped and len(before) > 1)
+        return _order_of(other, makers) == channels_last(other)
+    if first.kind in OF_TWO:
+        order = _order_of(first.inputs[0], makers)
+        same = is_whole(other.shape, shape) and order is not None and _order_of(other, makers) == order
+        return same or not kept_dims(other.shape, shape)
+    return first.kind not in _SOFTMAX
+
+
+def _order_of(value: Value, makers: Mapping[Value, Operation]) -> Order | None:
+    """In which order a value lies, or will; None where that is oneDNN's decision and cannot be told."""
+    if not value.opaque:
+        return find_order(value, channels_last(value) if len(value.shape) > 2 else None)
+    maker = makers.get(value)
+    while maker is not None and maker.kind in ACTIVATIONS | OF_TWO:
+        value = maker.inputs[0]
+        if not value.opaque:
+            return find_order(value, channels_last(value) if len(value.shape) > 2 else None)
+        maker = makers.get(value)
+    if maker is None or maker.kind == "concat":
+        return None
+    return channels_last(value) if maker.kind in _IMAGES else row_major(value)

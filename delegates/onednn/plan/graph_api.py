@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from edgex.delegates.onednn.plan.values import ATTENTION, EMBEDDING, Operation, Value
+from edgex.delegates.onednn.plan.values import EMBEDDING, GUARDED_ATTENTION, OWN_BINARY, SOFTMAX_ATTENTION, Operation, Value
 from edgex.errors import LoweringError
 from edgex.runtime.engines.onednn.library import find_library
 
@@ -64,7 +64,13 @@ OP_KINDS = {
     "hard_sigmoid": 79,
 }
 # What the backend runs without oneDNN's graphs, under numbers that oneDNN does not have.
-OWN_KINDS = {ATTENTION: 1 << 16, EMBEDDING: (1 << 16) + 1}
+_FIRST_OWN = 1 << 16
+OWN_KINDS = {
+    EMBEDDING: _FIRST_OWN + 1,
+    GUARDED_ATTENTION: _FIRST_OWN + 2,
+    SOFTMAX_ATTENTION: _FIRST_OWN + 3,
+    **{kind: _FIRST_OWN + 4 + number for number, kind in enumerate(OWN_BINARY.values())},
+}
 ATTRIBUTES = {
     "alpha": 0x1,
     "beta": 0x2,

@@ -17,6 +17,7 @@ from edgex.delegates.onednn.plan.format import Signature, encode_plan
 from edgex.delegates.onednn.plan.fusion import end_unfit_partitions
 from edgex.delegates.onednn.plan.region import RegionBuilder, is_indices, is_int8, make_value
 from edgex.delegates.onednn.plan.values import Operation, Refused, Value
+from edgex.delegates.onednn.plan.written_attention import fuse_attention
 from edgex.errors import LoweringError
 
 if TYPE_CHECKING:
@@ -63,6 +64,7 @@ def build_region(program: ExportedProgram) -> tuple[list[Operation], Signature]:
             builder.lower(node, OPERATORS[operator_name(node)])
         elif node.op == "call_function":  # one of several outputs
             builder.values[node] = builder.values[node.args[0]][node.args[1]]
+    fuse_attention(builder)
     nodes = [node for node in program.graph.output_node().args[0] if hasattr(node, "meta")]
     expected = [(builder.result(node), layout_of(node.meta["val"])) for node in nodes]
     operations, outputs = assign_layouts(builder, expected)

@@ -39,14 +39,63 @@ def version_of(lowered: LoweredModule) -> int:
 def test_every_form_of_it(name: str, precision: str, always: None) -> None:
     function, inputs, *layers = CASES[name]
     lowered = check(Network(function, *(layers[0] if layers else ())), *inputs, precision=precision)
-    assert version_of(lowered) == 2
+    assert version_of(lowered) == 4
 
 
-def test_a_short_one_stays_with_onednn() -> None:
-    """Its plan is of the first version, which older backends read."""
+def test_a_short_one_of_bfloat16_stays_with_onednn() -> None:
+    """Its plan is of the first version, which older backends read; of float32 none is left to oneDNN."""
     heads = random(1, 2, 8, 4)
-    lowered = check(Network(lambda x: F.scaled_dot_product_attention(x, x, x)), heads)
-    assert version_of(lowered) == 1
+    network = Network(lambda x: F.scaled_dot_product_attention(x, x, x))
+    assert version_of(check(network, heads, precision="bf16")) == 1
+    assert version_of(check(network, heads)) == 4
+
+
+def heads_of(x: torch.Tensor, count: int) -> torch.Tensor:
+    return x.unflatten(-1, (count, -1)).transpose(-3, -2)
+
+
+def windows_by_hand(x: torch.Tensor, bias: torch.Tensor, mask: torch.Tensor, warmth: torch.Tensor) -> torch.Tensor:
+    """As Swin writes it: a bias for each head, a mask for each window, and in version 2 a temperature for each head."""
+    query, key, value = heads_of(x, 3), heads_of(x * 2, 3), heads_of(x + 1, 3)
+    scores = F.normalize(query, dim=-1) @ F.normalize(key, dim=-1).transpose(-2, -1) * warmth + bias[None]
+    windows = mask.shape[0]
+    scores = scores.view(x.shape[0] // windows, windows, *scores.shape[1:]) + mask[None, :, None]
+    weights = scores.view(x.shape[0], *scores.shape[2:]).softmax(-1)
+    return (weights @ value).transpose(1, 2).flatten(2)
+
+
+def test_windows_by_hand_are_one_operator() -> None:
+    """With both masks and the temperature in it, for one image and for two."""
+    bias, mask, warmth = random(3, 9, 9), random(4, 9, 9, seed=1), random(3, 1, 1, seed=2).exp()
+    for windows in (4, 8):
+        lowered = check(Network(windows_by_hand), random(windows, 9, 12), bias, mask, warmth, left=2)
+        assert b"softmax" not in read_pte(lowered)[0]
+
+
+def test_softmax_of_nothing_is_no_number() -> None:
+    """A program that writes attention out gives NaN where its mask leaves nothing; the operator of PyTorch gives 0."""
+    mask = torch.zeros(5, 5)
+    mask[2] = float("-inf")
+    network = Network(lambda x, m: (x @ x.transpose(-2, -1) * 0.5 + m).softmax(-1) @ (x + 1))
+    heads = random(1, 2, 5, 4)
+    loaded = load(lower(capture(network, (heads, mask))))
+    found = loaded(heads, mask)[0]
+    loaded.runner.close()
+    assert torch.equal(found.isnan(), network(heads, mask).isnan())
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_heads_that_share_keys(precision: str) -> None:
+    """Grouped queries, with a mask for all heads, for each head, and none; a single token."""
+    for rows in (1, 7):
+        query, key = random(2, 6, rows, 8), random(2, 2, 7, 8, seed=1)
+        masks = random(rows, 7, seed=2), random(2, 6, rows, 7, seed=3)
+        network = Network(
+            lambda q, k, *m: tuple(
+                F.scaled_dot_product_attention(q, k, k + 1, attn_mask=mask, enable_gqa=True) for mask in (None, *m)
+            )
+        )
+        check(network, query, key, *masks, precision=precision)
 
 
 @pytest.mark.parametrize("columns", [1024, 1003])

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import os
 import subprocess
 import sys
+from collections.abc import Callable, Sequence
 
 import pytest
 import torch
@@ -61,8 +63,85 @@ def windows(x: torch.Tensor, layer: nn.Module, norm: nn.Module) -> torch.Tensor:
     return x + layer(F.gelu(layer(norm(x))))
 
 
+def chains(make: Callable[..., torch.Tensor], shape: Sequence[int]) -> Callable[..., tuple[torch.Tensor, ...]]:
+    """What a network does with the result of a layer: sums and products with tensors of all repetitions."""
+
+    def run(x: torch.Tensor, *layer: nn.Module) -> tuple[torch.Tensor, ...]:
+        def tensor(*kept: int) -> torch.Tensor:
+            # Of the input, so that it lies as the caller's tensors do.
+            sizes = [size if dim in kept else 1 for dim, size in enumerate(shape)]
+            return x.flatten()[: math.prod(sizes)].reshape(sizes) + 1
+
+        dims = range(len(shape))
+        whole, channel, place = tensor(*dims), tensor(1), tensor(*dims[2:])
+
+        def made() -> torch.Tensor:
+            return make(x, *layer)
+
+        return (
+            *(made() + whole, made() * whole, F.relu(made()) + whole, made() + x.sum() + whole, made() + whole + whole.abs()),
+            *(made() * channel, made() + place, made() * tensor(dims[-1]), made() + tensor(0), made() * tensor(0, 1)),
+            *(F.silu(made()) * channel + whole, F.gelu(made() * whole), (made() + channel) * whole, whole - made()),
+            *(torch.maximum(made(), whole), F.relu(made() * whole + whole), (made() / whole.exp()).sigmoid() * whole),
+            *(made() + tensor(0, *dims[2:]), made() * tensor(*dims[1:-1]), tensor(dims[-1]) - made()),
+        )
+
+    return run
+
+
+def rows_by_hand(x: torch.Tensor, layer: nn.Module, scale: nn.Module) -> torch.Tensor:
+    """RMS norm, then a gate and a shift for each sample, as diffusion transformers have them."""
+    x = x * (x.square().mean(-1, keepdim=True) + 1e-6).sqrt() * scale.weight[0]
+    gate, shift = layer(x[:, 0]).chunk(2, -1)
+    return x * (1 + gate[:, None]) + shift[:, None]
+
+
+def merged_patches(x: torch.Tensor, norm: nn.Module, layer: nn.Module) -> torch.Tensor:
+    parts = [x[:, i::2, j::2] for j in (0, 1) for i in (0, 1)]
+    return layer(norm(torch.cat(parts, -1)))
+
+
+def windows_of_heads(x: torch.Tensor, layer: nn.Module, bias: nn.Module, mask: nn.Module) -> torch.Tensor:
+    """Swin, by hand and with the operator: a bias for each head, a mask for each window."""
+    query, key, value = layer(x).unflatten(-1, (3, 4, 8)).permute(2, 0, 3, 1, 4)
+    added = bias.weight.view(4, 16, 16) + mask.weight.view(-1, 1, 16, 16)
+    scores = F.normalize(query, dim=-1) @ F.normalize(key, dim=-1).transpose(-2, -1) + bias.weight.view(4, 16, 16)
+    mixed = (scores + mask.weight.view(-1, 1, 16, 16)).softmax(-1) @ value
+    return mixed + F.scaled_dot_product_attention(query, key, value, attn_mask=added)
+
+
+def relative_places(x: torch.Tensor, layer: nn.Module, rows: nn.Module, columns: nn.Module) -> torch.Tensor:
+    """SAM: scores of 4 x 4 places, with what the query says of rows and columns."""
+    query, key, value = layer(x).unflatten(-1, (3, 4, 8)).permute(2, 0, 3, 1, 4)
+    places = query.unflatten(2, (4, 4))
+    by_row = torch.einsum("bhrcs,rks->bhrck", places, rows.weight.view(4, 4, 8))[..., None]
+    by_column = torch.einsum("bhrcs,cks->bhrck", places, columns.weight.view(4, 4, 8))[..., None, :]
+    scores = (query @ key.transpose(-2, -1) * 0.3).unflatten(3, (4, 4)).unflatten(2, (4, 4))
+    return (scores + by_row + by_column).flatten(4, 5).flatten(2, 3).softmax(-1) @ value
+
+
+def all_operators(x: torch.Tensor) -> list[torch.Tensor]:
+    """Every case of the operators' table, in one program."""
+    found: list[torch.Tensor] = []
+    for function, inputs, *layers in OPERATORS.values():
+        made = function(*(given + x for given in inputs), *(layers[0] if layers else ()))
+        found.extend(made if isinstance(made, (tuple, list)) else [made])
+    return found
+
+
 IMAGE = (1, 32, 16, 16)
 CASES: dict[str, tuple] = {
+    "behind_convolution": (chains(lambda x, c: c(x), (2, 8, 9, 9)), (2, 8, 9, 9), nn.Conv2d(8, 8, 3, padding=1)),
+    "behind_grouped": (chains(lambda x, c: c(x), (2, 8, 9, 9)), (2, 8, 9, 9), nn.Conv2d(8, 8, 3, padding=1, groups=2)),
+    "behind_linear": (chains(lambda x, c: c(x), (2, 9, 24)), (2, 9, 48), nn.Linear(48, 24)),
+    "behind_product": (chains(lambda x: x @ x.mT, (2, 5, 9, 9)), (2, 5, 9, 16)),
+    "behind_softmax": (chains(lambda x: x.softmax(-1), (2, 5, 9, 9)), (2, 5, 9, 9)),
+    "behind_concatenation": (chains(lambda x: torch.cat([x, x], 1)[:, :4], (2, 4, 9, 9)), (2, 4, 9, 9)),
+    "behind_pooling": (chains(lambda x, c: F.max_pool2d(c(x), 3, 1, 1), (2, 8, 9, 9)), (2, 8, 9, 9), nn.Conv2d(8, 8, 1)),
+    "rows_by_hand": (rows_by_hand, (2, 9, 16), nn.Linear(16, 32), nn.Embedding(1, 16)),
+    "merged_patches": (merged_patches, (1, 14, 14, 8), nn.LayerNorm(32), nn.Linear(32, 16)),
+    "windows_of_heads": (windows_of_heads, (8, 16, 32), nn.Linear(32, 96), nn.Embedding(4, 256), nn.Embedding(8, 256)),
+    "relative_places": (relative_places, (2, 16, 32), nn.Linear(32, 96), nn.Embedding(16, 8), nn.Embedding(16, 8)),
     "glu": (glu, IMAGE, nn.Linear(16, 32)),
     "channel_glu": (channel_glu, IMAGE, nn.Conv2d(32, 64, 1)),
     "convnext_blocks": (

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "operators/attention_parts.h"
+#include "operators/direct_attention.h"
 #include "plan/plan.h"
 
 namespace edgex {
@@ -40,16 +41,18 @@ std::vector<int64_t> batch_of(const Strided& result) {
 }
 
 struct Tensors {
-  const std::byte *query, *key, *value, *mask;
+  const std::byte *query, *key, *value;
+  std::vector<const std::byte*> masks;
   std::byte* result;
 };
 
 template <typename T>
 class Attention final : public OwnOperator {
  public:
-  Attention(const Strided& query, const Strided& key, const Strided& value, const Strided* mask, const Strided& result,
-            float scale)
+  Attention(int kind, const Strided& query, const Strided& key, const Strided& value, const std::vector<Strided>& masks,
+            const Strided& result, float scale)
       : engine_(device().engine, true),
+        kind_(kind),
         scale_(scale),
         query_(query, batch_of(result)),
         key_(key, batch_of(result)),
@@ -58,10 +61,10 @@ class Attention final : public OwnOperator {
         threads_(omp_get_max_threads()) {
     require_fit(query_.rows == result_.rows && query_.columns == key_.rows && key_.columns == value_.rows &&
             value_.columns == result_.columns);
-    if (mask != nullptr) {
-      mask_ = std::make_unique<Matrices>(*mask, batch_of(result));
-      require_fit((mask_->rows == query_.rows || mask_->rows == 1) &&
-              (mask_->columns == key_.columns || mask_->columns == 1));
+    for (const Strided& mask : masks) {
+      masks_.emplace_back(mask, batch_of(result));
+      require_fit((masks_.back().rows == query_.rows || masks_.back().rows == 1) &&
+                  (masks_.back().columns == key_.columns || masks_.back().columns == 1));
     }
     const SingleThread single;
     const int64_t rows = block_rows(query_.rows, key_.columns);
@@ -95,8 +98,8 @@ class Attention final : public OwnOperator {
   }
 
   void run(std::byte* const* given, std::byte* scratch) const override {
-    const bool masked = mask_ != nullptr;
-    const Tensors tensors{given[0], given[1], given[2], masked ? given[3] : nullptr, given[masked ? 4 : 3]};
+    const size_t masks = masks_.size();
+    const Tensors tensors{given[0], given[1], given[2], {given + 3, given + 3 + masks}, given[3 + masks]};
     const auto heads = static_cast<int64_t>(result_.starts.size());
     const int64_t rows = blocks_[0].rows, each = (query_.rows + rows - 1) / rows;
     // A session of fewer threads may have come since; memory is there for as many as there were.
@@ -241,7 +244,7 @@ class Attention final : public OwnOperator {
       block.score[i].run(stream, rows, packed_key(head, parts_[i], scratch), to, own + kernel_at_);
     }
     for (int64_t i = 0; i < block.rows; i++) {
-      sums[i] = weigh(reinterpret_cast<const T*>(tensors.mask), head, first + i, i, block.rows, scores, weights);
+      sums[i] = weigh(tensors, head, first + i, i, block.rows, scores, weights);
     }
     block.sum.run(stream, weights, packed_value(head, scratch), mixed, own + kernel_at_);
     T* to = reinterpret_cast<T*>(tensors.result) + result_.starts[head] + first * result_.row_step;
@@ -263,7 +266,7 @@ class Attention final : public OwnOperator {
 
   // Row `row` of the head, row i of a block of `rows`. The weights' sum, by which they are not divided yet: that takes a
   // number for each column of the value, not for each of the key.
-  float weigh(const T* masks, size_t head, int64_t row, int64_t i, int64_t rows, float* scores, T* weights) const {
+  float weigh(const Tensors& tensors, size_t head, int64_t row, int64_t i, int64_t rows, float* scores, T* weights) const {
     const auto each = [&](const auto& body) {
       for (const Part& part : parts_) {
         const int64_t count = std::min(part.count, key_.columns - part.first);
@@ -271,13 +274,15 @@ class Attention final : public OwnOperator {
       }
     };
     float scale = scale_;
-    if (mask_ != nullptr) {
-      const T* mask = masks + mask_->starts[head] + row * mask_->row_step;
+    for (size_t number = 0; number < masks_.size(); number++) {
+      const Matrices& mask = masks_[number];
+      const T* numbers = reinterpret_cast<const T*>(tensors.masks[number]) + mask.starts[head] + row * mask.row_step;
       each([&](float* from, int64_t count, int64_t first) {
-        mask_row(from, count, scale, mask + first * mask_->column_step, mask_->column_step);
+        mask_row(from, count, scale, numbers + first * mask.column_step, mask.column_step);
       });
       scale = 1;
-    } else if (scale < 0) {
+    }
+    if (scale < 0) {
       // The largest weight would be that of the smallest score.
       each([&](float* from, int64_t count, int64_t) { scale_row(from, count, scale, from); });
       scale = 1;
@@ -285,7 +290,8 @@ class Attention final : public OwnOperator {
     constexpr float kNone = -std::numeric_limits<float>::infinity();
     float largest = kNone, sum = 0;
     each([&](float* from, int64_t count, int64_t) { largest = std::max(largest, find_largest(from, count)); });
-    if (largest == kNone) largest = 0;  // then all weights are the same
+    const bool none = largest == kNone;
+    if (none) largest = 0;  // then all weights are the same
     each([&](float* from, int64_t count, int64_t first) {
       sum += weigh_row(from, count, scale, largest);
       if constexpr (!kInPlace) scale_row(from, count, 1, weights + i * places_ + first);
@@ -293,13 +299,16 @@ class Attention final : public OwnOperator {
     if constexpr (!kInPlace) {
       std::memset(weights + i * places_ + key_.columns, 0, static_cast<size_t>(places_ - key_.columns) * sizeof(T));
     }
+    if (none && kind_ == kGuardedAttention) return std::numeric_limits<float>::infinity();
+    if (none && kind_ == kSoftmaxAttention) return std::numeric_limits<float>::quiet_NaN();
     return sum;
   }
 
   dnnl::engine engine_;
+  int kind_;
   float scale_;
   Matrices query_, key_, value_, result_;
-  std::unique_ptr<Matrices> mask_;
+  std::vector<Matrices> masks_;
   int threads_;
   std::vector<Block> blocks_;
   std::vector<Part> parts_;
@@ -310,12 +319,20 @@ class Attention final : public OwnOperator {
   size_t scores_at_, weights_at_, mixed_at_, sums_at_, kernel_at_, thread_bytes_;
 };
 
+// Products of our own are quicker than oneDNN's up to here: by 6 for windows of 49 places, by 1.1 for 1,500 places; with 4,096
+// they take 1.2 of the time (two cores of a Cascade Lake), since a head's key and value leave the second-level cache.
+constexpr int64_t kMostDirect = 2048;
+
 }  // namespace
 
-std::unique_ptr<OwnOperator> make_attention(int dtype, const Strided& query, const Strided& key, const Strided& value,
-                                            const Strided* mask, const Strided& result, float scale) {
-  if (dtype == kFloat32) return std::make_unique<Attention<float>>(query, key, value, mask, result, scale);
-  if (dtype == kBfloat16) return std::make_unique<Attention<Bfloat16>>(query, key, value, mask, result, scale);
+std::unique_ptr<OwnOperator> make_attention(int kind, int dtype, const Strided& query, const Strided& key,
+                                            const Strided& value, const std::vector<Strided>& masks,
+                                            const Strided& result, float scale) {
+  if (dtype == kFloat32 && key.dims.back() <= kMostDirect) {
+    return make_direct_attention(kind, query, key, value, masks, result, scale);
+  }
+  if (dtype == kFloat32) return std::make_unique<Attention<float>>(kind, query, key, value, masks, result, scale);
+  if (dtype == kBfloat16) return std::make_unique<Attention<Bfloat16>>(kind, query, key, value, masks, result, scale);
   throw OneDnnError("an attention of other tensors");
 }
 

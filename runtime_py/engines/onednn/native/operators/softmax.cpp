@@ -1,35 +1,10 @@
 #include "operators/softmax.h"
 
-#include <cstring>
 #include <limits>
-
-// The functions below are compiled for processors with AVX-512, with AVX2, and for all others; the loader takes what fits.
-#ifndef EDGEX_FOR_EACH_PROCESSOR
-#define EDGEX_FOR_EACH_PROCESSOR __attribute__((target_clones("avx512f", "avx2", "default")))
-#endif
-#define EDGEX_INLINE inline __attribute__((always_inline))
 
 namespace edgex {
 
 namespace {
-
-template <typename To, typename From>
-EDGEX_INLINE To reinterpret(From from) {
-  static_assert(sizeof(To) == sizeof(From));
-  To to;
-  std::memcpy(&to, &from, sizeof(to));
-  return to;
-}
-
-EDGEX_INLINE float to_float(float number) { return number; }
-EDGEX_INLINE float to_float(Bfloat16 number) { return reinterpret<float>(static_cast<uint32_t>(number.bits) << 16); }
-
-EDGEX_INLINE void store(float from, float& to) { to = from; }
-EDGEX_INLINE void store(float from, Bfloat16& to) {
-  const auto bits = reinterpret<uint32_t>(from);
-  const uint32_t rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
-  to.bits = static_cast<uint16_t>((bits & 0x7fffffff) > 0x7f800000 ? 0x7fc0 : rounded);
-}
 
 // 2^x for x <= 0, to 2 units in the last place; what is below the smallest normal number gives less than that number.
 // The polynomial is the one of degree 5 with the smallest relative error (7.5e-8) for |fraction| <= 1/2, by Remez's

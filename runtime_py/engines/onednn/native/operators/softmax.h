@@ -3,12 +3,9 @@
 
 #include <cstdint>
 
-namespace edgex {
+#include "operators/numbers.h"
 
-// A number of the storage that PyTorch calls bfloat16: the upper half of a float32.
-struct Bfloat16 {
-  uint16_t bits;
-};
+namespace edgex {
 
 // Rounds to nearest, halves to even; what is no number stays none.
 void narrow(float from, float& to);

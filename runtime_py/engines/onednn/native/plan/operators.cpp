@@ -109,6 +109,10 @@ std::unordered_map<int, Rule> make_rules() {
   rules[dnnl_graph_op_dequantize] = {1, 1, Types::kDequantize, encoding};
 
   rules[kAttention] = {3, 4, Types::kAlike, {number(dnnl_graph_op_attr_alpha)}};
+  for (int kind : {kGuardedAttention, kSoftmaxAttention}) {
+    rules[kind] = {3, 5, Types::kAlike, {number(dnnl_graph_op_attr_alpha)}};
+  }
+  for (int kind = kAdd; kind <= kMinimum; kind++) rules[kind] = {2, 2, Types::kAlike, {}};
   rules[kEmbedding] = {2, 2, Types::kEmbedding, {}};
   return rules;
 }
@@ -213,7 +217,9 @@ const Attribute* find_attribute(const Operation& operation, int code) {
   return found == operation.attributes.end() ? nullptr : &*found;
 }
 
-bool may_repeat(const Operation& operation) { return operation.kind == dnnl_graph_op_reorder; }
+bool may_repeat(const Operation& operation) {
+  return operation.kind == dnnl_graph_op_reorder || is_own_attention(operation.kind) || is_own_binary(operation.kind);
+}
 
 void check_operation(const Plan& plan, const Operation& operation) {
   const Rule& rule = find_rule(operation.kind);

@@ -29,7 +29,19 @@ constexpr int kBfloat16 = 2, kFloat32 = 3, kInt32 = 4, kInt8 = 5, kUint8 = 6, kI
 
 // Kinds of operators that the backend runs by itself, behind all of oneDNN's.
 constexpr int kFirstOwn = 1 << 16;
-constexpr int kAttention = kFirstOwn, kEmbedding = kFirstOwn + 1;
+// kAttention gives a row that may look at nothing the mean of all values, kGuardedAttention 0 as PyTorch's operator does, and
+// kSoftmaxAttention NaN as a softmax does.
+constexpr int kAttention = kFirstOwn, kEmbedding = kFirstOwn + 1, kGuardedAttention = kFirstOwn + 2,
+              kSoftmaxAttention = kFirstOwn + 3;
+// Of two tensors, each repeated and laid out in any way.
+constexpr int kAdd = kFirstOwn + 4, kSubtract = kFirstOwn + 5, kMultiply = kFirstOwn + 6, kDivide = kFirstOwn + 7,
+              kMaximum = kFirstOwn + 8, kMinimum = kFirstOwn + 9;
+
+inline bool is_own_attention(int kind) {
+  return kind == kAttention || kind == kGuardedAttention || kind == kSoftmaxAttention;
+}
+
+inline bool is_own_binary(int kind) { return kind >= kAdd && kind <= kMinimum; }
 
 struct Symbol {
   uint32_t arg;   // delegate argument whose size gives the symbol its value

@@ -150,8 +150,16 @@ void check_attention(const Inputs& inputs, const Dims& result) {
   const Dims &query = *inputs[0], &key = *inputs[1], &value = *inputs[2];
   require_fit(rows(query) == rows(result) && query.back() == rows(key) && key.back() == rows(value) &&
               value.back() == result.back());
-  if (inputs.size() < 4) return;
-  require_fit(repeats_to(rows(*inputs[3]), rows(query)) && repeats_to(inputs[3]->back(), key.back()));
+  for (size_t mask = 3; mask < inputs.size(); mask++) {
+    require_fit(repeats_to(rows(*inputs[mask]), rows(query)) && repeats_to(inputs[mask]->back(), key.back()));
+  }
+}
+
+void check_own_binary(const Inputs& inputs, const Dims& result) {
+  for (const Dims* input : inputs) {
+    require_fit(input->size() <= result.size());
+    for (size_t i = 0; i < input->size(); i++) require_fit(repeats_to((*input)[i], result[result.size() - input->size() + i]));
+  }
 }
 
 void check_embedding(const Inputs& inputs, const Dims& result) {
@@ -201,7 +209,16 @@ void check_sizes(const Operation& operation, const Inputs& inputs, const Dims& r
       require_fit(static_cast<size_t>(integers(operation, dnnl_graph_op_attr_axis)[0]) < result.size());
       return require_fit(*inputs[0] == result);
     case kAttention:
+    case kGuardedAttention:
+    case kSoftmaxAttention:
       return check_attention(inputs, result);
+    case kAdd:
+    case kSubtract:
+    case kMultiply:
+    case kDivide:
+    case kMaximum:
+    case kMinimum:
+      return check_own_binary(inputs, result);
     case kEmbedding:
       return check_embedding(inputs, result);
     default:  // element by element

@@ -7,6 +7,7 @@
 #include <new>
 
 #include "operators/attention.h"
+#include "operators/binary.h"
 #include "operators/embedding.h"
 
 namespace edgex {
@@ -15,7 +16,7 @@ namespace {
 
 constexpr size_t kAlignment = 64, kChunk = 1 << 20;
 // Of an operator of our own.
-constexpr size_t kMostOwnTensors = 5;
+constexpr size_t kMostOwnTensors = 6;
 
 size_t round_up(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
@@ -128,14 +129,17 @@ void Executable::compile_own(const Group& group, Call& call) const {
     tensors.push_back({shapes_[id].dims, shapes_[id].strides});
     dtypes.push_back(plan_.values[id].dtype);
   }
-  const size_t count = tensors.size();
   const CompileClock clock;
   if (group.kind == kEmbedding) {
     call.own = make_embedding(dtypes[0], dtypes[1], tensors[0], tensors[1], tensors[2]);
     return;
   }
-  const Strided* mask = count == 5 ? &tensors[3] : nullptr;
-  call.own = make_attention(dtypes[0], tensors[0], tensors[1], tensors[2], mask, tensors.back(), group.scale);
+  if (is_own_binary(group.kind)) {
+    call.own = make_binary(group.kind, dtypes[0], tensors[0], tensors[1], tensors[2]);
+    return;
+  }
+  const std::vector<Strided> masks(tensors.begin() + 3, tensors.end() - 1);
+  call.own = make_attention(group.kind, dtypes[0], tensors[0], tensors[1], tensors[2], masks, tensors.back(), group.scale);
 }
 
 // Each intermediate value gets a place in the arena for as long as groups use it; larger ones choose first.

@@ -1,0 +1,191 @@
+#include "operators/binary.h"
+
+#include <algorithm>
+#include <array>
+
+#include "library/onednn.h"
+#include "operators/numbers.h"
+#include "plan/plan.h"
+
+namespace edgex {
+
+namespace {
+
+// Fewer are computed before other threads have begun.
+constexpr int64_t kElementsForThreads = 32 << 10;
+constexpr size_t kTensors = 3;  // left, right, result
+
+template <int kKind>
+EDGEX_INLINE float combine(float a, float b) {
+  if constexpr (kKind == kAdd) return a + b;
+  if constexpr (kKind == kSubtract) return a - b;
+  if constexpr (kKind == kMultiply) return a * b;
+  if constexpr (kKind == kDivide) return a / b;
+  // What is no number wins, as in PyTorch.
+  if constexpr (kKind == kMaximum) return a > b || a != a ? a : b;
+  return a < b || a != a ? a : b;
+}
+
+// A row of the result; the steps of both operands are known where a row is dense, so that it is computed in vectors.
+template <int kKind, typename T>
+EDGEX_INLINE void combine_row(const T* left, const T* right, T* result, int64_t count, const std::array<int64_t, 3>& steps) {
+  if (steps == std::array<int64_t, 3>{1, 1, 1}) {
+#pragma omp simd
+    for (int64_t i = 0; i < count; i++) store(combine<kKind>(to_float(left[i]), to_float(right[i])), result[i]);
+  } else if (steps == std::array<int64_t, 3>{1, 0, 1}) {
+    const float other = to_float(right[0]);
+#pragma omp simd
+    for (int64_t i = 0; i < count; i++) store(combine<kKind>(to_float(left[i]), other), result[i]);
+  } else if (steps == std::array<int64_t, 3>{0, 1, 1}) {
+    const float other = to_float(left[0]);
+#pragma omp simd
+    for (int64_t i = 0; i < count; i++) store(combine<kKind>(other, to_float(right[i])), result[i]);
+  } else {
+    for (int64_t i = 0; i < count; i++) {
+      store(combine<kKind>(to_float(left[i * steps[0]]), to_float(right[i * steps[1]])), result[i * steps[2]]);
+    }
+  }
+}
+
+// One dimension of the loop: its size and each tensor's step along it.
+struct Loop {
+  int64_t count;
+  std::array<int64_t, kTensors> steps;
+};
+
+template <typename T>
+struct Rows {
+  const T *left, *right;
+  T* result;
+  const std::vector<Loop>* loops;  // outermost first
+  int64_t first, end;              // of the rows along the innermost one
+};
+
+template <int kKind, typename T>
+EDGEX_INLINE void combine_rows(const Rows<T>& rows) {
+  const std::vector<Loop>& loops = *rows.loops;
+  const size_t outer = loops.size() - 1;
+  std::array<int64_t, kMaxRank> index{};
+  std::array<int64_t, kTensors> at{};
+  int64_t rest = rows.first;
+  for (size_t i = outer; i-- > 0;) {
+    index[i] = rest % loops[i].count;
+    rest /= loops[i].count;
+    for (size_t t = 0; t < kTensors; t++) at[t] += index[i] * loops[i].steps[t];
+  }
+  for (int64_t row = rows.first; row < rows.end; row++) {
+    combine_row<kKind>(rows.left + at[0], rows.right + at[1], rows.result + at[2], loops[outer].count, loops[outer].steps);
+    for (size_t i = outer; i-- > 0;) {
+      for (size_t t = 0; t < kTensors; t++) at[t] += loops[i].steps[t];
+      if (++index[i] < loops[i].count) break;
+      for (size_t t = 0; t < kTensors; t++) at[t] -= index[i] * loops[i].steps[t];
+      index[i] = 0;
+    }
+  }
+}
+
+#define EDGEX_COMBINE(name, kind)                                                                     \
+  EDGEX_FOR_EACH_PROCESSOR void name##_rows(const Rows<float>& rows) { combine_rows<kind>(rows); }    \
+  EDGEX_FOR_EACH_PROCESSOR void name##_rows(const Rows<Bfloat16>& rows) { combine_rows<kind>(rows); }
+
+EDGEX_COMBINE(add, kAdd)
+EDGEX_COMBINE(subtract, kSubtract)
+EDGEX_COMBINE(multiply, kMultiply)
+EDGEX_COMBINE(divide, kDivide)
+EDGEX_COMBINE(maximum, kMaximum)
+EDGEX_COMBINE(minimum, kMinimum)
+
+template <typename T>
+void combine_all(int kind, const Rows<T>& rows) {
+  switch (kind) {
+    case kAdd:
+      return add_rows(rows);
+    case kSubtract:
+      return subtract_rows(rows);
+    case kMultiply:
+      return multiply_rows(rows);
+    case kDivide:
+      return divide_rows(rows);
+    case kMaximum:
+      return maximum_rows(rows);
+    default:
+      return minimum_rows(rows);
+  }
+}
+
+// The result's dimensions in the order in which it lies, those in one where no tensor tells them apart.
+std::vector<Loop> plan_loops(const Strided& left, const Strided& right, const Strided& result) {
+  const size_t rank = result.dims.size();
+  std::vector<Loop> loops;
+  const auto step = [&](const Strided& tensor, size_t dim) {
+    const size_t missing = rank - tensor.dims.size();
+    return dim < missing || tensor.dims[dim - missing] == 1 ? 0 : tensor.strides[dim - missing];
+  };
+  for (size_t dim = 0; dim < rank; dim++) {
+    if (result.dims[dim] == 1) continue;
+    loops.push_back({result.dims[dim], {step(left, dim), step(right, dim), result.strides[dim]}});
+  }
+  std::stable_sort(loops.begin(), loops.end(), [](const Loop& a, const Loop& b) { return a.steps[2] > b.steps[2]; });
+  if (loops.empty()) loops.push_back({1, {0, 0, 1}});
+  std::vector<Loop> merged{loops[0]};
+  for (size_t i = 1; i < loops.size(); i++) {
+    Loop& outer = merged.back();
+    bool one = true;
+    for (size_t t = 0; t < kTensors; t++) one = one && outer.steps[t] == loops[i].steps[t] * loops[i].count;
+    if (one) {
+      outer = {outer.count * loops[i].count, loops[i].steps};
+    } else {
+      merged.push_back(loops[i]);
+    }
+  }
+  return merged;
+}
+
+template <typename T>
+class Binary final : public OwnOperator {
+ public:
+  Binary(int kind, const Strided& left, const Strided& right, const Strided& result)
+      : kind_(kind), loops_(plan_loops(left, right, result)) {
+    for (size_t i = 0; i + 1 < loops_.size(); i++) rows_ *= loops_[i].count;
+    // One long row is shared out as well.
+    if (rows_ == 1 && loops_.back().count >= kElementsForThreads) {
+      const Loop row = loops_.back();
+      int64_t parts = 16;
+      while (row.count % parts != 0) parts /= 2;
+      std::array<int64_t, kTensors> steps = row.steps;
+      for (int64_t& step : steps) step *= row.count / parts;
+      loops_ = {{parts, steps}, {row.count / parts, row.steps}};
+      rows_ = parts;
+    }
+  }
+
+  void run(std::byte* const* tensors, std::byte*) const override {
+    Rows<T> all{reinterpret_cast<const T*>(tensors[0]), reinterpret_cast<const T*>(tensors[1]),
+                reinterpret_cast<T*>(tensors[2]), &loops_, 0, rows_};
+    const int64_t chunks = rows_ * loops_.back().count < kElementsForThreads ? 1 : std::min<int64_t>(rows_, 64);
+    if (chunks == 1) return combine_all(kind_, all);
+#pragma omp parallel for
+    for (int64_t chunk = 0; chunk < chunks; chunk++) {
+      Rows<T> part = all;
+      part.first = rows_ * chunk / chunks;
+      part.end = rows_ * (chunk + 1) / chunks;
+      combine_all(kind_, part);
+    }
+  }
+
+ private:
+  int kind_;
+  std::vector<Loop> loops_;
+  int64_t rows_ = 1;
+};
+
+}  // namespace
+
+std::unique_ptr<OwnOperator> make_binary(int kind, int dtype, const Strided& left, const Strided& right,
+                                         const Strided& result) {
+  if (dtype == kFloat32) return std::make_unique<Binary<float>>(kind, left, right, result);
+  if (dtype == kBfloat16) return std::make_unique<Binary<Bfloat16>>(kind, left, right, result);
+  throw OneDnnError("an operator of other tensors");
+}
+
+}  // namespace edgex
