@@ -23,6 +23,8 @@ _IMAGE_KINDS = (*_CONVOLUTIONS, "quantize", "max_pool", "avg_pool", "interpolate
 
 # oneDNN 3.2 takes the rows of their input and result to lie side by side, whatever strides say, and computes nonsense.
 _DENSE_KINDS = ("layer_norm",)
+# It resizes what has gaps with its reference kernel.
+_WHOLE_KINDS = ("interpolate",)
 # It has only its reference kernels for these where the dimensions they run over are not innermost, in input and result.
 _SOFTMAX = ("softmax", "log_softmax")
 _REDUCTIONS = ("reduce_max", "reduce_mean", "reduce_min", "reduce_prod", "reduce_sum")
@@ -75,6 +77,8 @@ class _Assignment:
         order = row_major(value)
         if step.kind in _DENSE_KINDS:
             step.inputs[0] = self._dense_input(step.inputs[0], step.handle)
+        elif step.kind in _WHOLE_KINDS and not step.inputs[0].opaque and find_order(step.inputs[0]) is None:
+            step.inputs[0] = self._dense_copy(step.inputs[0], step.handle)
         elif step.kind in OF_TWO and self._is_slow(step):
             order = self._take_over(step)
         elif step.kind in _ELEMENTWISE:
@@ -146,9 +150,8 @@ class _Assignment:
     def _dense_input(self, value: Value, handle: int) -> Value:
         """The value, or a copy where it lies with gaps between its rows."""
         assert value.layout is not None
-        if value.opaque and value in self._made_of_images:
-            value.opaque = False
-        dense = value.opaque or same_layout(value.shape, value.layout.strides, dense_strides(value.shape))
+        value.opaque = False  # or a concatenation may have its rows elsewhere
+        dense = same_layout(value.shape, value.layout.strides, dense_strides(value.shape))
         return value if dense else self._dense_copy(value, handle)
 
     def _lay_operands(self, step: Operation) -> tuple[int, ...]:

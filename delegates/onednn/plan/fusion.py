@@ -115,11 +115,20 @@ def _last_of_fast_operands(fused: Sequence[Operation], makers: Mapping[Value, Op
             continue
         if operation.kind in OF_TWO:
             others = [value for value in operation.inputs if value not in made]
+            if not others and not _is_gate(operation, made):
+                return min(before, key=seen.index)  # read twice: on the way to this operator, and by it
             if not all(_takes(seen, operation, value, makers) for value in others):
                 return before[0]
         made[operation.output] = operation
         seen.append(operation)
     return None
+
+
+def _is_gate(operation: Operation, made: Mapping[Value, Operation]) -> bool:
+    """Whether it is x * sigmoid(x), or x * x, which is one activation."""
+    one, other = operation.inputs
+    pairs = ((one, other), (other, one))
+    return one is other or any(made[a].kind == "sigmoid" and made[a].inputs[0] is b for a, b in pairs)
 
 
 def _takes(
