@@ -75,6 +75,7 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
     from edgex.export.rewrites.operators.logarithms import steady_logarithms
     from edgex.export.rewrites.operators.scans import write_scans
     from edgex.export.rewrites.pooling.average import pad_averages, write_average_pools
+    from edgex.export.rewrites.pooling.ceilings import pad_ceilings
     from edgex.export.rewrites.pooling.maximum import write_max_pools
     from edgex.export.rewrites.products.conv3d import flatten_conv3d
     from edgex.export.rewrites.products.einsum import split_einsum
@@ -102,6 +103,7 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
         ("name_dimensions", True, name_dimensions),
         ("write_max_pools", True, write_max_pools),
         ("write_average_pools", True, write_average_pools),
+        ("pad_ceilings", True, pad_ceilings),
         ("pad_averages", True, pad_averages),
         ("write_group_norm", True, write_group_norm),
         ("flatten_conv3d", True, flatten_conv3d),

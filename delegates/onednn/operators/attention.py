@@ -67,7 +67,9 @@ def emit_attention(
             raise Refused("dtype", f"oneDNN adds a mask of the scores' dtype {query.dtype}, not {mask.dtype}")
         if not broadcasts(mask.shape, scores_shape):
             raise Refused("attribute", f"oneDNN repeats no scores {list(scores_shape)} for a mask {list(mask.shape)}")
-    shared = any(len(one.shape) != len(query.shape) or one.shape[:-2] != query.shape[:-2] for one in (swapped_key, value))
+    shared = any(
+        len(one.shape) != len(query.shape) or one.shape[:-2] != query.shape[:-2] for one in (swapped_key, value)
+    )
     if query.dtype == "f32" or shared or _is_long(scores_shape) or _is_repeated_oddly(mask, scores_shape):
         if mask is not None and len(mask.shape) < 2:
             mask = builder.view(mask, Reshape((1, *mask.shape)), (1, *mask.shape))
@@ -91,8 +93,12 @@ def _is_long(scores: Sequence[Size]) -> bool:
 
 
 def _is_repeated_oddly(mask: Value | None, scores: Sequence[Size]) -> bool:
-    """Whether oneDNN has no fast kernel for the sum: it has some where the mask is one matrix for all, or a whole one."""
-    return mask is not None and len([size for size in mask.shape[:-2] if size != 1]) > 0 and not is_whole(mask.shape, scores)
+    """Whether oneDNN has no fast kernel for the sum: it has one where the mask is a matrix for all, or whole."""
+    return (
+        mask is not None
+        and len([size for size in mask.shape[:-2] if size != 1]) > 0
+        and not is_whole(mask.shape, scores)
+    )
 
 
 def _living_rows(

@@ -131,9 +131,7 @@ def _is_gate(operation: Operation, made: Mapping[Value, Operation]) -> bool:
     return one is other or any(made[a].kind == "sigmoid" and made[a].inputs[0] is b for a, b in pairs)
 
 
-def _takes(
-    before: Sequence[Operation], operation: Operation, other: Value, makers: Mapping[Value, Operation]
-) -> bool:
+def _takes(before: Sequence[Operation], operation: Operation, other: Value, makers: Mapping[Value, Operation]) -> bool:
     """Whether the kernel of the operators before takes in one more with that operand."""
     first, shape = before[0], operation.output.shape
     if first.kind == "matmul":

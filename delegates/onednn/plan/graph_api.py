@@ -12,7 +12,14 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from edgex.delegates.onednn.plan.values import EMBEDDING, GUARDED_ATTENTION, OWN_BINARY, SOFTMAX_ATTENTION, Operation, Value
+from edgex.delegates.onednn.plan.values import (
+    EMBEDDING,
+    GUARDED_ATTENTION,
+    OWN_BINARY,
+    SOFTMAX_ATTENTION,
+    Operation,
+    Value,
+)
 from edgex.errors import LoweringError
 from edgex.runtime.engines.onednn.library import find_library
 

@@ -22,12 +22,11 @@ MAX_RANK = 12
 INDICES = {"torch.int32": "s32", "torch.int64": "s64"}
 # The kinds of operator that the backend runs by itself: their layouts are plain strides.
 EMBEDDING = "embedding"
-# A row that may look at nothing gives 0 in the first, as PyTorch's operator does, and NaN in the second, as a softmax does.
+# A row that may look at nothing gives 0 in the first, as PyTorch's operator does, and NaN in the second, as a softmax
+# does.
 GUARDED_ATTENTION, SOFTMAX_ATTENTION = "guarded_attention", "softmax_attention"
 # Of two tensors, each repeated in any way, by the names of oneDNN's operators that do the same.
-OWN_BINARY = {
-    kind: f"own_{kind}" for kind in ("add", "subtract", "multiply", "divide", "maximum", "minimum")
-}
+OWN_BINARY = {kind: f"own_{kind}" for kind in ("add", "subtract", "multiply", "divide", "maximum", "minimum")}
 
 
 class Refused(Exception):

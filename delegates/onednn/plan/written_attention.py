@@ -209,7 +209,9 @@ class _Steps:
         result: Shape = (*batch, *output.shape[-2:])
         whole = output if result == output.shape else Value(output.dtype, result, handle=last.handle)
         attributes = {"alpha": found.scale}
-        made.append(Operation(SOFTMAX_ATTENTION, [query, key, value, *masks], whole, attributes, "attention", last.handle))
+        made.append(
+            Operation(SOFTMAX_ATTENTION, [query, key, value, *masks], whole, attributes, "attention", last.handle)
+        )
         if whole is not output:
             output.parent, output.view = whole, Reshape(output.shape)
             made.append(output)

@@ -22,6 +22,7 @@ from edgex.export.rewrites.operators.elementary import write_elementary
 from edgex.export.rewrites.operators.logarithms import steady_logarithms
 from edgex.export.rewrites.operators.scans import write_scans
 from edgex.export.rewrites.pooling.average import pad_averages, write_average_pools
+from edgex.export.rewrites.pooling.ceilings import pad_ceilings
 from edgex.export.rewrites.pooling.maximum import write_max_pools
 from edgex.export.rewrites.products.conv3d import flatten_conv3d
 from edgex.export.rewrites.products.einsum import split_einsum
@@ -142,6 +143,18 @@ REST = {
     "amax": (name_dimensions, torch.amax, rand(2, 3)),
     "group norm": (write_group_norm, torch.nn.GroupNorm(2, 4), rand(2, 4, 3, 3)),
     "instance norm": (write_group_norm, F.instance_norm, rand(2, 4, 3, 3)),
+    "a ceiling": (
+        pad_ceilings,
+        lambda x: F.avg_pool2d(x, 2, 2, ceil_mode=True, count_include_pad=False),
+        IMAGE[..., 1:],
+    ),
+    "a ceiling, padding counted": (pad_ceilings, lambda x: F.avg_pool2d(x, 3, 2, 1, ceil_mode=True), IMAGE),
+    "a ceiling, padding left out": (
+        pad_ceilings,
+        lambda x: F.avg_pool2d(x, (3, 2), (2, 3), (1, 0), True, False),
+        IMAGE,
+    ),
+    "a ceiling, a divisor": (pad_ceilings, lambda x: F.avg_pool2d(x, 5, 2, ceil_mode=True, divisor_override=3), IMAGE),
     "padding averaged in": (pad_averages, lambda x: F.avg_pool2d(x, 3, 2, 1), IMAGE),
     "atan2": (write_angles, torch.atan2, LEFT, RIGHT),
     "gelu": (write_gelu, lambda x: F.gelu(x, approximate="tanh"), SPECIAL),
