@@ -9,12 +9,14 @@ from statistics import median
 from edgex._version import __version__
 from edgex.errors import EdgexError
 from edgex.runtime.artifact.artifact import Artifact
+from edgex.runtime.engines.onednn.kernel_log import find_reference_kernels, log_of_artifact
 from edgex.runtime.engines.trace.operators import Ceilings, MemoryStage, OperatorRow
 from edgex.runtime.engines.trace.source_map import read_source_text, read_weights
 from edgex.runtime.engines.trace.tracing import EngineTrace, finish_rows, flag_impossible, summarize_trace
 from edgex.runtime.execute.base import Progress, no_progress
 from edgex.runtime.execute.request import FreshRun, RunRequest, RunResult
 from edgex.runtime.measure.profile.ceilings import find_ceilings
+from edgex.runtime.measure.profile.cliffs import find_cliffs
 from edgex.runtime.measure.profile.report import (
     LoadTimes,
     MemoryUse,
@@ -152,6 +154,7 @@ def _add_operators(
     if ceilings:
         progress("ceilings", "what this machine can do at best")
     rows, best, warnings = _judge(found, result.threads if ceilings else None)
+    cliffs = find_cliffs(rows, lambda: find_reference_kernels(log_of_artifact(artifact.path)))
     return replace(
         report,
         ops=rows,
@@ -159,7 +162,7 @@ def _add_operators(
         ceilings=best,
         memory=replace(report.memory, arena=found.arena),
         sources=read_source_text(artifact),
-        warnings=(*report.warnings, *warnings),
+        warnings=(*report.warnings, *warnings, *cliffs),
     )
 
 
