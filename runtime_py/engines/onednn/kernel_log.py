@@ -1,4 +1,4 @@
-"""What oneDNN's own log says of the kernels that it ran: where it had a reference kernel only, that is why it was slow."""
+"""What oneDNN's own log says of the kernels that it ran: where one is a reference kernel, that is why it was slow."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-# The fields of a line: marker, `exec`, engine, primitive, implementation, propagation, tensors, attributes, more, sizes,
-# milliseconds. Newer libraries put a version or a time behind the marker.
+# The fields of a line: marker, `exec`, engine, primitive, implementation, propagation, tensors, attributes, more,
+# sizes, milliseconds. Newer libraries put a version or a time behind the marker.
 _MARKER, _EXECUTED = "onednn_verbose", "exec"
 _TIMEOUT_SECONDS = 300.0
 
