@@ -6,7 +6,7 @@
 #include <map>
 #include <new>
 
-#include "operators/attention.h"
+#include "attention/attention.h"
 #include "operators/binary.h"
 #include "operators/embedding.h"
 

@@ -1,4 +1,4 @@
-#include "operators/product.h"
+#include "attention/product.h"
 
 #include <algorithm>
 #include <cstring>

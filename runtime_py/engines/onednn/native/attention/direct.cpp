@@ -1,4 +1,4 @@
-#include "operators/direct_attention.h"
+#include "attention/direct.h"
 
 #include <omp.h>
 
@@ -7,8 +7,8 @@
 #include <limits>
 #include <utility>
 
-#include "operators/attention_parts.h"
-#include "operators/product.h"
+#include "attention/parts.h"
+#include "attention/product.h"
 #include "plan/plan.h"
 
 namespace edgex {

@@ -1,4 +1,4 @@
-#include "operators/attention.h"
+#include "attention/attention.h"
 
 #include <omp.h>
 
@@ -9,8 +9,8 @@
 #include <type_traits>
 #include <utility>
 
-#include "operators/attention_parts.h"
-#include "operators/direct_attention.h"
+#include "attention/parts.h"
+#include "attention/direct.h"
 #include "plan/plan.h"
 
 namespace edgex {

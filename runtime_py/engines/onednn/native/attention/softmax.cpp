@@ -1,4 +1,4 @@
-#include "operators/softmax.h"
+#include "attention/softmax.h"
 
 #include <limits>
 

@@ -11,7 +11,7 @@
 #include "library/onednn.h"
 #include "oneapi/dnnl/dnnl.hpp"
 #include "operators/own_operator.h"
-#include "operators/softmax.h"
+#include "attention/softmax.h"
 
 namespace edgex {
 
