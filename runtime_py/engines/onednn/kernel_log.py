@@ -9,6 +9,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from edgex.runtime.support.process.programs import run_program
+
 # The fields of a line: marker, `exec`, engine, primitive, implementation, propagation, tensors, attributes, more,
 # sizes, milliseconds. Newer libraries put a version or a time behind the marker.
 _MARKER, _EXECUTED = "onednn_verbose", "exec"
@@ -51,9 +53,7 @@ def log_of_artifact(artifact: Path) -> list[str]:
     environment = {**os.environ, "DNNL_VERBOSE": "1", "ONEDNN_VERBOSE": "1"}
     command = [sys.executable, "-m", "edgex", "run", str(artifact)]
     try:
-        done = subprocess.run(
-            command, env=environment, capture_output=True, text=True, timeout=_TIMEOUT_SECONDS, check=False
-        )
+        done = run_program(command, env=environment, capture_output=True, text=True, timeout=_TIMEOUT_SECONDS)
     except subprocess.TimeoutExpired:
         return []
     return done.stdout.splitlines() if done.returncode == 0 else []
