@@ -32,6 +32,7 @@ _NAMES = (
     "pick",
     "report",
     "run",
+    "sign",
     "sweep",
     "targets",
     "verify",

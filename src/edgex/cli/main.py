@@ -27,6 +27,8 @@ COMMANDS = {
     "inspect": "Show what an artifact is, needs and has proved.",
     "verify": "Check an artifact again on this machine.",
     "android": "Make an Android app around an artifact.",
+    "sbom": "Print what an artifact is made of, as a CycloneDX document.",
+    "sign": "Sign an artifact with a key.",
     "bundle": "Put an artifact, a runner and a self-test into a folder for Linux machines.",
     "devices": "List the devices that --device can reach.",
     "targets": "List the targets and what works here.",
@@ -39,6 +41,7 @@ _HOMES = {
     **dict.fromkeys(("export", "pick", "why", "bisect", "android", "bundle"), "export"),
     **dict.fromkeys(("run", "verify", "inspect"), "run"),
     **dict.fromkeys(("profile", "compare", "report"), "measure"),
+    **dict.fromkeys(("sbom", "sign"), "supply"),
     **dict.fromkeys(("devices", "targets", "doctor", "explain"), "environment"),
 }
 

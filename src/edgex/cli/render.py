@@ -199,6 +199,8 @@ def print_verification(document: Mapping[str, Any]) -> None:
     click.echo(f"executed on {document['executed_on']}")
     for sentence in describe_repeats(document["repeats"]):
         echo_labelled("warning", sentence, colour="yellow", indent=0, width=9)
+    if document.get("signature") is not None:
+        click.echo(f"signed by the owner of the key {document['signature']['key_sha256'][:16]}…")
     if document["passed"]:
         stand_in = " (CPU reference: says nothing about the device)" if document["verified_on"] != "target" else ""
         click.echo(f"{bold('passed')}{stand_in}: {describe_verification(document)}")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import click
+
 from edgex.cli.failure import print_json
 from edgex.cli.options.command import make_command, option
 from edgex.cli.options.shared import (
@@ -31,6 +33,13 @@ from edgex.cli.supervisor import supervise
     group="Target",
     help="Run an artifact for a GPU on the engine's CPU: says nothing about the GPU.",
 )
+@option(
+    "--signed-by",
+    metavar="KEY",
+    type=click.Path(path_type=Path),
+    group="Target",
+    help="Check first that the owner of this public key (PEM) signed it: see edgex sign.",
+)
 @device_flags
 @timeout_option
 @json_option
@@ -42,6 +51,7 @@ def command(
     threads: int | None,
     allow_fallback: bool,
     cpu_reference: bool,
+    signed_by: Path | None,
     device: str | None,
     executorch_wheel: Path | None,
     device_python: str | None,
@@ -61,11 +71,18 @@ def command(
 
         chosen = {"allow_fallback": allow_fallback, "cpu_reference": cpu_reference}
         options = {name: True for name, given in chosen.items() if given}
+        signature = None
+        if signed_by is not None:
+            from edgex.runtime.supply.signature import SIGNATURE_FILE, verify_signature
+
+            # Before anything else of it is read.
+            signature = {"file": SIGNATURE_FILE, "key_sha256": verify_signature(Path(artifact), signed_by)}
         opened = open_artifact(artifact, "size" if check == "size" else "hash")
         # A proof depends on what it is given, never on what this user's cache holds: no tuned threads.
         with place.progress(quiet=quiet) as progress, place.opened([opened]) as executor:
             verdict, answer = verify(executor, opened, threads=threads, options=options, progress=progress)
         document = {"schema": "edgex.verify/1", **verdict.to_json(), "device": answer.describe_device()}
+        document["signature"] = signature
         print_json(document) if as_json else print_verification(document)
         return 0 if verdict.passed else 4
 

@@ -1,0 +1,1 @@
+"""What an artifact is made of, and who vouches for it."""

@@ -1,0 +1,1 @@
+"""Commands about where artifacts come from and what they are made of."""
