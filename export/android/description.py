@@ -54,7 +54,7 @@ def describe_app(
             "file_bytes": native.bytes,
             "sha256": native.sha256,
             "artifact_bytes": artifact.total_bytes,
-            "native_bytes": sum(f.bytes for f in manifest.files if not f.path.startswith(("golden/", "debug/"))),
+            "native_bytes": manifest.model_bytes,
             "planned_arena_bytes": program.planned_arena_bytes,
             "backends": list(program.backends),
             "portable_operators": len(program.operators),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,7 +14,7 @@ from edgex.export.packaging.package import list_files, write_manifest
 from edgex.export.proof.held_out import leave_held_out
 from edgex.export.proof.verification import carried_cases
 from edgex.runtime.artifact.golden import Case, replace_golden, write_golden
-from edgex.runtime.artifact.manifest import Manifest
+from edgex.runtime.artifact.manifest import PROCESSOR_FOLDER, Manifest
 
 if TYPE_CHECKING:
     from edgex.delegates.base import LoweredModule
@@ -84,8 +85,17 @@ def write_package(
     manifest = write_native(folder, model, lowered, settings, quantization)
     write_debug(folder, lowered.debug, model.program, compression)
     write_golden(folder, model.cases)
+    _copy_processor(folder, model.source.processor_files)
     write_manifest(folder, replace(manifest, files=list_files(folder, hashed=False)))
     return Package(folder, model, lowered, manifest)
+
+
+def _copy_processor(folder: Path, files: Mapping[str, Path]) -> None:
+    """What turns text or pictures into the model's inputs, as it lies beside the model."""
+    if files:
+        (folder / PROCESSOR_FOLDER).mkdir()
+    for name, path in files.items():
+        shutil.copyfile(path, folder / PROCESSOR_FOLDER / name)
 
 
 def finish_package(

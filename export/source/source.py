@@ -27,6 +27,7 @@ from torch.export import ExportedProgram
 
 from edgex.errors import ArtifactError, RunError, UsageError, nearest_name
 from edgex.export.source.example_inputs import Call, apply_input_shapes, make_inputs, read_call
+from edgex.export.source.processors import find_processor_files
 from edgex.export.source.user_file import Found, find_in_namespace, load_file, load_module, run_user_code
 from edgex.export.source.weights import check_weights, put_in_eval
 from edgex.runtime.artifact.card import check_card
@@ -54,6 +55,7 @@ class ModelSource:
         calibration_data: As the file gives it, a callable mostly; None when not given.
         evaluate: The file's `evaluate(run)`; None when not given.
         model_card: Labels, image mean and the like; empty when not given.
+        processor_files: Files of a tokenizer or processor that travel with the model, by name.
         notices: What the user should know, a sentence each.
     """
 
@@ -68,6 +70,7 @@ class ModelSource:
     calibration_data: Any = None
     evaluate: Callable[..., Any] | None = None
     model_card: Mapping[str, Any] = field(default_factory=dict)
+    processor_files: Mapping[str, Path] = field(default_factory=dict)
     notices: tuple[str, ...] = ()
 
     @property
@@ -127,7 +130,15 @@ def wrap_model(
     root = Path(file).resolve().parent if file else Path.cwd()
     notices = put_in_eval(model)
     return ModelSource(
-        model, args, kwargs, name or kind.__name__.lower(), kind.__qualname__, root, dynamic_shapes, notices=notices
+        model,
+        args,
+        kwargs,
+        name or kind.__name__.lower(),
+        kind.__qualname__,
+        root,
+        dynamic_shapes,
+        processor_files=find_processor_files(model, root),
+        notices=notices,
     )
 
 
@@ -167,6 +178,9 @@ def _make_source(
     if not isinstance(card, Mapping):
         raise UsageError(f"model_card is of type {type(card).__name__}", label, "make it a dict")
     check_card(card, label)
+    processor_files = find_processor_files(found.module, root)
+    if processor_files:
+        notices.append(f"carried in the artifact, for its inputs: {', '.join(processor_files)}")
     return ModelSource(
         module=found.module,
         args=call[0],
@@ -181,6 +195,7 @@ def _make_source(
         calibration_data=namespace.get("calibration_data"),
         evaluate=evaluate,
         model_card=card,
+        processor_files=processor_files,
         notices=tuple(notices),
     )
 

@@ -15,6 +15,7 @@ Opening one executes nothing of it: JSON and safetensors only, every path checke
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 import stat
 import time
@@ -32,6 +33,11 @@ CheckLevel = Literal["hash", "size"]
 
 # A file this large that occupies next to nothing is made to keep its reader busy.
 _SPARSE_BYTES = 1 << 30
+
+# Without a handler, Python prints warnings of a log on stderr, as they are.
+_LOG = logging.getLogger("edgex")
+
+EDITED = "manifest.json was changed after the export: what it says of proof, inputs and versions may be wrong"
 
 _DAMAGED_FIX = "copy the artifact again from where it came, or export the model again"
 
@@ -109,6 +115,8 @@ def open_artifact(path: str | os.PathLike[str], check: CheckLevel = "hash") -> A
     except (OSError, ValueError) as error:
         raise ArtifactError(f"{MANIFEST_FILE} cannot be read", shown, _DAMAGED_FIX, why=str(error)) from error
     manifest = parse_manifest(text, shown)
+    if manifest.edited:
+        _LOG.warning("%s: %s", shown, EDITED)
     started = time.perf_counter()
     for entry in manifest.files:
         _check_file(folder, entry, check, shown)

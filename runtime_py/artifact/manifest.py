@@ -17,6 +17,7 @@ No durations, no timestamps, no absolute paths: two exports of one model give th
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -29,6 +30,9 @@ from edgex.runtime.support.json.reading import parse_json
 
 FORMAT = "edgex.artifact/1"
 MANIFEST_FILE = "manifest.json"
+PROCESSOR_FOLDER = "processor"
+# Folders that no engine loads anything from.
+_BESIDE = ("golden/", "debug/", f"{PROCESSOR_FOLDER}/")
 # Who runs the built-in targets. A file must not choose another engine than the one that its target was proved on.
 ENGINES = {
     "xnnpack": "executorch",
@@ -104,7 +108,11 @@ class Requirements:
 
 @dataclass(frozen=True)
 class Manifest:
-    """The content of `manifest.json`; see the module's docstring for each field."""
+    """The content of `manifest.json`; see the module's docstring for each field.
+
+    `edited` is no part of it: whether the text that was read had another checksum than its content, so that somebody
+    changed it after the export. It says nothing of malice, which would have changed the checksum too.
+    """
 
     name: str
     target: str
@@ -122,6 +130,7 @@ class Manifest:
     rewrites: Sequence[Mapping[str, Any]] = ()
     options: Mapping[str, Any] = field(default_factory=dict)
     model: Mapping[str, Any] = field(default_factory=dict)
+    edited: bool = False
 
     @property
     def method(self) -> Method:
@@ -131,7 +140,7 @@ class Manifest:
     @property
     def native_files(self) -> tuple[FileEntry, ...]:
         """What the engine loads: neither golden data nor what leads back to the source."""
-        return tuple(entry for entry in self.files if not entry.path.startswith(("golden/", "debug/")))
+        return tuple(entry for entry in self.files if not entry.path.startswith(_BESIDE))
 
     @property
     def model_bytes(self) -> int:
@@ -191,8 +200,10 @@ class Manifest:
         }
 
     def dumps(self) -> str:
-        """The text of `manifest.json`."""
-        return json.dumps(self.to_json(), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+        """The text of `manifest.json`, with a checksum of its content at the end."""
+        document = self.to_json()
+        document["checksum"] = _checksum(document)
+        return json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def parse_manifest(text: bytes | str, where: str) -> Manifest:
@@ -246,7 +257,14 @@ def parse_manifest(text: bytes | str, where: str) -> Manifest:
         rewrites=data["rewrites"],
         options=data["options"],
         model=data["model"],
+        edited="checksum" in data and data["checksum"] != _checksum(data),
     )
+
+
+def _checksum(document: Mapping[str, Any]) -> str:
+    """SHA-256 of what a document says, whatever its layout; its own `checksum` does not count."""
+    said = json.loads(json.dumps({key: value for key, value in document.items() if key != "checksum"}))
+    return hashlib.sha256(json.dumps(said, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
 def _check_together(data: Mapping[str, Any]) -> None:

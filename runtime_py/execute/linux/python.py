@@ -50,7 +50,7 @@ class PythonMaker:
         for name, path in code.items():
             digest.update(name.encode() + b"\0" + path.read_bytes() + b"\0")
         folder = link.provide("python", digest.hexdigest()[:20], code, progress)
-        native = [file for file in artifact.manifest.files if not file.path.startswith(("golden/", "debug/"))]
+        native = artifact.manifest.native_files
         files = {file.path: artifact.path / file.path for file in native}
         files[MANIFEST_FILE] = artifact.path / MANIFEST_FILE
         # The manifest is part of what is sent, and changes without the model: when only the proof was made again.
