@@ -36,7 +36,7 @@ def find_processor_files(module: Any, root: Path) -> Mapping[str, Path]:
     config = _find_config(module)
     if config is None:
         return {}
-    origin = str(getattr(config, "_name_or_path", "") or getattr(config, "name_or_path", "") or "")
+    origin = str(getattr(config, "name_or_path", "") or "")
     places: list[Callable[[str], Path | None]] = [lambda name: Path(origin) / name] if origin else []
     places += [lambda name: _in_cache(origin, name)] if origin and not Path(origin).is_dir() else []
     for place in (*places, lambda name: root / name):

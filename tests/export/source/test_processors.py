@@ -11,7 +11,7 @@ from torch import nn
 
 class Config:
     model_type = "tiny"
-    _name_or_path = ORIGIN
+    name_or_path = ORIGIN
 
     def to_dict(self):
         return {}
