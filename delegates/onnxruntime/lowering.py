@@ -67,18 +67,18 @@ class Checks:
         taker: Who is to run it, for messages.
         migraphx: Check it against MIGraphX's table too, not only against the kernels of the CPU provider.
         fatal: Whether what MIGraphX leaves is in the way of the export.
-        kernels: Whether ONNX Runtime runs or proves it, and so must have a kernel for every node.
+        runtime_kernels: Whether ONNX Runtime runs or proves it, and so must have a kernel for every node.
     """
 
     taker: str = "ONNX Runtime's CPU provider"
     migraphx: bool = False
     fatal: bool = True
-    kernels: bool = True
+    runtime_kernels: bool = True
 
     def find(self, model: Any) -> tuple[kernels.MissingKernel, ...]:
         """The nodes that are refused, each once, those of MIGraphX first."""
         refused = migraphx_refusals(model, fatal=self.fatal) if self.migraphx else ()
-        return (*refused, *(kernels.missing_kernels(model) if self.kernels else ()))
+        return (*refused, *(kernels.missing_kernels(model) if self.runtime_kernels else ()))
 
 
 CPU_CHECKS = Checks()

@@ -112,7 +112,7 @@ class OpenVinoDelegate:
 def _checks() -> Any:
     from edgex.delegates.onnxruntime.lowering import Checks
 
-    return Checks("OpenVINO", kernels=False)
+    return Checks("OpenVINO", runtime_kernels=False)
 
 
 def _refusal(refused: Sequence[tuple[str, str]], debug: Mapping[str, Any]) -> LoweringError:

@@ -92,7 +92,8 @@ class OpenVinoRunner:
         check_signature(artifact, [port.get_any_name() for port in model.inputs], outputs)
         carried = [spec for spec in method.state if spec.input is not None]
         # It widens some integers and booleans; the manifest says what was promised.
-        self._dtypes = [NUMPY_DTYPES[spec.dtype] for spec in (*method.outputs, *carried)]
+        dtypes = (*(spec.dtype for spec in method.outputs), *(spec.dtype for spec in carried))
+        self._dtypes = [NUMPY_DTYPES[dtype] for dtype in dtypes]
         self._user_outputs = len(method.outputs)
         self._initial = read_state(artifact) if carried else []
         self._state: Sequence[np.ndarray] = self._initial
