@@ -8,6 +8,7 @@ gelu@layers.0              those that layers.0 or a module inside of it runs
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -54,7 +55,7 @@ def find_excluded(program: CapturedProgram, text: str) -> frozenset[str]:
     if not named:
         raise UsageError(
             f"--exclude {text}: the program that is lowered has no operator {operator!r}",
-            why=nearest_name(operator, {str(node.target) for node in nodes}),
+            why=_nearest(operator, nodes),
             fix="name one of these, as OP or OP@module.path",
         )
     chosen = [node for node in named if not module or _is_inside(module_path_of(node), module)]
@@ -66,6 +67,14 @@ def find_excluded(program: CapturedProgram, text: str) -> frozenset[str]:
             fix="name one of these modules, or none for all",
         )
     return frozenset(node.name for node in chosen)
+
+
+def _nearest(operator: str, nodes: Sequence[Node]) -> str:
+    """The operators that there are, and which of them may have been meant, in whatever spelling."""
+    whole = {spelling: str(node.target) for node in nodes for spelling in _spellings(node)}
+    close = difflib.get_close_matches(operator, whole, n=1, cutoff=0.6)
+    hint = f"did you mean {whole[close[0]]!r}? " if close else ""
+    return f"{hint}known: {', '.join(sorted(set(whole.values()))) or 'none'}"
 
 
 def _spellings(node: Node) -> Iterable[str]:

@@ -40,8 +40,8 @@ def name_operators(
     if settings.bisect_seconds > 0 and not inconclusive and lowered.assembled_reason is None:
         found = _try(model, settings, lowered, error, progress)
     if isinstance(error, RunError):
-        refused = LoweringError(error.what, error.where, _fix_of(model, settings, found, error.fix), why=error.why)
-        error = refused
+        # What the engine refuses to load should not have been lowered.
+        error = LoweringError(error.what, error.where, error.fix, why=error.why)
     if found is None:
         return error
     error.bisect = found.to_json()

@@ -24,7 +24,9 @@ def answer_held_out(model: TargetModel, settings: ExportSettings, progress: Prog
     if settings.verify_data is None:
         return []
     if settings.verify_data == OF_MODEL_FILE and model.source.calibration_data is None:
-        raise UsageError(f"{FLAG} {OF_MODEL_FILE}: {model.source.description} defines none", fix="give data.npz")
+        raise UsageError(
+            f"{FLAG} {OF_MODEL_FILE}: {model.source.description} defines none", fix="define it, or give data.npz"
+        )
     given = None if settings.verify_data == OF_MODEL_FILE else settings.verify_data
     data = find_calibration(given, model.source, model.eager)
     samples = Samples(data, model.eager, model.source.source_root, MOST, noun=SAMPLE, hold_out=False)

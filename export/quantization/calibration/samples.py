@@ -92,13 +92,14 @@ def check_calibration(value: Any, flag: str = "--calibration") -> None:
         )  # fmt: skip
 
 
-def find_calibration(value: Any, source: ModelSource, eager: EagerModel) -> CalibrationData:
+def find_calibration(value: Any, source: ModelSource, eager: EagerModel, name: str = "calibration") -> CalibrationData:
     """The data that the user gave, else the model file's.
 
     Args:
         value: `--calibration`, or what Python code hands over: a function or something that can be gone through.
         source: The model, whose file may define `calibration_data`.
         eager: Gives the example, from which random samples are made.
+        name: What Python objects are called in messages.
 
     Raises:
         UsageError: There is none, or it cannot be opened.
@@ -113,7 +114,7 @@ def find_calibration(value: Any, source: ModelSource, eager: EagerModel) -> Cali
     if value is None:
         return _of_object(source.calibration_data, "calibration_data", source.source_root)
     if not isinstance(value, str):
-        return _of_object(value, "calibration", source.source_root)
+        return _of_object(value, name, source.source_root)
     if match := _RANDOM.match(value):
         return _random(eager, int(match["count"]))
     if match := _FUNCTION.match(value):
