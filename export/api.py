@@ -9,7 +9,7 @@ from typing import Any
 
 from edgex.export.pipeline import export_to_targets
 from edgex.export.python_words import in_python_words
-from edgex.export.settings import ExportSettings
+from edgex.export.settings import BISECT_SECONDS, ExportSettings
 from edgex.runtime.artifact.artifact import Artifact, open_artifact
 from edgex.runtime.session.numerics import Tolerance
 
@@ -34,6 +34,9 @@ def export_model(
     name: str | None = None,
     force: bool = False,
     memory_check: bool = True,
+    exclude: Sequence[str] = (),
+    verify_data: Any = None,
+    bisect: bool = True,
 ) -> Artifact:
     """Export a module or an ExportedProgram to one target, prove it, and write it.
 
@@ -57,6 +60,9 @@ def export_model(
         name: The artifact's NAME; None is the class name in lower case.
         force: Replace an existing artifact.
         memory_check: Refuse a model whose export would not fit into memory.
+        exclude: Operators that stay out of the delegate, each `OP` or `OP@module.path`.
+        verify_data: Held-out samples that the artifact is judged on too, in the forms of `calibration`.
+        bisect: Look for the operators at fault where the proof fails, for 60 seconds at most.
 
     Raises:
         EdgexError: Whatever stage failed; nothing is left on disk then.
@@ -76,6 +82,9 @@ def export_model(
         tolerance=tolerance,
         options=options or {},
         memory_check=memory_check,
+        exclude=tuple(exclude),
+        verify_data=verify_data,
+        bisect_seconds=BISECT_SECONDS if bisect else 0.0,
     )
     with in_python_words():
         source = replace(wrap_model(model, tuple(args), dict(kwargs or {}), dynamic_shapes, name), evaluate=evaluate)

@@ -28,7 +28,7 @@ def answer_held_out(model: TargetModel, settings: ExportSettings, progress: Prog
             f"{FLAG} {OF_MODEL_FILE}: {model.source.description} defines none", fix="define it, or give data.npz"
         )
     given = None if settings.verify_data == OF_MODEL_FILE else settings.verify_data
-    data = find_calibration(given, model.source, model.eager)
+    data = find_calibration(given, model.source, model.eager, "verify_data")
     samples = Samples(data, model.eager, model.source.source_root, MOST, noun=SAMPLE, hold_out=False)
     program = model.rewritten.program
     cases = []

@@ -56,7 +56,7 @@ def test_a_sample_on_which_the_artifact_is_wrong_names_the_operator(tmp_path):
 @pytest.mark.parametrize(
     ("samples", "words"),
     [
-        ([torch.rand(3, 9)], r"verify-data sample 1 of verify-data\(\): input 'x' has shape"),
+        ([torch.rand(3, 9)], r"verify-data sample 1 of verify_data\(\): input 'x' has shape"),
         ([torch.full((2, 8), np.nan)], "holds NaN"),
         ([], "gives no samples"),
     ],
