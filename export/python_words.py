@@ -16,7 +16,7 @@ _WORDS = (
     (r"--(target|precision|quantize|observer) ([\w-]+)", r"\1='\2'"),
     (r"--(calibration|max-drop|group-size) ([\w.:]+)", r"\1=\2"),
     (r"--option ([\w.]+)=([\w.]+)", r"options={'\1': '\2'}"),
-    (r"--(calibration|observer|precision|quantize|exclude)\b", r"\1="),
+    (r"--(calibration|observer|precision|quantize)\b", r"\1="),
     (r"--verify-data\b", "verify_data="),
     (r"(?<![\w-])-o (?=\S*\.edgex)", "output="),
     (r"(?<![\w-])-o\b", "output="),
