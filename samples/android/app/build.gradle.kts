@@ -12,7 +12,7 @@ val keystore = providers.fileContents(rootProject.layout.projectDirectory.file("
 
 android {
     namespace = "dev.edgex.sample"
-    compileSdk = 36
+    compileSdk = 37
 
     defaultConfig {
         applicationId = "dev.edgex.sample"
@@ -43,9 +43,7 @@ android {
             isMinifyEnabled = true
             isShrinkResources = true
             proguardFiles(getDefaultProguardFile("proguard-android-optimize.txt"), "proguard-rules.pro")
-            if (!keystore.isPresent) {
-                logger.warn("No keystore.properties: the release is signed with the debug key and cannot be published.")
-            }
+            // An APK to measure with may have the debug key; what goes to a store may not, see bundleRelease below.
             signingConfig = signingConfigs.getByName(if (keystore.isPresent) "release" else "debug")
         }
     }
@@ -58,6 +56,15 @@ android {
     androidResources {
         // Already compressed or incompressible; stored, they are copied and mapped faster.
         noCompress += listOf("pte", "bin")
+    }
+}
+
+val signed = keystore.isPresent
+tasks.matching { it.name == "bundleRelease" }.configureEach {
+    doFirst {
+        if (!signed) {
+            throw GradleException("A store takes no bundle with the debug key: write keystore.properties, see README.md")
+        }
     }
 }
 
