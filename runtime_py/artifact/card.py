@@ -84,6 +84,12 @@ def check_card(card: Mapping[str, Any], where: str) -> None:
         raise UsageError("model_card cannot be written as JSON", where, why=str(error)) from error
 
 
+def read_labels(card: Mapping[str, Any]) -> tuple[str, ...]:
+    """The labels of a manifest's card; none where they are no list."""
+    found = card.get("labels")
+    return tuple(map(str, found)) if isinstance(found, list) else ()
+
+
 def read_image_card(card: Mapping[str, Any], where: str) -> ImageInput | None:
     """The `image` entry of a model card; None where there is none.
 

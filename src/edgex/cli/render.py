@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from edgex.cli.layout import echo_labelled, list_some, print_table
+from edgex.errors import UsageError
 from edgex.runtime.session.repeats import describe_repeats
 
 # Names in a list, before it says how many more there are.
@@ -145,7 +146,7 @@ def describe_verification(verification: Mapping[str, Any]) -> str:
     if any(case.get("reference") == "quantized" for case in verification["cases"]):
         # The accuracy is that against eager; how true the engine is to the quantized program is another number.
         numbers += [
-            f"SQNR at least {min(found):g} dB against {words}"
+            f"{_describe_sqnr(min(found))} against {words}"
             for reference, words in (("eager", "eager"), ("quantized", "the quantized program"))
             if (
                 found := [
@@ -156,7 +157,7 @@ def describe_verification(verification: Mapping[str, Any]) -> str:
             )
         ]
     else:
-        numbers += [] if sqnr is None else ["exact" if sqnr >= 300 else f"SQNR at least {sqnr:g} dB"]
+        numbers += [] if sqnr is None else [_describe_sqnr(sqnr)]
     same = _describe_same_bits(verification.get("repeats"))
     return "; ".join([shown, *([", ".join(numbers)] if numbers else []), *([same] if same else [])])
 
@@ -174,6 +175,11 @@ def _describe_same_bits(repeats: Sequence[Mapping[str, Any]] | None) -> str | No
         if entry["reason"] is None and not entry["differences"]
     ]
     return f"the same bits {', '.join(ways)}" if ways else None
+
+
+def _describe_sqnr(sqnr_db: float) -> str:
+    """`SQNR at least 126 dB`; 300 stands for no difference at all."""
+    return "exact" if sqnr_db >= 300 else f"SQNR at least {sqnr_db:g} dB"
 
 
 def unproved_outputs(cases: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -223,6 +229,8 @@ def print_artifact(document: Mapping[str, Any]) -> None:
         sizes = ", ".join(f"{name}={size}" for name, size in compiled["at_load"].items())
         echo_labelled("compiled", f"for {sizes} when loaded; for others when first seen, {compiled['kept']} kept")
     echo_labelled("model", _model(manifest["model"]))
+    for line in _describe_card(manifest["model"].get("card") or {}):
+        echo_labelled("card", line)
     predicted = ", as predicted" if manifest["status"] == "assembled" else ""
     echo_labelled("delegation", describe_delegation(manifest["delegation"]) + predicted)
     if manifest["status_reason"]:
@@ -273,6 +281,24 @@ def _number(value: float | None) -> str:
 def _shape(shape: Sequence[Any]) -> str:
     sizes = (str(d) if isinstance(d, int) else f"{d['name']}={d['min']}..{d['max']}" for d in shape)
     return f"[{', '.join(sizes)}]"
+
+
+def _describe_card(card: Mapping[str, Any]) -> list[str]:
+    """What a model card says of pictures and labels, which `edgex run` heeds."""
+    from edgex.runtime.artifact.card import read_image_card, read_labels
+
+    try:
+        image = read_image_card(card, "the manifest")
+    except UsageError as error:  # of an older edgex, or a stranger's
+        return [str(error.what)]
+    labels = read_labels(card)
+    lines = []
+    if image is not None:
+        mean, std = ("/".join(f"{value:g}" for value in values) for values in (image.mean, image.std))
+        lines.append(f"{image.input} is a picture: {image.layout}, {image.color}, mean {mean}, std {std}")
+    if labels:
+        lines.append(f"{len(labels)} labels: {list_some(labels, _LISTED)}")
+    return lines
 
 
 def _model(model: Mapping[str, Any]) -> str:

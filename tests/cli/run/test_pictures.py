@@ -155,6 +155,7 @@ def test_a_picture_runs_and_its_labels_are_named(edgex, model_file):
     )
     before, after = (d["outputs"][0]["max"] for d in (document, scaled))
     assert after == pytest.approx((before - 0.5) / 0.25, abs=1e-5)
+    assert "3 labels: mean, most, least" in edgex("inspect", "grey.onnx-cpu.edgex").stdout
     useless = edgex("run", "grey.onnx-cpu.edgex", "--image", "x:0.5,0.25,NCHW")
     assert useless.returncode == 2
     assert "none is given" in useless.stderr

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -112,12 +112,6 @@ def rank_labels(labels: Sequence[str], spec: TensorSpec, output: np.ndarray) -> 
         [{"label": labels[at], "index": int(at), "value": float(row[at])} for at in places]
         for row, places in zip(rows, best, strict=True)
     ]
-
-
-def card_labels(model: Mapping[str, Any]) -> tuple[str, ...]:
-    """The labels of a manifest's `model`; none where they are no list."""
-    found = model.get("card", {}).get("labels")
-    return tuple(map(str, found)) if isinstance(found, list) else ()
 
 
 def _size(dim: int | Dim) -> int:

@@ -82,8 +82,8 @@ def command(
 
     def body() -> int:
         from edgex.cli.run.inputs import read_inputs
-        from edgex.cli.run.pictures import card_labels
         from edgex.runtime.artifact.artifact import open_artifact
+        from edgex.runtime.artifact.card import read_labels
         from edgex.runtime.execute.run import run_once
 
         declared = None if image is None else _read_image_option(image, inputs)
@@ -102,7 +102,7 @@ def command(
             "assignment": None if answer.assignment is None else dict(answer.assignment),
             "threads": answer.threads,
             "threads_source": answer.threads_source,
-            "outputs": _describe_outputs(specs, results, card_labels(opened.manifest.model)),
+            "outputs": _describe_outputs(specs, results, read_labels(opened.manifest.model.get("card", {}))),
             "output_file": None if output is None else str(output),
             "device": answer.describe_device(),
         }
