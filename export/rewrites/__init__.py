@@ -63,6 +63,7 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
     from edgex.export.rewrites.constants import fold_constants
     from edgex.export.rewrites.indexing.diagonal import slice_diagonals
     from edgex.export.rewrites.indexing.padding import slice_padding
+    from edgex.export.rewrites.indexing.pieces import slice_pieces
     from edgex.export.rewrites.indexing.reductions import name_dimensions
     from edgex.export.rewrites.indexing.scatter import scatter_by_sums
     from edgex.export.rewrites.indexing.sorting import sort_by_topk
@@ -77,6 +78,7 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
     from edgex.export.rewrites.pooling.average import pad_averages, write_average_pools
     from edgex.export.rewrites.pooling.ceilings import pad_ceilings
     from edgex.export.rewrites.pooling.maximum import write_max_pools
+    from edgex.export.rewrites.products.batches import write_batches
     from edgex.export.rewrites.products.conv3d import flatten_conv3d
     from edgex.export.rewrites.products.einsum import split_einsum
     from edgex.export.rewrites.regions import inline_regions
@@ -119,5 +121,7 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
         ("guard_empty_rows", True, guard_empty_rows),
         ("write_masks", True, write_masks),
         ("unfold_attention", True, unfold_attention),
+        ("slice_pieces", True, slice_pieces),
+        ("write_batches", True, write_batches),
         ("split_alpha", True, split_alpha),
     )

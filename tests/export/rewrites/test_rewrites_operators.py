@@ -11,6 +11,7 @@ from torch.nn import functional as F
 
 from edgex.export.rewrites.indexing.diagonal import slice_diagonals
 from edgex.export.rewrites.indexing.padding import slice_padding
+from edgex.export.rewrites.indexing.pieces import slice_pieces
 from edgex.export.rewrites.indexing.reductions import name_dimensions
 from edgex.export.rewrites.indexing.scatter import scatter_by_sums
 from edgex.export.rewrites.indexing.sorting import sort_by_topk
@@ -24,6 +25,7 @@ from edgex.export.rewrites.operators.scans import write_scans
 from edgex.export.rewrites.pooling.average import pad_averages, write_average_pools
 from edgex.export.rewrites.pooling.ceilings import pad_ceilings
 from edgex.export.rewrites.pooling.maximum import write_max_pools
+from edgex.export.rewrites.products.batches import write_batches
 from edgex.export.rewrites.products.conv3d import flatten_conv3d
 from edgex.export.rewrites.products.einsum import split_einsum
 from edgex.export.rewrites.weights.order import order_weights
@@ -155,6 +157,13 @@ REST = {
         IMAGE,
     ),
     "a ceiling, a divisor": (pad_ceilings, lambda x: F.avg_pool2d(x, 5, 2, ceil_mode=True, divisor_override=3), IMAGE),
+    "a stack of products": (write_batches, torch.matmul, rand(2, 3, 4, 5), rand(2, 3, 5, 2)),
+    "one of a dimension": (slice_pieces, lambda x: x.select(1, -1), rand(2, 3, 4)),
+    "all of a dimension": (slice_pieces, lambda x: torch.stack(x.unbind(1)[1:], 2), rand(2, 3, 4)),
+    "pieces of a size": (slice_pieces, lambda x: x.split(2, 1)[1] * 2, rand(2, 5, 4)),
+    "pieces of sizes": (slice_pieces, lambda x: x.split([1, 4], 1)[1] * 2, rand(2, 5, 4)),
+    "a number of pieces": (slice_pieces, lambda x: x.chunk(2, -1)[1] * 2, rand(2, 5, 4)),
+    "a slice of everything": (slice_pieces, lambda x: (x * 2)[:, :5, :] + 1, rand(2, 5, 4)),
     "padding averaged in": (pad_averages, lambda x: F.avg_pool2d(x, 3, 2, 1), IMAGE),
     "atan2": (write_angles, torch.atan2, LEFT, RIGHT),
     "gelu": (write_gelu, lambda x: F.gelu(x, approximate="tanh"), SPECIAL),
