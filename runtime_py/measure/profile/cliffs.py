@@ -11,7 +11,7 @@ from edgex.runtime.support.machine.activity import MeasurementWarning
 CODE = "cliff"
 _LOWEST_FRACTION, _SHARE = 0.05, 0.1
 # Below this a call's fixed cost is what is seen.
-_LEAST_US = 20.0
+_LEAST_SECONDS = 20e-6
 _MOST_NAMED = 3
 
 
@@ -30,9 +30,9 @@ def find_cliffs(
 
 
 def _has_fallen(row: OperatorRow) -> bool:
-    if row.roofline_fraction is None or row.share is None or row.median_us is None:
+    if row.roofline_fraction is None or row.share is None or row.median_seconds is None:
         return False
-    return row.roofline_fraction < _LOWEST_FRACTION and row.share > _SHARE and row.median_us >= _LEAST_US
+    return row.roofline_fraction < _LOWEST_FRACTION and row.share > _SHARE and row.median_seconds >= _LEAST_SECONDS
 
 
 def _describe(row: OperatorRow, reference_kernels: Callable[[], Sequence[ReferenceKernel]]) -> str:

@@ -22,7 +22,7 @@ ROW = OperatorRow(
     delegate="OneDnnGraphBackend",
     category="compute",
     count=1,
-    median_us=900.0,
+    median_seconds=900e-6,
     share=0.6,
     module_path="",
     module_paths=("",),
@@ -57,7 +57,7 @@ def test_a_portable_kernel_is_named() -> None:
 
 
 @pytest.mark.parametrize(
-    "change", [{"share": 0.05}, {"roofline_fraction": 0.2}, {"roofline_fraction": None}, {"median_us": 3.0}]
+    "change", [{"share": 0.05}, {"roofline_fraction": 0.2}, {"roofline_fraction": None}, {"median_seconds": 3e-6}]
 )
 def test_what_is_fast_short_or_unknown_is_no_cliff(change: dict[str, float | None]) -> None:
     assert find_cliffs([dataclasses.replace(ROW, **change)], none) == ()
