@@ -70,7 +70,6 @@ def renderers() -> dict[str, Callable[[Any], str]]:
     """Page name -> function from its figures to its text."""
     from benchmarks import onednn, onednn_amx, outcome, quantization
     from benchmarks.coverage import report
-    from benchmarks.speed import page as speed
 
     return {
         "coverage": report.render_document,
@@ -80,7 +79,6 @@ def renderers() -> dict[str, Callable[[Any], str]]:
         "onednn-bf16": lambda document: onednn.render(document, "onednn-bf16"),
         "onednn-zen4": lambda document: onednn.render(document, "onednn-zen4"),
         "quantization": quantization.render,
-        "speed": speed.render,
     }
 
 
