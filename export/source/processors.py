@@ -39,7 +39,8 @@ def find_processor_files(module: Any, root: Path) -> Mapping[str, Path]:
     origin = str(getattr(config, "name_or_path", "") or "")
     places: list[Callable[[str], Path | None]] = [lambda name: Path(origin) / name] if origin else []
     places += [lambda name: _in_cache(origin, name)] if origin and not Path(origin).is_dir() else []
-    for place in (*places, lambda name: root / name):
+    places.append(lambda name: root / name)
+    for place in places:
         found = {name: path for name in NAMES if (path := place(name)) is not None and path.is_file()}
         kept = {name: path for name, path in found.items() if path.stat().st_size <= _MAX_BYTES}
         if kept:

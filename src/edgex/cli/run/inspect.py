@@ -24,8 +24,13 @@ def command(artifact: str, check: str, as_json: bool) -> None:
         "model_bytes": opened.manifest.model_bytes,
         "golden_bytes": opened.manifest.golden_bytes,
     }
-    document = {"schema": "edgex.inspect/2", "path": artifact, "digest": opened.digest}
-    document |= {"edited": opened.manifest.edited, **sizes}
-    document["compiled_sizes"] = compiled
-    document["manifest"] = opened.manifest.to_json()
+    document = {
+        "schema": "edgex.inspect/2",
+        "path": artifact,
+        "digest": opened.digest,
+        "edited": opened.manifest.edited,
+        **sizes,
+        "compiled_sizes": compiled,
+        "manifest": opened.manifest.to_json(),
+    }
     print_json(document) if as_json else print_artifact(document)
