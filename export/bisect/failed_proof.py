@@ -32,16 +32,20 @@ def name_operators(
         progress: Called with a stage and a detail.
 
     Returns:
-        The same error, with more to say; a LoweringError where the engine refuses to load what was lowered.
+        The same error, with more to say; a LoweringError where the engine does not load what was lowered, or does not
+        run it on the example: that is a refusal, not other numbers.
     """
+    refusal = _refusal_of(error)
     verdict = error.verdict if isinstance(error, ProofFailed) else None
     inconclusive = verdict is not None and not any(case["verdict"] == "fail" for case in verdict["cases"])
     found = None
     if settings.bisect_seconds > 0 and not inconclusive and lowered.assembled_reason is None:
-        found = _try(model, settings, lowered, error, progress)
+        found = _try(model, settings, lowered, error, refusal, progress)
     if isinstance(error, RunError):
-        # What the engine refuses to load should not have been lowered.
         error = LoweringError(error.what, error.where, error.fix, why=error.why)
+    elif refusal is not None:
+        fix = "edgex why MODEL -t onnx-cpu,reference says whether another target takes it"
+        error = LoweringError(f"{model.target}: the engine cannot run this model", None, fix, why=refusal)
     if found is None:
         return error
     error.bisect = found.to_json()
@@ -51,16 +55,28 @@ def name_operators(
     return error
 
 
+def _refusal_of(error: EdgexError) -> str | None:
+    """What the engine said that does not load the artifact, or not run its example; None where it runs."""
+    if not isinstance(error, ProofFailed):
+        return error.what
+    example = (case for case in error.verdict["cases"] if case["name"] == "example" and case["verdict"] == "fail")
+    return next((str(case["reason"]) for case in example if case["output"] is None), None)
+
+
 def _try(
-    model: TargetModel, settings: ExportSettings, lowered: LoweredModule, error: EdgexError, progress: Progress
+    model: TargetModel,
+    settings: ExportSettings,
+    lowered: LoweredModule,
+    error: EdgexError,
+    refusal: str | None,
+    progress: Progress,
 ) -> Bisection | None:
     """The answer; None where looking for it failed, which must not hide the proof's own error."""
     from edgex.export.bisect.stage import bisect
 
     wrong = wrong_cases(error.verdict) if isinstance(error, ProofFailed) else ()
     try:
-        broken = None if wrong else error.what
-        subject = Subject(model, settings, lowered, model.cases, wrong, broken)
+        subject = Subject(model, settings, lowered, model.cases, wrong, refusal)
         found, _ = bisect(subject, settings.bisect_seconds, progress)
     except Exception as failure:
         LOG.debug("bisect failed", exc_info=True)
