@@ -27,6 +27,7 @@ COMMANDS = {
     "inspect": "Show what an artifact is, needs and has proved.",
     "verify": "Check an artifact again on this machine.",
     "android": "Make an Android app around an artifact.",
+    "upgrade-check": "Export models in two environments, and say what another one would change.",
     "sbom": "Print what an artifact is made of, as a CycloneDX document.",
     "sign": "Sign an artifact with a key.",
     "bundle": "Put an artifact, a runner and a self-test into a folder for Linux machines.",
@@ -41,7 +42,7 @@ _HOMES = {
     **dict.fromkeys(("export", "pick", "why", "bisect", "android", "bundle"), "export"),
     **dict.fromkeys(("run", "verify", "inspect"), "run"),
     **dict.fromkeys(("profile", "compare", "report"), "measure"),
-    **dict.fromkeys(("sbom", "sign"), "supply"),
+    **dict.fromkeys(("upgrade-check", "sbom", "sign"), "supply"),
     **dict.fromkeys(("devices", "targets", "doctor", "explain"), "environment"),
 }
 
@@ -57,7 +58,7 @@ class LazyGroup(click.Group):
         """Import one command."""
         if cmd_name not in COMMANDS:
             return None
-        module = importlib.import_module(f"edgex.cli.{_HOMES[cmd_name]}.{cmd_name}")
+        module = importlib.import_module(f"edgex.cli.{_HOMES[cmd_name]}.{cmd_name.replace('-', '_')}")
         command: click.Command = module.command
         return command
 

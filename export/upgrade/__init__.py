@@ -1,0 +1,1 @@
+"""`edgex upgrade-check`: the same models exported by two environments, and what is not the same."""
