@@ -50,7 +50,7 @@ class Environment:
         Returns:
             Its exit code; the document, None where it printed none; the last lines of what it said besides.
         """
-        command = [self.python, "-m", "edgex", *arguments, "--json"]
+        command: list[str | Path] = [self.python, "-m", "edgex", *arguments, "--json"]
         done = run_program(command, capture_output=True, text=True, env=_variables(self.python))
         try:
             document = json.loads(done.stdout)
