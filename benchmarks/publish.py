@@ -70,8 +70,10 @@ def renderers() -> dict[str, Callable[[Any], str]]:
     """Page name -> function from its figures to its text."""
     from benchmarks import onednn, onednn_amx, outcome, quantization
     from benchmarks.coverage import report
+    from benchmarks.speed import page as speed
 
-    return {
+    surveyed = {"speed": speed.render} if read_data("speed") is not None else {}  # from its first run on
+    return surveyed | {
         "coverage": report.render_document,
         "edgex": lambda document: outcome.render_page(document["benchmarks"]),
         "onednn": onednn.render,
