@@ -52,9 +52,8 @@ def net() -> nn.Module:
 
 def export(net: nn.Module, out: Path, **options: Any) -> Artifact:
     data = [sample(seed) for seed in range(1, 21)]
-    return edgex.export_model(
-        net, sample(0), target="reference", quantize="int8", calibration=data, output=out, name="net", **options
-    )
+    given = {"quantize": "int8", "calibration": data, "output": out, "name": "net", "bisect": False}
+    return edgex.export_model(net, sample(0), target="reference", **given, **options)
 
 
 @pytest.fixture(scope="module")
