@@ -142,5 +142,6 @@ def test_bits():
 
 def test_a_manifest_with_repeats_is_read(exported):
     manifest = open_artifact(exported("convnet", "onnx-cpu")).manifest
-    assert [entry["how"] for entry in manifest.verification["repeats"]] == ["again", "together", "threads"]
+    # What depends on how busy the machine was is told at export, and does not make two exports differ.
+    assert all(entry["differences"] for entry in manifest.verification["repeats"])
     assert replace(manifest) == manifest
