@@ -154,5 +154,5 @@ def test_links_lead_somewhere(page):
 def test_commands_and_options_in_the_text_exist(page):
     from edgex.cli.main import COMMANDS as VERBS
 
-    for verb in re.findall(r"`edgex (\w+)", page.read_text()):
+    for verb in re.findall(r"`edgex (\w[\w-]*)", page.read_text()):
         assert verb in VERBS, f"{page.name} speaks of edgex {verb}"
