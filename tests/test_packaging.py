@@ -70,7 +70,9 @@ def test_wheel_holds_every_module_as_a_real_file(built):
     for name, folder in FOLDERS.items():
         for path in (source / folder).rglob("*.py"):
             expected[f"edgex/{name}/{path.relative_to(source / folder).as_posix()}"] = path
-    for path in [*(source / "src" / "edgex").glob("*.py"), *(source / "src" / "edgex" / "cli").rglob("*.py")]:
+    own = source / "src" / "edgex"
+    inside = [path for name in ("cli", "doctor", "explain") for path in (own / name).rglob("*.py")]
+    for path in [*own.glob("*.py"), *inside]:
         expected[path.relative_to(source / "src").as_posix()] = path
     assert {"edgex/runtime/session/session.py", "edgex/cli/main.py", "edgex/samples/digits.py"} <= expected.keys()
     assert {name for name in found if name.endswith(".py")} == expected.keys()

@@ -105,8 +105,8 @@ class OpenVinoDelegate:
         return dataclasses.replace(lowered, requirements=Requirements(ENGINE, OLDEST_RUNTIME))
 
     def quantizer(self, recipe: str) -> Quantizer | None:
-        """The shared one."""
-        return shared_quantizer(recipe)
+        """The shared one for `int8`."""
+        return shared_quantizer(recipe) if recipe in self.recipes else None
 
 
 def _checks() -> Any:

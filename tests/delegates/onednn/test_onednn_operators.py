@@ -73,8 +73,6 @@ REFUSED: dict[str, tuple] = {
     "elu_scale": (lambda x: torch.ops.aten.elu(x, 1.0, 1.05), (IMAGE,), "attribute", "scale=1.05"),
     "power": (lambda x: x.abs() ** 2.5, (IMAGE,), "attribute", "not 2.5"),
     "softplus": (lambda x: F.softplus(x, threshold=2), (IMAGE,), "not_in_delegate", "aten"),
-    "both_repeated": (lambda x, y: x + y, (random(4, 1), random(1, 5)), "attribute", "not both"),
-    "divided_repeated": (lambda x, y: y / x, (IMAGE, random(4, 1, 1)), "attribute", "repeat"),
     "avg_pool_ceil": (lambda x: F.avg_pool2d(x, 2, ceil_mode=True), (random(1, 2, 7, 7),), "attribute", "ceil_mode"),
     "avg_pool_divisor": (lambda x: F.avg_pool2d(x, 2, divisor_override=3), (IMAGE,), "attribute", "divisor_override=3"),
     "max_pool_indices": (lambda x: F.max_pool2d(x, 2, return_indices=True), (IMAGE,), "attribute", "indices"),

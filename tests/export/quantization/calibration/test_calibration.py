@@ -267,12 +267,12 @@ def test_bad_npz_files(captured: Capture, source: ModelSource, tmp_path: Path) -
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        ("data.csv", "this is no calibration data"),
-        ("random", "this is no calibration data"),
+        ("data.csv", "this is no data"),
+        ("random", "this is no data"),
         ("random:0", "gives no samples"),
         ("nowhere.npz", "no such file: nowhere.npz"),
         ("nowhere.py:fn", "no such file: nowhere.py"),
-        ("model.py", "this is no calibration data"),
+        ("model.py", "this is no data"),
     ],
 )
 def test_flags_are_checked_before_anything_slow(value: str, message: str) -> None:
