@@ -120,7 +120,7 @@ def fuzzer(tmp_path_factory) -> Path:
     return program
 
 
-@pytest.mark.long_file
+@pytest.mark.slow
 def test_damaged_plans_are_refused_or_run_inside_of_their_memory(fuzzer: Path, plan: bytes, tmp_path: Path) -> None:
     """Through the backend, with sanitizers: a sample of what `make fuzz-onednn` does for ten minutes."""
     path = tmp_path / "mixed.plan"
