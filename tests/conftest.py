@@ -7,7 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -59,6 +59,16 @@ def model_file(tmp_path: Path) -> Callable[[str], Path]:
         return path
 
     return write
+
+
+@pytest.fixture(scope="module")
+def own_pool() -> Iterator[None]:
+    """Sessions that tests of other files left open do not decide how many threads ExecuTorch has in this one."""
+    from edgex.runtime.engines.executorch.threads import POOL
+
+    left, POOL._open_sessions = POOL._open_sessions, 0
+    yield
+    POOL._open_sessions += left
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
