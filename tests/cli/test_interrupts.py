@@ -176,7 +176,7 @@ def test_timeout(tmp_path: Path, plugin_path: Path) -> None:
 def test_a_crash_in_the_verifying_process_names_the_signal(tmp_path: Path, plugin_path: Path) -> None:
     process = start(tmp_path, plugin_path, "verify", "crash", "--no-bisect")
     _, stderr = process.communicate(timeout=60)
-    assert process.returncode == 4 and "SIGSEGV" in stderr, stderr
+    assert process.returncode == 5 and "SIGSEGV" in stderr, stderr
     assert left(tmp_path) == {"model.py"}
 
 
