@@ -117,10 +117,13 @@ def _checks() -> Any:
 
 def _refusal(refused: Sequence[tuple[str, str]], debug: Mapping[str, Any]) -> LoweringError:
     """One error that names every node that OpenVINO does not convert, with the user's operator and line."""
-    known = {entry["id"]: entry for entry in debug.get("ops", ())}
+    operators = debug.get("ops", ())
+    # OpenVINO calls a node whose result leaves the graph by the result's name.
+    known = {output: entry for entry in operators for output in entry["outputs"]}
+    known |= {entry["id"]: entry for entry in operators}
     lines, first, names = [], None, []
     for node, why in refused:
-        entry = known.get(str(debug.get("nodes", {}).get(node, node)), {})
+        entry = known.get(node, {})
         source, operator = entry.get("source"), entry.get("op")
         first = first or source
         names.append(str(operator or node))

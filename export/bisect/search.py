@@ -1,7 +1,7 @@
 """Part a program until the steps that are wrong by themselves stand alone.
 
-A stretch that is wrong is parted in two, at the border of a delegate's partition where one is inside, so that what the
-delegate fuses stays together, else in the middle. Both halves are fed with eager's values: a half that is right has
+A stretch that is wrong is parted in two, at the boundary of a delegate's partition where one is inside, so that what
+the delegate fuses stays together, else in the middle. Both halves are fed with eager's values: a half that is right has
 only passed an error on. Where neither half is wrong the stretch as a whole is: roundings that add up, or a fusion.
 """
 

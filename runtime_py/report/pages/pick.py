@@ -59,7 +59,7 @@ def render_pick(document: Mapping[str, Any]) -> str:
     environment.filters |= {
         "bytes": format_bytes,
         "time": lambda seconds: format_seconds(seconds, like),
-        "artifact": _name_of,
+        "artifact": name_of,
     }
     discs, across, up = _plot(timed, like)
     front = sorted((disc for disc in discs if disc.pareto), key=lambda disc: disc.x)
@@ -94,7 +94,7 @@ def _plot(rows: Sequence[Mapping[str, Any]], like: float | None) -> tuple[list[D
 
     discs = [
         Disc(
-            _name_of(row),
+            name_of(row),
             x(row["median_seconds"]),
             y(row["error_db"]),
             # Areas, not radii, are in proportion to sizes.
@@ -147,7 +147,8 @@ def _overlap(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
     return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
 
 
-def _name_of(row: Mapping[str, Any]) -> str:
+def name_of(row: Mapping[str, Any]) -> str:
+    """`xnnpack int8`: the target of a combination, and what differs from float32."""
     kind = row["recipe"] or ("" if row["precision"] == "fp32" else row["precision"])
     return f"{row['target']} {kind}".strip()
 

@@ -13,6 +13,7 @@ from torch import nn
 
 import edgex
 from edgex.delegates.openvino.conversion import find_refused
+from edgex.delegates.openvino.delegate import _refusal
 from edgex.errors import LoweringError
 from edgex.runtime.artifact.artifact import open_artifact
 from edgex.runtime.session.numerics import measure_sqnr_db
@@ -98,8 +99,12 @@ def test_what_is_not_converted_is_named(tmp_path: Path) -> None:
     opsets = [helper.make_opsetid("", 18), helper.make_opsetid("nowhere", 1)]
     onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=10), tmp_path / "model.onnx")
     ((node, why),) = find_refused(tmp_path / "model.onnx")
-    assert "NoSuchOperator" in node + why or "node_odd" in node or "y" in node
-    assert "OpenVINO" in why or "convert" in why
+    # A node whose result leaves the graph goes by the result's name.
+    assert (node, why) == ("y", "OpenVINO does not convert it from ONNX")
+    debug = {"ops": [{"id": "node_odd", "op": "aten.odd.default", "source": "net.py:3", "outputs": ["y"]}]}
+    for name in ("y", "node_odd"):
+        error = _refusal([(name, why)], debug)
+        assert error.where == "net.py:3" and "aten.odd.default" in error.what and "net.py:3: " in str(error.why)
 
 
 def test_precisions_and_recipes_that_it_lacks(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import click
 from edgex.cli.failure import print_json
 from edgex.cli.layout import echo_labelled, print_table
 from edgex.runtime.report.figures import format_bytes, format_seconds
+from edgex.runtime.report.pages.pick import name_of
 
 if TYPE_CHECKING:
     from edgex.export.pick.api import PickPlan
@@ -51,12 +52,6 @@ def print_pick(document: Mapping[str, Any]) -> None:
         click.style(f"picked {name_of(winner)}", fg="green", bold=True)
         + f" with {winner['threads']} thread{'' if winner['threads'] == 1 else 's'}: {winner['path']}"
     )
-
-
-def name_of(row: Mapping[str, Any]) -> str:
-    """`xnnpack int8`: target, and what differs from float32."""
-    kind = row["recipe"] or ("" if row["precision"] == "fp32" else row["precision"])
-    return f"{row['target']} {kind}".strip()
 
 
 def print_plan(plan: PickPlan, *, as_json: bool) -> None:
