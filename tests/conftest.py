@@ -61,14 +61,17 @@ def model_file(tmp_path: Path) -> Callable[[str], Path]:
     return write
 
 
-@pytest.fixture(scope="module")
-def own_pool() -> Iterator[None]:
-    """Sessions that tests of other files left open do not decide how many threads ExecuTorch has in this one."""
-    from edgex.runtime.engines.executorch.threads import POOL
+@pytest.fixture(scope="module", autouse=True)
+def sessions_are_closed() -> Iterator[None]:
+    """A file closes what it opens: ExecuTorch's open sessions fix the threads of every file after it in the process."""
+    threads = "edgex.runtime.engines.executorch.threads"
 
-    left, POOL._open_sessions = POOL._open_sessions, 0
+    def still_open() -> int:
+        return sys.modules[threads].POOL._open_sessions if threads in sys.modules else 0
+
+    before = still_open()
     yield
-    POOL._open_sessions += left
+    assert still_open() <= before, f"{still_open() - before} ExecuTorch sessions were left open"
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

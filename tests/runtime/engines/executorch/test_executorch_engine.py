@@ -31,7 +31,7 @@ from edgex.runtime.session.runner import EngineSettings
 
 
 @pytest.fixture(autouse=True)
-def all_sessions_closed(own_pool):
+def all_sessions_closed():
     """A session that a test leaves open would fix the thread count of the next."""
     from edgex.runtime.engines.executorch.threads import POOL
 

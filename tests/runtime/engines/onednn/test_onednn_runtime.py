@@ -29,7 +29,7 @@ from edgex.runtime.engines.onednn.build import SOURCES
 from edgex.runtime.engines.onednn.compiled_sizes import FEWEST_KEPT, MOST_CONSTANT_BYTES, MOST_KEPT
 from edgex.runtime.engines.onednn.library import find_library
 
-pytestmark = [needs_onednn, pytest.mark.usefixtures("own_pool")]
+pytestmark = needs_onednn
 # Where a script of its own finds this file and what tests share.
 SEARCHED = f"{HERE}:{Path(__file__).resolve().parent}"
 SIZES = range(1, 21)

@@ -18,7 +18,7 @@ TARGETS = ("reference", "xnnpack", "onnx-cpu")
 
 
 @pytest.fixture(autouse=True)
-def cache(tmp_path, monkeypatch, own_pool):
+def cache(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
 
