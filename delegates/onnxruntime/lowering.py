@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 from edgex.delegates.base import CapturedProgram, LoweredModule
 from edgex.delegates.graph.composite_operators import composites_listed_once
 from edgex.delegates.graph.provenance import module_path_of, source_of
+from edgex.delegates.graph.state import LiftedProgram, lift_state, write_state
 from edgex.delegates.graph.work import count_flops, sum_flops
 from edgex.delegates.onnxruntime import kernels
 from edgex.delegates.onnxruntime.graph import signature, source_map, writer
-from edgex.delegates.onnxruntime.graph.state import STATE_FILE, LiftedProgram, lift_state, write_state
 from edgex.delegates.onnxruntime.graph.translation import OTHERS, Refused, decomposition_errors, translate
 from edgex.delegates.onnxruntime.graph.walk import operators
 from edgex.delegates.onnxruntime.migraphx.rules import migraphx_refusals
@@ -29,6 +29,7 @@ from edgex.delegates.plan import Fallback, PartitionPlan, group_fallbacks
 from edgex.errors import LoweringError
 from edgex.runtime.artifact.manifest import Method, Requirements
 from edgex.runtime.artifact.specs import Dim, TensorSpec
+from edgex.runtime.engines.state_file import STATE_FILE
 from edgex.runtime.support.dependency_messages import quiet_dependencies
 
 if TYPE_CHECKING:

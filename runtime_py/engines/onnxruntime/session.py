@@ -16,8 +16,9 @@ import numpy as np
 from edgex.errors import EdgexError, RunError, TargetUnavailable, nearest_name
 from edgex.runtime.artifact.artifact import Artifact
 from edgex.runtime.engines.onnxruntime.external_data import check_external_data
-from edgex.runtime.engines.onnxruntime.signature import check_signature, read_state
+from edgex.runtime.engines.onnxruntime.signature import check_signature
 from edgex.runtime.engines.rocm.providers import OpenedSession
+from edgex.runtime.engines.state_file import read_state
 from edgex.runtime.session.runner import EngineSettings, LoadSeconds
 from edgex.runtime.support.machine.threads import default_threads
 from edgex.runtime.support.native_stderr import capture_native_stderr

@@ -13,8 +13,9 @@ from edgex.errors import RunError, nearest_name
 from edgex.runtime.artifact.artifact import Artifact
 from edgex.runtime.artifact.specs import NUMPY_DTYPES
 from edgex.runtime.engines.onnxruntime.external_data import check_external_data
-from edgex.runtime.engines.onnxruntime.signature import check_signature, read_state
+from edgex.runtime.engines.onnxruntime.signature import check_signature
 from edgex.runtime.engines.openvino.binding import import_openvino, sentence
+from edgex.runtime.engines.state_file import read_state
 from edgex.runtime.session.runner import EngineSettings, LoadSeconds
 from edgex.runtime.support.machine.threads import default_threads
 from edgex.runtime.support.native_stderr import capture_native_stderr

@@ -1,11 +1,11 @@
-"""Mutated buffers become inputs and outputs, because an ONNX graph has no memory.
+"""Mutated buffers become inputs and outputs, for formats without memory: ONNX, LiteRT, Core AI.
 
 ```
 before   placeholders: weights…, cache (BUFFER), x (USER_INPUT)     outputs: cache' (BUFFER_MUTATION), y
 after    placeholders: weights…, x, cache (both USER_INPUT)         outputs: y, cache' (both USER_OUTPUT)
 ```
 
-`torch.onnx.export` alone drops the mutation without a word: the first run is right, the second is not.
+Their converters alone drop the mutation without a word: the first run is right, the second is not.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Any
 from edgex.delegates.base import CapturedProgram
 from edgex.delegates.graph.stale_symbols import retry_stale_symbols
 from edgex.runtime.artifact.specs import StateSpec
+from edgex.runtime.engines.state_file import STATE_FILE
 
 if TYPE_CHECKING:
     from torch import Tensor
     from torch.export import ExportedProgram
     from torch.export.graph_signature import ExportGraphSignature
 
-STATE_FILE = "state.safetensors"
 INPUT_PREFIX = "state_in."
 OUTPUT_PREFIX = "state_out."
 
