@@ -7,7 +7,7 @@ lift_state -> translate -> [quantize] -> names, axes, metadata -> kernels -> pla
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,8 +21,7 @@ from edgex.delegates.onnxruntime import kernels
 from edgex.delegates.onnxruntime.graph import signature, source_map, writer
 from edgex.delegates.onnxruntime.graph.translation import OTHERS, Refused, decomposition_errors, translate
 from edgex.delegates.onnxruntime.graph.walk import operators
-from edgex.delegates.onnxruntime.migraphx.rules import migraphx_refusals
-from edgex.delegates.onnxruntime.quantize.recipes import check_quantizable, quantize_graph
+from edgex.delegates.onnxruntime.quantize.recipes import Form, check_quantizable, quantize_graph
 from edgex.delegates.onnxruntime.versions import OLDEST_RUNTIME, newest
 from edgex.delegates.other_targets import name_other_targets
 from edgex.delegates.plan import Fallback, PartitionPlan, group_fallbacks
@@ -66,20 +65,22 @@ class Checks:
 
     Attributes:
         taker: Who is to run it, for messages.
-        migraphx: Check it against MIGraphX's table too, not only against the kernels of the CPU provider.
-        fatal: Whether what MIGraphX leaves is in the way of the export.
-        runtime_kernels: Whether ONNX Runtime runs or proves it, and so must have a kernel for every node.
+        find_left: The nodes that a provider other than the CPU's leaves; None where there is no such provider.
+        fixed_sizes: The provider compiles for one size of every dimension.
+        runtime_kernels: Whether ONNX Runtime's CPU provider runs or proves it, so that it needs kernels for all.
+        form: How static quantization is written.
     """
 
     taker: str = "ONNX Runtime's CPU provider"
-    migraphx: bool = False
-    fatal: bool = True
+    find_left: Callable[[Any], Sequence[kernels.MissingKernel]] | None = None
+    fixed_sizes: bool = False
     runtime_kernels: bool = True
+    form: Form = "cpu"
 
     def find(self, model: Any) -> tuple[kernels.MissingKernel, ...]:
-        """The nodes that are refused, each once, those of MIGraphX first."""
-        refused = migraphx_refusals(model, fatal=self.fatal) if self.migraphx else ()
-        return (*refused, *(kernels.missing_kernels(model) if self.runtime_kernels else ()))
+        """The nodes that are refused, each once, those of the provider first."""
+        left = self.find_left(model) if self.find_left is not None else ()
+        return (*left, *(kernels.missing_kernels(model) if self.runtime_kernels else ()))
 
 
 CPU_CHECKS = Checks()
@@ -136,7 +137,7 @@ def _assess(program: CapturedProgram, opset: int, checks: Checks, *, planning: b
         return _Assessment(_with_signature(plan, program), lifted)
     model = result.model
     origins = source_map.origins(model, result.program)
-    quantized = quantize_graph(model, origins, program, migraphx=checks.migraphx)
+    quantized = quantize_graph(model, origins, program, checks.form)
     signature.name_axes(model, result.program, program.inputs)
     signature.name_signature(
         model,
@@ -235,14 +236,14 @@ def _refusal(plan: PartitionPlan, program: CapturedProgram, checks: Checks) -> L
         times = f" ({left.count} times)" if left.count > 1 else ""
         lines.append(f"{place}{left.op}{times}: {left.reason}")
     names = list(dict.fromkeys(left.op for left in plan.fatal))
-    dynamic = [spec for spec in program.inputs if not spec.is_static] if checks.migraphx else []
+    dynamic = [spec for spec in program.inputs if not spec.is_static] if checks.fixed_sizes else []
     if dynamic:
         return _dynamic_refusal(checks.taker, dynamic)
     fix = name_other_targets(names, OTHERS)
     return LoweringError(
         f"{checks.taker} cannot run this model: {', '.join(names)}",
         next((left.source for left in plan.fatal if left.source), None),
-        f"{fix}; --option allow_fallback=true leaves them to the CPU" if checks.migraphx else fix,
+        f"{fix}; --option allow_fallback=true leaves them to the CPU" if checks.find_left is not None else fix,
         why="\n".join(lines),
     )
 

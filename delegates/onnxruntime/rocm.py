@@ -9,19 +9,19 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from edgex.delegates.base import Availability, CapturedProgram, LoweredModule
+from edgex.delegates.base import Availability
 from edgex.delegates.onnxruntime.cpu import OnnxCpuDelegate
 from edgex.delegates.onnxruntime.migraphx.operators import NEWEST_OPSET, OLDEST_OPSET, TABLE_VERSION
+from edgex.delegates.onnxruntime.provider import ProviderDelegate
 from edgex.delegates.onnxruntime.quantize.recipes import MIGRAPHX_RECIPES, migraphx_refusal
-from edgex.delegates.onnxruntime.rewrites import ONNX_REWRITES
 from edgex.delegates.onnxruntime.special_values import SPECIAL_VALUES
 from edgex.delegates.plan import PartitionPlan
-from edgex.delegates.recipes.quantizers import Quantizer, shared_quantizer
 from edgex.runtime.engines.checks import Check
+from edgex.runtime.engines.rocm.provider import MIGRAPHX
 
-PROVIDER = "MIGraphXExecutionProvider"
 # Options that change what the GPU computes, beyond what a proof on the CPU can see.
 _CHANGE_NUMBERS = ("fp16_enable", "bf16_enable", "fp8_enable", "int8_enable")
 
@@ -85,16 +85,15 @@ class OnnxRocmOptions:
         return {f.name: getattr(self, f.name) for f in fields if getattr(self, f.name) != f.default}
 
 
-class OnnxRocmDelegate:
+class OnnxRocmDelegate(ProviderDelegate):
     """Lowers to `model.onnx` in opset 18 or 19, checked against what MIGraphX takes."""
 
     name = "onnx-rocm"
-    engine = "onnxruntime"
+    provider = MIGRAPHX
     options_type = OnnxRocmOptions
     precisions: tuple[str, ...] = ("fp32", "fp16")
     packages: tuple[str, ...] = ("torch", "onnx", "onnxscript")
     recipes: tuple[str, ...] = MIGRAPHX_RECIPES
-    rewrites: tuple[str, ...] = ONNX_REWRITES
     special_values: Mapping[str, str] = SPECIAL_VALUES
 
     def availability(self) -> Availability:
@@ -106,10 +105,6 @@ class OnnxRocmDelegate:
         from edgex.runtime.engines.rocm.detection import detect
 
         return detect()
-
-    def peak_memory_factor(self, recipe: str | None) -> float:
-        """That of `onnx-cpu`, which makes the same graph; see `KnowsMemory`."""
-        return OnnxCpuDelegate().peak_memory_factor(recipe)
 
     def precision_refusal(self, precision: str) -> str:
         """Why a precision outside `precisions` is refused."""
@@ -124,60 +119,36 @@ class OnnxRocmDelegate:
         """Why a recipe outside `recipes` is refused."""
         return migraphx_refusal(recipe)
 
-    def plan(self, program: CapturedProgram, options: Any) -> PartitionPlan:
-        """Which operators MIGraphX takes; weights may be fake.
+    def graph_checks(self, options: OnnxRocmOptions) -> Any:
+        """See `ProviderDelegate`: the table of what MIGraphX takes, and kernels for the proof on the CPU."""
+        from edgex.delegates.onnxruntime.lowering import Checks
+        from edgex.delegates.onnxruntime.migraphx.rules import migraphx_refusals
 
-        Raises:
-            LoweringError: The program cannot be decomposed, or the opset cannot be had.
-        """
-        from edgex.delegates.onnxruntime.lowering import plan_program
+        find_left = partial(migraphx_refusals, fatal=not options.allow_fallback)
+        return Checks("MIGraphX", find_left, fixed_sizes=True, form="signed")
 
-        return plan_program(program, options.opset, _checks(options))
+    def manifest_options(self, options: OnnxRocmOptions) -> dict[str, Any]:
+        """See `ProviderDelegate`."""
+        return {"model_cache_dir": options.model_cache_dir or None, "operator_table": TABLE_VERSION}
 
-    def lower(self, program: CapturedProgram, options: Any) -> LoweredModule:
-        """Translate the program to ONNX.
+    def provider_options(self, options: OnnxRocmOptions) -> dict[str, Any]:
+        """See `ProviderDelegate`."""
+        return options.provider_options
 
-        Raises:
-            LoweringError: Operators have no translation, no kernel for the proof on the CPU, or MIGraphX does not
-                take them and `allow_fallback` is off; all are named.
-        """
-        from edgex.delegates.onnxruntime.lowering import lower_program
+    def assembled_reason(self) -> str | None:
+        """See `ProviderDelegate`."""
         from edgex.runtime.engines.checks import first_failure
         from edgex.runtime.engines.rocm.detection import detect
 
-        lowered = lower_program(program, options.opset, self.engine, _checks(options))
         failed = first_failure(detect(run_session=False))
-        reason = None if failed is None else f"not executed on an AMD GPU: {failed.detail}"
-        return dataclasses.replace(
-            lowered,
-            options={
-                **lowered.options,
-                "execution_provider": PROVIDER,
-                "provider_options": options.provider_options,
-                "model_cache_dir": options.model_cache_dir or None,
-                "operator_table": TABLE_VERSION,
-            },
-            warnings=(*lowered.warnings, *_warnings(lowered.plan, options)),
-            assembled_reason=reason,
-        )
+        return None if failed is None else f"not executed on an AMD GPU: {failed.detail}"
 
-    def quantizer(self, recipe: str) -> Quantizer | None:
-        """The shared one for `int8`."""
-        return shared_quantizer(recipe) if recipe == "int8" else None
-
-
-def _checks(options: OnnxRocmOptions) -> Any:
-    from edgex.delegates.onnxruntime.lowering import Checks
-
-    return Checks("MIGraphX", migraphx=True, fatal=not options.allow_fallback)
-
-
-def _warnings(plan: PartitionPlan, options: OnnxRocmOptions) -> list[str]:
-    left = sum(fallback.count for fallback in plan.fallbacks)
-    changed = [name for name in _CHANGE_NUMBERS if getattr(options, name)]
-    texts = []
-    if left:
-        texts.append(f"{left} operator(s) run on the CPU: a session refuses the artifact without --allow-fallback")
-    if changed:
-        texts.append(f"{', '.join(changed)} change what the GPU computes; the proof is of the graph as it is written")
-    return texts
+    def warnings(self, plan: PartitionPlan, options: OnnxRocmOptions) -> list[str]:
+        """See `ProviderDelegate`."""
+        changed = [name for name in _CHANGE_NUMBERS if getattr(options, name)]
+        texts = super().warnings(plan, options)
+        if changed:
+            texts.append(
+                f"{', '.join(changed)} change what the GPU computes; the proof is of the graph as it is written"
+            )
+        return texts

@@ -160,16 +160,18 @@ def test_a_stand_in_for_amds_library_runs_the_artifact_and_is_named(
 
     import edgex
     from edgex.errors import RunError
+    from edgex.runtime.engines.onnxruntime.provider import opening as base
     from edgex.runtime.engines.rocm import opening
 
     nxrt = pytest.importorskip("nxrt_ep_cpu")
     monkeypatch.setattr(opening, "detect", lambda machine, run_session: [])
-    plain = opening.open_on_provider
+    plain = base.open_on_provider
+    stand_in = dataclasses.replace(opening.MIGRAPHX, device_types=("CPU",))
     monkeypatch.setattr(
-        opening,
+        base,
         "open_on_provider",
         lambda ort, model, options, choice: plain(
-            ort, model, options, dataclasses.replace(choice, device_type="CPU", options={})
+            ort, model, options, dataclasses.replace(choice, provider=stand_in, options={})
         ),
     )
     options = {"provider_library": nxrt.get_library_path(), "cache_dir": str(tmp_path / "cache")}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from edgex.delegates.base import CapturedProgram
 from edgex.delegates.graph.provenance import module_path_of
@@ -37,6 +37,10 @@ _WHY_CONVOLUTION = {
     "int4-weight": "the recipe is for linear layers",
 }
 _NAMED = 8
+
+# How static quantization is written: as ONNX Runtime's CPU provider fuses it, or in PT2E's own signed form, which
+# MIGraphX takes; see `edgex.delegates.onnxruntime.quantize.qdq`.
+Form = Literal["cpu", "signed"]
 # Measured: with 16 rows 4-bit kernels are a little quicker than float32, with 128 they take 1.1 to 1.7 times as long.
 _MANY_ROWS = 64
 
@@ -95,14 +99,14 @@ def check_quantizable(program: CapturedProgram, opset: int) -> None:
         )
 
 
-def quantize_graph(model: Any, origins: dict[str, FxNode], program: CapturedProgram, *, migraphx: bool) -> Quantized:
+def quantize_graph(model: Any, origins: dict[str, FxNode], program: CapturedProgram, form: Form) -> Quantized:
     """Rewrite a graph as the program's recipe asks; without a recipe nothing happens.
 
     Args:
         model: An `onnx_ir.Model`, changed in place; for static recipes it holds PT2E's operators.
         origins: ONNX node name -> operator; new nodes are entered.
         program: The captured program.
-        migraphx: Write it for MIGraphX.
+        form: How static recipes are written.
 
     Raises:
         QuantizationError: Nothing in it can be quantized.
@@ -112,18 +116,20 @@ def quantize_graph(model: Any, origins: dict[str, FxNode], program: CapturedProg
         return Quantized()
     editor = GraphEditor(model, origins)
     if recipe.activations == "static":
-        return _static(editor, migraphx=migraphx)
+        return _static(editor, form)
     return _while_lowering(editor, program)
 
 
-def _static(editor: GraphEditor, *, migraphx: bool) -> Quantized:
+def _static(editor: GraphEditor, form: Form) -> Quantized:
     qdq.fold_weight_transposes(editor)
-    if not migraphx:
+    if form == "cpu":
         qdq.fuse_for_cpu(editor)
     layers = [node for node in editor.graph if qdq.has_quantized_weight(node)]
     if not layers:
         raise _nothing("int8", "no layer of the program has quantized weights")
-    unfused = {} if migraphx else _group((reason, node) for node in layers if (reason := qdq.unfused_reason(node)))
+    unfused = (
+        {} if form == "signed" else _group((reason, node) for node in layers if (reason := qdq.unfused_reason(node)))
+    )
     texts = [
         f"{_listed(nodes, editor.origins)}: quantized, but computed in float: {reason}"
         for reason, nodes in unfused.items()

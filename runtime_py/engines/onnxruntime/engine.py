@@ -44,7 +44,8 @@ class OnnxRuntimeEngine:
             settings: `threads`: for one run. `options`:
                 `graph_optimization` = `all` (default) | `extended` | `basic` | `off`; `allow_spinning` = `true`
                 (default: idle threads wait busily, quicker and hotter) | `false`; `memory_arena` = `true`
-                (default) | `false`. An artifact for an AMD GPU also takes those of `rocm.opening`.
+                (default) | `false`. An artifact for another provider than the CPU's also takes those of its
+                `ProviderOpening`.
 
         Raises:
             TargetUnavailable: onnxruntime is not installed, or too old for this file.
@@ -52,19 +53,14 @@ class OnnxRuntimeEngine:
         """
         # Imported here: the session module reads engines' settings, not the other way round, and this module is
         # imported to list targets.
+        from edgex.runtime.engines.onnxruntime.openings import choose_opening
         from edgex.runtime.engines.onnxruntime.session import OnnxRuntimeRunner, parse_settings
-        from edgex.runtime.engines.rocm.opening import GpuOpening, is_for_gpu
         from edgex.runtime.session.session import Session
 
-        if is_for_gpu(artifact):
-            opening = GpuOpening(artifact, settings)
-            choices = parse_settings(opening.settings)
-            self._check_version(artifact)
-            runner = OnnxRuntimeRunner(artifact, choices, opening)
-        else:
-            choices = parse_settings(settings)
-            self._check_version(artifact)
-            runner = OnnxRuntimeRunner(artifact, choices)
+        opening = choose_opening(artifact, settings)
+        choices = parse_settings(settings if opening is None else opening.settings)
+        self._check_version(artifact)
+        runner = OnnxRuntimeRunner(artifact, choices, opening)
         session = Session(artifact, runner)
         session.assignment = runner.assignment
         return session

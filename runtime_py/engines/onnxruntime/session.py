@@ -16,8 +16,9 @@ import numpy as np
 from edgex.errors import EdgexError, RunError, TargetUnavailable, nearest_name
 from edgex.runtime.artifact.artifact import Artifact
 from edgex.runtime.engines.onnxruntime.external_data import check_external_data
+from edgex.runtime.engines.onnxruntime.provider.opening import read_flag
+from edgex.runtime.engines.onnxruntime.provider.sessions import OpenedSession
 from edgex.runtime.engines.onnxruntime.signature import check_signature
-from edgex.runtime.engines.rocm.providers import OpenedSession
 from edgex.runtime.engines.state_file import read_state
 from edgex.runtime.session.runner import EngineSettings, LoadSeconds
 from edgex.runtime.support.machine.threads import default_threads
@@ -69,17 +70,9 @@ def parse_settings(settings: EngineSettings) -> OnnxRuntimeChoices:
     return OnnxRuntimeChoices(
         threads=settings.threads or settings.preferred_threads or default_threads(),
         graph_optimization=str(level),
-        allow_spinning=_parse_flag(settings, "allow_spinning"),
-        memory_arena=_parse_flag(settings, "memory_arena"),
+        allow_spinning=read_flag(settings.options, "allow_spinning", default=True),
+        memory_arena=read_flag(settings.options, "memory_arena", default=True),
     )
-
-
-def _parse_flag(settings: EngineSettings, name: str) -> bool:
-    value = settings.options.get(name, True)
-    flags = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
-    if str(value).lower() not in flags:
-        raise RunError(f"{name}={value} is unknown", why="known: true, false")
-    return flags[str(value).lower()]
 
 
 class OnnxRuntimeRunner:

@@ -10,34 +10,31 @@ import re
 import shutil
 import stat
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
-from edgex.errors import EdgexError
 from edgex.runtime.engines.checks import Check, first_failure
+from edgex.runtime.engines.onnxruntime.provider.detection import (
+    NOT_TRIED,
+    Ask,
+    ask_in_a_process,
+    check_library,
+    check_session,
+)
+from edgex.runtime.engines.rocm.provider import MIGRAPHX
 from edgex.runtime.support.process.programs import run_program
 
 # The library of a plug-in provider; without it the classic provider of the installed build is meant.
 LIBRARY_VARIABLE = "EDGEX_MIGRAPHX_LIBRARY"
 
-DOCUMENT = "docs/reference/onnx-rocm.md"
 _DRIVER_FIX = "install AMD's driver amdgpu-dkms and reboot: docs/reference/onnx-rocm.md"
 _GROUP_FIX = "sudo usermod -aG render,video $USER, then log in again"
 _CLASSIC_LIBRARIES = ("libonnxruntime_providers_migraphx.so", "libonnxruntime_providers_rocm.so")
 _TIMEOUT_SECONDS = 20.0
 
 Command = Callable[[Sequence[str]], "tuple[int, str]"]
-Ask = Callable[[Mapping[str, Any]], Mapping[str, Any]]
-
-
-def _ask_probe(request: Mapping[str, Any]) -> Mapping[str, Any]:
-    # Imports ONNX Runtime's parts, which looking at device nodes needs not.
-    from edgex.runtime.engines.rocm.probe import ask_probe
-
-    return ask_probe(request)
 
 
 def run_command(command: Sequence[str]) -> tuple[int, str]:
@@ -59,7 +56,7 @@ class Machine:
         root: Where `/dev`, `/sys` and `/opt` are.
         path: Folders in which programs are looked for, as in PATH.
         run: Runs a program.
-        ask: Asks `edgex.runtime.engines.rocm.probe` in a process of its own.
+        ask: Asks `edgex.runtime.engines.onnxruntime.provider.probe` in a process of its own.
         capi: Folder of ONNX Runtime's own libraries, or None where it is not installed.
         library: The plug-in library that is chosen, or None for the classic provider.
     """
@@ -67,7 +64,7 @@ class Machine:
     root: Path = Path("/")
     path: str | None = None
     run: Command = run_command
-    ask: Ask = _ask_probe
+    ask: Ask = ask_in_a_process
     capi: Path | None = None
     library: Path | None = None
 
@@ -95,8 +92,8 @@ def detect(machine: Machine | None = None, *, run_session: bool = True) -> list[
     machine = machine or Machine.here()
     checks = [_device_node(machine), _topology(machine), _rocminfo(machine), _library(machine)]
     if not run_session or first_failure(checks) is not None:
-        return [*checks, Check("session", None, "not tried: a check below does not hold")]
-    return [*checks, _session(machine)]
+        return [*checks, NOT_TRIED]
+    return [*checks, check_session(MIGRAPHX, machine.library, machine.ask)]
 
 
 def _device_node(machine: Machine) -> Check:
@@ -170,31 +167,12 @@ def provider_library(machine: Machine) -> Path | None:
 
 
 def _library(machine: Machine) -> Check:
-    """Load it in a process of its own: a library of another ROCm version may end the process that loads it."""
     library = provider_library(machine)
     if library is None:
         detail = "the installed onnxruntime holds no MIGraphX provider, and no plug-in library is chosen"
-        return Check("library", False, detail, f"install AMD's build of ONNX Runtime: {DOCUMENT}")
+        return Check("library", False, detail, MIGRAPHX.install_fix)
     if not library.is_file():
         return Check(
             "library", False, f"{library.name} does not exist", f"set {LIBRARY_VARIABLE} to the plug-in library"
         )
-    try:
-        machine.ask({"do": "load", "library": str(library)})
-    except EdgexError as error:
-        return Check("library", False, f"{library.name} does not load: {_last_line(error)}", f"ldd {library}")
-    return Check("library", True, f"{library.name} loads")
-
-
-def _session(machine: Machine) -> Check:
-    library = None if machine.library is None else str(machine.library)
-    try:
-        provider = machine.ask({"do": "run", "library": library})["provider"]
-    except EdgexError as error:
-        text = f"a tiny model does not run: {_last_line(error)}"
-        return Check("session", False, text, "edgex explain - < its output")
-    return Check("session", True, f"a tiny model ran on {provider}")
-
-
-def _last_line(error: EdgexError) -> str:
-    return (f"{error.what}: {error.why}" if error.why else error.what).strip().splitlines()[-1]
+    return check_library(library, machine.ask)

@@ -1,7 +1,7 @@
 """Python children: the one way in which they are started, and the one protocol in which they are asked.
 
 ```python
-with Child("edgex.runtime.engines.rocm.probe:answer", "the probe") as child:
+with Child("edgex.runtime.engines.onnxruntime.provider.probe:answer", "the probe") as child:
     answer = child.ask({"do": "run"}, timeout_seconds=20)
 ```
 

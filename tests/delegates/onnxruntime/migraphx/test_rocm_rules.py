@@ -19,7 +19,7 @@ from edgex.delegates.recipes.quantizers import shared_quantizer
 from edgex.delegates.registry import get_delegate, parse_options
 from edgex.errors import LoweringError, UsageError
 from edgex.runtime.artifact.specs import Dim
-from edgex.runtime.engines.rocm.options import PROVIDER_OPTIONS
+from edgex.runtime.engines.rocm.provider import MIGRAPHX
 
 pytestmark = pytest.mark.long_file
 
@@ -151,7 +151,7 @@ def test_every_provider_option_of_the_delegate_is_one_of_the_engine() -> None:
         device_id=1, fp16_enable=True, int8_enable=True, int8_calibration_table_name="table.flatbuffers",
         int8_use_native_calibration_table=True, exhaustive_tune=True, mem_limit=1,
     )  # fmt: skip
-    assert set(options.provider_options) <= set(PROVIDER_OPTIONS)
+    assert set(options.provider_options) <= set(MIGRAPHX.options)
     assert len(options.provider_options) == 7
     assert OnnxRocmOptions().provider_options == {}
 

@@ -125,7 +125,7 @@ def test_here_the_checks_are_true_of_this_machine() -> None:
 
 
 def test_a_library_that_is_none_is_loaded_in_another_process(machine: Machine, tmp_path: Path) -> None:
-    from edgex.runtime.engines.rocm.probe import ask_probe
+    from edgex.runtime.engines.onnxruntime.provider.probe import ask_probe
 
     (tmp_path / "libnone.so").write_text("no ELF")
     name, detail, _ = failing(replace(machine, library=tmp_path / "libnone.so", ask=ask_probe))

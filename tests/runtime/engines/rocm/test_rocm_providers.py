@@ -3,6 +3,7 @@ a GPU provider, stands for the classic route."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,17 +12,23 @@ import pytest
 from onnx import TensorProto, helper
 
 from edgex.errors import EdgexError, RunError, TargetUnavailable
+from edgex.runtime.engines.onnxruntime.provider import probe
+from edgex.runtime.engines.onnxruntime.provider.sessions import (
+    OpenedSession,
+    ProviderChoice,
+    open_cpu,
+    open_on_provider,
+)
 from edgex.runtime.engines.onnxruntime.session import import_onnxruntime
-from edgex.runtime.engines.rocm import probe
 from edgex.runtime.engines.rocm.cache import STAMP_FILE, prepare_cache
-from edgex.runtime.engines.rocm.options import PROVIDER_OPTIONS, provider_texts
-from edgex.runtime.engines.rocm.providers import OpenedSession, ProviderChoice, open_cpu, open_on_provider
+from edgex.runtime.engines.rocm.provider import MIGRAPHX
 
 ort = import_onnxruntime()
 nxrt = pytest.importorskip("nxrt_ep_cpu")
 LIBRARY = Path(nxrt.get_library_path())
 PLUGIN = "cpu_ep"
 CPU = "CPUExecutionProvider"
+STAND_IN = replace(MIGRAPHX, device_types=("CPU",))
 
 
 def model(*operators: str) -> bytes:
@@ -39,7 +46,7 @@ MIXED = model("Cos", "Det")  # Det is not among the operators of the plug-in
 def open_it(content: bytes, **choice: object) -> OpenedSession:
     options = ort.SessionOptions()
     options.log_severity_level = 4
-    chosen = {"library": LIBRARY, "device_type": "CPU", **choice}
+    chosen = {"provider": STAND_IN, "library": LIBRARY, **choice}
     return open_on_provider(ort, content, options, ProviderChoice(**chosen))  # type: ignore[arg-type]
 
 
@@ -66,7 +73,7 @@ def test_partial_assignment_is_counted_where_the_cpu_may_help() -> None:
 
 def test_provider_present_but_no_device() -> None:
     with pytest.raises(TargetUnavailable, match="cpu_ep is there, but no GPU for it") as caught:
-        open_it(TAKEN, device_type="GPU")
+        open_it(TAKEN, provider=MIGRAPHX)
     assert "it offers CPU" in str(caught.value.why)
     assert caught.value.exit_code == 7
 
@@ -104,13 +111,13 @@ def test_a_damaged_model_is_a_run_error() -> None:
 
 
 def test_the_probe_runs_a_tiny_model_and_checks_its_result() -> None:
-    assert probe.run_probe(ProviderChoice(LIBRARY, device_type="CPU")) == PLUGIN
+    assert probe.run_probe(ProviderChoice(STAND_IN, LIBRARY)) == PLUGIN
     onnx.checker.check_model(onnx.load_from_string(probe.MODEL), full_check=True)
 
 
 def test_the_probe_fails_where_there_is_no_gpu() -> None:
     with pytest.raises(EdgexError, match="no GPU for it"):
-        probe.ask_probe({"do": "run", "library": str(LIBRARY)})
+        probe.ask_probe({"do": "run", "provider": MIGRAPHX.name, "library": str(LIBRARY)})
 
 
 def test_the_classic_route_says_that_the_stock_wheel_has_no_provider() -> None:
@@ -141,23 +148,23 @@ class OldBuild:
 def test_the_guards_turn_a_quiet_cpu_session_into_an_error() -> None:
     build = OldBuild()
     with pytest.raises(RunError, match="MIGraphXExecutionProvider does not take every operator"):
-        open_on_provider(build, TAKEN, ort.SessionOptions(), ProviderChoice(options={"fp16_enable": True}))
+        open_on_provider(build, TAKEN, ort.SessionOptions(), ProviderChoice(MIGRAPHX, options={"fp16_enable": True}))
     assert build.asked["enable_fallback"] == 0
     assert build.asked["providers"] == [("MIGraphXExecutionProvider", {"migraphx_fp16_enable": "1"})]
 
 
 @pytest.mark.filterwarnings("ignore:Specified provider")
 def test_with_fallback_the_label_is_the_provider_that_truly_ran() -> None:
-    opened = open_on_provider(OldBuild(), TAKEN, ort.SessionOptions(), ProviderChoice(allow_fallback=True))
+    opened = open_on_provider(OldBuild(), TAKEN, ort.SessionOptions(), ProviderChoice(MIGRAPHX, allow_fallback=True))
     assert opened.nodes == {CPU: 3}
     assert opened.executed_on == f"onnxruntime: {CPU} (3 nodes)"
 
 
 def test_what_the_session_says_is_compared_with_what_was_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     """Were both guards to fail one day, the read-back still refuses."""
-    from edgex.runtime.engines.rocm import providers
+    from edgex.runtime.engines.onnxruntime.provider import sessions
 
-    monkeypatch.setattr(providers, "_DISABLE_FALLBACK", "session.unknown_key")
+    monkeypatch.setattr(sessions, "_DISABLE_FALLBACK", "session.unknown_key")
     with pytest.raises(RunError, match="was to run on cpu_ep alone and does not"):
         open_it(MIXED)
 
@@ -179,8 +186,8 @@ class SilentBuild(OldBuild):
 
 def test_a_build_that_cannot_tell_may_not_fall_back() -> None:
     with pytest.raises(RunError, match="cannot tell which provider runs which node"):
-        open_on_provider(SilentBuild(), TAKEN, ort.SessionOptions(), ProviderChoice(allow_fallback=True))
-    strict = open_on_provider(SilentBuild(), TAKEN, ort.SessionOptions(), ProviderChoice())
+        open_on_provider(SilentBuild(), TAKEN, ort.SessionOptions(), ProviderChoice(MIGRAPHX, allow_fallback=True))
+    strict = open_on_provider(SilentBuild(), TAKEN, ort.SessionOptions(), ProviderChoice(MIGRAPHX))
     assert strict.nodes is None and "does not count them" in strict.executed_on
 
 
@@ -192,18 +199,18 @@ def test_the_cpu_reference_counts_too() -> None:
 
 def test_option_names_of_both_forms() -> None:
     given = {"fp16_enable": True, "model_cache_dir": "d", "device_id": 1}
-    assert provider_texts(given, "classic") == {
+    assert MIGRAPHX.option_texts(given, "classic") == {
         "migraphx_fp16_enable": "1", "migraphx_model_cache_dir": "d", "device_id": "1",
     }  # fmt: skip
-    assert provider_texts(given, "plugin") == {"fp16_enable": "1", "cache_dir": "d", "device_id": "1"}
+    assert MIGRAPHX.option_texts(given, "plugin") == {"fp16_enable": "1", "cache_dir": "d", "device_id": "1"}
     with pytest.raises(RunError, match=r"plug-in form .* has no option 'mem_limit'"):
-        provider_texts({"mem_limit": 5}, "plugin")
+        MIGRAPHX.option_texts({"mem_limit": 5}, "plugin")
     with pytest.raises(RunError) as caught:
-        provider_texts({"fp16_enabel": True}, "classic")
+        MIGRAPHX.option_texts({"fp16_enabel": True}, "classic")
     assert "did you mean 'fp16_enable'" in str(caught.value)
     with pytest.raises(RunError, match="expected bool"):
-        provider_texts({"fp16_enable": 1}, "classic")
-    assert len(PROVIDER_OPTIONS) == 10
+        MIGRAPHX.option_texts({"fp16_enable": 1}, "classic")
+    assert len(MIGRAPHX.options) == 10
 
 
 STAMP = {"artifact": "a" * 64, "onnxruntime": "1.31.1", "device": "0"}

@@ -8,27 +8,23 @@ plug-in    register_execution_provider_library, then
 
 Both kinds quietly become CPU sessions. Strict sessions therefore set both guards, `enable_fallback=0` (against a
 provider that does not start) and `session.disable_cpu_ep_fallback` (against operators that it leaves out), and what the
-session then reports is compared with what was asked for. This is the only module that touches these parts of the API.
+session then reports is compared with what was asked for. Only this module and `libraries` touch these parts of the API.
 """
 
 from __future__ import annotations
 
-import hashlib
-import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from edgex.errors import RunError, TargetUnavailable
-from edgex.runtime.engines.rocm.options import provider_texts
+from edgex.runtime.engines.onnxruntime.provider.known import Provider
+from edgex.runtime.engines.onnxruntime.provider.libraries import LIBRARIES
 
 CPU_PROVIDER = "CPUExecutionProvider"
-# The ROCm provider is gone upstream; old builds of AMD have it and not MIGraphX.
-CLASSIC_PROVIDERS = ("MIGraphXExecutionProvider", "ROCMExecutionProvider")
 _DISABLE_FALLBACK = "session.disable_cpu_ep_fallback"
 _RECORD_ASSIGNMENT = "session.record_ep_graph_assignment_info"
-_INSTALL_FIX = "install AMD's build of ONNX Runtime: docs/reference/onnx-rocm.md"
 
 
 @dataclass(frozen=True)
@@ -36,16 +32,16 @@ class ProviderChoice:
     """What is asked for.
 
     Attributes:
+        provider: Which provider.
         library: A plug-in provider's library; None means the classic provider of the installed build.
         options: The provider's options by our names.
         allow_fallback: Whether the CPU may run what the provider leaves, or everything.
-        device_type: Kind of device that the plug-in must offer: `GPU`, `NPU` or `CPU`.
     """
 
+    provider: Provider
     library: Path | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
     allow_fallback: bool = False
-    device_type: str = "GPU"
 
 
 @dataclass(frozen=True)
@@ -114,26 +110,32 @@ def _record(options: Any) -> None:
 
 def _open_classic(onnxruntime: Any, model: str | bytes, options: Any, choice: ProviderChoice) -> tuple[str, Any]:
     available = onnxruntime.get_available_providers()
-    name = next((provider for provider in CLASSIC_PROVIDERS if provider in available), None)
+    known = choice.provider.classic
+    name = next((name for name in known if name in available), None)
     if name is None:
         raise TargetUnavailable(
-            f"this onnxruntime ({onnxruntime.__version__}) has neither {' nor '.join(CLASSIC_PROVIDERS)}",
+            f"this onnxruntime ({onnxruntime.__version__}) has neither {' nor '.join(known)}"
+            if known
+            else f"there is no library of the {choice.provider.title} provider",
             why=f"it has {', '.join(available)}",
-            fix=_INSTALL_FIX,
+            fix=choice.provider.install_fix,
         )
-    texts = provider_texts(choice.options, "classic")
+    texts = choice.provider.option_texts(choice.options, "classic")
     return name, _create(onnxruntime, model, options, name, providers=[(name, texts)], enable_fallback=0)
 
 
 def _open_plugin(onnxruntime: Any, model: str | bytes, options: Any, choice: ProviderChoice) -> tuple[str, Any]:
     assert choice.library is not None
-    names = _LIBRARIES.register(onnxruntime, choice.library)
-    kind = getattr(onnxruntime.OrtHardwareDeviceType, choice.device_type)
+    provider = choice.provider
+    names = LIBRARIES.register(onnxruntime, provider, choice.library)
     offered = [device for device in onnxruntime.get_ep_devices() if device.ep_name in names]
-    devices = [device for device in offered if device.device.type == kind]
+    kinds = [getattr(onnxruntime.OrtHardwareDeviceType, name) for name in provider.device_types]
+    by_kind = ([device for device in offered if device.device.type == kind] for kind in kinds)
+    devices = next((found for found in by_kind if found), [])
     if not devices:
         raise TargetUnavailable(
-            f"{', '.join(sorted(names)) or choice.library.name} is there, but no {choice.device_type} for it",
+            f"{', '.join(sorted(names)) or choice.library.name} is there, but no {' or '.join(provider.device_types)} "
+            "for it",
             choice.library.name,
             "edgex targets shows which check fails",
             why=f"it offers {', '.join(str(d.device.type).rpartition('.')[2] for d in offered) or 'no device'}",
@@ -142,7 +144,7 @@ def _open_plugin(onnxruntime: Any, model: str | bytes, options: Any, choice: Pro
     if index >= len(devices):
         raise RunError(f"device_id={index}: there are {len(devices)} devices", fix="device_id counts from 0")
     device = devices[index]
-    texts = provider_texts({key: v for key, v in choice.options.items() if key != "device_id"}, "plugin")
+    texts = provider.option_texts({key: v for key, v in choice.options.items() if key != "device_id"}, "plugin")
     options.add_provider_for_devices([device], texts)
     return device.ep_name, _create(onnxruntime, model, options, device.ep_name)
 
@@ -186,46 +188,3 @@ def _check(opened: OpenedSession, expected: str, choice: ProviderChoice) -> None
             why=f"providers: {', '.join(opened.providers)}; nodes on: {', '.join(opened.nodes or {}) or 'none'}",
             fix="this should be impossible with both guards on: please report it with edgex doctor --json",
         )
-
-
-class _Libraries:
-    """Provider libraries that are registered in this process; ONNX Runtime takes each once."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._names: dict[Path, frozenset[str]] = {}
-
-    def register(self, onnxruntime: Any, library: Path) -> frozenset[str]:
-        """Names of the providers that the library brings.
-
-        Raises:
-            TargetUnavailable: It is missing, does not load, or is no provider.
-        """
-        with self._lock:
-            path = library.resolve()
-            if path not in self._names:
-                self._names[path] = self._register_new(onnxruntime, path)
-            return self._names[path]
-
-    def _register_new(self, onnxruntime: Any, path: Path) -> frozenset[str]:
-        if not hasattr(onnxruntime, "register_execution_provider_library"):
-            raise TargetUnavailable(
-                f"onnxruntime {onnxruntime.__version__} takes no plug-in providers",
-                fix="pip install 'onnxruntime>=1.24'",
-            )
-        if not path.is_file():
-            raise TargetUnavailable(f"the provider library {path.name} does not exist", str(path.parent), _INSTALL_FIX)
-        before = {device.ep_name for device in onnxruntime.get_ep_devices()}
-        registration = f"edgex_{hashlib.sha256(str(path).encode()).hexdigest()[:12]}"
-        try:
-            onnxruntime.register_execution_provider_library(registration, str(path))
-        except Exception as error:  # see _create
-            text = str(error)
-            what = "is no plug-in provider" if "CreateEpFactories" in text else "cannot be loaded"
-            raise TargetUnavailable(
-                f"the provider library {path.name} {what}", fix=f"ldd {path}, or {_INSTALL_FIX}", why=text
-            ) from error
-        return frozenset(device.ep_name for device in onnxruntime.get_ep_devices()) - before
-
-
-_LIBRARIES = _Libraries()

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from edgex.errors import EdgexError
+from edgex.runtime.engines.onnxruntime.provider.all import PROVIDERS
+from edgex.runtime.engines.onnxruntime.provider.sessions import ProviderChoice, open_on_provider
 from edgex.runtime.engines.onnxruntime.session import import_onnxruntime
-from edgex.runtime.engines.rocm.providers import ProviderChoice, open_on_provider
 from edgex.runtime.support.process.child import Child
 from edgex.runtime.support.process.serving import Tell
 
@@ -40,7 +41,7 @@ def run_probe(choice: ProviderChoice) -> str:
 
 
 def answer(request: Mapping[str, Any], _tell: Tell) -> dict[str, Any]:
-    """What a process of its own is asked: `{"do": "load" or "run", "library": PATH or null}`.
+    """What a process of its own is asked: `{"do": "load" or "run", provider, library, options}`.
 
     Raises:
         EdgexError: It does not load, or the tiny model does not run.
@@ -52,11 +53,13 @@ def answer(request: Mapping[str, Any], _tell: Tell) -> dict[str, Any]:
         except OSError as error:
             raise EdgexError(f"OSError: {error}") from error
         return {}
-    return {"provider": run_probe(ProviderChoice(Path(library) if library else None))}
+    provider = PROVIDERS[request["provider"]]
+    choice = ProviderChoice(provider, Path(library) if library else None, request.get("options", {}))
+    return {"provider": run_probe(choice)}
 
 
 def ask_probe(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Ask in a process of its own: a library of another ROCm version may end the process that loads it.
+    """Ask in a process of its own: a library of another version may end the process that loads it.
 
     Raises:
         EdgexError: See `answer`; or the process ended.

@@ -1,0 +1,1 @@
+"""Execution providers beside the CPU's: found by checks, opened strictly, and asked what they really run."""
