@@ -5,5 +5,12 @@ from __future__ import annotations
 # Operators without a portable kernel, or with one whose numbers are not PyTorch's.
 PORTABLE_REWRITES = (
     *("sort_by_topk", "scatter_by_sums", "slice_padding", "write_max_pools", "write_average_pools", "pad_ceilings"),
-    *("write_group_norm", "flatten_conv3d", "write_scans", "divide_as_eager", "write_elementary"),
+    *(
+        "write_group_norm",
+        "write_batch_statistics",
+        "flatten_conv3d",
+        "write_scans",
+        "divide_as_eager",
+        "write_elementary",
+    ),
 )

@@ -19,6 +19,7 @@ from edgex.delegates.graph.state import LiftedProgram, lift_state, write_state
 from edgex.delegates.graph.work import count_flops, sum_flops
 from edgex.delegates.onnxruntime import kernels
 from edgex.delegates.onnxruntime.graph import signature, source_map, writer
+from edgex.delegates.onnxruntime.graph.reshapes import plain_reshapes
 from edgex.delegates.onnxruntime.graph.translation import OTHERS, Refused, decomposition_errors, translate
 from edgex.delegates.onnxruntime.graph.walk import operators
 from edgex.delegates.onnxruntime.quantize.recipes import Form, check_quantizable, quantize_graph
@@ -137,6 +138,7 @@ def _assess(program: CapturedProgram, opset: int, checks: Checks, *, planning: b
         return _Assessment(_with_signature(plan, program), lifted)
     model = result.model
     origins = source_map.origins(model, result.program)
+    plain_reshapes(model)
     quantized = quantize_graph(model, origins, program, checks.form)
     signature.name_axes(model, result.program, program.inputs)
     signature.name_signature(

@@ -5,5 +5,13 @@ from __future__ import annotations
 # Attention without a key, operators without a translation or a kernel, and those whose translation is not PyTorch's.
 ONNX_REWRITES = (
     *("guard_empty_rows", "sort_by_topk", "scatter_by_sums", "slice_diagonals", "name_dimensions", "write_max_pools"),
-    *("write_average_pools", "split_einsum", "write_scans", "steady_logarithms", "write_angles", "write_elementary"),
+    *(
+        "write_average_pools",
+        "write_batch_statistics",
+        "split_einsum",
+        "write_scans",
+        "steady_logarithms",
+        "write_angles",
+        "write_elementary",
+    ),
 )

@@ -22,6 +22,7 @@ from edgex.delegates.graph.torch_internals import pytree
 from edgex.errors import CaptureError, UsageError
 from edgex.export.capture.diagnosis import causes as diagnosis
 from edgex.export.capture.diagnosis.export_failures import explain_export_failure, explain_strict
+from edgex.export.capture.dimensions.constant_masks import fix_constant_masks
 from edgex.export.capture.dimensions.dynamic import (
     Asked,
     DimNames,
@@ -300,6 +301,7 @@ def _assemble(
 ) -> Capture:
     """The flat program, its specs and its state."""
     diagnosis.check_constants(exported, example.inputs)
+    fix_constant_masks(exported)
     flat, written = flatten_program(exported, example.inputs)
     notices += _notices_of_signature(example, written)
     inputs = [leaf for leaf in example.inputs if leaf.is_tensor]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from edgex._version import __version__
@@ -24,6 +24,8 @@ def make_manifest(
     quantization: Mapping[str, Any] | None,
     *,
     allow_inconclusive: bool,
+    exclude: Sequence[str] = (),
+    rewrite: bool = True,
 ) -> Manifest:
     """The manifest, still without files and verdict.
 
@@ -33,6 +35,8 @@ def make_manifest(
         tolerance: How far outputs may be from eager's.
         quantization: What is said of quantizing it.
         allow_inconclusive: Whether outputs about which nothing could be proved are accepted.
+        exclude: The operators that the user kept out of the delegate.
+        rewrite: Whether rewrites were allowed.
     """
     delegate, source = model.job.delegate, model.source
     packages = {name: installed_version(name) for name in delegate.packages}
@@ -56,6 +60,7 @@ def make_manifest(
         status_reason=None,
         rewrites=model.rewrites,
         options=lowered.options,
+        settings={"exclude": list(exclude), "rewrite": rewrite},
         model={
             "source": source.description,
             "parameters": source.parameters,

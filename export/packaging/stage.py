@@ -68,6 +68,8 @@ def write_native(
         settings.tolerance_for(model.job.delegate, model.computed_precision(settings.precision)),
         quantization,
         allow_inconclusive=settings.allow_inconclusive,
+        exclude=settings.exclude,
+        rewrite=settings.rewrite,
     )
     write_manifest(folder, replace(manifest, files=list_files(folder, hashed=False)))
     return manifest

@@ -68,6 +68,7 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
     from edgex.export.rewrites.indexing.scatter import scatter_by_sums
     from edgex.export.rewrites.indexing.sorting import sort_by_topk
     from edgex.export.rewrites.literals import fold_literals
+    from edgex.export.rewrites.norms.batch_statistics import write_batch_statistics
     from edgex.export.rewrites.norms.group_norm import write_group_norm
     from edgex.export.rewrites.operators.activations import write_gelu
     from edgex.export.rewrites.operators.arctangent import write_angles
@@ -107,6 +108,7 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
         ("write_average_pools", True, write_average_pools),
         ("pad_ceilings", True, pad_ceilings),
         ("pad_averages", True, pad_averages),
+        ("write_batch_statistics", True, write_batch_statistics),
         ("write_group_norm", True, write_group_norm),
         ("flatten_conv3d", True, flatten_conv3d),
         ("split_einsum", True, split_einsum),

@@ -9,7 +9,8 @@
  "delegation": {"fraction": 1.0, …}, "verification": {"passed": true, …},
  "status": "verified", "status_reason": null,                              # or "assembled", with the reason
  "requirements": {"engine": "executorch", "minimum_version": "1.5", "isa": [], "plugins": []},
- "rewrites": […], "options": {…}, "model": {"source": "digits.py:get_model", "parameters": 9098, "card": {…}}}
+ "rewrites": […], "options": {…}, "settings": {"exclude": [], "rewrite": true},
+ "model": {"source": "digits.py:get_model", "parameters": 9098, "card": {…}}}
 ```
 
 No durations, no timestamps, no absolute paths: two exports of one model give the same bytes.
@@ -130,6 +131,7 @@ class Manifest:
     rewrites: Sequence[Mapping[str, Any]] = ()
     options: Mapping[str, Any] = field(default_factory=dict)
     model: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
     edited: bool = False
 
     @property
@@ -196,6 +198,7 @@ class Manifest:
             },
             "rewrites": [dict(rewrite) for rewrite in self.rewrites],
             "options": dict(self.options),
+            "settings": dict(self.settings),
             "model": dict(self.model),
         }
 
@@ -257,6 +260,7 @@ def parse_manifest(text: bytes | str, where: str) -> Manifest:
         rewrites=data["rewrites"],
         options=data["options"],
         model=data["model"],
+        settings=data.get("settings", {}),
         edited="checksum" in data and data["checksum"] != _checksum(data),
     )
 

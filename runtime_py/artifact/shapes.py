@@ -89,7 +89,8 @@ MANIFEST = Object(
     | {"producer": Map(LABEL), "delegation": DELEGATION, "verification": Optional(_VERIFICATION)}
     | {"status": OneOf(("verified", "assembled", "simulated")), "status_reason": Optional(_SENTENCE)}
     | {"requirements": _REQUIREMENTS, "rewrites": List(_REWRITE), "model": _MODEL}
-    | {"options": Object({}, {"provider_options": Map(Anything()), "execution_provider": Optional(WORD)})}
+    | {"options": Object({}, {"provider_options": Map(Anything()), "execution_provider": Optional(WORD)})},
+    {"settings": Object({}, {"exclude": List(LABEL), "rewrite": Truth()})},
 )
 
 _CASE = Object(

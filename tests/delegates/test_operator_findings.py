@@ -69,6 +69,11 @@ RIGHT = {
     ),
     "cropping": (lambda x: F.pad(x, (-1, 2, 1, -2)), (rand(3, 5, 6),), "xnnpack"),
     "group norm": (nn.GroupNorm(2, 8), (rand(1, 8, 24, 24) + 9,), "xnnpack"),
+    "batch statistics": (
+        lambda x: F.batch_norm(x, torch.zeros(3), torch.ones(3), training=True), (rand(2, 3, 4, 4),), "onnx-cpu"
+    ),
+    "batch statistics alone": (nn.BatchNorm2d(3, track_running_stats=False), (IMAGE,), "xnnpack"),
+    "a constant mask": (lambda x: x[:, torch.tensor([True, False, True])], (IMAGE,), "onednn"),
     "adaptive maximum": (lambda x: F.adaptive_max_pool2d(x, 4), (IMAGE,), "onednn"),
     "local response": (nn.LocalResponseNorm(2), (IMAGE,), "xnnpack"),
     "video patches": (nn.Conv3d(3, 8, (2, 4, 4), (2, 4, 4)), (rand(1, 3, 4, 8, 8),), "xnnpack"),

@@ -47,6 +47,15 @@ def test_a_common_network_is_taken_whole(opset: int) -> None:
     assert (planned.fraction, planned.delegate_calls) == (1.0, 1)
 
 
+class Views(nn.Module):
+    def forward(self, x):
+        return (x.view(2, -1) * 2).reshape(3, 4)
+
+
+def test_views_are_taken_where_no_size_is_zero() -> None:
+    assert plan(capture(Views().eval(), (torch.randn(4, 3),))).fallbacks == ()
+
+
 class BitShifts(nn.Module):
     def forward(self, x):
         return (x * 2).bitwise_and(12) + 1  # bits
