@@ -11,6 +11,7 @@ from edgex.errors import VerificationError
 from edgex.export.proof.float64_errors import judge_by_float64
 from edgex.export.proof.held_out import warn_of_more
 from edgex.export.proof.held_out_answers import answer_held_out
+from edgex.export.proof.ranks import judge_by_values
 from edgex.export.proof.special_values import describe_special_values
 from edgex.export.proof.verification import (
     explain_failure,
@@ -108,6 +109,12 @@ def prove(
         seal(cases)
         verdict = verify_in_fresh_process(folder, cpu_reference=on_cpu)
         warnings = (f"NaN or infinity in the inputs: {error.what}",)
+    if not verdict["passed"]:
+        ranked = judge_by_values(cases, verdict, model.rewritten.program)
+        if any(old is not new for old, new in zip(cases, ranked, strict=True)):
+            progress("verify", f"{model.target}, once more: indices by the values that they choose")
+            seal(cases := ranked)
+            verdict = verify_in_fresh_process(folder, cpu_reference=on_cpu)
     if not verdict["passed"] and settings.judges_float32:
         judged = judge_by_float64(cases, verdict, model.eager)
         if judged.sentences:

@@ -2,7 +2,7 @@
 
 ```
 golden/index.json        {"format": "edgex.golden/1", "cases": [Case…]}
-golden/<case>.safetensors  keys `<step>/input/<name>` and `<step>/output/<name>`
+golden/<case>.safetensors  keys `<step>/input/<name>`, `<step>/output/<name>`, `<step>/ranked/<axis>/<output>`
 ```
 
 A case is a sequence of steps run after one reset (one step for models without state). Values are stored
@@ -15,7 +15,7 @@ import json
 import re
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -40,11 +40,29 @@ Arrays = Mapping[str, np.ndarray]
 
 
 @dataclass(frozen=True)
+class Ranked:
+    """The values of which an output holds indices, and the axis along which it chooses."""
+
+    values: np.ndarray
+    axis: int
+
+
+@dataclass(frozen=True)
 class Step:
-    """One run: inputs by name and, unless the case must be refused, eager's outputs by name."""
+    """One run: inputs by name and, unless the case must be refused, eager's outputs by name.
+
+    `ranked` has, by output, what its indices choose from, where eager's choice is not the only right one.
+    """
 
     inputs: Arrays
     outputs: Arrays
+    ranked: Mapping[str, Ranked] = field(default_factory=dict)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all arrays."""
+        arrays = (*self.inputs.values(), *self.outputs.values(), *(found.values for found in self.ranked.values()))
+        return sum(array.nbytes for array in arrays)
 
 
 @dataclass(frozen=True)
@@ -94,6 +112,8 @@ def write_golden(folder: Path, cases: Sequence[Case]) -> None:
             for at, step in enumerate(case.steps):
                 tensors |= {f"{at}/input/{name}": np.asarray(a, order="C") for name, a in step.inputs.items()}
                 tensors |= {f"{at}/output/{name}": np.asarray(a, order="C") for name, a in step.outputs.items()}
+                for name, found in step.ranked.items():
+                    tensors[f"{at}/ranked/{found.axis}/{name}"] = np.asarray(found.values, order="C")
             # Written by Python: a full disk is then an OSError like everywhere else.
             (root / entry["file"]).write_bytes(save(tensors))
         index.append(entry)
@@ -160,6 +180,7 @@ def _read_case(artifact: Artifact, entry: Mapping[str, Any]) -> Case:
             step = Step(
                 {k.removeprefix(inputs): v for k, v in tensors.items() if k.startswith(inputs)},
                 {k.removeprefix(outputs): v for k, v in tensors.items() if k.startswith(outputs)},
+                _read_ranked(tensors, f"{at}/ranked/"),
             )
             _check_step(artifact, entry, step)
             steps.append(step)
@@ -175,6 +196,17 @@ def _read_case(artifact: Artifact, entry: Mapping[str, Any]) -> Case:
         entry.get("reference", "eager"),
         entry.get("min_sqnr_db"),
     )
+
+
+def _read_ranked(tensors: Arrays, prefix: str) -> dict[str, Ranked]:
+    found: dict[str, Ranked] = {}
+    for key, values in tensors.items():
+        if key.startswith(prefix):
+            axis, _, name = key.removeprefix(prefix).partition("/")
+            if not axis.isdecimal() or int(axis) >= values.ndim:
+                raise ValueError(f"{key!r} names no axis of its values")
+            found[name] = Ranked(values, int(axis))
+    return found
 
 
 def _check_step(artifact: Artifact, entry: Mapping[str, Any], step: Step) -> None:

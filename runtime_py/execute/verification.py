@@ -13,7 +13,7 @@ from edgex.runtime.artifact.artifact import Artifact, CheckLevel
 from edgex.runtime.artifact.golden import SPECIAL_INPUTS, STRESS, Case, Layout, Reference, read_golden
 from edgex.runtime.execute.base import Executor, Progress, no_progress
 from edgex.runtime.execute.request import Arrays, RunRequest, RunResult
-from edgex.runtime.session.numerics import Tolerance, Verdict, compare_output, round_significant
+from edgex.runtime.session.numerics import Tolerance, Verdict, compare_choices, compare_output, round_significant
 from edgex.runtime.session.repeats import LIMIT_SECONDS, Difference, Repeat, RepeatVerdict, farthest, same_bits
 from edgex.runtime.session.special_values import SpecialValues, compare_special_values
 
@@ -297,6 +297,11 @@ def _judge_case(
             if output not in outputs[at]:
                 raise RunError(f"there is no output {output!r}", case.name, why=f"there is {', '.join(outputs[at])}")
             found = compare_output(step.outputs[output], outputs[at][output], tolerance, floors.get(output, 0.0))
+            if found.verdict == "fail" and output in step.ranked:
+                ranked = step.ranked[output]
+                found = compare_choices(
+                    step.outputs[output], outputs[at][output], ranked.values, ranked.axis, tolerance
+                )
             results.append(
                 CaseResult(
                     name,

@@ -140,6 +140,35 @@ def compare_output(
     return judged("pass")
 
 
+def compare_choices(
+    reference: np.ndarray, actual: np.ndarray, values: np.ndarray, axis: int, tolerance: Tolerance
+) -> Comparison:
+    """Compare indices by what they choose: among equals every order is right.
+
+    Args:
+        reference: Eager's indices.
+        actual: The artifact's.
+        values: What both choose from.
+        axis: The axis of `values` that they count along; one that both lack was reduced to a single index.
+        tolerance: Limits for what is chosen.
+    """
+    if reference.shape != actual.shape or reference.dtype.kind != actual.dtype.kind:
+        return compare_output(reference, actual, tolerance)
+    single = reference.ndim < values.ndim
+    wanted, found = (np.expand_dims(array, axis) if single else array for array in (reference, actual))
+    size = values.shape[axis]
+    if found.ndim != values.ndim or (found.size and (found.min() < 0 or found.max() >= size)):
+        return Comparison(None, None, None, "fail", f"indices outside of 0 to {size - 1}")
+    ordered = np.sort(found, axis)
+    if np.any(np.diff(ordered, axis=axis) == 0):
+        return Comparison(None, None, None, "fail", "an index is there twice")
+    try:
+        chosen = [np.take_along_axis(values, array.astype(np.int64), axis) for array in (wanted, found)]
+    except (ValueError, IndexError):
+        return compare_output(reference, actual, tolerance)
+    return compare_output(chosen[0], chosen[1], tolerance)
+
+
 def _compare_exactly(reference: np.ndarray, actual: np.ndarray, min_equal: float) -> Comparison:
     """Integers and booleans: enough of them equal or not; a constant reference proves nothing by being equal."""
     error = np.abs(reference.astype(np.float64) - actual.astype(np.float64))

@@ -169,7 +169,7 @@ class _Fixing:
         placeholders = self._exported.graph.find_nodes(op="placeholder")
         following = placeholders[at] if at < len(placeholders) else node
         with self._exported.graph.inserting_before(following):
-            placed = self._exported.graph.placeholder(f"c_{name}")
+            placed: Node = self._exported.graph.placeholder(f"c_{name}")
         mode: Any = self._fake_mode()
         placed.meta["val"] = mode.from_tensor(tensor, static_shapes=True)
         specs.insert(at, InputSpec(InputKind.CONSTANT_TENSOR, TensorArgument(placed.name), name))

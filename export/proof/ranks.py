@@ -1,0 +1,127 @@
+"""Outputs that say where the largest values are, judged by these values: equals have no order.
+
+```
+values, indices = torch.topk(scores, 3)      # scores [2, 1, 1, 1]: PyTorch says [0, 1, 2], an engine [0, 3, 1]
+```
+
+Where such an output is not eager's, the case gets the values that are chosen from, and what the indices of both choose
+is compared. Scores that differ by less than rounding may change places like equal ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch.fx import Node
+
+from edgex.delegates.base import CapturedProgram
+from edgex.delegates.graph.schema import is_tuple, leaves_of, named_arguments
+from edgex.export.rewrites.proof import input_values
+from edgex.export.source.eager import reference_conditions
+from edgex.runtime.artifact.golden import Case, Ranked
+
+aten = torch.ops.aten
+
+# Result that holds indices, by operator.
+_CHOOSING = {
+    **dict.fromkeys((aten.topk.default, aten.sort.default, aten.sort.stable, aten.kthvalue.default), 1),
+    **dict.fromkeys((aten.max.dim, aten.min.dim, aten.median.dim), 1),
+    **dict.fromkeys((aten.argmax.default, aten.argmin.default, aten.argsort.default), None),
+}
+# Operators that keep the numbers and their places.
+_CONVERSIONS = (
+    *(aten.to.dtype, aten.to.dtype_layout, aten._to_copy.default, aten.clone.default, aten.detach.default),
+    *(aten.alias.default, aten.contiguous.default),
+)
+
+
+@dataclass(frozen=True)
+class _Choice:
+    """An output that holds indices of one operator, and along which axis (None: of all values in a row)."""
+
+    output: str
+    node: Node
+    axis: int | None
+
+
+def judge_by_values(cases: Sequence[Case], verdict: Mapping[str, Any], program: CapturedProgram) -> tuple[Case, ...]:
+    """The cases, with the values that indices choose from where an output of indices was not eager's.
+
+    Args:
+        cases: What was to be proved.
+        verdict: The `edgex.verify/1` object of an artifact that did not pass.
+        program: What was lowered, before it was quantized.
+    """
+    failed = {(found["name"], found["output"]) for found in verdict["cases"] if found["verdict"] == "fail"}
+    choices = {choice.output: choice for choice in _find_choices(program)}
+    if not failed or not all(output in choices for _, output in failed):
+        return tuple(cases)
+    return tuple(_with_ranks(case, [choices[o] for name, o in failed if name == case.name], program) for case in cases)
+
+
+def _find_choices(program: CapturedProgram) -> list[_Choice]:
+    results = program.exported.graph.output_node().args[0]
+    assert is_tuple(results)
+    names = [spec.name for spec in program.outputs]
+    found = []
+    for name, result in zip(names, results[len(results) - len(names) :], strict=True):
+        choice = _choice_of(result)
+        if choice is not None:
+            axis = named_arguments(choice).get("dim", -1)
+            found.append(_Choice(name, choice, axis))
+    return found
+
+
+def _choice_of(result: Any) -> Node | None:
+    """The operator whose indices a result is; None where it is something else."""
+    while isinstance(result, Node) and result.target in _CONVERSIONS:
+        result = result.args[0]
+    if not isinstance(result, Node):
+        return None
+    if result.target in _CHOOSING:
+        return result if _CHOOSING[result.target] is None else None
+    source = result.args[0] if result.args else None
+    if isinstance(source, Node) and source.target in _CHOOSING and len(result.args) > 1:
+        return source if result.args[1] == _CHOOSING[source.target] else None
+    return None
+
+
+def _with_ranks(case: Case, choices: Sequence[_Choice], program: CapturedProgram) -> Case:
+    """The case with what its outputs choose from; as it is, where it has several steps."""
+    if not choices or len(case.steps) != 1 or (case.kind, case.reference) != ("compare", "eager"):
+        return case
+    (step,) = case.steps
+    tensors = [
+        torch.from_numpy(np.array(step.inputs[spec.name])).to(getattr(torch, spec.dtype)) for spec in program.inputs
+    ]
+    watch = _Watch(program, {choice.node.all_input_nodes[0] for choice in choices})
+    with reference_conditions():
+        watch.run(*input_values(program, tensors))
+    ranked = {}
+    for choice in choices:
+        values = watch.values[choice.node.all_input_nodes[0]]
+        flat = values.reshape(-1) if choice.axis is None else values
+        axis = 0 if choice.axis is None else choice.axis % max(1, values.ndim)
+        ranked[choice.output] = Ranked(flat.reshape(1) if flat.ndim == 0 else flat, axis)
+    return replace(case, steps=(replace(step, ranked=ranked),))
+
+
+class _Watch(torch.fx.Interpreter):
+    """Keeps some values of a run."""
+
+    def __init__(self, program: CapturedProgram, watched: set[Node]) -> None:
+        super().__init__(program.exported.graph_module)
+        self._watched = watched
+        self.values: dict[Node, np.ndarray] = {}
+
+    def run_node(self, n: Node) -> Any:
+        value = super().run_node(n)
+        if n in self._watched:
+            (tensor,) = leaves_of(value)
+            tensor = tensor.detach()
+            self.values[n] = (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).clone().numpy()
+        return value
