@@ -19,7 +19,7 @@ import torch
 from torch.fx import Node
 
 from edgex.delegates.base import CapturedProgram
-from edgex.delegates.graph.schema import is_tuple, leaves_of, named_arguments
+from edgex.delegates.graph.schema import is_tuple, leaves_of, named_arguments, operator_name
 from edgex.export.rewrites.proof import input_values
 from edgex.export.source.eager import reference_conditions
 from edgex.runtime.artifact.golden import Case, Ranked
@@ -33,10 +33,7 @@ _CHOOSING = {
     **dict.fromkeys((aten.argmax.default, aten.argmin.default, aten.argsort.default), None),
 }
 # Operators that keep the numbers and their places.
-_CONVERSIONS = (
-    *(aten.to.dtype, aten.to.dtype_layout, aten._to_copy.default, aten.clone.default, aten.detach.default),
-    *(aten.alias.default, aten.contiguous.default),
-)
+_CONVERSIONS = frozenset(f"aten::{name}" for name in ("to", "_to_copy", "clone", "detach", "alias", "contiguous"))
 
 
 @dataclass(frozen=True)
@@ -78,7 +75,7 @@ def _find_choices(program: CapturedProgram) -> list[_Choice]:
 
 def _choice_of(result: Any) -> Node | None:
     """The operator whose indices a result is; None where it is something else."""
-    while isinstance(result, Node) and result.target in _CONVERSIONS:
+    while isinstance(result, Node) and operator_name(result) in _CONVERSIONS:
         result = result.args[0]
     if not isinstance(result, Node):
         return None

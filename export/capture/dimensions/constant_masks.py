@@ -23,7 +23,7 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, InputSpec, TensorArgument
 from torch.fx import Node
 
-from edgex.delegates.graph.schema import given_arguments, leaves_of, overload_of
+from edgex.delegates.graph.schema import given_arguments, leaves_of, operator_name, overload_of
 from edgex.delegates.graph.torch_internals import FakeTensor, HigherOrderOperator, pytree
 from edgex.export.capture.mutation import find_written_placeholders
 
@@ -38,9 +38,9 @@ _FACTORIES = (
 )
 # A mask of 1024 x 1024.
 _LARGEST = 1 << 20
-_ASSERTIONS = (
-    *(aten._assert_scalar.default, aten._assert_async.msg, aten.sym_constrain_range.default),
-    *(aten.sym_constrain_range_for_size.default,),
+_ASSERTIONS = frozenset(
+    f"aten::{name}"
+    for name in ("_assert_scalar", "_assert_async", "sym_constrain_range", "sym_constrain_range_for_size")
 )
 
 
@@ -129,7 +129,7 @@ class _Fixing:
         """The node's value from those of its arguments, which have numbers for sizes now."""
         node.args, node.kwargs = torch.fx.map_arg((node.args, node.kwargs), lambda arg: self._numbers.get(arg, arg))
         self._forget_size(node)
-        if node.target in _ASSERTIONS and not node.all_input_nodes:
+        if operator_name(node) in _ASSERTIONS and not node.all_input_nodes:
             self._numbers[node] = None
             return
         args, kwargs = torch.fx.map_arg((node.args, node.kwargs), lambda arg: arg.meta["val"])
