@@ -11,7 +11,8 @@ import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from benchmarks import export_cost, onednn, overhead, page, startup, why
+from benchmarks.cost import export_cost, overhead, report_page, startup, why
+from benchmarks.onednn import comparison
 from benchmarks.outcome import Outcome, render_page, write_page
 from benchmarks.processes import locked
 from benchmarks.publish import PAGES
@@ -21,7 +22,7 @@ BENCHMARKS: Mapping[str, Callable[[bool], Outcome]] = {
     overhead.NAME: overhead.measure,
     startup.NAME: startup.measure,
     export_cost.NAME: export_cost.measure,
-    page.NAME: page.measure,
+    report_page.NAME: report_page.measure,
     why.NAME: why.measure,
 }
 
@@ -30,15 +31,15 @@ def main() -> int:
     """Run what was asked for; a goal that is not met is reported, not an error."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="edgex beside the bare engines.")
     parser.add_argument("--quick", action="store_true", help="Few rounds and small models; prints, writes nothing.")
-    names = [*BENCHMARKS, onednn.NAME]
+    names = [*BENCHMARKS, comparison.NAME]
     parser.add_argument("--only", action="append", choices=names, help="Run this one; may be repeated.")
     parser.add_argument("-o", "--output", type=Path, default=PAGES, help="Folder of the page.")
     parser.add_argument("--lock", type=Path, help="A file to lock; alone while it times.")
     parser.add_argument("--fresh", action="store_true", help="onednn: measure again what is measured already.")
     given = parser.parse_args()
     for name in given.only or BENCHMARKS:
-        if name == onednn.NAME:
-            onednn.run(given.quick, given.output, given.lock, given.fresh)
+        if name == comparison.NAME:
+            comparison.run(given.quick, given.output, given.lock, given.fresh)
             continue
         print(f"{name}:", file=sys.stderr, flush=True)
         with locked(given.lock, alone=True):

@@ -1,7 +1,7 @@
 """Benchmark pages: `docs/benchmarks/NAME.md` is rendered from `docs/benchmarks/data/NAME.json` and from nothing else.
 
 `python -m benchmarks.publish` renders all pages again from the committed figures, after a change of their wording;
-`tests/test_benchmarks.py` compares the result with the committed pages.
+`tests/benchmarks/test_pages.py` compares the result with the committed pages.
 """
 
 from __future__ import annotations
@@ -68,18 +68,20 @@ def format_data(document: Mapping[str, Any]) -> str:
 
 def renderers() -> dict[str, Callable[[Any], str]]:
     """Page name -> function from its figures to its text."""
-    from benchmarks import onednn, onednn_amx, outcome, quantization
+    from benchmarks import outcome
     from benchmarks.coverage import report
+    from benchmarks.onednn import amx, comparison
+    from benchmarks.quantization import page as quantization
     from benchmarks.speed import page as speed
 
     surveyed = {"speed": speed.render} if read_data("speed") is not None else {}  # from its first run on
     return surveyed | {
         "coverage": report.render_document,
         "edgex": lambda document: outcome.render_page(document["benchmarks"]),
-        "onednn": onednn.render,
-        "onednn-amx": onednn_amx.render,
-        "onednn-bf16": lambda document: onednn.render(document, "onednn-bf16"),
-        "onednn-zen4": lambda document: onednn.render(document, "onednn-zen4"),
+        "onednn": comparison.render,
+        "onednn-amx": amx.render,
+        "onednn-bf16": lambda document: comparison.render(document, "onednn-bf16"),
+        "onednn-zen4": lambda document: comparison.render(document, "onednn-zen4"),
         "quantization": quantization.render,
     }
 

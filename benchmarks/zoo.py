@@ -1,4 +1,4 @@
-"""Published architectures with random weights of our own: what `benchmarks/onednn.py` measures.
+"""Published architectures with random weights of our own: what `benchmarks/onednn/comparison.py` measures.
 
 They come from torchvision, timm and transformers, which edgex does not need:
 `pip install --no-deps torchvision==0.28.0 timm && pip install transformers`. Nothing is downloaded. The libraries' own

@@ -231,13 +231,14 @@ def test_folders_hold_one_idea():
     counts = Counter(path.parent for path in FILES.values())
     for pattern in ("*.cpp", "*.h"):
         counts.update(path.parent for name in LINKS.values() for path in (ROOT / name).rglob(pattern))
+    counts.update(path.parent for path in (ROOT / "benchmarks").rglob("*.py"))
     crowded = {str(folder.relative_to(ROOT)): count for folder, count in counts.items() if count > MAX_FILES}
     assert not crowded, f"at most {MAX_FILES} files a folder: {crowded}"
 
 
 def test_tests_mirror_the_tree():
     """tests/runtime/session holds what is about edgex.runtime.session; what is about all of edgex lies in tests/."""
-    apart = {"support", "plugins", "android", "fuzz", "samples"}
+    apart = {"support", "plugins", "android", "fuzz", "samples", "benchmarks"}
     packages = {
         module.split(".", 1)[1].replace(".", "/")
         for module, path in FILES.items()

@@ -1,4 +1,4 @@
-"""One contender with one model: `python -m benchmarks.onednn_child CONTENDER MODEL PRECISION THREADS ARTIFACTS`."""
+"""One contender with one model: `python -m benchmarks.onednn.child CONTENDER MODEL PRECISION THREADS ARTIFACTS`."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from pathlib import Path
 
 import torch
 
-from benchmarks import contenders
-from benchmarks.serving import serve
+from benchmarks.peers import contenders
+from benchmarks.peers.serving import serve
 
 
 def main() -> None:
-    """Prepare, then serve; see `benchmarks.serving`."""
+    """Prepare, then serve; see `benchmarks.peers.serving`."""
     contender, model, precision, threads, artifacts = sys.argv[1:6]
     warnings.simplefilter("ignore")
     logging.disable(logging.WARNING)

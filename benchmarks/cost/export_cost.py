@@ -26,7 +26,7 @@ def measure(quick: bool) -> Outcome:
 
     def run(name: str) -> None:
         side, target, model = name.split(" ")
-        stdout = run_process([sys.executable, "-m", "benchmarks.export_child", side, target, model])
+        stdout = run_process([sys.executable, "-m", "benchmarks.cost.export_child", side, target, model])
         runs.setdefault(name, []).append(json.loads(stdout.strip().splitlines()[-1]))
 
     rounds = QUICK_ROUNDS if quick else ROUNDS

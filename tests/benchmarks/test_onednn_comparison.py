@@ -1,4 +1,4 @@
-"""The page of benchmarks/onednn.py says what its data says; contenders answer in turns."""
+"""The page of benchmarks/onednn/comparison.py says what its data says; contenders answer in turns."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parent.parent
-SERVED = "from benchmarks.serving import serve; serve(lambda: None, {'prepare_seconds': 0.5})"
+ROOT = Path(__file__).resolve().parent.parent.parent
+SERVED = "from benchmarks.peers.serving import serve; serve(lambda: None, {'prepare_seconds': 0.5})"
 
 
 @pytest.fixture(autouse=True)
@@ -33,8 +33,8 @@ def make_case(model, **milliseconds):
 
 
 def test_the_page_names_what_is_missed_and_the_partitions_that_cost_it():
-    from benchmarks.onednn import FIGURES, MODELS, render
-    from benchmarks.onednn_notes import BEHIND, LOAD
+    from benchmarks.onednn.comparison import FIGURES, MODELS, render
+    from benchmarks.onednn.notes import BEHIND, LOAD
 
     assert set(BEHIND) == set(FIGURES) and all(set(notes) <= set(MODELS) for notes in BEHIND.values())
     cases = [
@@ -63,7 +63,7 @@ def test_the_page_names_what_is_missed_and_the_partitions_that_cost_it():
 
 def test_bf16_is_set_against_torchscript_in_float32():
     """As the published figure is; TorchScript in bf16 is one contender more."""
-    from benchmarks.onednn import list_contenders, render
+    from benchmarks.onednn.comparison import list_contenders, render
 
     names = list_contenders("bf16")
     assert names[:2] == ("onednn", "optimize_for_inference_fp32") and "optimize_for_inference" in names[2:]
@@ -79,7 +79,7 @@ def test_bf16_is_set_against_torchscript_in_float32():
 def test_servers_run_in_turns(monkeypatch):
     import os
 
-    from benchmarks.serving import Server, time_in_turns
+    from benchmarks.peers.serving import Server, time_in_turns
 
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     servers = [Server(name, [sys.executable, "-c", SERVED], environment, sys.stderr) for name in "ab"]
@@ -96,7 +96,7 @@ def test_servers_run_in_turns(monkeypatch):
 def test_a_contender_that_ends_is_told():
     import os
 
-    from benchmarks.serving import Server
+    from benchmarks.peers.serving import Server
 
     server = Server("gone", [sys.executable, "-c", "pass"], dict(os.environ), sys.stderr)
     assert server.wait() is None
@@ -104,7 +104,7 @@ def test_a_contender_that_ends_is_told():
 
 
 def test_serving_answers_each_line(monkeypatch, capsys):
-    from benchmarks.serving import serve
+    from benchmarks.peers.serving import serve
 
     calls = []
     monkeypatch.setattr("sys.stdin", io.StringIO("2\n1\n"))
@@ -117,7 +117,7 @@ def test_lanes_pin_all_threads_of_a_contender():
     import os
     import subprocess
 
-    from benchmarks.onednn_lanes import _pin
+    from benchmarks.onednn.lanes import _pin
 
     core = max(os.sched_getaffinity(0))
     code = "import threading; threading.Thread(target=input).start(); print('up', flush=True)"

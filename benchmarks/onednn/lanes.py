@@ -1,6 +1,6 @@
-"""The models of `benchmarks/onednn.py` on a machine of many cores: several at a time, each on cores of its own.
+"""The models of `comparison.py` on a machine of many cores: several at a time, each on cores of its own.
 
-`python -m benchmarks.onednn_lanes RESULT --lanes 0,2 4,6 8,10 12,14 --seconds 1200` writes the page and its raw figures
+`python -m benchmarks.onednn.lanes RESULT --lanes 0,2 4,6 8,10 12,14 --seconds 1200` writes the page and its raw figures
 to the folder RESULT after each batch, bfloat16 first where the processor has it. A batch is a model for each lane; all
 contenders of a batch get ready together, then every lane times its own in turns. So all contenders of a row meet the
 same neighbours. Name every other core where two are one physical core.
@@ -20,10 +20,10 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from benchmarks import onednn
+from benchmarks.onednn import comparison
 from benchmarks.outcome import describe_machine
+from benchmarks.peers.serving import Server, time_in_turns
 from benchmarks.publish import publish, read_origin
-from benchmarks.serving import Server, time_in_turns
 from edgex.runtime.support.machine.activity import describe_activity, take_snapshot
 
 Cell = tuple[str, str, int]
@@ -31,24 +31,26 @@ Cell = tuple[str, str, int]
 
 def main() -> int:
     """Export, then measure until the time is over."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.onednn_lanes", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.onednn.lanes", description=__doc__.splitlines()[0])
     parser.add_argument("result", type=Path)
     parser.add_argument("--lanes", nargs="+", required=True, help="Cores of a lane: two numbers with a comma.")
     parser.add_argument("--seconds", type=float, default=3600, help="No batch begins afterwards.")
-    parser.add_argument("--precision", choices=list(onednn.FIGURES), action="append", help="Default: all there are.")
+    parser.add_argument(
+        "--precision", choices=list(comparison.FIGURES), action="append", help="Default: all there are."
+    )
     given = parser.parse_args()
     lanes = [[int(core) for core in lane.split(",")] for lane in given.lanes]
     given.result.mkdir(parents=True, exist_ok=True)
     ends = time.monotonic() + given.seconds
-    onednn.WORK.mkdir(parents=True, exist_ok=True)
-    precisions = given.precision or onednn.list_precisions()
-    with ThreadPoolExecutor(len(onednn.MODELS)) as pool:
-        prepared = list(pool.map(lambda model: _prepare(model, precisions), onednn.MODELS))
+    comparison.WORK.mkdir(parents=True, exist_ok=True)
+    precisions = given.precision or comparison.list_precisions()
+    with ThreadPoolExecutor(len(comparison.MODELS)) as pool:
+        prepared = list(pool.map(lambda model: _prepare(model, precisions), comparison.MODELS))
     cells = [
         (model, precision, threads)
         for precision in reversed(precisions)
-        for threads in onednn.THREADS
-        for model, able in zip(onednn.MODELS, prepared, strict=True)
+        for threads in comparison.THREADS
+        for model, able in zip(comparison.MODELS, prepared, strict=True)
         if able
         if not _file(model, precision, threads).exists()
     ]
@@ -56,7 +58,7 @@ def main() -> int:
         batch, cells = cells[: len(lanes)], cells[len(lanes) :]
         _say(f"{', '.join(' '.join(map(str, cell)) for cell in batch)}")
         for cell, entry in zip(batch, _measure(batch, lanes), strict=True):
-            if onednn.OWN not in entry["median_seconds"]:
+            if comparison.OWN not in entry["median_seconds"]:
                 _say(f"{cell}: our own did not load; see log-lanes.txt")
                 continue
             _file(*cell).write_text(json.dumps(entry), encoding="utf-8")
@@ -65,7 +67,7 @@ def main() -> int:
 
 
 def _file(model: str, precision: str, threads: int) -> Path:
-    return onednn.WORK / f"{model}-{precision}-{threads}.json"
+    return comparison.WORK / f"{model}-{precision}-{threads}.json"
 
 
 def _say(text: str) -> None:
@@ -75,14 +77,14 @@ def _say(text: str) -> None:
 def _prepare(model: str, precisions: Sequence[str]) -> bool:
     """Artifacts of the model, and what Inductor compiles and finds again in its cache; False where one failed."""
     try:
-        onednn.export_artifacts(model, precisions, onednn.WORK)
+        comparison.export_artifacts(model, precisions, comparison.WORK)
     except RuntimeError as error:  # the other models are worth their time all the same
         _say(f"{model} is left out: {error}")
         return False
-    with (onednn.WORK / f"log-{model}-inductor.txt").open("w") as log:
+    with (comparison.WORK / f"log-{model}-inductor.txt").open("w") as log:
         for precision in precisions:
-            for threads in onednn.THREADS:
-                server = onednn.start_contender("inductor", model, precision, threads, onednn.WORK, log)
+            for threads in comparison.THREADS:
+                server = comparison.start_contender("inductor", model, precision, threads, comparison.WORK, log)
                 server.wait()
                 server.close()
     _say(f"{model} is prepared")
@@ -91,12 +93,12 @@ def _prepare(model: str, precisions: Sequence[str]) -> bool:
 
 def _measure(batch: Sequence[Cell], lanes: Sequence[Sequence[int]]) -> list[dict[str, Any]]:
     with ExitStack() as stack:
-        log = stack.enter_context((onednn.WORK / "log-lanes.txt").open("a"))
+        log = stack.enter_context((comparison.WORK / "log-lanes.txt").open("a"))
         servers: list[list[Server]] = []
         for model, precision, threads in batch:
             servers.append([])
-            for name in onednn.list_contenders(precision):
-                server = onednn.start_contender(name, model, precision, threads, onednn.WORK, log)
+            for name in comparison.list_contenders(precision):
+                server = comparison.start_contender(name, model, precision, threads, comparison.WORK, log)
                 stack.callback(server.close)
                 servers[-1].append(server)
         facts = [{server.name: server.wait() for server in members} for members in servers]
@@ -106,14 +108,14 @@ def _measure(batch: Sequence[Cell], lanes: Sequence[Sequence[int]]) -> list[dict
                 _pin(server.pid, lanes[number][: batch[number][2]])
         before = take_snapshot()
         with ThreadPoolExecutor(len(batch)) as pool:
-            found = list(pool.map(lambda m: time_in_turns(m, onednn.ROUNDS, onednn.SECONDS_EACH), able))
+            found = list(pool.map(lambda m: time_in_turns(m, comparison.ROUNDS, comparison.SECONDS_EACH), able))
         activity = describe_activity(before, take_snapshot(), os.cpu_count()).to_json()
     return [
         {
             "model": model,
             "precision": precision,
             "threads": threads,
-            "sqnr_db": onednn.read_sqnr_db(model, precision, onednn.WORK),
+            "sqnr_db": comparison.read_sqnr_db(model, precision, comparison.WORK),
             "prepare_seconds": {name: fact and fact["prepare_seconds"] for name, fact in facts[number].items()},
             "median_seconds": {name: median(median(t) for t in turns) for name, turns in found[number].items()},
             "seconds": {name: [[round(s, 7) for s in t] for t in turns] for name, turns in found[number].items()},
@@ -130,14 +132,14 @@ def _pin(pid: int, cores: Sequence[int]) -> None:
 
 
 def _write(folder: Path, lanes: int) -> None:
-    results = onednn.read_results(onednn.WORK)
+    results = comparison.read_results(comparison.WORK)
     how = (
-        f"Written by `python -m benchmarks.onednn_lanes`: {lanes} models were timed at the same time, each on cores of "
+        f"Written by `python -m benchmarks.onednn.lanes`: {lanes} models were timed at the same time, each on cores of "
         "its own, which all contenders of its row shared."
     )
-    facts = {"schema": onednn.SCHEMA, "machine": describe_machine(), "origin": read_origin(), "how": how}
+    facts = {"schema": comparison.SCHEMA, "machine": describe_machine(), "origin": read_origin(), "how": how}
     document = {**facts, "lanes": lanes, **results}
-    publish("onednn-bf16", document, onednn.render(document, "onednn-bf16"), folder)
+    publish("onednn-bf16", document, comparison.render(document, "onednn-bf16"), folder)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""One export in a process of its own: `python -m benchmarks.export_child SIDE TARGET MODEL`; prints JSON.
+"""One export in a process of its own: `python -m benchmarks.cost.export_child SIDE TARGET MODEL`; prints JSON.
 
 A tiny model goes through the same road first: after it, everything that either side imports is imported, and the
 figures hold no import.

@@ -1,8 +1,8 @@
 """oneDNN Graph beside its peers on a machine that has torch but neither edgex, ExecuTorch nor a compiler.
 
-`python -m benchmarks.onednn_amx pack FOLDER`, where edgex is installed, exports the models and gathers what runs them:
+`python -m benchmarks.onednn.amx pack FOLDER`, where edgex is installed, exports the models and gathers what runs them:
 ExecuTorch's libraries, oneDNN, the compiled backend and `native_runner`. There, with FOLDER and this package copied,
-`python -m benchmarks.onednn_amx run FOLDER RESULT` runs them beside the torch of that machine: each contender in a
+`python -m benchmarks.onednn.amx run FOLDER RESULT` runs them beside the torch of that machine: each contender in a
 process of its own, in turns, bf16 and fp32, 4 and 16 threads.
 
 Weights repeat a short stretch of random numbers, so that the archive stays small; no dense kernel looks at them.
@@ -27,8 +27,9 @@ from torch import nn
 from torch.nn import functional
 
 from benchmarks.models import Bottleneck, ResNet
+from benchmarks.peers.serving import Server, serve, time_in_turns
+from benchmarks.processes import ROOT
 from benchmarks.publish import publish, read_origin, render_origin
-from benchmarks.serving import Server, serve, time_in_turns
 
 Example = tuple[nn.Module, tuple[torch.Tensor, ...]]
 NATIVE = "onednn"
@@ -38,7 +39,7 @@ PRECISIONS = ("bf16", "fp32")
 ROUNDS = 7
 SECONDS_EACH = 0.15
 HOW = (
-    "Written by `python -m benchmarks.onednn_amx`: one bottleneck block of each stage of ResNet-50, the whole "
+    "Written by `python -m benchmarks.onednn.amx`: one bottleneck block of each stage of ResNet-50, the whole "
     "network, and one layer of BERT-base at 128 tokens, batch 1. The column *edgex* is the artifact's `.pte` in a "
     "native program without Python; its inputs and outputs are float32, and its time includes the conversions. The "
     "peers take the precision of the table directly, images in channels_last: `torch.jit` with LLGA, Inductor with "
@@ -124,7 +125,7 @@ def pack(folder: Path) -> None:
         shutil.copy(executorch / "lib" / name, folder)
     shutil.copy(find_library(), folder / "libdnnl.so.3")
     shutil.copy(built_backend(), folder)
-    source = Path(__file__).parent / "native_runner.cpp"
+    source = ROOT / "benchmarks" / "peers" / "native_runner.cpp"
     includes = [f"{executorch}/include", f"{executorch}/include/executorch/runtime/core/portable_type/c10"]
     subprocess.run(
         [
@@ -214,7 +215,7 @@ def _start(folder: Path, contender: str, model: str, precision: str, threads: in
         command = [str(folder / "native_runner"), *(str(folder / name) for name in files)]
         command.append(str(folder / "libedgex_onednn.so"))
     else:
-        command = [sys.executable, "-m", "benchmarks.onednn_amx", "serve", contender, model, precision, str(threads)]
+        command = [sys.executable, "-m", "benchmarks.onednn.amx", "serve", contender, model, precision, str(threads)]
     return Server(contender, command, environment, log)
 
 
@@ -235,7 +236,7 @@ def _sqnr_db(folder: Path, model: str, precision: str, threads: int) -> float | 
 
 def serve_peer(contender: str, model: str, precision: str, threads: int) -> None:
     """One peer in this process."""
-    from benchmarks import contenders
+    from benchmarks.peers import contenders
 
     contenders.prepare_process(threads)
     module, args = MODELS[model]()

@@ -1,4 +1,4 @@
-"""What an onednn artifact costs to load and keep, and where its time goes: `python -m benchmarks.onednn_inside …`.
+"""What an onednn artifact costs to load and keep, and where its time goes: `python -m benchmarks.onednn.inside …`.
 
 `inside ARTIFACT THREADS` prints JSON; `overhead THREADS` prints the cost of one delegate call in seconds.
 """

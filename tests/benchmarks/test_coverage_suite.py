@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parent.parent.parent
 from benchmarks.coverage import huggingface, timm_models, torchvision_models  # noqa: E402
 from benchmarks.coverage.__main__ import main  # noqa: E402
 from benchmarks.coverage.expected import EXPECTED  # noqa: E402

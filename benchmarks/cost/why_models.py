@@ -1,4 +1,4 @@
-"""What `benchmarks/why.py` asks about; both can be made on the meta device, without weights."""
+"""What `benchmarks/cost/why.py` asks about; both can be made on the meta device, without weights."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-// Runs a .pte without Python or torch, and speaks the protocol of `benchmarks/serving.py`.
+// Runs a .pte without Python or torch, and speaks the protocol of `benchmarks/peers/serving.py`.
 // native_runner MODEL.pte INPUTS.bin OUTPUTS.bin [BACKEND.so]: prints `ready {...}`, then answers each number on stdin
 // by that many runs. INPUTS.bin holds the inputs' bytes one after the other, OUTPUTS.bin gets the outputs'.
 #include <dlfcn.h>

@@ -15,11 +15,11 @@ from pathlib import Path
 from statistics import median
 from typing import Any, TextIO
 
-from benchmarks.onednn_notes import BEHIND, LOAD
+from benchmarks.onednn.notes import BEHIND, LOAD
 from benchmarks.outcome import describe_machine, render_goals, render_table
+from benchmarks.peers.serving import Server, time_in_turns
 from benchmarks.processes import ROOT, locked, run_process
 from benchmarks.publish import publish, read_origin, render_origin
-from benchmarks.serving import Server, time_in_turns
 from edgex.runtime.report.figures import format_bytes, format_seconds
 from edgex.runtime.support.machine.activity import describe_activity, take_snapshot
 from edgex.runtime.support.machine.host import read_host
@@ -98,7 +98,7 @@ def list_contenders(precision: str) -> tuple[str, ...]:
 def start_contender(name: str, model: str, precision: str, threads: int, work: Path, log: TextIO) -> Server:
     """A process that gets one contender ready and runs it when it is told to."""
     environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "TOKENIZERS_PARALLELISM": "false"}
-    command = [sys.executable, "-m", "benchmarks.onednn_child", name, model, precision, str(threads), str(work)]
+    command = [sys.executable, "-m", "benchmarks.onednn.child", name, model, precision, str(threads), str(work)]
     return Server(name, command, environment, log)
 
 
@@ -166,7 +166,7 @@ def _measure(model: str, precision: str, threads: int, lock: Path | None, work: 
 
 def _look_inside(model: str, lock: Path | None, work: Path) -> dict[str, Any]:
     with locked(lock, alone=True):
-        command = [sys.executable, "-m", "benchmarks.onednn_inside", "inside", str(work / f"{model}.onednn.edgex")]
+        command = [sys.executable, "-m", "benchmarks.onednn.inside", "inside", str(work / f"{model}.onednn.edgex")]
         # What a process finds, of memory above all, is chance: the one in the middle of several.
         results = [json.loads(run_process([*command, str(THREADS[0])]).splitlines()[-1]) for _ in range(PROCESSES)]
     return {"model": model, **sorted(results, key=lambda result: result["load_seconds"])[PROCESSES // 2]}
@@ -174,7 +174,7 @@ def _look_inside(model: str, lock: Path | None, work: Path) -> dict[str, Any]:
 
 def _measure_call(lock: Path | None) -> dict[str, Any]:
     with locked(lock, alone=True):
-        command = [sys.executable, "-m", "benchmarks.onednn_inside", "overhead", "1"]
+        command = [sys.executable, "-m", "benchmarks.onednn.inside", "overhead", "1"]
         result: dict[str, Any] = json.loads(run_process(command).splitlines()[-1])
     return result
 

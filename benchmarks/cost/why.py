@@ -26,7 +26,7 @@ def measure(quick: bool) -> Outcome:
     answers: dict[str, list[dict[str, Any]]] = {}
 
     def run(name: str) -> None:
-        command = [sys.executable, "-m", "edgex", "why", f"benchmarks.why_models:{name}", "-t", ",".join(TARGETS)]
+        command = [sys.executable, "-m", "edgex", "why", f"benchmarks.cost.why_models:{name}", "-t", ",".join(TARGETS)]
         answers.setdefault(name, []).append(json.loads(run_process([*command, "--json", "-q"])))
 
     rounds = QUICK_ROUNDS if quick else ROUNDS

@@ -1,0 +1,1 @@
+"""The target onednn beside its peers: two cores, many, and blocks alone."""

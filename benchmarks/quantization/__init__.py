@@ -1,0 +1,1 @@
+"""Accuracy, size and speed of quantized artifacts beside float32."""
