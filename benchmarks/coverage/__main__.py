@@ -14,7 +14,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from benchmarks.coverage.expected import EXPECTED
-from benchmarks.coverage.huggingface import GONE
 from benchmarks.coverage.judge import (
     ISSUES,
     RESULTS,
@@ -27,6 +26,7 @@ from benchmarks.coverage.judge import (
     parse_outcomes,
     read_baseline,
 )
+from benchmarks.coverage.models.huggingface import GONE
 from benchmarks.coverage.outcome import Outcome
 from benchmarks.coverage.report import write_report
 from benchmarks.coverage.runner import GIB, Limits, Runner

@@ -50,7 +50,7 @@ class Entry:
 
 def all_entries() -> list[Entry]:
     """Every model, hard cases first; no library is imported."""
-    from benchmarks.coverage import hard_cases, huggingface, timm_models, torchvision_models
+    from benchmarks.coverage.models import hard_cases, huggingface, timm_models, torchvision_models
 
     groups = [hard_cases.entries(), huggingface.entries(), torchvision_models.entries(), timm_models.entries()]
     return [entry for group in groups for entry in group]

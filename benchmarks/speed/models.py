@@ -12,9 +12,9 @@ from functools import partial
 
 import torch
 
-from benchmarks.coverage import huggingface, timm_models, torchvision_models
+from benchmarks.coverage.models import huggingface, timm_models, torchvision_models
+from benchmarks.coverage.models.weights import SEED, draw_weights
 from benchmarks.coverage.suite import Entry, Example
-from benchmarks.coverage.weights import SEED, draw_weights
 
 _SIDE = 224
 

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-from benchmarks.coverage import huggingface, timm_models, torchvision_models  # noqa: E402
 from benchmarks.coverage.__main__ import main  # noqa: E402
 from benchmarks.coverage.expected import EXPECTED  # noqa: E402
 from benchmarks.coverage.judge import (  # noqa: E402
@@ -23,6 +22,7 @@ from benchmarks.coverage.judge import (  # noqa: E402
     parse_outcomes,
     read_baseline,
 )
+from benchmarks.coverage.models import huggingface, timm_models, torchvision_models  # noqa: E402
 from benchmarks.coverage.outcome import Outcome, without_paths  # noqa: E402
 from benchmarks.coverage.report import render  # noqa: E402
 from benchmarks.coverage.store import Store  # noqa: E402

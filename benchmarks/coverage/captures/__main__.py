@@ -20,8 +20,8 @@ from pathlib import Path
 
 import torch
 
-from benchmarks.coverage import hard_cases, huggingface, timm_models, torchvision_models
 from benchmarks.coverage.captures import diffusers_models, transformers_models
+from benchmarks.coverage.models import hard_cases, huggingface, timm_models, torchvision_models
 from benchmarks.coverage.suite import Entry
 from edgex.errors import EdgexError
 from edgex.export.capture.program import capture

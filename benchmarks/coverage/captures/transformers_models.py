@@ -9,8 +9,8 @@ from typing import Any
 
 import torch
 
+from benchmarks.coverage.models.weights import SEED, draw_weights
 from benchmarks.coverage.suite import Entry, Example
-from benchmarks.coverage.weights import SEED, draw_weights
 
 WORDS = 128
 TOKENS = 12

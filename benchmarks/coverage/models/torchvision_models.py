@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from benchmarks.coverage.models.weights import SEED, draw_weights, thin_out
 from benchmarks.coverage.suite import Entry, Example
-from benchmarks.coverage.weights import SEED, draw_weights, thin_out
 
 CLASSES = 10
 

@@ -1,0 +1,1 @@
+"""The models of the coverage suite, a file a library, and their weights."""
