@@ -88,6 +88,12 @@ class Loaded:
     lowered: LoweredModule
     runner: ExecuTorchRunner
 
+    def __enter__(self) -> Loaded:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.runner.close()
+
     def __call__(self, *inputs: torch.Tensor) -> list[torch.Tensor]:
         return [torch.from_numpy(output.copy()) for output in self.runner.execute([x.numpy() for x in inputs])]
 
@@ -103,7 +109,7 @@ def lower(program: CapturedProgram) -> LoweredModule:
 
 
 def load(lowered: LoweredModule, threads: int = 2, *, trace: bool = False) -> Loaded:
-    """Write and load; the caller closes the runner."""
+    """Write and load; the caller closes it."""
     with tempfile.TemporaryDirectory() as folder:
         lowered.write(Path(folder))
         plugins = load_plugins(lowered.requirements.plugins, "test")
@@ -172,10 +178,7 @@ def check(
     lowered = lower(capture(module, inputs, shapes, precision))
     plan = lowered.plan
     assert plan.total_ops - plan.delegated_ops == left, plan.fallbacks
-    loaded = load(lowered)
-    try:
+    with load(lowered) as loaded:
         for values, expected in zip((inputs, *more), wanted, strict=True):
             compare(expected, loaded(*values), precision)
-    finally:
-        loaded.runner.close()
     return lowered

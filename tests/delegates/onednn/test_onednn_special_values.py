@@ -68,11 +68,14 @@ def test_what_is_not_listed_is_as_eager() -> None:
     network = Network(lambda x: tuple(function(x) for function in AS_EAGER.values()))
     program = capture(network, (with_one(0.5),))
     assert not operators(program) & SPECIAL_VALUES.keys()
-    loaded = load(lower(program))
-    assert loaded.lowered.plan.delegated_ops >= len(AS_EAGER)
-    for content in (float("nan"), float("inf"), float("-inf")):
-        x = with_one(content)
-        for name, wanted, found in zip(AS_EAGER, network(x), loaded(x), strict=True):
+    lowered = lower(program)
+    assert lowered.plan.delegated_ops >= len(AS_EAGER)
+    answers = {}
+    with load(lowered) as loaded:
+        for content in (float("nan"), float("inf"), float("-inf")):
+            answers[content] = loaded(with_one(content))
+    for content, answer in answers.items():
+        for name, wanted, found in zip(AS_EAGER, network(with_one(content)), answer, strict=True):
             assert torch.equal(kinds(wanted), kinds(found)), f"{name} of {content}: {found} instead of {wanted}"
 
 
@@ -81,8 +84,10 @@ def test_what_is_listed_differs() -> None:
     program = capture(network, (with_one(0.5),))
     told = {name.split(".")[1] for name in operators(program) & SPECIAL_VALUES.keys()}
     assert told == LISTED.keys()
-    loaded, x = load(lower(program)), with_one(float("nan"))
-    for (name, (_, becomes)), wanted, found in zip(LISTED.items(), network(x), loaded(x), strict=True):
+    x = with_one(float("nan"))
+    with load(lower(program)) as loaded:
+        answer = loaded(x)
+    for (name, (_, becomes)), wanted, found in zip(LISTED.items(), network(x), answer, strict=True):
         place = wanted.isnan() & ~found.isnan()
         assert place.any(), f"{name}: NaN stays, and is listed"
         if becomes is not None:
