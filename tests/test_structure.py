@@ -43,6 +43,7 @@ PRIVATE_PREFIXES = (
     "executorch.extension.pybindings",
     "onnxruntime.capi",
     "torchao._",
+    "litert_torch._",
 )
 # The types of the targets that a graph's nodes have: without a public name, but part of what torch.export documents.
 ALLOWED = {"torch._ops.OpOverload", "torch._ops.OpOverloadPacket", "torch._ops.HigherOrderOperator"}
@@ -52,12 +53,14 @@ PRIVATE_ATTRIBUTES: dict[str, set[str]] = {
     "edgex.delegates.graph.composite_operators": {"_materialize_cpp_cia_ops"},
     "edgex.delegates.graph.schema": {"_op", "_schema"},
     "edgex.delegates.graph.torch_internals": {"_cdata"},
+    "edgex.delegates.litert.conversion": {"_run_convert_passes"},
     "edgex.delegates.recipes.observers": {"_non_linear_param_search"},
     "edgex.export.capture.diagnosis.guard_lines": {"_log_guard"},
     "edgex.export.capture.example_run": {"_version"},
     "edgex.export.capture.torch_internals": {"_buffers", "_guards_code", "_orig_mod", "_parameters", "_version"},
     "edgex.export.quantization.pt2e": {"_annotated"},
     "edgex.export.source.leaves": {"_get_node_type"},
+    "edgex.runtime.engines.litert.binding": {"_get_full_signature_list", "_get_ops_details"},
     "edgex.runtime.engines.torch.pt2.operators": {"_ops", "_schema"},
     "edgex.runtime.engines.executorch.binding": {
         *("_get_operator_names", "_get_registered_backend_names", "_load_program", "_threadpool_get_thread_count"),
@@ -73,6 +76,7 @@ PRIVATE_ADAPTERS: dict[str, tuple[str, ...]] = {
     "edgex.delegates.graph.composite_operators": ("torch._export",),
     "edgex.delegates.executorch.edge_passes": ("executorch.exir.program._program",),
     "edgex.delegates.onnxruntime.graph.torch_registry": ("torch.onnx._internal",),
+    "edgex.delegates.litert.conversion": ("litert_torch._convert",),
     "edgex.delegates.graph.torch_internals": (
         "torch._subclasses.fake_tensor",
         "torch.utils._pytree",

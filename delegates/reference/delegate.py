@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from edgex.delegates.base import Availability, CapturedProgram, LoweredModule
-from edgex.delegates.graph.provenance import is_operator, module_path_of, source_of
-from edgex.delegates.graph.values import read_graph_values
+from edgex.delegates.graph.provenance import is_operator
+from edgex.delegates.graph.source_map import build_source_map
 from edgex.delegates.plan import PartitionPlan
 from edgex.delegates.recipes.quantizers import Quantizer, shared_quantizer
 from edgex.delegates.recipes.recipes import RECIPE_NAMES
@@ -58,27 +58,13 @@ class ReferenceDelegate:
 
             torch.export.save(program.exported, folder / MODEL_FILE)
 
-        flow = read_graph_values(program.exported, [spec.name for spec in program.inputs])
-        operators = [
-            {
-                "id": node.name,
-                "op": str(node.target),
-                "module": module_path_of(node),
-                "source": source_of(node, program.source_root),
-                "inputs": list(flow.nodes[node.name].inputs),
-                "outputs": list(flow.nodes[node.name].outputs),
-                "flops": flow.nodes[node.name].flops,
-            }
-            for node in program.exported.graph.nodes
-            if is_operator(node)
-        ]
         return LoweredModule(
             files=(MODEL_FILE,),
             write=write,
             methods=(program.method,),
             plan=self.plan(program, options),
             requirements=Requirements(self.engine, "2.13"),
-            debug={"format": "edgex.source_map/1", "ops": operators, **flow.to_json()},
+            debug=build_source_map(program),
         )
 
     def recipe_refusal(self, recipe: str) -> str:

@@ -41,6 +41,7 @@ ENGINES = {
     "onnx-cpu": "onnxruntime",
     "onnx-rocm": "onnxruntime",
     "openvino": "openvino",
+    "litert": "litert",
     "reference": "torch",
 }
 

@@ -14,6 +14,7 @@ _NATIVE: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "xnnpack": {"fp32": (), "fp16": ("avx512_fp16", "asimdhp")},
     "onednn": {"fp32": (), "bf16": ("avx512_bf16", "amx_bf16")},
     "onnx-cpu": {"fp32": ()},
+    "litert": {"fp32": ()},
     "reference": {"fp32": (), "bf16": ("avx512_bf16", "amx_bf16", "bf16")},
 }
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from edgex.explain import messages_executorch, messages_onnxruntime, messages_rocm, messages_torch
+from edgex.explain import messages_executorch, messages_litert, messages_onnxruntime, messages_rocm, messages_torch
 from edgex.explain.entry import Entry
 from edgex.runtime.engines.executorch.errors import ERROR_CODES
 
@@ -43,4 +43,5 @@ DICTIONARY: tuple[Entry, ...] = (
     *messages_torch.MESSAGES,
     *messages_onnxruntime.MESSAGES,
     *messages_rocm.MESSAGES,
+    *messages_litert.MESSAGES,
 )

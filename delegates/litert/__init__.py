@@ -1,0 +1,1 @@
+"""The target `litert`: a `.tflite` model for LiteRT, converted by litert-torch."""

@@ -1,0 +1,155 @@
+"""The one place that imports litert_torch: its decompositions, its table of lowerings, and the way to `.tflite` bytes.
+
+`litert_torch.convert` captures a module by itself, and what it captures has other names and lines than what edgex
+captured and proves. So its parts are called on the captured program; an upgrade may move them, and
+`tests/delegates/litert` then says which.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+from edgex.delegates.graph.provenance import is_operator, shorten_path
+from edgex.delegates.graph.stale_symbols import retry_stale_symbols
+from edgex.delegates.litert.quantized import unfold_weights
+from edgex.errors import LoweringError
+from edgex.runtime.support.dependency_messages import quiet_dependencies
+from edgex.runtime.support.native_stderr import capture_native_stderr
+
+if TYPE_CHECKING:
+    from torch.export import ExportedProgram
+    from torch.fx import Node
+
+SIGNATURE = "serving_default"
+_CUSTOM = 32  # BuiltinOperator.CUSTOM of the schema: an operator that the runtime finds by its name
+_PLACE = re.compile(r'"(?P<file>[^"\n]+\.py)":(?P<line>\d+)')
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Nothing that litert_torch, and what it imports, says of its progress reaches the terminal."""
+    with quiet_dependencies(everything=True), capture_native_stderr():
+        import litert_torch
+
+        shown = litert_torch.config.show_progress
+        litert_torch.config.show_progress = False
+        try:
+            yield
+        finally:
+            litert_torch.config.show_progress = shown
+
+
+def decompose(exported: ExportedProgram, *, quantized: bool) -> ExportedProgram:
+    """The program in the operators that litert_torch lowers one by one; weights may be fake, the argument stays.
+
+    ```
+    before:  hardtanh = aten.hardtanh(x, 0.0, 6.0)
+    after:   clamp    = aten.clamp(x, 0.0, 6.0)
+    ```
+
+    Args:
+        exported: A functional program.
+        quantized: It holds quantize and dequantize operators of PT2E.
+    """
+    from litert_torch import fx_infra
+    from litert_torch._convert import core
+
+    # A copy first: the next function edits the graph that it is given.
+    program = retry_stale_symbols(lambda: exported.run_decompositions({}))
+    if quantized:
+        program = unfold_weights(program)
+    program = fx_infra.safe_run_decompositions(program, fx_infra.decomp.pre_convert_decomp(), can_skip=False)
+    program = core._run_convert_passes(program)
+    return fx_infra.safe_run_decompositions(program, fx_infra.decomp.pre_lower_decomp(), can_skip=False)
+
+
+def find_unknown(decomposed: ExportedProgram) -> list[Node]:
+    """The operators that litert_torch has no lowering for."""
+    from litert_torch.backend import lowerings
+
+    return [node for node in decomposed.graph.nodes if is_operator(node) and lowerings.lookup(node.target) is None]
+
+
+def convert(decomposed: ExportedProgram, inputs: Sequence[str], *, quantized: bool, source_root: Path) -> bytes:
+    """The `.tflite` file; integers of 64 bits stay what they are.
+
+    Args:
+        decomposed: What `decompose` gave, with its weights.
+        inputs: Names of its inputs, in order.
+        quantized: It holds quantize and dequantize operators of PT2E.
+        source_root: Folder of the user's file, for the line in errors.
+
+    Raises:
+        LoweringError: The converter fails, or writes operators that LiteRT has no kernel for.
+    """
+    from litert_torch._convert import litert_converter
+
+    signature: Any = SimpleNamespace(name=SIGNATURE, flat_arg_names=list(inputs))
+    if decomposed.example_inputs is None:
+        # A program whose state was lifted has none; they are looked at for their place, not for their values.
+        users = set(decomposed.graph_signature.user_inputs)
+        placeholders = decomposed.graph.find_nodes(op="placeholder")
+        decomposed.example_inputs = (tuple(node.meta["val"] for node in placeholders if node.name in users), {})
+    with capture_native_stderr() as captured:
+        try:
+            model = litert_converter.exported_programs_to_flatbuffer(
+                [decomposed], [signature], quant_config=_quantization() if quantized else None, enable_x64=True
+            )
+            content: bytes = model.to_bytes()
+        except Exception as error:  # MLIR's and torch's own, of no common kind
+            told = f"{captured.tail() or ''}\n{error}"
+            raise LoweringError(
+                "litert-torch fails to convert this model",
+                _find_line(told, source_root),
+                "export to another target: -t xnnpack reads most of the same models",
+                why=first_sentence(str(error)),
+            ) from error
+    custom = list_custom_operators(content)
+    if custom:
+        raise LoweringError(
+            f"litert-torch writes operators that LiteRT has no kernel for: {', '.join(custom)}",
+            fix="export to another target: -t xnnpack reads most of the same models",
+        )
+    return content
+
+
+def list_custom_operators(content: bytes) -> list[str]:
+    """Names of the operators in a `.tflite` file that are none of LiteRT's own."""
+    from ai_edge_litert import schema_py_generated as schema
+
+    model = schema.Model.GetRootAs(content)
+    codes = [model.OperatorCodes(index) for index in range(model.OperatorCodesLength())]
+    return [code.CustomCode().decode("utf-8", "replace") for code in codes if code.BuiltinCode() == _CUSTOM]
+
+
+def first_sentence(message: str) -> str:
+    """The first line of a message that says something."""
+    return next((line.strip() for line in message.splitlines() if line.strip()), "no reason given")
+
+
+def _quantization() -> Any:
+    """Says that scales stand in the graph; the operators that it would choose are not asked for.
+
+    It says `dynamic`, because of a static one the converter makes a file whose inputs and outputs are bytes. What has
+    scales for its activations computes in bytes either way.
+    """
+    from litert_torch.quantize.pt2e_quantizer import PT2EQuantizer, get_symmetric_quantization_config
+    from litert_torch.quantize.quant_config import QuantConfig
+
+    config = get_symmetric_quantization_config(is_per_channel=True, is_dynamic=True)
+    return QuantConfig(PT2EQuantizer().set_global(config))
+
+
+def _find_line(message: str, source_root: Path) -> str | None:
+    """The line of the user's file that a message of MLIR or torch names."""
+    found = [(match["file"], match["line"]) for match in _PLACE.finditer(message)]
+    found += re.findall(r'File "([^"\n]+)", line (\d+)', message)
+    for file, line in found:
+        if Path(file).is_relative_to(source_root):
+            return f"{shorten_path(Path(file), source_root)}:{line}"
+    return None

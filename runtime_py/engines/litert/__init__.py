@@ -1,0 +1,1 @@
+"""LiteRT as an engine: it runs `model.tflite` on its XNNPACK delegate."""

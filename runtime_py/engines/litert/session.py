@@ -1,0 +1,105 @@
+"""One `model.tflite` in LiteRT, and the state that it hands back and forth."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from edgex.errors import ArtifactError, RunError
+from edgex.runtime.artifact.artifact import Artifact
+from edgex.runtime.engines.litert.binding import DELEGATE_OPERATOR, list_operators, open_interpreter, read_signature
+from edgex.runtime.engines.state_file import read_state
+from edgex.runtime.session.runner import LoadSeconds
+from edgex.runtime.support.machine.threads import default_threads
+from edgex.runtime.support.native_stderr import capture_native_stderr
+
+# A `.tflite` file begins with an offset and these letters; LiteRT itself does not look before it follows offsets.
+_MAGIC = b"TFL3"
+
+
+class LiteRtRunner:
+    """One interpreter. The signature's first inputs and outputs are the user's, the rest is carried state."""
+
+    planned_arena_bytes: int | None = None
+
+    def __init__(self, artifact: Artifact, threads: int | None) -> None:
+        self._name = artifact.path.name
+        path = artifact.file(".tflite")
+        _check_magic(path, self._name)
+        self.threads: int | None = threads or default_threads()
+        with capture_native_stderr() as captured:
+            try:
+                started = time.perf_counter()
+                interpreter = open_interpreter(path, self.threads)
+                read = time.perf_counter()
+                interpreter.allocate_tensors()
+                inputs, outputs = read_signature(interpreter)
+            except (ValueError, RuntimeError) as error:
+                told = str(error) or captured.tail() or ""
+                raise RunError(
+                    f"LiteRT cannot load {path.name}", self._name, "export the model again", why=sentence(told)
+                ) from error
+        self.load_seconds = LoadSeconds(read - started, time.perf_counter() - read)
+        regions = list_operators(interpreter).count(DELEGATE_OPERATOR)
+        self.executed_on = "litert: XNNPACK" if regions else "litert: built-in kernels"
+        self._interpreter = interpreter
+        self._bind(artifact, inputs, outputs)
+
+    def _bind(self, artifact: Artifact, inputs: dict[str, int], outputs: dict[str, int]) -> None:
+        """Tensor numbers in the manifest's order: inputs by name, outputs by place."""
+        method = artifact.manifest.method
+        carried = [spec for spec in method.state if spec.input is not None]
+        wanted = [*(spec.name for spec in method.inputs), *(str(spec.input) for spec in carried)]
+        made = [f"output_{place}" for place in range(len(method.outputs) + len(carried))]
+        if set(wanted) != set(inputs) or set(made) != set(outputs):
+            raise ArtifactError(
+                "model.tflite does not have the inputs and outputs that the manifest lists",
+                self._name,
+                "export the model again",
+                why=f"it takes {', '.join(inputs)} and gives {', '.join(outputs)}",
+            )
+        self._inputs = [inputs[name] for name in wanted]
+        self._outputs = [outputs[name] for name in made]
+        self._user_outputs = len(method.outputs)
+        self._initial = read_state(artifact) if carried else []
+        self._state: Sequence[np.ndarray] = self._initial
+
+    def execute(self, inputs: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
+        """Run once. LiteRT copies the inputs; the outputs are copies, owned by the caller."""
+        interpreter = self._interpreter
+        try:
+            for number, array in zip(self._inputs, (*inputs, *self._state), strict=True):
+                interpreter.set_tensor(number, array)
+            interpreter.invoke()
+            outputs = [interpreter.get_tensor(number) for number in self._outputs]
+        except (ValueError, RuntimeError) as error:
+            raise RunError("LiteRT failed to run the model", self._name, why=sentence(str(error))) from error
+        if self._state:
+            self._state = outputs[self._user_outputs :]
+            del outputs[self._user_outputs :]
+        return tuple(outputs)
+
+    def reset(self) -> None:
+        """Start the next run from the initial values; no run writes to them."""
+        self._state = self._initial
+
+    def close(self) -> None:
+        """Drop the interpreter and the state."""
+        del self._interpreter
+        self._state = self._initial = []
+
+
+def sentence(message: str) -> str:
+    """The last line of LiteRT's message that says something, without its own file's name before it."""
+    lines = [line.strip() for line in message.splitlines() if line.strip()]
+    return lines[-1] if lines else "LiteRT gives no reason"
+
+
+def _check_magic(path: Path, name: str) -> None:
+    with path.open("rb") as file:
+        head = file.read(8)
+    if head[4:] != _MAGIC:
+        raise RunError(f"LiteRT cannot load {path.name}", name, "export the model again", why="it is no .tflite file")
