@@ -103,9 +103,15 @@ def refuse_dynamic(taker: str, why: str, inputs: Sequence[TensorSpec]) -> Loweri
     )
 
 
-def refuse_signature(taker: str, specs: Iterable[TensorSpec]) -> LoweringError | None:
-    """The error for inputs and outputs whose dtype has no NumPy array; None where there are none."""
-    wrong = [f"{spec.name} is {spec.dtype}" for spec in specs if spec.dtype in _NO_SIGNATURE]
+def refuse_signature(taker: str, specs: Iterable[TensorSpec], others: Sequence[str] = ()) -> LoweringError | None:
+    """The error for inputs and outputs whose dtype has no NumPy array; None where there are none.
+
+    Args:
+        taker: Who would hand them over.
+        specs: The inputs and outputs.
+        others: Further dtypes that it does not have.
+    """
+    wrong = [f"{spec.name} is {spec.dtype}" for spec in specs if spec.dtype in (*_NO_SIGNATURE, *others)]
     if not wrong:
         return None
     return LoweringError(

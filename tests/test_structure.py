@@ -44,6 +44,7 @@ PRIVATE_PREFIXES = (
     "onnxruntime.capi",
     "torchao._",
     "litert_torch._",
+    "coreai_torch._",
 )
 # The types of the targets that a graph's nodes have: without a public name, but part of what torch.export documents.
 ALLOWED = {"torch._ops.OpOverload", "torch._ops.OpOverloadPacket", "torch._ops.HigherOrderOperator"}
@@ -76,6 +77,7 @@ PRIVATE_ADAPTERS: dict[str, tuple[str, ...]] = {
     "edgex.delegates.graph.composite_operators": ("torch._export",),
     "edgex.delegates.executorch.edge_passes": ("executorch.exir.program._program",),
     "edgex.delegates.onnxruntime.graph.torch_registry": ("torch.onnx._internal",),
+    "edgex.delegates.coreai.conversion": ("coreai_torch._aten_to_core",),
     "edgex.delegates.litert.conversion": ("litert_torch._convert",),
     "edgex.delegates.graph.torch_internals": (
         "torch._subclasses.fake_tensor",

@@ -42,6 +42,7 @@ ENGINES = {
     "onnx-rocm": "onnxruntime",
     "openvino": "openvino",
     "litert": "litert",
+    "coreai": "coreai",
     "reference": "torch",
 }
 

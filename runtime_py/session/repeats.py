@@ -58,6 +58,8 @@ class Repeat:
     @property
     def words(self) -> str:
         """`run with 1 thread`."""
+        if self.how == "threads" and self.threads is None:
+            return "run with another number of threads"
         return WORDS[self.how].format(threads=self.threads, s="" if self.threads == 1 else "s")
 
 

@@ -58,7 +58,8 @@ class Repeats:
             return self._play("together", [self.session, second], 1)
 
     def _play_with_other_threads(self) -> Repeat:
-        # Where the engine does not say how many it has, one is likely another number.
+        if self.session.threads is None:
+            return _left_out("threads", "the engine does not say how many it has")
         threads = 2 if self.session.threads == 1 else 1
         try:
             other = self._open(threads)

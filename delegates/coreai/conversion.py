@@ -1,0 +1,114 @@
+"""The one place that imports coreai_torch: its decompositions, its table of operators, and the way to an `.aimodel`.
+
+Package and format are betas: what an upgrade moves shows in `tests/delegates/coreai`, and is mended here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from edgex.delegates.graph.provenance import is_operator
+from edgex.delegates.graph.stale_symbols import retry_stale_symbols
+from edgex.errors import LoweringError
+from edgex.runtime.support.dependency_messages import quiet_dependencies
+from edgex.runtime.support.disk.scratch import scratch_folder
+from edgex.runtime.support.native_stderr import capture_native_stderr
+
+if TYPE_CHECKING:
+    from torch.export import ExportedProgram
+    from torch.fx import Node
+
+# The name of the method in the file, which Apple's samples use too.
+ENTRY_POINT = "main"
+# What the converter takes out of the graph before it looks at it.
+_STRIPPED = ("aten._assert", "aten.sym_constrain_range")
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Nothing that coreai_torch says of its progress, which it prints, reaches the terminal."""
+    with quiet_dependencies(everything=True), capture_native_stderr(), contextlib.redirect_stdout(io.StringIO()):
+        import coreai_torch  # noqa: F401
+
+        yield
+
+
+def decompose(exported: ExportedProgram) -> ExportedProgram:
+    """The program in the operators that coreai_torch converts one by one; weights may be fake, the argument stays.
+
+    ```
+    before:  gelu  = aten.addmm(...) -> aten.dropout     hardswish = aten.hardswish(x)
+    after:   addmm = aten.addmm(...)                      hardswish = aten.hardswish(x)     # kept whole on purpose
+    ```
+    """
+    from coreai_torch import get_decomp_table
+
+    return retry_stale_symbols(lambda: exported.run_decompositions(get_decomp_table()))
+
+
+def find_unknown(decomposed: ExportedProgram) -> list[Node]:
+    """The operators that coreai_torch does not convert."""
+    from coreai_torch._aten_to_core import _aten_to_core_resolver as operators
+    from coreai_torch._aten_to_core import _higher_order_resolver as higher_order
+
+    # `aten.add.Tensor` is listed as `add.Tensor`, Python's own arithmetic of sizes as `add`.
+    def is_known(node: Node) -> bool:
+        name = str(node.target)
+        if name.startswith(_STRIPPED):
+            return True
+        short = name.removeprefix("aten.") if name.startswith("aten.") else getattr(node.target, "__name__", name)
+        return short in operators or short in higher_order
+
+    return [node for node in decomposed.graph.nodes if is_operator(node) and not is_known(node)]
+
+
+def convert(decomposed: ExportedProgram, inputs: Sequence[str], outputs: Sequence[str]) -> dict[str, bytes]:
+    """The files of an `.aimodel` folder, by their names; the same program gives the same bytes.
+
+    Args:
+        decomposed: What `decompose` gave, with its weights.
+        inputs: Names of its inputs, in order.
+        outputs: Names of its outputs.
+
+    Raises:
+        LoweringError: The converter fails.
+    """
+    from coreai_torch import TorchConverter
+
+    with scratch_folder("coreai") as folder, capture_native_stderr():
+        try:
+            # RELEASE: no stack traces in the file, which would name places of this machine.
+            converter = TorchConverter(mode=TorchConverter.Mode.RELEASE)
+            converter.add_exported_program(
+                decomposed, input_names=list(inputs), output_names=list(outputs), entrypoint_name=ENTRY_POINT
+            )
+            path = folder / "model.aimodel"
+            converter.to_coreai().save_asset(path)
+        except Exception as error:  # MLIR's and its own, of no common kind
+            raise LoweringError(
+                "coreai-torch fails to convert this model",
+                fix="export to another target: -t xnnpack reads most of the same models",
+                why=first_sentence(str(error)),
+            ) from error
+        files = {file.relative_to(path).as_posix(): file.read_bytes() for file in path.rglob("*") if file.is_file()}
+        shutil.rmtree(path)
+    files["metadata.json"] = _without_date(files["metadata.json"])
+    return dict(sorted(files.items()))
+
+
+def first_sentence(message: str) -> str:
+    """The first line of a message that says something."""
+    return next((line.strip() for line in message.splitlines() if line.strip()), "no reason given")
+
+
+def _without_date(metadata: bytes) -> bytes:
+    """`metadata.json` with its keys in order, and without the day on which it was made."""
+    document = json.loads(metadata)
+    document.pop("creationDate", None)
+    return (json.dumps(document, indent=2, sort_keys=True) + "\n").encode()
