@@ -43,13 +43,15 @@ def decompose(exported: ExportedProgram) -> ExportedProgram:
     """The program in the operators that coreai_torch converts one by one; weights may be fake, the argument stays.
 
     ```
-    before:  gelu  = aten.addmm(...) -> aten.dropout     hardswish = aten.hardswish(x)
-    after:   addmm = aten.addmm(...)                      hardswish = aten.hardswish(x)     # kept whole on purpose
+    before:  linear = aten.linear(x, w, b)        hardswish = aten.hardswish(linear)
+    after:   addmm  = aten.addmm(b, x, w_t)       hardswish = aten.hardswish(addmm)     # kept whole on purpose
     ```
     """
     from coreai_torch import get_decomp_table
 
-    return retry_stale_symbols(lambda: exported.run_decompositions(get_decomp_table()))
+    table = get_decomp_table()
+    decomposed: ExportedProgram = retry_stale_symbols(lambda: exported.run_decompositions(table))
+    return decomposed
 
 
 def find_unknown(decomposed: ExportedProgram) -> list[Node]:

@@ -65,7 +65,10 @@ def decompose(exported: ExportedProgram, *, quantized: bool) -> ExportedProgram:
         program = unfold_weights(program)
     program = fx_infra.safe_run_decompositions(program, fx_infra.decomp.pre_convert_decomp(), can_skip=False)
     program = core._run_convert_passes(program)
-    return fx_infra.safe_run_decompositions(program, fx_infra.decomp.pre_lower_decomp(), can_skip=False)
+    lowered: ExportedProgram = fx_infra.safe_run_decompositions(
+        program, fx_infra.decomp.pre_lower_decomp(), can_skip=False
+    )
+    return lowered
 
 
 def find_unknown(decomposed: ExportedProgram) -> list[Node]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 
@@ -33,8 +35,10 @@ class CoreAiRunner:
         carried = [spec for spec in method.state if spec.input is not None]
         self._inputs = [*(spec.name for spec in method.inputs), *(str(spec.input) for spec in carried)]
         self._outputs = [*(spec.name for spec in method.outputs), *(str(spec.output) for spec in carried)]
-        self._dtypes = [NUMPY_DTYPES[spec.dtype] for spec in (*method.outputs, *carried)]
+        dtypes = (*(spec.dtype for spec in method.outputs), *(spec.dtype for spec in carried))
+        self._dtypes = [NUMPY_DTYPES[dtype] for dtype in dtypes]
         started = time.perf_counter()
+        _check_hash(folder, self._name)
         with capture_native_stderr():
             try:
                 self._function = CoreAiFunction(folder)
@@ -96,6 +100,19 @@ class CoreAiRunner:
                 "keep them below 2147483648, or export to a target that has them: -t onnx-cpu",
             )
         return array.astype(np.int32)
+
+
+def _check_hash(folder: Path, name: str) -> None:
+    """Core AI does not look at its own hash, and a damaged file ends the process."""
+    content = (folder / "main.mlirb").read_bytes()
+    kept = folder / "main.hash"
+    if not kept.is_file() or hashlib.sha256(content).digest() != kept.read_bytes():
+        raise RunError(
+            f"Core AI cannot load {folder.name}",
+            name,
+            "export the model again",
+            why="main.mlirb does not fit main.hash",
+        )
 
 
 def sentence(error: BaseException) -> str:
