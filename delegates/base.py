@@ -45,6 +45,7 @@ __all__ = [
     "LoweredModule",
     "Quantizes",
     "SetsTolerances",
+    "TakesLanguageModels",
 ]
 
 
@@ -192,6 +193,17 @@ class LeavesOut(Protocol):
     """
 
     leaves_out: bool
+
+
+@runtime_checkable
+class TakesLanguageModels(Protocol):
+    """A delegate that keeps a cache from call to call, for calls of any length up to a chunk.
+
+    Attributes:
+        language_models: True. A delegate that was not proved to do so does without this member.
+    """
+
+    language_models: bool
 
 
 class Delegate(Protocol):

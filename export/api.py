@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from edgex.export.language_model.request import read_request
 from edgex.export.pipeline import export_to_targets
 from edgex.export.python_words import in_python_words
 from edgex.export.settings import BISECT_SECONDS, ExportSettings
@@ -37,6 +38,8 @@ def export_model(
     exclude: Sequence[str] = (),
     verify_data: Any = None,
     bisect: bool = True,
+    context: int | None = None,
+    chunk: int | None = None,
 ) -> Artifact:
     """Export a module or an ExportedProgram to one target, prove it, and write it.
 
@@ -63,12 +66,17 @@ def export_model(
         exclude: Operators that stay out of the delegate, each `OP` or `OP@module.path`.
         verify_data: Held-out samples that the artifact is judged on too, in the forms of `calibration`.
         bisect: Look for the operators at fault where the proof fails, for 60 seconds at most.
+        context: The model is a language model, and this is how many tokens a text may have; see `docs/llm.md`. None
+            for other models. `args` are not needed then.
+        chunk: How many tokens one call of `prefill` takes at most; None is 256, or the context if that is less.
 
     Raises:
         EdgexError: Whatever stage failed; nothing is left on disk then.
     """
     from edgex.export.source.source import wrap_model
 
+    with in_python_words():
+        language = read_request(context is not None or chunk is not None, context, chunk)
     settings = ExportSettings(
         targets=(target,),
         output=None if output is None else Path(output),
@@ -85,6 +93,7 @@ def export_model(
         exclude=tuple(exclude),
         verify_data=verify_data,
         bisect_seconds=BISECT_SECONDS if bisect else 0.0,
+        language=language,
     )
     with in_python_words():
         source = replace(wrap_model(model, tuple(args), dict(kwargs or {}), dynamic_shapes, name), evaluate=evaluate)

@@ -18,6 +18,8 @@ _WORDS = (
     (r"--option ([\w.]+)=([\w.]+)", r"options={'\1': '\2'}"),
     (r"--(calibration|observer|precision|quantize)\b", r"\1="),
     (r"--verify-data\b", "verify_data="),
+    (r"--(context|chunk) (\d+)", r"\1=\2"),
+    (r"--(context|chunk)\b", r"\1="),
     (r"(?<![\w-])-o (?=\S*\.edgex)", "output="),
     (r"(?<![\w-])-o\b", "output="),
     (r"max-drop=", "max_drop="),

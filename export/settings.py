@@ -9,11 +9,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from edgex.delegates.base import Delegate, LeavesOut
+from edgex.delegates.base import Delegate, LeavesOut, TakesLanguageModels
 from edgex.delegates.recipes.quantizers import OBSERVERS, quantizer_availability
 from edgex.delegates.recipes.recipes import Recipe, get_recipe
 from edgex.delegates.registry import check_recipe, find_tolerance, get_delegate, parse_options
 from edgex.errors import LoweringError, TargetUnavailable, UsageError, nearest_name
+from edgex.export.language_model.request import LanguageRequest
 from edgex.export.packaging.package import Destination, resolve_destination
 from edgex.export.proof.held_out import check_verify_data
 from edgex.export.quantization.calibration.samples import check_calibration
@@ -74,6 +75,7 @@ class ExportSettings:
         verify_data: Held-out samples that float artifacts are judged on too: as `calibration`, or True for the model
             file's `calibration_data`; None for none.
         bisect_seconds: How long the operators at fault are looked for where a proof fails; 0 is not at all.
+        language: What is asked of a language model; None where the model is none.
     """
 
     targets: tuple[str, ...]
@@ -100,6 +102,7 @@ class ExportSettings:
     exclude: tuple[str, ...] = ()
     verify_data: Any = None
     bisect_seconds: float = BISECT_SECONDS
+    language: LanguageRequest | None = None
 
     def tolerance_for(self, delegate: Delegate, precision: str | None = None) -> Tolerance:
         """The user's tolerance, else the target's for the recipe or the precision, with the user's limits.
@@ -156,6 +159,8 @@ def check_settings(settings: ExportSettings, name: str) -> list[Job]:
     check_quantization(settings)
     if settings.verify_data is not None:
         check_verify_data(settings.verify_data)
+    if settings.language is not None:
+        _check_language(settings)
     delegates = [get_delegate(target) for target in settings.targets]
     options = _split_options(delegates, settings.options)
     single = len(delegates) == 1
@@ -167,6 +172,28 @@ def check_settings(settings: ExportSettings, name: str) -> list[Job]:
         )
         for delegate, option in zip(delegates, options, strict=True)
     ]
+
+
+def _check_language(settings: ExportSettings) -> None:
+    """What does not go with a language model, whose inputs and sizes are known."""
+    idle = {
+        "--dynamic": settings.dynamic,
+        "--verify-data": settings.verify_data,
+        "--max-drop": settings.max_drop is not None,
+        "--require-speedup": settings.require_speedup,
+    }
+    given = next((flag for flag, is_given in idle.items() if is_given), None)
+    if given is not None:
+        raise UsageError(
+            f"{given} does not go with --llm", fix=f"leave {given} out: --context and --chunk say the sizes"
+        )
+    recipe = settings.recipe
+    if recipe is not None and recipe.needs_calibration:
+        raise UsageError(
+            f"--quantize {recipe.name} does not go with --llm",
+            why="it needs the ranges of activations, which would have to be calibrated on texts",
+            fix="use a recipe that needs none: --quantize 8da4w",
+        )
 
 
 def _check_budget(settings: ExportSettings) -> None:
@@ -241,6 +268,12 @@ def _check_delegate(delegate: Delegate, settings: ExportSettings) -> Delegate:
             f"target {delegate.name!r} takes no --exclude",
             why="it runs the whole model itself: there is no other kernel that could run what it leaves out",
             fix="leave --exclude out, or choose a target that leaves operators to other kernels: xnnpack, onednn",
+        )
+    if settings.language is not None and not isinstance(delegate, TakesLanguageModels):
+        raise LoweringError(
+            f"target {delegate.name!r} does not take --llm",
+            why="nobody has proved a cache on it that two methods share",
+            fix="export to a target that does: xnnpack, onnx-cpu, reference",
         )
     if settings.quantize is not None:
         check_recipe(delegate, delegate.name, settings.quantize)

@@ -20,7 +20,10 @@ pytestmark = pytest.mark.long_file
 
 ROOT = Path(__file__).parent.parent
 PLUGIN = ROOT / "tests" / "plugins" / "edgex-numpy-plugin"
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [
+    *(ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "CHANGELOG", "SECURITY")),
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
 GUIDE = [ROOT / "README.md", *(page for page in sorted((ROOT / "docs").glob("*.md")) if page.name != "json.md")]
 COMMANDS = [
     pytest.param(page, command, id=f"{page.name}:{command.line}:{command.text[:40]}")

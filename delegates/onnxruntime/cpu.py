@@ -43,6 +43,7 @@ class OnnxCpuDelegate:
     engine = "onnxruntime"
     options_type = OnnxCpuOptions
     precisions: tuple[str, ...] = ("fp32", "fp16")
+    language_models = True
     packages: tuple[str, ...] = ("torch", "onnx", "onnxscript", "onnxruntime")
     recipes: tuple[str, ...] = CPU_RECIPES
     rewrites: tuple[str, ...] = ONNX_REWRITES

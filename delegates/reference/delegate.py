@@ -31,6 +31,7 @@ class ReferenceDelegate:
     precisions = ("fp32", "fp16", "bf16")
     recipes = RECIPE_NAMES
     packages = ("torch",)
+    language_models = True
 
     def availability(self) -> Availability:
         """Available wherever torch is installed."""

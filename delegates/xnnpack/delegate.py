@@ -38,6 +38,7 @@ class XnnpackDelegate:
     packages: tuple[str, ...] = ("executorch", "torch", "torchao")
     recipes: tuple[str, ...] = ("int8", "int8-dynamic", "8da8w", "8da4w")
     leaves_out = True
+    language_models = True
     rewrites: tuple[str, ...] = (
         *("split_complex", "fold_literals", "unfold_attention", "split_alpha", "pad_averages", "write_gelu"),
         *("order_weights", "slice_pieces", "write_batches"),

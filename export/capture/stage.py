@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 from edgex.errors import CaptureError
 from edgex.export.target_model import CapturedModel, Progress
 from edgex.runtime.artifact.card import check_image, find_unused_labels, read_image_card
+from edgex.runtime.artifact.language_model import TOKENS
+from edgex.runtime.artifact.specs import Dim
 
 if TYPE_CHECKING:
     from edgex.export.source.source import ModelSource
-    from edgex.runtime.artifact.specs import Dim
 
 
 def capture_source(source: ModelSource, dynamic: Mapping[tuple[str, int], Dim], progress: Progress) -> CapturedModel:
@@ -25,6 +26,8 @@ def capture_source(source: ModelSource, dynamic: Mapping[tuple[str, int], Dim], 
     from edgex.export.capture.diagnosis.blockers import find_blockers
     from edgex.export.capture.program import capture
 
+    if source.language is not None and source.language.chunk > 1:
+        dynamic = {(TOKENS, 1): Dim("n", 1, source.language.chunk)}
     try:
         captured = capture(
             source.module,

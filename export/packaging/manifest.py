@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from edgex._version import __version__
 from edgex.delegates.recipes.tolerances import QUANTIZED_TOLERANCE
+from edgex.export.language_model.methods import language_methods
 from edgex.runtime.artifact.manifest import Manifest
 from edgex.runtime.engines.registry import get_engine
 from edgex.runtime.session.numerics import Tolerance
@@ -46,7 +47,7 @@ def make_manifest(
         target=model.target,
         engine=delegate.engine,
         precision=model.rewritten.program.precision,
-        methods=lowered.methods,
+        methods=lowered.methods if source.language is None else language_methods(lowered.methods[0], source.language),
         files=(),
         producer={"edgex": __version__, **dict(sorted(producer.items()))},
         delegation=lowered.plan.to_json(),
@@ -66,4 +67,5 @@ def make_manifest(
             "parameters": source.parameters,
             "card": dict(source.model_card),
         },
+        llm=source.language,
     )

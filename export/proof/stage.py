@@ -11,6 +11,7 @@ from edgex.errors import VerificationError
 from edgex.export.proof.float64_errors import judge_by_float64
 from edgex.export.proof.held_out import warn_of_more
 from edgex.export.proof.held_out_answers import answer_held_out
+from edgex.export.proof.language_cases import make_language_cases
 from edgex.export.proof.ranks import judge_by_values
 from edgex.export.proof.special_values import describe_special_values
 from edgex.export.proof.verification import (
@@ -50,13 +51,27 @@ def answer_cases(model: TargetModel, settings: ExportSettings, progress: Progres
     Raises:
         VerificationError: A case to be left out does not exist, or the inputs do not show the model's state.
     """
+    reference = None if model.quantized is None else model.quantized.reference
+    if model.source.language is not None:
+        program, llm = model.rewritten.program, model.source.language
+        return replace(
+            model,
+            cases=make_language_cases(
+                program,
+                model.eager,
+                llm,
+                settings.skip_cases,
+                lambda case: progress("reference", case),
+                reference,
+            ),
+        )
     cases = make_cases(
         model.rewritten.program,
         model.eager,
         [model.eager.flatten(args, kwargs) for args, kwargs in model.source.example_sequence or ()],
         settings.skip_cases,
         lambda case: progress("reference", case),
-        None if model.quantized is None else model.quantized.reference,
+        reference,
     )
     require_state_shown(cases, settings.allow_inconclusive)
     return replace(model, cases=[*cases, *answer_held_out(model, settings, progress)])

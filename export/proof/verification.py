@@ -69,7 +69,7 @@ def make_cases(
     Raises:
         VerificationError: `skip` names a case that does not exist.
     """
-    answers = _Answers(program, eager)
+    answers = Answers(program, eager)
     example = answers.arrays_of(eager.example)
     progress("example")
     cases = [Case("example", "compare", (Step(example, answers.outputs_of(eager.example_outputs)),))]
@@ -78,7 +78,7 @@ def make_cases(
         for number, sample in quantized.held_out:
             progress(f"held-out sample {number}")
             cases.append(Case(f"held-out sample {number}", "compare", (answers.step(answers.arrays_of(sample)),)))
-        answers = _Answers(program, quantized.model)
+        answers = Answers(program, quantized.model)
         progress("the quantized program")
         others.append(Case("example, as quantized", "compare", (answers.step(example),)))
     if program.state:
@@ -88,9 +88,9 @@ def make_cases(
         progress(stress.name)
         others.append(_answer_stress(answers, stress))
     if quantized is not None:
-        in_float = _Answers(program, eager)
-        others = [_allow_for_rounding(replace(case, reference="quantized"), in_float, example) for case in others]
-    return _leave_out([*cases, *others], skip)
+        in_float = Answers(program, eager)
+        others = [allow_for_rounding(replace(case, reference="quantized"), in_float, example) for case in others]
+    return leave_out([*cases, *others], skip)
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ class QuantizedReference:
     held_out: tuple[tuple[int, Sequence[torch.Tensor]], ...] = ()
 
 
-class _Answers:
+class Answers:
     """Eager's answers as arrays by name."""
 
     def __init__(self, program: CapturedProgram, eager: EagerModel | GraphRunner) -> None:
@@ -150,14 +150,14 @@ def answer_inputs(
         name: Of the case.
         quantized: The quantized program, where there is one.
     """
-    cases = [Case(name, "compare", (_Answers(program, eager).step(inputs),))]
+    cases = [Case(name, "compare", (Answers(program, eager).step(inputs),))]
     if quantized is not None:
-        step = _Answers(program, quantized.model).step(inputs)
+        step = Answers(program, quantized.model).step(inputs)
         cases.append(Case(f"{name}, as quantized", "compare", (step,), reference="quantized"))
     return cases
 
 
-def _answer_stress(answers: _Answers, stress: StressInput) -> Case:
+def _answer_stress(answers: Answers, stress: StressInput) -> Case:
     """The case with eager's answer; a case on which eager itself raises is listed as skipped."""
     if stress.must_be_refused:
         return Case(stress.name, "refuse", (Step(stress.inputs, {}),))
@@ -172,7 +172,7 @@ def _answer_stress(answers: _Answers, stress: StressInput) -> Case:
     return Case(stress.name, "skipped", reason=raised)
 
 
-def _allow_for_rounding(case: Case, in_float: _Answers, example: Arrays) -> Case:
+def allow_for_rounding(case: Case, in_float: Answers, example: Arrays) -> Case:
     """The case with a lower limit where rounding alone takes the quantized program far from float32.
 
     Zeros into a transformer leave the normalizations little but rounding to enlarge. An engine that rounds elsewhere,
@@ -200,7 +200,7 @@ def _reach(array: np.ndarray) -> float:
     return float(np.abs(array).max(initial=0.0)) if array.dtype.kind == "f" else 0.0
 
 
-def _make_sequence_case(answers: _Answers, given: Sequence[Arrays], example: Arrays) -> Case:
+def _make_sequence_case(answers: Answers, given: Sequence[Arrays], example: Arrays) -> Case:
     """Steps in a row whose outputs the state really changes; else a skipped case that says what is missing."""
     steps_in = list(given) or [example] * SEQUENCE_STEPS
     while len(steps_in) < SEQUENCE_STEPS:
@@ -261,7 +261,12 @@ def _bytes_of(case: Case) -> int:
     return sum(step.nbytes for step in case.steps)
 
 
-def _leave_out(cases: Sequence[Case], skip: Sequence[str]) -> list[Case]:
+def leave_out(cases: Sequence[Case], skip: Sequence[str]) -> list[Case]:
+    """The cases, with those of these names skipped.
+
+    Raises:
+        VerificationError: There is no case of such a name.
+    """
     names = [case.name for case in cases]
     for name in skip:
         if name not in names:

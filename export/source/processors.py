@@ -48,6 +48,12 @@ def find_processor_files(module: Any, root: Path) -> Mapping[str, Path]:
     return {}
 
 
+def find_files_beside(root: Path) -> Mapping[str, Path]:
+    """Tokenizer files in a folder, for a language model that has no config to say where they are."""
+    found = {name: root / name for name in NAMES if (root / name).is_file()}
+    return {name: path for name, path in found.items() if path.stat().st_size <= _MAX_BYTES}
+
+
 def _find_config(module: Any) -> Any:
     """The config of the model, or of the first model inside it."""
     for part in module.modules() if isinstance(module, torch.nn.Module) else ():

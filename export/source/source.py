@@ -18,7 +18,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,7 @@ from edgex.export.source.processors import find_processor_files
 from edgex.export.source.user_file import Found, find_in_namespace, load_file, load_module, run_user_code
 from edgex.export.source.weights import check_weights, put_in_eval
 from edgex.runtime.artifact.card import check_card
+from edgex.runtime.artifact.language_model import LanguageModel
 from edgex.runtime.engines.torch.pt2.archive import load_program
 
 __all__ = ["ModelSource", "check_weights", "find_model", "wrap_model"]
@@ -57,6 +58,7 @@ class ModelSource:
         model_card: Labels, image mean and the like; empty when not given.
         processor_files: Files of a tokenizer or processor that travel with the model, by name.
         notices: What the user should know, a sentence each.
+        language: What the artifact says of a language model; None for other models.
     """
 
     module: torch.nn.Module | ExportedProgram
@@ -72,6 +74,7 @@ class ModelSource:
     model_card: Mapping[str, Any] = field(default_factory=dict)
     processor_files: Mapping[str, Path] = field(default_factory=dict)
     notices: tuple[str, ...] = ()
+    language: LanguageModel | None = None
 
     @property
     def parameters(self) -> int:
@@ -79,13 +82,16 @@ class ModelSource:
         return sum(parameter.numel() for parameter in self.module.parameters())
 
 
-def find_model(spec: str, *, input_shapes: Mapping[str, tuple[int, ...]] | None = None) -> ModelSource:
+def find_model(
+    spec: str, *, input_shapes: Mapping[str, tuple[int, ...]] | None = None, language: bool = False
+) -> ModelSource:
     """Find a model and its example inputs.
 
     Args:
         spec: `file.py[:name]`, `package.module:name` or `file.pt2`.
         input_shapes: Shapes by input name. Where the file gives no example inputs, random ones are made; where it
             does, float inputs of another shape are drawn anew. All seeded.
+        language: It is a language model: what it takes is known, and example inputs are not looked for.
 
     Raises:
         UsageError: There is no such file or name, the file does not run, or what it gives is not a model.
@@ -104,6 +110,8 @@ def find_model(spec: str, *, input_shapes: Mapping[str, tuple[int, ...]] | None 
     else:
         raise _not_a_model(spec)
     found = find_in_namespace(namespace, match["name"], label, root)
+    if language:
+        found = replace(found, examples=((), {}), examples_name="made for --llm")
     return _make_source(found, namespace, shapes, match["name"] or stem, label, root)
 
 

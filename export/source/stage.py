@@ -26,11 +26,19 @@ def find_source(
     from edgex.export.source.memory import check_memory, refusing_large_models
     from edgex.export.source.weights import check_weights
 
+    def find_prepared() -> ModelSource:
+        source = find()
+        if settings.language is None:
+            return source
+        from edgex.export.language_model.source import prepare_language_model
+
+        return prepare_language_model(source, settings.language)
+
     if settings.memory_check:
         with refusing_large_models(read_available_bytes()):
-            source = find()
+            source = find_prepared()
         check_memory(source.module, delegates, read_available_bytes(), settings.quantize)
     else:
-        source = find()
+        source = find_prepared()
     check_weights(source.module)
     return source

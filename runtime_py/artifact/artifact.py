@@ -19,7 +19,7 @@ import logging
 import os
 import stat
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -55,6 +55,14 @@ class Artifact:
     path: Path
     manifest: Manifest
     check_seconds: float = 0.0
+
+    def select(self, method: str | None) -> Artifact:
+        """The same artifact with one of its methods that is meant; None leaves it.
+
+        Raises:
+            RunError: It has no such method.
+        """
+        return self if method is None else replace(self, manifest=self.manifest.select(method))
 
     def file(self, suffix: str) -> Path:
         """Path of the first file that ends with `suffix`, for example `.pte`."""

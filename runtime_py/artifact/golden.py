@@ -81,6 +81,7 @@ class Case:
             program, where float32 says nothing since values leave the range that was calibrated.
         min_sqnr_db: Replaces the tolerance's limits for floats where rounding is large: the quantized program is
             itself far from float32, or PyTorch's own kernels differ as much.
+        method: What runs the steps; None is the artifact's first method.
     """
 
     name: str
@@ -91,6 +92,7 @@ class Case:
     seed: int | None = None
     reference: Reference = "eager"
     min_sqnr_db: float | None = None
+    method: str | None = None
 
 
 def write_golden(folder: Path, cases: Sequence[Case]) -> None:
@@ -104,6 +106,7 @@ def write_golden(folder: Path, cases: Sequence[Case]) -> None:
         entry: dict[str, Any] = {"name": case.name, "kind": case.kind, "steps": len(case.steps)}
         entry |= {"layout": case.layout, "reason": case.reason, "seed": case.seed, "file": None}
         entry |= {"reference": case.reference, "min_sqnr_db": case.min_sqnr_db}
+        entry |= {} if case.method is None else {"method": case.method}
         if case.steps:
             slug = re.sub(r"[^a-z0-9]+", "-", case.name.lower()).strip("-")
             entry["file"] = f"{number:02d}-{slug}.safetensors"
@@ -161,9 +164,15 @@ def read_golden(artifact: Artifact) -> list[Case]:
         ) from error
 
 
+def golden_of_method(artifact: Artifact) -> list[Case]:
+    """The cases of the method that is meant; see `read_golden`."""
+    first, wanted = artifact.manifest.methods[0].name, artifact.manifest.method.name
+    return [case for case in read_golden(artifact) if (case.method or first) == wanted]
+
+
 def read_example(artifact: Artifact) -> dict[str, np.ndarray]:
     """The example inputs by name: the first step of the first case that is compared."""
-    for case in read_golden(artifact):
+    for case in golden_of_method(artifact):
         if case.kind == "compare":
             return dict(case.steps[0].inputs)
     raise ArtifactError("the artifact holds no example inputs", artifact.path.name, "give inputs with -i")
@@ -195,6 +204,7 @@ def _read_case(artifact: Artifact, entry: Mapping[str, Any]) -> Case:
         entry["seed"],
         entry.get("reference", "eager"),
         entry.get("min_sqnr_db"),
+        entry.get("method"),
     )
 
 
@@ -211,7 +221,8 @@ def _read_ranked(tensors: Arrays, prefix: str) -> dict[str, Ranked]:
 
 def _check_step(artifact: Artifact, entry: Mapping[str, Any], step: Step) -> None:
     """A step holds what its method takes and, where it is to be compared, gives."""
-    method = artifact.manifest.method
+    named = entry.get("method")
+    method = artifact.manifest.methods[0] if named is None else artifact.manifest.find_method(named)
     kinds = [("input", step.inputs, method.inputs)]
     if entry["kind"] == "compare":
         kinds.append(("output", step.outputs, method.outputs))

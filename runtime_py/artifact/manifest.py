@@ -10,8 +10,11 @@
  "status": "verified", "status_reason": null,                              # or "assembled", with the reason
  "requirements": {"engine": "executorch", "minimum_version": "1.5", "isa": [], "plugins": []},
  "rewrites": […], "options": {…}, "settings": {"exclude": [], "rewrite": true},
- "model": {"source": "digits.py:get_model", "parameters": 9098, "card": {…}}}
+ "model": {"source": "digits.py:get_model", "parameters": 9098, "card": {…}},
+ "llm": {…}}                                                               # language models: see `LanguageModel`
 ```
+
+A method whose entry in the native file has another name says so: `"native": "forward"`. Several methods may share one.
 
 No durations, no timestamps, no absolute paths: two exports of one model give the same bytes.
 """
@@ -21,10 +24,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from edgex.errors import ArtifactError
+from edgex.errors import ArtifactError, RunError, nearest_name
+from edgex.runtime.artifact.language_model import POSITION, TOKENS, LanguageModel
 from edgex.runtime.artifact.shapes import MANIFEST, PROVED
 from edgex.runtime.artifact.specs import StateSpec, TensorSpec
 from edgex.runtime.support.json.reading import parse_json
@@ -64,13 +68,20 @@ class Method:
         name: `forward` for ordinary models.
         inputs: What the caller gives, in call order.
         outputs: What the caller gets, in order.
-        state: What the Session carries between runs.
+        state: What the Session carries between runs; methods of one artifact share what has one name.
+        native: The entry of the native file; None where it has the method's name.
     """
 
     name: str
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
     state: tuple[StateSpec, ...] = ()
+    native: str | None = None
+
+    @property
+    def entry(self) -> str:
+        """What the native file calls it."""
+        return self.native or self.name
 
     def to_json(self) -> dict[str, Any]:
         """A JSON object with the fields as they are named here."""
@@ -79,6 +90,7 @@ class Method:
             "inputs": [spec.to_json() for spec in self.inputs],
             "outputs": [spec.to_json() for spec in self.outputs],
             "state": [spec.to_json() for spec in self.state],
+            **({} if self.native is None else {"native": self.native}),
         }
 
     @classmethod
@@ -89,6 +101,7 @@ class Method:
             tuple(TensorSpec.from_json(spec) for spec in data["inputs"]),
             tuple(TensorSpec.from_json(spec) for spec in data["outputs"]),
             tuple(StateSpec.from_json(spec) for spec in data["state"]),
+            data.get("native"),
         )
 
 
@@ -114,7 +127,8 @@ class Manifest:
     """The content of `manifest.json`; see the module's docstring for each field.
 
     `edited` is no part of it: whether the text that was read had another checksum than its content, so that somebody
-    changed it after the export. It says nothing of malice, which would have changed the checksum too.
+    changed it after the export. It says nothing of malice, which would have changed the checksum too. Nor is
+    `selected`: the name of the method that is meant where any could be; None is the first.
     """
 
     name: str
@@ -134,12 +148,34 @@ class Manifest:
     options: Mapping[str, Any] = field(default_factory=dict)
     model: Mapping[str, Any] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
+    llm: LanguageModel | None = None
     edited: bool = False
+    selected: str | None = None
 
     @property
     def method(self) -> Method:
-        """The method that a Session runs: the first, which is `forward` today."""
-        return self.methods[0]
+        """The method that a Session runs: the selected one, else the first, which is `forward` in most artifacts."""
+        return self.methods[0] if self.selected is None else self.find_method(self.selected)
+
+    def find_method(self, name: str) -> Method:
+        """The method of a name.
+
+        Raises:
+            RunError: There is none.
+        """
+        for method in self.methods:
+            if method.name == name:
+                return method
+        known = [method.name for method in self.methods]
+        raise RunError(f"the artifact {self.name} has no method {name!r}", why=nearest_name(name, known))
+
+    def select(self, name: str | None) -> Manifest:
+        """The same with another method that is meant; None leaves it.
+
+        Raises:
+            RunError: There is no such method.
+        """
+        return self if name is None else replace(self, selected=self.find_method(name).name)
 
     @property
     def native_files(self) -> tuple[FileEntry, ...]:
@@ -202,6 +238,7 @@ class Manifest:
             "options": dict(self.options),
             "settings": dict(self.settings),
             "model": dict(self.model),
+            **({} if self.llm is None else {"llm": self.llm.to_json()}),
         }
 
     def dumps(self) -> str:
@@ -263,6 +300,7 @@ def parse_manifest(text: bytes | str, where: str) -> Manifest:
         options=data["options"],
         model=data["model"],
         settings=data.get("settings", {}),
+        llm=None if data.get("llm") is None else LanguageModel.from_json(data["llm"]),
         edited="checksum" in data and data["checksum"] != _checksum(data),
     )
 
@@ -282,6 +320,9 @@ def _check_together(data: Mapping[str, Any]) -> None:
     if found and found != set(PROVED):
         raise ValueError(f"its verification has no {min(set(PROVED) - found)!r}")
     _refuse_twice("file", (entry["path"].lower() for entry in data["files"]))
+    _refuse_twice("method", (method["name"] for method in data["methods"]))
+    if data.get("llm") is not None:
+        _check_language_model(data["llm"], {method["name"]: method for method in data["methods"]})
     for method in data["methods"]:
         for group in ("inputs", "outputs", "state"):
             _refuse_twice(f"entry of {group}", (spec["name"] for spec in method[group]))
@@ -289,6 +330,25 @@ def _check_together(data: Mapping[str, Any]) -> None:
             for dim in spec["shape"]:
                 if isinstance(dim, dict) and dim["min"] > dim["max"]:
                     raise ValueError(f"{spec['name']!r} has a dimension of {dim['min']}..{dim['max']}")
+
+
+def _check_language_model(llm: Mapping[str, Any], methods: Mapping[str, Mapping[str, Any]]) -> None:
+    """Its methods are there, and take and give what language models take and give."""
+    for name in (llm["prefill"], llm["decode"]):
+        if name not in methods:
+            raise ValueError(f"its llm names a method {name!r}, which is not there")
+        inputs, outputs = methods[name]["inputs"], methods[name]["outputs"]
+        if [(spec["name"], spec["dtype"], len(spec["shape"])) for spec in inputs] != [
+            (TOKENS, "int64", 2),
+            (POSITION, "int64", 1),
+        ]:
+            raise ValueError(f"its method {name!r} does not take {TOKENS} and {POSITION}")
+        if [spec["shape"] for spec in outputs] != [[1, llm["vocabulary"]]]:
+            raise ValueError(f"its method {name!r} does not give scores of {llm['vocabulary']} tokens")
+    if llm["chunk"] > llm["context"]:
+        raise ValueError(f"its chunk of {llm['chunk']} is larger than its context of {llm['context']}")
+    if any(token >= llm["vocabulary"] for token in (*llm["eos"], llm["bos"] or 0)):
+        raise ValueError("it begins or ends texts with a token outside its vocabulary")
 
 
 def _refuse_twice(what: str, names: Iterable[str]) -> None:

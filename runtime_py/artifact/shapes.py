@@ -35,7 +35,10 @@ _STATE = Object(
     {"name": LABEL, "dtype": OneOf(NUMPY_DTYPES), "shape": List(_SIZE, most=_MAX_RANK)}
     | {"input": Optional(LABEL), "output": Optional(LABEL)}
 )
-_METHOD = Object({"name": LABEL, "inputs": List(_TENSOR), "outputs": List(_TENSOR), "state": List(_STATE)})
+_METHOD = Object(
+    {"name": LABEL, "inputs": List(_TENSOR), "outputs": List(_TENSOR), "state": List(_STATE)},
+    {"native": Optional(LABEL)},
+)
 # Empty while the artifact is being made: its files are hashed last.
 _FILE = Object({"path": PATH, "bytes": Integer(0, MAX_FILE_BYTES), "sha256": Text(r"(?:[0-9a-f]{64})?")})
 
@@ -83,6 +86,14 @@ _REWRITE = Object({"name": LABEL, "count": Integer(0), "detail": _SENTENCE})
 _REQUIREMENTS = Object({"engine": WORD, "minimum_version": Optional(VERSION), "isa": List(WORD), "plugins": List(WORD)})
 _MODEL = Object({}, {"source": Optional(LABEL), "parameters": Optional(Integer(0)), "card": Map(Anything())})
 
+_COUNT = Integer(1, _MAX_SIZE)
+_TOKEN = Integer(0, _MAX_SIZE)
+_LLM = Object(
+    {"vocabulary": _COUNT, "context": _COUNT, "chunk": _COUNT, "cache_bytes": _SIZE}
+    | {"bos": Optional(_TOKEN), "eos": List(_TOKEN, most=10_000)}
+    | {"cache_dtype": OneOf(NUMPY_DTYPES), "prefill": LABEL, "decode": LABEL}
+)
+
 MANIFEST = Object(
     {"name": NAME, "target": WORD, "engine": WORD, "precision": WORD, "quantization": Optional(_QUANTIZATION)}
     | {"methods": List(_METHOD, least=1, most=100), "files": List(_FILE, most=100_000)}
@@ -90,13 +101,13 @@ MANIFEST = Object(
     | {"status": OneOf(("verified", "assembled", "simulated")), "status_reason": Optional(_SENTENCE)}
     | {"requirements": _REQUIREMENTS, "rewrites": List(_REWRITE), "model": _MODEL}
     | {"options": Object({}, {"provider_options": Map(Anything()), "execution_provider": Optional(WORD)})},
-    {"settings": Object({}, {"exclude": List(LABEL), "rewrite": Truth()})},
+    {"settings": Object({}, {"exclude": List(LABEL), "rewrite": Truth()}), "llm": Optional(_LLM)},
 )
 
 _CASE = Object(
     {"name": LABEL, "kind": OneOf(("compare", "refuse", "report", "skipped")), "steps": Integer(0, MAX_STEPS)}
     | {"layout": OneOf(("contiguous", "transposed", "channels_last")), "reason": Optional(_SENTENCE)}
     | {"seed": Optional(Integer()), "file": Optional(PATH)},
-    {"reference": OneOf(("eager", "quantized")), "min_sqnr_db": Optional(Number())},
+    {"reference": OneOf(("eager", "quantized")), "min_sqnr_db": Optional(Number()), "method": Optional(LABEL)},
 )
 GOLDEN_INDEX = Object({"format": LABEL, "cases": List(_CASE, most=10_000)})

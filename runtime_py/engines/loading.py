@@ -24,6 +24,7 @@ def load(
     check: CheckLevel = "hash",
     tuned: bool = True,
     isolate: bool = False,
+    method: str | None = None,
 ) -> Session:
     """Open an artifact and load it into its engine.
 
@@ -36,13 +37,15 @@ def load(
         tuned: False does not look for what a sweep found.
         isolate: For artifacts of strangers: load and run it once in another process first, so that a file that crashes
             the engine ends in an error instead of this process; see `edgex.runtime.engines.trial`.
+        method: Which of the artifact's methods the Session runs; None is the first. `Session.method` gives the others,
+            on the same loaded program.
 
     Raises:
         ArtifactError: The artifact is damaged.
         TargetUnavailable: Its engine is not installed.
-        RunError: The engine refused it; or, isolated, crashed.
+        RunError: It has no such method; the engine refused it; or, isolated, crashed.
     """
-    artifact = open_artifact(path, check)
+    artifact = open_artifact(path, check).select(method)
     if isolate:
         versions = get_engine(artifact.manifest.engine).versions()
         require_trial(artifact, EngineSettings(threads, dict(options or {})), versions, hashed=check == "hash")
@@ -63,17 +66,20 @@ def open_session(artifact: Artifact, threads: int | None, options: Mapping[str, 
     settings = EngineSettings(threads, dict(options), preferred)
     session = engine.open(artifact, settings)
     session.settings = settings
-    session.reopen = functools.partial(_reopen, str(artifact.path.resolve()), threads, dict(options), tuned)
+    method = artifact.manifest.selected
+    session.reopen = functools.partial(_reopen, str(artifact.path.resolve()), threads, dict(options), tuned, method)
     return session
 
 
-def _reopen(path: str, threads: int | None, options: Mapping[str, Any], tuned: bool, digest: str) -> Session:
+def _reopen(
+    path: str, threads: int | None, options: Mapping[str, Any], tuned: bool, method: str | None, digest: str
+) -> Session:
     """What a pickled session becomes in the process that unpickles it.
 
     Raises:
         ArtifactError: The artifact is another one by now.
     """
-    artifact = open_artifact(path)
+    artifact = open_artifact(path).select(method)
     if artifact.digest != digest:
         raise ArtifactError("the artifact was replaced after the Session was pickled", path, "load it anew: edgex.load")
     return open_session(artifact, threads, options, tuned=tuned)

@@ -161,7 +161,7 @@ class Prepared:
 
 def prepare_sequences(artifact: Artifact, request: RunRequest) -> Prepared:
     """Check the inputs of every sequence, for an executor that sends them elsewhere."""
-    signature = Signature(artifact.manifest.method.inputs)
+    signature = Signature(artifact.manifest.method.inputs, artifact.manifest.llm)
     fitting: dict[int, tuple[Arrays, ...]] = {}
     refused: dict[int, EdgexError] = {}
     for number, sequence in enumerate(request.sequences):

@@ -14,7 +14,15 @@ from edgex.runtime.artifact.golden import SPECIAL_INPUTS, STRESS, Case, Layout, 
 from edgex.runtime.execute.base import Executor, Progress, no_progress
 from edgex.runtime.execute.request import Arrays, RunRequest, RunResult
 from edgex.runtime.session.numerics import Tolerance, Verdict, compare_choices, compare_output, round_significant
-from edgex.runtime.session.repeats import LIMIT_SECONDS, Difference, Repeat, RepeatVerdict, farthest, same_bits
+from edgex.runtime.session.repeats import (
+    LIMIT_SECONDS,
+    Difference,
+    Repeat,
+    RepeatVerdict,
+    farthest,
+    merge_repeats,
+    same_bits,
+)
 from edgex.runtime.session.special_values import SpecialValues, compare_special_values
 
 
@@ -124,9 +132,12 @@ def verify(
 ) -> tuple[Verification, RunResult]:
     """Run every golden case of an artifact, and compare its outputs with eager's, here.
 
+    Each method's cases run in a session of that method.
+
     Args:
         executor: Where it runs.
         artifact: Gives the cases and, in its manifest, the tolerance and whether inconclusive outputs are allowed.
+            Where a method of it is selected, only that method's cases run.
         threads: Threads of a run; None leaves it to the engine.
         options: Engine settings by name.
         check: How the artifact is checked before it is loaded.
@@ -138,7 +149,29 @@ def verify(
         RunError: The engine does not load it.
         DeviceError: The device failed.
     """
+    manifest = artifact.manifest
+    names = [method.name for method in manifest.methods] if manifest.selected is None else [manifest.selected]
     cases = read_golden(artifact)
+    given = {name: [case for case in cases if (case.method or manifest.methods[0].name) == name] for name in names}
+    found = [
+        _verify_method(
+            executor,
+            artifact if len(manifest.methods) == 1 else artifact.select(name),
+            own,
+            RunRequest((), threads, options or {}, check, repeat_seconds=repeat_seconds),
+            progress,
+        )
+        # The first has cases in any case, or says that it has none.
+        for name, own in given.items()
+        if own or name == names[0]
+    ]
+    return _merge([verdict for verdict, _ in found]), found[0][1]
+
+
+def _verify_method(
+    executor: Executor, artifact: Artifact, cases: Sequence[Case], request: RunRequest, progress: Progress
+) -> tuple[Verification, RunResult]:
+    """The verdict on one method's cases."""
     played = [case for case in cases if case.kind != "skipped"]
     if not any(case.kind == "compare" for case in played):
         raise ArtifactError("the artifact holds no golden cases", artifact.path.name, "export the model again")
@@ -146,10 +179,24 @@ def verify(
         tuple({key: lay_out(value, case.layout) for key, value in step.inputs.items()} for step in case.steps)
         for case in played
     ]
-    request = RunRequest(tuple(sequences), threads, options or {}, check, repeat_seconds=repeat_seconds)
-    result = executor.execute(artifact, request, progress)
+    result = executor.execute(artifact, replace(request, sequences=tuple(sequences)), progress)
     verdict = judge_outputs(artifact, cases, result)
     return _with_repeats(verdict, artifact, cases, result), result
+
+
+def _merge(verdicts: Sequence[Verification]) -> Verification:
+    """The verdict on all methods: passed where each has."""
+    first, *others = verdicts
+    if not others:
+        return first
+    failed = next((verdict for verdict in verdicts if not verdict.passed), first)
+    return replace(
+        first,
+        passed=failed.passed,
+        reason=failed.reason,
+        cases=tuple(case for verdict in verdicts for case in verdict.cases),
+        repeats=merge_repeats([verdict.repeats for verdict in verdicts]),
+    )
 
 
 def _with_repeats(verdict: Verification, artifact: Artifact, cases: Sequence[Case], result: RunResult) -> Verification:

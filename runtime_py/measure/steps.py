@@ -9,7 +9,7 @@ import numpy as np
 
 from edgex.errors import ArtifactError
 from edgex.runtime.artifact.artifact import Artifact
-from edgex.runtime.artifact.golden import read_golden
+from edgex.runtime.artifact.golden import golden_of_method
 from edgex.runtime.session.signature import Signature
 
 Inputs = Mapping[str, Any] | Sequence[Any]
@@ -31,8 +31,8 @@ def choose_steps(artifact: Artifact, inputs: Inputs | None) -> Steps:
         ArtifactError: There are no example inputs and none were given.
         RunError: The inputs do not fit.
     """
-    signature = Signature(artifact.manifest.method.inputs)
-    proved = [case.steps for case in read_golden(artifact) if case.kind == "compare"]
+    signature = Signature(artifact.manifest.method.inputs, artifact.manifest.llm)
+    proved = [case.steps for case in golden_of_method(artifact) if case.kind == "compare"]
     state = bool(artifact.manifest.method.state)
     steps = max(proved, key=len, default=()) if state else tuple(proved[0][:1]) if proved else ()
     if inputs is not None:

@@ -6,7 +6,7 @@ A kernel that reads what nobody wrote, or whose threads race, is right most of t
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -117,6 +117,24 @@ class RepeatVerdict:
                 for found in self.differences
             ],
         }
+
+
+def merge_repeats(groups: Sequence[tuple[RepeatVerdict, ...] | None]) -> tuple[RepeatVerdict, ...] | None:
+    """What several methods of one artifact gave again, each way once; None where they were not run again."""
+    merged: dict[How, RepeatVerdict] = {}
+    for verdict in (verdict for group in groups for verdict in group or ()):
+        how = verdict.repeat.how
+        known = merged.get(how)
+        if known is None:
+            merged[how] = verdict
+            continue
+        repeat = replace(
+            known.repeat,
+            sequences=known.repeat.sequences + verdict.repeat.sequences,
+            reason=known.repeat.reason or verdict.repeat.reason,
+        )
+        merged[how] = RepeatVerdict(repeat, known.differences + verdict.differences)
+    return tuple(merged.values()) if merged else None
 
 
 def describe_repeats(entries: Sequence[Mapping[str, Any]] | None) -> list[str]:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from edgex.runtime.artifact.manifest import Method
 
 
 @dataclass(frozen=True)
@@ -74,4 +77,17 @@ class Runner(Protocol):
 
     def close(self) -> None:
         """Release the engine's memory; called once."""
+        ...
+
+
+@runtime_checkable
+class HasMethods(Protocol):
+    """A runner whose engine loads all methods of an artifact as one program, with one set of weights and state."""
+
+    def method(self, method: Method) -> Runner:
+        """What runs another method of the same loaded program; closing this runner closes it too.
+
+        Raises:
+            RunError: The program has no such entry.
+        """
         ...

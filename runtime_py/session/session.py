@@ -22,7 +22,7 @@ from edgex.errors import RunError
 from edgex.runtime.artifact.artifact import Artifact
 from edgex.runtime.artifact.specs import TensorSpec
 from edgex.runtime.session.outputs import Outputs
-from edgex.runtime.session.runner import EngineSettings, Runner
+from edgex.runtime.session.runner import EngineSettings, HasMethods, Runner
 from edgex.runtime.session.signature import Signature
 
 # `given`: by a flag or an argument. `tuned`: found quickest here by a sweep. `default`: the engine's, or, for a second
@@ -30,8 +30,25 @@ from edgex.runtime.session.signature import Signature
 ThreadsSource = Literal["given", "tuned", "default"]
 
 
+class Loaded:
+    """A loaded program, as the sessions on its methods share it.
+
+    Attributes:
+        runner: What was loaded first, and closes it.
+        lock: Held while any of them runs.
+        closed: Whether one of them has closed it.
+    """
+
+    def __init__(self, runner: Runner) -> None:
+        self.runner = runner
+        self.lock = threading.Lock()
+        self.closed = False
+
+
 class Session:
-    """One loaded artifact. Serves one thread at a time: it locks; open a second Session for independent state.
+    """One method of a loaded artifact, the first unless another is selected.
+
+    Serves one thread at a time: it locks; open a second Session for independent state.
 
     Attributes:
         artifact: What was loaded.
@@ -42,7 +59,14 @@ class Session:
         assignment: How many nodes each provider of the engine runs, as it reports; None where it does not tell.
     """
 
-    def __init__(self, artifact: Artifact, runner: Runner) -> None:
+    def __init__(self, artifact: Artifact, runner: Runner, loaded: Loaded | None = None) -> None:
+        """A session on what an engine has loaded.
+
+        Args:
+            artifact: Its manifest says which method is meant.
+            runner: Runs that method.
+            loaded: Shared by the sessions on one loaded program; None begins with this one.
+        """
         method = artifact.manifest.method
         self.artifact = artifact
         self.runner = runner
@@ -54,9 +78,9 @@ class Session:
         # How `edgex.load` opened it, for `pickle`; None where something else did.
         self.reopen: Callable[[str], Session] | None = None
         self._output_names = tuple(spec.name for spec in self.outputs)
-        self._lock = threading.Lock()
-        self._closed = False
-        self._signature = Signature(self.inputs)
+        self._loaded = loaded or Loaded(runner)
+        self._lock = self._loaded.lock
+        self._signature = Signature(self.inputs, artifact.manifest.llm)
         self._fits = self._signature.fits
 
     @property
@@ -76,6 +100,37 @@ class Session:
             return "given"
         preferred = self.settings.preferred_threads
         return "tuned" if preferred is not None and preferred == self.threads else "default"
+
+    @property
+    def methods(self) -> tuple[str, ...]:
+        """Names of the artifact's methods, in its order."""
+        return tuple(method.name for method in self.artifact.manifest.methods)
+
+    def method(self, name: str) -> Session:
+        """A Session on another method of what is loaded: the same weights, the same state, one run at a time.
+
+        Args:
+            name: One of `methods`; this Session's own name gives this Session.
+
+        Raises:
+            RunError: The artifact has no such method, or its engine loads one method of it only.
+        """
+        if name == self.artifact.manifest.method.name:
+            return self
+        artifact = self.artifact.select(name)
+        method = artifact.manifest.method
+        runner = self.runner
+        if method.entry != self.artifact.manifest.method.entry:
+            if not isinstance(runner, HasMethods):
+                raise RunError(
+                    f"the engine {artifact.manifest.engine} runs one method of a loaded program",
+                    artifact.path.name,
+                    f"edgex.load(..., method={name!r}) opens it by itself",
+                )
+            runner = runner.method(method)
+        other = Session(artifact, runner, self._loaded)
+        other.settings, other.assignment = self.settings, self.assignment
+        return other
 
     def run(self, *args: Any, **kwargs: Any) -> Outputs:
         """Run once; `session(x)` is the same.
@@ -125,11 +180,15 @@ class Session:
                 self.runner.reset()
 
     def close(self) -> None:
-        """Release the engine's memory. Closing twice is allowed."""
+        """Release the engine's memory, for all sessions on the loaded program. Closing twice is allowed."""
         with self._lock:
             if not self._closed:
-                self._closed = True
-                self.runner.close()
+                self._loaded.closed = True
+                self._loaded.runner.close()
+
+    @property
+    def _closed(self) -> bool:
+        return self._loaded.closed
 
     def __repr__(self) -> str:
         inputs, outputs = (", ".join(map(str, specs)) or "nothing" for specs in (self.inputs, self.outputs))

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from edgex.errors import RunError, nearest_name
+from edgex.runtime.artifact.language_model import LanguageModel
 from edgex.runtime.artifact.specs import Dim, TensorSpec
 
 
@@ -22,8 +23,15 @@ class Signature:
         inputs: What it takes, in order.
     """
 
-    def __init__(self, inputs: Sequence[TensorSpec]) -> None:
+    def __init__(self, inputs: Sequence[TensorSpec], llm: LanguageModel | None = None) -> None:
+        """What is checked.
+
+        Args:
+            inputs: What the method takes, in order.
+            llm: Of a language model: what bounds tokens and positions.
+        """
         self.inputs = tuple(inputs)
+        self._llm = llm
         # (dtype, static shape or None) for each input: what `fits` compares with.
         self._expected = [(spec.numpy_dtype, spec.static_shape) for spec in self.inputs]
         self._has_dims = not all(spec.is_static for spec in self.inputs)
@@ -51,6 +59,8 @@ class Signature:
         arrays = [self._convert(value, spec) for value, spec in zip(values, self.inputs, strict=True)]
         if self._has_dims:
             self._check_shared_dims(arrays)
+        if self._llm is not None and (fault := self._llm.fault(*arrays)):
+            raise fault
         return arrays
 
     def prepare_named(self, *args: Any, **kwargs: Any) -> dict[str, np.ndarray]:
@@ -66,7 +76,7 @@ class Signature:
                 return False
             if not value.flags.c_contiguous:
                 return False
-        return True
+        return self._llm is None or self._llm.fault(*values) is None
 
     def _bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
         """Positional and named inputs in the manifest's order."""

@@ -161,7 +161,7 @@ class ExecuTorchRunner:
         loaded = time.perf_counter()
         try:
             with self._stderr.capture():
-                self._method = self._program.load_method(method.name)
+                self._method = self._program.load_method(method.entry)
         except (RuntimeError, MemoryError) as error:
             failure = engine_error("load the program's method", error, self._stderr.tail(), self._where)
             raise _missing_parts(summary, self._where, failure.why) or failure from error

@@ -86,7 +86,8 @@ class Worker:
             ChildEnded: It died.
         """
         self._artifact = artifact
-        self.opened = self._child.ask({"do": "open", "artifact": str(artifact.path.resolve()), **self._settings})
+        chosen = {"artifact": str(artifact.path.resolve()), "method": artifact.manifest.selected}
+        self.opened = self._child.ask({"do": "open", **chosen, **self._settings})
 
     def kill(self) -> None:
         """End the process at once."""

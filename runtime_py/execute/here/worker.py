@@ -2,7 +2,7 @@
 
 ```
 request                                                       answer
-{"do": "open", artifact, check, threads, options}             {executed_on, assignment, threads, planned_arena_bytes}
+{"do": "open", artifact, method, check, threads, options}     {executed_on, assignment, threads, planned_arena_bytes}
                                                               what was open before is closed
 {"do": "play", inputs: FILE, steps: [runs of each sequence], outputs: FILE or null}
                                                               {fresh: {…}, done: [steps], refused: {number: error}}
@@ -86,11 +86,13 @@ class Worker:
         if self._session is not None:
             self._session.close()
 
-    def do_open(self, artifact: str, check: Any, threads: int | None, options: Mapping[str, Any]) -> dict[str, Any]:
+    def do_open(
+        self, artifact: str, check: Any, threads: int | None, options: Mapping[str, Any], method: str | None = None
+    ) -> dict[str, Any]:
         """Open the artifact, and note what that takes."""
         self.close()
         self._session = self._opened = None
-        opened = open_artifact(artifact, check)
+        opened = open_artifact(artifact, check).select(method)
         engine = get_engine(opened.manifest.engine)
         self._opened = open_measured(opened, engine, EngineSettings(threads, options))
         self._session = self._opened.session

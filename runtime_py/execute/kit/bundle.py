@@ -21,15 +21,16 @@ from pathlib import Path
 from typing import Any
 
 from edgex._version import __version__
-from edgex.errors import ArtifactError, DeviceError, UsageError
+from edgex.errors import ArtifactError, DeviceError, RunError, UsageError
 from edgex.runtime.artifact.artifact import Artifact, hash_file
-from edgex.runtime.artifact.golden import Case, read_golden
+from edgex.runtime.artifact.golden import Case, golden_of_method
 from edgex.runtime.artifact.specs import TensorSpec
 from edgex.runtime.execute.kit.kit import RUNNER, needed_libc, plugin_kit, runner_kit
 from edgex.runtime.execute.linux.native import refuse_version_skew
 from edgex.runtime.execute.tensors import describe_inputs, pack_tensors
 from edgex.runtime.execute.verification import read_tolerances
 from edgex.runtime.session.numerics import Tolerance
+from edgex.runtime.session.signature import Signature
 from edgex.runtime.support.json.reading import read_json
 from edgex.runtime.support.publish import disk_errors, publish_folder, staged_folder
 
@@ -125,9 +126,17 @@ def check_output(output: Path, force: bool) -> None:
 
 
 def _write_golden(artifact: Artifact, folder: Path) -> list[Case]:
-    """Inputs and outputs of all cases, in a row; the memory order of inputs is no matter of files."""
+    """Inputs and outputs of all cases, in a row; the memory order of inputs is no matter of files.
+
+    The runner refuses by names, dtypes and sizes: it knows no vocabulary, and no context that may be full.
+    """
     method = artifact.manifest.method
-    cases = [case for case in read_golden(artifact) if case.kind in ("compare", "refuse") and case.steps]
+    signature = Signature(method.inputs)
+    cases = [
+        case
+        for case in golden_of_method(artifact)
+        if case.steps and (case.kind == "compare" or (case.kind == "refuse" and not _fits(case, signature)))
+    ]
     if not any(case.kind == "compare" for case in cases):
         raise DeviceError("the artifact holds no golden cases", artifact.path.name, "export the model again")
     inputs, expected = bytearray(), bytearray()
@@ -144,10 +153,19 @@ def _write_golden(artifact: Artifact, folder: Path) -> list[Case]:
     return cases
 
 
+def _fits(case: Case, signature: Signature) -> bool:
+    try:
+        for step in case.steps:
+            signature.prepare(**step.inputs)
+    except RunError:
+        return False
+    return True
+
+
 def _self_test(artifact: Artifact, sha256: str, plugins: list[str], cases: list[Case]) -> str:
     method = artifact.manifest.method
     ordinary, quantized = read_tolerances(artifact)
-    flags = ["--model model.pte", f"--sha256 {shlex.quote(sha256)}", f"--method {shlex.quote(method.name)}"]
+    flags = ["--model model.pte", f"--sha256 {shlex.quote(sha256)}", f"--method {shlex.quote(method.entry)}"]
     flags += [f"--plugin {shlex.quote(f'./{name}')}" for name in plugins]
     flags += [f"--input {shlex.quote(text)}" for text in describe_inputs(method.inputs)]
     flags += [f"--output {shlex.quote(spec.name)}" for spec in method.outputs]

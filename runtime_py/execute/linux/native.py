@@ -33,7 +33,7 @@ class NativeMaker:
         runner = link.provide("runner", kit.digest, kit.files, progress)
         model = link.provide("model", entry.sha256, {Path(entry.path).name: artifact.file(".pte")}, progress)
         command = [f"{runner}/{RUNNER}", "--model", f"{model}/{Path(entry.path).name}", "--sha256", entry.sha256]
-        command += ["--method", artifact.manifest.method.name]
+        command += ["--method", artifact.manifest.method.entry]
         if plugins is not None:
             folder = link.provide(plugins.name, plugins.digest, plugins.files, progress)
             command += [part for name in plugins.files for part in ("--plugin", f"{folder}/{name}")]

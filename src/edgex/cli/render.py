@@ -220,10 +220,15 @@ def print_artifact(document: Mapping[str, Any]) -> None:
     recipe = f"  {manifest['quantization']['recipe']}" if manifest["quantization"] else ""
     about = f"{manifest['target']}  {manifest['status']}  {manifest['precision']}{recipe}"
     click.echo(f"{bold(manifest['name'])}  {about}")
-    method = manifest["methods"][0]
-    for key in ("inputs", "outputs", "state"):
-        for spec in method[key]:
-            click.echo(f"  {key.rstrip('s'):<12}{spec['name']}  {spec['dtype']}{_shape(spec['shape'])}")
+    for method in manifest["methods"]:
+        if len(manifest["methods"]) > 1:
+            echo_labelled("method", method["name"])
+        # Methods share their state: it is listed once.
+        for key in ("inputs", "outputs") if method is not manifest["methods"][-1] else ("inputs", "outputs", "state"):
+            for spec in method[key]:
+                click.echo(f"  {key.rstrip('s'):<12}{spec['name']}  {spec['dtype']}{_shape(spec['shape'])}")
+    if manifest.get("llm"):
+        echo_labelled("llm", _describe_language_model(manifest["llm"]))
     compiled = document["compiled_sizes"]
     if compiled:
         sizes = ", ".join(f"{name}={size}" for name, size in compiled["at_load"].items())
@@ -246,6 +251,14 @@ def print_artifact(document: Mapping[str, Any]) -> None:
     echo_labelled("size", describe_size(document, document["total_bytes"]))
     for entry in manifest["files"]:
         click.echo(f"  {'':<12}{format_bytes(entry['bytes']):>9}  {entry['path']}")
+
+
+def _describe_language_model(llm: Mapping[str, Any]) -> str:
+    ends = f"ends with {', '.join(map(str, llm['eos']))}" if llm["eos"] else "no token ends a text"
+    return (
+        f"context {llm['context']}, {llm['chunk']} tokens a call of {llm['prefill']}, vocabulary {llm['vocabulary']}, "
+        f"cache {format_bytes(llm['cache_bytes'])} ({llm['cache_dtype']}), {ends}"
+    )
 
 
 def print_targets(document: Mapping[str, Any]) -> None:

@@ -107,6 +107,26 @@ if TYPE_CHECKING:
     group="Precision and quantization",
     help="Refuse a quantized artifact that is not faster.",
 )
+@option(
+    "--llm",
+    is_flag=True,
+    group="Language models",
+    help="MODEL is a decoder: export its prefill and decode, with one cache.",
+)
+@option(
+    "--context",
+    type=int,
+    metavar="N",
+    group="Language models",
+    help="How many tokens a text may have, the prompt included.",
+)
+@option(
+    "--chunk",
+    type=int,
+    metavar="N",
+    group="Language models",
+    help="How many tokens one call of prefill takes at most; default: 256.",
+)
 @input_shape_option
 @dynamic_option
 @option(
@@ -206,6 +226,9 @@ def command(
     keep_best: bool,
     speed_check: bool,
     require_speedup: bool,
+    llm: bool,
+    context: int | None,
+    chunk: int | None,
     shapes: tuple[str, ...],
     dynamic: tuple[str, ...],
     atol: float | None,
@@ -231,8 +254,14 @@ def command(
 
     def body() -> int:
         from edgex.cli.flags import parse_dynamic, parse_key_values, parse_shapes, split_list
+        from edgex.errors import UsageError
+        from edgex.export.language_model.request import read_request
         from edgex.export.settings import BISECT_SECONDS, ExportSettings, Limits
 
+        language = read_request(llm, context, chunk)
+        sizes = parse_shapes(shapes)
+        if language is not None and sizes:
+            raise UsageError("--input-shape does not go with --llm", fix="say the sizes by --context and --chunk")
         recipe = None if quantize == "none" else quantize
         settings = ExportSettings(
             targets=split_list(targets),
@@ -259,8 +288,9 @@ def command(
             exclude=split_list(exclude),
             verify_data=verify_data,
             bisect_seconds=BISECT_SECONDS if bisect else 0.0,
+            language=language,
         )
-        report = _export(model, settings, parse_shapes(shapes), dry_run=dry_run, quiet=quiet)
+        report = _export(model, settings, sizes, dry_run=dry_run, quiet=quiet)
         return _show(report, as_json=as_json, quiet=quiet, verbose=verbose)
 
     home = (output.parent if output.suffix == ".edgex" else output) if output else Path()
@@ -280,7 +310,7 @@ def _export(
     def find() -> ModelSource:
         from edgex.export.source.source import find_model
 
-        return find_model(model, input_shapes=shapes)
+        return find_model(model, input_shapes=shapes, language=settings.language is not None)
 
     try:
         name = parse_model_name(model).artifact_name

@@ -17,6 +17,7 @@ from edgex.cli.options.shared import (
     force_option,
     inputs_option,
     json_option,
+    method_option,
     no_tuned_option,
     quiet_option,
     threads_option,
@@ -25,6 +26,7 @@ from edgex.cli.options.shared import (
 )
 from edgex.cli.run.place import device_flags, read_place
 from edgex.cli.supervisor import supervise
+from edgex.errors import UsageError
 
 if TYPE_CHECKING:
     from edgex.runtime.artifact.artifact import CheckLevel
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 
 @make_command("profile")
 @artifact_argument
+@method_option
 @inputs_option
 @outputs_option
 @by_option
@@ -69,6 +72,7 @@ if TYPE_CHECKING:
 @verbose_option
 def command(
     artifact: str,
+    method: str | None,
     inputs: tuple[str, ...],
     outputs: tuple[Path, ...],
     by: str | None,
@@ -105,9 +109,11 @@ def command(
         from edgex.runtime.measure.profile.collect import profile_on
 
         level: CheckLevel = "size" if check == "size" else "hash"
+        if axes is not None and method is not None:
+            raise UsageError("--sweep measures the artifact's first method", fix="leave --method or --sweep out")
         if axes is not None:
             return sweep_threads(artifact, axes, inputs, outputs, threads, level, as_json=as_json, quiet=quiet)
-        opened = open_artifact(artifact, level)
+        opened = open_artifact(artifact, level).select(method)
         values = read_inputs(inputs, opened) if inputs else None
         options = {"allow_fallback": True} if allow_fallback else {}
         measured: list[ProfileReport] = []

@@ -15,6 +15,7 @@ _Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
 GROUPS = (
     "Model",
     "Target",
+    "Language models",
     "Precision and quantization",
     "Proof and limits",
     "Input and output",

@@ -59,6 +59,12 @@ check_option = option(
     group="Input and output",
     help="How the artifact's files are checked before: by their SHA-256, or only by their size.",
 )
+method_option = option(
+    "--method",
+    metavar="NAME",
+    group="Input and output",
+    help="Which of the artifact's methods is meant; default: the first, for verify all. `edgex inspect` lists them.",
+)
 inputs_option = option(
     "-i",
     "--input",

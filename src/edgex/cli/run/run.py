@@ -18,6 +18,7 @@ from edgex.cli.options.shared import (
     force_option,
     inputs_option,
     json_option,
+    method_option,
     no_tuned_option,
     output_option,
     quiet_option,
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 
 @make_command("run")
 @artifact_argument
+@method_option
 @inputs_option
 @option(
     "--image",
@@ -59,6 +61,7 @@ if TYPE_CHECKING:
 @verbose_option
 def command(
     artifact: str,
+    method: str | None,
     inputs: tuple[str, ...],
     image: str | None,
     output: Path | None,
@@ -87,7 +90,7 @@ def command(
         from edgex.runtime.execute.run import run_once
 
         declared = None if image is None else _read_image_option(image, inputs)
-        opened = open_artifact(artifact, "size" if check == "size" else "hash")
+        opened = open_artifact(artifact, "size" if check == "size" else "hash").select(method)
         values = read_inputs(inputs, opened, declared)
         options = {"allow_fallback": True} if allow_fallback else {}
         with place.progress(quiet=quiet) as progress, place.opened([opened], tuned=not no_tuned) as executor:

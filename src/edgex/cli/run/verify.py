@@ -13,6 +13,7 @@ from edgex.cli.options.shared import (
     artifact_argument,
     check_option,
     json_option,
+    method_option,
     quiet_option,
     threads_option,
     timeout_option,
@@ -24,6 +25,7 @@ from edgex.cli.supervisor import supervise
 
 @make_command("verify")
 @artifact_argument
+@method_option
 @check_option
 @threads_option("Threads of the run; default: the engine's own.")
 @allow_fallback_option
@@ -47,6 +49,7 @@ from edgex.cli.supervisor import supervise
 @verbose_option
 def command(
     artifact: str,
+    method: str | None,
     check: str,
     threads: int | None,
     allow_fallback: bool,
@@ -77,7 +80,7 @@ def command(
 
             # Before anything else of it is read.
             signature = {"file": SIGNATURE_FILE, "key_sha256": verify_signature(Path(artifact), signed_by)}
-        opened = open_artifact(artifact, "size" if check == "size" else "hash")
+        opened = open_artifact(artifact, "size" if check == "size" else "hash").select(method)
         # A proof depends on what it is given, never on what this user's cache holds: no tuned threads.
         with place.progress(quiet=quiet) as progress, place.opened([opened]) as executor:
             verdict, answer = verify(executor, opened, threads=threads, options=options, progress=progress)

@@ -1,0 +1,264 @@
+"""The user's decoder as the pipeline takes models: its signature, its example inputs, and whether its cache is right.
+
+A cache that forgets, or that counts by itself, gives garbage in every artifact made of it, and no comparison of an
+artifact with eager would show it. So that is asked here, before the slow steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from edgex.errors import CaptureError, UsageError
+from edgex.export.language_model.module import NextToken, check_logits, check_takes_position
+from edgex.export.language_model.tokens import Ends, check_tokenizer, read_ends
+from edgex.export.language_model.transformers_cache import CachedDecoder, is_transformers_model, with_cache
+from edgex.export.source.eager import BufferSnapshot, reference_conditions
+from edgex.export.source.processors import find_files_beside
+from edgex.export.source.user_file import run_user_code
+from edgex.export.source.weights import shorten
+from edgex.runtime.artifact.language_model import LanguageModel
+from edgex.runtime.session.numerics import measure_sqnr_db
+
+if TYPE_CHECKING:
+    from edgex.export.language_model.request import LanguageRequest
+    from edgex.export.source.source import ModelSource
+
+SEED = 20260713
+
+# Two ways of computing the same in float32 are further apart than this only where they compute something else.
+_LEAST_AGREEMENT_DB = 60.0
+# How many tokens are read one by one where chunks are compared with that; each costs a run of the model.
+_MOST_SINGLE = 48
+
+_IN_PLACE = (
+    "write into registered buffers in place, at the position that is given: "
+    "self.keys.index_copy_(2, position + torch.arange(tokens.shape[1]), keys)"
+)
+
+
+def prepare_language_model(source: ModelSource, asked: LanguageRequest) -> ModelSource:
+    """The source of a language model: its module gives the scores of the next token, its example is a chunk.
+
+    Args:
+        source: As the user gave it.
+        asked: Context and chunk.
+
+    Returns:
+        The source with `language` set.
+
+    Raises:
+        UsageError: The context is too long for it, or its tokenizer is another model's.
+        CaptureError: It is no decoder, or its cache does not hold what it has read.
+    """
+    if not isinstance(source.module, torch.nn.Module):
+        raise UsageError(
+            "--llm needs the model itself",
+            source.description,
+            "give its Python file: file.py[:name]",
+            why="an exported program has no methods",
+        )
+    module, where = source.module, source.description
+    if is_transformers_model(module):
+        module = with_cache(module, asked.context, where)
+    else:
+        check_takes_position(module, where)
+    notices = list(_in_float32(module))
+    model = NextToken(module).eval()
+    buffers = BufferSnapshot(model)
+    decoder = _Decoder(model, buffers, where, source.source_root)
+    vocabulary = check_logits(decoder.probe(min(2, asked.chunk)), min(2, asked.chunk), where)
+    decoder.check_context(asked.context)
+    files = source.processor_files or find_files_beside(source.source_root)
+    if files and not source.processor_files:
+        notices.append(f"carried in the artifact, for its inputs: {', '.join(files)}")
+    ends = read_ends(source.module, source.model_card, files, where)
+    ends.check(vocabulary, where)
+    check_tokenizer(files, vocabulary)
+    if not ends.eos:
+        notices.append(
+            "nothing says which token ends a text: generation goes on until --max-new, or the context is full"
+        )
+    cache = decoder.check_cache(asked, vocabulary)
+    notices.append(f"the cache of {asked.context} tokens takes {sum(map(_bytes, cache.values())):,} bytes")
+    text = random_text(vocabulary, asked.chunk)
+    return replace(
+        source,
+        module=model,
+        args=(torch.from_numpy(text[None]), torch.zeros(1, dtype=torch.int64)),
+        kwargs={},
+        processor_files=files,
+        notices=(*source.notices, *notices),
+        language=describe(asked, vocabulary, ends, cache),
+        dynamic_shapes=None,
+        example_sequence=None,
+    )
+
+
+def describe(asked: LanguageRequest, vocabulary: int, ends: Ends, cache: Mapping[str, torch.Tensor]) -> LanguageModel:
+    """The manifest's `llm`."""
+    largest = max(cache.values(), key=_bytes)
+    return LanguageModel(
+        vocabulary=vocabulary,
+        context=asked.context,
+        chunk=asked.chunk,
+        bos=ends.bos,
+        eos=ends.eos,
+        cache_bytes=sum(map(_bytes, cache.values())),
+        cache_dtype=str(largest.dtype).removeprefix("torch."),
+    )
+
+
+def random_text(vocabulary: int, length: int, seed: int = SEED) -> np.ndarray:
+    """Ids that any model of this vocabulary can read, int64 `[length]`."""
+    return np.random.default_rng(seed).integers(0, vocabulary, length, np.int64)
+
+
+def pieces(length: int, chunk: int) -> list[slice]:
+    """Where each call begins and ends that reads a text of this length."""
+    return [slice(first, min(first + chunk, length)) for first in range(0, length, chunk)]
+
+
+class _Decoder:
+    """The model in eager, read from the beginning of a text."""
+
+    def __init__(self, model: NextToken, buffers: BufferSnapshot, where: str, root: Path) -> None:
+        self._model, self._buffers, self._where, self._root = model, buffers, where, root
+
+    def probe(self, count: int) -> Any:
+        """What the user's module gives for the first tokens of the vocabulary."""
+        tokens = torch.zeros(1, count, dtype=torch.int64)
+        found = self._call(lambda: self._model.model(tokens, torch.zeros(1, dtype=torch.int64)))
+        self._buffers.restore()
+        return found
+
+    def check_context(self, context: int) -> None:
+        """The last place of the context can be written.
+
+        Raises:
+            UsageError: The model's own cache is shorter.
+        """
+        tokens, last = torch.zeros(1, 1, dtype=torch.int64), torch.tensor([context - 1])
+        try:
+            with reference_conditions():
+                self._model(tokens, last)
+        except (IndexError, RuntimeError) as error:
+            raise UsageError(
+                f"{self._where} cannot read a token at position {context - 1}, the last of --context {context}",
+                why=str(error).partition("\n")[0],
+                fix="make its cache as long as the context, or give a shorter --context",
+            ) from error
+        finally:
+            self._buffers.restore()
+
+    def check_cache(self, asked: LanguageRequest, vocabulary: int) -> dict[str, torch.Tensor]:
+        """A text that is read in chunks, and token by token, ends in the same scores as one that is read at once.
+
+        Returns:
+            The buffers that the model writes, by name.
+
+        Raises:
+            CaptureError: It does not.
+        """
+        length = min(2 * asked.chunk + 1, asked.context)
+        text = random_text(vocabulary, length)
+        short = text[: min(length, _MOST_SINGLE)]
+        whole = [self._read(part, [slice(0, len(part))], at_once=True) for part in (text, short)]
+        chunked = self._read(text, pieces(length, asked.chunk))
+        cache = self._written()
+        single = self._read(short, pieces(len(short), 1))
+        for expected, found, how in (
+            (whole[0], chunked, f"in chunks of {asked.chunk}"),
+            (whole[1], single, "token by token"),
+        ):
+            if expected is None or found is None:
+                continue
+            agreement = measure_sqnr_db(expected.numpy(), found.numpy())
+            if agreement is not None and agreement < _LEAST_AGREEMENT_DB:
+                raise CaptureError(
+                    f"{self._where} reads a text of {length} tokens otherwise {how} than at once: its scores are only "
+                    f"{agreement:.0f} dB alike",
+                    why=self._suspect(cache),
+                    fix=_IN_PLACE,
+                )
+        if not cache:
+            raise CaptureError(
+                f"{self._where} keeps nothing from one call to the next", why="it writes no buffer", fix=_IN_PLACE
+            )
+        self._buffers.restore()
+        return cache
+
+    def _read(self, text: np.ndarray, parts: Sequence[slice], *, at_once: bool = False) -> torch.Tensor | None:
+        """The scores after a text that is read from the beginning; None where the module takes no more than a chunk."""
+        self._buffers.restore()
+        tokens = torch.from_numpy(text[None])
+        inner = self._model.model
+
+        def read() -> torch.Tensor:
+            if at_once and isinstance(inner, CachedDecoder):
+                return inner.without_cache(tokens)
+            return [self._model(tokens[:, part], torch.tensor([part.start]))["logits"] for part in parts][-1]
+
+        try:
+            found: torch.Tensor = self._call(read)
+        except UsageError:
+            if at_once:
+                return None
+            raise
+        return found.float()
+
+    def _written(self) -> dict[str, torch.Tensor]:
+        """The buffers that reading a text has changed.
+
+        Raises:
+            CaptureError: One of them was replaced by another of another size.
+        """
+        named = dict(self._model.named_buffers())
+        found = {name: named[name] for name in self._buffers.touched() if name in named}
+        for name, tensor in found.items():
+            before = self._buffers.value_of(name)
+            if before is not None and before.shape != tensor.shape:
+                raise CaptureError(
+                    f"{self._where} replaces its buffer {name.removeprefix('model.')}, which grows from "
+                    f"{list(before.shape)} to {list(tensor.shape)}",
+                    why="a program's memory is planned once: a cache that grows has no place in it",
+                    fix=_IN_PLACE,
+                )
+        return found
+
+    def _suspect(self, cache: Mapping[str, torch.Tensor]) -> str:
+        if not cache:
+            return "it writes no buffer: nothing is kept from one call to the next"
+        names = [name.removeprefix("model.") for name in cache]
+        return (
+            f"it writes {shorten(names)}: perhaps not at the given position, or its mask lets a token see what comes "
+            "after it, or what an earlier text left"
+        )
+
+    def _call(self, call: Callable[[], Any]) -> Any:
+        def run() -> Any:
+            with reference_conditions():
+                return call()
+
+        return run_user_code(run, self._where, self._root)
+
+
+def _in_float32(module: torch.nn.Module) -> list[str]:
+    """Checkpoints of language models are kept in half precision; edgex starts from float32, which holds each value."""
+    kinds = sorted({str(p.dtype).removeprefix("torch.") for p in module.parameters() if p.dtype in _HALVES})
+    if not kinds:
+        return []
+    module.float()
+    return [f"the weights were {' and '.join(kinds)}: they are taken as float32, which holds the same values"]
+
+
+_HALVES = (torch.float16, torch.bfloat16)
+
+
+def _bytes(tensor: torch.Tensor) -> int:
+    return tensor.numel() * tensor.element_size()

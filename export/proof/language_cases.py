@@ -1,0 +1,133 @@
+"""What the artifact of a language model has to prove: texts of the lengths at which caches go wrong.
+
+The scores after every call are compared with eager's, which reads the same text from the beginning. Texts differ from
+case to case and every case begins with a reset, so that what one leaves behind shows in the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from edgex.export.language_model.source import SEED, pieces, random_text
+from edgex.export.proof.verification import Answers, QuantizedReference, allow_for_rounding, leave_out
+from edgex.runtime.artifact.golden import Arrays, Case, Step
+from edgex.runtime.artifact.language_model import POSITION, TOKENS, LanguageModel
+
+if TYPE_CHECKING:
+    from edgex.delegates.base import CapturedProgram
+    from edgex.export.source.eager import EagerModel
+
+DECODE_STEPS = 32
+
+# Where a call begins, and its tokens.
+Call = tuple[int, np.ndarray]
+
+
+def make_language_cases(
+    program: CapturedProgram,
+    eager: EagerModel,
+    llm: LanguageModel,
+    skip: Sequence[str] = (),
+    progress: Callable[[str], None] = lambda _: None,
+    quantized: QuantizedReference | None = None,
+) -> list[Case]:
+    """Every text that the artifact has to read as eager does, and what it has to refuse.
+
+    Args:
+        program: What was captured.
+        eager: The user's model.
+        llm: Its sizes.
+        skip: Names of cases that the user chose to leave out; they are listed as skipped.
+        progress: Called with each case's name.
+        quantized: The quantized program, where there is one: engines are held to it, and to eager by one text.
+
+    Raises:
+        VerificationError: `skip` names a case that does not exist.
+    """
+    in_float = Answers(program, eager)
+    answers = in_float if quantized is None else Answers(program, quantized.model)
+    plans = _plan_calls(llm)
+    cases: list[Case] = []
+    for number, (name, method, calls) in enumerate(plans):
+        progress(name)
+        if quantized is not None and number == 0:
+            cases.append(_answer(in_float, name, method, calls))
+            name = f"{name}, as quantized"
+        case = _answer(answers, name, method, calls)
+        if quantized is not None:
+            case = allow_for_rounding(replace(case, reference="quantized"), in_float, case.steps[0].inputs)
+        cases.append(case)
+    refused = [
+        Case(name, "refuse", (Step(_inputs(call), {}),), method=method) for name, method, call in _plan_refused(llm)
+    ]
+    return leave_out([*cases, *refused], skip)
+
+
+def _plan_calls(llm: LanguageModel) -> list[tuple[str, str | None, list[Call]]]:
+    """Name, method (None is prefill) and calls of each text; the first is the artifact's example."""
+    chunk, context = llm.chunk, llm.context
+    lengths = dict.fromkeys((chunk, 1, 2, chunk - 1, chunk + 1, 2 * chunk + 1, context))
+    plans: list[tuple[str, str | None, list[Call]]] = []
+
+    def text(length: int) -> np.ndarray:
+        return random_text(llm.vocabulary, length, SEED + len(plans))
+
+    def calls(ids: np.ndarray, size: int, first: int = 0) -> list[Call]:
+        return [(first + part.start, ids[part]) for part in pieces(len(ids), size)]
+
+    for length in lengths:
+        if 1 <= length <= context:
+            count = len(pieces(length, chunk))
+            how = "one call" if count == 1 else f"{count} calls"
+            plans.append((f"text of {_tokens(length)}, {how}", None, calls(text(length), chunk)))
+    single = min(context, DECODE_STEPS + 1)
+    plans.append((f"text of {_tokens(single)}, token by token", llm.decode, calls(text(single), 1)))
+    after = min(DECODE_STEPS, context // 2)
+    prompt = min(chunk, context - after)
+    ids = text(prompt + after)
+    decoded = calls(ids[prompt:], 1, prompt)
+    plans.append(
+        (f"prompt of {_tokens(prompt)}, then {after} more one by one", None, [*calls(ids[:prompt], chunk), *decoded])
+    )
+    back = prompt // 2
+    other = text(min(after, 3))
+    plans.append(
+        (
+            f"prompt of {_tokens(prompt)}, {prompt - back} taken back, another end",
+            None,
+            [*calls(text(prompt), chunk), *calls(other, 1, back)],
+        )
+    )
+    return plans
+
+
+def _plan_refused(llm: LanguageModel) -> list[tuple[str, str | None, Call]]:
+    """What a Session must not hand to the engine."""
+    one = np.zeros(1, np.int64)
+    return [
+        (f"a token at position {llm.context}: the context is full", None, (llm.context, one)),
+        (f"a token at position {llm.context}, decoded: the context is full", llm.decode, (llm.context, one)),
+        ("a token at position -1", None, (-1, one)),
+        (f"token {llm.vocabulary}, outside the vocabulary", None, (0, one + llm.vocabulary)),
+        ("token -1, outside the vocabulary", llm.decode, (0, one - 1)),
+        ("no token at all", None, (0, np.zeros(0, np.int64))),
+        (f"{llm.chunk + 1} tokens in one call", None, (0, np.zeros(llm.chunk + 1, np.int64))),
+    ]
+
+
+def _answer(answers: Answers, name: str, method: str | None, calls: Sequence[Call]) -> Case:
+    steps = tuple(answers.step(_inputs(call), from_reset=number == 0) for number, call in enumerate(calls))
+    return Case(name, "compare", steps, method=method)
+
+
+def _inputs(call: Call) -> Arrays:
+    position, ids = call
+    return {TOKENS: ids[None], POSITION: np.array([position], np.int64)}
+
+
+def _tokens(count: int) -> str:
+    return f"{count} token{'' if count == 1 else 's'}"
