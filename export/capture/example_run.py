@@ -236,12 +236,15 @@ def _in_plain_form(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple
     """Detached, contiguous tensors, each its own.
 
     Sessions hand over contiguous inputs, so that a program must not be traced for another memory order; and
-    torch.export merges two inputs that are the same tensor.
+    torch.export merges two inputs that are the same tensor. NumPy's `array[None]` has a stride of 0, which counts as
+    contiguous and which ExecuTorch refuses.
     """
     seen: set[int] = set()
 
     def plain(tensor: torch.Tensor) -> torch.Tensor:
         result = tensor.detach().contiguous() if tensor.layout == torch.strided else tensor
+        if tensor.layout == torch.strided and 0 in result.stride():
+            result = result.clone(memory_format=torch.contiguous_format)
         if id(tensor) in seen:
             return result.clone()
         seen.add(id(tensor))

@@ -161,6 +161,13 @@ def test_the_memory_order_of_the_example_does_not_matter():
     assert_signature_holds(result)
 
 
+def test_an_axis_that_numpy_added_has_an_ordinary_stride():
+    row = torch.from_numpy(np.arange(4.0, dtype=np.float32)[None])
+    assert row.stride() == (0, 1) and row.is_contiguous()
+    result = capture(nn.Linear(4, 2).eval(), (row,), source_root=HERE)
+    assert result.eager.example[0].stride() == (4, 1)
+
+
 def test_weights_or_inputs_on_an_accelerator():
     with torch._subclasses.FakeTensorMode():
         elsewhere = torch.empty(3, 4, device="cuda")
