@@ -50,7 +50,7 @@ def read_ends(module: Any, card: Mapping[str, Any], files: Mapping[str, Path], w
     """
     places = [card, _read_json(files, _GENERATION_CONFIG)]
     for name in ("generation_config", "config"):
-        config = getattr(module, name, None)
+        config: Any = getattr(module, name, None)
         text = config.get_text_config() if hasattr(config, "get_text_config") else config
         places += [vars(part) for part in (config, text) if hasattr(part, "__dict__")]
 
