@@ -39,6 +39,7 @@ __all__ = [
     "ChoosesRewrites",
     "Delegate",
     "ImportsSlowly",
+    "JudgesOptions",
     "KnowsMemory",
     "KnowsSpecialValues",
     "LeavesOut",
@@ -100,6 +101,8 @@ class LoweredModule:
         warnings: What the user should know, a sentence each.
         assembled_reason: Why this machine cannot run the result on its target; it is then proved on the engine's CPU
             (`verified_on: cpu-reference`) and gets the status `assembled`. None where it can.
+        simulator: What runs the result here in place of its device, see `edgex.runtime.session.simulation`; None where
+            nothing does. It is then proved there, gets the status `simulated`, and is never timed.
         regions: Which call into the delegate the operators of the captured program went into, by node name; those that
             were left out are not in it. `edgex bisect` cuts between regions first; empty where it is not known.
     """
@@ -113,6 +116,7 @@ class LoweredModule:
     options: Mapping[str, Any] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     assembled_reason: str | None = None
+    simulator: str | None = None
     regions: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -169,6 +173,21 @@ class SetsTolerances(Protocol):
 
     def tolerance(self, kind: str) -> Tolerance | None:
         """How far float outputs may be from eager's for a precision or recipe; None is what holds for all targets."""
+        ...
+
+
+@runtime_checkable
+class JudgesOptions(Protocol):
+    """A delegate whose options do not go with every precision or recipe that it takes."""
+
+    def options_refusal(self, options: Any, precision: str, recipe: str | None) -> str | None:
+        """Why they do not go together, a sentence with what to use instead; None where they do.
+
+        Args:
+            options: A value of `options_type`.
+            precision: What floating-point numbers are.
+            recipe: The quantization recipe, or None.
+        """
         ...
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from edgex.delegates.base import Delegate, LeavesOut, TakesLanguageModels
+from edgex.delegates.base import Delegate, JudgesOptions, LeavesOut, TakesLanguageModels
 from edgex.delegates.recipes.quantizers import OBSERVERS, quantizer_availability
 from edgex.delegates.recipes.recipes import Recipe, get_recipe
 from edgex.delegates.registry import check_recipe, find_tolerance, get_delegate, parse_options
@@ -163,6 +163,8 @@ def check_settings(settings: ExportSettings, name: str) -> list[Job]:
         _check_language(settings)
     delegates = [get_delegate(target) for target in settings.targets]
     options = _split_options(delegates, settings.options)
+    for delegate, option in zip(delegates, options, strict=True):
+        check_options(delegate, option, settings.precision, settings.quantize)
     single = len(delegates) == 1
     return [
         Job(
@@ -194,6 +196,17 @@ def _check_language(settings: ExportSettings) -> None:
             why="it needs the ranges of activations, which would have to be calibrated on texts",
             fix="use a recipe that needs none: --quantize 8da4w",
         )
+
+
+def check_options(delegate: Delegate, options: Any, precision: str, recipe: str | None) -> None:
+    """Refuse options that do not go with the precision or the recipe.
+
+    Raises:
+        LoweringError: They do not.
+    """
+    why = delegate.options_refusal(options, precision, recipe) if isinstance(delegate, JudgesOptions) else None
+    if why is not None:
+        raise LoweringError(f"target {delegate.name!r} does not take these options together", why=why)
 
 
 def _check_budget(settings: ExportSettings) -> None:
@@ -257,7 +270,8 @@ def _check_delegate(delegate: Delegate, settings: ExportSettings) -> Delegate:
         raise TargetUnavailable(
             f"target {delegate.name!r} cannot be used here", why=availability.reason, fix=availability.fix
         )
-    if settings.precision not in delegate.precisions:
+    # A recipe starts from float32, whatever the target computes floating point in.
+    if settings.precision not in delegate.precisions and settings.quantize is None:
         raise LoweringError(
             f"target {delegate.name!r} does not take --precision {settings.precision}",
             why=delegate.precision_refusal(settings.precision),

@@ -68,6 +68,7 @@ class Checks:
         taker: Who is to run it, for messages.
         find_left: The nodes that a provider other than the CPU's leaves; None where there is no such provider.
         fixed_sizes: The provider compiles for one size of every dimension.
+        other_sizes_on_cpu: Whether the CPU may run a model with others instead.
         runtime_kernels: Whether ONNX Runtime's CPU provider runs or proves it, so that it needs kernels for all.
         form: How static quantization is written.
     """
@@ -75,6 +76,7 @@ class Checks:
     taker: str = "ONNX Runtime's CPU provider"
     find_left: Callable[[Any], Sequence[kernels.MissingKernel]] | None = None
     fixed_sizes: bool = False
+    other_sizes_on_cpu: bool = True
     runtime_kernels: bool = True
     form: Form = "cpu"
 
@@ -240,7 +242,7 @@ def _refusal(plan: PartitionPlan, program: CapturedProgram, checks: Checks) -> L
     names = list(dict.fromkeys(left.op for left in plan.fatal))
     dynamic = [spec for spec in program.inputs if not spec.is_static] if checks.fixed_sizes else []
     if dynamic:
-        return _dynamic_refusal(checks.taker, dynamic)
+        return _dynamic_refusal(checks, dynamic)
     fix = name_other_targets(names, OTHERS)
     return LoweringError(
         f"{checks.taker} cannot run this model: {', '.join(names)}",
@@ -250,7 +252,7 @@ def _refusal(plan: PartitionPlan, program: CapturedProgram, checks: Checks) -> L
     )
 
 
-def _dynamic_refusal(taker: str, inputs: Sequence[TensorSpec]) -> LoweringError:
+def _dynamic_refusal(checks: Checks, inputs: Sequence[TensorSpec]) -> LoweringError:
     """Every dynamic dimension, and the flags that fix them."""
     lines, flags = [], []
     for spec in inputs:
@@ -259,8 +261,8 @@ def _dynamic_refusal(taker: str, inputs: Sequence[TensorSpec]) -> LoweringError:
         sizes = [str(dim.max if isinstance(dim, Dim) else dim) for dim in spec.shape]
         flags.append(f"--input-shape {spec.name}={'x'.join(sizes)}")
     return LoweringError(
-        f"{taker} compiles for fixed sizes, and this model has dynamic ones",
-        fix=f"export one artifact a size, without --dynamic and dynamic_shapes: {' '.join(flags)}; or "
-        f"--option allow_fallback=true",
+        f"{checks.taker} compiles for fixed sizes, and this model has dynamic ones",
+        fix=f"export one artifact a size, without --dynamic and dynamic_shapes: {' '.join(flags)}"
+        + ("; or --option allow_fallback=true" if checks.other_sizes_on_cpu else ""),
         why="\n".join(lines),
     )

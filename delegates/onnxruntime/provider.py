@@ -45,6 +45,10 @@ class ProviderDelegate:
         """Why nothing here runs the result; None where something does. See `LoweredModule`."""
         return None
 
+    def simulator(self, options: Any) -> str | None:
+        """What runs the result here in place of the device; None where the device does. See `LoweredModule`."""
+        return None
+
     def warnings(self, plan: PartitionPlan, options: Any) -> list[str]:
         """What the user should know, a sentence each."""
         left = sum(fallback.count for fallback in plan.fallbacks)
@@ -86,6 +90,7 @@ class ProviderDelegate:
             },
             warnings=(*lowered.warnings, *self.warnings(lowered.plan, options)),
             assembled_reason=self.assembled_reason(),
+            simulator=self.simulator(options),
         )
 
     def quantizer(self, recipe: str) -> Quantizer | None:

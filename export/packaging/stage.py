@@ -119,13 +119,22 @@ def finish_package(
     """
     model_bytes = replace(package.manifest, files=list_files(package.folder, hashed=False)).model_bytes
     replace_golden(package.folder, cases, leave_held_out(carried_cases(cases, model_bytes)))
-    reason = package.lowered.assembled_reason
+    status, reason = _judge_status(package.lowered.assembled_reason, verification.get("simulator"))
     manifest = replace(
         package.manifest,
         verification=_stable(verification),
-        status="verified" if reason is None else "assembled",
+        status=status,
         status_reason=reason,
         files=list_files(package.folder, hashes),
     )
     write_manifest(package.folder, manifest)
     return manifest
+
+
+def _judge_status(assembled_reason: str | None, simulator: str | None) -> tuple[str, str | None]:
+    """What the proof was worth, and what stands in the way of more."""
+    if assembled_reason is not None:
+        return "assembled", assembled_reason
+    if simulator is not None:
+        return "simulated", f"executed in the {simulator}; no such device has run it"
+    return "verified", None

@@ -24,6 +24,7 @@ from edgex.export.capture.torch_internals import uncompiled
 from edgex.export.result import Failure, StageClock, peak_rss_bytes
 from edgex.export.rewrites import Rewrite, apply_rewrites, wanted_rewrites
 from edgex.export.rewrites.precision import convert_precision
+from edgex.export.settings import check_options
 from edgex.export.source.memory import needed_bytes
 from edgex.export.source.source import ModelSource, find_model
 from edgex.export.why.question import Question, choose_options, require_available
@@ -203,6 +204,7 @@ def _ask(
             fix=f"it takes {', '.join(delegate.precisions)}",
         )
     options = parse_options(delegate, choose_options(delegate, question.options))
+    check_options(delegate, options, question.precision, None)
     applied: tuple[Mapping[str, Any], ...] = ()
     if question.rewrite:
         program, for_all = rewritten()

@@ -7,7 +7,7 @@
  "files": [{"path": "model.pte", "bytes": 159232, "sha256": "…"}],         # every file but this one, sorted by path
  "producer": {"edgex": "0.1.0", "torch": "2.13.0", …},
  "delegation": {"fraction": 1.0, …}, "verification": {"passed": true, …},
- "status": "verified", "status_reason": null,                              # or "assembled", with the reason
+ "status": "verified", "status_reason": null,          # or "simulated", "assembled", with a reason
  "requirements": {"engine": "executorch", "minimum_version": "1.5", "isa": [], "plugins": []},
  "rewrites": […], "options": {…}, "settings": {"exclude": [], "rewrite": true},
  "model": {"source": "digits.py:get_model", "parameters": 9098, "card": {…}},
@@ -43,6 +43,7 @@ ENGINES = {
     "xnnpack": "executorch",
     "onednn": "executorch",
     "onnx-cpu": "onnxruntime",
+    "onnx-qnn": "onnxruntime",
     "onnx-rocm": "onnxruntime",
     "openvino": "openvino",
     "litert": "litert",

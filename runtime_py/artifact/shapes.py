@@ -77,7 +77,8 @@ _VERIFICATION = Object(
     {"quantized_tolerance": Optional(_TOLERANCE), "allow_inconclusive": Truth()}
     | {"passed": Truth(), "executed_on": _SENTENCE, "cases": List(_VERDICT)}
     | {"max_abs_error": Optional(Number()), "min_sqnr_db": Optional(Number())}
-    | {"reason": Optional(_SENTENCE), "verified_on": OneOf(("target", "cpu-reference"))}
+    | {"reason": Optional(_SENTENCE), "verified_on": OneOf(("target", "simulator", "cpu-reference"))}
+    | {"simulator": Optional(_SENTENCE)}
     | {"assignment": Optional(Map(Integer(0))), "nan_inf": List(_SPECIAL), "repeats": Optional(List(_REPEAT))},
 )
 

@@ -185,6 +185,8 @@ class RunResult:
         clock: Which clock.
         activity: What else the machine did while samples were taken; None where none were.
         versions: Of what ran it.
+        simulator: What ran it in place of the device that the artifact is for; None where nothing did.
+        left_out: Why sequences were not simulated, by number; see `Simulator.seconds`.
         trace: Operators of traced runs; None where there is none.
         no_trace_reason: Why there is none, where one was asked for.
         energy: `joules_per_run` and `source`; None without a meter.
@@ -220,6 +222,8 @@ class RunResult:
     clock: str = "time.perf_counter_ns"
     activity: Activity | None = None
     versions: Mapping[str, str] = field(default_factory=dict)
+    simulator: str | None = None
+    left_out: Mapping[int, str] = field(default_factory=dict)
     trace: EngineTrace | None = None
     no_trace_reason: str | None = None
     energy: Mapping[str, Any] | None = None

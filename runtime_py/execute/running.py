@@ -18,6 +18,7 @@ from edgex.runtime.artifact.artifact import Artifact
 from edgex.runtime.engines.base import Engine, PreloadingEngine
 from edgex.runtime.session.runner import EngineSettings
 from edgex.runtime.session.session import Session
+from edgex.runtime.session.simulation import refuse_timing
 from edgex.runtime.support.machine.memory import read_peak_rss_bytes
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from edgex.runtime.execute.sampling import Clock, Workload
 
 Steps = Sequence[Mapping[str, Any]]
+Tell = Callable[..., None]
 
 
 @dataclass
@@ -36,18 +38,36 @@ class Played:
         refused: Why the engine or the signature refused a sequence, by number.
         first_seconds: The very first run; None where there was none.
         first_peak_bytes: Largest resident set after it; None where the system does not say.
+        left_out: Why the last sequences, of which there are no outputs, were not simulated, by number.
     """
 
     outputs: list[tuple[dict[str, np.ndarray], ...]] = field(default_factory=list)
     refused: dict[int, RunError] = field(default_factory=dict)
     first_seconds: float | None = None
     first_peak_bytes: int | None = None
+    left_out: dict[int, str] = field(default_factory=dict)
 
 
-def play_sequences(session: Session, sequences: Sequence[Steps]) -> Played:
-    """Run sequences, each from the initial state; the session is left reset."""
+def play_sequences(session: Session, sequences: Sequence[Steps], tell: Tell = lambda _event, **_values: None) -> Played:
+    """Run sequences, each from the initial state; the session is left reset.
+
+    Args:
+        session: What runs them.
+        sequences: Inputs by name, of each step.
+        tell: Hears `progress` before each sequence that is simulated, with an estimate.
+    """
     played = Played()
+    begun = time.perf_counter()
     for number, steps in enumerate(sequences):
+        if session.simulator is not None:
+            gone = time.perf_counter() - begun
+            if number and gone > session.simulator.seconds:
+                reason = f"left out: {number} of {len(sequences)} took {session.simulator.seconds:g} s of simulation"
+                played.left_out.update(dict.fromkeys(range(number, len(sequences)), reason))
+                played.outputs += [()] * (len(sequences) - number)
+                break
+            left = f", about {gone / number * (len(sequences) - number):.0f} s left" if number else ""
+            tell("progress", stage="simulate", detail=f"{number + 1} of {len(sequences)}{left}")
         session.reset()
         found: list[dict[str, np.ndarray]] = []
         try:
@@ -66,9 +86,14 @@ def play_sequences(session: Session, sequences: Sequence[Steps]) -> Played:
 
 
 def make_workload(session: Session, steps: Steps) -> Workload:
-    """What is timed: the steps, with a reset before the first where there is state; without state the first alone."""
+    """What is timed: the steps, with a reset before the first where there is state; without state the first alone.
+
+    Raises:
+        RunError: It runs in a simulator.
+    """
     from edgex.runtime.execute.sampling import Workload
 
+    refuse_timing(session)
     kept = steps if session.state else steps[:1]
     arrays = [session.prepare(**step) for step in kept]
     return Workload(

@@ -77,9 +77,11 @@ class Verification:
         quantized_tolerance: The same where the reference is the quantized program; None for float artifacts.
         executed_on: Who ran them.
         reason: Why it did not pass, one sentence.
-        verified_on: `target`, or `cpu-reference` where the engine's CPU stood in for a device that is not here.
+        verified_on: `target`, `simulator`, or `cpu-reference` where the engine's CPU stood in for a device that is not
+            here.
         assignment: How many nodes each provider of the engine ran; None where the engine does not tell.
         repeats: What the cases gave when they were run once more; None where they were not.
+        simulator: What ran them in place of the device; None where nothing did.
     """
 
     passed: bool
@@ -91,6 +93,7 @@ class Verification:
     assignment: Mapping[str, int] | None = None
     quantized_tolerance: Tolerance | None = None
     repeats: tuple[RepeatVerdict, ...] | None = None
+    simulator: str | None = None
 
     @property
     def max_abs_error(self) -> float | None:
@@ -109,6 +112,7 @@ class Verification:
             "reason": self.reason,
             "executed_on": self.executed_on,
             "verified_on": self.verified_on,
+            "simulator": self.simulator,
             "assignment": None if self.assignment is None else dict(self.assignment),
             "max_abs_error": round_significant(self.max_abs_error),
             "min_sqnr_db": round_significant(self.min_sqnr_db),
@@ -251,7 +255,11 @@ def judge_outputs(artifact: Artifact, cases: Sequence[Case], result: RunResult) 
             results.append(CaseResult(case.name, None, "skipped", reason=case.reason))
             continue
         outputs, refused = result.outputs[number], result.refused.get(number)
+        left_out = result.left_out.get(number)
         number += 1
+        if left_out is not None:
+            results.append(CaseResult(case.name, None, "skipped", reason=left_out))
+            continue
         if case.kind == "refuse":
             results.append(_judge_refusal(case, refused))
         elif case.kind == "report":
@@ -270,9 +278,10 @@ def judge_outputs(artifact: Artifact, cases: Sequence[Case], result: RunResult) 
         tolerance,
         result.place,
         reason,
-        _verified_on(artifact, result.assignment),
+        _verified_on(artifact, result),
         result.assignment,
         quantized_tolerance,
+        simulator=result.simulator,
     )
 
 
@@ -302,8 +311,11 @@ def _ordinary_rms(cases: Sequence[Case]) -> dict[str, float]:
     }
 
 
-def _verified_on(artifact: Artifact, assignment: Mapping[str, int] | None) -> str:
+def _verified_on(artifact: Artifact, result: RunResult) -> str:
     """`cpu-reference` when an artifact for another device was run on the engine's CPU, however it came about."""
+    assignment = result.assignment
+    if result.simulator is not None:
+        return "simulator"
     if artifact.manifest.options.get("execution_provider") is None or assignment is None:
         return "target"
     return "target" if any(name != "CPUExecutionProvider" for name in assignment) else "cpu-reference"

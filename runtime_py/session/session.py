@@ -24,6 +24,7 @@ from edgex.runtime.artifact.specs import TensorSpec
 from edgex.runtime.session.outputs import Outputs
 from edgex.runtime.session.runner import EngineSettings, HasMethods, Runner
 from edgex.runtime.session.signature import Signature
+from edgex.runtime.session.simulation import Simulator
 
 # `given`: by a flag or an argument. `tuned`: found quickest here by a sweep. `default`: the engine's, or, for a second
 # session of an engine that has one thread pool a process, what the first session has set.
@@ -57,6 +58,7 @@ class Session:
         runner: The engine's side; for edgex's own tools.
         settings: What was asked of the engine.
         assignment: How many nodes each provider of the engine runs, as it reports; None where it does not tell.
+        simulator: What runs it in place of the device that it was made for; None where nothing does.
     """
 
     def __init__(self, artifact: Artifact, runner: Runner, loaded: Loaded | None = None) -> None:
@@ -72,6 +74,7 @@ class Session:
         self.runner = runner
         self.settings = EngineSettings()
         self.assignment: Mapping[str, int] | None = None
+        self.simulator: Simulator | None = None
         self.inputs: tuple[TensorSpec, ...] = method.inputs
         self.outputs: tuple[TensorSpec, ...] = method.outputs
         self.state = method.state

@@ -61,14 +61,23 @@ def fold_weight_transposes(editor: GraphEditor) -> None:
     editor.remove_unused()
 
 
-def fuse_for_cpu(editor: GraphEditor) -> None:
-    """Bring the graph into the form above; its numbers stay, but for the rounding of biases to int32."""
+def fuse_for_cpu(editor: GraphEditor, *, as_units: bool = False) -> None:
+    """Bring the graph into the form above; its numbers stay, but for the rounding of biases to int32.
+
+    Args:
+        editor: Of the graph.
+        as_units: Let no operator work on bytes: what only moves them stands between DequantizeLinear and QuantizeLinear
+            as the others do, as QNN takes it.
+    """
     _spare_float_layers(editor)
     _pool_means(editor)
     _flatten_linears(editor)
     _make_unsigned(editor)
     _make_constants_unsigned(editor)
-    _clip_bytes(editor)
+    if as_units:
+        _wrap_moves(editor)
+    else:
+        _clip_bytes(editor)
     for node in list(editor.graph):
         if node.op_type in ("Conv", "Gemm") and node.domain == "":
             _quantize_bias(editor, node)
@@ -196,6 +205,50 @@ def _signed_region(start: Any) -> tuple[list[Any], list[Any]] | None:
             elif user.op_type != "Shape":
                 return None
     return values, dequantizes
+
+
+def _wrap_moves(editor: GraphEditor) -> None:
+    """Let what moves bytes move numbers, between the quantization of those who read them.
+
+    ```
+    before:  x_u8 -> Reshape -> y_u8 -> DequantizeLinear
+    after:   x_u8 -> DequantizeLinear -> Reshape -> QuantizeLinear -> y_u8 -> DequantizeLinear
+    ```
+    """
+    for node in list(editor.graph):
+        if node.op_type not in ("Reshape", "Squeeze") or node.inputs[0].dtype.name != "UINT8":
+            continue
+        data, moved = node.inputs[0], node.outputs[0]
+        reader = _reader_of(moved)
+        if reader is None:
+            continue
+        quantization = reader.inputs[1:]
+        number = reader.outputs[0].dtype
+        name, types = f"{node.name}_numbers", [(number, data.shape)]
+        (numbers,) = editor.insert("DequantizeLinear", [data, *quantization], name, at=node, types=types)
+        types = [(number, moved.shape)]
+        attributes = {key: value.value for key, value in node.attributes.items()}
+        inputs = [numbers, *node.inputs[1:]]
+        (result,) = editor.insert(
+            node.op_type, inputs, f"{node.name}_moved", at=node, types=types, attributes=attributes
+        )
+        types = [(moved.dtype, moved.shape)]
+        (quantized,) = editor.insert(
+            "QuantizeLinear", [result, *quantization], f"{node.name}_bytes", at=node, types=types
+        )
+        editor.replace(moved, quantized)
+    editor.remove_unused()
+
+
+def _reader_of(value: Any) -> Any | None:
+    """The first node that dequantizes a value, maybe after others have moved it."""
+    for user, _ in value.uses():
+        if user.op_type == "DequantizeLinear":
+            return user
+        found = _reader_of(user.outputs[0]) if user.op_type in ("Reshape", "Squeeze") else None
+        if found is not None:
+            return found
+    return None
 
 
 def _clip_bytes(editor: GraphEditor) -> None:

@@ -38,9 +38,10 @@ _WHY_CONVOLUTION = {
 }
 _NAMED = 8
 
-# How static quantization is written: as ONNX Runtime's CPU provider fuses it, or in PT2E's own signed form, which
-# MIGraphX takes; see `edgex.delegates.onnxruntime.quantize.qdq`.
-Form = Literal["cpu", "signed"]
+# How static quantization is written: as ONNX Runtime's CPU provider fuses it; as QNN takes it, with every operator
+# between DequantizeLinear and QuantizeLinear; or in PT2E's own signed form, which MIGraphX takes. See
+# `edgex.delegates.onnxruntime.quantize.qdq`.
+Form = Literal["cpu", "units", "signed"]
 # Measured: with 16 rows 4-bit kernels are a little quicker than float32, with 128 they take 1.1 to 1.7 times as long.
 _MANY_ROWS = 64
 
@@ -122,8 +123,8 @@ def quantize_graph(model: Any, origins: dict[str, FxNode], program: CapturedProg
 
 def _static(editor: GraphEditor, form: Form) -> Quantized:
     qdq.fold_weight_transposes(editor)
-    if form == "cpu":
-        qdq.fuse_for_cpu(editor)
+    if form != "signed":
+        qdq.fuse_for_cpu(editor, as_units=form == "units")
     layers = [node for node in editor.graph if qdq.has_quantized_weight(node)]
     if not layers:
         raise _nothing("int8", "no layer of the program has quantized weights")

@@ -63,6 +63,7 @@ class OnnxRuntimeEngine:
         runner = OnnxRuntimeRunner(artifact, choices, opening)
         session = Session(artifact, runner)
         session.assignment = runner.assignment
+        session.simulator = runner.simulator
         return session
 
     def preload(self) -> None:

@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING
 
 from edgex.errors import TargetUnavailable, nearest_name
 from edgex.runtime.engines.onnxruntime.provider.opening import MARK, ProviderOpening
+from edgex.runtime.engines.qnn.opening import HtpOpening
 from edgex.runtime.engines.rocm.opening import GpuOpening
 from edgex.runtime.session.runner import EngineSettings
 
 if TYPE_CHECKING:
     from edgex.runtime.artifact.artifact import Artifact
 
-_OPENINGS: dict[str, type[ProviderOpening]] = {opening.provider.name: opening for opening in (GpuOpening,)}
+_OPENINGS: dict[str, type[ProviderOpening]] = {opening.provider.name: opening for opening in (GpuOpening, HtpOpening)}
 
 
 def choose_opening(artifact: Artifact, settings: EngineSettings) -> ProviderOpening | None:

@@ -6,6 +6,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -22,7 +23,7 @@ from edgex.runtime.engines.onnxruntime.signature import check_signature
 from edgex.runtime.engines.state_file import read_state
 from edgex.runtime.session.runner import EngineSettings, LoadSeconds
 from edgex.runtime.support.machine.threads import default_threads
-from edgex.runtime.support.native_stderr import capture_native_stderr
+from edgex.runtime.support.native_stderr import capture_native_stderr, stdout_on_stderr
 
 if TYPE_CHECKING:
     from edgex.runtime.engines.onnxruntime.trace import OnnxProfile
@@ -96,7 +97,8 @@ class OnnxRuntimeRunner:
             started = time.perf_counter()
             try:
                 options = _session_options(onnxruntime, choices, profile)
-                opened = open_session(onnxruntime, str(path), options) if open_session else None
+                with stdout_on_stderr() if open_session else nullcontext():  # providers print banners
+                    opened = open_session(onnxruntime, str(path), options) if open_session else None
                 session = (
                     opened.session
                     if opened
@@ -121,6 +123,7 @@ class OnnxRuntimeRunner:
         self.load_seconds = LoadSeconds(None, time.perf_counter() - started)
         self.threads: int | None = choices.threads
         self.assignment: Mapping[str, int] | None = opened.nodes if opened else None
+        self.simulator = opened.simulator if opened else None
         self.executed_on = opened.executed_on if opened else f"onnxruntime: {', '.join(session.get_providers())}"
         self._run = session.run
         self._end_profiling = session.end_profiling

@@ -45,7 +45,8 @@ class Worker:
 
     Attributes:
         opened: What it said of itself when it had opened the artifact: `executed_on`, `assignment`, `threads`,
-            `planned_arena_bytes`, `versions`.
+            `planned_arena_bytes`, `versions`, `simulator`.
+        left_out: Why the last sequences that were played were not simulated, by number.
     """
 
     def __init__(
@@ -86,6 +87,7 @@ class Worker:
             ChildEnded: It died.
         """
         self._artifact = artifact
+        self.left_out: Mapping[int, str] = {}
         chosen = {"artifact": str(artifact.path.resolve()), "method": artifact.manifest.selected}
         self.opened = self._child.ask({"do": "open", **chosen, **self._settings})
 
@@ -94,13 +96,20 @@ class Worker:
         self._child.kill()
 
     def play(
-        self, sequences: Sequence[Sequence[Arrays]], *, outputs: bool = True
+        self,
+        sequences: Sequence[Sequence[Arrays]],
+        *,
+        outputs: bool = True,
+        cold: bool = False,
+        on_event: Callable[[Event], object] = lambda _event: None,
     ) -> tuple[Sequence[tuple[Arrays, ...]], Mapping[int, EdgexError], FreshRun]:
         """Run sequences, each from the initial state.
 
         Args:
             sequences: Prepared inputs by name.
             outputs: Whether what comes out is wanted.
+            cold: Whether what it takes is wanted, which no simulator tells.
+            on_event: Told what the child says meanwhile.
 
         Returns:
             Outputs per sequence and step; why the engine refused some; load and first run of this process.
@@ -117,9 +126,12 @@ class Worker:
                     "inputs": str(inputs),
                     "steps": [len(sequence) for sequence in sequences],
                     "outputs": str(written) if outputs else None,
-                }
+                    "cold": cold,
+                },
+                on_event,
             )
             sets = iter(_read_outputs(written) if outputs else ())
+        self.left_out = {int(number): str(reason) for number, reason in answer["left_out"].items()}
         found = [tuple(next(sets, {}) for _ in range(done)) for done in answer["done"]]
         refused = {
             int(number): rebuild_error(said["error"], self._artifact.path.name)
@@ -206,7 +218,9 @@ class FreshProcess(Closing):
         prepared = prepare_sequences(artifact, request)
         cold = self.start_cold(artifact, request, progress)
         with self._open(artifact, request) as worker:
-            outputs, refused, first = worker.play(prepared.sequences)
+            outputs, refused, first = worker.play(
+                prepared.sequences, on_event=lambda event: progress(event["stage"], event["detail"])
+            )
             said = worker.opened
             result = RunResult(
                 executed_on=said["executed_on"],
@@ -218,6 +232,8 @@ class FreshProcess(Closing):
                 planned_arena_bytes=said["planned_arena_bytes"],
                 cold=cold or (() if first is _NO_RUN else (first,)),
                 versions=said["versions"],
+                simulator=said["simulator"],
+                left_out={prepared.numbers[at]: reason for at, reason in worker.left_out.items()},
             )
             if request.repeat_seconds:
                 result = replace(result, repeats=_number(worker.repeat(request.repeat_seconds), prepared))
@@ -238,7 +254,7 @@ class FreshProcess(Closing):
         for _ in range(request.fresh_processes):
             steps = steps or prepare_sequences(artifact, first)
             with self._open(artifact, request) as worker:
-                _, refused, run = worker.play(steps.sequences, outputs=False)
+                _, refused, run = worker.play(steps.sequences, outputs=False, cold=True)
             for error in (*steps.refused.values(), *refused.values()):
                 raise error
             found.append(run)

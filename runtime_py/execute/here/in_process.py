@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from edgex.runtime.artifact.artifact import Artifact
@@ -14,6 +15,7 @@ from edgex.runtime.execute.base import Closing, Keep, Progress, describe_here, k
 from edgex.runtime.execute.request import DeviceInfo, FreshRun, RunRequest, RunResult
 from edgex.runtime.execute.running import Played, make_workload, play_sequences, take_samples
 from edgex.runtime.session.session import Session
+from edgex.runtime.session.simulation import refuse_timing
 
 if TYPE_CHECKING:
     from edgex.runtime.execute.sampling import Clock
@@ -55,8 +57,11 @@ class InProcess(Closing):
     ) -> RunResult:
         """See `Executor`."""
         with self._opened(artifact, request, progress) as session:
+            if request.runs != 0 or request.fresh_processes:
+                refuse_timing(session)
             # What is sampled is run while it warms up: played first, it would take the settling away.
-            played = play_sequences(session, request.sequences) if request.runs == 0 else Played()
+            tell = partial(_report, progress)
+            played = play_sequences(session, request.sequences, tell) if request.runs == 0 else Played()
             result = RunResult(
                 executed_on=session.executed_on,
                 threads=session.threads,
@@ -66,6 +71,8 @@ class InProcess(Closing):
                 assignment=session.assignment,
                 planned_arena_bytes=session.runner.planned_arena_bytes,
                 cold=_start_cold(session, request, progress),
+                simulator=None if session.simulator is None else session.simulator.words,
+                left_out=played.left_out,
             )
             if request.repeat_seconds and self._session is None:
                 result = replace(result, repeats=tuple(_repeat(session, request, played)))
@@ -125,13 +132,18 @@ class InProcess(Closing):
             yield session
 
 
+def _report(progress: Progress, _event: str, *, stage: str, detail: str) -> None:
+    progress(stage, detail)
+
+
 def _repeat(session: Session, request: RunRequest, played: Played) -> list[Repeat]:
     """Run the sequences once more; the session is closed. Refused inputs stay refused, whatever the session."""
     from edgex.runtime.execute.here.repeating import Repeats
 
     load = session.runner.load_seconds
     opening = (load.program or 0.0) + load.method
-    return Repeats(session, request.sequences, played, request.repeat_seconds, opening).run()
+    sequences = request.sequences[: len(request.sequences) - len(played.left_out)]
+    return Repeats(session, sequences, played, request.repeat_seconds, opening).run()
 
 
 def _start_cold(session: Session, request: RunRequest, progress: Progress) -> tuple[FreshRun, ...]:

@@ -2,10 +2,11 @@
 
 ```
 request                                                       answer
-{"do": "open", artifact, method, check, threads, options}     {executed_on, assignment, threads, planned_arena_bytes}
-                                                              what was open before is closed
-{"do": "play", inputs: FILE, steps: [runs of each sequence], outputs: FILE or null}
-                                                              {fresh: {…}, done: [steps], refused: {number: error}}
+{"do": "open", artifact, method, check, threads, options}     {executed_on, assignment, threads, planned_arena_bytes,
+                                                              versions, simulator}; what was open before is closed
+{"do": "play", inputs: FILE, steps: [runs of each sequence], outputs: FILE or null, cold}
+                                                              {fresh: {…}, done: [steps], refused: {number: error},
+                                                              left_out: {number: reason}}, and the event progress
 {"do": "repeat", seconds, outputs: FILE}                      {repeats: [{…, changed: [[number, steps]], refused}]};
                                                               the session is closed
 {"do": "sample", warmup, runs}                                {}, and the events warmup, plan, round
@@ -53,6 +54,7 @@ from edgex.runtime.execute.tensors import pack_tensors, unpack_tensors
 from edgex.runtime.execute.tracing import trace_session
 from edgex.runtime.session.runner import EngineSettings
 from edgex.runtime.session.session import Session
+from edgex.runtime.session.simulation import refuse_timing
 from edgex.runtime.support.process.serving import Tell, describe_error
 
 # A session that was opened again: its code is warm, only its own memory is not.
@@ -78,6 +80,8 @@ class Worker:
         if request["do"] == "sample":
             take_samples(make_workload(self._open_session, self._steps), tell=tell, **given)
             return {}
+        if request["do"] == "play":
+            return self.do_play(tell=tell, **given)
         answer: dict[str, Any] = getattr(self, f"do_{request['do']}")(**given)
         return answer
 
@@ -103,17 +107,20 @@ class Worker:
             "threads": runner.threads,
             "planned_arena_bytes": runner.planned_arena_bytes,
             "versions": dict(engine.versions()),
+            "simulator": None if self._session.simulator is None else self._session.simulator.words,
         }
 
-    def do_play(self, inputs: str, steps: list[int], outputs: str | None) -> dict[str, Any]:
-        """Run sequences, and write what comes out."""
+    def do_play(self, inputs: str, steps: list[int], outputs: str | None, cold: bool, tell: Tell) -> dict[str, Any]:
+        """Run sequences, and write what comes out; `cold` where what it takes is wanted."""
         session, opened = self._open_session, self._opened
         assert opened is not None
         sets = iter(unpack_tensors(Path(inputs).read_bytes()))
         sequences = [[next(sets) for _ in range(count)] for count in steps]
         self._steps = sequences[0] if sequences else ()
-        played = play_sequences(session, sequences)
-        self._played = sequences, played
+        if cold:
+            refuse_timing(session)
+        played = play_sequences(session, sequences, tell)
+        self._played = sequences[: len(sequences) - len(played.left_out)], played
         if outputs is not None:
             with Path(outputs).open("wb") as stream:
                 for one in (step for sequence in played.outputs for step in sequence):
@@ -122,6 +129,7 @@ class Worker:
             "fresh": opened.describe(played),
             "done": [len(sequence) for sequence in played.outputs],
             "refused": {str(number): describe_error(error) for number, error in played.refused.items()},
+            "left_out": {str(number): reason for number, reason in played.left_out.items()},
         }
 
     def do_repeat(self, seconds: float, outputs: str) -> dict[str, Any]:

@@ -39,6 +39,10 @@ def print_export(document: Mapping[str, Any]) -> None:
         click.echo(f"{bold(artifact['target'])}  {artifact['status']}  {where}")
         if artifact["bytes"] is not None:
             echo_labelled("size", describe_size(artifact, artifact["bytes"]))
+        if artifact["status"] == "simulated":
+            echo_labelled(
+                "simulated", f"executed in the {artifact['verification']['simulator']}; no such device ran it"
+            )
         # Nobody has asked the device: what the delegate's table says is a prediction.
         predicted = ", as predicted" if artifact["status"] == "assembled" else ""
         echo_labelled("delegation", describe_delegation(artifact["delegation"]) + predicted)
@@ -58,9 +62,11 @@ def print_export(document: Mapping[str, Any]) -> None:
             echo_labelled("warning", warning, colour="yellow")
         if artifact["path"]:
             flag = " --allow-fallback" if artifact["status"] == "assembled" else ""
+            # A simulator's times are not shown, so a profile would be refused.
+            second = "verify" if artifact["status"] == "simulated" else "profile"
             # To be copied: whole, whatever the width.
             click.echo(f"  {'next':<12}edgex run {artifact['path']}{flag}")
-            click.echo(f"  {'':<12}edgex profile {artifact['path']}{flag}")
+            click.echo(f"  {'':<12}edgex {second} {artifact['path']}{flag}")
 
 
 def describe_size(sizes: Mapping[str, Any], total_bytes: int) -> str:
@@ -193,6 +199,12 @@ def unproved_outputs(cases: Sequence[Mapping[str, Any]]) -> list[str]:
     ]
 
 
+_STAND_INS = {
+    "cpu-reference": " (CPU reference: says nothing about the device)",
+    "simulator": " (in a simulator: the device's arithmetic, not its speed)",
+}
+
+
 def print_verification(document: Mapping[str, Any]) -> None:
     """The table of `edgex verify`."""
     rows = [("case", "output", "max error", "SQNR dB", "reference max", "verdict")]
@@ -208,7 +220,7 @@ def print_verification(document: Mapping[str, Any]) -> None:
     if document.get("signature") is not None:
         click.echo(f"signed by the owner of the key {document['signature']['key_sha256'][:16]}…")
     if document["passed"]:
-        stand_in = " (CPU reference: says nothing about the device)" if document["verified_on"] != "target" else ""
+        stand_in = _STAND_INS.get(document["verified_on"], "")
         click.echo(f"{bold('passed')}{stand_in}: {describe_verification(document)}")
     else:
         click.echo(f"{click.style('failed', fg='red', bold=True)}: {document['reason']}")

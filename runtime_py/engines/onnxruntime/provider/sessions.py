@@ -21,6 +21,7 @@ from typing import Any
 from edgex.errors import RunError, TargetUnavailable
 from edgex.runtime.engines.onnxruntime.provider.known import Provider
 from edgex.runtime.engines.onnxruntime.provider.libraries import LIBRARIES
+from edgex.runtime.session.simulation import Simulator
 
 CPU_PROVIDER = "CPUExecutionProvider"
 _DISABLE_FALLBACK = "session.disable_cpu_ep_fallback"
@@ -52,13 +53,15 @@ class OpenedSession:
         session: ONNX Runtime's session.
         nodes: How many nodes of the optimized graph each provider runs; None where this build does not tell.
         providers: The session's providers, in order of preference.
-        remark: Why the CPU runs everything, where it stands in for the provider.
+        remark: What should be known of it: why the CPU runs everything, or which simulator runs it.
+        simulator: What runs it in place of the device; None where nothing does.
     """
 
     session: Any
     nodes: Mapping[str, int] | None
     providers: tuple[str, ...]
     remark: str | None = None
+    simulator: Simulator | None = None
 
     @property
     def executed_on(self) -> str:

@@ -1,0 +1,1 @@
+"""The target `onnx-qnn`: an ONNX model for Qualcomm's HTP."""

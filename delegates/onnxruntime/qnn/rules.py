@@ -1,0 +1,73 @@
+"""What the QNN provider has against a graph, asked of the provider itself, node by node."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from edgex.delegates.onnxruntime.graph import writer
+from edgex.delegates.onnxruntime.kernels import MissingKernel
+from edgex.delegates.plan import ReasonCode
+from edgex.errors import LoweringError
+from edgex.runtime.engines.qnn.trace import ask_trace
+from edgex.runtime.support.disk.scratch import scratch_folder
+from edgex.runtime.support.process.child import ChildEnded
+
+# In the provider's reasons; the first that is found counts.
+_CODES: tuple[tuple[str, ReasonCode], ...] = (
+    (r"Operators of type \w+ are not supported", "not_in_delegate"),
+    (r"(?i)cannot get shape|dynamic", "dynamic_shape"),
+    (r"(?i)data ?type|dtype", "dtype"),
+    (r"(?i)\brank\b", "rank"),
+    (r"(?i)initializer|constant", "non_constant_weight"),
+)
+
+
+def qnn_refusals(model: Any, *, options: Mapping[str, Any], fatal: bool) -> tuple[MissingKernel, ...]:
+    """The nodes that QNN leaves, in graph order.
+
+    Args:
+        model: An `onnx_ir.Model`; its weights may be zeros.
+        options: The provider's, which name the SoC.
+        fatal: Whether that is in the way of the export.
+
+    Raises:
+        LoweringError: QNN takes every node and cannot compile them, or its compiler dies of them.
+    """
+    dynamic = _dynamic_sizes(model)
+    if dynamic:
+        reason = f"QNN compiles for fixed sizes; {dynamic} is not fixed"
+        return tuple(MissingKernel(node.name, "dynamic_shape", reason) for node in model.graph)
+    with scratch_folder("qnn") as folder:
+        writer.write_model(model, folder)
+        try:
+            trace = ask_trace(folder / writer.MODEL_FILE, folder, options)
+        except ChildEnded as error:
+            raise LoweringError(
+                f"QNN cannot compile this model: {error.what}",
+                fix="export to another target: -t onnx-cpu; and please report it",
+                why=error.why,
+            ) from error
+    if trace.failure is not None:
+        raise LoweringError(
+            "QNN takes every operator of this model, and cannot compile them",
+            fix="another --option soc=…, or another target: -t onnx-cpu",
+            why=trace.failure,
+        )
+    workaround = "--option allow_fallback=true leaves it to the CPU" if fatal else None
+    return tuple(MissingKernel(node.name, _code_of(node.reason), node.reason, fatal, workaround) for node in trace.left)
+
+
+def _dynamic_sizes(model: Any) -> str:
+    """`dimension 0 of x`, for each size of an input that is not fixed."""
+    return ", ".join(
+        f"dimension {axis} of {value.name}"
+        for value in model.graph.inputs
+        for axis, size in enumerate(value.shape or ())
+        if not isinstance(size, int)
+    )
+
+
+def _code_of(reason: str) -> ReasonCode:
+    return next((code for pattern, code in _CODES if re.search(pattern, reason)), "attribute")
