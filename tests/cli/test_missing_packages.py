@@ -66,6 +66,7 @@ def test_help_and_targets_work_without_engines(bare: Callable, tmp_path: Path) -
         "litert",
         "onednn",
         "onnx-cpu",
+        "onnx-qnn",
         "onnx-rocm",
         "openvino",
         "reference",

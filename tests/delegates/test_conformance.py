@@ -17,6 +17,7 @@ from edgex.delegates.plan import REASON_CODES
 from edgex.delegates.registry import delegate_names, get_delegate
 from edgex.errors import LoweringError
 from edgex.export.capture.program import capture
+from edgex.export.rewrites.precision import convert_precision
 from edgex.runtime.engines.registry import get_engine
 
 pytestmark = pytest.mark.long_file
@@ -111,6 +112,11 @@ def usable(target: str) -> Delegate:
     return delegate
 
 
+def suit(delegate: Delegate, program: CapturedProgram) -> CapturedProgram:
+    """The program in a precision that the delegate takes."""
+    return program if "fp32" in delegate.precisions else convert_precision(program, delegate.precisions[0])
+
+
 @pytest.mark.parametrize("target", delegate_names())
 class TestDelegate:
     def test_it_is_registered_under_its_own_name(self, target: str) -> None:
@@ -127,7 +133,7 @@ class TestDelegate:
 
     def test_a_refused_precision_has_a_reason(self, target: str) -> None:
         delegate = get_delegate(target)
-        assert "fp32" in delegate.precisions
+        assert delegate.precisions
         for precision in {"fp32", "fp16", "bf16"} - set(delegate.precisions):
             assert len(delegate.precision_refusal(precision)) > 20
 
@@ -136,7 +142,7 @@ class TestDelegate:
 
     @pytest.mark.parametrize("name", PROGRAMS)
     def test_plan_and_lower_agree(self, usable: Delegate, name: str, programs: dict[str, CapturedProgram]) -> None:
-        delegate, program = usable, programs[name]
+        delegate, program = usable, suit(usable, programs[name])
         options = delegate.options_type()
         planned = delegate.plan(program, options)
         if planned.fatal:
@@ -155,7 +161,7 @@ class TestDelegate:
         self, usable: Delegate, name: str, programs: dict[str, CapturedProgram]
     ) -> None:
         delegate = usable
-        for fallback in delegate.plan(programs[name], delegate.options_type()).fallbacks:
+        for fallback in delegate.plan(suit(delegate, programs[name]), delegate.options_type()).fallbacks:
             assert fallback.code in REASON_CODES
             assert len(fallback.reason.split()) > 2
             assert fallback.source and fallback.source.startswith("test_conformance.py:"), fallback
@@ -164,7 +170,7 @@ class TestDelegate:
     def test_the_signature_is_kept_and_the_program_not_changed(
         self, usable: Delegate, name: str, programs: dict[str, CapturedProgram]
     ) -> None:
-        delegate, program = usable, programs[name]
+        delegate, program = usable, suit(usable, programs[name])
         before = fingerprint(program)
         if delegate.plan(program, delegate.options_type()).fatal:
             assert fingerprint(program) == before
@@ -184,7 +190,7 @@ class TestDelegate:
             maps = []
             for folder in folders:
                 folder.mkdir(parents=True)
-                lowered = delegate.lower(programs[name], delegate.options_type())
+                lowered = delegate.lower(suit(delegate, programs[name]), delegate.options_type())
                 lowered.write(folder)
                 maps.append(json.dumps(lowered.debug))
                 assert sorted(lowered.files) == files_of(folder)
@@ -196,7 +202,7 @@ class TestDelegate:
         self, target: str, usable: Delegate, programs: dict[str, CapturedProgram]
     ) -> None:
         delegate = usable
-        debug = str(dict(delegate.lower(programs["conv"], delegate.options_type()).debug))
+        debug = str(dict(delegate.lower(suit(delegate, programs["conv"]), delegate.options_type()).debug))
         assert "test_conformance.py:" in debug
         assert str(Path(__file__).parent) not in debug
         assert str(Path(torch.__file__).parent) not in debug
@@ -216,7 +222,7 @@ class TestDelegate:
     def test_what_cannot_run_here_is_assembled_with_a_reason_or_runs(
         self, usable: Delegate, programs: dict[str, CapturedProgram]
     ) -> None:
-        reason = usable.lower(programs["conv"], usable.options_type()).assembled_reason
+        reason = usable.lower(suit(usable, programs["conv"]), usable.options_type()).assembled_reason
         look = getattr(usable, "checks", None)
         if look is None:
             assert reason is None, "only a target that looks for a device can lack one"

@@ -74,7 +74,12 @@ def check_doubles(environment: Environment) -> Iterator[Finding]:
 
 def check_onnxruntime(environment: Environment) -> Iterator[Finding]:
     """Two builds of ONNX Runtime overwrite each other's files."""
-    builds = [name for name in matrix.ONNXRUNTIME_BUILDS if name in environment.packages]
+    builds = [
+        name
+        for name in matrix.ONNXRUNTIME_BUILDS
+        if name in environment.packages
+        and not (name in matrix.PLUGINS_FROM and _key(environment.packages[name]) >= _key(matrix.PLUGINS_FROM[name]))
+    ]
     if len(builds) > 1:
         keep = "onnxruntime-migraphx" if "onnxruntime-migraphx" in builds else builds[0]
         yield Finding(

@@ -31,6 +31,7 @@ RANGES: Mapping[str, tuple[str, str]] = {
     "onnxscript": ("0.7", "0.8"),
     "onnxruntime": ("1.27", "2"),
     "onnxruntime-migraphx": ("1.22", "2"),
+    "onnxruntime-qnn": ("2.7", "3"),
     "numpy": ("1.24", "3"),
     "click": ("8.1", "9"),
     "safetensors": ("0.5", "1"),
@@ -43,6 +44,9 @@ ONNXRUNTIME_BUILDS = (
     *("onnxruntime", "onnxruntime-migraphx", "onnxruntime-rocm", "onnxruntime-gpu", "onnxruntime-directml"),
     *("onnxruntime-openvino", "onnxruntime-qnn", "ort-nightly"),
 )
+
+# Of these, what is a plug-in beside onnxruntime from a version on, and no build of it.
+PLUGINS_FROM: Mapping[str, str] = {"onnxruntime-qnn": "2"}
 
 # Builds of oneDNN by their OpenMP runtime; torch's wheels bring libgomp.
 ONEDNN_OTHER_OPENMP = ("onednn-cpu-iomp", "onednn-cpu-tbb", "onednn-cpu-dpcpp-gpu-dpcpp")
