@@ -93,7 +93,7 @@ def make_workload(session: Session, steps: Steps) -> Workload:
     """
     from edgex.runtime.execute.sampling import Workload
 
-    refuse_timing(session)
+    refuse_timing(session.simulator, session.artifact.path.name)
     kept = steps if session.state else steps[:1]
     arrays = [session.prepare(**step) for step in kept]
     return Workload(

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from edgex.errors import RunError
-
-if TYPE_CHECKING:
-    from edgex.runtime.session.session import Session
 
 
 @dataclass(frozen=True)
@@ -24,16 +20,20 @@ class Simulator:
     seconds: float
 
 
-def refuse_timing(session: Session) -> None:
+def refuse_timing(simulator: Simulator | None, where: str) -> None:
     """Refuse to time what runs in a simulator.
 
+    Args:
+        simulator: What runs it in place of its device; None where nothing does.
+        where: The artifact, for the message.
+
     Raises:
-        RunError: It does.
+        RunError: There is one.
     """
-    if session.simulator is not None:
+    if simulator is not None:
         raise RunError(
             "times of a simulator say nothing about the device, so none are taken",
-            session.artifact.path.name,
+            where,
             "edgex verify judges its numbers here; a profile needs the device: --device ssh:USER@HOST",
-            why=f"it runs in the {session.simulator.words}",
+            why=f"it runs in the {simulator.words}",
         )

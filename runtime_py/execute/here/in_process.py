@@ -58,7 +58,7 @@ class InProcess(Closing):
         """See `Executor`."""
         with self._opened(artifact, request, progress) as session:
             if request.runs != 0 or request.fresh_processes:
-                refuse_timing(session)
+                refuse_timing(session.simulator, session.artifact.path.name)
             # What is sampled is run while it warms up: played first, it would take the settling away.
             tell = partial(_report, progress)
             played = play_sequences(session, request.sequences, tell) if request.runs == 0 else Played()

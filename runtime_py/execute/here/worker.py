@@ -118,7 +118,7 @@ class Worker:
         sequences = [[next(sets) for _ in range(count)] for count in steps]
         self._steps = sequences[0] if sequences else ()
         if cold:
-            refuse_timing(session)
+            refuse_timing(session.simulator, session.artifact.path.name)
         played = play_sequences(session, sequences, tell)
         self._played = sequences[: len(sequences) - len(played.left_out)], played
         if outputs is not None:
