@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from edgex.runtime.measure.compare.operators import compare_traced
 from edgex.runtime.measure.compare.result import Compared, Comparison, Contrast, Method
@@ -55,20 +55,33 @@ def compare_reports(labels: Sequence[str], reports: Sequence[ProfileReport], dif
 
 
 def judge_reports(baseline: ProfileReport, candidate: ProfileReport) -> Judgement:
-    """The ratio of two medians that were not taken side by side.
+    """The ratio of two medians that were not taken side by side; see `judge_apart`."""
+    codes = [warning.code for report in (baseline, candidate) for warning in report.warnings]
+    ours, theirs = baseline.steady, candidate.steady
+    return judge_apart((ours.median, ours.median_ci95), (theirs.median, theirs.median_ci95), codes)
+
+
+def judge_apart(
+    baseline: tuple[float, Interval | None], candidate: tuple[float, Interval | None], warnings: Collection[str]
+) -> Judgement:
+    """The ratio of two medians that were taken at different times.
 
     The interval of the ratio comes from those of the two medians (Zou and Donner, "Construction of confidence limits
     about effect measures", 2008), and is widened by `BETWEEN_RUNS`, or by `BETWEEN_DISTURBED_RUNS` where one of the
-    reports has a warning about its machine. The margin for "no difference" is twice `BETWEEN_RUNS`.
+    measurements has a warning about its machine. The margin for "no difference" is twice `BETWEEN_RUNS`.
+
+    Args:
+        baseline: Median in seconds with its 95 % interval, None where there were too few rounds.
+        candidate: The same of the other.
+        warnings: Codes of both measurements' warnings.
     """
-    disturbed = any(warning.code in _DISTURBED for report in (baseline, candidate) for warning in report.warnings)
-    floor = BETWEEN_DISTURBED_RUNS if disturbed else BETWEEN_RUNS
-    ratio = candidate.steady.median / baseline.steady.median
-    ours, theirs = candidate.steady.median_ci95, baseline.steady.median_ci95
+    floor = BETWEEN_RUNS if _DISTURBED.isdisjoint(warnings) else BETWEEN_DISTURBED_RUNS
+    (base, theirs), (median, ours) = baseline, candidate
+    ratio = median / base
     interval: Interval | None = None
     if ours is not None and theirs is not None:
-        below, above = (_log_reach(candidate.steady.median, bound) for bound in ours)
-        base_below, base_above = (_log_reach(baseline.steady.median, bound) for bound in theirs)
+        below, above = (_log_reach(median, bound) for bound in ours)
+        base_below, base_above = (_log_reach(base, bound) for bound in theirs)
         allowance = math.log1p(floor)
         interval = (
             ratio * math.exp(-math.hypot(below, base_above) - allowance),

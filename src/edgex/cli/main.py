@@ -18,6 +18,7 @@ from edgex.errors import EdgexError, UsageError, nearest_name
 COMMANDS = {
     "export": "Turn a PyTorch model into artifacts that have proved themselves.",
     "pick": "Export in every combination, measure, and keep the best for this machine.",
+    "sweep": "Export and measure many models in many combinations, a row for each.",
     "why": "Say what each target takes of a model, what it leaves, and why.",
     "bisect": "Find the operators that give other numbers than PyTorch.",
     "run": "Run an artifact once.",
@@ -39,7 +40,7 @@ COMMANDS = {
 
 
 _HOMES = {
-    **dict.fromkeys(("export", "pick", "why", "bisect", "android", "bundle"), "export"),
+    **dict.fromkeys(("export", "pick", "sweep", "why", "bisect", "android", "bundle"), "export"),
     **dict.fromkeys(("run", "verify", "inspect"), "run"),
     **dict.fromkeys(("profile", "compare", "report"), "measure"),
     **dict.fromkeys(("upgrade-check", "sbom", "sign"), "supply"),

@@ -1,0 +1,1 @@
+"""`edgex sweep`: models times targets, precisions, recipes and devices; each is a job, and its end a row."""

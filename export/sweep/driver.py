@@ -1,0 +1,379 @@
+"""The whole of a sweep on one screen.
+
+```
+plan -> jobs -> those without a row that counts -> exports -> measurements -> a row each
+```
+
+A row is written down the moment it is known; a sweep that is ended in any way goes on from there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from edgex._version import __version__
+from edgex.export.pick.candidates import Candidate, Loser
+from edgex.export.sweep.placing import NOWHERE, check_place, is_url
+from edgex.export.sweep.plan import Job, Jobs, SweepPlan, list_jobs, locate
+from edgex.export.sweep.task import Ended, Ending, ExportTask, MeasureTask, Task, TaskExecutor
+from edgex.runtime.measure.results.folder import ARTIFACTS, ResultsFolder
+from edgex.runtime.measure.results.row import Failure, Origin, Row, Status, read_made, read_timing
+from edgex.runtime.support.disk.scratch import scratch_folder
+
+# What decides an artifact and its speed, of these the versions that are installed.
+_PACKAGES = ("torch", "executorch", "torchao", "onnx", "onnxscript", "onnxruntime", "openvino", "numpy")
+
+# Of a task that did not come to an answer; any other one crashed.
+_STATUS: Mapping[Ending, Status] = {"timeout": "timeout", "memory": "memory"}
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How far a sweep is.
+
+    Attributes:
+        jobs: All of them.
+        done: With a row that counts, failed ones among them.
+        failed: Without an artifact, or without the measurement that was asked for.
+        running: Tasks at this moment.
+        latest: What happened last, for people.
+    """
+
+    jobs: int
+    done: int
+    failed: int
+    running: int = 0
+    latest: str = ""
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """How a sweep ended.
+
+    Attributes:
+        jobs: How many there are.
+        rows: Those that are known, in the order of the plan.
+        again: How many tasks were begun again after their process had died.
+        interrupted: Whether it was ended before its time.
+    """
+
+    jobs: int
+    rows: tuple[Row, ...]
+    again: int = 0
+    interrupted: bool = False
+
+    @property
+    def done(self) -> int:
+        """Rows that are complete."""
+        return sum(row.complete for row in self.rows)
+
+    @property
+    def failed(self) -> int:
+        """Complete rows without an artifact, or without the measurement that was asked for."""
+        return sum(row.complete and not row.ok for row in self.rows)
+
+    def to_json(self) -> dict[str, Any]:
+        """The `edgex.sweep/2` document."""
+        return {
+            "schema": "edgex.sweep/2",
+            "jobs": self.jobs,
+            "done": self.done,
+            "failed": self.failed,
+            "again": self.again,
+            "interrupted": self.interrupted,
+            "rows": [row.to_json() for row in self.rows],
+        }
+
+
+def run_sweep(
+    plan: SweepPlan,
+    folder: Path,
+    start: Callable[[SweepPlan], TaskExecutor],
+    *,
+    force: bool = False,
+    failed_again: bool = False,
+    progress: Callable[[Standing], object] = lambda _standing: None,
+) -> Sweep:
+    """Run what has no row yet.
+
+    Args:
+        plan: What is asked.
+        folder: Receives the results.
+        start: Makes the executor, when there is something to do.
+        force: Begin anew where the folder has results already.
+        failed_again: Run jobs again whose rows say that they failed.
+        progress: Told whenever something has ended.
+
+    Raises:
+        UsageError: Something is wrong with the plan or the folder.
+        TargetUnavailable: A package is missing.
+        RunError: The disk refuses; what was known stays.
+    """
+    jobs = list_jobs(plan)
+    if plan.artifacts not in (None, NOWHERE):
+        check_place(str(plan.artifacts))
+    with ResultsFolder(folder, plan.asked(), force=force) as results:
+        return _Driver(plan, jobs, results).run(start, failed_again, progress)
+
+
+class _Driver:
+    """A sweep on its way."""
+
+    def __init__(self, plan: SweepPlan, jobs: Jobs, results: ResultsFolder) -> None:
+        self._plan = plan
+        self._jobs = jobs
+        self._results = results
+        self._all = (*jobs.possible, *(job for job, _ in jobs.refused))
+        self._by_id = {job.id: job for job in self._all}
+        self._by_export: dict[tuple[str, Candidate], list[Job]] = {}
+        for job in self._all:
+            self._by_export.setdefault((job.model.name, job.candidate), []).append(job)
+        self._versions = _read_versions()
+        self._hashes = {model.name: _hash_model(model.spec, plan.folder) for model in plan.models}
+        self._fingerprints = {model: self._fingerprint(model) for model in self._hashes}
+        known = [row for job in self._all if (row := self._counts(job, False)) is not None and row.complete]
+        self._done, self._failed = len(known), sum(not row.ok for row in known)
+        self._open = 0
+        self._again = 0
+        self._place = ""
+
+    def run(
+        self,
+        start: Callable[[SweepPlan], TaskExecutor],
+        failed_again: bool,
+        progress: Callable[[Standing], object],
+    ) -> Sweep:
+        for job, loser in self._jobs.refused:
+            if not self._counts(job, failed_again):
+                self._append(self._refused(job, loser))
+        exports, measurements = self._list_todo(failed_again)
+        if not exports and not measurements:
+            return self._sweep()
+        progress(self._standing(0, ""))
+        interrupted = False
+        with scratch_folder("artifacts") as scratch:
+            # Artifacts that are not kept have to lie somewhere until they are measured.
+            kept = (
+                str((self._results.path / ARTIFACTS).resolve())
+                if self._plan.artifacts is None
+                else self._plan.artifacts
+            )
+            measured_only = kept == NOWHERE and self._plan.measure
+            self._place = str(scratch) if measured_only else kept
+            executor = start(self._plan)
+            try:
+                tasks: list[Task] = [*map(self._export, exports), *measurements]
+                for task in tasks:
+                    self._submit(executor, task)
+                while self._open:
+                    ended = executor.next()
+                    self._open -= 1
+                    latest = self._take(executor, ended)
+                    progress(self._standing(executor.running, latest))
+            except KeyboardInterrupt:
+                interrupted = True
+            finally:
+                executor.close()
+        return replace(self._sweep(), interrupted=interrupted)
+
+    def _counts(self, job: Job, failed_again: bool) -> Row | None:
+        """The row of a job where nothing has to be done for it, or its export need not be done again."""
+        row = self._results.rows.get(job.id)
+        if row is None or row.origin.fingerprint != self._fingerprints[job.model.name]:
+            return None
+        return None if failed_again and row.complete and not row.ok else row
+
+    def _list_todo(self, failed_again: bool) -> tuple[list[list[Job]], list[MeasureTask]]:
+        """Jobs by export, one of each model in turn; and artifacts that are only to be measured."""
+        exports: dict[tuple[str, str], list[Job]] = {}
+        measurements = []
+        for job in self._jobs.possible:
+            row = self._counts(job, failed_again)
+            if row is None or (not row.complete and not self._is_there(row)):
+                exports.setdefault((job.candidate.kind, job.model.name), []).append(job)
+            elif not row.complete:
+                measurements.append(self._measure(row))
+        return list(exports.values()), measurements
+
+    def _is_there(self, row: Row) -> bool:
+        place = self._absolute(row)
+        return place is not None and (is_url(place) or Path(place).is_dir())
+
+    def _export(self, jobs: Sequence[Job]) -> ExportTask:
+        model = jobs[0].model
+        candidates = tuple(dict.fromkeys(job.candidate for job in jobs))
+        output = None if self._place == NOWHERE else f"{self._place}/{model.file_name}/{candidates[0].kind}"
+        plan = self._plan
+        folder = str(plan.folder.resolve())
+        return ExportTask(model, candidates, plan.options, plan.calibration, folder, output, plan.limits)
+
+    def _measure(self, row: Row) -> MeasureTask:
+        place = self._absolute(row)
+        assert place is not None
+        label = self._by_id[row.job].label
+        return MeasureTask(row.job, label, place, row.device, self._plan.runs, self._plan.limits)
+
+    def _submit(self, executor: TaskExecutor, task: Task) -> None:
+        executor.submit(task)
+        self._open += 1
+
+    def _take(self, executor: TaskExecutor, ended: Ended) -> str:
+        """Write down what a task found, and begin what follows from it."""
+        task = ended.task
+        dead = ended.ending in ("crashed", "lost")
+        if dead and isinstance(task, ExportTask) and len(task.candidates) > 1:
+            # One of them took the others with it: each alone.
+            for candidate in task.candidates:
+                self._submit(executor, replace(task, candidates=(candidate,)))
+            return f"{task.label}: {ended.reason}; each target alone"
+        if dead and task.attempt <= task.limits.retries:
+            self._again += 1
+            self._submit(executor, replace(task, attempt=task.attempt + 1))
+            return f"{task.label}: {ended.reason}; attempt {task.attempt + 1} of {task.limits.retries + 1}"
+        if isinstance(task, MeasureTask):
+            return self._take_measurement(task, ended)
+        return self._take_export(executor, task, ended)
+
+    def _take_export(self, executor: TaskExecutor, task: ExportTask, ended: Ended) -> str:
+        told = []
+        for candidate in task.candidates:
+            result = ended.answer.get(candidate.target)
+            for job in self._by_export[task.model.name, candidate]:
+                row = self._row(job, task.attempt, ended, result)
+                self._append(row)
+                if not row.complete:
+                    self._submit(executor, self._measure(row))
+            told.append(f"{candidate.label} {row.status}")
+        return f"{task.model.name}: {', '.join(told)}"
+
+    def _row(self, job: Job, attempts: int, ended: Ended, result: Mapping[str, Any] | None) -> Row:
+        row = Row(
+            job=job.id,
+            model=job.model.name,
+            spec=job.model.spec,
+            target=job.candidate.target,
+            precision=job.candidate.precision,
+            recipe=job.candidate.recipe,
+            device=job.device,
+            status="crashed",
+            attempts=attempts,
+            seconds={},
+            peak_rss_bytes=None,
+            origin=self._origin(job, ended.machine),
+        )
+        if result is None:
+            status = _STATUS.get(ended.ending, "crashed")
+            failure = Failure("export", ended.exit_code or 1, ended.reason or "it said nothing", why=ended.log or None)
+            return replace(row, status=status, failure=failure)
+        made = None if result["made"] is None else read_made(result["made"])
+        if made is not None and made.artifact is not None:
+            made = replace(made, artifact=self._relative(made.artifact))
+        # What is made for other hardware cannot be measured here.
+        to_measure = self._plan.measure and result["status"] == "verified" and made is not None
+        if self._plan.artifacts == NOWHERE and made is not None and not to_measure:
+            made = replace(made, artifact=None)
+        return replace(
+            row,
+            status=result["status"],
+            seconds=result["seconds"],
+            peak_rss_bytes=result["peak_rss_bytes"],
+            made=made,
+            failure=None if result["failure"] is None else Failure(**result["failure"]),
+            complete=not to_measure,
+        )
+
+    def _take_measurement(self, task: MeasureTask, ended: Ended) -> str:
+        row = self._results.rows[task.job]
+        error = ended.answer.get("error")
+        if "timing" in ended.answer:
+            row = replace(row, timing=read_timing(ended.answer["timing"]))
+        elif error is not None:
+            parts = {key: error[key] for key in ("what", "where", "why", "fix")}
+            row = replace(row, failure=Failure("measure", ended.exit_code, **parts))
+        else:
+            row = replace(row, failure=Failure("measure", ended.exit_code or 1, ended.reason, why=ended.log or None))
+        if self._plan.artifacts == NOWHERE and row.made is not None:
+            row = replace(row, made=replace(row.made, artifact=None))
+            if len(self._plan.devices) == 1:
+                shutil.rmtree(task.artifact, ignore_errors=True)
+        self._append(replace(row, complete=True, attempts=max(row.attempts, task.attempt)))
+        return f"{task.label}: {'measured' if row.failure is None else 'not measured: ' + row.failure.what}"
+
+    def _refused(self, job: Job, loser: Loser) -> Row:
+        return Row(
+            job=job.id,
+            model=job.model.name,
+            spec=job.model.spec,
+            target=job.candidate.target,
+            precision=job.candidate.precision,
+            recipe=job.candidate.recipe,
+            device=job.device,
+            status="refused",
+            attempts=0,
+            seconds={},
+            peak_rss_bytes=None,
+            origin=self._origin(job, ""),
+            failure=Failure("check", 5, loser.reason, fix=loser.fix),
+        )
+
+    def _origin(self, job: Job, machine: str) -> Origin:
+        name = job.model.name
+        now = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+        return Origin(
+            self._fingerprints[name], self._hashes[name], __version__, self._versions, self._plan.stamp, machine, now
+        )
+
+    def _fingerprint(self, name: str) -> str:
+        asked = {key: value for key, value in self._plan.asked().items() if key in ("options", "calibration")}
+        parts = [self._hashes[name], __version__, self._versions, self._plan.stamp, asked]
+        return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
+
+    def _relative(self, place: str) -> str:
+        """A path below the results' folder as from there, so that the folder may be moved."""
+        root = self._results.path.resolve()
+        if is_url(place) or not Path(place).is_relative_to(root):
+            return place
+        return Path(place).relative_to(root).as_posix()
+
+    def _absolute(self, row: Row) -> str | None:
+        place = None if row.made is None else row.made.artifact
+        return place if place is None or is_url(place) else str((self._results.path / place).resolve())
+
+    def _append(self, row: Row) -> None:
+        before = self._counts(self._by_id[row.job], False)
+        if before is not None and before.complete:  # it is run again
+            self._done, self._failed = self._done - 1, self._failed - (not before.ok)
+        self._results.append(row)
+        self._done, self._failed = self._done + row.complete, self._failed + (row.complete and not row.ok)
+
+    def _standing(self, running: int, latest: str) -> Standing:
+        return Standing(len(self._all), self._done, self._failed, running, latest)
+
+    def _sweep(self) -> Sweep:
+        rows = tuple(self._results.rows[job.id] for job in self._all if job.id in self._results.rows)
+        return Sweep(len(self._all), rows, self._again)
+
+
+def _read_versions() -> dict[str, str]:
+    from importlib.metadata import PackageNotFoundError, version
+
+    found = {}
+    for name in _PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def _hash_model(spec: str, folder: Path) -> str:
+    """Of the model's file; empty for a module, whose files are not known."""
+    located = Path(locate(spec, folder).rpartition(":")[0] if ":" in spec else locate(spec, folder))
+    return hashlib.sha256(located.read_bytes()).hexdigest() if located.is_file() else ""

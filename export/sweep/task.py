@@ -1,0 +1,137 @@
+"""What an executor is given to do, and what it gives back; both can be sent to another machine as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, Protocol
+
+from edgex.export.pick.candidates import Candidate
+from edgex.export.sweep.plan import Limits, PlannedModel
+
+Ending = Literal["done", "crashed", "timeout", "memory", "lost"]
+
+
+@dataclass(frozen=True)
+class ExportTask:
+    """Export a model to all targets of one kind.
+
+    Attributes:
+        model: Which.
+        candidates: Targets of one precision or recipe.
+        options: Of the delegates.
+        calibration: As `--calibration` takes it.
+        folder: The folder that the model is relative to.
+        output: Where artifacts go, a folder or a URL; None keeps none.
+        limits: Of the export.
+        attempt: 1 for the first.
+    """
+
+    model: PlannedModel
+    candidates: tuple[Candidate, ...]
+    options: Mapping[str, Any]
+    calibration: str | None
+    folder: str
+    output: str | None
+    limits: Limits
+    attempt: int = 1
+
+    @property
+    def label(self) -> str:
+        """For people."""
+        return f"{self.model.name}: {', '.join(candidate.label for candidate in self.candidates)}"
+
+    def to_json(self) -> dict[str, Any]:
+        """For another process."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> ExportTask:
+        """The inverse of `to_json`."""
+        shapes = {name: tuple(sizes) for name, sizes in document["model"]["input_shapes"].items()}
+        return cls(
+            **{
+                **document,
+                "model": PlannedModel(**{**document["model"], "input_shapes": shapes}),
+                "candidates": tuple(Candidate(**candidate) for candidate in document["candidates"]),
+                "limits": Limits(**document["limits"]),
+            }
+        )
+
+
+@dataclass(frozen=True)
+class MeasureTask:
+    """Measure an artifact.
+
+    Attributes:
+        job: Whose row it is.
+        label: For people.
+        artifact: A path or a URL.
+        device: `here`, which takes the whole machine, or an address, which takes that device.
+        runs: Samples; None takes about three seconds' worth.
+        limits: Of the measurement.
+        attempt: 1 for the first.
+    """
+
+    job: str
+    label: str
+    artifact: str
+    device: str
+    runs: int | None
+    limits: Limits
+    attempt: int = 1
+
+    def to_json(self) -> dict[str, Any]:
+        """For another process."""
+        return asdict(self)
+
+
+Task = ExportTask | MeasureTask
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a task ended.
+
+    Attributes:
+        task: Which.
+        ending: `done` with an answer; `lost` where the process that had to see to it died.
+        answer: What it found; empty unless it is done.
+        machine: Name of the machine.
+        reason: In words, how its process ended.
+        log: The last lines that it printed.
+        exit_code: 128 and the signal's number for a process that was killed, 124 and 137 for the limits.
+    """
+
+    task: Task
+    ending: Ending
+    answer: Mapping[str, Any]
+    machine: str = ""
+    reason: str = ""
+    log: str = ""
+    exit_code: int = 0
+
+
+class TaskExecutor(Protocol):
+    """Runs tasks, as many at a time as there is room for: one measurement a machine, and nothing beside it."""
+
+    def submit(self, task: Task) -> None:
+        """Take a task; it may begin at once or wait."""
+        ...
+
+    def next(self) -> Ended:
+        """Wait for a task to end.
+
+        Raises:
+            EdgexError: The executor itself failed.
+        """
+        ...
+
+    @property
+    def running(self) -> int:
+        """How many tasks have begun and not ended."""
+        ...
+
+    def close(self) -> None:
+        """End what runs. Closing twice is allowed."""
+        ...
