@@ -30,6 +30,8 @@ _EXPORTER, _MEASURER = "edgex.export.sweep.worker:Worker", "edgex.export.sweep.m
 
 # So many measurements wait before exports make room for them: each change of turns leaves cores idle for a while.
 _MEASUREMENTS_IN_A_ROW = 16
+# Exports share the cores: the threads of one that wait must not spin in the way of another's.
+_SHARING = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "0"}
 # An exporter sees to the limits itself, and is ended only where it does not.
 _GRACE_SECONDS = 60.0
 
@@ -138,7 +140,7 @@ class LocalExecutor:
 
 def start_exporter() -> Child:
     """A process that exports, one task after the other."""
-    return Child(_EXPORTER, "the process that exports")
+    return Child(_EXPORTER, "the process that exports", _SHARING)
 
 
 def start_measurer() -> Child:

@@ -1,0 +1,102 @@
+"""Tasks on a Ray cluster: nodes in turn, and the same rows as local processes give, also where a worker is killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from sweep_support import GOOD, MODELS
+
+from edgex.errors import RunError
+from edgex.export.sweep.cluster import choose_node
+from edgex.export.sweep.driver import Sweep, run_sweep
+from edgex.export.sweep.local import LocalExecutor
+from edgex.export.sweep.plan import GIB, Limits, SweepPlan, name_models
+
+
+def test_measurements_are_spread_over_a_simulated_cluster_of_100_nodes() -> None:
+    nodes = [
+        {"NodeID": f"{at:02x}", "Alive": at != 7, "Resources": {"CPU": 4.0 + at % 3} if at != 9 else {}}
+        for at in range(100)
+    ]
+    taken = [choose_node(nodes, turn) for turn in range(980)]
+    # A dead node and one without cores take nothing; the others ten each, all of their cores.
+    assert set(Counter(name for name, _ in taken).values()) == {10} and len({name for name, _ in taken}) == 98
+    assert all(cores == 4.0 + int(name, 16) % 3 for name, cores in taken)
+    with pytest.raises(RunError, match="no node"):
+        choose_node([{"NodeID": "a", "Alive": False, "Resources": {"CPU": 4.0}}], 0)
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch):
+    """Two nodes on this machine, two cores each by their own account; nothing is sent home."""
+    for name in ("RAY_USAGE_STATS_ENABLED", "RAY_USAGE_STATS_PROMPT_ENABLED"):
+        monkeypatch.setenv(name, "0")
+    ray = pytest.importorskip("ray", reason="Ray is not installed")
+    from ray.cluster_utils import Cluster
+
+    two = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "memory": 16 * GIB, "include_dashboard": False})
+    two.add_node(num_cpus=2, memory=16 * GIB)
+    ray.init(address=two.address, log_to_driver=False)
+    yield two
+    ray.shutdown()
+    two.shutdown()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(7200)
+def test_two_nodes_give_the_rows_of_local_processes_also_with_a_worker_killed(cluster, tmp_path: Path) -> None:
+    from edgex.export.sweep.cluster import RayExecutor
+
+    count = int(os.environ.get("EDGEX_SWEEP_MODELS", "100"))
+    for number in range(count):
+        (tmp_path / f"net{number:03}.py").write_text(GOOD.format(seed=number, width=8 + number))
+    (tmp_path / "dies.py").write_text(MODELS["dies"])
+    names = [*(f"net{number:03}.py" for number in range(count)), "dies.py"]
+    limits = Limits(seconds=600.0, memory_bytes=2 * GIB)
+    plan = SweepPlan(
+        name_models(names), ("reference", "onnx-cpu"), measure=False, folder=tmp_path, limits=limits, executor="ray"
+    )
+
+    class Killing(RayExecutor):
+        """Whatever exports after a third of the way is killed, with Ray's process around it."""
+
+        ends = killed = 0
+
+        def next(self):
+            ended = super().next()
+            self.ends += 1
+            if self.ends == max(2, count // 3):
+                self.killed += kill_a_worker()
+            return ended
+
+    executor = Killing(None)
+    found = run_sweep(plan, tmp_path / "ray", lambda _plan: executor)
+    assert executor.killed == 1 and found.done == 2 * count + 2 and found.failed == 2
+    local = run_sweep(plan, tmp_path / "local", lambda _plan: LocalExecutor(2))
+    assert facts(found) == facts(local)
+
+
+def kill_a_worker() -> int:
+    """Kill a process of Ray's in which an export runs."""
+    import psutil
+
+    for process in psutil.process_iter(["name", "cmdline"]):
+        line = " ".join(process.info["cmdline"] or [])
+        if "edgex.export.sweep.worker" in line and process.parent() is not None:
+            parent = process.parent()
+            if parent is not None and "ray::" in " ".join(parent.cmdline()):
+                os.kill(parent.pid, signal.SIGKILL)
+                return 1
+    return 0
+
+
+def facts(sweep: Sweep):
+    """What two runs of a plan must have in common."""
+    return [
+        (row.job, row.status, None if row.made is None else (row.made.total_ops, row.made.max_abs_error))
+        for row in sweep.rows
+    ]
