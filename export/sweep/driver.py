@@ -179,6 +179,7 @@ class _Driver:
                     progress(self._standing(executor.running, latest))
             except KeyboardInterrupt:
                 interrupted = True
+                self._results.leave()
             finally:
                 executor.close()
         return replace(self._sweep(), interrupted=interrupted)

@@ -144,6 +144,7 @@ class ResultsFolder:
         self._rows: dict[str, Row] = {}
         self._pending: dict[str, Row] = {}  # those of the journal
         self._since = 0
+        self._leaves = False
         self._journal: FileIO | None = None
         with disk_errors(RunError, f"cannot write {path}"):
             if path.exists() and not path.is_dir():
@@ -243,12 +244,17 @@ class ResultsFolder:
                 self._journal = FileIO(self.path / JOURNAL, "a")
         self._pending, self._since = left, 0
 
+    def leave(self) -> None:
+        """Let the journal be as it is when this is closed: for what has to end at once, and loses nothing by it."""
+        self._leaves = True
+
     def close(self) -> None:
         """Fold, and let others write it. Closing twice is allowed."""
         if self._journal is None:
             return
         try:
-            self.fold()
+            if not self._leaves:
+                self.fold()
         finally:
             self._journal.close()
             self._journal = None
