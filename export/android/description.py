@@ -1,4 +1,4 @@
-"""`assets/edgex/manifest.json`, format `edgex.android-app/1`: all that the app knows of its model."""
+"""`assets/edgex/NAME/manifest.json`, format `edgex.android-model/1`: all that library and app know of their model."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ import numpy as np
 from edgex.delegates.recipes.tolerances import DEFAULT_TOLERANCES
 from edgex.export.android.golden_files import GoldenSelection
 from edgex.export.android.options import AppOptions
+from edgex.export.android.screens import Screens
 from edgex.runtime.artifact.artifact import Artifact
-from edgex.runtime.artifact.card import ImageInput, scores_labels
+from edgex.runtime.artifact.card import scores_labels
 from edgex.runtime.artifact.specs import TensorSpec
 from edgex.runtime.engines.executorch.pte import PteSummary
 from edgex.runtime.session.numerics import Tolerance
 
-FORMAT = "edgex.android-app/1"
+FORMAT = "edgex.android-model/1"
 
 
 def describe_app(
@@ -25,8 +26,7 @@ def describe_app(
     options: AppOptions,
     *,
     aar: str,
-    image: ImageInput | None,
-    labels: tuple[str, ...],
+    screens: Screens,
     selection: GoldenSelection,
 ) -> dict[str, Any]:
     """The app's manifest without its `golden` entry.
@@ -36,13 +36,13 @@ def describe_app(
         program: What its .pte needs.
         options: What was chosen.
         aar: Version of ExecuTorch's Android library.
-        image: How a picture becomes an input, or None.
-        labels: Names of the classes; empty where there are none.
+        screens: What is known of how inputs and outputs are shown.
         selection: The golden cases that the app carries.
     """
     manifest = artifact.manifest
     quantized = (manifest.verification or {}).get("quantized_tolerance")
     native = manifest.file(".pte")
+    image, painted = screens.image, screens.painted
     return {
         "format": FORMAT,
         "model": {
@@ -76,10 +76,16 @@ def describe_app(
             for spec in manifest.method.inputs
         ],
         "outputs": [
-            {**spec.to_json(), "activation": _find_activation(spec, labels, selection)}
+            {
+                **spec.to_json(),
+                "activation": _find_activation(spec, screens.labels, selection),
+                "image": painted.to_json() if painted is not None and painted.input == spec.name else None,
+            }
             for spec in manifest.method.outputs
         ],
-        "labels": list(labels),
+        "labels": list(screens.labels),
+        "detection": screens.describe_detection(manifest.method.outputs),
+        "note": screens.note,
         "golden_left_out": selection.left_out,
     }
 

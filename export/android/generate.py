@@ -1,47 +1,32 @@
-"""From an artifact to a Gradle project, in one go: check, collect, write to a temporary sibling, rename.
+"""From an artifact to a Gradle project, or to a library alone, in one go: check, collect, write, rename.
 
 Two generations from one artifact with the same options give the same bytes.
 """
 
 from __future__ import annotations
 
-import json
-import shutil
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from edgex._version import __version__
-from edgex.errors import ArtifactError, UsageError
 from edgex.export.android.description import describe_app
-from edgex.export.android.golden_files import GoldenSelection, select_golden, write_golden_files
+from edgex.export.android.golden_files import select_golden
 from edgex.export.android.options import (
     AppOptions,
     check_app_name,
     check_application_id,
     default_application_id,
 )
-from edgex.export.android.refusals import check_backends, check_engine, check_labels, check_tensors
-from edgex.export.android.templates import TEMPLATES, Identity, fill_template
+from edgex.export.android.project import check_output, write_project
+from edgex.export.android.refusals import check_backends, check_engine, check_tensors
+from edgex.export.android.screens import find_screens
+from edgex.export.android.templates import Identity
 from edgex.export.android.versions import find_aar
-from edgex.runtime.artifact.artifact import Artifact, hash_file
-from edgex.runtime.artifact.card import ImageInput, check_image, read_image_card
+from edgex.runtime.artifact.artifact import Artifact
 from edgex.runtime.engines.executorch.pte import read_pte
-from edgex.runtime.support.publish import disk_errors, publish_folder, staged_folder
-
-PROJECT = Path(__file__).parent.parent.parent / "samples" / "android"
-ASSETS = "app/src/main/assets/edgex"
-BUNDLE_FILE = "edgex-bundle.json"
-BUNDLE_FORMAT = "edgex.android-bundle/1"
-
-# What building leaves in a project, and what is nobody's source.
-_NOT_SOURCE = frozenset({".gradle", ".idea", ".kotlin", "build", "local.properties", "keystore.properties", "assets"})
 
 # A model that leaves no room for ExecuTorch's library in what Google Play takes without asset packs, 200 MB.
 _STORE_BYTES = 185_000_000
-
-# Files of the user in a project, or in its folder `app`, that replacing it keeps.
-_USERS_OWN = ("keystore.properties", "local.properties", "*.jks", "*.keystore")
 
 
 @dataclass(frozen=True)
@@ -57,7 +42,9 @@ class AndroidApp:
         model_bytes: Size of the model.
         model_sha256: Its SHA-256.
         model_place: Where on a device it must be pushed to; None where it is within the app.
-        screen: `image` or `tensors`: which kind of Run screen the model gets.
+        class_name: The class of the library that is written for the model.
+        screen: `image` or `tensors`: what the Run screen asks for.
+        shows: `classes`, `boxes`, `picture` or `tensors`: what it shows of the outputs.
         golden_cases: How many cases the app replays.
         notices: What the user should know.
     """
@@ -70,7 +57,9 @@ class AndroidApp:
     model_bytes: int
     model_sha256: str
     model_place: str | None
+    class_name: str
     screen: str
+    shows: str
     golden_cases: int
     notices: tuple[str, ...]
 
@@ -97,17 +86,11 @@ def generate_app(artifact: Artifact, output: Path, options: AppOptions, *, force
     check_backends(artifact, program, options)
     check_tensors(artifact)
     aar = find_aar(artifact.manifest.producer.get("executorch", "unknown"), where)
-    card = artifact.manifest.model.get("card", {})
-    image = options.image or read_image_card(card, where)
-    if image is not None:
-        fix = "leave the image input out, and the app shows a tensor card"
-        check_image(image, artifact.manifest.method.inputs, "--image-input" if options.image else where, fix)
-    labels, notices = _find_labels(artifact, options)
+    screens = find_screens(artifact, options)
     selection = select_golden(artifact)
-    document = describe_app(artifact, program, options, aar=aar, image=image, labels=labels, selection=selection)
+    document = describe_app(artifact, program, options, aar=aar, screens=screens, selection=selection)
     identity = _identify(artifact, options, aar)
-    notices += _notice(artifact, options, image)
-    _write(artifact, output, options, identity, document, selection)
+    written = write_project(artifact, output, options, identity, document, selection)
     return AndroidApp(
         path=output,
         application_id=identity.application_id,
@@ -117,57 +100,22 @@ def generate_app(artifact: Artifact, output: Path, options: AppOptions, *, force
         model_bytes=document["model"]["file_bytes"],
         model_sha256=document["model"]["sha256"],
         model_place=_find_place(identity, document) if options.model_source == "push" else None,
-        screen="image" if image is not None and len(artifact.manifest.method.inputs) == 1 else "tensors",
+        class_name=written.name,
+        screen="image" if written.picture is not None else "tensors",
+        shows=screens.kind,
         golden_cases=len(selection.cases),
-        notices=notices,
+        notices=(*screens.notices, *_notice(artifact, options)),
     )
 
 
-def check_output(output: Path, artifact: Artifact, force: bool) -> None:
-    """Refuse a folder that must not be written. Only what `edgex android` wrote is ever replaced.
-
-    Raises:
-        UsageError: It exists, or it lies within the artifact.
-    """
-    if output.resolve().is_relative_to(artifact.path.resolve()):
-        raise UsageError(f"-o {output} lies within the artifact", fix="give a folder beside it")
-    if not output.exists() and not output.is_symlink():
-        return
-    if not (output / BUNDLE_FILE).is_file():
-        if output.is_dir() and not any(output.iterdir()):
-            return
-        raise UsageError(f"{output} exists and is not an app that edgex wrote", fix="give another folder with -o")
-    if not force:
-        raise UsageError(f"{output} exists", fix="--force replaces it with all that you changed there; keystores stay")
-
-
-def _find_labels(artifact: Artifact, options: AppOptions) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Labels with notices: given ones must fit, those of a model card that do not are left out, and that is said."""
-    if options.labels is not None:
-        check_labels(artifact.manifest, options.labels, "--labels")
-        return options.labels, ()
-    found = artifact.manifest.model.get("card", {}).get("labels")
-    if found is None:
-        return (), ()
-    labels = tuple(str(label) for label in found) if isinstance(found, list) else ()
-    try:
-        check_labels(artifact.manifest, labels, artifact.path.name)
-    except UsageError as error:
-        return (), (f"the model card's labels are left out: {error.what}",)
-    return labels, ()
-
-
-def _notice(artifact: Artifact, options: AppOptions, image: ImageInput | None) -> tuple[str, ...]:
-    notices = []
-    if image is not None and len(artifact.manifest.method.inputs) > 1:
-        notices.append("the model has several inputs, so the app shows tensor cards instead of the image screen")
+def _notice(artifact: Artifact, options: AppOptions) -> tuple[str, ...]:
     size = artifact.manifest.file(".pte").bytes
     if options.model_source == "asset" and size > _STORE_BYTES:
-        notices.append(
+        return (
             f"the model has {size / 1e6:.0f} MB: Google Play takes apps of up to 200 MB, so for the store it must come "
-            "as an asset pack; --model-source push leaves it out for trying the app"
+            "as an asset pack; --model-source push leaves it out for trying the app",
         )
-    return tuple(notices)
+    return ()
 
 
 def _find_place(identity: Identity, document: dict[str, Any]) -> str:
@@ -186,69 +134,3 @@ def _identify(artifact: Artifact, options: AppOptions, aar: str) -> Identity:
         aar=aar,
         flavor=options.flavor,
     )
-
-
-def _write(
-    artifact: Artifact,
-    output: Path,
-    options: AppOptions,
-    identity: Identity,
-    document: dict[str, Any],
-    selection: GoldenSelection,
-) -> None:
-    """Write everything beside the output, then put it in its place; whatever fails leaves nothing."""
-    with disk_errors(ArtifactError, f"cannot write {output}"), staged_folder(output) as temporary:
-        _copy_project(temporary, identity)
-        assets = temporary / ASSETS
-        assets.mkdir(parents=True)
-        method = artifact.manifest.method
-        document["golden"] = write_golden_files(assets, selection.cases, method.inputs, method.outputs)
-        _write_json(assets / "manifest.json", document)
-        if options.model_source == "asset":
-            shutil.copyfile(artifact.file(".pte"), assets / "model.pte")
-        _write_json(temporary / BUNDLE_FILE, _describe_bundle(temporary, artifact, identity, document))
-        if output.exists():
-            _take_over(output, temporary)
-        publish_folder(temporary, output, replace=True)
-
-
-def _take_over(old: Path, new: Path) -> None:
-    """Copy what the user alone has: a lost signing key is an app that can never be updated again."""
-    for pattern in _USERS_OWN:
-        for source in (*old.glob(pattern), *(old / "app").glob(pattern)):
-            shutil.copy2(source, new / source.relative_to(old))
-
-
-def _copy_project(folder: Path, identity: Identity) -> None:
-    for source in sorted(PROJECT.rglob("*")):
-        path = source.relative_to(PROJECT)
-        if not source.is_file() or not _NOT_SOURCE.isdisjoint(path.parts) or source.suffix == ".pyc":
-            continue
-        target = folder / path
-        target.parent.mkdir(parents=True, exist_ok=True)
-        content = source.read_bytes()
-        if path.as_posix() in TEMPLATES:
-            content = fill_template(path.as_posix(), content.decode(), identity).encode()
-        target.write_bytes(content)
-        # A wheel keeps no executable bits.
-        target.chmod(0o755 if content.startswith(b"#!") else 0o644)
-
-
-def _describe_bundle(folder: Path, artifact: Artifact, identity: Identity, document: dict[str, Any]) -> dict[str, Any]:
-    """`edgex-bundle.json`: where the project comes from, and what it was when it was written."""
-    known = {f"{ASSETS}/model.pte": document["model"]["sha256"]}
-    files = []
-    for path in sorted(p for p in folder.rglob("*") if p.is_file()):
-        name = path.relative_to(folder).as_posix()
-        files.append({"path": name, "bytes": path.stat().st_size, "sha256": known.get(name) or hash_file(path)})
-    return {
-        "format": BUNDLE_FORMAT,
-        "edgex": __version__,
-        "artifact": {"name": artifact.path.name, "digest": artifact.digest, "target": artifact.manifest.target},
-        "app": asdict(identity),
-        "files": files,
-    }
-
-
-def _write_json(path: Path, document: dict[str, Any]) -> None:
-    path.write_text(json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")

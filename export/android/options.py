@@ -36,6 +36,7 @@ class AppOptions:
         image: How a picture becomes the input.
         flavor: Which of ExecuTorch's Android libraries the app is built with.
         model_source: `asset` carries the model within the app, `push` leaves it to `adb push`.
+        library_only: Write the library module alone, for an existing app.
     """
 
     application_id: str | None = None
@@ -44,6 +45,7 @@ class AppOptions:
     image: ImageInput | None = None
     flavor: Flavor = "xnnpack"
     model_source: ModelSource = "asset"
+    library_only: bool = False
 
 
 def check_application_id(text: str) -> str:

@@ -1,4 +1,4 @@
-"""The four files of the project that differ from app to app: one line of each, or two.
+"""The files of the project that differ from app to app: one line of each, or two.
 
 `samples/android` holds a project that builds as it stands, with values of its own in those lines. Each is replaced by a
 pattern that must match exactly once, so a changed sample cannot silently keep its own values.
@@ -59,9 +59,8 @@ def resource_text(text: str) -> str:
 # File -> (pattern whose second group is what is replaced, the text in its place).
 _LINES: Mapping[str, tuple[tuple[str, Callable[[Identity], str]], ...]] = {
     "settings.gradle.kts": ((r'^(rootProject\.name = )(".*")()$', lambda i: kotlin_text(i.project)),),
-    "gradle/libs.versions.toml": (
-        (r'^(executorch = )("[^{]*")()$', lambda i: f'"{i.aar}"'),
-        (r'^(executorch = \{ module = "org\.pytorch:)([\w-]+)(",.*)$', lambda i: FLAVORS[i.flavor][0]),
+    "model/build.gradle.kts": (
+        (r'^( *val engine = "org\.pytorch:)(.*)(")$', lambda i: f"{FLAVORS[i.flavor][0]}:{i.aar}"),
     ),
     "app/build.gradle.kts": (
         (r'^( *applicationId = )(".*")()$', lambda i: kotlin_text(i.application_id)),

@@ -8,6 +8,8 @@ model_card = {
 }
 ```
 
+`output_image` says of an output what `image` says of an input; `detection` how outputs hold boxes (`card_detection`).
+
 Other keys travel along; a key that looks like a misspelt one is refused, since its value would count for nothing.
 """
 
@@ -21,12 +23,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from edgex.errors import UsageError, nearest_name
+from edgex.runtime.artifact.card_detection import read_detection_card
 from edgex.runtime.artifact.specs import TensorSpec
 
 LAYOUTS = ("NCHW", "NHWC")
 COLORS = ("RGB", "BGR")
-_CARD_KEYS = ("labels", "image", "description")
-_IMAGE_KEYS = ("input", "layout", "color", "mean", "std")
+_CARD_KEYS = ("labels", "image", "output_image", "detection", "description")
 
 # How alike a key and a known one must be for it to be taken as misspelt: "lables", "Labels", "images".
 _ALIKE = 0.75
@@ -36,8 +38,10 @@ _ALIKE = 0.75
 class ImageInput:
     """How a picture becomes an input: bytes as they are for uint8, else `(byte / 255 - mean) / std`.
 
+    An output that holds a picture is described likewise, see `read_output_image_card`.
+
     Attributes:
-        input: The input's name.
+        input: The input's name; of an output that holds pictures, the output's.
         layout: `NCHW` or `NHWC`.
         color: `RGB` or `BGR`: the order of the input's channels; of no account where there is one.
         mean: Of values from 0 to 1, for each channel of the input in its order; one number was spread over three.
@@ -78,6 +82,8 @@ def check_card(card: Mapping[str, Any], where: str) -> None:
     if not isinstance(card.get("description", ""), str):
         raise UsageError("model_card's description is not a text", where)
     read_image_card(card, where)
+    read_output_image_card(card, where)
+    read_detection_card(card, where)
     try:
         json.dumps(card, allow_nan=False)
     except (TypeError, ValueError) as error:
@@ -96,24 +102,38 @@ def read_image_card(card: Mapping[str, Any], where: str) -> ImageInput | None:
     Raises:
         UsageError: The entry is not as it must be.
     """
-    entry = card.get("image")
+    return _read_picture_entry(card, "image", "input", where)
+
+
+def read_output_image_card(card: Mapping[str, Any], where: str) -> ImageInput | None:
+    """The `output_image` entry of a model card: which output holds a picture, and how; None where there is none.
+
+    Raises:
+        UsageError: The entry is not as it must be.
+    """
+    return _read_picture_entry(card, "output_image", "output", where)
+
+
+def _read_picture_entry(card: Mapping[str, Any], name: str, tensor: str, where: str) -> ImageInput | None:
+    entry = card.get(name)
     if entry is None:
         return None
-    form = "'image': {'input': 'x', 'layout': 'NCHW', 'color': 'RGB', 'mean': [0.5], 'std': [0.5]}"
-    what = "the model card's `image` entry"
+    keys = (tensor, "layout", "color", "mean", "std")
+    form = f"'{name}': {{'{tensor}': 'x', 'layout': 'NCHW', 'color': 'RGB', 'mean': [0.5], 'std': [0.5]}}"
+    what = f"the model card's `{name}` entry"
     if not isinstance(entry, Mapping):
         raise UsageError(f"{what} is of type {type(entry).__name__}", where, form)
     for key in entry:
-        if key not in _IMAGE_KEYS:
-            raise UsageError(f"{what} has a key {key!r}", where, form, why=nearest_name(str(key), _IMAGE_KEYS))
-    if not isinstance(entry.get("input"), str):
-        raise UsageError(f"{what} does not name its input", where, form)
+        if key not in keys:
+            raise UsageError(f"{what} has a key {key!r}", where, form, why=nearest_name(str(key), keys))
+    if not isinstance(entry.get(tensor), str):
+        raise UsageError(f"{what} does not name its {tensor}", where, form)
     layout, color = entry.get("layout", "NCHW"), entry.get("color", "RGB")
     for key, value, known in (("layout", layout, LAYOUTS), ("color", color, COLORS)):
         if value not in known:
             raise UsageError(f"{what} has the {key} {value!r}", where, form, why=nearest_name(str(value), known))
-    mean, std = _read_numbers(entry, "mean", 0.0, where), _read_numbers(entry, "std", 1.0, where)
-    return ImageInput(entry["input"], layout, color, mean, std)
+    mean, std = (_read_numbers(entry, key, default, where, name) for key, default in (("mean", 0.0), ("std", 1.0)))
+    return ImageInput(entry[tensor], layout, color, mean, std)
 
 
 def parse_image_input(text: str, flag: str = "--image") -> ImageInput:
@@ -141,21 +161,24 @@ def parse_image_input(text: str, flag: str = "--image") -> ImageInput:
     return ImageInput(name, layout, color, _spread(means), _spread(stds))
 
 
-def check_image(image: ImageInput, inputs: Sequence[TensorSpec], where: str, fix: str | None = None) -> None:
+def check_image(
+    image: ImageInput, inputs: Sequence[TensorSpec], where: str, fix: str | None = None, kind: str = "input"
+) -> None:
     """A picture must fit the input that it is to become.
 
     Args:
         image: What was declared.
-        inputs: The inputs of the model.
+        inputs: The inputs of the model; its outputs, where one of them holds pictures.
         where: Who declared it.
         fix: What to do where no picture can become the input.
+        kind: `input` or `output`, for messages.
 
     Raises:
         UsageError: It does not.
     """
     specs = {spec.name: spec for spec in inputs}
     if image.input not in specs:
-        raise UsageError(f"no input {image.input!r} for a picture", where, why=nearest_name(image.input, specs))
+        raise UsageError(f"no {kind} {image.input!r} for a picture", where, why=nearest_name(image.input, specs))
     spec = specs[image.input]
     if spec.dtype not in ("float32", "float16", "uint8") or len(spec.shape) != 4:
         raise UsageError(f"a picture cannot become {spec}", where, fix, why="float or uint8 of 4 dimensions can be one")
@@ -183,25 +206,29 @@ def check_image(image: ImageInput, inputs: Sequence[TensorSpec], where: str, fix
 def find_unused_labels(card: Mapping[str, Any], outputs: Sequence[TensorSpec]) -> str | None:
     """A sentence about labels that name nothing which the model gives; None where they do, or there are none."""
     count = len(card.get("labels") or ())
-    if not count or any(scores_labels(spec, count) for spec in outputs):
+    scored = any(spec.dtype.startswith("float") and spec.shape[-1:] == (count,) for spec in outputs)
+    if not count or scored or "detection" in card:
         return None
     shown = "; ".join(str(spec) for spec in outputs)
     return f"model_card has {count} labels, but no float output has {count} values in its last dimension: {shown}"
 
 
 def scores_labels(spec: TensorSpec, count: int) -> bool:
-    """Whether an output has one float for each of `count` labels."""
-    return spec.dtype.startswith("float") and len(spec.shape) > 0 and spec.shape[-1] == count
+    """Whether an output is a classifier's: one row of floats, or a batch of rows, with one for each of `count` labels.
+
+    A feature map or a sequence whose last dimension happens to be as large is none.
+    """
+    return spec.dtype.startswith("float") and len(spec.shape) in (1, 2) and spec.shape[-1] == count
 
 
-def _read_numbers(entry: Mapping[str, Any], key: str, default: float, where: str) -> tuple[float, ...]:
+def _read_numbers(entry: Mapping[str, Any], key: str, default: float, where: str, name: str) -> tuple[float, ...]:
     """`mean` or `std`: one number, or a list of them."""
     value = entry.get(key, default)
     numbers = value if isinstance(value, (list, tuple)) else [value]
     if not numbers or not all(isinstance(x, (int, float)) and not isinstance(x, bool) for x in numbers):
-        raise UsageError(f"the model card's `image` entry has the {key} {value!r}", where, f"'{key}': [0.5, 0.5, 0.5]")
+        raise UsageError(f"the model card's `{name}` entry has the {key} {value!r}", where, f"'{key}': [0.5, 0.5, 0.5]")
     if not all(math.isfinite(x) for x in numbers) or (key == "std" and 0 in numbers):
-        raise UsageError(f"the model card's `image` entry has the {key} {value!r}: nothing can be scaled by it", where)
+        raise UsageError(f"the model card's `{name}` entry has the {key} {value!r}: nothing can be scaled by it", where)
     return _spread([float(x) for x in numbers])
 
 

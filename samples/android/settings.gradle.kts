@@ -15,4 +15,4 @@ dependencyResolutionManagement {
 }
 
 rootProject.name = "edgex-sample"
-include(":app")
+include(":model", ":app")

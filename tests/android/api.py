@@ -102,7 +102,7 @@ def check_calls(members, classes):
     """
     wrong = []
     for owner, name, descriptor in sorted(members):
-        if not owner.startswith("android/"):
+        if not owner.startswith(("android/", "org/json/")):
             continue
         wanted = count_parameters(descriptor) if descriptor.startswith("(") else None
         found = list(_find(owner, "constructor" if name == "<init>" else name, wanted, classes, set()))

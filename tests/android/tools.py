@@ -28,6 +28,8 @@ DEBIAN = {
     "apksigner": "apksigner",
 }  # fmt: skip
 FRAMEWORK = Path("/usr/share/android-framework-res/framework-res.apk")
+# Android's own org.json, written anew under a free licence.
+JSON = Path("/usr/share/java/json-android.jar")
 JUNIT = (Path("/usr/share/java/junit4.jar"), Path("/usr/share/java/hamcrest.jar"))
 
 
@@ -45,6 +47,7 @@ def missing_packages():
     """Debian packages that are not installed."""
     missing = {package for tool, package in DEBIAN.items() if shutil.which(tool) is None}
     missing |= set() if FRAMEWORK.is_file() else {"android-framework-res"}
+    missing |= set() if JSON.is_file() else {"libandroid-json-org-java"}
     return sorted(missing | (set() if all(path.is_file() for path in JUNIT) else {"junit4"}))
 
 

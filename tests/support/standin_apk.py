@@ -6,6 +6,8 @@ import zipfile
 
 from standin_app import APP
 
+MANIFEST = "assets/edgex/net/manifest.json"
+
 
 def compiled_manifest(package, *, utf8=True, attributes=("versionCode", "package")):
     """A compiled AndroidManifest.xml as aapt2 lays it out: strings, then one element with attributes."""
@@ -28,8 +30,8 @@ def compiled_manifest(package, *, utf8=True, attributes=("versionCode", "package
 
 def write_apk(path, *, abis=("arm64-v8a",), executorch="1.5.1", package=APP, leave_out=()):
     path.parent.mkdir(parents=True, exist_ok=True)
-    manifest = {"format": "edgex.android-app/1", "versions": {"aar": executorch}}
-    content = {"AndroidManifest.xml": compiled_manifest(package), "assets/edgex/manifest.json": json.dumps(manifest)}
+    manifest = {"format": "edgex.android-model/1", "versions": {"aar": executorch}}
+    content = {"AndroidManifest.xml": compiled_manifest(package), MANIFEST: json.dumps(manifest)}
     content |= {f"lib/{abi}/libexecutorch.so": b"\x7fELF" for abi in abis}
     with zipfile.ZipFile(path, "w") as archive:
         for name, data in content.items():

@@ -69,14 +69,13 @@ tasks.matching { it.name == "bundleRelease" }.configureEach {
 }
 
 dependencies {
-    // -PedgexExecutorchAar=path takes an AAR of your own, for example one built for profiling.
-    val localAar = providers.gradleProperty("edgexExecutorchAar").orNull
-    if (localAar == null) {
-        implementation(libs.executorch)
-    } else {
+    implementation(project(":model"))
+    // -PedgexExecutorchAar=path takes an AAR of your own, for example one built for profiling; the library compiles against it.
+    providers.gradleProperty("edgexExecutorchAar").orNull?.let { localAar ->
         implementation(files(localAar))
         implementation(libs.fbjni)
         implementation(libs.nativeloader)
     }
     testImplementation(libs.junit)
+    testImplementation(libs.json)
 }

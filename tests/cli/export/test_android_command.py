@@ -31,7 +31,7 @@ def test_an_app_is_made_and_described(exported, edgex, tmp_path):
         "android", str(exported("convnet", "xnnpack")), "-o", "app", "--force", "--image-input", "x:0,1,NCHW"
     )
     assert forced.returncode == 0, forced.stderr
-    assert "a picture and its likeliest classes" in forced.stdout
+    assert "a picture in, a card for each tensor out" in forced.stdout
 
 
 def test_a_model_that_is_pushed_has_the_command_for_it(exported, edgex, tmp_path):
@@ -39,11 +39,11 @@ def test_a_model_that_is_pushed_has_the_command_for_it(exported, edgex, tmp_path
     flags = ("--model-source", "push", "--application-id", "com.acme.nets")
     done = edgex("android", str(artifact), "-o", "an app", *flags)
     assert done.returncode == 0, done.stderr
-    manifest = json.loads((tmp_path / "an app/app/src/main/assets/edgex/manifest.json").read_text())
+    manifest = json.loads((tmp_path / "an app/model/src/main/assets/edgex/convnet/manifest.json").read_text())
     place = f"/sdcard/Android/data/com.acme.nets/files/edgex/{manifest['model']['sha256']}.pte"
     assert f"adb push {artifact}/model.pte {place}\n" in done.stdout
     assert "cd 'an app' && ./gradlew" in done.stdout
-    assert not (tmp_path / "an app/app/src/main/assets/edgex/model.pte").exists()
+    assert not list((tmp_path / "an app").rglob("*.pte"))
 
 
 def test_what_a_store_asks_for_is_said(exported, edgex, tmp_path):
@@ -68,7 +68,7 @@ def test_state_and_dynamic_dimensions_reach_the_app(exported, edgex, tmp_path):
         done = edgex("android", str(exported(model, "xnnpack")))
         assert done.returncode == 0, done.stderr
     manifests = {
-        model: json.loads((tmp_path / f"{model}-android/app/src/main/assets/edgex/manifest.json").read_text())
+        model: json.loads((tmp_path / f"{model}-android/model/src/main/assets/edgex/{model}/manifest.json").read_text())
         for model in ("counter", "dynamic")
     }
     assert manifests["counter"]["model"]["stateful"]

@@ -1,74 +1,27 @@
 """`edgex android`: what is generated is whole, says what the artifact says, and is the same every time."""
 
 import json
-import re
-import shutil
-import subprocess
 import time
 import xml.etree.ElementTree as ET
-from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
-from pte_support import Call, captured, write_artifact
 
 from edgex.errors import ArtifactError, EdgexError
-from edgex.export.android.generate import ASSETS, BUNDLE_FILE, PROJECT, generate_app
+from edgex.export.android.generate import generate_app
 from edgex.export.android.options import AppOptions
+from edgex.export.android.project import ASSETS, BUNDLE_FILE, LIBRARY, PROJECT
 from edgex.export.android.templates import TEMPLATES, Identity, fill_template, kotlin_text, resource_text
-from edgex.runtime.artifact.artifact import hash_file, open_artifact
+from edgex.runtime.artifact.artifact import hash_file
 from edgex.runtime.artifact.card import ImageInput
-from edgex.runtime.artifact.golden import Case, Step, write_golden
-from edgex.runtime.artifact.manifest import FileEntry
+from edgex.runtime.artifact.golden import Case, Step
 
-KOTLIN = "app/src/main/kotlin"
 RESOURCES = "app/src/main/res"
-ANDROID = "{http://schemas.android.com/apk/res/android}"
-
-
-@pytest.fixture(scope="module")
-def program(tmp_path_factory):
-    """A .pte artifact of a classifier of pictures [1, 3, 4, 4] into three classes, without golden data."""
-    head = torch.nn.Linear(48, 3)
-    with torch.no_grad():
-        head.weight.copy_(torch.randn(3, 48, generator=torch.Generator().manual_seed(0)))
-    module = Call(lambda self, x: self.m[0](x.flatten(1)), head)
-    folder = tmp_path_factory.mktemp("android") / "tiny.xnnpack.edgex"
-    write_artifact(captured(module, torch.rand(1, 3, 4, 4)), folder)
-    return folder
-
-
-@pytest.fixture
-def artifact_of(program, tmp_path):
-    """Make a copy with golden data and with changes to its manifest; opened."""
-
-    def make(change=lambda manifest: None, cases=None):
-        folder = tmp_path / "made" / program.name
-        shutil.rmtree(folder, ignore_errors=True)
-        shutil.copytree(program, folder)
-        manifest = json.loads((folder / "manifest.json").read_text())
-        inputs, outputs = manifest["methods"][0]["inputs"], manifest["methods"][0]["outputs"]
-        if cases is None:
-            x, y = np.linspace(0, 1, 48, dtype=np.float32).reshape(1, 3, 4, 4), np.array([[1, -2, 3]], np.float32)
-            step = Step({inputs[0]["name"]: x}, {outputs[0]["name"]: y})
-            cases_ = [Case("example", "compare", (step,)), Case("turned", "compare", (step,), "transposed")]
-        else:
-            cases_ = cases
-        write_golden(folder, cases_)
-        manifest["producer"] = {"edgex": "0.1.0", "executorch": "1.5.1"}
-        manifest["files"] += [
-            vars(FileEntry(f"golden/{p.name}", p.stat().st_size, hash_file(p))) for p in (folder / "golden").iterdir()
-        ]
-        change(manifest)
-        (folder / "manifest.json").write_text(json.dumps(manifest))
-        return open_artifact(folder)
-
-    return make
+TINY = f"{LIBRARY}/{ASSETS}/tiny"
 
 
 def app_manifest(folder):
-    return json.loads((folder / ASSETS / "manifest.json").read_text())
+    return json.loads((folder / TINY / "manifest.json").read_text())
 
 
 def content(folder):
@@ -79,16 +32,16 @@ def test_the_app_holds_what_it_needs(artifact_of, tmp_path):
     artifact = artifact_of()
     app = generate_app(artifact, tmp_path / "app", AppOptions())
     manifest = app_manifest(app.path)
-    assert (app.path / ASSETS / "model.pte").read_bytes() == artifact.file(".pte").read_bytes()
+    assert (app.path / TINY / "model.pte").read_bytes() == artifact.file(".pte").read_bytes()
     assert manifest["model"]["sha256"] == hash_file(artifact.file(".pte"))
     assert manifest["model"]["backends"] == ["XnnpackBackend"]
     assert manifest["inputs"][0]["shape"] == [1, 3, 4, 4]
     assert [case["name"] for case in manifest["golden"]] == ["example"], "memory order is not the app's matter"
     entry = manifest["golden"][0]["steps"][0]["outputs"][0]
-    values = np.frombuffer((app.path / ASSETS / entry["file"]).read_bytes(), "<f4").reshape(entry["shape"])
+    values = np.frombuffer((app.path / TINY / entry["file"]).read_bytes(), "<f4").reshape(entry["shape"])
     np.testing.assert_array_equal(values, [[1, -2, 3]])
     assert (app.path / "gradlew").stat().st_mode & 0o111
-    assert app.screen == "tensors"
+    assert (app.screen, app.shows, app.class_name) == ("tensors", "tensors", "TinyModel")
 
 
 def test_two_generations_are_equal(artifact_of, tmp_path):
@@ -139,7 +92,7 @@ def test_only_the_templates_differ_from_the_sample(artifact_of, tmp_path):
     }
     assert differing == set(TEMPLATES)
     assert 'applicationId = "com.acme.pictures"' in (app.path / "app/build.gradle.kts").read_text()
-    assert '"org.pytorch:executorch-android-vulkan"' in (app.path / "gradle/libs.versions.toml").read_text()
+    assert '"org.pytorch:executorch-android-vulkan:1.5.1"' in (app.path / "model/build.gradle.kts").read_text()
     name = ET.parse(app.path / RESOURCES / "values/app_name.xml").getroot().find("string").text
     assert name == r"Bob\'s \"A&B\" <1>"
 
@@ -155,6 +108,53 @@ def test_labels_and_pictures_come_from_the_card(artifact_of, tmp_path):
     assert manifest["inputs"][0]["image"] == {
         "layout": "NCHW", "color": "RGB", "mean": [0.5] * 3, "std": [0.25] * 3,
     }  # fmt: skip
+
+
+def values_of(**outputs):
+    """A golden case of zeros, by the shapes of the outputs."""
+    given = {"x": np.zeros((1, 3, 4, 4), np.float32)}
+    return [Case("example", "compare", (Step(given, {k: np.zeros(v, np.float32) for k, v in outputs.items()}),))]
+
+
+def test_a_map_whose_last_dimension_happens_to_match_is_no_classifier(artifact_of, tmp_path):
+    def maps(manifest):
+        manifest.update(model={"card": {"labels": ["a", "b", "c"]}})
+        manifest["methods"][0]["outputs"][0].update(shape=[1, 1, 3])
+
+    app = generate_app(artifact_of(maps, values_of(output_0=(1, 1, 3))), tmp_path / "app", AppOptions())
+    assert app.shows == "tensors"
+    assert "labels are left out" in app.notices[0]
+
+
+def test_boxes_and_pictures_come_from_the_card(artifact_of, tmp_path):
+    image = {"image": {"input": "x", "layout": "NCHW"}}
+    detection = {"boxes": "b", "scores": "output_0", "format": "cxcywh", "units": "shares", "max_overlap": 0.5}
+
+    def boxes(manifest):
+        manifest.update(model={"card": {**image, "labels": ["a", "b"], "detection": detection}})
+        manifest["methods"][0]["outputs"] = [
+            {"name": "output_0", "dtype": "float32", "shape": [1, 7, 2]},
+            {"name": "b", "dtype": "float32", "shape": [1, 7, 4]},
+        ]
+
+    artifact = artifact_of(boxes, values_of(output_0=(1, 7, 2), b=(1, 7, 4)))
+    app = generate_app(artifact, tmp_path / "boxes", AppOptions())
+    manifest = app_manifest(app.path)
+    assert (app.shows, manifest["note"], manifest["labels"]) == ("boxes", None, ["a", "b"])
+    assert manifest["detection"] == {
+        "boxes": 1, "scores": 0, "classes": None, "format": "cxcywh", "in_pixels": False, "activation": "none",
+        "background": None, "min_score": 0.5, "max_overlap": 0.5,
+    }  # fmt: skip
+
+    def painted(manifest):
+        manifest.update(model={"card": {**image, "output_image": {"output": "output_0", "layout": "NCHW"}}})
+        manifest["methods"][0]["outputs"][0].update(shape=[1, 3, 8, 8])
+
+    app = generate_app(artifact_of(painted, values_of(output_0=(1, 3, 8, 8))), tmp_path / "paints", AppOptions())
+    assert app.shows == "picture"
+    assert app_manifest(app.path)["outputs"][0]["image"]["mean"] == [0.0] * 3
+    plain = generate_app(artifact_of(lambda m: m.update(model={"card": image})), tmp_path / "plain", AppOptions())
+    assert "Nothing says what these outputs mean" in app_manifest(plain.path)["note"]
 
 
 def test_labels_of_the_card_that_do_not_fit_are_left_out_and_said(artifact_of, tmp_path):
@@ -189,6 +189,9 @@ def on_onnxruntime(manifest):
     manifest["requirements"]["engine"] = "onnxruntime"
 
 
+NO_SUCH_OUTPUT = {"boxes": "b", "scores": "s", "format": "xyxy", "units": "pixels"}
+
+
 @pytest.mark.parametrize(
     ("change", "code", "words"),
     [
@@ -203,6 +206,9 @@ def on_onnxruntime(manifest):
         (lambda m: m["producer"].pop("executorch"), 7, "unknown"),
         (lambda m: m.update(model={"card": {"image": {"input": "y"}}}), 2, "no input 'y'"),
         (lambda m: m.update(model={"card": {"image": {"layout": "NCHW"}}}), 2, "model card's `image`"),
+        (lambda m: m.update(model={"card": {"output_image": {"output": "z"}}}), 2, "no output 'z'"),
+        (lambda m: m.update(model={"card": {"detection": {"boxes": "b", "scores": "s"}}}), 2, "has the format None"),
+        (lambda m: m.update(model={"card": {"detection": NO_SUCH_OUTPUT}}), 2, "names an output 'b'"),
     ],
 )
 def test_what_an_app_cannot_take_is_refused_before_anything_is_written(artifact_of, tmp_path, change, code, words):
@@ -283,13 +289,13 @@ def test_an_existing_folder_is_kept(artifact_of, tmp_path):
 
 
 def test_a_failed_write_leaves_nothing(artifact_of, tmp_path, monkeypatch):
-    from edgex.export.android import generate
+    from edgex.export.android import project
 
     def full(source, target):
         raise OSError(28, "No space left on device")
 
     artifact = artifact_of()
-    monkeypatch.setattr(generate.shutil, "copyfile", full)
+    monkeypatch.setattr(project.shutil, "copyfile", full)
     with pytest.raises(ArtifactError, match="cannot write") as failure:
         generate_app(artifact, tmp_path / "app", AppOptions())
     assert "No space left" in str(failure.value)
@@ -314,160 +320,3 @@ def test_a_sample_without_its_template_line_is_noticed():
 def test_texts_are_escaped_for_their_format(text, kotlin, resource):
     assert kotlin_text(text) == kotlin
     assert resource_text(text) == resource
-
-
-# The project itself, as far as it can be checked without Android's tools.
-
-
-def test_every_xml_file_is_well_formed():
-    files = list(PROJECT.rglob("*.xml"))
-    assert len(files) > 15
-    for path in files:
-        ET.parse(path)
-
-
-def declared_resources():
-    """`layout/main`, `string/run`, `id/root` and so on: what the resource folders declare."""
-    found = set()
-    for path in (PROJECT / RESOURCES).rglob("*.xml"):
-        kind = path.parent.name.split("-")[0]
-        root = ET.parse(path).getroot()
-        if kind == "values":
-            names = {"string-array": "array"}
-            found |= {f"{names.get(item.tag, item.tag)}/{item.get('name').replace('.', '_')}" for item in root}
-            found |= {f"style/{item.get('name')}" for item in root if item.tag == "style"}
-        else:
-            found.add(f"{kind}/{path.stem}")
-        for element in root.iter():
-            for value in element.attrib.values():
-                if value.startswith("@+id/"):
-                    found.add(value[2:])
-    return found
-
-
-def test_every_resource_that_is_named_exists():
-    declared = declared_resources()
-    used = set()
-    for path in [*(PROJECT / RESOURCES).rglob("*.xml"), PROJECT / "app/src/main/AndroidManifest.xml"]:
-        used |= set(re.findall(r"[\">]@(?:\+)?(\w+/[\w.]+)", path.read_text()))
-    for path in (PROJECT / KOTLIN).rglob("*.kt"):
-        used |= {"/".join(m) for m in re.findall(r"(?<!android\.)\bR\.(\w+)\.(\w+)", path.read_text())}
-    assert used - declared == set()
-    strings = {name for name in declared if name.split("/")[0] in ("string", "plurals", "layout", "color")}
-    assert strings - used == set(), "nothing uses these"
-
-
-def test_every_component_is_a_class_of_its_own_file():
-    root = ET.parse(PROJECT / "app/src/main/AndroidManifest.xml").getroot()
-    names = [e.get(f"{ANDROID}name") for e in root.iter() if (e.get(f"{ANDROID}name") or "").startswith(".")]
-    assert len(names) == 5
-    for name in names:
-        source = PROJECT / KOTLIN / "dev/edgex/sample" / f"{name[1:]}.kt"
-        assert re.search(rf"^class {name[1:]}\b", source.read_text(), re.M), name
-
-
-def test_the_app_asks_for_no_permission_and_exports_little():
-    root = ET.parse(PROJECT / "app/src/main/AndroidManifest.xml").getroot()
-    assert not list(root.iter("uses-permission"))
-    exported = {
-        e.get(f"{ANDROID}name"): e.get(f"{ANDROID}permission")
-        for e in root.iter()
-        if e.get(f"{ANDROID}exported") == "true"
-    }
-    assert exported == {".MainActivity": None, ".BenchmarkActivity": "android.permission.DUMP"}
-
-
-def test_day_and_night_have_the_same_colours():
-    def names(folder):
-        return {e.get("name") for e in ET.parse(PROJECT / RESOURCES / folder / "colors.xml").getroot()}
-
-    assert names("values") - names("values-night") == {"icon_background"}
-    assert not names("values-night") - names("values")
-
-
-def test_pictures_and_fields_can_be_read_aloud():
-    wrong = []
-    for path in (PROJECT / RESOURCES / "layout").glob("*.xml"):
-        root = ET.parse(path).getroot()
-        labelled = {e.get(f"{ANDROID}labelFor", "").split("/")[-1] for e in root.iter()}
-        for element in root.iter():
-            name = element.get(f"{ANDROID}id", "").split("/")[-1]
-            if element.tag == "ImageView" and not element.get(f"{ANDROID}contentDescription"):
-                wrong.append(f"{path.name}: {name}")
-            hinted = element.get(f"{ANDROID}hint") or name in labelled or path.name == "size_row.xml"
-            if element.tag == "EditText" and not hinted:  # a size row gets its label in SizesCard
-                wrong.append(f"{path.name}: {name}")
-    assert not wrong
-
-
-def test_the_logic_knows_nothing_of_android():
-    for path in (PROJECT / KOTLIN / "dev/edgex/sample/core").glob("*.kt"):
-        assert not re.search(r"^import (android|org\.pytorch)", path.read_text(), re.M), path.name
-    importing = [p.name for p in (PROJECT / KOTLIN).rglob("*.kt") if "import org.pytorch" in p.read_text()]
-    assert importing == ["ExecuTorchEngine.kt"]
-
-
-def test_the_pinned_library_is_the_one_of_the_map():
-    from edgex.export.android.versions import AARS
-
-    text = (PROJECT / "gradle/libs.versions.toml").read_text()
-    assert re.search(r'^executorch = "(.*)"$', text, re.M)[1] in AARS.values()
-
-
-def test_no_binary_is_in_the_sample():
-    for path in PROJECT.rglob("*"):
-        if path.is_file():
-            path.read_text(encoding="utf-8")
-
-
-# The launcher, with a distribution of our own behind a file: address.
-
-
-@pytest.fixture
-def launcher(tmp_path):
-    """(run, properties file): a project whose Gradle is a script that shows its arguments."""
-    if shutil.which("java") is None or shutil.which("curl") is None:
-        pytest.skip("the launcher needs java and curl")
-    import zipfile
-
-    project = tmp_path / "project"
-    (project / "gradle/wrapper").mkdir(parents=True)
-    shutil.copy(PROJECT / "gradlew", project / "gradlew")
-    archive = tmp_path / "gradle-9.9-bin.zip"
-    with zipfile.ZipFile(archive, "w") as made:
-        made.writestr("gradle-9.9/bin/gradle", '#!/bin/sh\necho "gradle ran: $*"\n')
-    properties = project / "gradle/wrapper/gradle-wrapper.properties"
-    address = f"file://{archive}".replace(":", "\\:", 1)
-    properties.write_text(f"distributionSha256Sum={hash_file(archive)}\ndistributionUrl={address}\n")
-
-    def run(*arguments):
-        env = {
-            "PATH": "/usr/bin:/bin:/usr/local/bin",
-            "HOME": str(tmp_path),
-            "GRADLE_USER_HOME": str(tmp_path / "home"),
-        }
-        command = ["sh", str(project / "gradlew"), *arguments]
-        return subprocess.run(command, env=env, capture_output=True, text=True, timeout=60)
-
-    return run, properties, archive
-
-
-def test_the_launcher_downloads_once_checks_and_runs(launcher):
-    run, _, archive = launcher
-    first = run("assembleDebug", "two words")
-    assert first.returncode == 0, first.stderr
-    assert first.stdout.startswith("gradle ran: assembleDebug two words --project-dir ")
-    archive.unlink()
-    again = run("tasks")
-    assert again.returncode == 0, again.stderr
-    assert "Downloading" not in again.stderr
-
-
-def test_the_launcher_runs_nothing_with_another_sum(launcher):
-    run, properties, _ = launcher
-    properties.write_text(re.sub("Sum=..", "Sum=00", properties.read_text()))
-    done = run("tasks")
-    assert done.returncode == 1
-    assert "nothing of it was run" in done.stderr
-    assert "gradle ran" not in done.stdout
-    assert not [p for p in Path(properties.parents[3], "home").rglob("*") if p.is_file()]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,8 +12,8 @@ from edgex.errors import DeviceError
 from edgex.runtime.artifact.artifact import hash_file
 from edgex.runtime.execute.adb.app.axml import read_package
 
-MANIFEST = "assets/edgex/manifest.json"
-FORMAT = "edgex.android-app/1"
+_MANIFEST = re.compile(r"assets/edgex/[^/]+/manifest\.json")
+FORMAT = "edgex.android-model/1"
 _LIBRARY = "libexecutorch.so"
 _BUILD = "./gradlew assembleRelease"
 
@@ -65,13 +66,14 @@ def read_apk(path: Path) -> Apk:
     try:
         with zipfile.ZipFile(path) as archive:
             names = archive.namelist()
-            if MANIFEST not in names:
+            manifests = sorted(name for name in names if _MANIFEST.fullmatch(name))
+            if not manifests:
                 raise DeviceError(
-                    f"{path.name} is not an app that edgex wrote", why=f"it lacks {MANIFEST}",
+                    f"{path.name} is not an app that edgex wrote", why="it lacks assets/edgex/NAME/manifest.json",
                     fix="edgex android ARTIFACT -o app",
                 )  # fmt: skip
             application_id = read_package(archive.read("AndroidManifest.xml"))
-            manifest = json.loads(archive.read(MANIFEST))
+            manifest = json.loads(archive.read(manifests[0]))
             if manifest.get("format") != FORMAT:
                 raise ValueError(f"format {manifest.get('format')!r} instead of {FORMAT!r}")
             executorch = str(manifest["versions"]["aar"])

@@ -68,6 +68,12 @@ _IMAGE_HELP = (
     help="Put the model in the app, or send it with adb, to a name that is its SHA-256.",
 )
 @option(
+    "--library-only",
+    is_flag=True,
+    group="App",
+    help="Write the library module alone, to be put into an existing app.",
+)
+@option(
     "--aab",
     is_flag=True,
     group="App",
@@ -88,6 +94,7 @@ def command(
     image_input: str | None,
     flavor: str,
     model_source: str,
+    library_only: bool,
     aab: bool,
     build: bool,
     check: str,
@@ -99,10 +106,16 @@ def command(
     """Make an Android app around ARTIFACT: runs it, proves it on the device, measures it."""
 
     def body() -> int:
+        from edgex.errors import UsageError
         from edgex.export.android.generate import generate_app
         from edgex.runtime.artifact.artifact import open_artifact
 
-        options = _read_options(application_id, name, labels, image_input, flavor, model_source)
+        if library_only and (build or aab):
+            raise UsageError(
+                "--library-only writes no app, which --build and --aab need",
+                fix="build the project that takes it",
+            )
+        options = _read_options(application_id, name, labels, image_input, flavor, model_source, library_only)
         opened = open_artifact(artifact, "size" if check == "size" else "hash")
         app = generate_app(opened, output or Path(f"{opened.manifest.name}-android"), options, force=force)
         built: dict[str, str | None] = {"apk": None, "aab": None}
@@ -112,7 +125,7 @@ def command(
             made = build_app(app.path, os.environ, Path.home(), STORE_BUNDLE if aab else DEBUG_APK)
             built["aab" if aab else "apk"] = str(made)
         document = {"schema": "edgex.android/1", **asdict(app), "path": str(app.path)}
-        document |= {"notices": list(app.notices), **built}
+        document |= {"notices": list(app.notices), "library_only": library_only, **built}
         document["store"] = _describe_store(app.path, document, application_id) if aab else []
         print_json(document) if as_json else _print_app(document, opened)
         return 0
@@ -127,6 +140,7 @@ def _read_options(
     image_input: str | None,
     flavor: str,
     model_source: str,
+    library_only: bool,
 ) -> AppOptions:
     """All flags are checked before the artifact is opened."""
     from edgex.export.android.options import (
@@ -144,6 +158,7 @@ def _read_options(
         image=None if image_input is None else parse_image_input(image_input, "--image-input"),
         flavor=cast("Flavor", flavor),
         model_source=cast("ModelSource", model_source),
+        library_only=library_only,
     )
 
 
@@ -170,14 +185,24 @@ def _describe_store(path: Path, document: dict[str, Any], application_id: str | 
     return notes
 
 
+_SCREENS = {
+    "image": "a picture",
+    "picture": "a picture",
+    "classes": "the likeliest classes",
+    "boxes": "boxes in the picture",
+    "tensors": "a card for each tensor",
+}
+
+
 def _print_app(document: dict[str, Any], artifact: Artifact) -> None:
     from edgex.cli.render import bold, format_bytes
 
     click.echo(f"{bold(document['name'])}  {document['application_id']}  {document['path']}")
     where = "in the app" if document["model_source"] == "asset" else "to be pushed with adb"
     click.echo(f"  model       {format_bytes(document['model_bytes'])}, {where}")
-    screen = "a picture and its likeliest classes" if document["screen"] == "image" else "a card for each tensor"
-    click.echo(f"  screen      {screen}")
+    click.echo(f"  class       dev.edgex.model.{document['class_name']}")
+    if not document["library_only"]:
+        click.echo(f"  screen      {_SCREENS[document['screen']]} in, {_SCREENS[document['shows']]} out")
     click.echo(f"  proof       replays {document['golden_cases']} golden cases on the device")
     click.echo(f"  executorch  {document['aar']}")
     for note in document["store"]:
@@ -186,6 +211,8 @@ def _print_app(document: dict[str, Any], artifact: Artifact) -> None:
         click.echo(click.style("  notice      ", fg="yellow") + notice)
     if built := document["apk"] or document["aab"]:
         click.echo(f"  built       {built}")
+    elif document["library_only"]:
+        click.echo(f"  next        {shlex.quote(document['path'])}/README.md: ten lines for an existing app")
     else:
         folder = shlex.quote(document["path"])
         click.echo(f"  next        cd {folder} && ./gradlew installDebug   (for a store: bundleRelease)")

@@ -105,7 +105,7 @@ def rank_labels(labels: Sequence[str], spec: TensorSpec, output: np.ndarray) -> 
     if not labels or not scores_labels(spec, len(labels)):
         return None
     rows = output.reshape(-1, len(labels)).astype(np.float64)
-    if output.ndim > 2 or len(rows) > _MAX_ROWS or not np.isfinite(rows).all():
+    if len(rows) > _MAX_ROWS or not np.isfinite(rows).all():
         return None
     best = np.argsort(-rows, axis=1, kind="stable")[:, :_BEST]
     return [

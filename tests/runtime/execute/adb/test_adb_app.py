@@ -69,7 +69,7 @@ def test_a_projects_apk_is_found_release_first(tmp_path):
 @pytest.mark.parametrize(
     ("leave_out", "sentence"),
     [
-        (("assets/edgex/manifest.json",), "is not an app that edgex wrote"),
+        (("assets/edgex/net/manifest.json",), "is not an app that edgex wrote"),
         (("AndroidManifest.xml",), "cannot be read as an app"),
         (("lib/arm64-v8a/libexecutorch.so",), "holds no libexecutorch.so"),
     ],

@@ -3,11 +3,11 @@ package dev.edgex.sample
 import android.app.Activity
 import android.app.Instrumentation
 import android.os.Bundle
-import dev.edgex.sample.core.JobAnswer
-import dev.edgex.sample.core.Json
-import dev.edgex.sample.core.ProgressListener
-import dev.edgex.sample.core.ReportCodec
-import dev.edgex.sample.core.Stage
+import dev.edgex.model.measure.ProgressListener
+import dev.edgex.model.measure.Stage
+import dev.edgex.model.writeJson
+import dev.edgex.sample.job.JobAnswer
+import dev.edgex.sample.job.ReportCodec
 
 /**
  * The benchmark without a screen, in a process of its own:
@@ -36,7 +36,7 @@ class BenchInstrumentation : Instrumentation() {
             finish(Activity.RESULT_OK, bundle("edgex_run_id" to task.request.runId))
         } catch (@Suppress("TooGenericExceptionCaught") error: Exception) {
             // The far end reads this line; a stack trace in the log would not reach it.
-            val message = Json.write(JobAnswer.error(task?.request?.runId.orEmpty(), error))
+            val message = writeJson(JobAnswer.error(task?.request?.runId.orEmpty(), error))
             finish(Activity.RESULT_CANCELED, bundle("edgex_error" to message))
         }
     }

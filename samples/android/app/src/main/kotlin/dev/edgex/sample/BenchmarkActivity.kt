@@ -11,12 +11,12 @@ import android.widget.EditText
 import android.widget.ProgressBar
 import android.widget.Spinner
 import android.widget.TextView
-import dev.edgex.sample.core.BenchmarkRequest
-import dev.edgex.sample.core.BenchmarkResult
-import dev.edgex.sample.core.BenchmarkSettings
-import dev.edgex.sample.core.LoadMode
-import dev.edgex.sample.core.Stage
-import dev.edgex.sample.core.Task
+import dev.edgex.model.engine.LoadMode
+import dev.edgex.model.measure.BenchmarkRequest
+import dev.edgex.model.measure.BenchmarkResult
+import dev.edgex.model.measure.BenchmarkSettings
+import dev.edgex.model.measure.Stage
+import dev.edgex.sample.job.Task
 
 /**
  * The benchmark with its settings.

@@ -1,15 +1,14 @@
 package dev.edgex.sample
 
-import dev.edgex.sample.core.BenchmarkRequest
-import dev.edgex.sample.core.BenchmarkResult
-import dev.edgex.sample.core.BenchmarkRun
-import dev.edgex.sample.core.CancelledException
-import dev.edgex.sample.core.Json
-import dev.edgex.sample.core.Report
-import dev.edgex.sample.core.ReportWarning
-import dev.edgex.sample.core.Stage
+import dev.edgex.model.ModelThread
+import dev.edgex.model.measure.BenchmarkRequest
+import dev.edgex.model.measure.BenchmarkResult
+import dev.edgex.model.measure.CancelledException
+import dev.edgex.model.measure.Report
+import dev.edgex.model.measure.ReportWarning
+import dev.edgex.model.measure.Stage
+import dev.edgex.model.writeJson
 import java.io.File
-import java.util.concurrent.ExecutorService
 
 /** What the benchmark screen shows. [json] is the finished report. */
 data class BenchmarkState(
@@ -23,8 +22,8 @@ data class BenchmarkState(
     val error: String? = null,
 )
 
-/** Runs the benchmark on the worker thread; it goes on while screens come and go. */
-class BenchmarkRunner(private val application: SampleApplication, private val worker: ExecutorService) {
+/** Runs the benchmark; it goes on while screens come and go. */
+class BenchmarkRunner(private val application: SampleApplication) {
     val state = Watched(BenchmarkState())
 
     @Volatile
@@ -33,35 +32,21 @@ class BenchmarkRunner(private val application: SampleApplication, private val wo
     fun start(request: BenchmarkRequest) {
         if (state.value.isRunning) return
         cancelled = false
-        state.set(BenchmarkState(isRunning = true))
-        worker.execute {
-            val ended = try {
-                // Two modules would share one thread pool, which a new number of threads replaces.
-                application.model.release()
-                finish(execute(request))
-            } catch (_: CancelledException) {
-                BenchmarkState()
-            } catch (@Suppress("TooGenericExceptionCaught") error: Exception) {
-                BenchmarkState(error = error.message ?: error.toString())
-            }
-            state.set(ended)
-        }
+        submit { finish(application.model.measure(request, ::showProgress) { cancelled }) }
     }
 
     /** A task of `edgex --device adb`, where instrumentation is not allowed: its answer is a file. */
     fun serve(task: HeadlessTask) {
         if (state.value.isRunning) return
-        state.set(BenchmarkState(isRunning = true))
-        worker.execute {
-            val ended = try {
-                application.model.release()
-                task.execute(::showProgress)
-                BenchmarkState()
+        submit {
+            application.model.release()
+            try {
+                ModelThread.run { task.execute(::showProgress) }
             } catch (@Suppress("TooGenericExceptionCaught") error: Exception) {
                 task.fail(error)
-                BenchmarkState(error = error.message ?: error.toString())
+                throw error
             }
-            state.set(ended)
+            BenchmarkState()
         }
     }
 
@@ -71,14 +56,11 @@ class BenchmarkRunner(private val application: SampleApplication, private val wo
 
     fun fail(error: Exception) = state.set(BenchmarkState(error = error.message))
 
-    private fun execute(request: BenchmarkRequest): BenchmarkResult {
-        val run = BenchmarkRun(
-            manifest = application.manifest,
-            platform = application.platform,
-            progress = ::showProgress,
-            cancelled = { cancelled },
-        )
-        return run.execute(request)
+    private fun submit(work: suspend () -> BenchmarkState) {
+        state.set(BenchmarkState(isRunning = true))
+        launch(work) { result ->
+            state.set(result.getOrElse { if (it is CancelledException) BenchmarkState() else BenchmarkState(error = it.message ?: "$it") })
+        }
     }
 
     private fun showProgress(stage: Stage, done: Int, total: Int) =
@@ -86,7 +68,7 @@ class BenchmarkRunner(private val application: SampleApplication, private val wo
 
     private fun finish(result: BenchmarkResult): BenchmarkState {
         val device = application.platform.describeDevice()
-        val json = Json.write(Report.toJson(application.manifest, device, result))
+        val json = writeJson(Report.toJson(application.manifest, device, result))
         application.platform.reportFolder()?.let { ReportFile.write(it, result.runId, json) }
         return BenchmarkState(result = result, warnings = Report.warnings(device, result), json = json)
     }

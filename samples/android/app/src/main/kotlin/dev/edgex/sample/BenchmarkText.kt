@@ -1,7 +1,7 @@
 package dev.edgex.sample
 
 import android.content.res.Resources
-import dev.edgex.sample.core.BenchmarkResult
+import dev.edgex.model.measure.BenchmarkResult
 
 /** A benchmark in words, for the screen, for TalkBack and for sharing. */
 class BenchmarkText(private val resources: Resources) {

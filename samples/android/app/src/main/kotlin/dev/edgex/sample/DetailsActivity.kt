@@ -6,7 +6,7 @@ import android.view.LayoutInflater
 import android.view.View
 import android.view.ViewGroup
 import android.widget.TextView
-import dev.edgex.sample.core.AppManifest
+import dev.edgex.model.ModelManifest
 import java.util.Locale
 
 /** What the model is: inputs and outputs, backends, versions, digests, licences. */
@@ -24,7 +24,7 @@ class DetailsActivity : Activity() {
         }
     }
 
-    private fun rows(manifest: AppManifest): List<Pair<Int, String>> {
+    private fun rows(manifest: ModelManifest): List<Pair<Int, String>> {
         val model = manifest.model
         val sizes = getString(R.string.size_line, formatBytes(model.fileBytes), formatBytes(model.plannedArenaBytes))
         val backends = model.backends.groupingBy { it }.eachCount().map { (name, count) -> "$name × $count" }

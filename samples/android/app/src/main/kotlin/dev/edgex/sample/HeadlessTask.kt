@@ -1,14 +1,14 @@
 package dev.edgex.sample
 
-import dev.edgex.sample.core.AppInfo
-import dev.edgex.sample.core.BenchmarkRequest
-import dev.edgex.sample.core.BenchmarkRun
-import dev.edgex.sample.core.JobAnswer
-import dev.edgex.sample.core.JobRun
-import dev.edgex.sample.core.Json
-import dev.edgex.sample.core.ProgressListener
-import dev.edgex.sample.core.Report
-import dev.edgex.sample.core.Task
+import dev.edgex.model.measure.BenchmarkRequest
+import dev.edgex.model.measure.BenchmarkRun
+import dev.edgex.model.measure.ProgressListener
+import dev.edgex.model.measure.Report
+import dev.edgex.model.writeJson
+import dev.edgex.sample.job.AppInfo
+import dev.edgex.sample.job.JobAnswer
+import dev.edgex.sample.job.JobRun
+import dev.edgex.sample.job.Task
 
 /** A task from outside, whoever brings it: instrumentation, or the screen that stands in for it. */
 class HeadlessTask(private val application: SampleApplication, argument: (String) -> String?) {
@@ -21,7 +21,7 @@ class HeadlessTask(private val application: SampleApplication, argument: (String
     fun execute(progress: ProgressListener): String = when (task) {
         Task.BENCHMARK -> benchmark(progress)
         Task.DESCRIBE -> {
-            val json = Json.write(JobAnswer.describe(request.runId, describeApp()))
+            val json = writeJson(JobAnswer.describe(request.runId, describeApp()))
             JobFolder(application, request.runId).writeAnswer(json)
             json
         }
@@ -30,12 +30,12 @@ class HeadlessTask(private val application: SampleApplication, argument: (String
 
     /** Leaves word of a failure where the answer would be; for whoever waits for it. */
     fun fail(error: Throwable) {
-        if (task != Task.BENCHMARK) JobFolder(application, request.runId).writeAnswer(Json.write(JobAnswer.error(request.runId, error)))
+        if (task != Task.BENCHMARK) JobFolder(application, request.runId).writeAnswer(writeJson(JobAnswer.error(request.runId, error)))
     }
 
     private fun benchmark(progress: ProgressListener): String {
         val result = BenchmarkRun(application.manifest, platform, progress).execute(request)
-        val json = Json.write(Report.toJson(application.manifest, platform.describeDevice(), result))
+        val json = writeJson(Report.toJson(application.manifest, platform.describeDevice(), result))
         platform.reportFolder()?.let { ReportFile.write(it, request.runId, json) }
         return json
     }
@@ -48,7 +48,7 @@ class HeadlessTask(private val application: SampleApplication, argument: (String
         require(job.runId == request.runId) { "the job is of run ${job.runId}, asked for is ${request.runId}" }
         val run = JobRun(job, JobFiles(folder, job, platform), coldOnly = task == Task.COLD, progress = progress)
         val answer = JobAnswer.toJson(request.runId, task, job, describeApp(), platform.describeDevice(), run.execute())
-        return Json.write(answer).also { folder.writeAnswer(it) }
+        return writeJson(answer).also { folder.writeAnswer(it) }
     }
 
     private fun describeApp(): AppInfo {

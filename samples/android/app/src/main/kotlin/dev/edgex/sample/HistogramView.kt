@@ -5,7 +5,7 @@ import android.graphics.Canvas
 import android.graphics.Paint
 import android.util.AttributeSet
 import android.view.View
-import dev.edgex.sample.core.Statistics
+import dev.edgex.model.measure.Statistics
 
 /** How the samples spread: a bar for each part of their range. Read aloud by its content description. */
 class HistogramView(context: Context, attributes: AttributeSet?) : View(context, attributes) {

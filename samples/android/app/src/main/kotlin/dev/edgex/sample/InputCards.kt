@@ -13,8 +13,9 @@ import android.widget.EditText
 import android.widget.ImageView
 import android.widget.Spinner
 import android.widget.TextView
-import dev.edgex.sample.core.Dim
-import dev.edgex.sample.core.InputInfo
+import dev.edgex.model.InputInfo
+import dev.edgex.model.image.PictureLoader
+import dev.edgex.model.tensor.Dim
 
 /** A card of the Run screen that sets something of the next run. */
 interface InputCard {

@@ -1,12 +1,16 @@
 package dev.edgex.sample
 
 import android.content.Context
-import dev.edgex.sample.core.DType
-import dev.edgex.sample.core.InferenceEngine
-import dev.edgex.sample.core.Job
-import dev.edgex.sample.core.JobPlatform
-import dev.edgex.sample.core.LoadMode
-import dev.edgex.sample.core.TensorData
+import dev.edgex.model.AndroidPlatform
+import dev.edgex.model.EdgeModel
+import dev.edgex.model.engine.ExecuTorchEngine
+import dev.edgex.model.engine.InferenceEngine
+import dev.edgex.model.engine.LoadMode
+import dev.edgex.model.hash
+import dev.edgex.model.tensor.DType
+import dev.edgex.model.tensor.TensorData
+import dev.edgex.sample.job.Job
+import dev.edgex.sample.job.JobPlatform
 import java.io.File
 import java.io.IOException
 import java.nio.channels.Channels
@@ -17,7 +21,7 @@ import java.nio.channels.Channels
  * The app makes it before anything is sent: of a folder that the shell made, not every Android lets an app read.
  */
 class JobFolder(context: Context, runId: String) {
-    private val models: File = context.getExternalFilesDir(SampleApplication.ASSETS)
+    private val models: File = context.getExternalFilesDir(EdgeModel.ASSETS)
         ?: throw IOException("the app's external folder is not there: is the device's storage mounted?")
 
     private val folder = File(models, "job-$runId")

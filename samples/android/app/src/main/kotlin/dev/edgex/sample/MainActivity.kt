@@ -8,16 +8,16 @@ import android.view.ViewGroup
 import android.widget.Button
 import android.widget.ProgressBar
 import android.widget.TextView
-import dev.edgex.sample.core.AppManifest
-import dev.edgex.sample.core.JsonException
+import dev.edgex.model.ModelManifest
 import java.io.IOException
+import org.json.JSONException
 
 /** The Run screen: whether this device computes as eager PyTorch did, the inputs, and what the model makes of them. */
 class MainActivity : Activity() {
     private var runner: ModelRunner? = null
     private var picker: PictureCard? = null
     private val cards = ArrayList<InputCard>()
-    private lateinit var manifest: AppManifest
+    private lateinit var manifest: ModelManifest
     private lateinit var results: ResultCards
     private val onState: (RunState) -> Unit = { show(it) }
 
@@ -27,12 +27,12 @@ class MainActivity : Activity() {
         findViewById<View>(R.id.root).padForBars()
         try {
             manifest = sample.manifest
-        } catch (error: JsonException) {
+        } catch (error: JSONException) {
             return showBroken(error)
         } catch (error: IOException) {
             return showBroken(error)
         }
-        val model = sample.model
+        val model = sample.runner
         runner = model
         findViewById<TextView>(R.id.subtitle).text =
             getString(R.string.model_line, manifest.model.name, manifest.model.precision, formatBytes(manifest.model.fileBytes))

@@ -1,18 +1,18 @@
 package dev.edgex.sample
 
-import dev.edgex.sample.core.AppManifest
-import dev.edgex.sample.core.Comparison
-import dev.edgex.sample.core.GoldenReplay
-import dev.edgex.sample.core.InferenceEngine
-import dev.edgex.sample.core.InputInfo
-import dev.edgex.sample.core.LoadMode
-import dev.edgex.sample.core.Parity
-import dev.edgex.sample.core.ParityReport
-import dev.edgex.sample.core.Picture
-import dev.edgex.sample.core.TensorData
-import dev.edgex.sample.core.TensorException
+import dev.edgex.model.AndroidPlatform
+import dev.edgex.model.EdgeModel
+import dev.edgex.model.InputInfo
+import dev.edgex.model.ModelThread
+import dev.edgex.model.detections
+import dev.edgex.model.image.Detection
+import dev.edgex.model.image.Picture
+import dev.edgex.model.measure.Comparison
+import dev.edgex.model.measure.Parity
+import dev.edgex.model.measure.ParityReport
+import dev.edgex.model.tensor.TensorData
+import dev.edgex.model.tensor.TensorException
 import java.util.concurrent.CopyOnWriteArrayList
-import java.util.concurrent.ExecutorService
 
 /** Where the values of one input come from. */
 sealed interface InputChoice {
@@ -29,8 +29,17 @@ sealed interface InputChoice {
     data class Photo(val picture: Picture) : InputChoice
 }
 
-/** One run; [comparisons] are there where all inputs were the golden ones. */
-class RunResult(val outputs: List<TensorData>, val seconds: Double, val comparisons: List<Comparison>?)
+/**
+ * One run; [comparisons] are there where all inputs were the golden ones, [detections] where the model is a detector. [seen] is
+ * the picture as the model was given it.
+ */
+class RunResult(
+    val outputs: List<TensorData>,
+    val seconds: Double,
+    val comparisons: List<Comparison>?,
+    val seen: Picture?,
+    val detections: List<Detection>?,
+)
 
 /** What the Run screen shows. */
 data class RunState(
@@ -40,19 +49,14 @@ data class RunState(
     val error: String? = null,
 )
 
-/** Holds the loaded model and the chosen inputs, and runs on the worker thread whatever the screens ask for. */
-class ModelRunner(
-    private val manifest: AppManifest,
-    private val platform: AndroidPlatform,
-    private val worker: ExecutorService,
-) {
+/** Holds the chosen inputs, and asks the library for whatever the screens ask for. */
+class ModelRunner(private val model: EdgeModel, private val platform: AndroidPlatform) {
+    private val manifest = model.manifest
     val state = Watched(RunState())
     val choices: MutableList<InputChoice> = CopyOnWriteArrayList(manifest.inputs.map { InputChoice.Golden })
 
     /** Sizes of dynamic dimensions by name; at first those of the example. */
     val sizes: MutableMap<String, Int> = exampleSizes().toMutableMap()
-
-    private var engine: InferenceEngine? = null
 
     /** Replays the golden data, once. */
     fun proveOnce() {
@@ -60,12 +64,11 @@ class ModelRunner(
     }
 
     fun prove() = submit {
-        val replay = GoldenReplay(manifest, platform::readGolden)
-        val parity = replay.run(loaded(), ::reload)
+        val parity = model.verifyOnDevice()
         state.value.copy(parity = parity)
     }
 
-    /** Runs once on the chosen inputs. A model with state begins anew, so that equal inputs give equal outputs. */
+    /** Runs once on the chosen inputs. */
     fun run() {
         val sizes = sizes.toMap()
         submit { runOnce(sizes) }
@@ -75,57 +78,38 @@ class ModelRunner(
     fun runOnPicture(at: Int, read: () -> Picture) {
         val sizes = sizes.toMap()
         submit {
-            choices[at] = InputChoice.Photo(read())
+            choices[at] = InputChoice.Photo(ModelThread.run(read))
             runOnce(sizes)
         }
     }
 
-    private fun runOnce(sizes: Map<String, Int>): RunState {
+    /** A model with state begins anew, so that equal inputs give equal outputs. */
+    private suspend fun runOnce(sizes: Map<String, Int>): RunState {
         val chosen = choices.toList()
-        val golden = platform.readGolden(manifest.golden.first().steps.first())
-        val inputs = manifest.inputs.mapIndexed { at, input -> make(input, chosen[at], sizes, golden.inputs[at]) }
-        val engine = if (manifest.model.isStateful) reload() else loaded()
-        engine.bind(inputs)
-        val started = System.nanoTime()
-        engine.run()
-        val seconds = (System.nanoTime() - started) / 1e9
-        val outputs = engine.outputs()
+        val golden = ModelThread.run { platform.readGolden(manifest.golden.first().steps.first()) }
+        val inputs = ModelThread.run {
+            manifest.inputs.mapIndexed { at, input -> make(input, chosen[at], sizes, golden.inputs[at]) }
+        }
+        model.reset()
+        val found = model.run(inputs)
         val comparisons = if (chosen.all { it == InputChoice.Golden }) {
-            golden.outputs.zip(outputs) { reference, actual -> Parity.compare(reference, actual, manifest.tolerance) }
+            golden.outputs.zip(found.outputs) { reference, actual -> Parity.compare(reference, actual, manifest.tolerance) }
         } else {
             null
         }
-        return state.value.copy(result = RunResult(outputs, seconds, comparisons))
+        val seen = manifest.imageInput?.image?.read(inputs.single())
+        val detections = manifest.detection?.let { model.detections(found, inputs.single()) }
+        return state.value.copy(result = RunResult(found.outputs, found.seconds, comparisons, seen, detections))
     }
 
-    /** Gives the model's memory back. On the worker thread only. */
-    fun release() {
-        engine?.close()
-        engine = null
-    }
-
-    private fun submit(work: () -> RunState) {
+    /** From the main thread; the work suspends while the library is busy. */
+    private fun submit(work: suspend () -> RunState) {
         state.set(state.value.copy(isBusy = true, error = null))
-        worker.execute {
-            val ended = try {
-                work()
-            } catch (@Suppress("TooGenericExceptionCaught") error: Exception) {
-                // Shown as it is: the screen is where a user of this app looks first.
-                state.value.copy(error = error.message ?: error.toString())
-            }
+        launch(work) { result ->
+            // Shown as it is: the screen is where a user of this app looks first.
+            val ended = result.getOrElse { state.value.copy(error = it.message ?: it.toString()) }
             state.set(ended.copy(isBusy = false))
         }
-    }
-
-    private fun loaded(): InferenceEngine = engine ?: run {
-        platform.prepareModel()
-        platform.loadLibrary()
-        platform.load(threads = 0, LoadMode.MMAP).engine.also { engine = it }
-    }
-
-    private fun reload(): InferenceEngine {
-        release()
-        return loaded()
     }
 
     private fun make(input: InputInfo, choice: InputChoice, sizes: Map<String, Int>, golden: TensorData): TensorData {

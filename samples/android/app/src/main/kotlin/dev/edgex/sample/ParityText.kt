@@ -1,9 +1,9 @@
 package dev.edgex.sample
 
 import android.content.res.Resources
-import dev.edgex.sample.core.Comparison
-import dev.edgex.sample.core.ParityReport
-import dev.edgex.sample.core.Verdict
+import dev.edgex.model.measure.Comparison
+import dev.edgex.model.measure.ParityReport
+import dev.edgex.model.measure.Verdict
 
 /** Words for how near this device's outputs are to eager PyTorch's. */
 class ParityText(private val resources: Resources) {

@@ -1,18 +1,23 @@
 package dev.edgex.sample
 
+import android.graphics.Bitmap
 import android.view.LayoutInflater
 import android.view.View
 import android.view.ViewGroup
+import android.widget.ImageView
 import android.widget.ProgressBar
 import android.widget.TextView
-import dev.edgex.sample.core.Activation
-import dev.edgex.sample.core.AppManifest
-import dev.edgex.sample.core.OutputInfo
-import dev.edgex.sample.core.Outputs
-import dev.edgex.sample.core.TensorData
+import dev.edgex.model.Activation
+import dev.edgex.model.ModelManifest
+import dev.edgex.model.OutputInfo
+import dev.edgex.model.OutputReading
+import dev.edgex.model.image.Detection
+import dev.edgex.model.image.Picture
+import dev.edgex.model.image.PictureLoader
+import dev.edgex.model.tensor.TensorData
 
-/** What a run gave: the likeliest classes of a classification, a summary of any other tensor, and how right it is. */
-class ResultCards(private val parent: ViewGroup, private val manifest: AppManifest) {
+/** What a run gave: likeliest classes, pictures, boxes in a picture, a summary of every tensor, and how right it is. */
+class ResultCards(private val parent: ViewGroup, private val manifest: ModelManifest) {
     private val inflater = LayoutInflater.from(parent.context)
     private val resources = parent.resources
     private var shown: RunResult? = null
@@ -22,12 +27,39 @@ class ResultCards(private val parent: ViewGroup, private val manifest: AppManife
         shown = result
         parent.removeAllViews()
         if (result == null) return
-        val latency = inflater.inflate(R.layout.latency_row, parent, false)
-        latency.findViewById<TextView>(R.id.latency).text = resources.getString(R.string.ran_in, formatSeconds(result.seconds))
-        parent.addView(latency)
+        addLine(resources.getString(R.string.ran_in, formatSeconds(result.seconds)))
+        if (result.seen != null && result.detections != null) addDetections(result.seen, result.detections)
+        manifest.outputs.forEachIndexed { at, output ->
+            if (output.image != null) {
+                val picture = PictureLoader.toBitmap(output.image!!.read(result.outputs[at]))
+                addPicture(picture, resources.getString(R.string.picture_output, output.spec.name))
+            }
+        }
+        manifest.note?.let { addLine(it) }
         manifest.outputs.forEachIndexed { at, output ->
             addCard(output, result.outputs[at], result.comparisons?.get(at)?.let { ParityText(resources).describe(it) })
         }
+    }
+
+    private fun addLine(text: String) {
+        val row = inflater.inflate(R.layout.line_row, parent, false)
+        row.findViewById<TextView>(R.id.line).text = text
+        parent.addView(row)
+    }
+
+    private fun addDetections(seen: Picture, detections: List<Detection>) {
+        val title = resources.getQuantityString(R.plurals.found, detections.size, detections.size)
+        val rows = addPicture(BoxDrawing.draw(PictureLoader.toBitmap(seen), detections), title)
+        for (found in detections.take(BOXES)) addGuess(rows, found.label, found.score)
+    }
+
+    /** A card with a picture; the list below it. */
+    private fun addPicture(picture: Bitmap, title: String): ViewGroup {
+        val card = inflater.inflate(R.layout.picture_result, parent, false)
+        card.findViewById<TextView>(R.id.name).text = title
+        card.findViewById<ImageView>(R.id.picture).setImageBitmap(picture)
+        parent.addView(card)
+        return card.findViewById(R.id.rows)
     }
 
     private fun addCard(output: OutputInfo, tensor: TensorData, parity: String?) {
@@ -47,22 +79,26 @@ class ResultCards(private val parent: ViewGroup, private val manifest: AppManife
     /** Of the first row only: a batch of many would not fit a screen. */
     private fun addGuesses(list: ViewGroup, output: OutputInfo, tensor: TensorData) {
         val isLogits = output.activation == Activation.LOGITS
-        for (guess in Outputs.topGuesses(tensor, row = 0, manifest.labels, isLogits, GUESSES)) {
-            val row = inflater.inflate(R.layout.guess_row, list, false)
-            val percent = formatPercent(guess.probability)
-            row.findViewById<TextView>(R.id.label).text = guess.label
-            row.findViewById<TextView>(R.id.percent).text = percent
-            row.findViewById<ProgressBar>(R.id.bar).apply {
-                max = BAR
-                progress = (guess.probability * BAR).toInt()
-            }
-            row.contentDescription = resources.getString(R.string.guess, guess.label, percent)
-            list.addView(row)
+        for (guess in OutputReading.topGuesses(tensor, row = 0, manifest.labels, isLogits, GUESSES)) {
+            addGuess(list, guess.label, guess.probability)
         }
     }
 
+    private fun addGuess(list: ViewGroup, label: String, probability: Double) {
+        val row = inflater.inflate(R.layout.guess_row, list, false)
+        val percent = formatPercent(probability)
+        row.findViewById<TextView>(R.id.label).text = label
+        row.findViewById<TextView>(R.id.percent).text = percent
+        row.findViewById<ProgressBar>(R.id.bar).apply {
+            max = BAR
+            progress = (probability * BAR).toInt()
+        }
+        row.contentDescription = resources.getString(R.string.guess, label, percent)
+        list.addView(row)
+    }
+
     private fun describe(tensor: TensorData): String {
-        val summary = Outputs.summarize(tensor)
+        val summary = OutputReading.summarize(tensor)
         val figures = resources.getString(
             R.string.summary, formatFigure(summary.min), formatFigure(summary.max), formatFigure(summary.mean),
         )
@@ -73,6 +109,7 @@ class ResultCards(private val parent: ViewGroup, private val manifest: AppManife
 
     private companion object {
         const val GUESSES = 5
+        const val BOXES = 20
         const val BAR = 1000
     }
 }

@@ -1,28 +1,22 @@
 package dev.edgex.sample
 
 import android.app.Application
-import dev.edgex.sample.core.AppManifest
-import java.util.concurrent.ExecutorService
-import java.util.concurrent.Executors
+import dev.edgex.model.AndroidPlatform
+import dev.edgex.model.EdgeModel
+import dev.edgex.model.ModelManifest
 
-/** What outlives every screen: the manifest, and the one thread on which the model is loaded and run. */
+/** What outlives every screen: the model of the library beside this app, and what is known of it. */
 class SampleApplication : Application() {
-    /** One thread for all native work: a module serves one thread at a time, and its thread pool is the process's. */
-    private val worker: ExecutorService = Executors.newSingleThreadExecutor { Thread(it, "model") }
+    private val modelName: String by lazy { EdgeModel.names(this).first() }
 
-    /** Fails with a message that names what is wrong with `assets/edgex/manifest.json`. */
-    val manifest: AppManifest by lazy {
-        AppManifest.parse(assets.open(MANIFEST).bufferedReader().use { it.readText() })
-    }
+    /** Fails with a message that names what is wrong with the model's description. */
+    val manifest: ModelManifest by lazy { EdgeModel.readManifest(this, modelName) }
 
-    val platform: AndroidPlatform by lazy { AndroidPlatform(this, manifest) }
+    val platform: AndroidPlatform by lazy { AndroidPlatform(this, modelName, manifest) }
 
-    val model: ModelRunner by lazy { ModelRunner(manifest, platform, worker) }
+    val model: EdgeModel by lazy { EdgeModel(manifest, platform) }
 
-    val benchmark: BenchmarkRunner by lazy { BenchmarkRunner(this, worker) }
+    val runner: ModelRunner by lazy { ModelRunner(model, platform) }
 
-    companion object {
-        const val ASSETS = "edgex"
-        private const val MANIFEST = "$ASSETS/manifest.json"
-    }
+    val benchmark: BenchmarkRunner by lazy { BenchmarkRunner(this) }
 }

@@ -5,6 +5,9 @@ import android.os.Build
 import android.view.View
 import android.view.WindowInsets
 import java.util.Locale
+import kotlin.coroutines.Continuation
+import kotlin.coroutines.EmptyCoroutineContext
+import kotlin.coroutines.startCoroutine
 
 val Activity.sample: SampleApplication get() = application as SampleApplication
 
@@ -28,6 +31,9 @@ fun View.padForBars() {
         insets
     }
 }
+
+/** Starts suspending work from the main thread and tells how it ended, from any thread; this app needs no more of coroutines. */
+fun <T> launch(work: suspend () -> T, onEnd: (Result<T>) -> Unit) = work.startCoroutine(Continuation(EmptyCoroutineContext, onEnd))
 
 /** `1.23 ms` or `450 µs`. */
 fun formatSeconds(seconds: Double): String = when {

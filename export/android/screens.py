@@ -1,0 +1,124 @@
+"""What the app shows of inputs and outputs: pictures, classes, boxes; else a card for each tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from edgex.errors import UsageError
+from edgex.export.android.options import AppOptions
+from edgex.export.android.refusals import check_labels
+from edgex.runtime.artifact.artifact import Artifact
+from edgex.runtime.artifact.card import (
+    ImageInput,
+    check_image,
+    read_image_card,
+    read_labels,
+    read_output_image_card,
+    scores_labels,
+)
+from edgex.runtime.artifact.card_detection import DetectionCard, check_detection, read_detection_card
+from edgex.runtime.artifact.specs import TensorSpec
+
+_NOTE = (
+    "Nothing says what these outputs mean, so they are shown as numbers. A model card with labels, output_image or "
+    "detection does: see docs/reference/model-card.md of edgex."
+)
+
+
+@dataclass(frozen=True)
+class Screens:
+    """How inputs and outputs are shown.
+
+    Attributes:
+        image: How a picture becomes an input, or None.
+        painted: How an output holds a picture, or None.
+        labels: Names of the classes; empty where there are none.
+        detection: How outputs hold boxes, or None.
+        note: A sentence for people where nothing says what the outputs of a picture are, or None.
+        notices: What was left out, and why.
+    """
+
+    image: ImageInput | None
+    painted: ImageInput | None
+    labels: tuple[str, ...]
+    detection: DetectionCard | None
+    note: str | None
+    notices: tuple[str, ...]
+
+    @property
+    def kind(self) -> str:
+        """`classes`, `boxes`, `picture`, or `tensors`: what the outputs are shown as."""
+        if self.detection is not None:
+            return "boxes"
+        if self.painted is not None:
+            return "picture"
+        return "classes" if self.labels else "tensors"
+
+    def describe_detection(self, outputs: Sequence[TensorSpec]) -> dict[str, Any] | None:
+        """The `detection` entry of the manifest, in which outputs are places."""
+        found = self.detection
+        if found is None:
+            return None
+        places = {spec.name: at for at, spec in enumerate(outputs)}
+        return {
+            "boxes": places[found.boxes],
+            "scores": places[found.scores],
+            "classes": None if found.classes is None else places[found.classes],
+            "format": found.format,
+            "in_pixels": found.units == "pixels",
+            "activation": found.activation,
+            "background": found.background,
+            "min_score": found.min_score,
+            "max_overlap": found.max_overlap,
+        }
+
+
+def find_screens(artifact: Artifact, options: AppOptions) -> Screens:
+    """What the options and the model card say, checked against inputs and outputs.
+
+    Raises:
+        UsageError: Something of it does not fit the model.
+    """
+    where, method = artifact.path.name, artifact.manifest.method
+    card = artifact.manifest.model.get("card", {})
+    image = options.image or read_image_card(card, where)
+    if image is not None:
+        fix = "leave the image input out, and the app shows a tensor card"
+        check_image(image, method.inputs, "--image-input" if options.image else where, fix)
+    notices = []
+    if image is not None and len(method.inputs) > 1:
+        notices.append("the model has several inputs, so the app shows tensor cards instead of the image screen")
+    painted, detection = read_output_image_card(card, where), read_detection_card(card, where)
+    if painted is not None:
+        check_image(painted, method.outputs, where, "leave output_image out, and the app shows a tensor card", "output")
+    if detection is not None:
+        check_detection(detection, method.outputs, where)
+        if image is None or len(method.inputs) > 1:
+            notices.append("no single picture goes in to find boxes in, so the app shows tensor cards")
+            detection = None
+    labels, left_out = _find_labels(artifact, options, detection)
+    told = painted is not None or detection is not None or any(scores_labels(s, len(labels)) for s in method.outputs)
+    note = _NOTE if image is not None and not told else None
+    return Screens(image, painted, labels, detection, note, (*left_out, *notices))
+
+
+def _find_labels(
+    artifact: Artifact, options: AppOptions, detection: DetectionCard | None
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Labels with notices: given ones must fit, those of a model card that do not are left out, and that is said."""
+    if options.labels is not None:
+        if detection is None:
+            check_labels(artifact.manifest, options.labels, "--labels")
+        return options.labels, ()
+    found = artifact.manifest.model.get("card", {}).get("labels")
+    if found is None:
+        return (), ()
+    labels = read_labels({"labels": found})
+    if detection is None:
+        try:
+            check_labels(artifact.manifest, labels, artifact.path.name)
+        except UsageError as error:
+            return (), (f"the model card's labels are left out: {error.what}",)
+    return labels, ()

@@ -1,0 +1,92 @@
+package dev.edgex.model
+
+import android.content.Context
+import dev.edgex.model.measure.PreparedModel
+import java.io.File
+import java.io.FileOutputStream
+import java.io.IOException
+import java.io.InputStream
+import java.io.OutputStream
+import java.security.MessageDigest
+
+/**
+ * The model as a file: ExecuTorch takes a path, and an asset has none.
+ *
+ * An asset is copied once, to a name that is its digest; what is there under that name is whole, because it was renamed
+ * only after its digest was checked. A pushed model is checked whenever the app starts anew.
+ */
+class ModelStore(private val context: Context, private val name: String, private val manifest: ModelManifest) {
+    private val fileName = "${manifest.model.sha256}.pte"
+    private var checked = false
+
+    val file: File
+        get() = when (manifest.model.source) {
+            ModelSource.ASSET -> File(File(context.filesDir, "${EdgeModel.ASSETS}/$name"), fileName)
+            ModelSource.PUSH -> File(context.getExternalFilesDir(EdgeModel.ASSETS), fileName)
+        }
+
+    fun prepare(): PreparedModel = when (manifest.model.source) {
+        ModelSource.ASSET -> prepareAsset()
+        ModelSource.PUSH -> PreparedModel(copySeconds = null, verifySeconds = seconds { checkPushed() })
+    }
+
+    private fun prepareAsset(): PreparedModel {
+        var there = false
+        val verify = seconds { there = file.length() == manifest.model.fileBytes }
+        if (there) return PreparedModel(copySeconds = null, verifySeconds = verify)
+        return PreparedModel(copySeconds = seconds { copyAsset() }, verifySeconds = verify)
+    }
+
+    private fun copyAsset() {
+        val folder = file.parentFile ?: throw IOException("$file has no folder")
+        if (!folder.isDirectory && !folder.mkdirs()) throw IOException("the folder $folder cannot be made")
+        folder.listFiles()?.forEach { it.delete() }
+        val part = File(folder, "$fileName.part")
+        try {
+            val digest = context.assets.open("${EdgeModel.ASSETS}/$name/model.pte").use { input ->
+                FileOutputStream(part).use { output -> copy(input, output).also { output.fd.sync() } }
+            }
+            requireDigest(digest, "the model in this app's assets")
+            if (!part.renameTo(file)) throw IOException("$part cannot be renamed")
+        } finally {
+            part.delete()
+        }
+    }
+
+    private fun checkPushed() {
+        if (checked) return
+        if (!file.isFile) {
+            throw IOException("The model is not on this device yet. Push it:\nadb push model.pte $file")
+        }
+        requireDigest(hash(file), "the pushed model")
+        checked = true
+    }
+
+    private fun requireDigest(digest: String, what: String) {
+        if (digest != manifest.model.sha256) {
+            throw IOException("$what has the digest ${digest.take(12)}…, not ${manifest.model.sha256.take(12)}…")
+        }
+    }
+
+    private inline fun seconds(work: () -> Unit): Double {
+        val started = System.nanoTime()
+        work()
+        return (System.nanoTime() - started) / 1e9
+    }
+}
+
+/** SHA-256 of a file, in hex. */
+fun hash(file: File): String = file.inputStream().use { copy(it, null) }
+
+/** Copies, and gives the SHA-256 of what was read. */
+private fun copy(input: InputStream, output: OutputStream?): String {
+    val digest = MessageDigest.getInstance("SHA-256")
+    val buffer = ByteArray(1 shl 20)
+    while (true) {
+        val count = input.read(buffer)
+        if (count < 0) break
+        digest.update(buffer, 0, count)
+        output?.write(buffer, 0, count)
+    }
+    return digest.digest().joinToString("") { "%02x".format(it) }
+}

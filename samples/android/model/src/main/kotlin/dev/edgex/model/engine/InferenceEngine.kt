@@ -1,0 +1,36 @@
+package dev.edgex.model.engine
+
+import dev.edgex.model.tensor.TensorData
+import java.io.Closeable
+
+/** A loaded model. One thread at a time. */
+interface InferenceEngine : Closeable {
+    /** Takes the inputs of the runs that follow; their memory is read at each run. */
+    fun bind(inputs: List<TensorData>)
+
+    /** Runs once on the bound inputs. This alone is what is timed. */
+    fun run()
+
+    /** Copies of the outputs of the last run. */
+    fun outputs(): List<TensorData>
+}
+
+/** How long it took to make a model ready, in seconds. */
+data class LoadTimes(val program: Double, val method: Double)
+
+data class LoadedEngine(val engine: InferenceEngine, val times: LoadTimes)
+
+/** Whoever can load the model: ExecuTorch on a device, arithmetic in a test. Threads: 0 leaves the number to the engine. */
+fun interface EngineLoader {
+    fun load(threads: Int, loadMode: LoadMode): LoadedEngine
+}
+
+/** How the model's file is brought into memory. */
+enum class LoadMode(val label: String) {
+    MMAP("mmap"),
+    FILE("file"),
+    MLOCK("mlock"),
+}
+
+/** The engine refused to load or run the model; the message says why and what may help. */
+class EngineException(message: String, cause: Throwable? = null) : Exception(message, cause)
