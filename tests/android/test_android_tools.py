@@ -8,7 +8,7 @@ from check import Check
 from class_file import count_parameters, read_members
 from tools import missing_packages
 
-from edgex.export.android.generate import PROJECT
+from edgex.export.android.project import PROJECT
 
 LIST = """
 declare module android {
@@ -87,7 +87,7 @@ def test_resources_compile_and_link(tmp_path):
         pytest.skip(f"aapt2 or its framework are missing: apt-get install {' '.join(missing)}")
     project, work = tmp_path / "app", tmp_path / "work"
     shutil.copytree(PROJECT, project)
-    (project / "app/src/main/assets/edgex").mkdir(parents=True, exist_ok=True)
+    (project / "model/src/main/assets/edgex").mkdir(parents=True, exist_ok=True)
     work.mkdir()
     check = Check(None, work, project)
     check.resources()
