@@ -102,7 +102,7 @@ STARTERS = {
 TEMPORARIES = {f"tempfile.{name}" for name in ("TemporaryDirectory", "NamedTemporaryFile", "mkdtemp", "mkstemp")}
 
 # Inside edgex.runtime: each folder may import itself and those before it.
-RUNTIME_ORDER = ("support", "artifact", "supply", "session", "engines", "execute", "measure", "report")
+RUNTIME_ORDER = ("support", "artifact", "supply", "generation", "session", "engines", "execute", "measure", "report")
 
 MAX_FILES = 12  # of a folder's own: with more, it has a second idea
 MAX_LINES = 500

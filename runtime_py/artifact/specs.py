@@ -116,6 +116,11 @@ class StateSpec:
     input: str | None = None
     output: str | None = None
 
+    @property
+    def numpy_dtype(self) -> np.dtype[Any]:
+        """The dtype of the array that its value is read as."""
+        return NUMPY_DTYPES[self.dtype]
+
     def to_json(self) -> dict[str, Any]:
         """A JSON object with the fields as they are named here."""
         return {

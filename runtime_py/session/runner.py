@@ -91,3 +91,16 @@ class HasMethods(Protocol):
             RunError: The program has no such entry.
         """
         ...
+
+
+@runtime_checkable
+class HasReadableState(Protocol):
+    """A runner whose state can be copied out and put back."""
+
+    def read_state(self) -> dict[str, np.ndarray]:
+        """Copies of the state's tensors, by name, in the dtypes of their specs' arrays."""
+        ...
+
+    def write_state(self, values: Mapping[str, np.ndarray]) -> None:
+        """Give state tensors these values: all of them, of the right dtypes and shapes."""
+        ...

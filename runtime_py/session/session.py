@@ -11,10 +11,12 @@ Nothing is left to the engines' own checks: see `edgex.runtime.session.signature
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -22,9 +24,12 @@ from edgex.errors import RunError
 from edgex.runtime.artifact.artifact import Artifact
 from edgex.runtime.artifact.specs import TensorSpec
 from edgex.runtime.session.outputs import Outputs
-from edgex.runtime.session.runner import EngineSettings, HasMethods, Runner
+from edgex.runtime.session.runner import EngineSettings, HasMethods, HasReadableState, Runner
 from edgex.runtime.session.signature import Signature
 from edgex.runtime.session.simulation import Simulator
+
+if TYPE_CHECKING:
+    from edgex.runtime.generation.generator import Generator
 
 # `given`: by a flag or an argument. `tuned`: found quickest here by a sweep. `default`: the engine's, or, for a second
 # session of an engine that has one thread pool a process, what the first session has set.
@@ -181,6 +186,53 @@ class Session:
                 raise RunError("this Session is closed", fix="edgex.load(...) opens a new one")
             if self.state:
                 self.runner.reset()
+
+    def read_state(self) -> dict[str, np.ndarray]:
+        """Copies of the state's tensors by name; bfloat16 as float32.
+
+        Raises:
+            RunError: The session is closed, or its engine does not give its state away.
+        """
+        with self._lock:
+            return self._readable_state().read_state()
+
+    def write_state(self, values: Mapping[str, np.ndarray]) -> None:
+        """Put the state's tensors back.
+
+        Args:
+            values: All of them, as `read_state` gives them.
+
+        Raises:
+            RunError: One is missing, unknown, or of another dtype or shape; or as `read_state`.
+        """
+        expected = {spec.name: (spec.numpy_dtype, spec.shape) for spec in self.state}
+        found = {name: (value.dtype, value.shape) for name, value in values.items()}
+        if found != expected:
+            wrong = sorted(name for name in {*found, *expected} if found.get(name) != expected.get(name))
+            raise RunError(f"these are not this artifact's state: {', '.join(wrong)}", self.artifact.path.name)
+        with self._lock:
+            self._readable_state().write_state(values)
+
+    def _readable_state(self) -> HasReadableState:
+        if self._closed:
+            raise RunError("this Session is closed", fix="edgex.load(...) opens a new one")
+        if not isinstance(self.runner, HasReadableState):
+            raise RunError(f"the engine {self.artifact.manifest.engine} does not give its state away")
+        return self.runner
+
+    def generator(self, tokenizer: str | os.PathLike[str] | None = None) -> Generator:
+        """A text generator on this session, for artifacts of language models; it uses the session's state.
+
+        Args:
+            tokenizer: A `tokenizer.json` in place of the artifact's own.
+
+        Raises:
+            RunError: The artifact is no language model.
+        """
+        from edgex.runtime.generation.decoder import read_decoder
+        from edgex.runtime.generation.generator import Generator
+
+        return Generator(read_decoder(self), None if tokenizer is None else Path(tokenizer))
 
     def close(self) -> None:
         """Release the engine's memory, for all sessions on the loaded program. Closing twice is allowed."""

@@ -95,7 +95,67 @@ batch = torch.export.Dim("batch", min=1, max=8)
 dynamic_shapes = {"x": {0: batch}, "scale": {0: batch}}
 '''
 
-MODELS = {"convnet": CONV_NET, "counter": COUNTER, "dynamic": DYNAMIC}
+DECODER = '''\
+"""A decoder with a cache: 61 ids, 48 places, up to 16 tokens in a run."""
+
+import torch
+from torch import nn
+
+VOCABULARY, WIDTH, HEADS, LAYERS, CONTEXT = 61, 32, 2, 2, 48
+model_card = {"context": CONTEXT}
+
+
+class Attention(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.project = nn.Linear(WIDTH, 3 * WIDTH)
+        self.output = nn.Linear(WIDTH, WIDTH)
+        self.register_buffer("keys", torch.zeros(1, HEADS, CONTEXT, WIDTH // HEADS))
+        self.register_buffer("values", torch.zeros(1, HEADS, CONTEXT, WIDTH // HEADS))
+
+    def forward(self, x, places):
+        n = x.shape[1]
+        query, key, value = self.project(x).view(1, n, 3, HEADS, WIDTH // HEADS).permute(2, 0, 3, 1, 4).unbind(0)
+        self.keys.index_copy_(2, places, key)
+        self.values.index_copy_(2, places, value)
+        bias = torch.where(torch.arange(CONTEXT).view(1, CONTEXT) <= places.view(n, 1), 0.0, -1e9)
+        scores = query @ self.keys.transpose(2, 3) / (WIDTH // HEADS) ** 0.5 + bias
+        return self.output((scores.softmax(-1) @ self.values).transpose(1, 2).reshape(1, n, WIDTH))
+
+
+class Decoder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed = nn.Embedding(VOCABULARY, WIDTH)
+        self.place = nn.Embedding(CONTEXT, WIDTH)
+        self.norms = nn.ModuleList(nn.LayerNorm(WIDTH) for _ in range(LAYERS))
+        self.layers = nn.ModuleList(Attention() for _ in range(LAYERS))
+        self.head = nn.Linear(WIDTH, VOCABULARY)
+
+    def forward(self, tokens, position):
+        places = position + torch.arange(tokens.shape[1])
+        x = self.embed(tokens) + self.place(places)
+        for norm, layer in zip(self.norms, self.layers):
+            x = x + layer(norm(x), places)
+        return self.head(x)[:, -1]
+
+
+def get_model():
+    torch.manual_seed(0)
+    model = Decoder().eval()
+    for parameter in model.parameters():
+        nn.init.normal_(parameter, std=0.3)
+    return model
+
+
+def get_args():
+    return torch.tensor([[1, 2, 3, 4, 5]]), torch.tensor([0])
+
+
+dynamic_shapes = {"tokens": {1: torch.export.Dim("n", min=1, max=16)}, "position": None}
+'''
+
+MODELS = {"convnet": CONV_NET, "counter": COUNTER, "dynamic": DYNAMIC, "decoder": DECODER}
 
 
 def run_edgex(*args: str, cwd: Path, timeout: float = 300) -> subprocess.CompletedProcess[str]:

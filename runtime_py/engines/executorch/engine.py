@@ -243,6 +243,19 @@ class ExecuTorchRunner:
             else:
                 state.fill_(value)
 
+    def read_state(self) -> dict[str, np.ndarray]:
+        """Copies of the state's memory; bfloat16 as float32."""
+        return {
+            name: (state.float() if str(state.dtype) == "torch.bfloat16" else state).numpy().copy()
+            for name in self._initial_state
+            for state in [self._state(name)]
+        }
+
+    def write_state(self, values: Mapping[str, np.ndarray]) -> None:
+        """Copy values into the state's memory."""
+        for name, value in values.items():
+            self._state(name).copy_(self._from_numpy(value))
+
     def write_trace(self, path: Path) -> None:
         """Write the events recorded since the last call as an ETDump.
 

@@ -133,6 +133,7 @@ class OnnxRuntimeRunner:
         check_signature(artifact, self._input_names, self._output_names)
         self._user_outputs = len(artifact.manifest.method.outputs)
         self._initial = read_state(artifact) if carried else []
+        self._state_names = [spec.name for spec in carried]
         self._state: Sequence[np.ndarray] = self._initial
 
     def execute(self, inputs: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
@@ -154,6 +155,14 @@ class OnnxRuntimeRunner:
     def reset(self) -> None:
         """Start the next run from the initial values; no run writes to them."""
         self._state = self._initial
+
+    def read_state(self) -> dict[str, np.ndarray]:
+        """Copies of the carried state."""
+        return {name: value.copy() for name, value in zip(self._state_names, self._state, strict=True)}
+
+    def write_state(self, values: Mapping[str, np.ndarray]) -> None:
+        """Start the next run from these values."""
+        self._state = [values[name] for name in self._state_names]
 
     def end_profile(self) -> Path:
         """Write the profile of the runs so far, for a session that was opened with one."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -97,6 +97,7 @@ class OpenVinoRunner:
         self._dtypes = [NUMPY_DTYPES[dtype] for dtype in dtypes]
         self._user_outputs = len(method.outputs)
         self._initial = read_state(artifact) if carried else []
+        self._state_names = [spec.name for spec in carried]
         self._state: Sequence[np.ndarray] = self._initial
 
     @property
@@ -123,6 +124,14 @@ class OpenVinoRunner:
     def reset(self) -> None:
         """Start the next run from the initial values; no run writes to them."""
         self._state = self._initial
+
+    def read_state(self) -> dict[str, np.ndarray]:
+        """Copies of the carried state."""
+        return {name: value.copy() for name, value in zip(self._state_names, self._state, strict=True)}
+
+    def write_state(self, values: Mapping[str, np.ndarray]) -> None:
+        """Start the next run from these values."""
+        self._state = [values[name] for name in self._state_names]
 
     def close(self) -> None:
         """Drop the model and the state."""

@@ -132,6 +132,18 @@ class TorchRunner:
             for name, value in self._initial.items():
                 self._state[name].copy_(value)
 
+    def read_state(self) -> dict[str, np.ndarray]:
+        """Copies of the buffers that runs change."""
+        return {name: _to_numpy(buffer) for name, buffer in self._state.items()}
+
+    def write_state(self, values: Mapping[str, np.ndarray]) -> None:
+        """Copy values into them."""
+        import torch
+
+        with torch.no_grad():
+            for name, value in values.items():
+                self._state[name].copy_(torch.from_numpy(value))
+
     def close(self) -> None:
         """Drop the program."""
         del self._module, self._call

@@ -22,6 +22,7 @@ COMMANDS = {
     "why": "Say what each target takes of a model, what it leaves, and why.",
     "bisect": "Find the operators that give other numbers than PyTorch.",
     "run": "Run an artifact once.",
+    "generate": "Generate text with the artifact of a language model.",
     "profile": "Measure an artifact: load, latency, memory, every operator.",
     "report": "Show saved profiles: in the terminal, as HTML, Markdown or a trace.",
     "compare": "Hold artifacts, timed in turns, or saved profiles, against the first.",
@@ -41,7 +42,7 @@ COMMANDS = {
 
 _HOMES = {
     **dict.fromkeys(("export", "pick", "sweep", "why", "bisect", "android", "bundle"), "export"),
-    **dict.fromkeys(("run", "verify", "inspect"), "run"),
+    **dict.fromkeys(("run", "generate", "verify", "inspect"), "run"),
     **dict.fromkeys(("profile", "compare", "report"), "measure"),
     **dict.fromkeys(("upgrade-check", "sbom", "sign"), "supply"),
     **dict.fromkeys(("devices", "targets", "doctor", "explain"), "environment"),

@@ -19,6 +19,7 @@ GROUPS = (
     "Precision and quantization",
     "Proof and limits",
     "Input and output",
+    "Generation",
     "Measurement",
     "App",
     "Device",

@@ -1,0 +1,136 @@
+"""What a language model is to a generator: runs over a cache that is filled from the front.
+
+```
+prefill(tokens[1, n], position[1]) -> scores[1, V]      the next n tokens of a text
+decode(tokens[1, 1], position[1])  -> scores[1, V]      the next one
+```
+
+Artifacts that were exported with `--llm` have both methods. An ordinary artifact of a decoder with a cache has one,
+which serves as both; it may count its position itself, and take tokens only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import prod
+from typing import Any, Protocol
+
+import numpy as np
+
+from edgex.runtime.artifact.artifact import Artifact
+from edgex.runtime.artifact.specs import Dim, StateSpec, TensorSpec
+from edgex.runtime.generation.limits import Limits, counts_itself, read_limits
+
+
+class LoadedMethod(Protocol):
+    """What a generator needs of a Session: one method of a loaded artifact."""
+
+    artifact: Artifact
+    inputs: tuple[TensorSpec, ...]
+    state: tuple[StateSpec, ...]
+
+    def run(self, *args: Any) -> Sequence[np.ndarray]:
+        """Run once, inputs in order."""
+        ...
+
+    def reset(self) -> None:
+        """Give the cache its initial value."""
+        ...
+
+    def read_state(self) -> Mapping[str, np.ndarray]:
+        """Copies of the cache's tensors by name."""
+        ...
+
+    def write_state(self, values: Mapping[str, np.ndarray]) -> None:
+        """Put tensors into the cache."""
+        ...
+
+
+class CachedDecoder:
+    """Runs a language model's methods. The caller counts positions and keeps within the limits.
+
+    Attributes:
+        limits: What it takes.
+        counts_itself: Whether the model keeps its own position, so that nothing can be taken back.
+    """
+
+    def __init__(self, prefill: LoadedMethod, decode: LoadedMethod, limits: Limits) -> None:
+        self.limits = limits
+        self._prefill, self._decode = prefill, decode
+        self.counts_itself = counts_itself(decode.artifact.manifest.method)
+        position = None if self.counts_itself else prefill.inputs[1]
+        # [n] where each token's position is given, [1] or a scalar where only the first's is.
+        self._position_each = position is not None and bool(position.shape) and isinstance(position.shape[0], Dim)
+        self._position_rank = 1 if position is None else len(position.shape)
+        # A run of a token reads its inputs here: nothing is made anew in the loop.
+        self._token = np.zeros((1, 1), prefill.inputs[0].numpy_dtype)
+        self._position = np.zeros((1,) * self._position_rank, np.int64 if position is None else position.numpy_dtype)
+        self._inputs = (self._token,) if self.counts_itself else (self._token, self._position)
+        self._run_token = decode.run
+
+    @property
+    def artifact(self) -> Artifact:
+        """What was loaded."""
+        return self._decode.artifact
+
+    @property
+    def state(self) -> tuple[StateSpec, ...]:
+        """The cache's tensors."""
+        return self._decode.state
+
+    @property
+    def cache_bytes(self) -> int:
+        """Size of the cache."""
+        return sum(prod(spec.shape) * spec.numpy_dtype.itemsize for spec in self.state)
+
+    def decode(self, token: int, position: int) -> np.ndarray:
+        """Run one token.
+
+        Args:
+            token: Its id.
+            position: How many tokens the cache holds before it.
+
+        Returns:
+            Scores of the token after it, float32 `[V]`.
+        """
+        self._token[0, 0] = token
+        self._position[...] = position
+        (scores,) = self._run_token(*self._inputs)
+        return self._last(scores)
+
+    def prefill(self, ids: Sequence[int], position: int) -> np.ndarray:
+        """Run at most `limits.chunk` tokens; else as `decode`."""
+        inputs = [np.array([ids], self._token.dtype)]
+        if not self.counts_itself:
+            places = np.arange(
+                position, position + (len(ids) if self._position_each else 1), dtype=self._position.dtype
+            )
+            inputs.append(places if self._position_rank else places.reshape(()))
+        (scores,) = self._prefill.run(*inputs)
+        return self._last(scores)
+
+    def reset(self) -> None:
+        """Give the cache its initial value."""
+        self._decode.reset()
+
+    def read_state(self) -> Mapping[str, np.ndarray]:
+        """Copies of the cache's tensors by name."""
+        return self._decode.read_state()
+
+    def write_state(self, values: Mapping[str, np.ndarray]) -> None:
+        """Put tensors into the cache."""
+        self._decode.write_state(values)
+
+    def _last(self, scores: np.ndarray) -> np.ndarray:
+        """Scores of the last position; some models give those of all."""
+        last: np.ndarray = scores.reshape(-1, self.limits.vocabulary)[-1]
+        return last
+
+
+def read_decoder(method: LoadedMethod) -> CachedDecoder:
+    """The decoder of a loaded artifact.
+
+    Raises:
+        RunError: It is no language model; see `read_limits`.
+    """
+    return CachedDecoder(method, method, read_limits(method.artifact))

@@ -1,0 +1,369 @@
+"""`edgex generate`: text, or ids, from the artifact of a language model, as it comes."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from edgex.cli.failure import print_json
+from edgex.cli.options.command import make_command, option
+from edgex.cli.options.shared import (
+    artifact_argument,
+    check_option,
+    json_option,
+    no_tuned_option,
+    quiet_option,
+    threads_option,
+    timeout_option,
+    verbose_option,
+)
+from edgex.cli.supervisor import supervise
+from edgex.errors import TargetUnavailable, UsageError
+
+if TYPE_CHECKING:
+    from edgex.runtime.artifact.artifact import Artifact
+    from edgex.runtime.generation.generator import Generator
+    from edgex.runtime.generation.limits import Limits
+    from edgex.runtime.generation.prompts import PromptReader
+    from edgex.runtime.generation.sampling import Sampling
+    from edgex.runtime.generation.settings import GenerationSettings
+    from edgex.runtime.session.session import Session
+
+_GROUP = "Generation"
+
+
+@make_command("generate")
+@artifact_argument
+@option("--prompt", metavar="TEXT", group=_GROUP, help="What the text begins with; - reads it from stdin.")
+@option("--ids", metavar="ID,ID", group=_GROUP, help="What it begins with, as ids: needs no tokenizer.")
+@option("--chat", is_flag=True, group=_GROUP, help="Put --prompt into the model's chat template, as a user's message.")
+@option("--system", metavar="TEXT", group=_GROUP, help="With --chat: the message of the system before it.")
+@option(
+    "--max-new",
+    type=click.IntRange(min=1),
+    default=128,
+    show_default=True,
+    metavar="N",
+    group=_GROUP,
+    help="The most tokens to generate.",
+)
+@option(
+    "--temperature",
+    type=click.FloatRange(min=0),
+    metavar="T",
+    group=_GROUP,
+    help="0 takes the likeliest token, more draws one; default: the model's own setting, else 0.",
+)
+@option(
+    "--top-k", type=click.IntRange(min=0), metavar="K", group=_GROUP, help="Draw from the K likeliest; 0: from all."
+)
+@option(
+    "--top-p",
+    type=click.FloatRange(min=0, max=1, min_open=True),
+    metavar="P",
+    group=_GROUP,
+    help="Draw from the fewest that hold this share of the probability.",
+)
+@option("--seed", type=click.IntRange(min=0), metavar="N", group=_GROUP, help="Draw the same again.")
+@option("--stop", multiple=True, metavar="TEXT", group=_GROUP, help="End before this text; repeatable.")
+@option("--ignore-eos", is_flag=True, group=_GROUP, help="Go on behind ids that end a text.")
+@option(
+    "--tokenizer",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    group=_GROUP,
+    help="A tokenizer.json in place of the artifact's own.",
+)
+@threads_option("Threads of a run; default: what a sweep found, or the engine's own.")
+@no_tuned_option
+@check_option
+@timeout_option
+@json_option
+@quiet_option
+@verbose_option
+def command(
+    artifact: str,
+    prompt: str | None,
+    ids: str | None,
+    chat: bool,
+    system: str | None,
+    max_new: int,
+    temperature: float | None,
+    top_k: int | None,
+    top_p: float | None,
+    seed: int | None,
+    stop: tuple[str, ...],
+    ignore_eos: bool,
+    tokenizer: Path | None,
+    threads: int | None,
+    no_tuned: bool,
+    check: str,
+    timeout: float | None,
+    as_json: bool,
+    quiet: bool,
+    verbose: bool,
+) -> None:
+    """Generate text with ARTIFACT, of a language model, and show it as it comes.
+
+    Interrupted, it keeps the text so far.
+    """
+    given = _check_flags(prompt, ids, chat=chat, system=system, stop=stop)
+
+    def body() -> int:
+        from edgex.runtime.artifact.artifact import open_artifact
+        from edgex.runtime.engines.loading import open_session
+        from edgex.runtime.generation.limits import read_limits
+        from edgex.runtime.generation.prompts import PromptReader
+        from edgex.runtime.generation.settings import read_generation_settings
+
+        # All that can be refused is refused before the engine loads the model.
+        opened = open_artifact(artifact, "size" if check == "size" else "hash")
+        limits, settings = read_limits(opened), read_generation_settings(opened)
+        reader = PromptReader(opened, limits.vocabulary, tokenizer)
+        tokens = limits.check_ids(_read_prompt(given, reader, chat=chat, system=system))
+        if not tokens:
+            raise UsageError("the prompt is empty", fix="give --prompt some text, or --ids at least one id")
+        has_text = _can_write(reader, needed=bool(stop) or ids is None)
+        sampling = _choose_sampling(settings, temperature, top_k, top_p, seed).check()
+        if not quiet:
+            _print_notes(settings, limits, sampling, max_new, len(tokens), flags={"--top-k": top_k, "--top-p": top_p})
+        started = time.perf_counter()
+        with open_session(opened, threads, {}, tuned=not no_tuned) as session:
+            load_seconds = time.perf_counter() - started
+            generator = session.generator(tokenizer)
+            run = _Run(generator, tokens, max_new, sampling, stop, ignore_eos, has_text=has_text)
+            ended = False
+            try:
+                for piece in run.pieces():
+                    if not as_json:
+                        click.echo(_shown(piece), nl=False)
+                        sys.stdout.flush()
+                ended = True
+            finally:
+                document = _document(opened, session, generator, run, load_seconds, interrupted=not ended)
+                if as_json and (ended or isinstance(sys.exc_info()[1], KeyboardInterrupt)):
+                    print_json(document)
+                elif not as_json and run.ids:
+                    click.echo()
+        if not quiet and not as_json:
+            click.echo(_summary(document), err=True)
+        return 0
+
+    supervise(body, timeout_seconds=timeout, as_json=as_json, verbose=verbose)
+
+
+def _check_flags(
+    prompt: str | None, ids: str | None, *, chat: bool, system: str | None, stop: tuple[str, ...]
+) -> str | list[int]:
+    """What the text begins with: `--prompt` as it is, or `--ids` as numbers.
+
+    Raises:
+        UsageError: Neither or both are given, or a flag goes without another.
+    """
+    if (prompt is None) == (ids is None):
+        what = "edgex generate needs --prompt or --ids" if prompt is None else "--prompt and --ids exclude each other"
+        raise UsageError(what, fix='--prompt "Once upon a time", or --ids 1,2,3')
+    if chat and prompt is None:
+        raise UsageError("--chat puts a text into the template, and --ids gives none", fix="--chat --prompt TEXT")
+    if system is not None and not chat:
+        raise UsageError("--system is a message of a conversation", fix="add --chat")
+    if not all(stop):
+        raise UsageError("--stop: the text is empty", fix="leave it out")
+    if ids is None:
+        assert prompt is not None
+        return prompt
+    try:
+        return [int(part) for part in ids.replace(",", " ").split()]
+    except ValueError:
+        raise UsageError(f"--ids {ids}: ids are whole numbers", fix="--ids 1,2,3") from None
+
+
+def _read_prompt(given: str | list[int], reader: PromptReader, *, chat: bool, system: str | None) -> list[int]:
+    """The prompt as ids, not yet checked.
+
+    Raises:
+        UsageError: It is empty.
+    """
+    if isinstance(given, list):
+        return given
+    text = sys.stdin.read() if given == "-" else given
+    if not text:
+        raise UsageError("the prompt is empty", fix="give --prompt some text, or --ids at least one id")
+    if not chat:
+        return reader.encode(text)
+    messages = [] if system is None else [{"role": "system", "content": system}]
+    return reader.encode([*messages, {"role": "user", "content": text}])
+
+
+def _can_write(reader: PromptReader, *, needed: bool) -> bool:
+    """Whether ids can be shown as text.
+
+    Raises:
+        EdgexError: They must be, and cannot.
+    """
+    if needed:
+        reader.need_tokenizer()
+    try:
+        return reader.tokenizer is not None
+    except TargetUnavailable as error:
+        click.echo(f"note: ids only: {error.what}; {error.fix}", err=True)
+        return False
+
+
+def _choose_sampling(
+    settings: GenerationSettings, temperature: float | None, top_k: int | None, top_p: float | None, seed: int | None
+) -> Sampling:
+    """The model's own settings, but for what the flags say."""
+    own = settings.sampling
+    return replace(
+        own,
+        temperature=own.temperature if temperature is None else temperature,
+        top_k=own.top_k if top_k is None else top_k,
+        top_p=own.top_p if top_p is None else top_p,
+        seed=seed,
+    )
+
+
+def _print_notes(
+    settings: GenerationSettings,
+    limits: Limits,
+    sampling: Sampling,
+    max_new: int,
+    length: int,
+    flags: dict[str, float | None],
+) -> None:
+    """What is otherwise than one may think, on stderr."""
+    notes = []
+    if settings.ignored:
+        notes.append(f"the model's generation settings have what edgex has not: {', '.join(settings.ignored)}")
+    idle = [flag for flag, value in flags.items() if value is not None]
+    if idle and sampling.temperature == 0:
+        notes.append(f"{' and '.join(idle)}: nothing is drawn at temperature 0")
+    if not limits.eos:
+        notes.append(f"nothing says which id ends a text: generation goes on for {max_new} tokens")
+    # The last token is never run, so that one more than the cache holds can be generated.
+    if limits.context is not None and length + max_new > limits.context + 1:
+        room = limits.context + 1 - length
+        notes.append(f"the context of {limits.context} has room for {room} more: generation ends there at the latest")
+    for note in notes:
+        click.echo(f"note: {note}", err=True)
+
+
+class _Run:
+    """One generation, as pieces to show.
+
+    Attributes:
+        ids: New ids so far.
+        text: The text so far; None without a tokenizer.
+        finish: Why it ended; None where it has not.
+        text_seconds: Spent on making text of ids.
+    """
+
+    def __init__(
+        self,
+        generator: Generator,
+        prompt: list[int],
+        max_new: int,
+        sampling: Sampling,
+        stop: tuple[str, ...],
+        ignore_eos: bool,
+        *,
+        has_text: bool,
+    ) -> None:
+        self.prompt_tokens, self.sampling = len(prompt), sampling
+        self._generator, self._ids = generator, list[int]()
+        self._stream = self._tokens = None
+        if has_text:
+            self._stream = generator.stream_text(
+                prompt, max_new=max_new, sampling=sampling, stop=stop, ignore_eos=ignore_eos
+            )
+        else:
+            self._tokens = generator.stream(prompt, max_new=max_new, sampling=sampling, ignore_eos=ignore_eos)
+
+    @property
+    def ids(self) -> list[int]:
+        return self._ids if self._stream is None else self._stream.ids
+
+    @property
+    def text(self) -> str | None:
+        return None if self._stream is None else self._stream.text
+
+    @property
+    def finish(self) -> str | None:
+        return "stop" if self._stream is not None and self._stream.stopped_by else self._generator.finish
+
+    @property
+    def text_seconds(self) -> float | None:
+        return None if self._stream is None else self._stream.seconds
+
+    def pieces(self) -> Iterator[str]:
+        """Text, or ids with commas between them."""
+        if self._stream is not None:
+            yield from self._stream
+        for token in self._tokens or ():
+            self._ids.append(token)
+            yield f"{',' if len(self._ids) > 1 else ''}{token}"
+
+
+def _shown(piece: str) -> str:
+    from edgex.runtime.support.printable import escape_control
+
+    return escape_control(piece)
+
+
+def _document(
+    artifact: Artifact, session: Session, generator: Generator, run: _Run, load_seconds: float, *, interrupted: bool
+) -> dict[str, Any]:
+    """The `edgex.generate/1` document."""
+    spent = generator.spent
+    return {
+        "schema": "edgex.generate/1",
+        "artifact": str(artifact.path),
+        "executed_on": session.executed_on,
+        "threads": session.threads,
+        "sampling": {**asdict(run.sampling), "seed": generator.seed},
+        "prompt_tokens": run.prompt_tokens,
+        "ids": run.ids,
+        "text": run.text,
+        "finish": "interrupted" if interrupted else run.finish,
+        "seconds": {
+            "load": load_seconds,
+            "prefill": spent.prefill_seconds,
+            "decode": spent.decode_seconds,
+            "sampling": spent.sampling_seconds,
+            "text": run.text_seconds,
+        },
+        "tokens_per_second": {
+            "prefill": _rate(spent.prefilled, spent.prefill_seconds),
+            "decode": _rate(spent.decoded, spent.decode_seconds),
+        },
+    }
+
+
+def _rate(count: int, seconds: float) -> float | None:
+    return count / seconds if count and seconds else None
+
+
+_ENDINGS = {
+    "eos": "the model ended the text",
+    "stop": "a stop text came",
+    "length": "as many as --max-new allows",
+    "context": "the context is full",
+}
+
+
+def _summary(document: dict[str, Any]) -> str:
+    """One line on stderr, behind the text."""
+    seconds, rates = document["seconds"], document["tokens_per_second"]
+    decoded = "" if rates["decode"] is None else f" at {rates['decode']:,.1f} tokens/s"
+    return (
+        f"[{document['prompt_tokens']} tokens read at {rates['prefill']:,.0f} tokens/s, "
+        f"{len(document['ids'])} written{decoded}, after {seconds['load']:.2f} s of loading; "
+        f"{_ENDINGS[document['finish']]}]"
+    )

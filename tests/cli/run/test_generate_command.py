@@ -1,0 +1,183 @@
+"""`edgex generate`: what it prints, what it refuses before it loads anything, and what Ctrl-C leaves."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from decoder_support import CONTEXT, add_processor_files, eager_greedy, train_tokenizer
+from model_support import run_edgex
+
+from edgex.runtime.generation.tokenizer import Tokenizer
+
+PROMPT = [7, 3, 58, 11]
+IDS = ",".join(map(str, PROMPT))
+TEMPLATE = "<s>{% for m in messages %}{{ m.role }}{{ m.content }}{% endfor %}"
+
+
+@pytest.fixture(scope="module")
+def artifact(exported):
+    return str(exported("decoder", "onnx-cpu"))
+
+
+@pytest.fixture
+def with_text(own_copy, tmp_path):
+    """An artifact with a tokenizer and a template."""
+    copy = own_copy("decoder", "onnx-cpu")
+    path = train_tokenizer(tmp_path / "tokenizer.json", special=("<s>", "</s>", "user", "system"))
+    add_processor_files(copy, {"tokenizer.json": path.read_text(), "chat_template.jinja": TEMPLATE})
+    return str(copy)
+
+
+def test_ids_come_out(artifact, edgex):
+    done = edgex("generate", artifact, "--ids", IDS, "--max-new", "9", "--threads", "1")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == ",".join(map(str, eager_greedy(PROMPT, 9))) + "\n"
+    assert "nothing says which id ends a text" in done.stderr and "4 tokens read" in done.stderr
+    assert "9 written" in done.stderr and "as many as --max-new allows" in done.stderr
+
+
+def test_the_document(artifact, edgex):
+    done = edgex("generate", artifact, "--ids", IDS, "--max-new", "9", "--threads", "1", "--json", "-q")
+    found = json.loads(done.stdout)
+    assert not done.stderr and found["schema"] == "edgex.generate/1"
+    assert found["ids"] == eager_greedy(PROMPT, 9) and found["text"] is None and found["finish"] == "length"
+    assert set(found["seconds"]) == {"load", "prefill", "decode", "sampling", "text"}
+    rates, seconds = found["tokens_per_second"], found["seconds"]
+    assert rates == {"prefill": 4 / seconds["prefill"], "decode": 8 / seconds["decode"]}
+
+
+def test_draws(artifact, edgex):
+    def draw(*flags):
+        return json.loads(edgex("generate", artifact, "--ids", IDS, "--max-new", "12", "--json", *flags).stdout)
+
+    first = draw("--temperature", "1.5", "--top-k", "40", "--top-p", "0.95")
+    seed = first["sampling"]["seed"]
+    again = draw("--temperature", "1.5", "--top-k", "40", "--top-p", "0.95", "--seed", str(seed))
+    assert again["ids"] == first["ids"] and again["sampling"] == first["sampling"]
+    assert draw("--temperature", "0")["sampling"]["seed"] is None
+
+
+def test_text_comes_out(with_text, edgex, tmp_path):
+    tokenizer = Tokenizer(tmp_path / "tokenizer.json", "here")
+    ids = tokenizer.encode("für ")
+    expected = eager_greedy(ids, 12)
+    done = edgex("generate", with_text, "--prompt", "für ", "--max-new", "12", "--threads", "1", "--json")
+    found = json.loads(done.stdout)
+    assert found["ids"] == expected and found["text"]
+    assert tokenizer.decode([*ids, *expected]).rstrip("\ufffd") == "für " + found["text"]
+    shown = edgex("generate", with_text, "--prompt", "für ", "--max-new", "12", "--threads", "1", "-q")
+    assert shown.stdout == found["text"] + "\n" and not shown.stderr
+    # up to a text that comes
+    stop = found["text"][2:5]
+    done = edgex("generate", with_text, "--prompt", "für ", "--stop", stop, "--threads", "1", "--json")
+    found_again = json.loads(done.stdout)
+    assert found_again["text"] == found["text"][: found["text"].find(stop)] and found_again["finish"] == "stop"
+
+
+def test_chat(with_text, edgex, tmp_path):
+    ids = Tokenizer(tmp_path / "tokenizer.json", "here").encode("<s>systemjeuserfür", special=False)
+    assert ids[0] == 0
+    done = edgex("generate", with_text, "--chat", "--system", "je", "--prompt", "für", "--max-new", "5", "--json")
+    assert json.loads(done.stdout)["ids"] == eager_greedy(ids, 5)
+
+
+def test_the_models_own_settings_count(own_copy, edgex):
+    copy = own_copy("decoder", "onnx-cpu")
+    expected = eager_greedy(PROMPT, 6)
+    config = {"eos_token_id": expected[4], "do_sample": True, "temperature": 0.7, "num_beams": 2}
+    add_processor_files(copy, {"generation_config.json": json.dumps(config)})
+    done = edgex("generate", str(copy), "--ids", IDS, "--json")
+    found = json.loads(done.stdout)
+    assert found["sampling"]["temperature"] == 0.7 and found["sampling"]["top_k"] == 50
+    assert "num_beams=2" in done.stderr
+    done = edgex("generate", str(copy), "--ids", IDS, "--temperature", "0", "--top-k", "3", "--threads", "1")
+    ended = expected[: expected.index(expected[4])]
+    assert done.stdout == ",".join(map(str, ended)) + "\n" and "the model ended the text" in done.stderr
+    assert "--top-k: nothing is drawn at temperature 0" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("flags", "code", "words"),
+    [
+        ([], 2, "needs --prompt or --ids"),
+        (["--prompt", "a", "--ids", "1"], 2, "exclude each other"),
+        (["--ids", "1,x"], 2, "ids are whole numbers"),
+        (["--ids", ""], 2, "the prompt is empty"),
+        (["--prompt", ""], 2, "the prompt is empty"),
+        (["--ids", "1", "--chat"], 2, "--chat"),
+        (["--ids", "1", "--system", "x"], 2, "add --chat"),
+        (["--ids", "1", "--stop", ""], 2, "--stop"),
+        (["--ids", "61"], 6, "no such id in a vocabulary of 61"),
+        (["--ids", ",".join(["1"] * (CONTEXT + 1))], 6, f"do not fit the context of {CONTEXT}"),
+        (["--prompt", "text"], 6, "carries no tokenizer.json"),
+        (["--prompt", "text", "--chat"], 6, "carries no chat template"),
+        (["--ids", "1", "--stop", "text"], 6, "carries no tokenizer.json"),
+        (["--ids", "1", "--max-new", "0"], 2, "--max-new"),
+        (["--ids", "1", "--temperature", "-1"], 2, "--temperature"),
+        (["--ids", "1", "--top-p", "0"], 2, "--top-p"),
+    ],
+)
+def test_refused_before_anything_is_loaded(flags, code, words, artifact, edgex, monkeypatch):
+    def no_loading(*_args, **_kwargs):
+        raise AssertionError("the engine was asked")
+
+    monkeypatch.setattr("edgex.runtime.engines.loading.open_session", no_loading)
+    done = edgex("generate", artifact, *flags)
+    assert done.returncode == code and words in done.stderr, done.stderr
+    assert not done.stdout
+
+
+def test_what_is_no_language_model(exported, edgex):
+    done = edgex("generate", str(exported("convnet", "onnx-cpu")), "--ids", "1")
+    assert done.returncode == 6 and "no language model" in done.stderr
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_ctrl_c_keeps_the_text_so_far(as_json, exported, tmp_path):
+    """A model that counts its own position never ends."""
+    slow = tmp_path / "sitecustomize.py"
+    slow.write_text(
+        "import sys, time, edgex.runtime.generation.decoder as d\n"
+        "real = d.CachedDecoder.decode\n"
+        "d.CachedDecoder.decode = lambda *a: (time.sleep(0.2), print('step', file=sys.stderr, flush=True), real(*a))[2]\n"
+    )
+    command = [sys.executable, "-m", "edgex", "generate", str(exported("decoder", "onnx-cpu")), "--ids", IDS, "-q"]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])}
+    environment.pop("EDGEX_SUPERVISED", None)
+    process = subprocess.Popen(
+        [*command, *(["--json"] if as_json else [])],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, cwd=tmp_path,
+    )  # fmt: skip
+    for _ in range(3):
+        assert "step" in process.stderr.readline()
+    time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130 and "interrupted" in err, err
+    expected = eager_greedy(PROMPT, 12)
+    if as_json:
+        found = json.loads(out)
+        assert found["finish"] == "interrupted" and len(found["ids"]) >= 3
+        assert found["ids"] == expected[: len(found["ids"])]
+    else:
+        ids = [int(token) for token in out.split(",")]
+        assert len(ids) >= 3 and ids == expected[: len(ids)] and out.endswith("\n")
+
+
+def test_a_real_process_imports_no_exporter(artifact, tmp_path):
+    code = (
+        "import sys\nfrom edgex.cli.main import main\n"
+        "try:\n    main(sys.argv[1:])\nexcept SystemExit:\n    pass\n"
+        "print([name for name in ('torch', 'tokenizers', 'jinja2') if name in sys.modules])"
+    )
+    environment = {**os.environ, "EDGEX_SUPERVISED": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", code, "generate", artifact, "--ids", IDS, "--max-new", "2", "-q"],
+        capture_output=True, text=True, env=environment, cwd=tmp_path,
+    )  # fmt: skip
+    assert done.stdout.splitlines()[-1] == "[]", done.stdout + done.stderr
+    assert run_edgex("generate", "--help", cwd=tmp_path).returncode == 0
