@@ -98,13 +98,29 @@ class CachedDecoder:
         (scores,) = self._run_token(*self._inputs)
         return self._last(scores)
 
-    def prefill(self, ids: Sequence[int], position: int) -> np.ndarray:
-        """Run at most `limits.chunk` tokens; else as `decode`."""
+    def run(self, ids: Sequence[int], position: int) -> np.ndarray:
+        """Run tokens, as many at once as the model takes.
+
+        Args:
+            ids: At least one.
+            position: How many tokens the cache holds before them.
+
+        Returns:
+            Scores of the token after the last, float32 `[V]`.
+        """
+        for at in range(0, len(ids), self.limits.chunk):
+            part = ids[at : at + self.limits.chunk]
+            if len(part) == 1:
+                scores = self.decode(part[0], position + at)
+            else:
+                scores = self._prefill_part(part, position + at)
+        return scores
+
+    def _prefill_part(self, ids: Sequence[int], position: int) -> np.ndarray:
         inputs = [np.array([ids], self._token.dtype)]
         if not self.counts_itself:
-            places = np.arange(
-                position, position + (len(ids) if self._position_each else 1), dtype=self._position.dtype
-            )
+            size = len(ids) if self._position_each else 1
+            places = np.arange(position, position + size, dtype=self._position.dtype)
             inputs.append(places if self._position_rank else places.reshape(()))
         (scores,) = self._prefill.run(*inputs)
         return self._last(scores)

@@ -297,14 +297,10 @@ class Generator:
             raise RunError(f"the context of {self.limits.context} tokens is full", fix="rewind(...) or reset()")
         if self._scores is None and self._cached == len(self._text):
             self._cached -= 1
-        limits, clock = self.limits, time.perf_counter
-        while self._cached < len(self._text):
-            part = self._text[self._cached : self._cached + limits.chunk]
-            started = clock()
-            if len(part) > 1:
-                self._scores = self._decoder.prefill(part, self._cached)
-            else:
-                self._scores = self._decoder.decode(part[0], self._cached)
-            self.spent.prefill_seconds += clock() - started
-            self.spent.prefilled += len(part)
-            self._cached += len(part)
+        if self._cached < len(self._text):
+            rest = self._text[self._cached :]
+            started = time.perf_counter()
+            self._scores = self._decoder.run(rest, self._cached)
+            self.spent.prefill_seconds += time.perf_counter() - started
+            self.spent.prefilled += len(rest)
+            self._cached = len(self._text)

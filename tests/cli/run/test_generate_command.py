@@ -143,7 +143,11 @@ def test_ctrl_c_keeps_the_text_so_far(as_json, exported, tmp_path):
     slow.write_text(
         "import sys, time, edgex.runtime.generation.decoder as d\n"
         "real = d.CachedDecoder.decode\n"
-        "d.CachedDecoder.decode = lambda *a: (time.sleep(0.2), print('step', file=sys.stderr, flush=True), real(*a))[2]\n"
+        "def decode(*inputs):\n"
+        "    time.sleep(0.2)\n"
+        "    print('step', file=sys.stderr, flush=True)\n"
+        "    return real(*inputs)\n"
+        "d.CachedDecoder.decode = decode\n"
     )
     command = [sys.executable, "-m", "edgex", "generate", str(exported("decoder", "onnx-cpu")), "--ids", IDS, "-q"]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])}

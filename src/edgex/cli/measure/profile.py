@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from edgex.cli.measure.files import by_option, check_outputs, outputs_option, show_report, top_option, write_outputs
+from edgex.cli.measure.llm import check_llm_flags, llm_options, run_llm_profile
 from edgex.cli.measure.sweep import check_sweep, sweep_threads
 from edgex.cli.options.command import make_command, option
 from edgex.cli.options.shared import (
@@ -62,6 +63,7 @@ if TYPE_CHECKING:
     group="Measurement",
     help="Measure each setting of threads, batch or threads,batch; the best number of threads is kept.",
 )
+@llm_options
 @check_option
 @allow_fallback_option
 @device_flags
@@ -82,6 +84,10 @@ def command(
     warmup: int | None,
     runs: int | None,
     sweep: str | None,
+    llm: bool,
+    prompt_sizes: tuple[str, ...],
+    new_sizes: tuple[str, ...],
+    depths: tuple[str, ...],
     check: str,
     allow_fallback: bool,
     device: str | None,
@@ -97,9 +103,17 @@ def command(
 
     Interrupted, or out of time, it still writes what was measured to the given output, marked as not complete.
     """
+    check_llm_flags(llm, outputs, force)
     place = read_place(device, executorch_wheel, device_python, {"--sweep": sweep, "--allow-fallback": allow_fallback})
 
+    level: CheckLevel = "size" if check == "size" else "hash"
+
     def body() -> int:
+        if llm:
+            sizes = (prompt_sizes, new_sizes, depths)
+            return run_llm_profile(
+                artifact, sizes, outputs, threads, runs, level, tuned=not no_tuned, as_json=as_json, quiet=quiet
+            )
         axes = None if sweep is None else check_sweep(sweep, outputs, force, threads=threads, counts=(warmup, runs))
         if axes is None:
             check_outputs(outputs, force)
@@ -108,7 +122,6 @@ def command(
         from edgex.runtime.artifact.artifact import open_artifact
         from edgex.runtime.measure.profile.collect import profile_on
 
-        level: CheckLevel = "size" if check == "size" else "hash"
         if axes is not None and method is not None:
             raise UsageError("--sweep measures the artifact's first method", fix="leave --method or --sweep out")
         if axes is not None:
