@@ -110,10 +110,7 @@ class CachedDecoder:
         """
         for at in range(0, len(ids), self.limits.chunk):
             part = ids[at : at + self.limits.chunk]
-            if len(part) == 1:
-                scores = self.decode(part[0], position + at)
-            else:
-                scores = self._prefill_part(part, position + at)
+            scores = self.decode(part[0], position + at) if len(part) == 1 else self._prefill_part(part, position + at)
         return scores
 
     def _prefill_part(self, ids: Sequence[int], position: int) -> np.ndarray:

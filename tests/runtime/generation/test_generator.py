@@ -10,7 +10,7 @@ from edgex.runtime.generation.sampling import Sampling
 from edgex.runtime.session.numerics import measure_sqnr_db
 
 PROMPT = [7, 3, 58, 11, 0, 42, 19]
-TARGETS = ("xnnpack", "onnx-cpu", "reference")
+TARGETS = ("xnnpack", "onnx-cpu")
 
 
 @pytest.fixture(scope="module")
@@ -223,14 +223,6 @@ def test_what_is_refused(act, word, any_generator):
     with pytest.raises((RunError, ArtifactError), match=word):
         act(any_generator)
     assert any_generator.position == 0 and any_generator.spent.prefilled == 0, "nothing was run"
-
-
-def test_what_is_no_language_model(exported):
-    with (
-        edgex.load(exported("convnet", "onnx-cpu")) as session,
-        pytest.raises(RunError, match="no language model"),
-    ):
-        session.generator()
 
 
 def test_state_is_read_and_written_whole(sessions):
