@@ -1,13 +1,16 @@
-"""A measured language model as rows of text: llama-bench's columns, and what bounds the figures."""
+"""A measured language model as rows of text: llama-bench's columns, and what bounds the figures.
+
+TTFT is the time to the first token, p50 and p95 are times between tokens, and `reads` is what a token reads at least.
+"""
 
 from __future__ import annotations
 
-from statistics import fmean, median
+from statistics import median
 
 from edgex.runtime.measure.llm.report import LlmReport, LlmTest
 from edgex.runtime.report.figures import format_bytes
 
-HEAD = ("test", "tokens/s", "first token", "between tokens", "95 %", "reads a token", "of bandwidth")
+HEAD = ("test", "tokens/s", "±", "TTFT", "p50", "p95", "reads", "of bandwidth")
 
 
 def list_tests(report: LlmReport) -> list[tuple[str, ...]]:
@@ -18,11 +21,11 @@ def list_tests(report: LlmReport) -> list[tuple[str, ...]]:
 def _row(test: LlmTest) -> tuple[str, ...]:
     entry = test.to_json()
     rate = entry["tokens_per_second"]
-    spread = "" if rate["sd"] is None else f" ± {rate['sd']:,.1f}"
     between, first = entry["inter_token_seconds"], test.first_token_seconds
     return (
         test.name,
-        f"{fmean(test.rates):,.1f}{spread}",
+        f"{rate['mean']:,.1f}",
+        "" if rate["sd"] is None else f"{rate['sd']:,.1f}",
         "" if first is None else _milliseconds(median(first)),
         "" if between is None else _milliseconds(between["p50"]),
         "" if between is None else _milliseconds(between["p95"]),

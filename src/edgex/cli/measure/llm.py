@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from edgex.cli.files import check_output, write_text
-from edgex.cli.flags import split_list
 from edgex.cli.layout import echo_labelled, print_table
 from edgex.cli.options.command import given_flags, option
 from edgex.cli.progress import StageProgress
@@ -31,9 +30,9 @@ _OWN = {"-p": "prompt_sizes", "-n": "new_sizes", "-d": "depths"}
 def llm_options(command: _Command) -> _Command:
     """Add `--llm` and what goes with it to a command."""
     for add in (
-        _sizes("-d", "depths", "With --llm: tokens that the cache holds before; default: 0."),
-        _sizes("-n", "new_sizes", "With --llm: tokens to generate; default: 128."),
-        _sizes("-p", "prompt_sizes", "With --llm: tokens of the prompt; default: 512."),
+        _sizes("-d", "--n-depth", "depths", "With --llm: tokens that the cache holds before; default: 0."),
+        _sizes("-n", "--n-gen", "new_sizes", "With --llm: tokens to generate; default: 128."),
+        _sizes("-p", "--n-prompt", "prompt_sizes", "With --llm: tokens of the prompt; default: 512."),
         option(
             "--llm",
             is_flag=True,
@@ -45,8 +44,8 @@ def llm_options(command: _Command) -> _Command:
     return command
 
 
-def _sizes(flag: str, name: str, help: str) -> Callable[[_Command], _Command]:
-    return option(flag, name, multiple=True, metavar="N,N", group="Measurement", help=help)
+def _sizes(flag: str, long: str, name: str, help: str) -> Callable[[_Command], _Command]:
+    return option(flag, long, name, multiple=True, metavar="N,N", group="Measurement", help=help)
 
 
 def check_llm_flags(llm: bool, outputs: Sequence[Path], force: bool) -> None:
@@ -123,6 +122,8 @@ def _parse_sizes(flag: str, texts: Sequence[str], least: int) -> tuple[int, ...]
     Raises:
         UsageError: One is no whole number, or too small.
     """
+    from edgex.cli.flags import split_list
+
     parts = split_list(texts)
     for part in parts:
         if not part.isdecimal() or int(part) < least:
