@@ -29,6 +29,10 @@ class LoadedMethod(Protocol):
     inputs: tuple[TensorSpec, ...]
     state: tuple[StateSpec, ...]
 
+    def method(self, name: str) -> LoadedMethod:
+        """Another method of what is loaded, over the same cache."""
+        ...
+
     def run(self, *args: Any) -> Sequence[np.ndarray]:
         """Run once, inputs in order."""
         ...
@@ -140,10 +144,13 @@ class CachedDecoder:
         return last
 
 
-def read_decoder(method: LoadedMethod) -> CachedDecoder:
-    """The decoder of a loaded artifact.
+def read_decoder(loaded: LoadedMethod) -> CachedDecoder:
+    """The decoder of a loaded artifact, whichever of its methods this is.
 
     Raises:
         RunError: It is no language model; see `read_limits`.
     """
-    return CachedDecoder(method, method, read_limits(method.artifact))
+    limits, llm = read_limits(loaded.artifact), loaded.artifact.manifest.llm
+    if llm is None:
+        return CachedDecoder(loaded, loaded, limits)
+    return CachedDecoder(loaded.method(llm.prefill), loaded.method(llm.decode), limits)

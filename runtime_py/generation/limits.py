@@ -69,13 +69,16 @@ def read_limits(artifact: Artifact) -> Limits:
         RunError: It is no language model that edgex can generate with, or nothing says how much its cache holds.
         ArtifactError: Its generation settings are damaged.
     """
+    settings, llm = read_generation_settings(artifact), artifact.manifest.llm
+    if llm is not None:
+        return Limits(llm.vocabulary, llm.context, llm.chunk, llm.bos, llm.eos or settings.eos)
     method, where = artifact.manifest.method, artifact.path.name
     why = _why_no_decoder(method)
     if why is not None:
         raise RunError(
             "the artifact is no language model that edgex can generate with",
             where,
-            "export one whose forward takes (tokens, position), keeps its cache in buffers and returns the scores",
+            "edgex export MODEL --llm --context N: forward takes (tokens, position), and keeps its cache in buffers",
             why=why,
         )
     size, vocabulary = method.inputs[0].shape[1], method.outputs[0].shape[-1]
@@ -92,7 +95,6 @@ def read_limits(artifact: Artifact) -> Limits:
             'add model_card = {"context": N} to the model\'s file, and export again',
             why="a position behind the cache's end would overwrite what lies there",
         )
-    settings = read_generation_settings(artifact)
     chunk = size.max if isinstance(size, Dim) else size
     return Limits(vocabulary, context, chunk, settings.bos, settings.eos)
 

@@ -22,7 +22,7 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 # Flags of `edgex profile` that mean nothing here.
 _OTHERS = {
     **{"--input": "inputs", "--by": "by", "--warmup": "warmup", "--sweep": "sweep", "--device": "device"},
-    **{"--allow-fallback": "allow_fallback"},
+    **{"--allow-fallback": "allow_fallback", "--method": "method"},
 }
 _OWN = {"-p": "prompt_sizes", "-n": "new_sizes", "-d": "depths"}
 
