@@ -85,6 +85,7 @@ PRIVATE_ADAPTERS: dict[str, tuple[str, ...]] = {
         "torch.utils._python_dispatch",
     ),
     "edgex.delegates.xnnpack.layout_pass": ("executorch.backends.xnnpack._passes",),
+    "edgex.delegates.xnnpack.pattern_passes": ("executorch.backends.xnnpack._passes",),
     "edgex.delegates.xnnpack.serialized": ("executorch.exir._serialize",),
     "edgex.export.capture.shape_sources": ("torch._dynamo.source",),
     "edgex.export.capture.torch_internals": ("torch.utils._sympy",),

@@ -89,9 +89,10 @@ class XnnpackDelegate:
         """Lower to `model.pte`; see `Delegate.lower`."""
         from edgex.delegates.executorch.lowering import lower_program
         from edgex.delegates.xnnpack.layout_pass import softmax_in_order
+        from edgex.delegates.xnnpack.pattern_passes import possible_patterns
         from edgex.delegates.xnnpack.serialized import read_nodes
 
-        with softmax_in_order():
+        with softmax_in_order(), possible_patterns():
             return lower_program(
                 program,
                 self.name,
