@@ -51,7 +51,9 @@ ALLOWED = {"torch._ops.OpOverload", "torch._ops.OpOverloadPacket", "torch._ops.H
 # Private attributes and methods of other projects' objects that single adapters reach for, or override.
 PRIVATE_ATTRIBUTES: dict[str, set[str]] = {
     "edgex.delegates.executorch.edge_passes": {"_generate_edge_program"},
-    "edgex.delegates.graph.composite_operators": {"_materialize_cpp_cia_ops"},
+    "edgex.delegates.graph.composite_operators": {
+        *("_C", "_dispatch_get_registrations_for_dispatch_key", "_materialize_cpp_cia_ops"),
+    },
     "edgex.delegates.graph.schema": {"_op", "_schema"},
     "edgex.delegates.graph.torch_internals": {"_cdata"},
     "edgex.delegates.litert.conversion": {"_run_convert_passes"},
@@ -74,7 +76,7 @@ EXPORT_MAY_IMPORT = ("base", "plan", "registry", "graph", "recipes")
 
 # The modules that alone may use the others.
 PRIVATE_ADAPTERS: dict[str, tuple[str, ...]] = {
-    "edgex.delegates.graph.composite_operators": ("torch._export",),
+    "edgex.delegates.graph.composite_operators": ("torch._export", "torch._C"),
     "edgex.delegates.executorch.edge_passes": ("executorch.exir.program._program",),
     "edgex.delegates.onnxruntime.graph.torch_registry": ("torch.onnx._internal",),
     "edgex.delegates.coreai.conversion": ("coreai_torch._aten_to_core",),

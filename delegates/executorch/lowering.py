@@ -93,7 +93,7 @@ def lower_program(
         # Here, before the backend packs weights: what cannot run is known already.
         refuse_missing(make_plan(seen).fatal, target)
 
-    with _exporter(program, target):
+    with _exporter(program, target), composites_listed_once():
         edge = retry_stale_symbols(
             lambda: exir.lower_to_edge(program.exported, make_partitioner(watch, program.excluded))
         )

@@ -1,4 +1,4 @@
-"""PyTorch's list of composite operators, made once in a plan.
+"""PyTorch's list of composite operators, made once while a program is lowered.
 
 Each decomposition asks for all composite operators of each of the dozen namespaces, and each time every operator of the
 dispatcher is looked up again: a third of a second.
@@ -12,19 +12,21 @@ from contextlib import contextmanager
 
 @contextmanager
 def composites_listed_once() -> Iterator[None]:
-    """Within it, operators are looked up in the dispatcher once; none may be defined."""
+    """Within it, operators are looked up in the dispatcher once, and again when more of them are registered."""
+    import torch
     from torch._export import utils
 
     look_up = utils._materialize_cpp_cia_ops
-    listed = False
+    listed = 0
 
-    def once() -> None:
+    def only_new() -> None:
         nonlocal listed
-        if not listed:
+        registered = len(torch._C._dispatch_get_registrations_for_dispatch_key("CompositeImplicitAutograd"))
+        if registered != listed:
             look_up()
-            listed = True
+            listed = registered
 
-    utils._materialize_cpp_cia_ops = once
+    utils._materialize_cpp_cia_ops = only_new
     try:
         yield
     finally:
