@@ -45,7 +45,7 @@ class CachedDecoder(torch.nn.Module):
         self._keywords = {"logits_to_keep": 1} if _takes(model, "logits_to_keep") else {}
 
     def forward(self, tokens: torch.Tensor, position: torch.Tensor) -> torch.Tensor:
-        """Scores `[1, n, vocabulary]`, or of the last token alone where the model can leave the others out."""
+        """Scores `[1, vocabulary]` of what follows the last token."""
         places = position + torch.arange(tokens.shape[1])
         layers = [
             _make_layer(getattr(self, f"keys_{at}"), getattr(self, f"values_{at}"), position, places)
@@ -60,7 +60,7 @@ class CachedDecoder(torch.nn.Module):
             **self._keywords,
         )
         logits: torch.Tensor = output.logits
-        return logits
+        return logits[:, -1]
 
     def without_cache(self, tokens: torch.Tensor) -> torch.Tensor:
         """What the model itself says to a whole text, int64 `[1, n]`: scores that follow the last token."""
@@ -92,6 +92,12 @@ def with_cache(model: Any, context: int, where: str) -> CachedDecoder:
             f"{where} has an encoder and a decoder",
             why="--llm is for models that are a decoder only",
             fix="export its encoder and its decoder without --llm, one artifact each",
+        )
+    if not model.can_generate():
+        raise CaptureError(
+            f"{where} is no decoder: it does not continue a text",
+            why="its class cannot generate",
+            fix="load it as one, such as AutoModelForCausalLM, or export it without --llm",
         )
     most = getattr(config, "max_position_embeddings", None)
     if isinstance(most, int) and context > most:

@@ -1,0 +1,89 @@
+"""Decoders of transformers with our cache read texts as they do without any; others are refused by name."""
+
+from __future__ import annotations
+
+import pytest
+
+import edgex
+from edgex.errors import CaptureError, UsageError
+from edgex.export.language_model.request import read_request
+from edgex.export.language_model.source import prepare_language_model
+from edgex.export.source.source import wrap_model
+from edgex.samples.random_weights import randomise_weights
+
+transformers = pytest.importorskip("transformers", reason="the example needs transformers, which is not installed")
+
+CONTEXT, CHUNK = 40, 8
+SMALL = {"vocab_size": 96, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4}
+SMALL |= {"max_position_embeddings": 64, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+SHARED = {**SMALL, "num_key_value_heads": 2}
+WINDOW = {**SHARED, "head_dim": 8, "sliding_window": 8}
+
+# Shared key heads, windows shorter than the text, soft caps, tied heads, learned places.
+FAMILIES = {
+    "Llama": SHARED,
+    "Qwen2": SHARED,
+    "Qwen3": {**SHARED, "head_dim": 8},
+    "Mistral": WINDOW,
+    "Gemma2": {**WINDOW, "query_pre_attn_scalar": 8},
+    "Phi3": SHARED,
+    "GPT2": {
+        "vocab_size": 96,
+        "n_embd": 32,
+        "n_layer": 2,
+        "n_head": 4,
+        "n_positions": 64,
+        "bos_token_id": 1,
+        "eos_token_id": 2,
+    },
+}
+
+
+def _source(family, **changes):
+    config = getattr(transformers, f"{family}Config")(**{**FAMILIES[family], **changes})
+    model = transformers.AutoModelForCausalLM.from_config(config).eval()
+    randomise_weights(model)
+    return wrap_model(model, (), {})
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_cache_holds_what_the_model_computes_without_one(family):
+    # It compares a text of 2 chunks + 1 in chunks, and token by token, with the model's own reading of the whole.
+    source = prepare_language_model(_source(family), read_request(True, CONTEXT, CHUNK))
+    assert source.language.vocabulary == 96 and source.language.eos == (2,)
+    heads = FAMILIES[family].get("num_key_value_heads", 4)
+    assert source.language.cache_bytes == 2 * 2 * heads * 8 * CONTEXT * 4
+
+
+def test_weights_in_half_precision_are_taken_as_float32():
+    source = _source("Llama")
+    source.module.bfloat16()
+    prepared = prepare_language_model(source, read_request(True, CONTEXT, CHUNK))
+    assert any("the weights were bfloat16" in notice for notice in prepared.notices)
+    assert prepared.language.cache_dtype == "float32"
+
+
+def test_a_decoder_is_exported(tmp_path):
+    artifact = edgex.export_model(
+        _source("Llama").module, target="reference", context=CONTEXT, chunk=CHUNK, output=tmp_path, name="llama"
+    )
+    assert artifact.manifest.status == "verified" and artifact.manifest.llm.bos == 1
+
+
+def test_what_is_no_decoder_is_refused_by_name():
+    bert = transformers.BertForMaskedLM(transformers.BertConfig(**SMALL)).eval()
+    with pytest.raises(CaptureError, match="BertForMaskedLM is no decoder"):
+        prepare_language_model(wrap_model(bert, (), {}), read_request(True, CONTEXT, CHUNK))
+    sizes = {"vocab_size": 96, "d_model": 32, "d_kv": 8, "d_ff": 48, "num_layers": 1, "num_heads": 4}
+    t5 = transformers.T5ForConditionalGeneration(transformers.T5Config(**sizes)).eval()
+    with pytest.raises(CaptureError, match="has an encoder and a decoder"):
+        prepare_language_model(wrap_model(t5, (), {}), read_request(True, CONTEXT, CHUNK))
+
+
+def test_a_context_is_bounded_by_the_model_and_by_memory(monkeypatch):
+    with pytest.raises(UsageError, match="--context 65 is longer than LlamaForCausalLM can read"):
+        prepare_language_model(_source("Llama"), read_request(True, 65, CHUNK))
+    monkeypatch.setattr("edgex.export.language_model.transformers_cache.read_available_bytes", lambda: 10_000)
+    with pytest.raises(UsageError, match="a cache of 40 tokens does not fit into memory") as raised:
+        prepare_language_model(_source("Llama"), read_request(True, CONTEXT, CHUNK))
+    assert "2 layers x 40 tokens" in raised.value.why and raised.value.fix == "--context 19"
