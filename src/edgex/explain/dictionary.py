@@ -9,7 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from edgex.explain import messages_executorch, messages_litert, messages_onnxruntime, messages_rocm, messages_torch
+from edgex.explain import (
+    messages_coreai,
+    messages_executorch,
+    messages_litert,
+    messages_onnxruntime,
+    messages_rocm,
+    messages_torch,
+)
 from edgex.explain.entry import Entry
 from edgex.runtime.engines.executorch.errors import ERROR_CODES
 
@@ -44,4 +51,5 @@ DICTIONARY: tuple[Entry, ...] = (
     *messages_onnxruntime.MESSAGES,
     *messages_rocm.MESSAGES,
     *messages_litert.MESSAGES,
+    *messages_coreai.MESSAGES,
 )

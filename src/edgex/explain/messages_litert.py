@@ -15,6 +15,15 @@ MESSAGES: tuple[Entry, ...] = (
         quote="RuntimeError: Lowering not found: aten.normal_functional.default",
     ),
     Entry(
+        "litert-dynamic-shape",
+        "litert",
+        r"\[[\d, -]*-9223372036854775808",
+        "A dimension is dynamic, and litert-torch lowers most operators through JAX, which wants numbers.",
+        "export one file a size: edgex export MODEL -t litert --input-shape NAME=1x8",
+        ("google-ai-edge/litert-torch#870", "google-ai-edge/litert-torch#1024", "keras-team/keras#22996"),
+        quote="AssertionError: float32[1,-9223372036854775808]",
+    ),
+    Entry(
         "litert-custom-operator",
         "litert",
         r"Encountered unresolved custom op: (?P<name>[\w:]+)",
