@@ -34,6 +34,7 @@ _NAMES = (
     "profile-llm",
     "report",
     "run",
+    "scorecard",
     "sign",
     "sweep",
     "targets",

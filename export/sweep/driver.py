@@ -138,8 +138,8 @@ class _Driver:
         self._versions = _read_versions()
         self._hashes = {model.name: _hash_model(model.spec, plan.folder) for model in plan.models}
         self._fingerprints = {model: self._fingerprint(model) for model in self._hashes}
-        known = [row for job in self._all if (row := self._counts(job, False)) is not None and row.complete]
-        self._done, self._failed = len(known), sum(not row.ok for row in known)
+        self._done: dict[str, bool] = {}  # whether a complete row of this plan succeeded, by job
+        self._failed = 0
         self._open = 0
         self._again = 0
         self._place = ""
@@ -150,6 +150,8 @@ class _Driver:
         failed_again: bool,
         progress: Callable[[Standing], object],
     ) -> Sweep:
+        known = [row for job in self._all if (row := self._counts(job, failed_again)) is not None and row.complete]
+        self._done, self._failed = {row.job: row.ok for row in known}, sum(not row.ok for row in known)
         for job, loser in self._jobs.refused:
             if not self._counts(job, failed_again):
                 self._append(self._refused(job, loser))
@@ -348,14 +350,13 @@ class _Driver:
         return place if place is None or is_url(place) else str((self._results.path / place).resolve())
 
     def _append(self, row: Row) -> None:
-        before = self._counts(self._by_id[row.job], False)
-        if before is not None and before.complete:  # it is run again
-            self._done, self._failed = self._done - 1, self._failed - (not before.ok)
         self._results.append(row)
-        self._done, self._failed = self._done + row.complete, self._failed + (row.complete and not row.ok)
+        if row.complete:
+            self._failed += (not row.ok) - (not self._done.get(row.job, True))
+            self._done[row.job] = row.ok
 
     def _standing(self, running: int, latest: str) -> Standing:
-        return Standing(len(self._all), self._done, self._failed, running, latest)
+        return Standing(len(self._all), len(self._done), self._failed, running, latest)
 
     def _sweep(self) -> Sweep:
         rows = tuple(self._results.rows[job.id] for job in self._all if job.id in self._results.rows)

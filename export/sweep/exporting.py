@@ -27,7 +27,7 @@ class TargetResult:
     """What became of one target.
 
     Attributes:
-        status: `verified`, `assembled`, `failed` or `defect`.
+        status: `verified`, `simulated`, `assembled`, `failed` or `defect`.
         seconds: By stage.
         peak_rss_bytes: Of this process.
         made: The artifact; its place is a path.

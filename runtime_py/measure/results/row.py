@@ -10,8 +10,8 @@ from typing import Any, Literal
 from edgex.runtime.support.json.dataclass_shapes import shape_of
 
 # `refused` before any work; `failed` with an error of edgex, `defect` with any other; the rest is how a process ended.
-Status = Literal["verified", "assembled", "refused", "failed", "defect", "crashed", "timeout", "memory"]
-WITH_ARTIFACT: tuple[Status, ...] = ("verified", "assembled")
+Status = Literal["verified", "simulated", "assembled", "refused", "failed", "defect", "crashed", "timeout", "memory"]
+WITH_ARTIFACT: tuple[Status, ...] = ("verified", "simulated", "assembled")
 
 HERE = "here"
 

@@ -105,7 +105,7 @@ def _cover(kind: str, rows: Sequence[Row]) -> dict[str, Any]:
         "artifact": kind,
         "jobs": len(rows),
         "verified": sum(row.ok and row.status == "verified" for row in rows),
-        "assembled": sum(row.ok and row.status == "assembled" for row in rows),
+        "assembled": sum(row.ok and row.status != "verified" for row in rows),
         "failed": len(failed),
         "median_work_fraction": median(work) if work else None,
         "reasons": [

@@ -35,6 +35,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch):
     """Two nodes on this machine, two cores each by their own account; nothing is sent home."""
     for name in ("RAY_USAGE_STATS_ENABLED", "RAY_USAGE_STATS_PROMPT_ENABLED"):
         monkeypatch.setenv(name, "0")
+    monkeypatch.setenv("RAY_agent_register_timeout_ms", "120000")  # a busy machine starts Python slowly
     ray = pytest.importorskip("ray", reason="Ray is not installed")
     from ray.cluster_utils import Cluster
 

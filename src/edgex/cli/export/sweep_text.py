@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from statistics import median
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -63,10 +64,10 @@ def print_sweep(found: Sweep, folder: Path) -> None:
     table = [("target", "jobs", "with artifact", "failed", "median latency")]
     for kind in kinds:
         rows = [row for row in found.rows if row.kind == kind]
-        seconds = sorted(row.timing.median_seconds for row in rows if row.timing is not None)
+        seconds = [row.timing.median_seconds for row in rows if row.timing is not None]
         made = sum(row.made is not None for row in rows)
         failed = sum(row.complete and not row.ok for row in rows)
-        middle = format_seconds(seconds[len(seconds) // 2]) if seconds else ""
+        middle = format_seconds(median(seconds)) if seconds else ""
         table.append((kind, str(len(rows)), str(made), str(failed), middle))
     print_table(table)
     _print_failures([row for row in found.rows if row.failure is not None])
