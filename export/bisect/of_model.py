@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from edgex.delegates.registry import get_delegate
 from edgex.errors import RunError, TargetUnavailable, UsageError, VerificationError
 from edgex.export.pipeline import prepare_models
 from edgex.export.result import StageClock
@@ -75,7 +77,9 @@ def settings_of(artifact: Artifact) -> ExportSettings:
     """What an artifact was exported with, as far as its manifest tells."""
     manifest = artifact.manifest
     recipe = manifest.quantization or {}
-    known = {key: value for key, value in manifest.options.items() if key != "execution_provider"}
+    # The manifest's options hold what follows from the delegate's, too.
+    fields = {field.name for field in dataclasses.fields(get_delegate(manifest.target).options_type)}
+    known = {key: value for key, value in manifest.options.items() if key in fields and value is not None}
     return ExportSettings(
         targets=(manifest.target,),
         precision=manifest.precision,

@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 
 # Statuses whose artifact has run here; any other cannot be timed.
 _RUNS_HERE = "verified"
+_WHY_NOT_TIMED = {
+    "assembled": "it is assembled: nothing of it ran on this machine",
+    "simulated": "it is simulated: a simulator's times are not the device's",
+}
 
 
 @dataclass(frozen=True)
@@ -89,9 +93,7 @@ def make_candidates(
             if exported.target in told or exported.path is None:
                 continue
             if exported.status != _RUNS_HERE:
-                lost.append(
-                    Loser(candidate, "not run here", f"it is {exported.status}: nothing of it ran on this machine")
-                )
+                lost.append(Loser(candidate, "not run here", _WHY_NOT_TIMED[exported.status]))
                 continue
             made.append(_open(candidate, exported.path))
         done += len(group)

@@ -17,7 +17,7 @@ class Outcome:
     """One target's.
 
     Attributes:
-        status: `verified`, `assembled`, or `refused`.
+        status: `verified`, `simulated`, `assembled`, or `refused`.
         what: Why it was refused; None for an artifact.
         path: The artifact.
         delegated_ops: Operators that the target took; None where it was refused.

@@ -6,13 +6,15 @@ artifact is compiled, executed and proved, and gets the status `simulated`.
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
-from edgex.delegates.base import Availability
+from edgex.delegates.base import Availability, CapturedProgram, LoweredModule
 from edgex.delegates.onnxruntime.provider import ProviderDelegate
 from edgex.delegates.onnxruntime.versions import NEWEST_OPSET, OLDEST_OPSET
 from edgex.errors import nearest_name
@@ -34,6 +36,7 @@ class OnnxQnnOptions:
     Attributes:
         soc: Which SoC it is compiled and proved for.
         opset: Version of the ONNX operator set that the model is written in.
+        context: Write what QNN compiled the model to as well, for this SoC alone; it is what is proved and run then.
         allow_fallback: Export even if QNN leaves operators to the CPU; running it then needs --allow-fallback.
         optimization: How long QNN's compiler looks for a better graph: 0 (its default) to 3.
         vtcm_mb: Megabytes of the HTP's fast memory that the graph may use; 0 is all.
@@ -42,6 +45,7 @@ class OnnxQnnOptions:
 
     soc: str = "sm8650"
     opset: int = _OPSET
+    context: bool = False
     allow_fallback: bool = False
     optimization: int = 0
     vtcm_mb: int = 0
@@ -52,6 +56,8 @@ class OnnxQnnOptions:
             raise ValueError(f"soc {self.soc!r} is unknown: {nearest_name(self.soc, SOCS)}; known: {', '.join(SOCS)}")
         if not OLDEST_OPSET <= self.opset <= NEWEST_OPSET:
             raise ValueError(f"opset {self.opset} cannot be had: the exporter honours {OLDEST_OPSET} to {NEWEST_OPSET}")
+        if self.context and self.allow_fallback:
+            raise ValueError("context and allow_fallback exclude each other: a context binary holds the whole model")
         if self.optimization not in range(4):
             raise ValueError(f"optimization is 0 to 3, not {self.optimization}")
         if self.vtcm_mb < 0 or not 0.0 <= self.simulation_seconds < float("inf"):
@@ -146,7 +152,25 @@ class OnnxQnnDelegate(ProviderDelegate):
 
     def manifest_options(self, options: OnnxQnnOptions) -> dict[str, Any]:
         """See `ProviderDelegate`."""
-        return {"soc": options.soc, "simulation_seconds": options.simulation_seconds}
+        return {"soc": options.soc, "context": options.context, "simulation_seconds": options.simulation_seconds}
+
+    def lower(self, program: CapturedProgram, options: OnnxQnnOptions) -> LoweredModule:
+        """See `ProviderDelegate`; with `context`, the model is compiled when it is written.
+
+        Raises:
+            LoweringError: Operators have no translation, or QNN does not take them; all are named.
+        """
+        lowered = super().lower(program, options)
+        if not options.context:
+            return lowered
+        from edgex.delegates.onnxruntime.graph.writer import MODEL_FILE
+        from edgex.runtime.engines.qnn.context import CONTEXT_FILES, compile_context
+
+        def write(folder: Path) -> None:
+            lowered.write(folder)
+            compile_context(folder, MODEL_FILE, self.provider_options(options))
+
+        return dataclasses.replace(lowered, files=(*lowered.files, *CONTEXT_FILES), write=write)
 
     def simulator(self, options: OnnxQnnOptions) -> str | None:
         """See `ProviderDelegate`."""

@@ -9,8 +9,9 @@ from typing import Any
 
 from edgex.errors import RunError
 from edgex.runtime.engines.checks import Check
-from edgex.runtime.engines.onnxruntime.provider.opening import ProviderOpening
+from edgex.runtime.engines.onnxruntime.provider.opening import ProviderOpening, read_flag
 from edgex.runtime.engines.onnxruntime.provider.sessions import OpenedSession, ProviderChoice
+from edgex.runtime.engines.qnn.context import CONTEXT_MODEL
 from edgex.runtime.engines.qnn.detection import detect
 from edgex.runtime.engines.qnn.provider import QNN, describe_simulator, find_htp, find_provider, simulates
 from edgex.runtime.session.simulation import Simulator
@@ -20,11 +21,11 @@ SIMULATION_SECONDS = 120.0
 
 
 class HtpOpening(ProviderOpening):
-    """See `ProviderOpening`; its own setting is how long cases are simulated."""
+    """See `ProviderOpening`; its own settings are whether a context binary is run, and how long cases are simulated."""
 
     provider = QNN
     device = "Qualcomm HTP, nor its simulator,"
-    own_settings = ("simulation_seconds",)
+    own_settings = ("context", "simulation_seconds")
 
     def __call__(self, onnxruntime: Any, model: str, options: Any) -> OpenedSession:
         """See `ProviderOpening`; what runs in the simulator says so.
@@ -39,7 +40,8 @@ class HtpOpening(ProviderOpening):
         given = self.artifact.manifest.options
         soc = f"{given.get('soc')} (HTP v{given.get('provider_options', {}).get('htp_arch')})"
         simulator = Simulator(describe_simulator(soc), self._seconds)
-        return replace(opened, remark=f"simulated: {simulator.words}", simulator=simulator)
+        what = ", from its context binary" if self._context else ""
+        return replace(opened, remark=f"simulated{what}: {simulator.words}", simulator=simulator)
 
     def find_library(self) -> Path | None:
         """See `ProviderOpening`."""
@@ -54,7 +56,17 @@ class HtpOpening(ProviderOpening):
         """See `ProviderOpening`."""
         seconds = given.get("simulation_seconds", self.artifact.manifest.options.get("simulation_seconds"))
         self._seconds = _read_seconds(seconds)
+        has_context = bool(self.artifact.manifest.options.get("context"))
+        self._context = read_flag(given, "context", default=has_context)
+        if self._context and not has_context:
+            raise RunError(
+                "the artifact holds no context binary", fix="export it with --option context=true, or leave it out"
+            )
         return options
+
+    def choose_file(self, model: str) -> str:
+        """See `ProviderOpening`; with a context binary nothing is compiled."""
+        return str(self.artifact.file(CONTEXT_MODEL)) if self._context else model
 
     def prepare(self, onnxruntime: Any, choice: ProviderChoice) -> ProviderChoice:
         """See `ProviderOpening`: where the library of the HTP lies is known here only."""

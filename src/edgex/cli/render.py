@@ -41,7 +41,7 @@ def print_export(document: Mapping[str, Any]) -> None:
             echo_labelled("size", describe_size(artifact, artifact["bytes"]))
         if artifact["status"] == "simulated":
             echo_labelled(
-                "simulated", f"executed in the {artifact['verification']['simulator']}; no such device ran it"
+                "simulated", f"executed in the {artifact['verification']['simulator']}; no such device has run it"
             )
         # Nobody has asked the device: what the delegate's table says is a prediction.
         predicted = ", as predicted" if artifact["status"] == "assembled" else ""

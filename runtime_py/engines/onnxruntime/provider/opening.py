@@ -72,7 +72,8 @@ class ProviderOpening:
                 f"{failed.fix}; --allow-fallback runs it on the CPU and says so",
                 why=f"check {failed.name!r} does not hold; edgex targets shows all of them",
             )
-        return open_on_provider(onnxruntime, model, options, self.prepare(onnxruntime, self._choice))
+        chosen = self.choose_file(model)
+        return open_on_provider(onnxruntime, chosen, options, self.prepare(onnxruntime, self._choice))
 
     def find_library(self) -> Path | None:
         """The plug-in library to use where the settings name none; None for a provider that is built in."""
@@ -89,6 +90,10 @@ class ProviderOpening:
             RunError: A setting's value does not fit.
         """
         return options
+
+    def choose_file(self, model: str) -> str:
+        """The file that the provider opens: the model, or what it was compiled to."""
+        return model
 
     def prepare(self, onnxruntime: Any, choice: ProviderChoice) -> ProviderChoice:
         """The choice as it is opened here, with what only this machine knows.

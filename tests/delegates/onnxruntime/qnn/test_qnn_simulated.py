@@ -155,3 +155,20 @@ def test_where_the_provider_is_missing_it_does_not_run(half: Path, monkeypatch: 
         assert "CPUExecutionProvider" in session.executed_on and session.simulator is None
     with pytest.raises(RunError, match="no option 'simulation_second'"):
         edgex.load(half, options={"simulation_second": 1})
+
+
+def test_a_context_binary_is_written_loaded_and_run(tmp_path: Path, half: Path) -> None:
+    torch.manual_seed(0)
+    module, x = nn.Sequential(nn.Linear(6, 4), nn.ReLU()).eval(), torch.randn(2, 6)
+    artifact = edgex.export_model(
+        module, (x,), target="onnx-qnn", output=tmp_path, precision="fp16", options={"context": True}
+    )
+    native = {entry.path for entry in artifact.manifest.native_files}
+    assert {"model.onnx", "model_ctx.onnx", "model_ctx_qnn.bin"} <= native
+    assert artifact.manifest.status == "simulated"
+    assert "from its context binary" in artifact.manifest.verification["executed_on"]
+    with edgex.load(artifact.path) as session, edgex.load(artifact.path, options={"context": False}) as plain:
+        assert session.assignment == {"QNNExecutionProvider": 1} and "context binary" not in plain.executed_on
+        np.testing.assert_array_equal(session.run(x)[0], plain.run(x)[0])
+    with pytest.raises(RunError, match="holds no context binary"):
+        edgex.load(half, options={"context": True})
