@@ -42,7 +42,9 @@ demo: $(INSTALLED)
 	@$(BIN)/python -m edgex.samples.demo
 
 # Two processes, a file at a time: what a file exports once serves all its tests. Long files are the first.
+# Bytecode first, for environments that do not let Python write it: tests start a thousand processes.
 test: $(INSTALLED)
+	@$(BIN)/python -m compileall -q src/edgex export delegates runtime_py samples
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 # Tests last, so that their summary ends the output.

@@ -47,7 +47,7 @@ _STOP_SECONDS = 10.0
 _SAFE_PATH = ("-P",) if sys.version_info >= (3, 11) else ()
 _START = (
     "import sys; sys.path[:] = [path for path in sys.path if path] + [sys.argv[1]]; "
-    "from edgex.runtime.support.process.serving import main; sys.exit(main(*sys.argv[2:]))"
+    "from edgex.runtime.support.process.serving import main; main(*sys.argv[2:])"
 )
 
 
