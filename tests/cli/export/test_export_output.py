@@ -13,12 +13,11 @@ OURS = re.compile(r"\[ *\d+\.\d s\] |note: ")
 def test_only_our_own_lines_reach_the_terminal(run_here, model_file):
     model_file("convnet")
     flags = ("--quantize", "int8", "--calibration", "random:4", "--no-speed-check")
-    for chosen in (("-t", "xnnpack,onnx-cpu,reference"), ("-t", "xnnpack", *flags)):
-        done = run_here("export", "convnet.py", *chosen, "--force")
-        assert done.returncode == 0, done.stderr
-        foreign = [line for line in done.stderr.splitlines() if not OURS.match(line)]
-        assert not foreign, "\n".join(foreign)
-    quiet = run_here("export", "convnet.py", "-t", "xnnpack", "-q", "--force")
+    done = run_here("export", "convnet.py", "-t", "xnnpack", *flags)
+    assert done.returncode == 0, done.stderr
+    foreign = [line for line in done.stderr.splitlines() if not OURS.match(line)]
+    assert not foreign, "\n".join(foreign)
+    quiet = run_here("export", "convnet.py", "-t", "xnnpack,onnx-cpu,reference", "-q", "--force")
     assert quiet.returncode == 0 and quiet.stderr == ""
     assert quiet.stdout.startswith("xnnpack  verified")
 
