@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from edgex.delegates.recipes.tolerances import DEFAULT_TOLERANCES
+from edgex.export.android.delivery import model_source_of
 from edgex.export.android.golden_files import GoldenSelection
 from edgex.export.android.options import AppOptions
 from edgex.export.android.screens import Screens
@@ -50,7 +51,7 @@ def describe_app(
             "target": manifest.target,
             "precision": manifest.precision,
             "digest": artifact.digest,
-            "source": options.model_source,
+            "source": model_source_of(options.delivery, options.model_source),
             "file_bytes": native.bytes,
             "sha256": native.sha256,
             "artifact_bytes": artifact.total_bytes,

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from edgex.errors import UsageError
+from edgex.export.android.delivery import Delivery
 from edgex.runtime.artifact.card import ImageInput
 
 Flavor = Literal["xnnpack", "vulkan"]
@@ -36,6 +37,7 @@ class AppOptions:
         image: How a picture becomes the input.
         flavor: Which of ExecuTorch's Android libraries the app is built with.
         model_source: `asset` carries the model within the app, `push` leaves it to `adb push`.
+        delivery: When Google Play brings the model, in a pack of its own; None where it is within the app.
         library_only: Write the library module alone, for an existing app.
     """
 
@@ -45,6 +47,7 @@ class AppOptions:
     image: ImageInput | None = None
     flavor: Flavor = "xnnpack"
     model_source: ModelSource = "asset"
+    delivery: Delivery | None = None
     library_only: bool = False
 
 

@@ -10,17 +10,23 @@ from typing import Any
 
 from edgex._version import __version__
 from edgex.errors import ArtifactError, UsageError
+from edgex.export.android.delivery import add_pack
 from edgex.export.android.golden_files import GoldenSelection, write_golden_files
 from edgex.export.android.library.kotlin_class import ModelClass
 from edgex.export.android.library.kotlin_names import make_folder_name
+from edgex.export.android.library.operators import FILE as OPERATORS
+from edgex.export.android.library.operators import write_operators
 from edgex.export.android.library.readme import write_readme
 from edgex.export.android.options import AppOptions
 from edgex.export.android.templates import TEMPLATES, Identity, fill_template
 from edgex.runtime.artifact.artifact import Artifact, hash_file
+from edgex.runtime.engines.executorch.pte import read_pte
 from edgex.runtime.support.publish import disk_errors, publish_folder, staged_folder
 
 PROJECT = Path(__file__).parent.parent.parent / "samples" / "android"
 LIBRARY = "model"
+# What only some projects have.
+VARIANTS = "variants"
 # Within the library.
 ASSETS = "src/main/assets/edgex"
 CLASSES = "src/main/kotlin/dev/edgex/model"
@@ -75,9 +81,15 @@ def write_project(
         method = artifact.manifest.method
         document["golden"] = write_golden_files(assets, selection.cases, method.inputs, method.outputs)
         _write_json(assets / "manifest.json", document)
+        held = assets
+        if options.delivery is not None:
+            held = add_pack(temporary, PROJECT / VARIANTS, options.delivery) / folder
+            held.mkdir(parents=True)
         if options.model_source == "asset":
-            shutil.copyfile(artifact.file(".pte"), assets / "model.pte")
+            shutil.copyfile(artifact.file(".pte"), held / "model.pte")
         (library / CLASSES / f"{written.name}.kt").write_text(written.write(), encoding="utf-8")
+        operators = write_operators(read_pte(artifact.file(".pte")), "model.pte")
+        (library / OPERATORS).write_text(operators, encoding="utf-8")
         module = output.name if options.library_only else LIBRARY
         readme = write_readme(written, module, "ExecuTorch", "pte")
         (library / "README.md").write_text(readme, encoding="utf-8")
@@ -102,7 +114,7 @@ def _copy_sources(folder: Path, library: Path, options: AppOptions, identity: Id
             continue
         if path.parts[0] == LIBRARY:
             target = library / path.relative_to(LIBRARY)
-        elif options.library_only and path.name != "LICENSE-THIRD-PARTY.md":
+        elif path.parts[0] == VARIANTS or (options.library_only and path.name != "LICENSE-THIRD-PARTY.md"):
             continue
         else:
             target = folder / path

@@ -44,6 +44,21 @@ def check_engine(artifact: Artifact) -> None:
         )
 
 
+def check_methods(artifact: Artifact) -> None:
+    """The app runs one method, `forward`.
+
+    Raises:
+        UsageError: The artifact has others, as those of language models do.
+    """
+    methods = [method.name for method in artifact.manifest.methods]
+    if methods != ["forward"]:
+        raise UsageError(
+            f"{artifact.path.name} is not for the Android app: it has the methods {', '.join(methods)}",
+            why="library and app run one method, forward",
+            fix="edgex export MODEL -t xnnpack, without --llm",
+        )
+
+
 def check_backends(artifact: Artifact, program: PteSummary, options: AppOptions) -> None:
     """Every backend of the program must be in the chosen library.
 

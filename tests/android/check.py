@@ -30,6 +30,21 @@ APPLICATION = "dev.edgex.app.check"
 ABIS = ("arm64-v8a", "x86_64")
 # Of memory, on devices of Android 15 and later; the store asks for it.
 PAGE = 16384
+KOTLIN = Path("src") / "main" / "kotlin" / "dev" / "edgex" / "model"
+SOURCES = Path("samples") / "android" / "model" / KOTLIN
+# A model of every kind: dynamic, a classifier of sound, text, state, boxes.
+_SAMPLES = ("digits", "keyword_spotter", "sentence_encoder", "decoder")
+MODELS = (*(ROOT / "samples" / f"{name}.py" for name in _SAMPLES), Path(__file__).parent / "detector.py")
+# What Google's plug-in makes of modelpack/build.gradle.kts.
+PACK_MANIFEST = f"""<manifest xmlns:android="http://schemas.android.com/apk/res/android"
+    xmlns:dist="http://schemas.android.com/apk/distribution" package="{APPLICATION}" split="modelpack">
+  <dist:module dist:type="ai-pack">
+    <dist:delivery><dist:on-demand /></dist:delivery>
+    <dist:fusing dist:include="true" />
+  </dist:module>
+  <application android:hasCode="false" />
+</manifest>
+"""
 KEY = ("-storepass", "android", "-keypass", "android", "-alias", "check")
 
 
@@ -151,7 +166,9 @@ class Check:
         tests, own = self.classes_of("tests"), [self.work / name for name in ("library", "classes")]
         lib = [*own, self.work / "stubs", self.stdlib, JSON, *JUNIT]
         sources = [self.app / module / "src" / "test" / "kotlin" for module in ("model", "app")]
-        self.kotlin(tests, sources, lib, f"-Xfriend-paths={','.join(map(str, own))}")
+        # The test for a device is compiled with them, and not run here.
+        on_device = self.app / "model" / "src" / "androidTest" / "kotlin"
+        self.kotlin(tests, [*sources, on_device], lib, f"-Xfriend-paths={','.join(map(str, own))}")
         files = sorted((path, root) for root in sources for path in root.rglob("*Test.kt"))
         names = [".".join(path.relative_to(root).with_suffix("").parts) for path, root in files]
         folders = os.pathsep.join(str(path) for path in sorted((self.assets / "edgex").iterdir()))
@@ -316,6 +333,53 @@ class Check:
         require(all(place % PAGE == 0 for place in places.values()), f"a library begins within a page: {places}")
         return "AAB validated by bundletool, signed, and turned into a universal APK with libraries on pages of 16 KB"
 
+    def pack(self):
+        """The same app with its model in an AI pack, as `--delivery on-demand` writes it."""
+        packed = self.work / "packed"
+        run(sys.executable, "-m", "edgex", "android", self.artifact, "-o", packed, "--delivery", "on-demand")
+        library = packed / "model" / "src" / "main" / "kotlin" / "dev" / "edgex" / "model"
+        self.kotlin(self.classes_of("play"), library / "PackDelivery.kt", [self.work / "stubs", self.stdlib])
+        (self.work / "PackManifest.xml").write_text(PACK_MANIFEST)
+        linked, module = self.work / "pack.apk", self.work / "modelpack.zip"
+        run(
+            "aapt2", "link", "-I", FRAMEWORK, "--proto-format", "--manifest", self.work / "PackManifest.xml",
+            "-A", packed / "modelpack" / "src" / "main" / "assets", "-o", linked,
+        )  # fmt: skip
+        base = self.work / "thin.zip"
+        with zipfile.ZipFile(self.work / "base.zip") as source, zipfile.ZipFile(base, "w") as target:
+            for name in source.namelist():
+                if not name.endswith("/model.pte"):
+                    target.writestr(name, source.read(name))
+        with zipfile.ZipFile(linked) as source, zipfile.ZipFile(module, "w") as target:
+            target.writestr("manifest/AndroidManifest.xml", source.read("AndroidManifest.xml"))
+            for name in source.namelist():
+                if name.startswith("assets/"):
+                    target.writestr(name, source.read(name))
+        bundle, tool = self.work / "packed.aab", ("-jar", self.tools.bundletool)
+        self.java(*tool, "build-bundle", f"--modules={base},{module}", f"--output={bundle}")
+        printed = self.java(*tool, "validate", f"--bundle={bundle}")
+        require("modelpack" in printed, "bundletool sees no pack")
+        return "AAB with the model in an on-demand AI pack, validated by bundletool"
+
+    def models(self):
+        """Libraries of models of every kind: the same twice, and their classes compile against the library."""
+        classes = []
+        shared = {path.name for path in (ROOT / SOURCES).glob("*.kt")}
+        for source in MODELS:
+            run(sys.executable, "-m", "edgex", "export", source, "-t", "xnnpack", "-o", self.work / "models")
+            artifact = self.work / "models" / f"{source.stem}.xnnpack.edgex"
+            made = [self.work / f"{source.stem}-{number}" / "library" for number in (1, 2)]
+            for folder in made:
+                run(sys.executable, "-m", "edgex", "android", artifact, "-o", folder, "--library-only")
+            files = [{p.relative_to(f): p.read_bytes() for p in f.rglob("*") if p.is_file()} for f in made]
+            require(files[0] == files[1], f"two libraries of {source.stem} differ")
+            own = [path for path in (made[0] / KOTLIN).glob("*.kt") if path.name not in shared]
+            require(len(own) == 1, f"{source.stem} has not one class of its own")
+            classes += own
+        library = [self.work / "library", self.work / "stubs", self.stdlib]
+        self.kotlin(self.classes_of("models-classes"), classes, library)
+        return f"the classes of {len(classes)} models compile, and come out equal twice"
+
 
 def stored_places(path, suffix):
     """Where in an archive the content of each file that is stored, not compressed, begins."""
@@ -362,6 +426,8 @@ def main():
                 check.dex,
                 check.apk,
                 check.bundle,
+                check.pack,
+                check.models,
             )
             for step in steps:
                 started = time.monotonic()

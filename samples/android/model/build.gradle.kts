@@ -9,6 +9,20 @@ android {
 
     defaultConfig {
         minSdk = 26
+        testInstrumentationRunner = "androidx.test.runner.AndroidJUnitRunner"
+    }
+
+    testOptions {
+        managedDevices {
+            localDevices {
+                // `./gradlew :model:atdDebugAndroidTest` brings this emulator, a small image for tests, and needs no phone.
+                create("atd") {
+                    device = "Pixel 2"
+                    apiLevel = 34
+                    systemImageSource = "aosp-atd"
+                }
+            }
+        }
     }
 
     compileOptions {
@@ -26,4 +40,5 @@ dependencies {
     testImplementation("junit:junit:4.13.2")
     // Unit tests run off the device, where Android's own org.json is not.
     testImplementation("org.json:json:20240303")
+    androidTestImplementation("androidx.test:runner:1.6.2")
 }

@@ -97,6 +97,8 @@ def test_an_artifact_of_another_engine_is_refused(exported, edgex, tmp_path):
         (("--image-input", "x:a,1,NCHW"), "must be numbers"),
         (("--image-input", "x:0,1,NCWH"), "unknown layout"),
         (("--flavor", "qnn"), "qnn"),
+        (("--delivery", "on-demand", "--model-source", "push"), "beside the app"),
+        (("--library-only", "--build"), "writes no app"),
     ],
 )
 def test_flags_are_checked_before_the_artifact_is_opened(edgex, tmp_path, flags, words):

@@ -10,7 +10,7 @@ import pytest
 from edgex.errors import ArtifactError, EdgexError
 from edgex.export.android.generate import generate_app
 from edgex.export.android.options import AppOptions
-from edgex.export.android.project import ASSETS, BUNDLE_FILE, LIBRARY, PROJECT
+from edgex.export.android.project import ASSETS, BUNDLE_FILE, LIBRARY, PROJECT, VARIANTS
 from edgex.export.android.templates import TEMPLATES, Identity, fill_template, kotlin_text, resource_text
 from edgex.runtime.artifact.artifact import hash_file
 from edgex.runtime.artifact.card import ImageInput
@@ -88,7 +88,9 @@ def test_only_the_templates_differ_from_the_sample(artifact_of, tmp_path):
     differing = {
         str(path.relative_to(PROJECT))
         for path in PROJECT.rglob("*")
-        if path.is_file() and path.read_bytes() != (app.path / path.relative_to(PROJECT)).read_bytes()
+        if path.is_file()
+        and VARIANTS not in path.parts
+        and path.read_bytes() != (app.path / path.relative_to(PROJECT)).read_bytes()
     }
     assert differing == set(TEMPLATES)
     assert 'applicationId = "com.acme.pictures"' in (app.path / "app/build.gradle.kts").read_text()
@@ -170,12 +172,39 @@ def test_a_pushed_model_is_not_in_the_app(artifact_of, tmp_path):
     assert app_manifest(app.path)["model"]["source"] == "push"
 
 
+@pytest.mark.parametrize(("delivery", "source"), [("install-time", "asset"), ("on-demand", "pack")])
+def test_a_pack_of_google_plays_holds_the_model(artifact_of, tmp_path, delivery, source):
+    app = generate_app(artifact_of(), tmp_path / "app", AppOptions(delivery=delivery))
+    held = [path.relative_to(app.path).as_posix() for path in app.path.rglob("*.pte")]
+    assert held == ["modelpack/src/main/assets/edgex/tiny/model.pte"]
+    assert app_manifest(app.path)["model"]["source"] == source
+    build = (app.path / "modelpack/build.gradle.kts").read_text()
+    assert 'id("com.android.ai-pack")' in build and f'deliveryType = "{delivery}"' in build
+    assert 'include(":model", ":app", ":modelpack")' in (app.path / "settings.gradle.kts").read_text()
+    assert 'assetPacks += listOf(":modelpack")' in (app.path / "app/build.gradle.kts").read_text()
+    later = "com.google.android.play:ai-delivery" in (app.path / "model/build.gradle.kts").read_text()
+    code = (app.path / "model/src/main/kotlin/dev/edgex/model/PackDelivery.kt").read_text()
+    assert later == ("AiPackManagerFactory" in code) == (delivery == "on-demand")
+    assert not (app.path / VARIANTS).exists()
+
+
+def test_a_model_that_no_pack_may_hold_is_refused(artifact_of, tmp_path, monkeypatch):
+    from edgex.export.android import delivery
+
+    monkeypatch.setattr(delivery, "PACK_BYTES", 10)
+    with pytest.raises(EdgexError, match="Google Play takes packs") as refusal:
+        generate_app(artifact_of(), tmp_path / "app", AppOptions(delivery="on-demand"))
+    assert refusal.value.exit_code == 2
+
+
 def test_a_model_that_is_too_large_for_a_store_is_said(artifact_of, tmp_path, monkeypatch):
     from edgex.export.android import generate
 
     monkeypatch.setattr(generate, "_STORE_BYTES", 10)
     app = generate_app(artifact_of(), tmp_path / "app", AppOptions())
-    assert "asset pack" in app.notices[0]
+    assert "--delivery install-time" in app.notices[0]
+    packed = generate_app(artifact_of(), tmp_path / "packed", AppOptions(delivery="install-time"))
+    assert packed.notices == ()
     assert generate_app(artifact_of(), tmp_path / "other", AppOptions(model_source="push")).notices == ()
 
 
@@ -202,6 +231,7 @@ NO_SUCH_OUTPUT = {"boxes": "b", "scores": "s", "format": "xyxy", "units": "pixel
         (lambda m: m["methods"][0]["inputs"][0].update(shape=[1 << 20, 1 << 12]), 5, "2 GiB"),
         (on_onnxruntime, 2, "onnxruntime runs it"),
         (lambda m: m["requirements"].update(plugins=["onednn"]), 2, "plug-in onednn"),
+        (lambda m: m["methods"].append({**m["methods"][0], "name": "decode"}), 2, "methods forward, decode"),
         (lambda m: m["producer"].update(executorch="1.5.0"), 7, "1.5.0"),
         (lambda m: m["producer"].pop("executorch"), 7, "unknown"),
         (lambda m: m.update(model={"card": {"image": {"input": "y"}}}), 2, "no input 'y'"),

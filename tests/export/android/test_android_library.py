@@ -1,13 +1,17 @@
 """The library that `edgex android` writes for one model: its Kotlin class, its README, and `--library-only`."""
 
 import json
+import re
+from pathlib import Path
 
 import pytest
 
 from edgex.export.android.generate import generate_app
 from edgex.export.android.library.kotlin_class import ModelClass
 from edgex.export.android.library.kotlin_names import make_class_name, make_folder_name, make_names
+from edgex.export.android.library.operators import PORTABLE_OPERATORS, write_operators
 from edgex.export.android.options import AppOptions
+from edgex.runtime.engines.executorch.pte import PteSummary
 
 CLASS = "src/main/kotlin/dev/edgex/model/TinyModel.kt"
 
@@ -92,7 +96,8 @@ def test_the_library_alone_is_a_module_for_an_existing_app(artifact_of, tmp_path
     artifact = artifact_of()
     made = generate_app(artifact, tmp_path / "eyes", AppOptions(library_only=True))
     top = {path.name for path in made.path.iterdir()}
-    assert top == {"LICENSE-THIRD-PARTY.md", "README.md", "build.gradle.kts", "edgex-bundle.json", "src"}
+    files = {"LICENSE-THIRD-PARTY.md", "README.md", "build.gradle.kts", "edgex-bundle.json"}
+    assert top == {*files, "selected_operators.yaml", "src"}
     assert "class TinyModel(context: Context, threads: Int = 0) : Closeable {" in (made.path / CLASS).read_text()
     readme = (made.path / "README.md").read_text()
     assert 'include(":eyes")' in readme and "private val model = TinyModel(application)" in readme
@@ -102,3 +107,20 @@ def test_the_library_alone_is_a_module_for_an_existing_app(artifact_of, tmp_path
     for path in (made.path / "src").rglob("*"):
         if path.is_file():
             assert path.read_bytes() == (whole.path / "model" / path.relative_to(made.path)).read_bytes()
+
+
+def test_the_operators_are_those_that_the_program_names():
+    """As ExecuTorch's build reads them: its own reader of the file, without a build."""
+    yaml = pytest.importorskip("yaml")
+    program = PteSummary(("XnnpackBackend",), ("aten::cumsum.out", "aten::add.out", "aten::cumsum.out"), 0)
+    found = yaml.safe_load(write_operators(program, "model.pte"))
+    assert sorted(found["operators"]) == sorted(found["et_kernel_metadata"]) == ["aten::add.out", "aten::cumsum.out"]
+    assert found["operators"]["aten::add.out"]["debug_info"] == ["model.pte"]
+    assert not found["include_all_operators"]
+    assert yaml.safe_load(write_operators(PteSummary((), (), 0), "model.pte"))["operators"] == {}
+
+
+def test_the_number_of_operators_is_executorchs():
+    executorch = pytest.importorskip("executorch")
+    listed = Path(next(iter(executorch.__path__))) / "kernels" / "portable" / "functions.yaml"
+    assert len(re.findall(r"^- (?:op|func):", listed.read_text(), re.M)) == PORTABLE_OPERATORS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -24,6 +24,7 @@ from edgex.cli.options.shared import (
 from edgex.cli.supervisor import supervise
 
 if TYPE_CHECKING:
+    from edgex.export.android.delivery import Delivery
     from edgex.export.android.options import AppOptions, Flavor, ModelSource
     from edgex.runtime.artifact.artifact import Artifact
 
@@ -68,6 +69,12 @@ _IMAGE_HELP = (
     help="Put the model in the app, or send it with adb, to a name that is its SHA-256.",
 )
 @option(
+    "--delivery",
+    type=click.Choice(["install-time", "fast-follow", "on-demand"]),
+    group="App",
+    help="Put the model into an AI pack of Google Play's, which brings it with the app, after it, or when asked.",
+)
+@option(
     "--library-only",
     is_flag=True,
     group="App",
@@ -94,6 +101,7 @@ def command(
     image_input: str | None,
     flavor: str,
     model_source: str,
+    delivery: str | None,
     library_only: bool,
     aab: bool,
     build: bool,
@@ -115,7 +123,13 @@ def command(
                 "--library-only writes no app, which --build and --aab need",
                 fix="build the project that takes it",
             )
-        options = _read_options(application_id, name, labels, image_input, flavor, model_source, library_only)
+        if delivery is not None and (library_only or model_source == "push"):
+            raise UsageError(
+                "--delivery puts the model beside the app, for Google Play",
+                fix="leave --library-only and --model-source push out",
+            )
+        options = _read_options(application_id, name, labels, image_input, flavor, model_source)
+        options = replace(options, delivery=cast("Delivery | None", delivery), library_only=library_only)
         opened = open_artifact(artifact, "size" if check == "size" else "hash")
         app = generate_app(opened, output or Path(f"{opened.manifest.name}-android"), options, force=force)
         built: dict[str, str | None] = {"apk": None, "aab": None}
@@ -140,7 +154,6 @@ def _read_options(
     image_input: str | None,
     flavor: str,
     model_source: str,
-    library_only: bool,
 ) -> AppOptions:
     """All flags are checked before the artifact is opened."""
     from edgex.export.android.options import (
@@ -158,7 +171,6 @@ def _read_options(
         image=None if image_input is None else parse_image_input(image_input, "--image-input"),
         flavor=cast("Flavor", flavor),
         model_source=cast("ModelSource", model_source),
-        library_only=library_only,
     )
 
 
@@ -199,6 +211,7 @@ def _print_app(document: dict[str, Any], artifact: Artifact) -> None:
 
     click.echo(f"{bold(document['name'])}  {document['application_id']}  {document['path']}")
     where = "in the app" if document["model_source"] == "asset" else "to be pushed with adb"
+    where = where if document["delivery"] is None else f"in an AI pack, {document['delivery']}"
     click.echo(f"  model       {format_bytes(document['model_bytes'])}, {where}")
     click.echo(f"  class       dev.edgex.model.{document['class_name']}")
     if not document["library_only"]:

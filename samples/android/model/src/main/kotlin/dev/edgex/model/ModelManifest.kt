@@ -14,7 +14,8 @@ import dev.edgex.model.tensor.TensorException
 import dev.edgex.model.tensor.TensorSpec
 import org.json.JSONException
 
-enum class ModelSource(val label: String) { ASSET("asset"), PUSH("push") }
+/** Where the model's file comes from: the app itself or a pack installed with it, adb, or a pack that Google Play brings later. */
+enum class ModelSource(val label: String) { ASSET("asset"), PUSH("push"), PACK("pack") }
 
 enum class Activation(val label: String) { LOGITS("logits"), PROBABILITIES("probabilities") }
 

@@ -13,21 +13,24 @@ import java.security.MessageDigest
  * The model as a file: ExecuTorch takes a path, and an asset has none.
  *
  * An asset is copied once, to a name that is its digest; what is there under that name is whole, because it was renamed
- * only after its digest was checked. A pushed model is checked whenever the app starts anew.
+ * only after its digest was checked. A model that was pushed, or brought by Play, is checked whenever the app starts anew.
  */
 class ModelStore(private val context: Context, private val name: String, private val manifest: ModelManifest) {
     private val fileName = "${manifest.model.sha256}.pte"
+    private val asset = "${EdgeModel.ASSETS}/$name/model.pte"
     private var checked = false
 
     val file: File
         get() = when (manifest.model.source) {
             ModelSource.ASSET -> File(File(context.filesDir, "${EdgeModel.ASSETS}/$name"), fileName)
+            ModelSource.PACK -> PackDelivery.find(context, PACK, asset)
+                ?: throw IOException("Google Play is bringing the model, in the pack $PACK; try again when it is there")
             ModelSource.PUSH -> File(context.getExternalFilesDir(EdgeModel.ASSETS), fileName)
         }
 
     fun prepare(): PreparedModel = when (manifest.model.source) {
         ModelSource.ASSET -> prepareAsset()
-        ModelSource.PUSH -> PreparedModel(copySeconds = null, verifySeconds = seconds { checkPushed() })
+        ModelSource.PUSH, ModelSource.PACK -> PreparedModel(copySeconds = null, verifySeconds = seconds { checkGiven() })
     }
 
     private fun prepareAsset(): PreparedModel {
@@ -43,7 +46,7 @@ class ModelStore(private val context: Context, private val name: String, private
         folder.listFiles()?.forEach { it.delete() }
         val part = File(folder, "$fileName.part")
         try {
-            val digest = context.assets.open("${EdgeModel.ASSETS}/$name/model.pte").use { input ->
+            val digest = context.assets.open(asset).use { input ->
                 FileOutputStream(part).use { output -> copy(input, output).also { output.fd.sync() } }
             }
             requireDigest(digest, "the model in this app's assets")
@@ -53,12 +56,13 @@ class ModelStore(private val context: Context, private val name: String, private
         }
     }
 
-    private fun checkPushed() {
+    private fun checkGiven() {
         if (checked) return
+        val file = file
         if (!file.isFile) {
             throw IOException("The model is not on this device yet. Push it:\nadb push model.pte $file")
         }
-        requireDigest(hash(file), "the pushed model")
+        requireDigest(hash(file), "the model that was brought")
         checked = true
     }
 
@@ -66,6 +70,11 @@ class ModelStore(private val context: Context, private val name: String, private
         if (digest != manifest.model.sha256) {
             throw IOException("$what has the digest ${digest.take(12)}…, not ${manifest.model.sha256.take(12)}…")
         }
+    }
+
+    private companion object {
+        /** The module that holds the model where it comes in a pack of its own. */
+        const val PACK = "modelpack"
     }
 
     private inline fun seconds(work: () -> Unit): Double {

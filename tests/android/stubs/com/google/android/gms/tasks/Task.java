@@ -1,0 +1,3 @@
+package com.google.android.gms.tasks;
+
+public abstract class Task<T> {}

@@ -1,0 +1,5 @@
+package com.google.android.play.core.aipacks;
+
+public abstract class AiPackLocation {
+    public abstract String assetsPath();
+}

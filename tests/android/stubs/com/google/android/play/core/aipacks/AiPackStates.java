@@ -1,0 +1,3 @@
+package com.google.android.play.core.aipacks;
+
+public abstract class AiPackStates {}
