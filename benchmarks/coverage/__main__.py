@@ -1,7 +1,7 @@
 """`python -m benchmarks.coverage`: export all models to all targets, and write docs/benchmarks/coverage.md.
 
-A run that was interrupted goes on: results lie in `.coverage-suite/results.jsonl`, a line a model and target, and are
-used again where the same sources and packages made them.
+The suite is a plan of `edgex sweep`: its results lie in `.coverage-suite/results`, an interrupted run goes on, and what
+the same sources and packages made is used again. `edgex report .coverage-suite/results` shows them too.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from __future__ import annotations
 import argparse
 import signal
 import sys
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from benchmarks.coverage.by_name import spec_of
 from benchmarks.coverage.expected import EXPECTED
 from benchmarks.coverage.judge import (
     ISSUES,
@@ -27,13 +27,16 @@ from benchmarks.coverage.judge import (
     read_baseline,
 )
 from benchmarks.coverage.models.huggingface import GONE
-from benchmarks.coverage.outcome import Outcome
+from benchmarks.coverage.outcome import Outcome, outcome_of_row
 from benchmarks.coverage.report import write_report
-from benchmarks.coverage.runner import GIB, Limits, Runner
-from benchmarks.coverage.store import Store, package_versions, sources_digest
+from benchmarks.coverage.sources import package_versions, sources_digest
 from benchmarks.coverage.suite import TARGETS, Entry, all_entries, in_turns, missing_libraries, select
 from benchmarks.processes import ROOT
 from benchmarks.publish import PAGES
+from edgex.export.sweep.driver import Standing, run_sweep
+from edgex.export.sweep.executors import start_executor
+from edgex.export.sweep.placing import NOWHERE
+from edgex.export.sweep.plan import GIB, Limits, PlannedModel, SweepPlan
 
 WORK = ROOT / ".coverage-suite"
 
@@ -56,10 +59,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     targets = [target for target in given.target or TARGETS if _usable(target)]
     # As Ctrl-C does: the export that runs is ended with it.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    store = Store(given.work / "results.jsonl")
-    run_missing(chosen, targets, store, given)
-    keys = {(entry.name, target) for entry in chosen for target in targets}
-    outcomes = {key: outcome for key, outcome in store.read().items() if key in keys}
+    found = run_sweep(
+        make_plan(chosen, targets, given),
+        given.work / "results",
+        start_executor,
+        force=given.fresh,
+        extend=True,
+        failed_again=given.failed,
+        progress=tell_standing,
+    )
+    if found.interrupted:
+        return 130
+    outcomes = {(row.model, row.target): outcome_of_row(row) for row in found.rows}
     if code := _judge(outcomes.values(), baseline):
         return code
     _write(given.output, baseline, outcomes)
@@ -93,15 +104,14 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--only", action="append", default=[], metavar="GLOB", help="Models of such names; repeatable.")
     parser.add_argument("--target", action="append", choices=TARGETS, help="This target alone; repeatable.")
     parser.add_argument("--quick", action="store_true", help="A subset of ten minutes.")
-    parser.add_argument("--fresh", action="store_true", help="Run again what has a result.")
-    parser.add_argument("--keep-older", action="store_true", help="Run only what has no result of any sources.")
+    parser.add_argument("--fresh", action="store_true", help="Forget all results and begin anew.")
     parser.add_argument("--failed", action="store_true", help="Run again only what failed.")
     parser.add_argument("--check", action="store_true", help="Run nothing: judge the committed figures.")
     parser.add_argument("--against", default="HEAD", metavar="REVISION", help="The committed outcomes to compare with.")
     parser.add_argument("-o", "--output", type=Path, default=PAGES, help="Folder of the page.")
     parser.add_argument("--timeout", type=float, default=600.0, help="Seconds a model may take on all its targets.")
     parser.add_argument("--memory", type=float, default=8.0, help="GiB a model may take.")
-    parser.add_argument("--work", type=Path, default=WORK, help="Folder of results and log.")
+    parser.add_argument("--work", type=Path, default=WORK, help="Folder of the results.")
     return parser.parse_args(argv)
 
 
@@ -115,26 +125,24 @@ def _usable(target: str) -> bool:
     return availability.available
 
 
-def run_missing(entries: Sequence[Entry], targets: Sequence[str], store: Store, given: argparse.Namespace) -> None:
-    """Run each model on the targets for which it has no result that counts."""
-    known = store.read()
-    sources = sources_digest()
+def make_plan(entries: Sequence[Entry], targets: Sequence[str], given: argparse.Namespace) -> SweepPlan:
+    """The suite as a sweep: a process for each model with all targets, one at a time, nothing kept or measured."""
+    return SweepPlan(
+        tuple(PlannedModel(spec_of(entry.name), entry.name) for entry in in_turns(entries)),
+        tuple(targets),
+        measure=False,
+        preload=("benchmarks.coverage.libraries",),
+        stamp=sources_digest(),
+        folder=ROOT,
+        artifacts=NOWHERE,
+        workers=1,
+        limits=Limits(given.timeout, int(given.memory * GIB), retries=0),
+    )
 
-    def counts(outcome: Outcome | None) -> bool:
-        if outcome is None or given.fresh or (given.failed and not outcome.verified):
-            return False
-        return given.keep_older or given.failed or outcome.sources == sources
 
-    work = [(e, [t for t in targets if not counts(known.get((e.name, t)))]) for e in in_turns(entries)]
-    work = [(entry, missing) for entry, missing in work if missing]
-    say(f"{len(entries)} models, {len(work)} to run on {', '.join(targets)}")
-    with Runner(given.work / "log", sources, Limits(given.timeout, int(given.memory * GIB))) as runner:
-        for number, (entry, missing) in enumerate(work, 1):
-            started = time.monotonic()
-            outcomes = runner.run(entry, missing)
-            store.append(outcomes)
-            told = "  ".join(f"{o.target} {'ok' if o.verified else f'{o.stage} {o.exit_code}'}" for o in outcomes)
-            say(f"[{number}/{len(work)}] {entry.name}: {told}  {time.monotonic() - started:.0f} s")
+def tell_standing(standing: Standing) -> None:
+    """A line for whatever ended."""
+    say(f"[{standing.done}/{standing.jobs}] {standing.failed} failed  {standing.latest}")
 
 
 def say(text: str) -> None:

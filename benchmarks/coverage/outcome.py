@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from edgex.runtime.measure.results.row import Failure, Row
+
 VERIFIED = "verified"
 FAILED = "failed"
 # Not EdgexError: a defect of edgex, or of an engine.
@@ -73,52 +75,45 @@ class Outcome:
         return cls(**document)
 
 
-def outcomes_of(model: str, report: Mapping[str, Any], sources: str) -> list[Outcome]:
-    """The outcomes in an `edgex.export/2` document."""
-    found = [_of_artifact(model, artifact, sources) for artifact in report["artifacts"]]
-    return found + [_of_failure(model, failure, sources) for failure in report["failures"]]
-
-
-def _of_artifact(model: str, artifact: Mapping[str, Any], sources: str) -> Outcome:
-    plan, proof = artifact["delegation"], artifact["verification"]
-    seconds = sum(value for stage, value in artifact["seconds"].items() if stage != "import")
+def outcome_of_row(row: Row) -> Outcome:
+    """The outcome that a row of a sweep tells."""
+    seconds = sum(value for stage, value in row.seconds.items() if stage != "import")
+    made, failure = row.made, row.failure
+    if made is not None:
+        return Outcome(
+            row.model,
+            row.target,
+            row.status,
+            fraction=_two_digits(made.delegated_ops / made.total_ops if made.total_ops else 1.0),
+            work_fraction=_two_digits(made.work_fraction),
+            calls=made.delegate_calls,
+            min_sqnr_db=_two_digits(made.min_sqnr_db),
+            max_abs_error=_two_digits(made.max_abs_error),
+            seconds=_two_digits(seconds),
+            peak_rss_bytes=_two_digits(row.peak_rss_bytes),
+            sources=row.origin.stamp,
+        )
+    assert failure is not None
     return Outcome(
-        model,
-        artifact["target"],
-        artifact["status"],
-        fraction=_two_digits(plan["fraction"]),
-        work_fraction=_two_digits(plan["work_fraction"]),
-        calls=plan["delegate_calls"],
-        min_sqnr_db=_two_digits(proof.get("min_sqnr_db")),
-        max_abs_error=_two_digits(proof.get("max_abs_error")),
-        seconds=_two_digits(seconds),
-        peak_rss_bytes=_two_digits(artifact["peak_rss_bytes"]),
-        sources=sources,
-    )
-
-
-def _of_failure(model: str, failure: Mapping[str, Any], sources: str) -> Outcome:
-    return Outcome(
-        model,
-        failure["target"],
+        row.model,
+        row.target,
         FAILED,
         stage=_stage_of(failure),
-        exit_code=failure["exit_code"],
-        what=without_paths(failure["what"]),
-        why=without_paths(failure["why"]),
-        fix=without_paths(failure["fix"]),
-        sources=sources,
+        exit_code=failure.exit_code,
+        what=without_paths(failure.what),
+        why=without_paths(failure.why),
+        fix=without_paths(failure.fix),
+        sources=row.origin.stamp,
     )
 
 
-def _stage_of(failure: Mapping[str, Any]) -> str:
+def _stage_of(failure: Failure) -> str:
     """The pipeline's stage; what the verifying process met is told apart: `load`, `run` or `numerics`."""
-    stage = failure["stage"] or "check"
-    if stage != "verify":
-        return str(stage)
-    if failure["exit_code"] == 4:
+    if failure.stage != "verify":
+        return failure.stage
+    if failure.exit_code == 4:
         return "numerics"
-    return "load" if "load" in failure["what"] else "run"
+    return "load" if "load" in failure.what else "run"
 
 
 def without_paths(text: str | None) -> str | None:

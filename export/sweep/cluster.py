@@ -111,11 +111,11 @@ class RayExecutor:
             self._begin_on_devices()
         try:
             return Ended(task, **self._ray.get(ready[0]))
-        except self._ray.exceptions.OutOfMemoryError as error:
-            return Ended(task, "memory", {}, "", "Ray ended it because its node ran out of memory", str(error), 137)
+        except self._ray.exceptions.OutOfMemoryError:
+            return Ended(task, "memory", {}, "", "Ray ended it because its node ran out of memory", exit_code=137)
         except self._ray.exceptions.RayError as error:
             first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-            return Ended(task, "lost", {}, "", f"the cluster lost it: {first}", "", 1)
+            return Ended(task, "lost", {}, "", f"the cluster lost it: {first}", exit_code=1)
 
     def close(self) -> None:
         """See `TaskExecutor`."""

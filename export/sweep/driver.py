@@ -98,6 +98,7 @@ def run_sweep(
     start: Callable[[SweepPlan], TaskExecutor],
     *,
     force: bool = False,
+    extend: bool = False,
     failed_again: bool = False,
     progress: Callable[[Standing], object] = lambda _standing: None,
 ) -> Sweep:
@@ -108,6 +109,7 @@ def run_sweep(
         folder: Receives the results.
         start: Makes the executor, when there is something to do.
         force: Begin anew where the folder has results already.
+        extend: Add to the results of another plan, of which only lists differ.
         failed_again: Run jobs again whose rows say that they failed.
         progress: Told whenever something has ended.
 
@@ -119,7 +121,7 @@ def run_sweep(
     jobs = list_jobs(plan)
     if plan.artifacts not in (None, NOWHERE):
         check_place(str(plan.artifacts))
-    with ResultsFolder(folder, plan.asked(), force=force) as results:
+    with ResultsFolder(folder, plan.asked(), force=force, extend=extend) as results:
         return _Driver(plan, jobs, results).run(start, failed_again, progress)
 
 
@@ -215,7 +217,7 @@ class _Driver:
         output = None if self._place == NOWHERE else f"{self._place}/{model.file_name}/{candidates[0].kind}"
         plan = self._plan
         folder = str(plan.folder.resolve())
-        return ExportTask(model, candidates, plan.options, plan.calibration, folder, output, plan.limits)
+        return ExportTask(model, candidates, plan.options, plan.calibration, folder, output, plan.limits, plan.preload)
 
     def _measure(self, row: Row) -> MeasureTask:
         place = self._absolute(row)
@@ -273,7 +275,9 @@ class _Driver:
         )
         if result is None:
             status = _STATUS.get(ended.ending, "crashed")
-            failure = Failure("export", ended.exit_code or 1, ended.reason or "it said nothing", why=ended.log or None)
+            failure = Failure(
+                ended.stage or "start", ended.exit_code or 1, ended.reason or "it said nothing", why=ended.log or None
+            )
             return replace(row, status=status, failure=failure)
         made = None if result["made"] is None else read_made(result["made"])
         if made is not None and made.artifact is not None:
@@ -334,8 +338,9 @@ class _Driver:
         )
 
     def _fingerprint(self, name: str) -> str:
-        asked = {key: value for key, value in self._plan.asked().items() if key in ("options", "calibration")}
-        parts = [self._hashes[name], __version__, self._versions, self._plan.stamp, asked]
+        plan = self._plan
+        options = {key: str(value) for key, value in sorted(plan.options.items())}
+        parts = [self._hashes[name], __version__, self._versions, plan.stamp, options, plan.calibration]
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
 
     def _relative(self, place: str) -> str:

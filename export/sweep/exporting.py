@@ -45,22 +45,26 @@ class TargetResult:
         return asdict(self)
 
 
-def export_model(model: PlannedModel, settings: ExportSettings, name: str) -> dict[str, TargetResult]:
+def export_model(
+    model: PlannedModel, settings: ExportSettings, name: str, note: Callable[[str], object] = lambda _stage: None
+) -> dict[str, TargetResult]:
     """Export a model; nothing is raised that a model or an engine raises.
 
     Args:
         model: Which.
         settings: With all targets of one kind.
         name: The artifacts' NAME.
+        note: Told each stage as it begins.
     """
     stage = "start"
 
-    def note(name: str, _detail: str) -> None:
+    def enter(name: str, _detail: str) -> None:
         nonlocal stage
         stage = name
+        note(name)
 
     try:
-        return _read_report(_export(model, settings, name, note))
+        return _read_report(_export(model, settings, name, enter))
     except EdgexError as error:  # before the first target: every target's failure
         return {target: _failed(error, stage) for target in settings.targets}
     except Exception as error:
@@ -68,7 +72,7 @@ def export_model(model: PlannedModel, settings: ExportSettings, name: str) -> di
             found: dict[str, TargetResult] = {}
             for target in settings.targets:
                 options = {k: v for k, v in settings.options.items() if "." not in k or k.rpartition(".")[0] == target}
-                found |= export_model(model, replace(settings, targets=(target,), options=options), name)
+                found |= export_model(model, replace(settings, targets=(target,), options=options), name, note)
             return found
         traceback.print_exc()
         return {settings.targets[0]: _defect(error, stage)}

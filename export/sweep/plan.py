@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -72,6 +73,7 @@ class SweepPlan:
         runs: Samples of a measurement; None takes about three seconds' worth.
         options: Of the delegates, as `--option` has them.
         calibration: As `--calibration` has it.
+        preload: Modules that most models import: once, before the processes that export are forked.
         stamp: Text that is part of where a row comes from: where it changes, jobs run again.
         folder: The folder that models are relative to.
         artifacts: Where artifacts go: a folder, an fsspec URL, `none` to keep none; None is the results' folder.
@@ -90,6 +92,7 @@ class SweepPlan:
     runs: int | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
     calibration: str | None = None
+    preload: tuple[str, ...] = ()
     stamp: str = ""
     folder: Path = Path()
     artifacts: str | None = None
@@ -187,9 +190,8 @@ def _check_plan(plan: SweepPlan) -> None:
         raise UsageError("there is no model to sweep over", fix="edgex sweep models/*.py -t xnnpack -o results")
     for model in plan.models:
         parse_model_name(locate(model.spec, plan.folder))
-    names = [model.name for model in plan.models]
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice is not None:
+    ((twice, count),) = Counter(model.name for model in plan.models).most_common(1)
+    if count > 1:
         raise UsageError(
             f"two models are called {twice!r}", fix='give each a name: models = [{ model = "…", name = "…" }]'
         )
@@ -222,12 +224,13 @@ def name_models(specs: Sequence[str]) -> tuple[PlannedModel, ...]:
     Raises:
         UsageError: One is given twice.
     """
-    if len(set(specs)) < len(specs):
-        twice = next(spec for spec in specs if list(specs).count(spec) > 1)
-        raise UsageError(f"a model is given twice: {twice}")
+    for spec, count in Counter(specs).items():
+        if count > 1:
+            raise UsageError(f"a model is given twice: {spec}")
     names = [_short_name(spec) for spec in specs]
+    counts = Counter(names)
     return tuple(
-        PlannedModel(spec, name if names.count(name) == 1 else spec) for spec, name in zip(specs, names, strict=True)
+        PlannedModel(spec, name if counts[name] == 1 else spec) for spec, name in zip(specs, names, strict=True)
     )
 
 

@@ -34,7 +34,7 @@ from edgex.errors import UsageError, nearest_name
 from edgex.export.sweep.plan import Limits, PlannedModel, SweepPlan, name_models, parse_bytes
 
 _WHAT = ("models", "targets", "precisions", "recipes", "devices", "calibration", "options", "stamp", "sweep")
-_HOW = ("executor", "address", "workers", "timeout", "memory", "retries", "measure", "runs", "artifacts")
+_HOW = ("preload", "executor", "address", "workers", "timeout", "memory", "retries", "measure", "runs", "artifacts")
 _MODEL = ("model", "name", "input_shapes")
 
 
@@ -66,6 +66,7 @@ def read_plan_file(path: Path) -> SweepPlan:
         runs=_get(path, how, "runs", int, None),
         options=_get(path, table, "options", dict, {}),
         calibration=None if calibration is None else _beside(folder, calibration),
+        preload=tuple(_texts(path, how, "preload")) if "preload" in how else (),
         stamp=_get(path, table, "stamp", str, ""),
         folder=folder,
         artifacts=_get(path, how, "artifacts", str, None),

@@ -24,6 +24,7 @@ class ExportTask:
         folder: The folder that the model is relative to.
         output: Where artifacts go, a folder or a URL; None keeps none.
         limits: Of the export.
+        preload: Modules to import before the process is forked.
         attempt: 1 for the first.
     """
 
@@ -34,6 +35,7 @@ class ExportTask:
     folder: str
     output: str | None
     limits: Limits
+    preload: tuple[str, ...] = ()
     attempt: int = 1
 
     @property
@@ -55,6 +57,7 @@ class ExportTask:
                 "model": PlannedModel(**{**document["model"], "input_shapes": shapes}),
                 "candidates": tuple(Candidate(**candidate) for candidate in document["candidates"]),
                 "limits": Limits(**document["limits"]),
+                "preload": tuple(document["preload"]),
             }
         )
 
@@ -100,6 +103,7 @@ class Ended:
         machine: Name of the machine.
         reason: In words, how its process ended.
         log: The last lines that it printed.
+        stage: Of an export that was not done: where it was.
         exit_code: 128 and the signal's number for a process that was killed, 124 and 137 for the limits.
     """
 
@@ -109,6 +113,7 @@ class Ended:
     machine: str = ""
     reason: str = ""
     log: str = ""
+    stage: str = ""
     exit_code: int = 0
 
 

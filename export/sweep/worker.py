@@ -6,6 +6,7 @@ missing after it. The limits of a task hold for its process and for whatever tha
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import platform
@@ -26,7 +27,7 @@ from edgex.runtime.support.disk.scratch import scratch_folder
 from edgex.runtime.support.process.lifetime import end_with_parent
 from edgex.runtime.support.process.serving import Tell
 
-_ANSWER, _LOG = "answer.json", "log"
+_ANSWER, _LOG, _STAGE = "answer.json", "log", "stage"
 _LAST_LINES = 15
 # Between two looks: short for what takes milliseconds, longer for what takes minutes.
 _FIRST_LOOK_SECONDS, _LOOK_SECONDS = 0.002, 0.1
@@ -46,6 +47,7 @@ class Worker:
             request: An `ExportTask` as JSON.
         """
         task = ExportTask.from_json(request)
+        _preload(task)
         with scratch_folder("sweep") as folder:
             process = os.getpid()
             child = os.fork()
@@ -58,15 +60,20 @@ class Worker:
                     answer = json.loads((folder / _ANSWER).read_text(encoding="utf-8"))
                 if not answer:
                     ending, reason = "crashed", f"its process ended with exit code {code} and said nothing"
-            log = (folder / _LOG).read_text(encoding="utf-8", errors="replace") if (folder / _LOG).exists() else ""
+            log, stage = _read(folder / _LOG), _read(folder / _STAGE)
         return {
             "ending": ending,
             "answer": answer,
             "machine": platform.node(),
             "reason": reason,
+            "stage": stage,
             "exit_code": 0 if ending == "done" else code or 1,
             "log": "\n".join(log.strip().splitlines()[-_LAST_LINES:]),
         }
+
+
+def _read(path: Path) -> str:
+    return path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
 
 
 def _import_all() -> None:
@@ -81,6 +88,16 @@ def _import_all() -> None:
 
     for name in registry.delegate_names():
         registry.get_delegate(name)
+
+
+def _preload(task: ExportTask) -> None:
+    """Import what most models need; what is missing is missed by the models that need it, with their own line."""
+    if task.preload and task.folder not in sys.path:
+        sys.path.append(task.folder)
+    for name in task.preload:
+        if name not in sys.modules:
+            with suppress(ImportError):
+                importlib.import_module(name)
 
 
 def _live_as_child(task: ExportTask, folder: Path, parent: int) -> NoReturn:
@@ -107,7 +124,11 @@ def _export(task: ExportTask, folder: Path) -> dict[str, Any]:
     """`{target: result}`, artifacts at their place."""
     local = folder if task.output is None or is_url(task.output) else Path(task.output)
     settings = settings_of_kind(task.candidates, task.options, task.calibration, local)
-    results = place_artifacts(export_model(task.model, settings, task.model.file_name), task.output)
+
+    def note(stage: str) -> None:
+        (folder / _STAGE).write_text(stage, encoding="utf-8")
+
+    results = place_artifacts(export_model(task.model, settings, task.model.file_name, note), task.output)
     return {target: result.to_json() for target, result in results.items()}
 
 

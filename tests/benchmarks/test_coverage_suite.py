@@ -8,6 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from sweep_support import make_row
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 from benchmarks.coverage.__main__ import main  # noqa: E402
@@ -23,9 +24,8 @@ from benchmarks.coverage.judge import (  # noqa: E402
     read_baseline,
 )
 from benchmarks.coverage.models import huggingface, timm_models, torchvision_models  # noqa: E402
-from benchmarks.coverage.outcome import Outcome, without_paths  # noqa: E402
+from benchmarks.coverage.outcome import Outcome, outcome_of_row, without_paths  # noqa: E402
 from benchmarks.coverage.report import render  # noqa: E402
-from benchmarks.coverage.store import Store  # noqa: E402
 from benchmarks.coverage.suite import TARGETS, all_entries, in_turns, select  # noqa: E402
 from benchmarks.coverage.workarounds import WORKAROUNDS  # noqa: E402
 
@@ -105,14 +105,6 @@ def test_a_run_changes_only_what_it_ran():
     assert merge([key, other], baseline, {key: GOOD}) == [GOOD, GOOD]
 
 
-def test_an_interrupted_line_is_run_again(tmp_path):
-    store = Store(tmp_path / "work" / "results.jsonl")
-    store.append([REFUSED, GOOD])
-    with (tmp_path / "work" / "results.jsonl").open("a") as stream:
-        stream.write('{"model": "hard/cond", "tar')
-    assert store.read() == {("hard/lstm", "xnnpack"): GOOD}
-
-
 def test_texts_lose_folders_and_addresses():
     text = "at /home/me/.venv/lib/python3.11/site-packages/torch/x.py:3, /tmp/a-1/b.onnx: <F at 0x7f00aa00bb00>; 1/2"
     assert without_paths(text) == "at torch/x.py:3, b.onnx: <F at 0x…>; 1/2"
@@ -134,17 +126,30 @@ def test_the_page_is_what_its_data_says():
     assert not [outcome for outcome in outcomes if outcome.defect]
 
 
+def as_row(model, target, result):
+    """What a sweep makes of the result of one target."""
+    row = make_row(model, target)
+    return dataclasses.replace(
+        row, status=result.status, seconds=result.seconds, made=result.made, timing=None, failure=result.failure
+    )
+
+
 # One of each kind: verified on both, refused by one, refused by both.
 DEFAULT_CASES = {"complex_rotary": TARGETS[:2], "int64_maths": TARGETS[:2], "custom_operator": TARGETS[:2]}
 
 
 @pytest.mark.parametrize("name", DEFAULT_CASES)
-def test_hard_cases(name, tmp_path):
-    from benchmarks.coverage.child import export_entry
-    from benchmarks.coverage.outcome import outcomes_of
+def test_hard_cases(name, tmp_path, monkeypatch):
+    from benchmarks.coverage.by_name import spec_of
+    from edgex.export.pick.candidates import Candidate
+    from edgex.export.sweep.exporting import export_model
+    from edgex.export.sweep.plan import PlannedModel, settings_of_kind
 
-    entry = next(entry for entry in all_entries() if entry.name == f"hard/{name}")
-    outcomes = outcomes_of(entry.name, export_entry(entry, DEFAULT_CASES[name], tmp_path), "")
+    monkeypatch.chdir(ROOT)
+    model = PlannedModel(spec_of(f"hard/{name}"), f"hard/{name}")
+    settings = settings_of_kind([Candidate(target) for target in DEFAULT_CASES[name]], {}, None, tmp_path)
+    results = export_model(model, settings, model.file_name)
+    outcomes = [outcome_of_row(as_row(model.name, target, result)) for target, result in results.items()]
     assert {outcome.target for outcome in outcomes} == set(DEFAULT_CASES[name])
     assert find_surprises(outcomes, EXPECTED) == []
 

@@ -126,13 +126,14 @@ def _read_journal(path: Path) -> Iterable[Row]:
 class ResultsFolder:
     """A results' folder that this process writes, and no other; a context manager."""
 
-    def __init__(self, path: Path, asked: Mapping[str, Any], *, force: bool = False) -> None:
+    def __init__(self, path: Path, asked: Mapping[str, Any], *, force: bool = False, extend: bool = False) -> None:
         """Open or make it.
 
         Args:
             path: The folder.
             asked: What is asked, as JSON holds it: a folder in which something else was asked is refused.
             force: Remove what is in it and begin anew.
+            extend: Where something else was asked of which only lists differ, add to it.
 
         Raises:
             UsageError: It holds something else, or another process writes it.
@@ -152,7 +153,7 @@ class ResultsFolder:
             path.mkdir(parents=True, exist_ok=True)
             self._lock = os.open(path, os.O_RDONLY)
             try:
-                self._claim(json.loads(json.dumps(asked)), force)
+                self._claim(json.loads(json.dumps(asked)), force, extend)
                 self._rows = {row.job: row for row in read_rows(path)}
                 self._pending = {row.job: row for row in _read_journal(path / JOURNAL)}
                 self._mend()
@@ -161,7 +162,7 @@ class ResultsFolder:
                 os.close(self._lock)
                 raise
 
-    def _claim(self, asked: Mapping[str, Any], force: bool) -> None:
+    def _claim(self, asked: dict[str, Any], force: bool, extend: bool) -> None:
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -176,18 +177,26 @@ class ResultsFolder:
         if not is_results(self.path):
             if any(path.name != ARTIFACTS for path in self.path.iterdir()):
                 raise UsageError(f"{self.path} holds something other than results of a sweep", fix="take another -o")
-            write_text(self.path / PLAN, json.dumps({"schema": SCHEMA, "asked": asked}, indent=1) + "\n")
+            self._write_plan(asked)
             return
         before = read_plan(self.path)["asked"]
         if before != asked:
             other = sorted(key for key in {*before, *asked} if before.get(key) != asked.get(key))
+            lists = [key for key in other if isinstance(before.get(key), list) and isinstance(asked.get(key), list)]
+            if extend and lists == other:
+                more = {key: [entry for entry in asked[key] if entry not in before[key]] for key in lists}
+                self._write_plan({**before, **{key: [*before[key], *more[key]] for key in lists}})
+                return
             raise UsageError(
                 f"{self.path} holds the results of another plan",
                 why="\n".join(
                     f"{key}: {_short(before.get(key))} there, {_short(asked.get(key))} asked" for key in other
                 ),
-                fix="take another -o, or replace what is there with --force",
+                fix="take another -o; --extend adds to what is there, --force replaces it",
             )
+
+    def _write_plan(self, asked: Mapping[str, Any]) -> None:
+        write_text(self.path / PLAN, json.dumps({"schema": SCHEMA, "asked": asked}, indent=1) + "\n")
 
     def _mend(self) -> None:
         """A line that was cut off would run into the next one."""

@@ -127,6 +127,12 @@ _INTERRUPTED = 130
     help="Begin a job again so often whose process died; default: 1.",
 )
 @option("--failed", "failed_again", is_flag=True, group="General", help="Run again what failed, too.")
+@option(
+    "--extend",
+    is_flag=True,
+    group="Input and output",
+    help="Add to the results of another plan, with other models, targets, precisions, recipes or devices.",
+)
 @option("--dry-run", is_flag=True, group="General", help="List the jobs and stop.")
 @timeout_option
 @force_option
@@ -152,6 +158,7 @@ def command(
     job_memory: str | None,
     retries: int | None,
     failed_again: bool,
+    extend: bool,
     dry_run: bool,
     timeout: float | None,
     force: bool,
@@ -166,8 +173,11 @@ def command(
     """
 
     def body() -> int:
+        from edgex.cli.export.sweep_text import SweepProgress, print_jobs, print_sweep
         from edgex.cli.flags import parse_key_values, split_list
-        from edgex.export.sweep.plan import parse_bytes
+        from edgex.export.sweep.driver import run_sweep
+        from edgex.export.sweep.executors import start_executor
+        from edgex.export.sweep.plan import list_jobs, parse_bytes
 
         plan = _read_plan(models)
         given: dict[str, Any] = {
@@ -195,9 +205,15 @@ def command(
             limits=replace(plan.limits, **changed),
             **{key: value for key, value in given.items() if value is not None},
         )
-        return _sweep(
-            plan, output, force=force, failed_again=failed_again, dry_run=dry_run, as_json=as_json, quiet=quiet
-        )
+        if dry_run:
+            print_jobs(list_jobs(plan), as_json=as_json)
+            return 0
+        with SweepProgress(quiet=quiet) as progress:
+            found = run_sweep(
+                plan, output, start_executor, force=force, extend=extend, failed_again=failed_again, progress=progress
+            )
+        print_json(found.to_json()) if as_json else print_sweep(found, output)
+        return _INTERRUPTED if found.interrupted else 0
 
     supervise(body, timeout_seconds=timeout, as_json=as_json, verbose=verbose)
 
@@ -212,20 +228,3 @@ def _read_plan(models: tuple[str, ...]) -> SweepPlan:
     if plans:
         return read_plan_file(Path(plans[0]))
     return SweepPlan(name_models(find_models(list(models), Path())))
-
-
-def _sweep(
-    plan: SweepPlan, output: Path, *, force: bool, failed_again: bool, dry_run: bool, as_json: bool, quiet: bool
-) -> int:
-    from edgex.cli.export.sweep_text import SweepProgress, print_jobs, print_sweep
-    from edgex.export.sweep.driver import run_sweep
-    from edgex.export.sweep.executors import start_executor
-    from edgex.export.sweep.plan import list_jobs
-
-    if dry_run:
-        print_jobs(list_jobs(plan), as_json=as_json)
-        return 0
-    with SweepProgress(quiet=quiet) as progress:
-        found = run_sweep(plan, output, start_executor, force=force, failed_again=failed_again, progress=progress)
-    print_json(found.to_json()) if as_json else print_sweep(found, output)
-    return _INTERRUPTED if found.interrupted else 0

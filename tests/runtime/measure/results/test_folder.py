@@ -80,6 +80,15 @@ def test_another_plan_and_another_writer_are_refused(tmp_path: Path) -> None:
     assert 'targets: ["xnnpack"] there, ["onnx-cpu"] asked' in str(caught.value.why)
     with ResultsFolder(tmp_path / "results", {**ASKED, "targets": ["onnx-cpu"]}, force=True) as results:
         assert not results.rows
+    with ResultsFolder(
+        tmp_path / "results", {**ASKED, "models": ["c"], "targets": ["onnx-cpu"]}, extend=True
+    ) as results:
+        results.append(FAILED)
+    extended = {"models": ["a", "b", "c"], "targets": ["onnx-cpu"]}
+    assert read_plan(tmp_path / "results")["asked"] == extended
+    with pytest.raises(UsageError, match="another plan"):
+        ResultsFolder(tmp_path / "results", {**extended, "runs": 5}, extend=True)
+    assert read_rows(tmp_path / "results") == [FAILED]
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "thesis.tex").write_text("years of work")
     with pytest.raises(UsageError, match="holds something other than results"):

@@ -1,14 +1,12 @@
-"""Results on disk: one JSON line a model and target, so that an interrupted run goes on where it ended."""
+"""What made an outcome: edgex's code, the suite's models and the packages."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from benchmarks.coverage.outcome import Outcome
 from benchmarks.processes import ROOT
 
 PACKAGES = (
@@ -39,29 +37,3 @@ def sources_digest(root: Path = ROOT) -> str:
         digest.update(str(path.relative_to(root)).encode())
         digest.update(path.read_bytes())
     return digest.hexdigest()[:12]
-
-
-class Store:
-    """The file of results; the last line of a model and target counts."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def read(self) -> dict[tuple[str, str], Outcome]:
-        """All results by model and target. A half line, as an interruption leaves it, is passed over."""
-        found: dict[tuple[str, str], Outcome] = {}
-        if self._path.exists():
-            for line in self._path.read_text(encoding="utf-8").splitlines():
-                try:
-                    outcome = Outcome.from_json(json.loads(line))
-                except (ValueError, TypeError):
-                    continue
-                found[outcome.model, outcome.target] = outcome
-        return found
-
-    def append(self, outcomes: Iterable[Outcome]) -> None:
-        """Add results."""
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        with self._path.open("a", encoding="utf-8") as stream:
-            for outcome in outcomes:
-                stream.write(json.dumps(outcome.to_json(), ensure_ascii=False) + "\n")
