@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
+from typing import Any
 
 import torch
 
@@ -21,19 +23,65 @@ _CONTRACT = """give a module like this, with its cache in buffers that it writes
 class NextToken(torch.nn.Module):
     """A decoder that keeps its own cache, behind the signature of `prefill` and `decode`.
 
+    Where the model ends in a linear layer, that layer sees the last token only:
+
+    ```
+    before:  logits = linear(x)[:, -1]          # x [1, n, width]: n products with the largest matrix of the model
+    after:   logits = linear(x[:, -1:])[:, -1]
+    ```
+
     Attributes:
         model: Takes tokens int64 `[1, n]` and the position of the first, int64 `[1]`; gives scores `[1, n, vocabulary]`
             or, of the last token alone, `[1, vocabulary]`.
     """
 
-    def __init__(self, model: torch.nn.Module) -> None:
+    def __init__(self, model: torch.nn.Module, head: torch.nn.Module | None = None) -> None:
+        """Put the signature around it.
+
+        Args:
+            model: Keeps its own cache.
+            head: The linear layer in it whose result is the model's, as `find_head` finds it.
+        """
         super().__init__()
         self.model = model
+        # In a tuple: it is a part of the model, and no second one of this module.
+        self._head = () if head is None else (head,)
 
     def forward(self, tokens: torch.Tensor, position: torch.Tensor) -> dict[str, torch.Tensor]:
         """`{"logits": [1, vocabulary]}`: what follows the last of the tokens."""
-        logits = self.model(tokens, position)
+        # Only for this call: the module is the user's.
+        hooks = [head.register_forward_pre_hook(_keep_last) for head in self._head]
+        try:
+            logits = self.model(tokens, position)
+        finally:
+            for hook in hooks:
+                hook.remove()
         return {"logits": logits[:, -1] if logits.dim() == 3 else logits}
+
+
+def find_head(model: torch.nn.Module, run: Callable[[], Any]) -> torch.nn.Module | None:
+    """The linear layer whose result the model gives as it is; None where something comes after it.
+
+    Args:
+        model: The decoder.
+        run: Calls it; gives scores `[1, n, vocabulary]`.
+    """
+    results: list[tuple[torch.nn.Module, Any]] = []
+    layers = [part for part in model.modules() if isinstance(part, torch.nn.Linear)]
+    hooks = [layer.register_forward_hook(lambda part, _, result: results.append((part, result))) for layer in layers]
+    try:
+        scores = run()
+    finally:
+        for hook in hooks:
+            hook.remove()
+    calls = [part for part, result in results if result is scores]
+    # A layer that is called twice, as a tied one may be, must see all tokens in its other call.
+    once = [part for part in calls if sum(other is part for other, _ in results) == 1]
+    return once[0] if once and scores.dim() == 3 else None
+
+
+def _keep_last(_part: torch.nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    return (args[0][:, -1:], *args[1:])
 
 
 def check_takes_position(model: torch.nn.Module, where: str) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from edgex.errors import CaptureError, UsageError
-from edgex.export.language_model.module import NextToken, check_logits, check_takes_position
+from edgex.export.language_model.module import NextToken, check_logits, check_takes_position, find_head
 from edgex.export.language_model.tokens import Ends, check_tokenizer, read_ends
 from edgex.export.language_model.transformers_cache import CachedDecoder, is_transformers_model, with_cache
 from edgex.export.source.eager import BufferSnapshot, reference_conditions
@@ -72,7 +72,9 @@ def prepare_language_model(source: ModelSource, asked: LanguageRequest) -> Model
     model = NextToken(module).eval()
     buffers = BufferSnapshot(model)
     decoder = _Decoder(model, buffers, where, source.source_root)
-    vocabulary = check_logits(decoder.probe(min(2, asked.chunk)), min(2, asked.chunk), where)
+    count = min(2, asked.chunk)
+    vocabulary = check_logits(decoder.probe(count), count, where)
+    model = decoder.use_head(find_head(module, lambda: decoder.probe(count)))
     decoder.check_context(asked.context)
     files = source.processor_files or find_files_beside(source.source_root)
     if files and not source.processor_files:
@@ -136,6 +138,11 @@ class _Decoder:
         found = self._call(lambda: self._model.model(tokens, torch.zeros(1, dtype=torch.int64)))
         self._buffers.restore()
         return found
+
+    def use_head(self, head: torch.nn.Module | None) -> NextToken:
+        """Let the linear layer that gives the scores see the last token only; the module that does so."""
+        self._model = NextToken(self._model.model, head).eval()
+        return self._model
 
     def check_context(self, context: int) -> None:
         """The last place of the context can be written.

@@ -149,6 +149,24 @@ def test_verify_runs_the_cases_of_all_methods_or_of_one(artifacts, edgex):
     assert done.returncode == 6 and "known: decode, prefill" in done.stderr
 
 
+class _Scaled(Decoder):
+    def forward(self, tokens, position):
+        return 2 * super().forward(tokens, position)
+
+
+@pytest.mark.parametrize(("kind", "rows"), [(Decoder, 1), (_Scaled, CHUNK)])
+def test_the_last_layer_sees_the_last_token_only_where_nothing_follows_it(kind, rows):
+    model = make_decoder(kind, context=CONTEXT)
+    source = prepare_language_model(wrap_model(model, (), {}), read_request(True, CONTEXT, CHUNK))
+    seen = []
+    hook = model.scores.register_forward_hook(lambda _part, args, _result: seen.append(args[0].shape[1]))
+    with torch.no_grad():
+        source.module(*source.args)
+        hook.remove()
+    assert seen == [rows]
+    assert not model.scores._forward_pre_hooks, "the user's module is as it was"
+
+
 class _TakesTokensOnly(Decoder):
     def forward(self, tokens):
         return super().forward(tokens, torch.zeros(1, dtype=torch.int64))
