@@ -209,7 +209,10 @@ class _Decoder:
         def read() -> torch.Tensor:
             if at_once and isinstance(inner, CachedDecoder):
                 return inner.without_cache(tokens)
-            return [self._model(tokens[:, part], torch.tensor([part.start]))["logits"] for part in parts][-1]
+            logits: torch.Tensor
+            for part in parts:
+                logits = self._model(tokens[:, part], torch.tensor([part.start]))["logits"]
+            return logits
 
         try:
             found: torch.Tensor = self._call(read)
