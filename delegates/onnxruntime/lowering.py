@@ -19,6 +19,7 @@ from edgex.delegates.graph.state import LiftedProgram, lift_state, write_state
 from edgex.delegates.graph.work import count_flops, sum_flops
 from edgex.delegates.onnxruntime import kernels
 from edgex.delegates.onnxruntime.graph import signature, source_map, writer
+from edgex.delegates.onnxruntime.graph.edits import GraphEditor
 from edgex.delegates.onnxruntime.graph.reshapes import plain_reshapes
 from edgex.delegates.onnxruntime.graph.translation import OTHERS, Refused, decomposition_errors, translate
 from edgex.delegates.onnxruntime.graph.walk import operators
@@ -71,6 +72,7 @@ class Checks:
         other_sizes_on_cpu: Whether the CPU may run a model with others instead.
         runtime_kernels: Whether ONNX Runtime's CPU provider runs or proves it, so that it needs kernels for all.
         form: How static quantization is written.
+        edit: Writes otherwise what the provider takes in another form only.
     """
 
     taker: str = "ONNX Runtime's CPU provider"
@@ -79,6 +81,7 @@ class Checks:
     other_sizes_on_cpu: bool = True
     runtime_kernels: bool = True
     form: Form = "cpu"
+    edit: Callable[[GraphEditor], None] = lambda _editor: None
 
     def find(self, model: Any) -> tuple[kernels.MissingKernel, ...]:
         """The nodes that are refused, each once, those of the provider first."""
@@ -142,6 +145,7 @@ def _assess(program: CapturedProgram, opset: int, checks: Checks, *, planning: b
     origins = source_map.origins(model, result.program)
     plain_reshapes(model)
     quantized = quantize_graph(model, origins, program, checks.form)
+    checks.edit(GraphEditor(model, origins))
     signature.name_axes(model, result.program, program.inputs)
     signature.name_signature(
         model,

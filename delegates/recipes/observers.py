@@ -40,6 +40,27 @@ class _Quantizer(XNNPACKQuantizer):  # type: ignore[misc]  # executorch ships no
         if "bn" not in pattern.name
     ]
 
+    def transform_for_annotation(self, model: torch.fx.GraphModule) -> torch.fx.GraphModule:
+        """Scalars of additions and products as tensors, which can be observed; those beside integers stay as they are.
+
+        XNNPACK's own makes float tensors of all, and with them floats of positions, which then index nothing.
+        """
+        kinds = (torch.ops.aten.add.Tensor, torch.ops.aten.mul.Tensor)
+        integers = {
+            node: node.args
+            for node in model.graph.nodes
+            if node.target in kinds and not node.meta["val"].is_floating_point()
+        }
+        model = super().transform_for_annotation(model)
+        for node, args in integers.items():
+            made = [value for value in node.args if value not in args]
+            node.args = args
+            for constant in made:
+                model.graph.erase_node(constant)
+                delattr(model, constant.target)
+        model.recompile()
+        return model
+
 
 class _Finite:
     """Observes finite values only, and remembers that there were others: a mask may hold -inf."""
