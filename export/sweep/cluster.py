@@ -100,6 +100,9 @@ class RayExecutor:
         kind = "export" if isinstance(task, ExportTask) else "measure"
         self._tasks[self._perform.options(**options).remote(kind, task.to_json())] = task
 
+    def begin(self) -> None:
+        """See `TaskExecutor`: Ray begins tasks by itself."""
+
     def next(self) -> Ended:
         """See `TaskExecutor`."""
         ready: list[Any] = []

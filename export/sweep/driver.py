@@ -180,6 +180,7 @@ class _Driver:
                     ended = executor.next()
                     self._open -= 1
                     latest = self._take(executor, ended)
+                    executor.begin()
                     progress(self._standing(executor.running, latest))
             except KeyboardInterrupt:
                 interrupted = True

@@ -79,7 +79,7 @@ class LocalExecutor:
 
     def next(self) -> Ended:
         """See `TaskExecutor`."""
-        self._begin()
+        self.begin()
         while True:
             try:
                 # With a limit, so that Ctrl-C is heard on every system.
@@ -96,8 +96,8 @@ class LocalExecutor:
                 self._idle.append(child)
         return ended
 
-    def _begin(self) -> None:
-        """Begin whatever there is room for."""
+    def begin(self) -> None:
+        """See `TaskExecutor`."""
         for device, waiting in self._measurements.items():
             if device != HERE and waiting and not self._busy.get(device):
                 self._start(waiting.popleft(), device)

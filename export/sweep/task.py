@@ -124,6 +124,10 @@ class TaskExecutor(Protocol):
         """Take a task; it may begin at once or wait."""
         ...
 
+    def begin(self) -> None:
+        """Begin whatever there is room for."""
+        ...
+
     def next(self) -> Ended:
         """Wait for a task to end.
 

@@ -31,6 +31,9 @@ class Simulated:
     def submit(self, task) -> None:
         self.tasks.append(task)
 
+    def begin(self) -> None:
+        """Nothing takes time here."""
+
     def next(self) -> Ended:
         task = self.tasks.popleft()
         self.seen.append(task)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -29,9 +33,10 @@ class Shared(LocalExecutor):
     """One exporter for all tests: it imports torch once."""
 
     def close(self) -> None:
-        """Kept for the next test, without what an interrupted sweep had not begun; `end` ends it."""
-        assert self.running == 0
+        """Kept for the next test, without what an interrupted sweep had not finished; `end` ends it."""
         self._exports.clear()
+        while self.running:
+            self.next()
 
     def end(self) -> None:
         super().close()
@@ -114,6 +119,22 @@ def test_an_interrupt_keeps_what_is_known(executor: Shared, models: Path) -> Non
     assert found.interrupted and found.done == 1 and len(read_rows(models / "results")) == 1
     rest = run_sweep(plan, models / "results", lambda _plan: executor)
     assert rest.done == 2 and not rest.interrupted and rest.rows[0] == found.rows[0]
+
+
+@pytest.mark.slow
+def test_ctrl_c_ends_at_once_with_130_and_the_journal_has_what_was_known(models: Path) -> None:
+    command = [sys.executable, "-m", "edgex", "sweep", "broken.py", "hangs.py", "-t", "reference", "-o", "out"]
+    process = subprocess.Popen([*command, "--workers", "1", "--json", "-q"], cwd=models, stdout=subprocess.PIPE)
+    journal = models / "out" / "journal.jsonl"
+    while not (journal.exists() and journal.read_text().strip()):
+        assert process.poll() is None
+        time.sleep(0.2)
+    process.send_signal(signal.SIGINT)
+    stdout, _ = process.communicate(timeout=60)
+    assert process.returncode == 130
+    document = json.loads(stdout)
+    assert document["interrupted"] and [row["model"] for row in document["rows"]] == ["broken"]
+    assert [row.model for row in read_rows(models / "out")] == ["broken"]
 
 
 @pytest.mark.slow
