@@ -11,7 +11,12 @@ import re
 
 # Libraries of operators: PyTorch's own, and those that quantized programs and torchvision's models hold.
 _LIBRARIES = ("aten", "quantized_decomposed", "torchao", "torchvision")
-_OPERATOR = re.compile(r"torch\.ops\.(?P<library>\w+)\.(?P<name>[A-Za-z]\w*|_[A-Za-z]\w*)\.(?P<overload>[A-Za-z]\w*)")
+# What Python's operators on tensors are called in a graph: `a & b`, `a |= b`. No other name may look like an attribute
+# that every object has.
+_BITWISE = "__i?(?:and|or|xor|lshift|rshift)__"
+_OPERATOR = re.compile(
+    rf"torch\.ops\.(?P<library>\w+)\.(?P<name>[A-Za-z]\w*|_[A-Za-z]\w*|{_BITWISE})\.(?P<overload>[A-Za-z]\w*)"
+)
 
 # Control flow whose branches are graphs of the same file, and regions.
 _HIGHER_ORDER = frozenset(

@@ -239,6 +239,8 @@ def test_expressions_that_torch_writes() -> None:
         "torch.ops.aten.from_file.out",
         "torch.ops.aten.add.__class__",
         "torch.ops.aten.__class__.mro",
+        "torch.ops.aten.__and__.__class__",
+        "torch.ops.aten.__reduce__.Tensor",
         "torch.ops.aten.format.default",
         "torch.ops.aten.set_.source_Storage",
         "torch.ops.c10d.barrier.default",
@@ -255,6 +257,11 @@ def test_expressions_that_torch_writes() -> None:
 def test_functions_that_no_program_may_call(target: str) -> None:
     with pytest.raises(ValueError):
         check_operator(target)
+
+
+@pytest.mark.parametrize("target", ["__and__.Tensor", "__or__.Scalar", "__ior__.Tensor", "__lshift__.Scalar"])
+def test_pythons_operators_on_tensors_may_be_called(target: str) -> None:
+    check_operator(f"torch.ops.aten.{target}")
 
 
 def test_every_text_of_torchs_schema_has_a_grammar() -> None:
