@@ -12,5 +12,6 @@ PORTABLE_REWRITES = (
         "write_scans",
         "divide_as_eager",
         "write_elementary",
+        "write_powers",
     ),
 )

@@ -75,6 +75,7 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
     from edgex.export.rewrites.operators.divisions import divide_as_eager
     from edgex.export.rewrites.operators.elementary import write_elementary
     from edgex.export.rewrites.operators.logarithms import steady_logarithms
+    from edgex.export.rewrites.operators.powers import write_powers
     from edgex.export.rewrites.operators.scans import write_scans
     from edgex.export.rewrites.pooling.average import pad_averages, write_average_pools
     from edgex.export.rewrites.pooling.ceilings import pad_ceilings
@@ -117,6 +118,7 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
         ("steady_logarithms", True, steady_logarithms),
         ("divide_as_eager", True, divide_as_eager),
         ("write_angles", True, write_angles),
+        ("write_powers", True, write_powers),
         ("write_elementary", True, write_elementary),
         # Masks become constants, which attention looks at.
         ("fold_literals", True, fold_literals),

@@ -15,12 +15,14 @@ from edgex.export.rewrites.indexing.pieces import slice_pieces
 from edgex.export.rewrites.indexing.reductions import name_dimensions
 from edgex.export.rewrites.indexing.scatter import scatter_by_sums
 from edgex.export.rewrites.indexing.sorting import sort_by_topk
+from edgex.export.rewrites.norms.batch_statistics import write_batch_statistics
 from edgex.export.rewrites.norms.group_norm import write_group_norm
 from edgex.export.rewrites.operators.activations import write_gelu
 from edgex.export.rewrites.operators.arctangent import write_angles
 from edgex.export.rewrites.operators.divisions import divide_as_eager
 from edgex.export.rewrites.operators.elementary import write_elementary
 from edgex.export.rewrites.operators.logarithms import steady_logarithms
+from edgex.export.rewrites.operators.powers import write_powers
 from edgex.export.rewrites.operators.scans import write_scans
 from edgex.export.rewrites.pooling.average import pad_averages, write_average_pools
 from edgex.export.rewrites.pooling.ceilings import pad_ceilings
@@ -158,6 +160,18 @@ REST = {
     ),
     "a ceiling, a divisor": (pad_ceilings, lambda x: F.avg_pool2d(x, 5, 2, ceil_mode=True, divisor_override=3), IMAGE),
     "a stack of products": (write_batches, torch.matmul, rand(2, 3, 4, 5), rand(2, 3, 5, 2)),
+    "a product of computed matrices": (write_batches, torch.mm, rand(4, 5), rand(5, 2)),
+    "rows by a computed matrix": (write_batches, lambda a, b: a @ (b * 2).t(), rand(2, 4, 5), rand(3, 5)),
+    "a computed weight": (write_batches, F.linear, rand(2, 4, 5), rand(3, 5), rand(3)),
+    "a new dimension": (slice_pieces, lambda x: x.unsqueeze(1) * 2, rand(2, 4)),
+    "a dimension less": (slice_pieces, lambda x: x.squeeze((0, 2)) * 2, rand(1, 4, 1)),
+    "the dtype that it has": (slice_pieces, lambda x: x.to(torch.float32) * 2, rand(2, 4)),
+    "the size that it has": (slice_pieces, lambda x: x.expand(2, -1) * 2, rand(2, 4)),
+    "batch statistics": (
+        write_batch_statistics,
+        lambda x: F.batch_norm(x, None, None, training=True),
+        rand(2, 4, 3, 3),
+    ),
     "one of a dimension": (slice_pieces, lambda x: x.select(1, -1), rand(2, 3, 4)),
     "all of a dimension": (slice_pieces, lambda x: torch.stack(x.unbind(1)[1:], 2), rand(2, 3, 4)),
     "pieces of a size": (slice_pieces, lambda x: x.split(2, 1)[1] * 2, rand(2, 5, 4)),
@@ -169,7 +183,9 @@ REST = {
     "gelu": (write_gelu, lambda x: F.gelu(x, approximate="tanh"), SPECIAL),
     "ellipsis": (split_einsum, lambda a, b: torch.einsum("...ij,...jk->...ik", a, b), rand(2, 3, 4, 5), rand(3, 5, 2)),
 }
+POWERS = {f"{power}": (lambda x, p=power: x**p, rand(3, 4).abs() + 0.5) for power in (-1, -0.5, 0.5, 3, 4)}
 TABLES = {
+    write_powers: POWERS,
     write_elementary: ELEMENTARY,
     write_scans: SCANS,
     steady_logarithms: LOGARITHMS,

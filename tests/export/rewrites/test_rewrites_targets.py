@@ -78,7 +78,12 @@ def masked(q, k, v, mask):
 
 LOWER = torch.ones(5, 5, dtype=torch.bool).tril()
 BIAS = torch.zeros(1, 1, 5, 5).masked_fill(~LOWER, -math.inf) + 0.5
+EMPTY_ROW = LOWER.clone()
+EMPTY_ROW[2] = False
+BY_HEAD = random_like(3, 5, 5, seed=4)
 ATTENTION = {
+    "a row without any key": (masked, EMPTY_ROW),
+    "a bias for each head": (masked, BY_HEAD),
     "no mask": (scaled_dot_product_attention, None),
     "causal": (causal, None),
     "boolean mask": (masked, LOWER),
@@ -96,6 +101,30 @@ def test_attention_becomes_products_of_matrices(name):
     assert aten.scaled_dot_product_attention.default not in operators(after)
 
 
+def shared(q, k, v, mask):
+    return scaled_dot_product_attention(q, k[:, :1], v[:, :1], attn_mask=mask, enable_gqa=True)
+
+
+PADDING = torch.tensor([[True, True, True, False, False], [False] * 5])[:, None, None]
+AT_RUN_TIME = {
+    "padding": (masked, PADDING),
+    "added": (masked, BIAS.masked_fill(~EMPTY_ROW, -math.inf)),
+    "by head": (masked, BY_HEAD),
+    "one key for all heads": (shared, EMPTY_ROW),
+}
+
+
+@pytest.mark.parametrize("name", AT_RUN_TIME)
+def test_masks_of_a_run_become_one_bias(name):
+    function, mask = AT_RUN_TIME[name]
+    args = QUERY, KEY, VALUE, mask
+    before = program_of(lambda q, k, v, mask: function(function(q, k, v, mask), k, v, mask), *args)
+    after, rewrite = unfold_attention(before)
+    check_rewrite(before, after, *args)
+    assert rewrite.count == 2
+    assert operators(after).count(aten.where.ScalarOther) == 1
+
+
 def test_attention_of_any_batch():
     batch = torch.export.Dim("batch", min=1, max=8)
     before = program_of(causal, QUERY, KEY, VALUE, dynamic_shapes={"args": ({0: batch}, {0: batch}, {0: batch})})
@@ -111,13 +140,10 @@ def test_layers_share_one_bias():
     assert len(after.exported.constants) == 1
 
 
-EMPTY_ROW = LOWER.clone()
-EMPTY_ROW[2] = False
 KEPT = {
-    "a row without any key": (masked, (QUERY, KEY, VALUE), EMPTY_ROW),
-    "a mask known only at run time": (masked, (QUERY, KEY, VALUE, LOWER), None),
     "three dimensions": (scaled_dot_product_attention, (QUERY[0], KEY[0], VALUE[0]), None),
     "another number of heads": (scaled_dot_product_attention, (QUERY, KEY[:, :1], VALUE[:, :1]), None),
+    "a mask of rows": (masked, (QUERY, KEY, VALUE, torch.ones(5, 1, dtype=torch.bool)), None),
 }
 
 
