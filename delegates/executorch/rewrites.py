@@ -13,5 +13,7 @@ PORTABLE_REWRITES = (
         "divide_as_eager",
         "write_elementary",
         "write_powers",
+        "drop_identities",
+        "slice_apart",
     ),
 )

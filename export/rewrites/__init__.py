@@ -65,6 +65,7 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
     from edgex.export.rewrites.indexing.padding import slice_padding
     from edgex.export.rewrites.indexing.pieces import slice_pieces
     from edgex.export.rewrites.indexing.reductions import name_dimensions
+    from edgex.export.rewrites.indexing.rolling import slice_apart
     from edgex.export.rewrites.indexing.scatter import scatter_by_sums
     from edgex.export.rewrites.indexing.sorting import sort_by_topk
     from edgex.export.rewrites.literals import fold_literals
@@ -74,6 +75,7 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
     from edgex.export.rewrites.operators.arctangent import write_angles
     from edgex.export.rewrites.operators.divisions import divide_as_eager
     from edgex.export.rewrites.operators.elementary import write_elementary
+    from edgex.export.rewrites.operators.identities import drop_identities
     from edgex.export.rewrites.operators.logarithms import steady_logarithms
     from edgex.export.rewrites.operators.powers import write_powers
     from edgex.export.rewrites.operators.scans import write_scans
@@ -97,6 +99,7 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
         ("fold_batch_norm", False, fold_batch_norm),
         # Angles that forward makes are literals only when they are real.
         ("split_complex", True, split_complex),
+        ("drop_identities", True, drop_identities),
         # Operators in terms of others. `fold_literals` comes after them: they make positions and counts.
         ("order_weights", True, order_weights),
         ("copy_returned_constants", True, copy_returned_constants),
@@ -104,6 +107,7 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
         ("scatter_by_sums", True, scatter_by_sums),
         ("slice_diagonals", True, slice_diagonals),
         ("slice_padding", True, slice_padding),
+        ("slice_apart", True, slice_apart),
         ("name_dimensions", True, name_dimensions),
         ("write_max_pools", True, write_max_pools),
         ("write_average_pools", True, write_average_pools),

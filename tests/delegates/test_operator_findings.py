@@ -74,6 +74,10 @@ RIGHT = {
     ),
     "batch statistics alone": (nn.BatchNorm2d(3, track_running_stats=False), (IMAGE,), "xnnpack"),
     "a constant mask": (lambda x: x[:, torch.tensor([True, False, True])], (IMAGE,), "onednn"),
+    "dropout of a permuted tensor": (
+        lambda x: F.dropout(x.permute(0, 2, 1), 0.1, False) + 1, (rand(2, 3, 4),), "xnnpack"
+    ),
+    "an RMS norm": (nn.RMSNorm(8), (rand(2, 3, 8),), "onednn"),
     "adaptive maximum": (lambda x: F.adaptive_max_pool2d(x, 4), (IMAGE,), "onednn"),
     "local response": (nn.LocalResponseNorm(2), (IMAGE,), "xnnpack"),
     "video patches": (nn.Conv3d(3, 8, (2, 4, 4), (2, 4, 4)), (rand(1, 3, 4, 8, 8),), "xnnpack"),

@@ -103,6 +103,17 @@ def _power(builder: RegionBuilder, node: Node) -> Value:
     return square if exponent == 2 else builder.op("multiply", [square, value], value.shape)
 
 
+def _over_one(root: bool) -> Single:
+    """1 / x or 1 / sqrt(x): what RMS norms are made of."""
+
+    def emit(builder: RegionBuilder, node: Node) -> Value:
+        value = builder.value(node.args[0])
+        value = builder.op("sqrt", [value], value.shape) if root else value
+        return builder.op(OWN_BINARY["divide"], [builder.constant(1.0, value.dtype), value], value.shape)
+
+    return emit
+
+
 def _round(builder: RegionBuilder, node: Node) -> Value:
     if builder.value(node.args[0]).dtype != "f32":
         raise Refused("dtype", "oneDNN rounds float32 only, not bfloat16")
@@ -284,6 +295,8 @@ ELEMENTWISE_OPERATORS: dict[str, Emit] = {
     "aten.hardtanh.default": _clamp,
     "aten.clamp.default": _clamp,
     "aten.pow.Tensor_Scalar": _power,
+    "aten.rsqrt.default": _over_one(root=True),
+    "aten.reciprocal.default": _over_one(root=False),
     "aten.round.default": _round,
     "aten.neg.default": _negate,
     **{f"aten.{name}.{form}": _binary(kind) for name, kind in _BINARY.items() for form in ("Tensor", "Scalar")},

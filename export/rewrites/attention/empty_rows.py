@@ -10,8 +10,8 @@ after:   y = aten.scaled_dot_product_attention.default(q, k, v, mask)
          y = aten.where.ScalarOther(seen, y, 0.0)
 ```
 
-A mask of floats is compared with -inf first. Left alone: attention without a mask, and constant masks in which every
-row has a key.
+A mask of floats is compared with -inf first. Left alone: attention without a mask, constant masks in which every row
+has a key, and biases that the model computes as sums of products (relative positions).
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from torch.fx import Node
 
 from edgex.delegates.base import CapturedProgram
 from edgex.delegates.graph.schema import named_arguments, operator_name
+from edgex.export.rewrites.attention.finite import may_be_infinite
 from edgex.export.rewrites.base import Rewrite, locations_of
 from edgex.export.rewrites.editing.building import Replacement
 from edgex.export.rewrites.editing.editor import ProgramEditor, constant_tensors
@@ -52,7 +53,7 @@ def _may_be_empty(node: Node, constants: Mapping[Node, torch.Tensor]) -> bool:
         return False
     known = constants.get(mask)
     if known is None or hasattr(known, "fake_mode"):
-        return True
+        return mask.meta["val"].dtype == torch.bool or may_be_infinite(mask, constants)
     return not bool((known if known.dtype == torch.bool else known != -math.inf).any(-1).all())
 
 

@@ -38,6 +38,7 @@ from torch.fx import Node
 
 from edgex.delegates.base import CapturedProgram
 from edgex.delegates.graph.schema import named_arguments, operator_name
+from edgex.export.rewrites.attention.finite import may_be_infinite
 from edgex.export.rewrites.base import Rewrite, locations_of
 from edgex.export.rewrites.editing.building import Replacement
 from edgex.export.rewrites.editing.editor import ProgramEditor, constant_tensors
@@ -127,6 +128,8 @@ class _Biases:
             return self._constant(step, torch.ones(lengths, dtype=torch.bool).tril())
         values = self._constants.get(mask)
         if values is None:
+            if mask.meta["val"].dtype != torch.bool and not may_be_infinite(mask, self._constants):
+                return _Bias(copied["attn_mask"])
             return self._at_run_time(step, _same_mask(copied["attn_mask"]))
         if hasattr(values, "fake_mode"):  # a trained bias, whose values `why` does not load
             return _Bias(copied["attn_mask"])

@@ -11,7 +11,7 @@ before:  a, b = aten.split_with_sizes.default(x, [3, 5], 1)                     
 after:   a = aten.slice.Tensor(x, 1, 0, 3); b = aten.slice.Tensor(x, 1, 3, 8)
 
 before:  y = aten.alias.default(x); z = y + 1                                           # x[:, :5], which is all of x
-after:   z = x + 1                                # `expand` to the size that it has and `to` the same dtype likewise
+after:   z = x + 1
 
 before:  y = aten.unsqueeze.default(x, 0); z = aten.squeeze.dim(y, 1)                   # x: [1, 8]
 after:   y = x.reshape(1, 1, 8); z = y.reshape(1, 8)
@@ -33,20 +33,14 @@ from edgex.export.rewrites.editing.substitution import Rule, Rules, static, subs
 aten = torch.ops.aten
 
 
-# They give their input itself where it has the dtype already.
-_CONVERSIONS = (aten.to.dtype, aten.to.dtype_layout, aten.to.other, aten.type_as.default, aten.detach.default)
-
-
 def slice_pieces(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite | None]:
     """Write every such operator of fixed sizes; the same program comes back without one."""
     rules: Rules = {
         aten.alias.default: Rule(_same, where=_is_read),
-        **{operator: Rule(_converted, where=_is_read) for operator in _CONVERSIONS},
-        aten.expand.default: Rule(_expanded, where=_is_read),
-        aten.unsqueeze.default: lambda x, dim: _reshaped(x, x.unsqueeze(dim)),
-        aten.squeeze.default: lambda x: _reshaped(x, x.squeeze()),
-        aten.squeeze.dim: lambda x, dim: _reshaped(x, x.squeeze(dim)),
-        aten.squeeze.dims: lambda x, dims: _reshaped(x, x.squeeze(tuple(dims))),
+        aten.unsqueeze.default: _with_dimension,
+        aten.squeeze.default: lambda x: _without_dimensions(x, range(x.dim())),
+        aten.squeeze.dim: lambda x, dim: _without_dimensions(x, (dim,)),
+        aten.squeeze.dims: _without_dimensions,
         aten.unbind.int: _each,
         aten.select.int: _one,
         aten.split_with_sizes.default: _by_sizes,
@@ -65,24 +59,19 @@ def _same(x: torch.Tensor) -> torch.Tensor:
     return x
 
 
-def _converted(x: torch.Tensor, *asked: Any) -> Any:
-    other = next((one.dtype if isinstance(one, torch.Tensor) else one for one in asked if _names_dtype(one)), x.dtype)
-    return x if other == x.dtype else NotImplemented
+def _with_dimension(x: torch.Tensor, dim: int) -> Any:
+    at = dim % (x.dim() + 1)
+    return _viewed(x, [*x.shape[:at], 1, *x.shape[at:]])
 
 
-def _names_dtype(asked: Any) -> bool:
-    return isinstance(asked, torch.Tensor | torch.dtype)
+def _without_dimensions(x: torch.Tensor, dims: Sequence[int]) -> Any:
+    gone = {dim % max(x.dim(), 1) for dim in dims}
+    return _viewed(x, [size for dim, size in enumerate(x.shape) if dim not in gone or size != 1])
 
 
-def _expanded(x: torch.Tensor, size: Sequence[int], implicit: bool = False) -> Any:
-    del implicit
-    same = static(*x.shape, *size) and len(size) == x.dim()
-    return x if same and all(new in (-1, old) for new, old in zip(size, x.shape, strict=True)) else NotImplemented
-
-
-def _reshaped(x: torch.Tensor, y: torch.Tensor) -> Any:
+def _viewed(x: torch.Tensor, shape: Sequence[int]) -> Any:
     # Not `reshape`, which would come out as the same operator again.
-    return x.view(y.shape) if static(*x.shape) and x.is_floating_point() else NotImplemented
+    return x.view(shape) if static(*x.shape) and x.is_floating_point() else NotImplemented
 
 
 def _one(x: torch.Tensor, dim: int, index: int) -> Any:

@@ -13,6 +13,7 @@ from edgex.export.rewrites.indexing.diagonal import slice_diagonals
 from edgex.export.rewrites.indexing.padding import slice_padding
 from edgex.export.rewrites.indexing.pieces import slice_pieces
 from edgex.export.rewrites.indexing.reductions import name_dimensions
+from edgex.export.rewrites.indexing.rolling import slice_apart
 from edgex.export.rewrites.indexing.scatter import scatter_by_sums
 from edgex.export.rewrites.indexing.sorting import sort_by_topk
 from edgex.export.rewrites.norms.batch_statistics import write_batch_statistics
@@ -21,6 +22,7 @@ from edgex.export.rewrites.operators.activations import write_gelu
 from edgex.export.rewrites.operators.arctangent import write_angles
 from edgex.export.rewrites.operators.divisions import divide_as_eager
 from edgex.export.rewrites.operators.elementary import write_elementary
+from edgex.export.rewrites.operators.identities import drop_identities
 from edgex.export.rewrites.operators.logarithms import steady_logarithms
 from edgex.export.rewrites.operators.powers import write_powers
 from edgex.export.rewrites.operators.scans import write_scans
@@ -165,8 +167,13 @@ REST = {
     "a computed weight": (write_batches, F.linear, rand(2, 4, 5), rand(3, 5), rand(3)),
     "a new dimension": (slice_pieces, lambda x: x.unsqueeze(1) * 2, rand(2, 4)),
     "a dimension less": (slice_pieces, lambda x: x.squeeze((0, 2)) * 2, rand(1, 4, 1)),
-    "the dtype that it has": (slice_pieces, lambda x: x.to(torch.float32) * 2, rand(2, 4)),
-    "the size that it has": (slice_pieces, lambda x: x.expand(2, -1) * 2, rand(2, 4)),
+    "the dtype that it has": (drop_identities, lambda x: (x * 2).to(torch.float32) * 2, rand(2, 4)),
+    "dropout that is off": (drop_identities, lambda x: F.dropout(x.mT, 0.5, False) * 2, rand(2, 4, 3)),
+    "repetition by its reader": (drop_identities, lambda x, y: x / y.expand(2, 4), rand(2, 4), rand(2, 1)),
+    "windows shifted": (slice_apart, lambda x: x.roll((-1, 2), (1, 2)), rand(2, 4, 5)),
+    "every second row": (slice_apart, lambda x: x[:, 1::2] * 2, rand(2, 4, 5)),
+    "a norm": (write_powers, lambda x: x.norm(dim=-1, keepdim=True), rand(2, 4)),
+    "the size that it has": (drop_identities, lambda x: x.expand(2, -1) * 2, rand(2, 4)),
     "batch statistics": (
         write_batch_statistics,
         lambda x: F.batch_norm(x, None, None, training=True),

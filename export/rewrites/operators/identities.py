@@ -1,0 +1,81 @@
+"""Leave out what gives its input back: dropout that is off, conversion to the same dtype, repetition of nothing.
+
+```
+before:  x = aten.permute.default(frames, [0, 2, 1]); y = aten.dropout.default(x, 0.1, False); z = aten.add(y, table)
+after:   x = aten.permute.default(frames, [0, 2, 1]); z = aten.add(x, table)
+
+before:  y = aten.expand.default(norm, [1, 9, 8]); z = aten.div.Tensor(x, y)            # norm: [1, 9, 1], x: [1, 9, 8]
+after:   z = aten.div.Tensor(x, norm)                                                   # which repeats it by itself
+```
+
+Lowering makes copies of them, and ExecuTorch 1.5 fails at a copy of a permuted tensor of three dimensions: at the
+dropout of every Whisper and DETR. Left alone: what is written to, and what the program returns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch.fx import Node
+
+from edgex.delegates.base import CapturedProgram
+from edgex.export.rewrites.base import Rewrite
+from edgex.export.rewrites.editing.mutation import mutated_nodes
+from edgex.export.rewrites.editing.substitution import Rule, Rules, static, substitute
+
+aten = torch.ops.aten
+
+_CONVERSIONS = (aten.to.dtype, aten.to.dtype_layout, aten.to.other, aten.type_as.default, aten.detach.default)
+_DROPOUTS = (aten.dropout.default, aten.feature_dropout.default, aten.alpha_dropout.default)
+# They repeat their operands by themselves.
+_OF_TWO = (aten.add.Tensor, aten.sub.Tensor, aten.mul.Tensor, aten.div.Tensor)
+
+
+def drop_identities(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite | None]:
+    """Leave out every such operator; the same program comes back without one."""
+    written = mutated_nodes(program.exported)
+
+    def is_read(node: Node) -> bool:
+        source = node.args[0]
+        inside = isinstance(source, Node) and source not in written
+        return inside and all(user.op == "call_function" for user in node.users)
+
+    rules: Rules = {
+        **{operator: Rule(_dropped, where=is_read) for operator in _DROPOUTS},
+        **{operator: Rule(_converted, where=is_read) for operator in _CONVERSIONS},
+        aten.expand.default: Rule(_repeated, where=is_read, operands=_with_readers),
+    }
+    return substitute(
+        program, "drop_identities", rules, "{count} operator(s) ({operators}) that do nothing are left out"
+    )
+
+
+def _dropped(x: torch.Tensor, p: float, train: bool) -> Any:
+    del p
+    return NotImplemented if train else x
+
+
+def _converted(x: torch.Tensor, *asked: Any) -> Any:
+    dtypes = [one.dtype if isinstance(one, torch.Tensor) else one for one in asked]
+    wanted = next((one for one in dtypes if isinstance(one, torch.dtype)), x.dtype)
+    return x if wanted == x.dtype else NotImplemented
+
+
+def _with_readers(node: Node) -> tuple[Any, ...]:
+    """The operator's first arguments, and whether all that read it repeat it by themselves."""
+
+    def repeats(user: Node) -> bool:
+        whole = node.meta["val"].shape
+        others = [arg.meta["val"] for arg in user.all_input_nodes if arg is not node]
+        return user.target in _OF_TWO and any(tuple(other.shape) == tuple(whole) for other in others)
+
+    return node.args[0], node.args[1], bool(node.users) and all(map(repeats, node.users))
+
+
+def _repeated(x: torch.Tensor, size: Sequence[int], by_readers: bool) -> Any:
+    if not static(*x.shape, *size) or len(size) != x.dim():
+        return NotImplemented
+    same = all(new in (-1, old) for new, old in zip(size, x.shape, strict=True))
+    return x if same or by_readers else NotImplemented
