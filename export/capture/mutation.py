@@ -1,4 +1,4 @@
-"""Which inputs of an exported graph its operators write to, read off the operators' schemas."""
+"""Which values of an exported graph its operators write to, read off the operators' schemas."""
 
 from __future__ import annotations
 
@@ -8,8 +8,63 @@ from typing import Any
 import torch
 from torch.fx import Graph, GraphModule, Node
 
-from edgex.delegates.graph.schema import given_arguments, overload_of
+from edgex.delegates.graph.schema import given_arguments, operator_name, overload_of, schema_of
 from edgex.delegates.graph.torch_internals import pytree
+
+# Operators in place that are the same out of place.
+_ALIKE = frozenset(
+    (
+        *("relu", "hardtanh", "relu6", "leaky_relu", "elu", "silu", "mish", "hardswish", "hardsigmoid", "sigmoid"),
+        *("tanh", "exp", "clamp", "clamp_min", "clamp_max", "add", "sub", "mul", "div", "masked_fill"),
+    )
+)
+
+
+def write_out_of_place(graph: Graph) -> None:
+    """Let activations in place give new values, where nobody else sees what they write over; changed in place.
+
+    ```
+    before:  y = aten.linear.default(table, p_weight); z = aten.relu_.default(y)
+    after:   y = aten.linear.default(table, p_weight); z = aten.relu.default(y)
+    ```
+
+    What reads the graph need not fear then that a value is another one later, and computes constants once.
+    """
+    for node in graph.nodes:
+        overload = overload_of(node)
+        namespace, _, name = (operator_name(node) or "").partition("::")
+        if overload is None or namespace != "aten" or not name.endswith("_") or name[:-1] not in _ALIKE:
+            continue
+        values = [source.meta.get("val") for source in node.all_input_nodes]
+        floats = [isinstance(value, torch.Tensor) and value.dtype.is_floating_point for value in values]
+        if _is_fresh(node.args[0]) and floats[0] and _same_dtypes(values, floats, name):
+            packet = getattr(torch.ops.aten, name[:-1])
+            node.target = getattr(packet, schema_of(overload).overload_name or "default")
+
+
+def _same_dtypes(values: list[Any], floats: list[bool], name: str) -> bool:
+    """Whether nothing is converted on the way; a mask is boolean."""
+    return all(
+        value.dtype == values[0].dtype if is_float else name == "masked_fill_"
+        for value, is_float in zip(values, floats, strict=True)
+    )
+
+
+def _is_fresh(value: Any) -> bool:
+    """Whether a value is an operator's own result, and one other operator reads it."""
+    if not isinstance(value, Node) or len(value.users) != 1:
+        return False
+    overload = overload_of(value)
+    if overload is None or operator_name(value) in _MAY_RETURN_INPUT:
+        return False
+    return all(result.alias_info is None for result in schema_of(overload).returns)
+
+
+# Their result may be their input itself, and their schema does not say so.
+_MAY_RETURN_INPUT = frozenset(
+    f"aten::{name}"
+    for name in ("dropout", "contiguous", "to", "reshape", "type_as", "expand_as", "flatten", "broadcast_tensors")
+)
 
 
 def find_written_placeholders(graph: Graph, module: torch.nn.Module) -> dict[str, Node]:

@@ -39,7 +39,7 @@ from edgex.export.capture.dimensions.fixes import explain_in_flags, read_suggest
 from edgex.export.capture.dimensions.recurrences import check_recurrences
 from edgex.export.capture.example_run import ExampleRun, describe_example, run_example
 from edgex.export.capture.flat import flatten_program
-from edgex.export.capture.mutation import find_written_placeholders
+from edgex.export.capture.mutation import find_written_placeholders, write_out_of_place
 from edgex.export.capture.python_state.buffer_references import references_followed
 from edgex.export.capture.python_state.following import check_follows_eager
 from edgex.export.capture.python_state.trace_guard import values_kept
@@ -302,6 +302,8 @@ def _assemble(
     """The flat program, its specs and its state."""
     diagnosis.check_constants(exported, example.inputs)
     fix_constant_masks(exported)
+    write_out_of_place(exported.graph)
+    exported.graph_module.recompile()
     flat, written = flatten_program(exported, example.inputs)
     notices += _notices_of_signature(example, written)
     inputs = [leaf for leaf in example.inputs if leaf.is_tensor]

@@ -21,6 +21,8 @@ after:   some = aten.any.dim(mask, -1, True)                                    
          y    = y * some
 ```
 
+Keys and values that the program repeats for the heads that share them are read as they were before.
+
 Rewritten: attention of float32 tensors of 4 dimensions of which only the batch may vary; with keys that several heads
 share too. Left alone: dropout, constant masks of more than `ALLOWANCE_BYTES`.
 """
@@ -86,6 +88,38 @@ def _is_taken(node: Node, constants: Mapping[Node, torch.Tensor]) -> bool:
     return _is_bias(mask, query, key, heads != shared) and (
         mask not in constants or 4 * constants[mask].numel() <= ALLOWANCE_BYTES
     )
+
+
+def _may_share(arguments: Mapping[str, Any]) -> bool:
+    """Whether keys that the program repeats for each head can be read as they were before."""
+    sources = [_unrepeated(arguments[name]) for name in ("key", "value")]
+    if any(source is None for source in sources):
+        return False
+    key, value = (source.meta["val"] for source in sources if source is not None)
+    query, mask = arguments["query"].meta["val"], arguments["attn_mask"]
+    if key.shape[1] != value.shape[1]:
+        return False
+    return mask is None or _is_bias(mask, query, key, shared=True)
+
+
+def _unrepeated(tensor: Node) -> Node | None:
+    """What `k[:, :, None].expand(batch, shared, groups, keys, width).reshape(batch, heads, keys, width)` repeats."""
+    steps = []
+    for name in ("reshape", "expand", "unsqueeze"):
+        while operator_name(tensor) == "aten::clone":
+            tensor = tensor.args[0]  # type: ignore[assignment]
+        if operator_name(tensor) not in (f"aten::{name}", "aten::view" if name == "reshape" else None):
+            return None
+        steps.append(tensor)
+        tensor = tensor.args[0]  # type: ignore[assignment]
+    reshaped, repeated, _ = (step.meta["val"].shape for step in steps)
+    source = tensor.meta["val"].shape
+    if len(source) != _RANK or steps[2].args[1] not in (2, -3) or len(repeated) != _RANK + 1:
+        return None
+    if not all(isinstance(size, int) for size in (*source[1:], *repeated[1:])):
+        return None
+    same = tuple(repeated[3:]) == tuple(source[2:]) and repeated[1] == source[1]
+    return tensor if same and reshaped[1] == source[1] * repeated[2] and reshaped[2:] == source[2:] else None
 
 
 def _is_bias(mask: Node, query: torch.Tensor, key: torch.Tensor, shared: bool) -> bool:
@@ -180,6 +214,8 @@ def _unfold(editor: ProgramEditor, node: Node, biases: _Biases) -> None:
     arguments = named_arguments(editor.node(node))
     query, key, value = (arguments[name] for name in ("query", "key", "value"))
     batch, heads, length, width = query.meta["val"].shape
+    if _may_share(named_arguments(node)):
+        key, value = (_unrepeated(tensor) or tensor for tensor in (key, value))
     groups = heads // key.meta["val"].shape[1]  # of queries that share a key
     keys, first = key.meta["val"].shape[2], batch if isinstance(batch, int) else -1
     scale = arguments["scale"] if arguments["scale"] is not None else 1.0 / math.sqrt(width)

@@ -52,4 +52,4 @@ def _power(x: torch.Tensor, exponent: float) -> Any:
 def _norm(x: torch.Tensor, order: float, dim: Sequence[int] | None, keepdim: bool, dtype: torch.dtype | None) -> Any:
     if order != 2 or not dim or dtype not in (None, x.dtype) or not x.is_floating_point():
         return NotImplemented
-    return torch.sqrt((x * x).sum(dim, keepdim=keepdim))
+    return torch.sqrt((x * x).sum(list(dim), keepdim=keepdim))

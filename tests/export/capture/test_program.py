@@ -273,3 +273,24 @@ def test_the_fused_path_of_a_transformer_encoder_is_named_and_not_the_reference(
     result = capture(Model().eval(), (torch.randn(2, 3, 8), padding), source_root=HERE)
     assert any("fused path gives other values" in notice for notice in result.notices)
     assert_signature_holds(result)
+
+
+class InPlace(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.Linear(3, 3)
+
+    def forward(self, x):
+        kept = self.linear(x)
+        shown = kept.view(-1)
+        kept.relu_()
+        return torch.relu_(self.linear(x)) + 1, shown
+
+
+def test_activations_in_place_are_written_out_of_place_where_nobody_sees_it():
+    module, x = InPlace().eval(), torch.randn(2, 3)
+    program = capture(module, (x,), source_root=HERE).program
+    targets = [node.target for node in program.exported.graph.nodes]
+    assert targets.count(torch.ops.aten.relu.default) == targets.count(torch.ops.aten.relu_.default) == 1
+    for found, wanted in zip(program.exported.module()(x), module(x), strict=True):
+        torch.testing.assert_close(found, wanted, rtol=0, atol=0)

@@ -125,6 +125,21 @@ def test_masks_of_a_run_become_one_bias(name):
     assert operators(after).count(aten.where.ScalarOther) == 1
 
 
+@pytest.mark.parametrize("mask", [None, LOWER])
+def test_repeated_keys_are_read_as_they_were(mask):
+    def repeated(x):
+        return x[:, :, None].expand(2, 1, 3, 5, 4).reshape(2, 3, 5, 4)
+
+    args = QUERY, KEY[:, :1], VALUE[:, :1]
+    before = program_of(
+        lambda q, k, v, m=None: scaled_dot_product_attention(q, repeated(k), repeated(v), m), *args, mask=mask
+    )
+    after, _ = unfold_attention(before)
+    check_rewrite(before, after, *args)
+    (first, _) = [node for node in after.exported.graph.nodes if node.target is aten.bmm.default]
+    assert tuple(first.meta["val"].shape) == (2, 15, 5)
+
+
 def test_attention_of_any_batch():
     batch = torch.export.Dim("batch", min=1, max=8)
     before = program_of(causal, QUERY, KEY, VALUE, dynamic_shapes={"args": ({0: batch}, {0: batch}, {0: batch})})
