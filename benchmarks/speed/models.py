@@ -12,7 +12,7 @@ from functools import partial
 
 import torch
 
-from benchmarks.coverage.models import huggingface, timm_models, torchvision_models
+from benchmarks.coverage.models import huggingface, modern, timm_models, torchvision_models
 from benchmarks.coverage.models.weights import SEED, draw_weights
 from benchmarks.coverage.suite import Entry, Example
 
@@ -43,6 +43,7 @@ def entries(only: Sequence[str] = (), *, sample: bool = False) -> list[Entry]:
     found = [Entry(f"timm/{name}", partial(_timm, name)) for name in timm_models.FAMILIES]
     found += [Entry(f"torchvision/{name}", partial(_torchvision, name)) for name in torchvision_models.CLASSIFIERS]
     found += huggingface.entries()
+    found += modern.entries()
     by_name = {entry.name: entry for entry in found}
     chosen = [by_name[name] for name in SAMPLE] if sample else found
     return [entry for entry in chosen if not only or any(fnmatch.fnmatchcase(entry.name, one) for one in only)]

@@ -13,8 +13,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from benchmarks.coverage.models.weights import SEED, draw_weights
 from benchmarks.coverage.suite import Entry, Example
-from benchmarks.coverage.weights import SEED, draw_weights
 
 _SIDE = 64
 _TOKENS = 16
