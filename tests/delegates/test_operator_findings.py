@@ -38,6 +38,7 @@ def channels_last():
 
 
 PLACES = torch.tensor([[0, 1, 1], [2, 0, 0]])
+PADDING = torch.tensor([[True, True, False, False], [True] * 4])[:, None, None]
 IMAGE = rand(1, 3, 12, 12)
 RIGHT = {
     "logsigmoid": (F.logsigmoid, (rand(4, 5).abs() * 4,), "onnx-cpu"),
@@ -76,6 +77,9 @@ RIGHT = {
     "a constant mask": (lambda x: x[:, torch.tensor([True, False, True])], (IMAGE,), "onednn"),
     "dropout of a permuted tensor": (
         lambda x: F.dropout(x.permute(0, 2, 1), 0.1, False) + 1, (rand(2, 3, 4),), "xnnpack"
+    ),
+    "padding": (
+        lambda x, mask: F.scaled_dot_product_attention(x, x, x, mask), (rand(2, 3, 4, 8), PADDING), "xnnpack"
     ),
     "an RMS norm": (nn.RMSNorm(8), (rand(2, 3, 8),), "onednn"),
     "adaptive maximum": (lambda x: F.adaptive_max_pool2d(x, 4), (IMAGE,), "onednn"),
