@@ -89,7 +89,7 @@ def test_the_readme_stays_short_and_the_guide_has_a_page_a_task():
         )
 
 
-# Phrases of earlier versions; docs/glossary.md has what replaces them.
+# Phrases of earlier versions; docs/reference/glossary.md has what replaces them.
 REPLACED = re.compile(
     r"held against|holds? .{0,40} against|\b(?:lets?|letting) go\b|\bways? out\b|\brungs?\b|in the making"
     r"|\bdoubts?\b|\bluck\b|\bladders?\b|let through|\btold\b|\blaid\b|\bmended\b|\bborders?\b|turned round|left float",
