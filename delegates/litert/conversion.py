@@ -14,7 +14,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from edgex.delegates.graph.provenance import is_operator, shorten_path
+from edgex.delegates.graph.provenance import is_operator, source_of
 from edgex.delegates.graph.stale_symbols import retry_stale_symbols
 from edgex.delegates.litert.quantized import unfold_weights
 from edgex.errors import LoweringError
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 SIGNATURE = "serving_default"
 _CUSTOM = 32  # BuiltinOperator.CUSTOM of the schema: an operator that the runtime finds by its name
-_PLACE = re.compile(r'"(?P<file>[^"\n]+\.py)":(?P<line>\d+)')
+_FAILURE = re.compile(r"(?P<file>[^\s:]+\.py):(?P<line>\d+):\d+: error: (?P<reason>[^\n%]+?)(?=: %|\n|$)")
 
 
 @contextmanager
@@ -98,20 +98,14 @@ def convert(decomposed: ExportedProgram, inputs: Sequence[str], *, quantized: bo
         users = set(decomposed.graph_signature.user_inputs)
         placeholders = decomposed.graph.find_nodes(op="placeholder")
         decomposed.example_inputs = (tuple(node.meta["val"] for node in placeholders if node.name in users), {})
-    with capture_native_stderr() as captured:
+    with capture_native_stderr():
         try:
             model = litert_converter.exported_programs_to_flatbuffer(
                 [decomposed], [signature], quant_config=_quantization() if quantized else None, enable_x64=True
             )
             content: bytes = model.to_bytes()
         except Exception as error:  # MLIR's and torch's own, of no common kind
-            told = f"{captured.tail() or ''}\n{error}"
-            raise LoweringError(
-                "litert-torch fails to convert this model",
-                _find_line(told, source_root),
-                "export to another target: -t xnnpack reads most of the same models",
-                why=first_sentence(str(error)),
-            ) from error
+            raise _refusal(str(error), decomposed, source_root) from error
     custom = list_custom_operators(content)
     if custom:
         raise LoweringError(
@@ -148,11 +142,31 @@ def _quantization() -> Any:
     return QuantConfig(PT2EQuantizer().set_global(config))
 
 
-def _find_line(message: str, source_root: Path) -> str | None:
-    """The line of the user's file that a message of MLIR or torch names."""
-    found = [(match["file"], match["line"]) for match in _PLACE.finditer(message)]
-    found += re.findall(r'File "([^"\n]+)", line (\d+)', message)
-    for file, line in found:
-        if Path(file).is_relative_to(source_root):
-            return f"{shorten_path(Path(file), source_root)}:{line}"
-    return None
+def _refusal(message: str, decomposed: ExportedProgram, source_root: Path) -> LoweringError:
+    """The error for what the converter says, with the operators that it means and the user's line.
+
+    It names the innermost line, which is torch's own more often than not: `torch/nn/modules/conv.py:1198:0: error: …`.
+    What was captured there is known with the lines around it.
+    """
+    places = list(_FAILURE.finditer(message))
+    frames = tuple(f'File "{place["file"]}", line {place["line"]},' for place in places)
+    reason = places[0]["reason"] if places else first_sentence(message)
+    there = [
+        node for node in decomposed.graph.nodes if is_operator(node) and _innermost(node).startswith(frames or "?")
+    ]
+    # Of all that one line became, what the reason speaks of: `mhlo.convolution`.
+    named = [node for node in there if str(node.target).split(".")[1] in reason] or there
+    lines = [f"{source_of(node, source_root)}: {node.target}" for node in named]
+    names = ", ".join(dict.fromkeys(str(node.target) for node in named))
+    return LoweringError(
+        f"litert-torch fails to convert {names or 'this model'}",
+        next((source for node in named if (source := source_of(node, source_root))), None),
+        "export to another target: -t xnnpack reads most of the same models",
+        why="\n".join(dict.fromkeys([*lines, reason])),
+    )
+
+
+def _innermost(node: Node) -> str:
+    """The innermost frame of the trace that a node was captured with."""
+    trace = str(node.meta.get("stack_trace") or "")
+    return trace[max(trace.rfind('File "'), 0) :]

@@ -18,6 +18,7 @@ from edgex.runtime.support.native_stderr import capture_native_stderr
 
 # A `.tflite` file begins with an offset and these letters; LiteRT itself does not look before it follows offsets.
 _MAGIC = b"TFL3"
+_NOTHING_SAID = "Registration failed."
 
 
 class LiteRtRunner:
@@ -93,9 +94,10 @@ class LiteRtRunner:
 
 
 def sentence(message: str) -> str:
-    """The last line of LiteRT's message that says something, without its own file's name before it."""
+    """The last line of LiteRT's message that says something: what it ends with is often only that it failed."""
     lines = [line.strip() for line in message.splitlines() if line.strip()]
-    return lines[-1] if lines else "LiteRT gives no reason"
+    said = [line for line in lines if line != _NOTHING_SAID]
+    return (said or lines or ["LiteRT gives no reason"])[-1]
 
 
 def _check_magic(path: Path, name: str) -> None:

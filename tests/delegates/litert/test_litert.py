@@ -98,6 +98,20 @@ def test_what_is_not_converted_is_named_with_its_line(tmp_path: Path) -> None:
     assert "test_litert.py:" in str(caught.value.where) and "no lowering" in str(caught.value.why)
 
 
+def test_what_the_converter_fails_on_is_named_with_its_line(tmp_path: Path) -> None:
+    class Odd(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.up = nn.ConvTranspose2d(2, 2, 3, stride=2, dilation=2)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.up(torch.relu(x))
+
+    with pytest.raises(LoweringError, match=r"fails to convert aten\.convolution\.default") as caught:
+        edgex.export_model(Odd(), (torch.rand(1, 2, 4, 4),), target="litert", output=tmp_path)
+    assert "test_litert.py:" in str(caught.value.where) and "failed to legalize" in str(caught.value.why)
+
+
 def test_dynamic_sizes_are_refused_with_the_thread_and_the_way_on(tmp_path: Path) -> None:
     shapes = {"input": {0: torch.export.Dim("batch", min=1, max=8)}}
     with pytest.raises(LoweringError, match="fixed sizes") as caught:

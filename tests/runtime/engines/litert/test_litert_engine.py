@@ -27,6 +27,9 @@ def test_the_last_line_that_says_something_is_the_error() -> None:
     assert sentence("kernels.cc:1: a != b\nNode number 3 (SUB) failed to prepare.\n") == (
         "Node number 3 (SUB) failed to prepare."
     )
+    assert sentence("Didn't find op for builtin opcode 'A'.\nRegistration failed.") == (
+        "Didn't find op for builtin opcode 'A'."
+    )
     assert sentence("") == "LiteRT gives no reason"
 
 
