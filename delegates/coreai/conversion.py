@@ -83,6 +83,7 @@ def convert(decomposed: ExportedProgram, inputs: Sequence[str], outputs: Sequenc
     """
     from coreai_torch import TorchConverter
 
+    _separate_outputs(decomposed)
     with scratch_folder("coreai") as folder, capture_native_stderr():
         try:
             # RELEASE: no stack traces in the file, which would name places of this machine.
@@ -102,6 +103,31 @@ def convert(decomposed: ExportedProgram, inputs: Sequence[str], outputs: Sequenc
         shutil.rmtree(path)
     files["metadata.json"] = _without_date(files["metadata.json"])
     return dict(sorted(files.items()))
+
+
+def _separate_outputs(decomposed: ExportedProgram) -> None:
+    """A copy of every result that is returned a second time: the converter counts outputs by what makes them.
+
+    ```
+    before:  return (relu, relu)
+    after:   clone = aten.clone(relu); return (relu, clone)
+    ```
+    """
+    import torch
+    from torch.export.graph_signature import TensorArgument
+
+    graph = decomposed.graph
+    output = graph.output_node()
+    returned = list(output.args[0])  # type: ignore[arg-type]
+    for place, node in enumerate(returned):
+        if node in returned[:place]:
+            with graph.inserting_before(output):
+                copy = graph.call_function(torch.ops.aten.clone.default, (node,))
+            copy.meta = {**node.meta}
+            returned[place] = copy
+            decomposed.graph_signature.output_specs[place].arg = TensorArgument(copy.name)
+    output.args = (tuple(returned),)
+    decomposed.graph_module.recompile()
 
 
 def first_sentence(message: str) -> str:

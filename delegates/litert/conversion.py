@@ -65,10 +65,26 @@ def decompose(exported: ExportedProgram, *, quantized: bool) -> ExportedProgram:
         program = unfold_weights(program)
     program = fx_infra.safe_run_decompositions(program, fx_infra.decomp.pre_convert_decomp(), can_skip=False)
     program = core._run_convert_passes(program)
-    lowered: ExportedProgram = fx_infra.safe_run_decompositions(
-        program, fx_infra.decomp.pre_lower_decomp(), can_skip=False
-    )
+    table = {**fx_infra.decomp.pre_lower_decomp(), **_selections()}
+    lowered: ExportedProgram = fx_infra.safe_run_decompositions(program, table, can_skip=False)
     return lowered
+
+
+def _selections() -> dict[Any, Any]:
+    """Top-k as LiteRT's own operator: by itself litert_torch writes a sort, which the runtime has no kernel for."""
+    import torch
+    from litert_torch.backend.experimental import torch_tfl
+
+    operator = torch.ops.aten.topk.default
+    largest_k = torch_tfl.decomps[operator]
+
+    def select(values: Any, k: int, dim: int = -1, largest: bool = True, _sorted: bool = True) -> Any:
+        if largest:
+            return largest_k(values, k, dim)
+        found, places = largest_k(-values, k, dim)
+        return -found, places
+
+    return {operator: select}
 
 
 def find_unknown(decomposed: ExportedProgram) -> list[Node]:

@@ -32,7 +32,8 @@ class Counter(nn.Module):
     def forward(self, x: torch.Tensor, offset: torch.Tensor) -> dict[str, torch.Tensor]:
         y = self.linear(x)
         self.total.add_(y.sum(0))
-        return {"sum": y + self.total, "best": y.argmax(-1) + offset}
+        total = y + self.total
+        return {"sum": total, "best": y.argmax(-1) + offset, "again": total}
 
 
 OFFSET = torch.tensor([7])
@@ -62,10 +63,11 @@ def test_it_is_proved_with_state_and_every_batch(exported: Path) -> None:
         assert session.executed_on == "coreai: CPU" and session.threads is None
         for rows in (5, 1, 8):
             wanted = eager(random_rows(rows), OFFSET)
-            total, best = session.run(random_rows(rows), OFFSET)
+            total, best, again = session.run(random_rows(rows), OFFSET)
             sqnr_db = measure_sqnr_db(wanted["sum"].detach().numpy(), total)
             assert sqnr_db > 100, f"{rows} rows: {sqnr_db:.1f} dB"
             np.testing.assert_array_equal(best, wanted["best"])
+            np.testing.assert_array_equal(again, total)
             assert best.dtype == np.int64
 
 

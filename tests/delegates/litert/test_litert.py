@@ -73,6 +73,15 @@ def test_the_artifact_names_no_place_of_this_machine(exported: Path) -> None:
         assert str(Path.cwd()).encode() not in content and str(Path(torch.__file__).parent).encode() not in content
 
 
+def test_sorts_become_the_runtimes_top_k(tmp_path: Path) -> None:
+    class Sorts(nn.Module):
+        def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+            return *torch.sort(x, -1), x.topk(3).values
+
+    artifact = edgex.export_model(Sorts(), (torch.randn(2, 9),), target="litert", output=tmp_path, name="net")
+    assert artifact.manifest.status == "verified"
+
+
 def test_int8_is_stored_and_computed_in_bytes(tmp_path: Path) -> None:
     torch.manual_seed(0)
     module = nn.Sequential(nn.Conv2d(3, 64, 3), nn.ReLU(), nn.Conv2d(64, 64, 3)).eval()
