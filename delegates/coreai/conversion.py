@@ -118,7 +118,7 @@ def _separate_outputs(decomposed: ExportedProgram) -> None:
 
     graph = decomposed.graph
     output = graph.output_node()
-    returned = list(output.args[0])  # type: ignore[arg-type]
+    returned = list(output.args[0])
     for place, node in enumerate(returned):
         if node in returned[:place]:
             with graph.inserting_before(output):

@@ -26,8 +26,8 @@ class CoreAiDelegate:
     precisions: tuple[str, ...] = ("fp32", "fp16")
     packages: tuple[str, ...] = ("torch", "coreai-torch")
     recipes: tuple[str, ...] = ()
-    # There is top-k and no sort; attention without a key gives NaN or worse.
-    rewrites: tuple[str, ...] = ("guard_empty_rows", "sort_by_topk")
+    # There is top-k and no sort, no complex number to rely on; attention without a key gives NaN or worse.
+    rewrites: tuple[str, ...] = ("split_complex", "guard_empty_rows", "sort_by_topk")
 
     def availability(self) -> Availability:
         """Whether torch, coreai-torch and coreai-core are installed; none of them is imported."""

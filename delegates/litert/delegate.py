@@ -26,8 +26,8 @@ class LiteRtDelegate:
     precisions: tuple[str, ...] = ("fp32",)
     packages: tuple[str, ...] = ("torch", "litert-torch")
     recipes: tuple[str, ...] = ("int8",)
-    # There is top-k and no sort; attention without a key gives NaN or worse.
-    rewrites: tuple[str, ...] = ("guard_empty_rows", "sort_by_topk")
+    # There is top-k and no sort, no complex number to rely on; attention without a key gives NaN or worse.
+    rewrites: tuple[str, ...] = ("split_complex", "guard_empty_rows", "sort_by_topk")
 
     def availability(self) -> Availability:
         """Whether torch, litert-torch and ai-edge-litert are installed; none of them is imported."""
