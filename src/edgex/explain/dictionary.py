@@ -14,6 +14,7 @@ from edgex.explain import (
     messages_executorch,
     messages_litert,
     messages_onnxruntime,
+    messages_qnn,
     messages_rocm,
     messages_torch,
 )
@@ -49,6 +50,7 @@ DICTIONARY: tuple[Entry, ...] = (
     *messages_executorch.MESSAGES,
     *messages_torch.MESSAGES,
     *messages_onnxruntime.MESSAGES,
+    *messages_qnn.MESSAGES,
     *messages_rocm.MESSAGES,
     *messages_litert.MESSAGES,
     *messages_coreai.MESSAGES,
