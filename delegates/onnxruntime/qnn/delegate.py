@@ -23,10 +23,13 @@ from edgex.runtime.engines.qnn.detection import check_package
 from edgex.runtime.engines.qnn.opening import SIMULATION_SECONDS
 from edgex.runtime.engines.qnn.provider import DISTRIBUTION, LICENCE, QNN, describe_simulator, simulates
 from edgex.runtime.engines.qnn.socs import SOCS, Soc
+from edgex.runtime.session.numerics import Tolerance
 
 INSTALL_COMMAND = "pip install 'edgex-toolchain[qnn]'"
 # QuantizeLinear knows 16-bit integers from here on.
 _OPSET = 21
+# Measured: mobilenet_v3_small, with its many hard sigmoids, is at 36 dB.
+_FLOAT16_SQNR_DB = 30.0
 
 
 @dataclass(frozen=True)
@@ -110,6 +113,13 @@ class OnnxQnnDelegate(ProviderDelegate):
     def recipe_refusal(self, recipe: str) -> str:
         """Why a recipe outside `recipes` is refused."""
         return f"QNN takes activations with ranges from calibration; {recipe} has none; use --quantize int8"
+
+    def tolerance(self, kind: str) -> Tolerance | None:
+        """See `SetsTolerances`: from v73 on the HTP approximates tanh, sigmoid and their like in float16.
+
+        One tanh alone is 44 dB from float64 (onnxruntime-qnn 2.7.0, v73 to v81); a network of them is further away.
+        """
+        return Tolerance(min_sqnr_db=_FLOAT16_SQNR_DB) if kind == "fp16" else None
 
     def options_refusal(self, options: OnnxQnnOptions, precision: str, recipe: str | None) -> str | None:
         """See `JudgesOptions`: not every HTP computes in float16."""
