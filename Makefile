@@ -10,11 +10,12 @@ BIN := $(VENV)/bin
 KEY := $(shell (pwd; cat pyproject.toml constraints.txt) | cksum | cut -d ' ' -f 1)
 INSTALLED := $(VENV)/.edgex-installed-$(KEY)
 
-.PHONY: help install demo test check lint types bench wheel wheel-check android-check arm64-check fuzz-onednn slow fuzz ops coverage speed minilm clean
+.PHONY: help install demo demo-llm test check lint types bench wheel wheel-check android-check arm64-check fuzz-onednn slow fuzz ops coverage speed minilm clean
 .NOTPARALLEL:
 
 help:
 	@echo 'make demo         set up, train the digits sample, export it to two targets, compare them on real scans'
+	@echo 'make demo-llm     train a small language model in seconds, export it in 32 and 4 bits, and let it speak'
 	@echo 'make test         set up and run all tests'
 	@echo 'make check        lint, format and types, then all tests: what CI runs'
 	@echo 'make bench        the measurements of benchmarks/, beside the bare engines'
@@ -40,6 +41,9 @@ $(INSTALLED):
 
 demo: $(INSTALLED)
 	@$(BIN)/python -m edgex.samples.demo
+
+demo-llm: $(INSTALLED)
+	@$(BIN)/python -m edgex.samples.demo_llm
 
 # Two processes, a file at a time: what a file exports once serves all its tests. Long files are the first.
 # Bytecode first, for environments that do not let Python write it: tests start a thousand processes.

@@ -3,6 +3,7 @@
 import importlib
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +16,8 @@ pytestmark = pytest.mark.long_file
 
 SAMPLES = Path(__file__).parent.parent / "samples"
 NAMES = ["decoder", "digits", "image_classifier", "keyword_spotter", "photo_classifier", "sentence_encoder", "vocoder"]
+# Exported with --llm: `test_a_small_language_model_speaks`.
+LANGUAGE = {"small_language_model"}
 TARGETS = ("xnnpack", "onnx-cpu")
 
 
@@ -33,9 +36,9 @@ def sample(name):
 
 def test_list_is_complete():
     files = {path.stem for path in SAMPLES.glob("*.py") if "def get_model" in path.read_text()}
-    assert files == set(NAMES)
+    assert files == set(NAMES) | LANGUAGE
     listed = importlib.import_module("edgex.samples").__doc__
-    assert all(f"\n{name} " in listed for name in NAMES)
+    assert all(f"\n{name} " in listed for name in [*NAMES, *LANGUAGE])
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -103,6 +106,19 @@ def test_demo(tmp_path, compiler):
     assert all(row["accuracy"] > 0.93 for row in small["engines"][:3])
     assert figures["machine"] in done.stdout and "PyTorch's dispatch of each operator" in done.stdout
     assert done.stderr == "", "the demo prints something that is not its own"
+
+
+@pytest.mark.slow
+def test_a_small_language_model_speaks(tmp_path):
+    """Trained, exported to two engines and in 4 bits: the float artifacts foretell text as well as eager does."""
+    done = subprocess.run(
+        [sys.executable, "-m", "edgex.samples.demo_llm"], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    eager, *artifacts = [float(found) for found in re.findall(r"(?:eager:|perplexity) ([\d.]+)", done.stdout)]
+    # Every id equally likely would be 1,024.
+    assert eager < 100 and len(artifacts) == 3, done.stdout
+    assert artifacts[:2] == pytest.approx([eager] * 2, rel=1e-3) and artifacts[2] < 1.1 * eager, done.stdout
 
 
 def test_digits_trains_again_when_the_cache_is_damaged(cache, monkeypatch):
