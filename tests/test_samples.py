@@ -117,7 +117,7 @@ def test_a_small_language_model_speaks(tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
     eager, *artifacts = [float(found) for found in re.findall(r"(?:eager:|perplexity) ([\d.]+)", done.stdout)]
     # Every id equally likely would be 1,024.
-    assert eager < 100 and len(artifacts) == 3, done.stdout
+    assert eager < 300 and len(artifacts) == 3, done.stdout
     assert artifacts[:2] == pytest.approx([eager] * 2, rel=1e-3) and artifacts[2] < 1.1 * eager, done.stdout
 
 
