@@ -15,7 +15,7 @@ INSTALLED := $(VENV)/.edgex-installed-$(KEY)
 
 help:
 	@echo 'make demo         set up, train the digits sample, export it to two targets, compare them on real scans'
-	@echo 'make demo-llm     train a small language model in seconds, export it to two targets, and let it speak'
+	@echo 'make demo-llm     train a small language model in seconds, export it in 32 and 4 bits, and let it speak'
 	@echo 'make test         set up and run all tests'
 	@echo 'make check        lint, format and types, then all tests: what CI runs'
 	@echo 'make bench        the measurements of benchmarks/, beside the bare engines'

@@ -1,6 +1,6 @@
-"""`make demo-llm`: train a small language model, export it, and let each artifact speak.
+"""`make demo-llm`: train a small language model, export it in 32 and 4 bits, and let each artifact speak.
 
-The perplexity on text that it was not trained on says what an engine costs: of eager PyTorch, and of each
+The perplexity on text that it was not trained on says what an engine or 4 bits cost: of eager PyTorch, and of each
 artifact, token by token through its cache.
 """
 
@@ -22,7 +22,7 @@ PROMPT = "The with statement is used to"
 NEW = 48
 
 # (target, recipe); None is float32.
-MADE: Sequence[tuple[str, str | None]] = (("xnnpack", None), ("onnx-cpu", None))
+MADE: Sequence[tuple[str, str | None]] = (("xnnpack", None), ("onnx-cpu", None), ("xnnpack", "8da4w"))
 
 
 def main() -> int:
@@ -47,7 +47,7 @@ def main() -> int:
         print(f"\n   {artifact.path}: {size:.1f} MB, perplexity {found:.2f}, {rate:,.0f} tokens/s")
         print(f"   {PROMPT}{text}", flush=True)
     print(f"\nNext:\n  edgex generate {OUTPUT}/help-fp32.xnnpack.edgex --prompt 'A class definition'")
-    print(f"  edgex profile {OUTPUT}/help-fp32.onnx-cpu.edgex --llm -p 128 -n 64 -d 0,128")
+    print(f"  edgex profile {OUTPUT}/help-8da4w.xnnpack.edgex --llm -p 128 -n 64 -d 0,128")
     return 0 if worst < 1e-3 else 1
 
 

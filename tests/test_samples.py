@@ -110,15 +110,15 @@ def test_demo(tmp_path, compiler):
 
 @pytest.mark.slow
 def test_a_small_language_model_speaks(tmp_path):
-    """Trained and exported to two engines: the artifacts foretell text as well as eager does."""
+    """Trained, exported to two engines and in 4 bits: the float artifacts foretell text as well as eager does."""
     done = subprocess.run(
         [sys.executable, "-m", "edgex.samples.demo_llm"], cwd=tmp_path, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stdout + done.stderr
     eager, *artifacts = [float(found) for found in re.findall(r"(?:eager:|perplexity) ([\d.]+)", done.stdout)]
     # Every id equally likely would be 1,024.
-    assert eager < 300 and len(artifacts) == 2, done.stdout
-    assert artifacts == pytest.approx([eager] * 2, rel=1e-3), done.stdout
+    assert eager < 300 and len(artifacts) == 3, done.stdout
+    assert artifacts[:2] == pytest.approx([eager] * 2, rel=1e-3) and artifacts[2] < 1.1 * eager, done.stdout
 
 
 def test_digits_trains_again_when_the_cache_is_damaged(cache, monkeypatch):
