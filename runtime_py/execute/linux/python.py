@@ -21,8 +21,8 @@ from edgex.runtime.support.versions import is_older
 WORKER = "edgex.runtime.execute.linux.worker"
 # Imported inside functions on the way to a session, which the others do not show at their top.
 _LATE = (
+    "edgex.runtime.engines.onnxruntime.openings",
     "edgex.runtime.engines.onnxruntime.session",
-    "edgex.runtime.engines.rocm.opening",
     "edgex.runtime.execute.sampling",
     "edgex.runtime.session.session",
 )

@@ -40,7 +40,7 @@ def test_commands_and_options(complete):
 
 
 def test_targets_also_behind_a_comma(complete):
-    assert complete("export", "m.py", "-t", "on") == ["onednn", "onnx-cpu", "onnx-rocm"]
+    assert complete("export", "m.py", "-t", "on") == ["onednn", "onnx-cpu", "onnx-qnn", "onnx-rocm"]
     assert "xnnpack,onnx-cpu" in complete("export", "m.py", "-t", "xnnpack,onn")
     assert "xnnpack,xnnpack" not in complete("why", "m.py", "--target", "xnnpack,x")
 
