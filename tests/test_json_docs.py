@@ -13,8 +13,14 @@ pytestmark = pytest.mark.long_file
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "json.md"
 BLOCKS = read_blocks(PAGE)
+# A sweep takes half a minute; tests/cli/measure/test_sweep_command.py makes one anyway.
 EXAMPLES = [
-    pytest.param(read_commands(block), json.loads(example.text), id=f"{block.line}")
+    pytest.param(
+        read_commands(block),
+        json.loads(example.text),
+        id=f"{block.line}",
+        marks=[pytest.mark.slow] if "--sweep" in block.text else [],
+    )
     for block, example in itertools.pairwise(BLOCKS)
     if (block.language, example.language) == ("console", "json")
 ]

@@ -125,7 +125,7 @@ def test_the_page_of_plug_ins_shows_the_delegate_as_it_is():
 
 
 def test_readme_lists_the_targets_that_exist():
-    rows = re.findall(r"^\| `([\w-]+)` \| .*\| (fp32.*?) \|", (ROOT / "README.md").read_text(), re.M)
+    rows = re.findall(r"^\| `([\w-]+)` \| .*\| (fp(?:32|16).*?) \|", (ROOT / "README.md").read_text(), re.M)
     from edgex.delegates.registry import delegate_names, get_delegate
 
     assert {name: tuple(precisions.split(", ")) for name, precisions in rows} == {

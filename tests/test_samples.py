@@ -57,8 +57,8 @@ def test_outputs_vary_and_repeat(name):
     assert first.std().item() > 0.1 * rms
 
 
-# The demo exports the digits; the largest take a minute each.
-_SLOW = {"digits", "keyword_spotter", "photo_classifier", "sentence_encoder"}
+# The demo exports the digits, pages of docs/ the image classifier; the largest take a minute each.
+_SLOW = {"decoder", "digits", "image_classifier", "keyword_spotter", "photo_classifier", "sentence_encoder"}
 
 
 @pytest.mark.parametrize(
