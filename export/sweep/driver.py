@@ -260,20 +260,7 @@ class _Driver:
         return f"{task.model.name}: {', '.join(told)}"
 
     def _row(self, job: Job, attempts: int, ended: Ended, result: Mapping[str, Any] | None) -> Row:
-        row = Row(
-            job=job.id,
-            model=job.model.name,
-            spec=job.model.spec,
-            target=job.candidate.target,
-            precision=job.candidate.precision,
-            recipe=job.candidate.recipe,
-            device=job.device,
-            status="crashed",
-            attempts=attempts,
-            seconds={},
-            peak_rss_bytes=None,
-            origin=self._origin(job, ended.machine),
-        )
+        row = self._begin_row(job, "crashed", attempts, ended.machine)
         if result is None:
             status = _STATUS.get(ended.ending, "crashed")
             failure = Failure(
@@ -315,6 +302,11 @@ class _Driver:
         return f"{task.label}: {'measured' if row.failure is None else 'not measured: ' + row.failure.what}"
 
     def _refused(self, job: Job, loser: Loser) -> Row:
+        failure = Failure("check", 5, loser.reason, fix=loser.fix)
+        return replace(self._begin_row(job, "refused", 0, ""), failure=failure)
+
+    def _begin_row(self, job: Job, status: Status, attempts: int, machine: str) -> Row:
+        """What a row says of its job, before anything is known of its end."""
         return Row(
             job=job.id,
             model=job.model.name,
@@ -323,12 +315,11 @@ class _Driver:
             precision=job.candidate.precision,
             recipe=job.candidate.recipe,
             device=job.device,
-            status="refused",
-            attempts=0,
+            status=status,
+            attempts=attempts,
             seconds={},
             peak_rss_bytes=None,
-            origin=self._origin(job, ""),
-            failure=Failure("check", 5, loser.reason, fix=loser.fix),
+            origin=self._origin(job, machine),
         )
 
     def _origin(self, job: Job, machine: str) -> Origin:

@@ -111,7 +111,7 @@ def test_the_library_alone_is_a_module_for_an_existing_app(artifact_of, tmp_path
 
 def test_the_operators_are_those_that_the_program_names():
     """As ExecuTorch's build reads them: its own reader of the file, without a build."""
-    yaml = pytest.importorskip("yaml")
+    yaml = pytest.importorskip("yaml", reason="PyYAML, which executorch brings, is not installed")
     program = PteSummary(("XnnpackBackend",), ("aten::cumsum.out", "aten::add.out", "aten::cumsum.out"), 0)
     found = yaml.safe_load(write_operators(program, "model.pte"))
     assert sorted(found["operators"]) == sorted(found["et_kernel_metadata"]) == ["aten::add.out", "aten::cumsum.out"]
@@ -121,6 +121,6 @@ def test_the_operators_are_those_that_the_program_names():
 
 
 def test_the_number_of_operators_is_executorchs():
-    executorch = pytest.importorskip("executorch")
+    executorch = pytest.importorskip("executorch", reason="executorch is not installed")
     listed = Path(next(iter(executorch.__path__))) / "kernels" / "portable" / "functions.yaml"
     assert len(re.findall(r"^- (?:op|func):", listed.read_text(), re.M)) == PORTABLE_OPERATORS
