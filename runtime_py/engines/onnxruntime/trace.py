@@ -1,15 +1,12 @@
 """Operators of an ONNX Runtime run: its profile, joined to the nodes of `model.onnx` and so to modules and lines.
 
-ONNX Runtime runs a graph of its own making: nodes are fused, renamed (`relu_nchwc`) and put in (`ReorderOutput`). What
-stays are the names of tensors. A node that makes a tensor of the exported graph does the work of all exported nodes
-behind that tensor, back to tensors that other nodes make.
+`edgex.runtime.engines.onnxruntime.node_map` says which exported operators a node does, or serves.
 """
 
 from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +14,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from edgex.errors import RunError
+from edgex.runtime.engines.onnxruntime.node_map import MOVERS, REORDERS, Found, NodeMap, count_nodes
 from edgex.runtime.engines.onnxruntime.nodes import OnnxNode, read_onnx_nodes
 from edgex.runtime.engines.trace.operators import Category, OperatorRow, OperatorTensor
 from edgex.runtime.engines.trace.source_map import SourceMap, count_bytes, read_source_map
@@ -27,22 +25,16 @@ if TYPE_CHECKING:
     from edgex.runtime.artifact.artifact import Artifact
     from edgex.runtime.session.session import Session
 
-# What a change of layout adds to the names of nodes and tensors.
-_RENAMED = re.compile(r"_token_\d+$")
 # The profile takes about 500 bytes of JSON an event.
 _MAX_EVENTS = 60_000
 _SUFFIX = "_kernel_time"
-_LAYOUT = frozenset(("ReorderInput", "ReorderOutput"))
-_CASTS = frozenset(("Cast", "InsertedPrecisionFreeCast"))
+_CASTS = frozenset(("Cast", "InsertedPrecisionFreeCast", "QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"))
 _CONTAINERS = frozenset(("If", "Loop", "Scan"))
 _CONVOLUTIONS = {"Conv": 1, "FusedConv": 1, "ConvInteger": 1, "QLinearConv": 3, "NhwcFusedConv": 1}
 _PRODUCTS = frozenset(
     "MatMul FusedMatMul Gemm FusedGemm MatMulInteger QLinearMatMul QGemm DynamicQuantizeMatMul "  # noqa: SIM905
     "MatMulIntegerToFloat MatMulNBits".split()
 )
-# Kernels that make bytes: they do what is exported as an operator, an activation and a QuantizeLinear.
-_QUANTIZED = frozenset(("QLinearConv", "QLinearAdd", "QLinearMul", "QLinearConcat", "QLinearGlobalAveragePool"))
-_ACTIVATIONS = ("aten.relu", "aten.hardtanh", "aten.clamp")
 _DTYPES = {"float": "float32", "double": "float64"}
 
 
@@ -173,137 +165,30 @@ def read_profile(runs: Sequence[_Run], optimized: Sequence[OnnxNode], sources: S
     places: dict[str, list[int]] = {}
     for index, name in enumerate(alike[0].names):
         places.setdefault(name, []).append(index)
-    finder = _NodeFinder(sources, optimized, list(places))
+    first = alike[0].events
+    op_types = {name: first[indices[0]].op for name, indices in places.items()}
+    counts = count_nodes(optimized, op_types, {name: len(indices) for name, indices in places.items()})
+    nodes = NodeMap(sources, optimized, counts)
     placed: list[tuple[int, OperatorRow]] = []
     for name, indices in places.items():
-        # Inserted nodes share one name; a node inside a loop runs several times.
-        groups = [[index] for index in indices] if alike[0].events[indices[0]].op in _LAYOUT else [indices]
+        groups = [[index] for index in indices] if counts[name] == len(indices) else [indices]
         for number, group in enumerate(groups):
             times = [sum(run.events[index].us for index in group) for run in alike]
-            event = alike[0].events[group[0]]
-            placed.append((group[0], _row(event, times, len(group), finder.find(name, number), sources)))
+            found = nodes.find((name, number))
+            placed.append((group[0], _row(first[group[0]], times, len(group), found, sources)))
     rows = [row for _, row in sorted(placed, key=lambda item: item[0])]
     left = [run.us - sum(event.us for event in run.events) for run in alike]
-    rows.append(_overhead_row(len(alike[0].events), left))
+    rows.append(_overhead_row(len(first), left))
     coverage = median(1.0 - rest / max(run.us, 1) for run, rest in zip(alike, left, strict=True))
     return EngineTrace(tuple(rows), len(alike), float(median(run.us for run in alike)) / 1e6, 1e-6, max(0.0, coverage))
 
 
-@dataclass(frozen=True)
-class _Found:
-    """Operators that a node does, main first; or, for one that was put in, the operator beside it."""
-
-    operators: tuple[str, ...]
-    beside: bool = False
-
-
-class _NodeFinder:
-    """From the name of a node that ran to operators of the source map."""
-
-    def __init__(self, sources: SourceMap, optimized: Sequence[OnnxNode], ran: Sequence[str]) -> None:
-        self._sources = sources
-        self._makers = {value: name for name, item in sources.operators.items() for value in item.outputs}
-        self._users: dict[str, list[str]] = {}
-        for name, item in sources.operators.items():
-            for value in item.inputs:
-                self._users.setdefault(value, []).append(name)
-        self._nodes: dict[str, list[OnnxNode]] = {}
-        for node in optimized:
-            self._nodes.setdefault(node.name or node.op_type, []).append(node)
-        self._ends = {name: self._ends_of(name) for name in ran}
-        made = {value for name in ran for end in self._ends[name] for value in sources.operators[end].outputs}
-        self._made = made
-        self._taken: dict[str, str] = {}
-
-    def find(self, name: str, number: int) -> _Found:
-        """What the node does; `number` counts those of the same name."""
-        ends = self._ends[name]
-        if ends:
-            return _Found(tuple(self._behind(ends)))
-        nodes = self._nodes.get(name, ())
-        if number < len(nodes):
-            beside = self._beside(nodes[number])
-            if beside:
-                return _Found((beside,), beside=True)
-        return _Found(())
-
-    def _ends_of(self, name: str) -> list[str]:
-        """The exported nodes that make the tensors which this node makes."""
-        nodes = self._nodes.get(name, ())
-        if len(nodes) == 1 and nodes[0].op_type not in _LAYOUT:
-            ends = [end for value in nodes[0].outputs if (end := self._maker(value)) is not None]
-            if ends:
-                return list(dict.fromkeys(ends))
-        plain = _plain_name(name)
-        if plain in self._sources.operators:
-            return [self._requantized(plain) if nodes and nodes[0].op_type in _QUANTIZED else plain]
-        maker = self._maker(name) if len(nodes) <= 1 else None
-        return [] if maker is None or name in _LAYOUT else [maker]
-
-    def _requantized(self, name: str) -> str:
-        """The exported node that quantizes what this one makes, maybe behind an activation."""
-        end = name
-        while True:
-            users = {user for value in self._sources.operators[end].outputs for user in self._users.get(value, ())}
-            if len(users) != 1:
-                return name
-            (end,) = users
-            kind = self._sources.operators[end].op
-            if ".quantize_per_tensor" in kind:
-                return end
-            if not kind.startswith(_ACTIVATIONS):
-                return name
-
-    def _maker(self, value: str) -> str | None:
-        """The exported node that makes a tensor, also under the name that a change of layout gave it."""
-        for name in (value, _plain_name(value)):
-            if name in self._makers:
-                return self._makers[name]
-        return None
-
-    def _behind(self, ends: Sequence[str]) -> list[str]:
-        """The exported nodes behind these, back to tensors that other nodes make; the one with the work first."""
-        found: list[str] = []
-        queue = list(ends)
-        while queue:
-            name = queue.pop(0)
-            if name in found or self._taken.setdefault(name, ends[0]) != ends[0]:
-                continue
-            found.append(name)
-            for value in self._sources.operators[name].inputs:
-                if value in self._makers and value not in self._made:
-                    queue.append(self._makers[value])
-        return sorted(found, key=lambda name: _rank(self._sources.operators[name].op))
-
-    def _beside(self, node: OnnxNode) -> str | None:
-        makers = (self._maker(value) for value in (*node.outputs, *node.inputs))
-        return next((maker for maker in makers if maker is not None), None)
-
-
-def _plain_name(name: str) -> str:
-    """The exported name in one that ONNX Runtime made of it."""
-    plain = name.removeprefix("fused ").split("/")[0].removesuffix("_nchwc").removesuffix("_nhwc")
-    return _RENAMED.sub("", plain)
-
-
-def _is_heavy(operator: str) -> bool:
-    parts = operator.split(".")
-    base = parts[1] if len(parts) > 1 else parts[0]
-    return base.startswith(("conv", "linear", "matmul", "mm", "bmm", "addmm", "baddbmm", "scaled_dot_product"))
-
-
-def _rank(operator: str) -> int:
-    """Which of the operators that one node does names it: the lowest, and of equals the last."""
-    if _is_heavy(operator):
-        return 0
-    return 3 if operator.startswith("quantized_decomposed.") else 2 if operator.startswith(_ACTIVATIONS) else 1
-
-
-def _row(event: _Event, times: Sequence[int], count: int, found: _Found, sources: SourceMap) -> OperatorRow:
+def _row(event: _Event, times: Sequence[int], count: int, found: Found, sources: SourceMap) -> OperatorRow:
     group = sources.group(found.operators)
-    category: Category = "layout" if event.op in _LAYOUT else "cast" if event.op in _CASTS else "compute"
+    put_in = event.op in REORDERS or (event.op in MOVERS and found.put_in)
+    category: Category = "layout" if put_in else "cast" if event.op in _CASTS else "compute"
     middle = float(median(times))
-    inputs = event.inputs if found.beside else (*event.inputs, *_packed_weights(event, found, sources))
+    inputs = event.inputs if found.put_in else (*event.inputs, *_packed_weights(event, found, sources))
     flops = _count_flops(event, inputs, _kernel_shape(event, found, sources))
     return OperatorRow(
         name=event.name,
@@ -317,8 +202,8 @@ def _row(event: _Event, times: Sequence[int], count: int, found: _Found, sources
         module_paths=group.module_paths,
         source=next(iter(group.sources), None),
         sources=group.sources,
-        operators=() if found.beside else group.operators,
-        map_confidence="none" if not found.operators else "aligned" if found.beside else "exact",
+        operators=() if found.put_in else _aten_operators(found, sources),
+        map_confidence="none" if not found.operators else "aligned" if found.put_in else "exact",
         inputs=inputs,
         outputs=event.outputs,
         flops=None if flops is None else flops * count,
@@ -326,11 +211,17 @@ def _row(event: _Event, times: Sequence[int], count: int, found: _Found, sources
     )
 
 
+def _aten_operators(found: Found, sources: SourceMap) -> tuple[str, ...]:
+    """The ATen operators that a node does; several ONNX nodes may have come of one."""
+    members = (sources.operators[name] for name in found.operators)
+    return tuple(op for op, *_ in dict.fromkeys((one.op, one.module, one.source) for one in members))
+
+
 # ONNX's names for operators that read only a part of a tensor.
 _TABLES = {"Gather": "gather", "GatherElements": "gather", "GatherND": "gather", "Slice": "slice", "Split": "split"}
 
 
-def _packed_weights(event: _Event, found: _Found, sources: SourceMap) -> list[OperatorTensor]:
+def _packed_weights(event: _Event, found: Found, sources: SourceMap) -> list[OperatorTensor]:
     """Weights that ONNX Runtime repacked, which its profile does not list."""
     # The first is what the model computes; a weight may happen to have its shape.
     listed = [tensor.shape for tensor in event.inputs[1:]]
@@ -344,7 +235,7 @@ def _packed_weights(event: _Event, found: _Found, sources: SourceMap) -> list[Op
     return weights
 
 
-def _kernel_shape(event: _Event, found: _Found, sources: SourceMap) -> tuple[int, ...] | None:
+def _kernel_shape(event: _Event, found: Found, sources: SourceMap) -> tuple[int, ...] | None:
     """Shape of a convolution's weight, as the model has it: ONNX Runtime pads channels."""
     at = _CONVOLUTIONS.get(event.op)
     if at is None:

@@ -26,11 +26,8 @@ SHAPE = (1, 3, 16, 16)
 @pytest.fixture(scope="module")
 def artifact(tmp_path_factory):
     """conv -> relu -> conv -> mean -> Gemm with constants, and the source map that an export would give."""
-    import onnx
-    from onnx import TensorProto, helper, numpy_helper
+    from onnx import helper
 
-    folder: Path = tmp_path_factory.mktemp("onnx") / "net.onnx-cpu.edgex"
-    (folder / "debug").mkdir(parents=True)
     generator = np.random.default_rng(0)
     weights = {
         "w1": generator.normal(size=(16, 3, 3, 3)),
@@ -46,11 +43,25 @@ def artifact(tmp_path_factory):
         helper.make_node("Flatten", ["pool"], ["flat"], "node_flatten"),
         helper.make_node("Gemm", ["flat", "w3", "b3"], ["y"], "node_linear"),
     ]
+    kinds = zip(["conv2d", "relu", "conv2d", "mean", "flatten", "linear"], ["a", "", "b", "", "", "fc"], strict=True)
+    return make_artifact(tmp_path_factory.mktemp("onnx"), nodes, list(kinds), weights, SHAPE, (1, 5))
+
+
+def make_artifact(folder: Path, nodes, kinds, weights, taken, given):
+    """An artifact of nodes from `x` to `y`; `kinds` are their ATen operators and modules, on lines 0, 1, 2…"""
+    import onnx
+    from onnx import TensorProto, helper, numpy_helper
+
+    folder = folder / "net.onnx-cpu.edgex"
+    (folder / "debug").mkdir(parents=True)
     signature = [
-        helper.make_tensor_value_info("x", TensorProto.FLOAT, SHAPE),
-        helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 5]),
+        helper.make_tensor_value_info("x", TensorProto.FLOAT, taken),
+        helper.make_tensor_value_info("y", TensorProto.FLOAT, given),
     ]
-    constants = [numpy_helper.from_array(value.astype(np.float32), name) for name, value in weights.items()]
+    constants = [
+        numpy_helper.from_array(value.astype(np.float32 if value.dtype.kind == "f" else value.dtype), name)
+        for name, value in weights.items()
+    ]
     graph = helper.make_graph(nodes, "net", signature[:1], signature[1:], constants)
     onnx.save(
         helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10), folder / "model.onnx"
@@ -64,14 +75,7 @@ def artifact(tmp_path_factory):
             "inputs": list(node.input),
             "outputs": list(node.output),
         }
-        for line, (node, kind, module) in enumerate(
-            zip(
-                nodes,
-                ["conv2d", "relu", "conv2d", "mean", "flatten", "linear"],
-                ["a", "", "b", "", "", "fc"],
-                strict=True,
-            )
-        )
+        for line, (node, (kind, module)) in enumerate(zip(nodes, kinds, strict=True))
     ]
     document = {
         "format": "edgex.source_map/1",
@@ -87,7 +91,7 @@ def artifact(tmp_path_factory):
         target="onnx-cpu",
         engine="onnxruntime",
         precision="fp32",
-        methods=(Method("forward", (TensorSpec("x", "float32", SHAPE),), (TensorSpec("y", "float32", (1, 5)),), ()),),
+        methods=(Method("forward", (TensorSpec("x", "float32", taken),), (TensorSpec("y", "float32", given),), ()),),
         files=tuple(FileEntry(p.relative_to(folder).as_posix(), p.stat().st_size, hash_file(p)) for p in files),
         producer={"edgex": "0"},
         delegation=NO_DELEGATION,
@@ -98,8 +102,9 @@ def artifact(tmp_path_factory):
 
 
 def trace(artifact, **options):
-    x = np.random.default_rng(1).normal(size=SHAPE).astype(np.float32)
-    plan = plan_trace([[x]], {"x": SHAPE}, 0.1)
+    shape = artifact.manifest.method.inputs[0].shape
+    x = np.random.default_rng(1).normal(size=shape).astype(np.float32)
+    plan = plan_trace([[x]], {"x": shape}, 0.1)
     return OnnxRuntimeEngine().trace(artifact, EngineSettings(1, options), plan)
 
 
@@ -137,6 +142,62 @@ def test_what_was_put_in_is_layout_and_time_between_operators_is_overhead(traced
     assert all(row.category == "layout" and row.map_confidence == "aligned" and not row.operators for row in layout)
     assert traced.rows[-1].category == "overhead"
     assert sum(row.median_seconds or 0.0 for row in traced.rows) <= 1.5 * traced.execute_seconds + 10e-6
+
+
+@pytest.fixture(scope="module")
+def vision_transformer(tmp_path_factory):
+    """A step of a vision transformer: conv, its pixels as tokens, two linear layers, back to an image, conv."""
+    from onnx import helper
+
+    generator = np.random.default_rng(0)
+    weights = {
+        "w1": generator.normal(size=(16, 3, 3, 3)),
+        "tokens": np.array([1, 16, 64]),
+        "w2": generator.normal(size=(16, 32)),
+        "b2": generator.normal(size=(32,)),
+        "w3": generator.normal(size=(32, 16)),
+        "b3": generator.normal(size=(16,)),
+        "image": np.array([1, 16, 8, 8]),
+        "w4": generator.normal(size=(16, 16, 3, 3)),
+    }
+    steps = [
+        ("Conv", ["x", "w1"], "conv2d", "conv1", {"pads": [1, 1, 1, 1]}),
+        ("Reshape", ["v0", "tokens"], "view", "", {}),
+        ("Transpose", ["v1"], "permute", "", {"perm": [0, 2, 1]}),
+        ("MatMul", ["v2", "w2"], "linear", "fc1", {}),
+        ("Add", ["v3", "b2"], "linear", "fc1", {}),
+        ("Erf", ["v4"], "erf", "", {}),
+        ("MatMul", ["v5", "w3"], "linear", "fc2", {}),
+        ("Add", ["v6", "b3"], "linear", "fc2", {}),
+        ("Transpose", ["v7"], "permute", "", {"perm": [0, 2, 1]}),
+        ("Reshape", ["v8", "image"], "view", "", {}),
+        ("Conv", ["v9", "w4"], "conv2d", "conv2", {"pads": [1, 1, 1, 1]}),
+    ]
+    nodes = [
+        helper.make_node(kind, inputs, [f"v{at}" if at < len(steps) - 1 else "y"], f"node_{at}", **attributes)
+        for at, (kind, inputs, _, _, attributes) in enumerate(steps)
+    ]
+    kinds = [(aten, module) for _, _, aten, module, _ in steps]
+    return make_artifact(tmp_path_factory.mktemp("vit"), nodes, kinds, weights, (1, 3, 8, 8), (1, 16, 8, 8))
+
+
+def test_what_was_put_in_has_the_line_of_the_operator_that_it_serves(vision_transformer):
+    traced = trace(vision_transformer)
+    work = [row for row in traced.rows if row.category != "overhead"]
+    assert not [row.name for row in work if row.source is None]
+    products = [row for row in work if row.op_type == "Gemm"]
+    assert [(row.module_path, set(row.operators), row.map_confidence) for row in products] == [
+        ("fc1", {"aten.linear.default"}, "exact"), ("fc2", {"aten.linear.default"}, "exact")
+    ]  # fmt: skip
+    assert products[0].sources == ("net.py:4", "net.py:3"), "the reshape behind it was credited with the addition"
+    put_in = [row for row in work if row.name.startswith("gemm_")]
+    assert [row.module_path for row in put_in][:3] == ["fc1", "fc1", "fc2"], "this ONNX Runtime puts in other reshapes"
+    for row in [*put_in, *(row for row in work if row.op_type.startswith("Reorder"))]:
+        assert (row.category, row.operators, row.map_confidence) == ("layout", (), "aligned"), row.name
+        assert row.module_path in ("conv1", "fc1", "fc2", "conv2"), row.name
+    assert {row.category for row in work if row.name in ("node_1", "node_2")} == {"compute"}, (
+        "the model's own movements"
+    )
 
 
 def test_an_unoptimized_graph_maps_one_to_one(artifact):
