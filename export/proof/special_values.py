@@ -12,9 +12,11 @@ from torch.fx import Node
 from edgex.delegates.base import CapturedProgram, KnowsSpecialValues
 from edgex.delegates.graph.provenance import source_of
 from edgex.delegates.graph.schema import leaves_of
+from edgex.export.proof.stress import takes_special
 from edgex.export.rewrites.proof import input_values
 from edgex.export.source.eager import reference_conditions
 from edgex.runtime.artifact.golden import STRESS, Arrays, Case
+from edgex.runtime.artifact.shapes import SPECIAL_INPUTS
 
 if TYPE_CHECKING:
     from edgex.export.target_model import TargetModel
@@ -25,7 +27,7 @@ _SHOWN = 4
 def describe_special_values(
     verdict: Mapping[str, Any], cases: Sequence[Case], model: TargetModel
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """The verdict with operator and source line in its `nan_inf`, and a sentence for each way in which it differs.
+    """The verdict with operators and source lines in `nan_inf`, and `refuses`; a sentence for each way to differ.
 
     Args:
         verdict: The `edgex.verify/1` object of an artifact that passed.
@@ -48,7 +50,20 @@ def describe_special_values(
     more = (
         [f"NaN and infinity: {len(told) - _SHOWN} more differences are in the manifest"] if len(told) > _SHOWN else []
     )
-    return {**verdict, "nan_inf": entries}, (*told[:_SHOWN], *more)
+    return {**verdict, "nan_inf": entries, "refuses": find_refused(verdict, cases)}, (*told[:_SHOWN], *more)
+
+
+def find_refused(verdict: Mapping[str, Any], cases: Sequence[Case]) -> list[dict[str, Any]]:
+    """The inputs that may not hold NaN, or infinity: all, unless the artifact did as eager does.
+
+    Integers know neither, so quantized artifacts, which are not tried with them, refuse both.
+    """
+    example = next(case for case in cases if case.kind == "compare").steps[0].inputs
+    inputs = [name for name, array in example.items() if takes_special(array)]
+    otherwise = {result["name"] for result in verdict["cases"] if result["verdict"] == "warning"}
+    as_eager = {case.name for case in cases if case.kind == "report"} - otherwise
+    kinds = [fed for fed in SPECIAL_INPUTS if f"{STRESS}{fed}" not in as_eager]
+    return [{"values": fed, "inputs": inputs} for fed in kinds] if inputs else []
 
 
 def _locate(program: CapturedProgram, inputs: Arrays, table: Mapping[str, str]) -> tuple[str, str | None, str] | None:

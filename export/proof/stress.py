@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from edgex.runtime.artifact.golden import SPECIAL_INPUTS, STRESS, Arrays, Layout
+from edgex.runtime.artifact.golden import STRESS, Arrays, Layout
+from edgex.runtime.artifact.shapes import SPECIAL_INPUTS
 from edgex.runtime.artifact.specs import Dim, TensorSpec
 
 SEED = 20260713
@@ -99,10 +100,13 @@ def _dynamic_cases(specs: Sequence[TensorSpec], example: Arrays, random: np.rand
 
 
 def _strew(example: Arrays, values: Sequence[float], random: np.random.Generator) -> dict[str, np.ndarray]:
-    """The example with special values in one of ten places, and each of them at least once where there is room."""
+    """The example with special values in one of ten places, and each of them at least once where there is room.
+
+    An input whose example holds some is proved with that: a mask of -inf keeps its meaning.
+    """
     result: dict[str, np.ndarray] = {}
     for name, array in example.items():
-        if array.dtype.kind != "f" or array.size == 0:
+        if not takes_special(array):
             result[name] = array
             continue
         flat = array.reshape(-1).copy()
@@ -113,9 +117,17 @@ def _strew(example: Arrays, values: Sequence[float], random: np.random.Generator
     return result
 
 
+def takes_special(array: np.ndarray) -> bool:
+    """Whether special values are strewn into an input."""
+    return array.dtype.kind == "f" and array.size > 0 and bool(np.isfinite(array).all())
+
+
 def _scale(example: Arrays, factor: float) -> dict[str, np.ndarray]:
+    """The example's numbers times a factor; what is infinite stays so: a mask of -inf means the same."""
     return {
-        name: (array * np.asarray(factor, array.dtype)) if array.dtype.kind in "fc" else array
+        name: np.multiply(array, np.asarray(factor, array.dtype), out=array.copy(), where=np.isfinite(array))
+        if array.dtype.kind in "fc"
+        else array
         for name, array in example.items()
     }
 

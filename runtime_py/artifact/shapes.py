@@ -24,6 +24,8 @@ MAX_FILE_BYTES = 64 << 30
 # A case is at most 32 MiB when it is written.
 MAX_CASE_BYTES = 1 << 30
 MAX_STEPS = 100_000
+# What inputs hold that is no ordinary number: stress cases, and what manifests say of them.
+SPECIAL_INPUTS = ("NaN", "infinity")
 _MAX_SIZE = 1 << 40
 _MAX_RANK = 32
 
@@ -63,6 +65,7 @@ _SPECIAL = Object(
     dict.fromkeys(("input", "output", "eager", "engine"), LABEL),
     {"count": Integer(1), "op": Optional(LABEL), "source": Optional(LABEL)},
 )
+_REFUSED = Object({"values": OneOf(SPECIAL_INPUTS), "inputs": List(LABEL)})
 _DIFFERENCE = Object(
     {"case": LABEL, "output": Optional(LABEL), "max_abs_difference": Optional(Number(0)), "verdict": WORD}
 )
@@ -79,7 +82,8 @@ _VERIFICATION = Object(
     | {"max_abs_error": Optional(Number()), "min_sqnr_db": Optional(Number())}
     | {"reason": Optional(_SENTENCE), "verified_on": OneOf(("target", "simulator", "cpu-reference"))}
     | {"simulator": Optional(_SENTENCE)}
-    | {"assignment": Optional(Map(Integer(0))), "nan_inf": List(_SPECIAL), "repeats": Optional(List(_REPEAT))},
+    | {"assignment": Optional(Map(Integer(0))), "nan_inf": List(_SPECIAL), "repeats": Optional(List(_REPEAT))}
+    | {"refuses": List(_REFUSED)},
 )
 
 _QUANTIZATION = Object({"recipe": WORD}, {"group_size": Optional(Integer(0)), "observer": Optional(WORD)})

@@ -25,6 +25,7 @@ def load(
     tuned: bool = True,
     isolate: bool = False,
     method: str | None = None,
+    allow_non_finite: bool = False,
 ) -> Session:
     """Open an artifact and load it into its engine.
 
@@ -39,6 +40,8 @@ def load(
             the engine ends in an error instead of this process; see `edgex.runtime.engines.trial`.
         method: Which of the artifact's methods the Session runs; None is the first. `Session.method` gives the others,
             on the same loaded program.
+        allow_non_finite: Run inputs with NaN or infinity also where the artifact is not proved to treat them as eager
+            PyTorch does; see `edgex.runtime.session.non_finite`.
 
     Raises:
         ArtifactError: The artifact is damaged.
@@ -49,11 +52,18 @@ def load(
     if isolate:
         versions = get_engine(artifact.manifest.engine).versions()
         require_trial(artifact, EngineSettings(threads, dict(options or {})), versions, hashed=check == "hash")
-    return open_session(artifact, threads, options or {}, tuned=tuned)
+    return open_session(artifact, threads, options or {}, tuned=tuned, allow_non_finite=allow_non_finite)
 
 
-def open_session(artifact: Artifact, threads: int | None, options: Mapping[str, Any], *, tuned: bool) -> Session:
-    """Load an artifact that is open into its engine; see `load`.
+def open_session(
+    artifact: Artifact,
+    threads: int | None,
+    options: Mapping[str, Any],
+    *,
+    tuned: bool,
+    allow_non_finite: bool = True,
+) -> Session:
+    """Load an artifact that is open into its engine; see `load`. Proofs and measurements run any inputs.
 
     Raises:
         TargetUnavailable: Its engine is not installed.
@@ -67,12 +77,22 @@ def open_session(artifact: Artifact, threads: int | None, options: Mapping[str, 
     session = engine.open(artifact, settings)
     session.settings = settings
     method = artifact.manifest.selected
-    session.reopen = functools.partial(_reopen, str(artifact.path.resolve()), threads, dict(options), tuned, method)
+    session.reopen = functools.partial(
+        _reopen, str(artifact.path.resolve()), threads, dict(options), tuned, allow_non_finite, method
+    )
+    if not allow_non_finite:
+        session.refuse_non_finite()
     return session
 
 
 def _reopen(
-    path: str, threads: int | None, options: Mapping[str, Any], tuned: bool, method: str | None, digest: str
+    path: str,
+    threads: int | None,
+    options: Mapping[str, Any],
+    tuned: bool,
+    allow_non_finite: bool,
+    method: str | None,
+    digest: str,
 ) -> Session:
     """What a pickled session becomes in the process that unpickles it.
 
@@ -82,4 +102,4 @@ def _reopen(
     artifact = open_artifact(path).select(method)
     if artifact.digest != digest:
         raise ArtifactError("the artifact was replaced after the Session was pickled", path, "load it anew: edgex.load")
-    return open_session(artifact, threads, options, tuned=tuned)
+    return open_session(artifact, threads, options, tuned=tuned, allow_non_finite=allow_non_finite)

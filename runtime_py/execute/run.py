@@ -10,6 +10,8 @@ import numpy as np
 from edgex.runtime.artifact.artifact import Artifact, CheckLevel
 from edgex.runtime.execute.base import Executor, Progress, no_progress
 from edgex.runtime.execute.request import RunRequest, RunResult
+from edgex.runtime.session.non_finite import FiniteCheck
+from edgex.runtime.session.signature import Signature
 
 
 def run_once(
@@ -20,6 +22,7 @@ def run_once(
     threads: int | None = None,
     options: Mapping[str, Any] | None = None,
     check: CheckLevel = "hash",
+    allow_non_finite: bool = False,
     progress: Progress = no_progress,
 ) -> tuple[tuple[np.ndarray, ...], RunResult]:
     """Run once.
@@ -31,6 +34,7 @@ def run_once(
         threads: Threads of the run; None leaves it to the engine.
         options: Engine settings by name.
         check: How the artifact is checked before it is loaded.
+        allow_non_finite: As for `edgex.load`.
         progress: Told about each stage, with a detail.
 
     Returns:
@@ -40,6 +44,8 @@ def run_once(
         RunError: The inputs do not fit, or the engine failed.
         DeviceError: The device failed.
     """
+    if not allow_non_finite:
+        FiniteCheck(artifact).require(Signature(artifact.manifest.method.inputs).prepare(inputs))
     result = executor.execute(artifact, RunRequest(((inputs,),), threads, options or {}, check), progress)
     for error in result.refused.values():
         raise error

@@ -10,7 +10,8 @@ import numpy as np
 
 from edgex.errors import ArtifactError, EdgexError, RunError
 from edgex.runtime.artifact.artifact import Artifact, CheckLevel
-from edgex.runtime.artifact.golden import SPECIAL_INPUTS, STRESS, Case, Layout, Reference, read_golden
+from edgex.runtime.artifact.golden import STRESS, Case, Layout, Reference, read_golden
+from edgex.runtime.artifact.shapes import SPECIAL_INPUTS
 from edgex.runtime.execute.base import Executor, Progress, no_progress
 from edgex.runtime.execute.request import Arrays, RunRequest, RunResult
 from edgex.runtime.session.numerics import Tolerance, Verdict, compare_choices, compare_output, round_significant

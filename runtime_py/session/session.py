@@ -23,6 +23,7 @@ import numpy as np
 from edgex.errors import RunError
 from edgex.runtime.artifact.artifact import Artifact
 from edgex.runtime.artifact.specs import TensorSpec
+from edgex.runtime.session.non_finite import FiniteCheck
 from edgex.runtime.session.outputs import Outputs
 from edgex.runtime.session.runner import EngineSettings, HasMethods, HasReadableState, Runner
 from edgex.runtime.session.signature import Signature
@@ -90,6 +91,7 @@ class Session:
         self._lock = self._loaded.lock
         self._signature = Signature(self.inputs, artifact.manifest.llm)
         self._fits = self._signature.fits
+        self._finite: FiniteCheck | None = None
 
     @property
     def executed_on(self) -> str:
@@ -138,7 +140,14 @@ class Session:
             runner = runner.method(method)
         other = Session(artifact, runner, self._loaded)
         other.settings, other.assignment = self.settings, self.assignment
+        if self._finite is not None:
+            other.refuse_non_finite()
         return other
+
+    def refuse_non_finite(self) -> None:
+        """Refuse NaN and infinity from now on where the artifact is not proved to treat them as eager does."""
+        check = FiniteCheck(self.artifact)
+        self._finite = check if check.watched else None
 
     def run(self, *args: Any, **kwargs: Any) -> Outputs:
         """Run once; `session(x)` is the same.
@@ -152,9 +161,12 @@ class Session:
             The outputs as NumPy arrays, in the manifest's order; a tuple that takes their names too.
 
         Raises:
-            RunError: An input is missing, unknown, of another dtype or shape; or the engine failed.
+            RunError: An input is missing, unknown, of another dtype or shape, or holds NaN or infinity that the
+                artifact does not treat as eager does; or the engine failed.
         """
-        arrays = args if not kwargs and self._fits(args) else self.prepare(*args, **kwargs)
+        arrays = args if not kwargs and self._fits(args) else self._signature.prepare(*args, **kwargs)
+        if self._finite is not None:
+            self._finite.require(arrays)
         with self._lock:
             if self._closed:
                 raise RunError("this Session is closed", fix="edgex.load(...) opens a new one")
@@ -175,9 +187,12 @@ class Session:
             C-contiguous arrays in the manifest's order and dtypes; an array that is already so is not copied.
 
         Raises:
-            RunError: An input is missing, unknown, of another dtype or shape.
+            RunError: As `run`, before the engine.
         """
-        return self._signature.prepare(*args, **kwargs)
+        arrays = self._signature.prepare(*args, **kwargs)
+        if self._finite is not None:
+            self._finite.require(arrays)
+        return arrays
 
     def reset(self) -> None:
         """Give every state tensor its initial value; without state, nothing happens."""

@@ -41,6 +41,10 @@ def test_special_values_are_strewn_and_no_case_for_integers() -> None:
     assert np.isnan(nan).sum() == 6 and np.isfinite(nan).sum() == 54
     assert (infinity == np.inf).sum() == 3 and (infinity == -np.inf).sum() == 3
     assert cases["stress: NaN"].only_reported and not cases["stress: large, negative"].only_reported
+    mask = np.array([[0, -np.inf]], np.float32)
+    masked = make_stress_inputs([IMAGE, TensorSpec("mask", "float32", (1, 2))], {**EXAMPLE, "mask": mask})
+    kept = [case for case in masked if "memory" not in case.name]
+    assert len(kept) == 7 and all(np.array_equal(case.inputs["mask"], mask) for case in kept)
     names = [case.name for case in make_stress_inputs([IMAGE], EXAMPLE, quantized=True)]
     assert "stress: large, negative" in names and "stress: NaN" not in names
 

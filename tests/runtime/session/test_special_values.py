@@ -50,9 +50,11 @@ def test_an_export_says_what_becomes_of_them_and_behind_which_line(target, fed, 
     assert any(text.startswith(f"{fed}: output_0 has") and entry["source"] in text for text in proved.warnings)
     (told,) = [case for case in proved.verification["cases"] if case["verdict"] == "warning"]
     assert told["name"] == f"stress: {fed}"
+    assert proved.verification["refuses"] == [{"values": fed, "inputs": ["x"]}]
 
 
 def test_where_nothing_differs_nothing_is_said() -> None:
     proved = prove(Clamped(), (torch.linspace(-3, 3, 24).reshape(4, 6),), "xnnpack")
     assert proved.exit_code == 0 and proved.verification["nan_inf"] == []
+    assert proved.verification["refuses"] == []
     assert not any("NaN" in text for text in proved.warnings)

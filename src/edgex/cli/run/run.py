@@ -53,6 +53,12 @@ if TYPE_CHECKING:
 @no_tuned_option
 @check_option
 @allow_fallback_option
+@option(
+    "--allow-non-finite",
+    is_flag=True,
+    group="Input and output",
+    help="Run NaN and infinity also where the artifact is not proved to treat them as PyTorch does.",
+)
 @device_flags
 @timeout_option
 @force_option
@@ -69,6 +75,7 @@ def command(
     no_tuned: bool,
     check: str,
     allow_fallback: bool,
+    allow_non_finite: bool,
     device: str | None,
     executorch_wheel: Path | None,
     device_python: str | None,
@@ -94,7 +101,15 @@ def command(
         values = read_inputs(inputs, opened, declared)
         options = {"allow_fallback": True} if allow_fallback else {}
         with place.progress(quiet=quiet) as progress, place.opened([opened], tuned=not no_tuned) as executor:
-            results, answer = run_once(executor, opened, values, threads=threads, options=options, progress=progress)
+            results, answer = run_once(
+                executor,
+                opened,
+                values,
+                threads=threads,
+                options=options,
+                allow_non_finite=allow_non_finite,
+                progress=progress,
+            )
         specs = opened.manifest.method.outputs
         if output is not None:
             save_outputs(output, {spec.name: array for spec, array in zip(specs, results, strict=True)})
