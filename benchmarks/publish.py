@@ -11,7 +11,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ _NUMBERS = re.compile(r"\[\s+(?:-?\d[\d.eE+-]*,?\s+)+\]")
 
 def read_origin() -> dict[str, str]:
     """Today's date (UTC), and the commit that is checked out, with `+` where files differ from it."""
-    origin = {"date": datetime.now(timezone.utc).strftime("%Y-%m-%d"), "commit": "unknown"}
+    origin = {"date": datetime.now(UTC).strftime("%Y-%m-%d"), "commit": "unknown"}
     try:
         described = ["git", "describe", "--always", "--exclude=*", "--dirty=+", "--abbrev=7"]
         done = subprocess.run(described, cwd=ROOT, capture_output=True, text=True, check=False)

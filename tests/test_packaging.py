@@ -104,7 +104,7 @@ def test_wheel_describes_itself(built):
     metadata = found[f"{info}/METADATA"].decode()
     assert "Name: edgex-toolchain\n" in metadata
     assert "License-Expression: BSD-3-Clause\n" in metadata
-    assert "Requires-Python: <3.14,>=3.10\n" in metadata
+    assert "Requires-Python: <3.14,>=3.11\n" in metadata
     assert found[f"{info}/licenses/LICENSE"] == (ROOT / "LICENSE").read_bytes()
     points = found[f"{info}/entry_points.txt"].decode()
     for line in ("[edgex.delegates]", "[edgex.engines]", "edgex = edgex.cli.main:main", "xnnpack = edgex.delegates."):

@@ -14,7 +14,7 @@ import json
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -324,7 +324,7 @@ class _Driver:
 
     def _origin(self, job: Job, machine: str) -> Origin:
         name = job.model.name
-        now = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         return Origin(
             self._fingerprints[name], self._hashes[name], __version__, self._versions, self._plan.stamp, machine, now
         )

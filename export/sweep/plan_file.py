@@ -25,7 +25,6 @@ Paths are relative to the file.
 from __future__ import annotations
 
 import glob
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -117,10 +116,8 @@ def _read_models(path: Path, table: Mapping[str, Any], folder: Path) -> tuple[Pl
 
 
 def _read_toml(path: Path) -> dict[str, Any]:
-    if sys.version_info >= (3, 11):
-        import tomllib
-    else:
-        import tomli as tomllib
+    import tomllib
+
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:

@@ -26,7 +26,7 @@ _LATE = (
     "edgex.runtime.execute.sampling",
     "edgex.runtime.session.session",
 )
-_LEAST_PYTHON = "3.10"
+_LEAST_PYTHON = "3.11"
 _NO_TRACE = "operators of ONNX artifacts are not recorded on a device"
 
 

@@ -43,8 +43,7 @@ Event = Mapping[str, Any]
 _LAST_LINES = 20
 _STOP_SECONDS = 10.0
 
-# `-P` is Python 3.11's. What the parent runs from comes last, so that it is found where it is not installed.
-_SAFE_PATH = ("-P",) if sys.version_info >= (3, 11) else ()
+# What the parent runs from comes last, so that it is found where it is not installed.
 _START = (
     "import sys; sys.path[:] = [path for path in sys.path if path] + [sys.argv[1]]; "
     "from edgex.runtime.support.process.serving import main; main(*sys.argv[2:])"
@@ -77,7 +76,7 @@ def start_python(
     root = Path(edgex.errors.__file__).parent.parent
     thread = MAIN_THREAD if threading.current_thread() is threading.main_thread() else OTHER_THREAD
     return start_program(
-        [sys.executable, *_SAFE_PATH, "-c", _START, str(root), task, str(os.getpid()), thread],
+        [sys.executable, "-P", "-c", _START, str(root), task, str(os.getpid()), thread],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=errors,

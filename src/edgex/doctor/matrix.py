@@ -19,7 +19,7 @@ class TestedSet:
     versions: Mapping[str, str]
 
 
-PYTHON_OLDEST = (3, 10)
+PYTHON_OLDEST = (3, 11)
 PYTHON_NEWEST = (3, 13)
 
 # ExecuTorch and torchao are compiled against one torch; another one fails with undefined symbols, or worse, does not.

@@ -12,7 +12,6 @@ min-delegation = 0.9
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -179,10 +178,8 @@ def _read_text(path: Path) -> str:
 
 
 def _read(path: Path) -> Mapping[str, Any]:
-    if sys.version_info >= (3, 11):
-        import tomllib
-    else:
-        import tomli as tomllib
+    import tomllib
+
     try:
         return tomllib.loads(_read_text(path))
     except tomllib.TOMLDecodeError as error:
