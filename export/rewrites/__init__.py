@@ -68,6 +68,7 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
     from edgex.export.rewrites.indexing.rolling import slice_apart
     from edgex.export.rewrites.indexing.scatter import scatter_by_sums
     from edgex.export.rewrites.indexing.sorting import sort_by_topk
+    from edgex.export.rewrites.indexing.writes import fill_memory, return_writes
     from edgex.export.rewrites.literals import fold_literals
     from edgex.export.rewrites.norms.batch_statistics import write_batch_statistics
     from edgex.export.rewrites.norms.group_norm import write_group_norm
@@ -85,6 +86,7 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
     from edgex.export.rewrites.products.batches import write_batches
     from edgex.export.rewrites.products.conv3d import flatten_conv3d
     from edgex.export.rewrites.products.einsum import split_einsum
+    from edgex.export.rewrites.products.experts import write_experts
     from edgex.export.rewrites.regions import inline_regions
     from edgex.export.rewrites.weights.order import order_weights
     from edgex.export.rewrites.weights.returned import copy_returned_constants
@@ -97,6 +99,9 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
         # way round nothing would be found, and batch norm leaves no new subgraph of weights behind.
         ("fold_constants", False, fold_constants),
         ("fold_batch_norm", False, fold_batch_norm),
+        # Before the rest, which leaves alone what is written to later.
+        ("return_writes", True, return_writes),
+        ("fill_memory", True, fill_memory),
         # Angles that forward makes are literals only when they are real.
         ("split_complex", True, split_complex),
         ("drop_identities", True, drop_identities),
@@ -117,6 +122,7 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
         ("write_group_norm", True, write_group_norm),
         ("flatten_conv3d", True, flatten_conv3d),
         ("split_einsum", True, split_einsum),
+        ("write_experts", True, write_experts),
         ("write_gelu", True, write_gelu),
         ("write_scans", True, write_scans),
         ("steady_logarithms", True, steady_logarithms),

@@ -1,4 +1,4 @@
-"""Write scattered sums and means with `scatter_add`, and bags of embeddings with a product.
+"""Write scattered sums and means with `scatter_add`, bags of embeddings with a product, and histograms as counts.
 
 ```
 before:  y = aten.scatter_reduce.two(x, 0, index, src, "mean")
@@ -10,6 +10,9 @@ before:  y, *_ = aten.embedding_bag.padding_idx(table, ids, starts)           # 
 after:   rows = aten.embedding.default(table, ids)
          member = (place >= starts[:, None]) & (place < ends[:, None])       # [bags, ids]
          y = member.float() @ rows
+
+before:  y = aten.histc.default(x, 4, 0, 3)
+after:   y = sum((floor((x - 0) * 4 / 3) == arange(4)[:, None]) & (x >= 0), 1).float()     # 3 counts in the last bin
 ```
 """
 
@@ -35,6 +38,7 @@ def scatter_by_sums(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite 
         aten.scatter_reduce.two: _scatter_reduce,
         aten.embedding_bag.default: _embedding_bag,
         aten.embedding_bag.padding_idx: _embedding_bag,
+        aten.histc.default: _histogram,
     }
     return substitute(program, "scatter_by_sums", rules, "{count} operator(s) ({operators}) became sums")
 
@@ -79,3 +83,13 @@ def _embedding_bag(
     if mode == _MEAN:
         total = total / member.sum(-1, keepdim=True).clamp_min(1.0)
     return total, None, None, None
+
+
+def _histogram(x: torch.Tensor, bins: int, least: float, most: float) -> Any:
+    if least >= most or not static(*x.shape):  # equal ones stand for the smallest and the largest value
+        return NotImplemented
+    flat = x.reshape(1, -1)
+    place = torch.floor((flat - least) * bins / (most - least)).clamp(max=bins - 1)
+    inside = (flat >= least) & (flat <= most)
+    number = torch.arange(bins, dtype=x.dtype, device=x.device).unsqueeze(1)
+    return ((place == number) & inside).sum(1).to(x.dtype)

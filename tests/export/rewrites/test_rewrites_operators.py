@@ -16,6 +16,8 @@ from edgex.export.rewrites.indexing.reductions import name_dimensions
 from edgex.export.rewrites.indexing.rolling import slice_apart
 from edgex.export.rewrites.indexing.scatter import scatter_by_sums
 from edgex.export.rewrites.indexing.sorting import sort_by_topk
+from edgex.export.rewrites.indexing.writes import fill_memory, return_writes
+from edgex.export.rewrites.literals import fold_literals
 from edgex.export.rewrites.norms.batch_statistics import write_batch_statistics
 from edgex.export.rewrites.norms.group_norm import write_group_norm
 from edgex.export.rewrites.operators.activations import write_gelu
@@ -32,6 +34,7 @@ from edgex.export.rewrites.pooling.maximum import write_max_pools
 from edgex.export.rewrites.products.batches import write_batches
 from edgex.export.rewrites.products.conv3d import flatten_conv3d
 from edgex.export.rewrites.products.einsum import split_einsum
+from edgex.export.rewrites.products.experts import write_experts
 from edgex.export.rewrites.weights.order import order_weights
 from edgex.export.rewrites.weights.returned import copy_returned_constants
 
@@ -110,10 +113,32 @@ SCATTERS = {
     "bags by starts": (
         lambda w, i, o: F.embedding_bag(i, w, o, mode="sum"), rand(4, 5), torch.arange(4), torch.tensor([0, 3])
     ),
+    "a histogram": (lambda x: torch.histc(x, 5, -1, 2), torch.cat([rand(50), torch.tensor([-1.0, 2.0, 0.2, 9.0])])),
     "an empty bag": (
         lambda w, i, o: F.embedding_bag(i, w, o), rand(4, 5), torch.tensor([0, 1, 3, 2]), torch.tensor([0, 2, 2])
     ),
 }  # fmt: skip
+
+
+@torch.library.custom_op("transformers::grouped_mm_fallback", mutates_args=())
+def multiply_by_expert(x: torch.Tensor, weights: torch.Tensor, ends: torch.Tensor) -> torch.Tensor:
+    """What transformers registers when it is imported, which is no dependency of these tests."""
+    starts = [0, *ends.tolist()[:-1]]
+    return torch.cat([x[start:end] @ w for start, end, w in zip(starts, ends.tolist(), weights, strict=True)])
+
+
+multiply_by_expert.register_fake(lambda x, weights, ends: x.new_empty(x.shape[0], weights.shape[2]))
+MIXTURES = {
+    "few rows": (multiply_by_expert, rand(3, 8), rand(4, 8, 5), torch.tensor([1, 1, 3, 3])),
+    "many rows": (multiply_by_expert, rand(9, 8), rand(4, 8, 5), torch.tensor([2, 2, 7, 9])),
+}
+FILLED = {
+    "empty_like": (lambda x: torch.where(x > 9, torch.empty_like(x), x), rand(2, 3)),
+    "zeros_like": (lambda x: torch.zeros_like(x, dtype=torch.int64) + x, rand(2, 3)),
+    "ones_like": (lambda x: torch.ones_like(x) + x, rand(2, 3).double()),
+    "full_like": (lambda x: torch.full_like(x, 1.5) + x, rand(2, 3)),
+    "new_full": (lambda x: x.new_full((3,), -math.inf) + x, rand(2, 3)),
+}
 VIDEO, IMAGE = rand(2, 3, 4, 8, 8), rand(2, 3, 12, 12)
 AVERAGES = {
     "ceil_mode": (lambda x: F.avg_pool2d(x, 2, 2, ceil_mode=True), IMAGE),
@@ -199,6 +224,8 @@ TABLES = {
     divide_as_eager: DIVISIONS,
     sort_by_topk: SORTS,
     scatter_by_sums: SCATTERS,
+    write_experts: MIXTURES,
+    fill_memory: FILLED,
     write_average_pools: AVERAGES,
     write_max_pools: MAXIMA,
     flatten_conv3d: CONVOLUTIONS,
@@ -307,3 +334,42 @@ def test_a_weight_that_is_an_output_is_there_twice():
     assert weight.op == "placeholder" and weight not in total.all_input_nodes
     torch.testing.assert_close(run_program(after, rand(3, 4)), run_program(before, rand(3, 4)))
     assert operators(after) == operators(before)
+
+
+class Anchors(torch.nn.Module):
+    """Writes to slices of a table of literals, and of what it computes."""
+
+    def forward(self, x):
+        table = torch.zeros(3, 4)
+        table[:, 1] = 5
+        table[1:, 2:] += 2
+        y = x * 2
+        y[:, :2] -= table[:, :2]
+        return y + table
+
+
+def test_writes_into_slices_return_new_values_and_tables_become_constants():
+    before = capture_program(Anchors(), rand(3, 4))
+    after, rewrite = return_writes(before)
+    assert rewrite is not None and rewrite.name == "return_writes"
+    after.exported.validate()
+    check_vals(after)
+    assert return_writes(after) == (after, None)
+    folded, _ = fold_literals(after)
+    assert not {"aten.zeros.default", "aten.fill.Tensor", "aten.select.int"} & set(operators(folded))
+    for program in (after, folded):
+        torch.testing.assert_close(run_program(program, rand(3, 4)), run_program(before, rand(3, 4)))
+
+
+def test_state_is_written_to_as_before():
+    class Counts(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("count", torch.zeros(2))
+
+        def forward(self, x):
+            self.count[0] += 1
+            return x + self.count
+
+    before = capture_program(Counts(), rand(3, 2), state=("count",))
+    assert return_writes(before) == (before, None)
