@@ -27,13 +27,14 @@ from typing import Any
 import torch
 
 from edgex.delegates.base import CapturedProgram
-from edgex.delegates.graph.schema import overload_of, schema_of
+from edgex.delegates.graph.schema import operator_name, overload_of, schema_of
 from edgex.delegates.graph.stale_symbols import retry_stale_symbols
 from edgex.export.rewrites.base import Rewrite, locations_of
 from edgex.export.rewrites.constants import fold_constants
 from edgex.export.rewrites.editing.substitution import Rules, static, substitute
 
 aten = torch.ops.aten
+_VIEWS = ("aten::view", "aten::_unsafe_view")
 
 
 def return_writes(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite | None]:
@@ -44,7 +45,7 @@ def return_writes(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite | 
     with torch.no_grad():  # some of these have no derivative for complex numbers
         exported = retry_stale_symbols(lambda: program.exported.run_decompositions({}))
     for node in exported.graph.nodes:  # kernels lay out their results otherwise than the tracer believes
-        if node.op == "call_function" and node.target in (aten.view.default, aten._unsafe_view.default):
+        if operator_name(node) in _VIEWS and node.target is not aten.view.dtype:
             node.target = aten.reshape.default
     exported.graph_module.recompile()
     detail = f"{len(writers)} operator(s) that wrote to values of the program's own return new ones"
