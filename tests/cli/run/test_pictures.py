@@ -1,12 +1,13 @@
 """`edgex run -i photo.png`: pictures of every kind become the input that the card, or `--image`, describes."""
 
 import json
+import re
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from edgex.cli.run.pictures import rank_labels, read_picture
+from edgex.cli.run.pictures import can_be_picture, rank_labels, read_picture
 from edgex.errors import UsageError
 from edgex.runtime.artifact.card import ImageInput, check_card, parse_image_input
 from edgex.runtime.artifact.specs import Dim, TensorSpec
@@ -156,6 +157,27 @@ def test_a_picture_runs_and_its_labels_are_named(edgex, model_file):
     before, after = (d["outputs"][0]["max"] for d in (document, scaled))
     assert after == pytest.approx((before - 0.5) / 0.25, abs=1e-5)
     assert "3 labels: mean, most, least" in edgex("inspect", "grey.onnx-cpu.edgex").stdout
+    strange = edgex("run", "grey.onnx-cpu.edgex", "-i", "photo.png", "--image", "y:0.5,0.25,NCHW")
+    assert strange.returncode == 2
+    assert "no input 'y' for a picture" in strange.stderr
     useless = edgex("run", "grey.onnx-cpu.edgex", "--image", "x:0.5,0.25,NCHW")
     assert useless.returncode == 2
     assert "none is given" in useless.stderr
+
+
+@pytest.mark.usefixtures("photo")
+def test_a_picture_without_a_card_gets_the_flag_that_says_how(edgex, own_copy):
+    path = own_copy("convnet", "onnx-cpu")
+    bare = edgex("run", str(path), "-i", "photo.png")
+    assert bare.returncode == 2
+    said = " ".join(bare.stderr.split())
+    assert "no model_card that says how photo.png becomes the input 'x'" in said
+    (flag,) = re.findall(r"-i x=photo\.png --image (\S+)", said)
+    done = edgex("run", str(path), "-i", "photo.png", "--image", flag)
+    assert done.returncode == 0, done.stderr
+
+
+def test_what_cannot_be_a_picture_is_told_so():
+    assert can_be_picture(spec_of(1, 3, 8, 8)) and can_be_picture(spec_of(Dim("n", 1, 4), 8, 8, 1, dtype="uint8"))
+    for spec in (spec_of(1, 16), spec_of(1, 4, 8, 8), spec_of(1, 3, 8, 8, dtype="int64")):
+        assert not can_be_picture(spec)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from edgex.cli.run.pictures import SUFFIXES, find_image, read_picture
+from edgex.cli.run.pictures import SUFFIXES, can_be_picture, find_image, read_picture
 from edgex.errors import RunError, UsageError, nearest_name
 from edgex.runtime.artifact.card import ImageInput, read_image_card
 
@@ -50,12 +50,17 @@ def read_inputs(specs: Sequence[str], artifact: Artifact, image: ImageInput | No
 
 
 def _guess_input(path: Path, names: Sequence[str], artifact: Artifact, image: ImageInput | None) -> str:
-    """The input that a file without a name is for: the only one, or the one that is declared as a picture."""
+    """The input that a file without a name is for: the only one, or the one that is, or alone can be, a picture."""
     if len(names) == 1:
         return names[0]
     declared = image or read_image_card(artifact.manifest.model.get("card", {}), artifact.path.name)
-    if path.suffix.lower() in SUFFIXES and declared is not None:
-        return declared.input
+    if path.suffix.lower() in SUFFIXES:
+        fitting = [spec.name for spec in artifact.manifest.method.inputs if can_be_picture(spec)]
+        if declared is not None or len(fitting) == 1:
+            return fitting[0] if declared is None else declared.input
+        if not fitting:
+            shown = ", ".join(map(str, artifact.manifest.method.inputs))
+            raise UsageError(f"-i {path}: none of the inputs can be a picture", why=f"they are {shown}")
     raise UsageError(f"-i {path}: which input?", fix=f"name it: -i {names[0]}={path}", why=f"known: {', '.join(names)}")
 
 

@@ -35,16 +35,47 @@ def find_image(artifact: Artifact, name: str, path: Path, given: ImageInput | No
         UsageError: Neither declares it, or it does not fit.
     """
     method, where = artifact.manifest.method, artifact.path.name
+    if given is not None:
+        check_image(given, method.inputs, "--image")
     image = given or read_image_card(artifact.manifest.model.get("card", {}), where)
     if image is None or image.input != name:
-        declared = "" if image is None else f"; {image.input!r} is"
-        raise UsageError(
-            f"input {name!r} is not declared as an image, so {path.name} cannot be turned into it{declared}",
-            fix=f"say how: --image {name}:0.485/0.456/0.406,0.229/0.224/0.225,NCHW (mean, std, layout); or add "
-            f"`model_card = {{'image': {{'input': '{name}', 'layout': 'NCHW'}}}}` to the model's file and export again",
-        )
+        raise _not_declared(artifact, name, path, image)
     check_image(image, method.inputs, "--image" if given else where)
     return image
+
+
+def can_be_picture(spec: TensorSpec) -> bool:
+    """Whether a picture could become an input: floats or bytes, `[N, C, H, W]` or `[N, H, W, C]`."""
+    return spec.dtype in ("float32", "float16", "uint8") and len(spec.shape) == 4 and _guess_layout(spec) is not None
+
+
+def _guess_layout(spec: TensorSpec) -> str | None:
+    return "NCHW" if spec.shape[1] in (1, 3) else "NHWC" if spec.shape[3] in (1, 3) else None
+
+
+def _not_declared(artifact: Artifact, name: str, path: Path, image: ImageInput | None) -> UsageError:
+    """Nothing says how a picture becomes the input: what would."""
+    inputs = artifact.manifest.method.inputs
+    spec = next(spec for spec in inputs if spec.name == name)
+    if not can_be_picture(spec):
+        other = next((spec.name for spec in inputs if can_be_picture(spec)), None)
+        return UsageError(
+            f"{path.name}: a picture cannot become {spec}",
+            fix=f"-i {name}=file.npy" if other is None else f"-i {other}={path}",
+            why="floats or bytes of 4 dimensions, of which one holds 1 or 3 channels, can be one",
+        )
+    layout = _guess_layout(spec)
+    # The numbers that most photographs are scaled by; bytes are taken as they are.
+    numbers = "0,1" if spec.dtype == "uint8" else "0.485/0.456/0.406,0.229/0.224/0.225"
+    numbers = "0.5,0.5" if numbers != "0,1" and 1 in (spec.shape[1], spec.shape[3]) else numbers
+    what = "the artifact has no model_card that says" if image is None else "its model_card does not say"
+    return UsageError(
+        f"{what} how {path.name} becomes the input {name!r}",
+        fix=f"edgex run {artifact.path.name} -i {name}={path} --image {name}:{numbers},{layout}",
+        why="--image says it for one run, as NAME:MEAN,STD,LAYOUT, with the mean and std that the model was trained with. "
+        f"For all runs add `model_card = {{'image': {{'input': '{name}', 'layout': '{layout}', 'mean': …, 'std': …}}}}` "
+        "to the model's file and export again",
+    )
 
 
 def read_picture(path: Path, image: ImageInput, spec: TensorSpec) -> np.ndarray:
