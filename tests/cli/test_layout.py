@@ -8,6 +8,7 @@ import pytest
 from report_support import make_report
 
 from edgex.cli import layout
+from edgex.cli.render import print_verification
 
 MODEL = """
 import torch
@@ -77,3 +78,13 @@ def test_long_paths_break_behind_their_marks(monkeypatch, capfd):
     lines = capfd.readouterr().out.splitlines()
     assert max(map(len, lines)) <= 30
     assert "".join(line.split()[0] for line in lines[1:]) == path
+
+
+def test_cases_that_were_left_out_for_one_reason_stand_together(capsys):
+    case = {"output": None, "max_abs_error": None, "sqnr_db": None, "reference_max": None, "reference": "eager"}
+    names = ["stress: tiny", "stress: zero", "stress: huge"]
+    left = [{**case, "name": name, "verdict": "skipped", "reason": "not carried along"} for name in names]
+    done = {**case, "name": "example", "output": "y", "verdict": "pass", "reason": None}
+    print_verification({"cases": [done, *left], "executed_on": "here", "repeats": {}, "passed": False, "reason": "-"})
+    printed = " ".join(capsys.readouterr().out.split())
+    assert f"{'; '.join(names)}: not carried along" in printed and printed.count("not carried along") == 1

@@ -36,7 +36,7 @@ def parse_dynamic(values: Sequence[str]) -> dict[tuple[str, int], Dim]:
 
     ```
     x:0=1..8                    between these bounds
-    ids:1=L=8..128 mask:1=L     one length, named, in two inputs
+    ids:1=L=8..128,mask:1=L     one length, named, in two inputs
     y:0=2*L  y:0=L+1            follows another, which has the bounds
     x:0=2*N=1..4                even sizes from 2 to 8
     x:0=auto=1..8               torch.export decides what it depends on
@@ -47,7 +47,7 @@ def parse_dynamic(values: Sequence[str]) -> dict[tuple[str, int], Dim]:
     """
     read = {}
     bounds: dict[str, tuple[int, int, str]] = {}
-    for value in values:
+    for value in split_list(values):
         match = _DYNAMIC.fullmatch(value)
         if match is None or (match["name"] is None and match["low"] is None):
             raise UsageError(

@@ -208,12 +208,18 @@ _STAND_INS = {
 def print_verification(document: Mapping[str, Any]) -> None:
     """The table of `edgex verify`."""
     rows = [("case", "output", "max error", "SQNR dB", "reference max", "verdict")]
+    skipped: dict[str, list[str]] = {}
     for case in document["cases"]:
+        if case["verdict"] == "skipped":
+            skipped.setdefault(case["reason"] or "no reason is recorded", []).append(case["name"])
+            continue
         reason = f"  {case['reason']}" if case["reason"] and case["verdict"] != "pass" else ""
         numbers = [_number(case[key]) for key in ("max_abs_error", "sqnr_db", "reference_max")]
         name = case["name"] if case.get("reference", "eager") == "eager" else f"{case['name']} [quantized]"
         rows.append((name, case["output"] or "", *numbers, case["verdict"] + reason))
     print_table(rows)
+    for why, names in skipped.items():
+        echo_labelled("skipped", f"{'; '.join(names)}: {why}", indent=0, width=9)
     click.echo(f"executed on {document['executed_on']}")
     for sentence in describe_repeats(document["repeats"]):
         echo_labelled("warning", sentence, colour="yellow", indent=0, width=9)

@@ -33,7 +33,8 @@ dynamic_option = option(
     multiple=True,
     metavar="NAME:AXIS=MIN..MAX",
     group="Model",
-    help="Let a dimension vary between bounds: x:0=1..8; repeatable.",
+    help="Let a dimension vary between bounds: x:0=1..8; by comma or repeated. Inputs share one by its name: "
+    "ids:1=L=8..128,mask:1=L.",
 )
 precision_option = option(
     "--precision",

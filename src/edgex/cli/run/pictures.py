@@ -72,9 +72,9 @@ def _not_declared(artifact: Artifact, name: str, path: Path, image: ImageInput |
     return UsageError(
         f"{what} how {path.name} becomes the input {name!r}",
         fix=f"edgex run {artifact.path.name} -i {name}={path} --image {name}:{numbers},{layout}",
-        why="--image says it for one run, as NAME:MEAN,STD,LAYOUT, with the mean and std that the model was trained with. "
-        f"For all runs add `model_card = {{'image': {{'input': '{name}', 'layout': '{layout}', 'mean': …, 'std': …}}}}` "
-        "to the model's file and export again",
+        why="--image says it for one run, as NAME:MEAN,STD,LAYOUT, with mean and std as the model was trained. For "
+        f"all runs add `model_card = {{'image': {{'input': '{name}', 'layout': '{layout}', 'mean': …, 'std': …}}}}` to "
+        "the model's file and export again",
     )
 
 

@@ -148,6 +148,7 @@ class TestFlags:
         result = captured(lambda self, x, y: self.linear(x) + y, (X, X), dynamic=dims)
         assert [spec.shape[0] for spec in result.program.inputs] == [Dim("L", 2, 8)] * 2
         assert result.notices == ()
+        assert self.flags("x:0=L=2..8,y:0=L") == dims, "lists come by comma too"
 
     def test_equal_bounds_are_unified_where_the_model_needs_it(self):
         dims = self.flags("x:0=2..8", "y:0=2..8")
