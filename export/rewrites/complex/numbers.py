@@ -23,8 +23,11 @@ from edgex.delegates.base import CapturedProgram
 from edgex.delegates.graph.schema import operator_name
 from edgex.export.rewrites.base import Rewrite, locations_of
 from edgex.export.rewrites.complex.operators import OPERATORS, NotTaken, Pair, Step, Work, is_complex
+from edgex.export.rewrites.complex.spectrograms import split_istft, split_stft
 from edgex.export.rewrites.editing.building import Replacement
 from edgex.export.rewrites.editing.editor import ProgramEditor, constant_tensors
+
+RULES = {**OPERATORS, "aten::stft": split_stft, "aten::istft": split_istft}
 
 
 def split_complex(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite | None]:
@@ -37,7 +40,7 @@ def split_complex(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite | 
     work = Work(constants)
     try:
         for node in found:
-            result = OPERATORS[str(operator_name(node))](Step(Replacement(editor, node), work), node)
+            result = RULES[str(operator_name(node))](Step(Replacement(editor, node), work), node)
             if isinstance(result, Pair):
                 work.pairs[node] = result
             else:
@@ -66,7 +69,7 @@ def _all_taken(program: CapturedProgram, found: list[Node], constants: Any) -> b
     return (
         not outside
         and all(node in constants for node in inputs)
-        and all(operator_name(node) in OPERATORS for node in found)
+        and all(operator_name(node) in RULES for node in found)
     )
 
 

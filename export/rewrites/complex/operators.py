@@ -72,6 +72,12 @@ class Step:
             self._work.added[name] = self._replacement.constant(name, tensor.contiguous())
         return self._work.added[name]
 
+    def value(self, node: Node) -> torch.Tensor:
+        """The value of a weight or constant."""
+        if node not in self._work.constants:
+            raise NotTaken
+        return self._work.constants[node]
+
     def pair(self, value: Any) -> Pair:
         """A node of the original as real and imaginary part; a real one has none."""
         if not isinstance(value, Node):
@@ -163,7 +169,10 @@ def _sum_of(minus: bool) -> Callable[[Step, Node], Pair]:
         arguments = named_arguments(node)
         if arguments["alpha"] != 1:
             raise NotTaken
-        one, other = (step.pair(arguments[name]) for name in ("self", "other"))
+        one, number = step.pair(arguments["self"]), arguments["other"]
+        if isinstance(number, (int, float)):
+            return Pair(step.call(_aten.sub.Tensor if minus else _aten.add.Tensor, one.real, number), one.imag)
+        other = step.pair(number)
         real = step.add(one.real, other.real, minus)
         assert real is not None
         imag = step.add(one.imag, other.imag, minus)
@@ -189,14 +198,18 @@ def _mul(step: Step, node: Node) -> Pair:
 
 
 def _div(step: Step, node: Node) -> Pair:
-    """By a real tensor or number."""
+    """By a tensor or a real number."""
     arguments = named_arguments(node)
     one, divisor = step.pair(arguments["self"]), arguments["other"]
     if isinstance(divisor, Node):
         pair = step.pair(divisor)
-        if pair.imag is not None:
-            raise NotTaken
         divisor = pair.real
+        if pair.imag is not None:  # times the conjugate
+            square = step.add(step.times(pair.real, pair.real), step.times(pair.imag, pair.imag))
+            real = step.add(step.times(one.real, pair.real), step.times(one.imag, pair.imag))
+            imag = step.add(step.times(one.imag, pair.real), step.times(one.real, pair.imag), minus=True)
+            assert real is not None and imag is not None
+            return Pair(*(step.call(_aten.div.Tensor, part, square) for part in (real, imag)))
     elif not isinstance(divisor, (int, float)):
         raise NotTaken
     imag = None if one.imag is None else step.call(_aten.div.Tensor, one.imag, divisor)
@@ -215,6 +228,64 @@ def _both(step: Step, node: Node) -> Pair:
     read = torch.fx.map_arg(tuple(rest), lambda value: step.pair(value).real)
     real = step.call(node.target, pair.real, *read, **node.kwargs)
     return Pair(real, None if pair.imag is None else step.call(node.target, pair.imag, *read, **node.kwargs))
+
+
+def _literal(step: Step, node: Node) -> Pair:
+    """Zeros, ones or one number of a complex dtype."""
+    value = node.meta["val"]
+    number = complex(node.args[1]) if len(node.args) > 1 else 0.0  # type: ignore[arg-type]
+    if number.imag:
+        raise NotTaken
+    return Pair(step.call(_aten.full.default, list(value.shape), number.real, dtype=value.real.dtype), None)
+
+
+def _copy(step: Step, node: Node) -> Pair:
+    """What is written to a place takes its shape."""
+    pair, value = step.pair(node.args[1]), node.meta["val"]
+
+    def placed(part: Node | None) -> Node | None:
+        if part is None:
+            return None
+        part = step.call(_aten.to.dtype, part, value.real.dtype)
+        return step.call(_aten.expand.default, part, list(value.shape))
+
+    real = placed(pair.real)
+    assert real is not None
+    return Pair(real, placed(pair.imag))
+
+
+def _scattered(step: Step, node: Node) -> Pair:
+    """`slice_scatter` and `select_scatter`."""
+    whole, part, *rest = node.args
+    pairs = [step.pair(whole), step.pair(part)]
+    real = step.call(node.target, pairs[0].real, pairs[1].real, *rest)
+    if all(pair.imag is None for pair in pairs):
+        return Pair(real, None)
+    return Pair(real, step.call(node.target, *(step.imag(pair) for pair in pairs), *rest))
+
+
+def _product(step: Step, node: Node) -> Pair:
+    """A product of matrices: four real ones, fewer where a part is zero."""
+    equation = [node.args[0]] if isinstance(node.args[0], str) else []
+    factors = node.args[1] if equation else node.args
+    if not isinstance(factors, (list, tuple)) or len(factors) != 2:
+        raise NotTaken
+    one, other = (step.pair(value) for value in factors)
+
+    def times(left: Node | None, right: Node | None) -> Node | None:
+        if left is None or right is None:
+            return None
+        return step.call(node.target, *([*equation, [left, right]] if equation else [left, right]))
+
+    real = step.add(times(one.real, other.real), times(one.imag, other.imag), minus=True)
+    assert real is not None
+    return Pair(real, step.add(times(one.real, other.imag), times(one.imag, other.real)))
+
+
+def _exp(step: Step, node: Node) -> Pair:
+    pair = step.pair(node.args[0])
+    size, angle = step.call(_aten.exp.default, pair.real), step.imag(pair)
+    return Pair(*(step.call(_aten.mul.Tensor, size, step.call(turn.default, angle)) for turn in (_aten.cos, _aten.sin)))
 
 
 def _joined(step: Step, node: Node) -> Pair:
@@ -247,6 +318,7 @@ def _transform(inverse: bool, kind: str) -> Callable[[Step, Node], Pair | Node]:
         for dim in order:
             length = lengths[dim]
             part: Part = kind if dim == last else "complex"  # type: ignore[assignment]
+            pair = _fitted(step, pair, dim, length // 2 + 1 if inverse and part == "real" else length)
             scale = scale_of(arguments["norm"], length, inverse)
             pair = _along(step, pair, dim % rank, length, inverse, part, scale)
         return pair.real if inverse and kind == "real" else pair
@@ -263,7 +335,7 @@ def _dimensions(arguments: Mapping[str, Any], rank: int) -> list[int]:
 
 
 def _lengths(arguments: Mapping[str, Any], source: Node, dims: Sequence[int], halved: bool) -> dict[int, int]:
-    """The length of each transform: what the signal has; padding and cutting are left to torch."""
+    """The length of each transform: what is asked for, or what the signal has."""
     shape = source.meta["val"].shape
     given = arguments["n"] if "n" in arguments else arguments["s"]
     given = given if isinstance(given, Sequence) else [given] * len(dims)
@@ -275,14 +347,29 @@ def _lengths(arguments: Mapping[str, Any], source: Node, dims: Sequence[int], ha
         length = size
         if halved and dim == dims[-1]:
             length = 2 * (size - 1) if wish is None else wish
-            if length // 2 + 1 != size:
-                raise NotTaken
-        elif wish is not None and wish != size:
-            raise NotTaken
+        elif wish is not None:
+            length = wish
         if not 0 < length <= LONGEST:
             raise NotTaken
         lengths[dim] = length
     return lengths
+
+
+def _fitted(step: Step, pair: Pair, dim: int, size: int) -> Pair:
+    """What a transform reads: the first of a longer signal, and zeros behind a shorter one."""
+    shape = pair.real.meta["val"].shape
+
+    def fitted(part: Node | None) -> Node | None:
+        if part is None or shape[dim] == size:
+            return part
+        if shape[dim] > size:
+            return step.call(_aten.slice.Tensor, part, dim, 0, size)
+        behind = [0] * (2 * (len(shape) - 1 - dim)) + [0, size - shape[dim]]
+        return step.call(_aten.constant_pad_nd.default, part, behind, 0.0)
+
+    real = fitted(pair.real)
+    assert real is not None
+    return Pair(real, fitted(pair.imag))
 
 
 def _along(step: Step, pair: Pair, dim: int, length: int, inverse: bool, part: Part, scale: float) -> Pair:
@@ -309,6 +396,7 @@ def _along(step: Step, pair: Pair, dim: int, length: int, inverse: bool, part: P
 
 _MOVES = (
     *("reshape", "view", "transpose", "permute", "unsqueeze", "squeeze", "slice", "select", "expand", "flatten"),
+    *("sum", "mean", "cumsum", "index", "index_select", "gather", "tril", "triu"),
     *("contiguous", "clone", "neg", "flip", "roll", "unflatten", "alias", "detach", "lift_fresh_copy", "movedim"),
 )
 
@@ -327,6 +415,16 @@ OPERATORS: dict[str, Callable[[Step, Node], Pair | Node]] = {
     "aten::sub": _sum_of(minus=True),
     "aten::mul": _mul,
     "aten::div": _div,
+    "aten::exp": _exp,
+    "aten::zeros": _literal,
+    "aten::full": _literal,
+    "aten::copy": _copy,
+    "aten::slice_scatter": _scattered,
+    "aten::select_scatter": _scattered,
+    "aten::einsum": _product,
+    "aten::matmul": _product,
+    "aten::mm": _product,
+    "aten::bmm": _product,
     "aten::conj": _conj,
     "aten::_conj": _conj,
     "aten::conj_physical": _conj,

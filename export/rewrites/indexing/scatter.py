@@ -11,6 +11,9 @@ after:   rows = aten.embedding.default(table, ids)
          member = (place >= starts[:, None]) & (place < ends[:, None])       # [bags, ids]
          y = member.float() @ rows
 
+before:  y = aten.scatter_reduce.two(x, 0, index, src, "amax")
+after:   y = maximum(x, amax(where(index == arange(places)[:, None], src, -inf), 1))    # up to 4 million of them
+
 before:  y = aten.histc.default(x, 4, 0, 3)
 after:   y = sum((floor((x - 0) * 4 / 3) == arange(4)[:, None]) & (x >= 0), 1).float()     # 3 counts in the last bin
 ```
@@ -31,6 +34,9 @@ aten = torch.ops.aten
 
 _SUM, _MEAN = 0, 1
 
+# Places times values of the largest table that stands for a scattered maximum.
+LARGEST_TABLE = 1 << 22
+
 
 def scatter_by_sums(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite | None]:
     """Write every such operator with sums; the same program comes back without one."""
@@ -46,7 +52,11 @@ def scatter_by_sums(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite 
 def _scatter_reduce(
     x: torch.Tensor, dim: int, index: torch.Tensor, src: torch.Tensor, reduce: str, include_self: bool
 ) -> Any:
-    if reduce not in ("sum", "mean") or not x.is_floating_point() or x.dim() == 0:
+    if not x.is_floating_point() or x.dim() == 0:
+        return NotImplemented
+    if reduce in ("amax", "amin"):
+        return _extremes(x, dim, index, src, reduce == "amax", include_self)
+    if reduce not in ("sum", "mean"):
         return NotImplemented
     start = x if include_self else torch.scatter(x, dim, index, 0.0)
     total = torch.scatter_add(start, dim, index, src)
@@ -54,6 +64,23 @@ def _scatter_reduce(
         return total
     first = torch.ones_like(x) if include_self else torch.scatter(torch.ones_like(x), dim, index, 0.0)
     return total / torch.scatter_add(first, dim, index, torch.ones_like(src))
+
+
+def _extremes(x: torch.Tensor, dim: int, index: torch.Tensor, src: torch.Tensor, most: bool, include_self: bool) -> Any:
+    """Each place looks at all values, and takes those that are sent to it."""
+    if not static(*x.shape, *index.shape) or index.shape != src.shape:
+        return NotImplemented
+    x, index, src = x.movedim(dim, 0), index.movedim(dim, 0), src.movedim(dim, 0)
+    if x.shape[1:] != index.shape[1:] or x.numel() * index.shape[0] > LARGEST_TABLE:
+        return NotImplemented
+    place = torch.arange(x.shape[0], device=x.device).reshape(-1, *([1] * index.dim()))
+    sent = index.unsqueeze(0) == place
+    none = torch.full((), float("-inf") if most else float("inf"), dtype=x.dtype, device=x.device)
+    values = torch.where(sent, src.unsqueeze(0), none)
+    found = values.amax(1) if most else values.amin(1)
+    if include_self:
+        found = torch.maximum(x, found) if most else torch.minimum(x, found)
+    return torch.where(sent.sum(1) > 0, found, x).movedim(0, dim)
 
 
 def _embedding_bag(

@@ -36,7 +36,28 @@ def arithmetic(x, turns):
     return z.real, z.imag, z.abs(), z.angle()
 
 
+WEIGHTS = torch.randn(2, 3, 4, generator=torch.Generator().manual_seed(2), dtype=torch.complex64)
+WINDOW = torch.hann_window(12)
+
+
+def spectral_convolution(x, _):
+    """Of a neural operator: low frequencies are mixed and written into zeros."""
+    mixed = torch.einsum("bi,bio->bo", torch.fft.rfft(x[:, :4, 0]) * 2, WEIGHTS[:, :, :3])
+    spectrum = torch.zeros(2, 9, dtype=torch.cfloat)
+    spectrum = torch.slice_scatter(spectrum, mixed, 1, 0, 3)
+    return torch.fft.irfft(spectrum / (spectrum + 2), n=16), spectrum.sum(0).exp().real
+
+
+def masked_spectrogram(x, _):
+    z = torch.stft(x.flatten(1), 16, 4, 12, WINDOW, return_complex=True, normalized=True)
+    return torch.istft(z * z.abs(), 16, 4, 12, WINDOW, normalized=True), torch.istft(z, 16, 4, 12, WINDOW, length=30)
+
+
 CASES = {
+    "padded": (lambda x, _: torch.fft.fft(x, n=16).real, X),
+    "cut": (lambda x, _: torch.fft.irfft(torch.fft.rfft(x, n=7, dim=1), n=6, dim=1), X),
+    "neural operator": (spectral_convolution, X),
+    "spectrogram": (masked_spectrogram, X),
     "fnet": (lambda x, _: torch.fft.fftn(x, dim=(1, 2)).real, X),
     "all dimensions": (lambda x, _: torch.view_as_real(torch.fft.fftn(x)), X),
     "there and back": (lambda x, _: torch.fft.ifft(torch.fft.fft(x, norm="forward") * 2, norm="forward").real, X),
@@ -71,9 +92,7 @@ def test_what_nobody_reads_is_not_computed():
 
 LEFT = {
     "complex output": lambda x, _: torch.fft.fft(x),
-    "padded": lambda x, _: torch.fft.fft(x, n=16).real,
-    "cut": lambda x, _: torch.fft.irfft(torch.fft.rfft(x), n=6),
-    "an operator without a rule": lambda x, _: torch.fft.fft(x).exp().real,
+    "an operator without a rule": lambda x, _: torch.fft.fft(x).tan().real,
     "too long": lambda x, _: torch.fft.rfft(x.repeat(1, 1, LONGEST)).abs(),
     "nothing complex": lambda x, _: x * 2,
 }

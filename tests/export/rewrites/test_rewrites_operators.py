@@ -113,6 +113,14 @@ SCATTERS = {
     "bags by starts": (
         lambda w, i, o: F.embedding_bag(i, w, o, mode="sum"), rand(4, 5), torch.arange(4), torch.tensor([0, 3])
     ),
+    **{
+        f"{reduce}{', and what was there' if own else ''}": (
+            lambda x, s, r=reduce, o=own: torch.scatter_reduce(x, 1, PLACES, s, r, include_self=o),
+            rand(2, 4), rand(2, 3),
+        )
+        for reduce in ("amax", "amin")
+        for own in (False, True)
+    },
     "a histogram": (lambda x: torch.histc(x, 5, -1, 2), torch.cat([rand(50), torch.tensor([-1.0, 2.0, 0.2, 9.0])])),
     "an empty bag": (
         lambda w, i, o: F.embedding_bag(i, w, o), rand(4, 5), torch.tensor([0, 1, 3, 2]), torch.tensor([0, 2, 2])
