@@ -117,9 +117,10 @@ def test_every_page_has_its_commands_read():
     assert all(isinstance(param.values[1], Command) for param in COMMANDS)
 
 
-def test_the_page_of_plug_ins_shows_the_delegate_as_it_is():
+def test_the_page_of_plug_ins_shows_the_package_as_it_is():
     blocks = [block.text for block in read_blocks(ROOT / "docs" / "plugins.md")]
-    assert (PLUGIN / "edgex_numpy" / "delegate.py").read_text() in blocks
+    for name in ("delegate", "program", "engine", "kernels"):
+        assert (PLUGIN / "edgex_numpy" / f"{name}.py").read_text() in blocks, name
     tables = next(text for text in blocks if "[project.entry-points" in text)
     assert tables in (PLUGIN / "pyproject.toml").read_text()
 

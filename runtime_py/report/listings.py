@@ -108,7 +108,7 @@ def list_fallbacks(report: ProfileReport, limit: int | None, *, reasons: bool = 
     total = sum(entry.group.total_seconds for entry in entries)
     share = total / (views.total_seconds(report) or 1.0)
     title = f"outside {views.find_delegate(report) or 'any delegate'}: {format_row_time(total)}, {format_share(share)}"
-    listing = _list_places(title, entries, limit)
+    listing = _list_places(report, title, entries, limit)
     if reasons and any(entry.reason for entry in entries):
         rows = tuple((*row, entry.reason or "") for row, entry in zip(listing.rows, entries, strict=False))
         listing = replace(listing, columns=(*listing.columns, Column("why")), rows=rows)
@@ -130,7 +130,7 @@ def warn_of_fallbacks(report: ProfileReport) -> str | None:
 
 def list_places(report: ProfileReport, limit: int | None) -> Listing:
     """Operators by source line, the most time first: the shortest answer to where the time goes."""
-    return _list_places("where the time goes", views.by_place(report), limit)
+    return _list_places(report, "where the time goes", views.by_place(report), limit)
 
 
 def list_operators(report: ProfileReport, limit: int | None) -> list[Listing]:
@@ -286,12 +286,20 @@ def _name_module(path: str) -> str:
     return path or "(the model itself)"
 
 
-def _list_places(title: str, places: Sequence[views.Place], limit: int | None) -> Listing:
+def _list_places(report: ProfileReport, title: str, places: Sequence[views.Place], limit: int | None) -> Listing:
     like = places[0].group.total_seconds if places else None
     shown = places[:limit]
-    rows = tuple((p.operator, p.source or "no source line", *_group_numbers(p.group, like)) for p in shown)
+    rows = tuple((p.operator, _describe_place(report, p), *_group_numbers(p.group, like)) for p in shown)
     columns = (Column("operator"), Column("source"), *_numbers("count", "time", "share"))
     return Listing(title, columns, rows, _left_out(len(places) - len(shown)))
+
+
+def _describe_place(report: ProfileReport, place: views.Place) -> str:
+    """The line; where there is none, as in an `nn.Sequential`, the module."""
+    modules = list(dict.fromkeys(path for at in place.group.rows if (path := report.ops[at].module_path)))
+    if place.source is None and modules:
+        return f"in {modules[0]}" if len(modules) == 1 else f"in {len(modules)} modules"
+    return place.source or "no source line"
 
 
 def _list_groups(title: str, noun: str, groups: Sequence[views.Group], limit: int | None) -> Listing:

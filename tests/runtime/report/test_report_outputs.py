@@ -14,7 +14,14 @@ from rich.console import Console
 
 from edgex.runtime.report import views
 from edgex.runtime.report.chrome_trace import render_trace
-from edgex.runtime.report.listings import list_fallbacks, list_modules, list_operators, list_source, list_view
+from edgex.runtime.report.listings import (
+    list_fallbacks,
+    list_modules,
+    list_operators,
+    list_places,
+    list_source,
+    list_view,
+)
 from edgex.runtime.report.markdown import render_markdown
 from edgex.runtime.report.terminal import print_report
 
@@ -56,6 +63,17 @@ def test_the_plain_report_names_kinds_fallbacks_and_places(report):
     assert "aten.native_layer_norm.default  encoder.py:30" in text
     assert "98.5 % of the traced run is in operators" in text
     assert "where the time goes" not in shown(make_report(0))
+
+
+def test_where_there_is_no_line_the_module_is_named(report):
+    """A model of `nn.Sequential` has no line of the user's."""
+    ops = [replace(row, source=None, sources=()) for row in report.ops]
+    rows = list_places(replace(report, ops=tuple(ops)), None).rows
+    named = dict(row[:2] for row in rows)
+    assert named["aten.gelu.default"].startswith("in ") and named["aten.gelu.default"].endswith(" modules")
+    head = replace(report, ops=(replace(ops[0], module_path="head", operators=("aten.mm.default",)),))
+    assert list_places(head, None).rows[0][:2] == ("aten.mm.default", "in head")
+    assert named["between operators"] == "no source line"
 
 
 def test_rows_are_limited_and_the_rest_is_counted(report):
