@@ -107,8 +107,9 @@ def _describe_gains(quantization: Mapping[str, Any] | None) -> list[str]:
     if budget is not None:
         for step in sorted(budget["steps"], key=lambda step: len(step["kept_float"])):
             verdict = "within the budget" if step["holds"] else "over the budget"
+            layers = "1 layer" if len(step["kept_float"]) == 1 else f"{len(step['kept_float'])} layers"
             lines.append(
-                f"{len(step['kept_float'])} in float: {step['metric']:.4g} (eager {budget['baseline']:.4g}), "
+                f"{layers} in float: {step['metric']:.4g} (eager {budget['baseline']:.4g}), "
                 f"{format_bytes(step['bytes'])}, {step['median_seconds'] * 1e3:.3g} ms, {verdict}"
             )
         kept = quantization["accuracy"]["kept_float"]
