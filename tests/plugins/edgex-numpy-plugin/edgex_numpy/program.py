@@ -1,7 +1,7 @@
 """The files of a program: its steps as JSON, its weights as safetensors.
 
-    program.json  {"inputs": ["x"], "steps": [{"out": "add", "op": "aten.add.Tensor", "args": [{"name": "x"}, 1.0]}],
-                   "outputs": ["add"]}
+program.json  {"inputs": ["x"], "steps": [{"out": "add", "op": "aten.add.Tensor", "args": [{"name": "x"}, 1.0]}],
+               "outputs": ["add"]}
 """
 
 import json
