@@ -71,6 +71,8 @@ def fill_memory(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite | No
         aten.new_empty.default: lambda x, size, dtype, *_options: _full(size, 0, dtype or x.dtype),
         aten.new_zeros.default: lambda x, size, dtype, *_options: _full(size, 0, dtype or x.dtype),
         aten.new_ones.default: lambda x, size, dtype, *_options: _full(size, 1, dtype or x.dtype),
+        aten.arange.start: lambda start, end, dtype, *_options: _range(start, end, 1, dtype),
+        aten.arange.start_step: lambda start, end, step, dtype, *_options: _range(start, end, step, dtype),
         aten.new_full.default: lambda x, size, value, dtype, *_options: _full(size, value, dtype or x.dtype),
     }
     return substitute(program, "fill_memory", rules, "{count} value(s) ({operators}) are filled and read no tensor")
@@ -80,6 +82,14 @@ def _full(size: Any, value: Any, dtype: torch.dtype | None) -> Any:
     if not static(*size) or not isinstance(value, bool | int | float):
         return NotImplemented
     return torch.full(tuple(size), value, dtype=dtype or torch.get_default_dtype())
+
+
+def _range(start: Any, end: Any, step: Any, dtype: torch.dtype | None) -> Any:
+    """Of whole numbers and others: engines take the type of the first, PyTorch a floating one."""
+    kinds = {type(number) for number in (start, end, step)}
+    if dtype is not None or kinds != {int, float} or (isinstance(start, float) and isinstance(end, float)):
+        return NotImplemented
+    return torch.arange(float(start), float(end), float(step), dtype=torch.get_default_dtype())
 
 
 def _permuted(size: Any, order: list[int], dtype: torch.dtype | None, *_options: Any) -> Any:

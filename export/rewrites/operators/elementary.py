@@ -14,6 +14,7 @@ after:   big, small = maximum(abs(a), abs(b)), minimum(abs(a), abs(b))
 | `copysign(a, b)` | `abs(a)`, negated where `1 / b` or `b` is below zero |
 | `ldexp(a, b)` | `a * pow(2, b)` |
 | `round(x, decimals=d)` | `round(x * 10**d) / 10**d` |
+| `rrelu(x)` in eval mode | `leaky_relu` with the mean slope |
 | `signbit(x)` | `x < 0`, or `1 / x < 0` |
 """
 
@@ -52,6 +53,7 @@ def write_elementary(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite
         aten.signbit.default: Rule(_signbit),
         aten.ldexp.Tensor: Rule(_ldexp),
         aten.round.decimals: Rule(_round),
+        aten.rrelu.default: Rule(_rrelu),
     }
     return substitute(program, "write_elementary", rules, "{count} operator(s) ({operators}) became elementary ones")
 
@@ -123,3 +125,7 @@ def _round(x: torch.Tensor, decimals: int) -> Any:
         return NotImplemented
     factor = 10.0 ** abs(decimals)
     return torch.round(x * factor) / factor if decimals >= 0 else torch.round(x / factor) * factor
+
+
+def _rrelu(x: torch.Tensor, lower: float, upper: float, training: bool, *_generator: Any) -> Any:
+    return NotImplemented if training else torch.nn.functional.leaky_relu(x, (lower + upper) / 2)

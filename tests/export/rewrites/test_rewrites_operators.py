@@ -61,6 +61,7 @@ class Calls(torch.nn.Module):
 
 ELEMENTARY = {
     "exp2": (torch.exp2, SPECIAL),
+    "rrelu": (F.rrelu, SPECIAL),
     "erfc": (torch.special.erfc, torch.cat([SPECIAL, torch.linspace(-6, 9, 200)])),
     "fmax": (torch.fmax, LEFT, RIGHT),
     "fmin": (torch.fmin, LEFT, RIGHT),
@@ -145,6 +146,7 @@ FILLED = {
     "zeros_like": (lambda x: torch.zeros_like(x, dtype=torch.int64) + x, rand(2, 3)),
     "ones_like": (lambda x: torch.ones_like(x) + x, rand(2, 3).double()),
     "full_like": (lambda x: torch.full_like(x, 1.5) + x, rand(2, 3)),
+    "a range from a whole number": (lambda x: torch.arange(1, 4.0) * x, rand(2, 3)),
     "new_full": (lambda x: x.new_full((3,), -math.inf) + x, rand(2, 3)),
 }
 VIDEO, IMAGE = rand(2, 3, 4, 8, 8), rand(2, 3, 12, 12)
