@@ -174,6 +174,9 @@ CONVOLUTIONS = {
     "groups and holes": (torch.nn.Conv3d(4, 8, (2, 3, 3), groups=2, dilation=(2, 1, 1)), CLIP),
     "depth 1": (torch.nn.Conv3d(4, 8, (1, 3, 3), bias=False), CLIP),
     "the same size": (torch.nn.Conv3d(4, 8, 3, padding="same"), CLIP),
+    "enlarged": (torch.nn.ConvTranspose3d(4, 6, 2, 2), CLIP),
+    "enlarged with overlaps": (torch.nn.ConvTranspose3d(4, 6, 3, (2, 2, 1), 1, (1, 1, 0), groups=2, bias=False), CLIP),
+    "enlarged with holes": (torch.nn.ConvTranspose3d(4, 6, (2, 3, 3), dilation=(2, 1, 1)), CLIP),
 }
 REST = {
     "diagonal": (slice_diagonals, lambda x: x.diagonal(-1, 1, 2), rand(2, 3, 5, 2)),
