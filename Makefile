@@ -26,7 +26,7 @@ help:
 	@echo 'make fuzz-onednn  damaged plans through the oneDNN backend under sanitizers, ten minutes of processor time'
 	@echo 'make slow         the tests that need minutes or gigabytes'
 	@echo 'make ops         PyTorch'\''s operator samples on every target: an hour'
-	@echo 'make fuzz         damaged and hostile files: FUZZ_CASES (100000), FUZZ_SECONDS (3600), FUZZ_SEED (1)'
+	@echo 'make fuzz         damaged and hostile files: FUZZ_CASES (100000), FUZZ_SECONDS (3600), FUZZ_SEED (1), FUZZ_FIRST (0)'
 	@echo 'make coverage     165 published architectures and hard cases on every target, into docs/benchmarks/coverage.md: hours'
 	@echo 'make minilm       the real weights of the sentence encoder sample, 84 MB'
 	@echo 'make clean        remove what the others made, but not .venv'
@@ -86,8 +86,9 @@ slow: $(INSTALLED)
 FUZZ_CASES ?= 100000
 FUZZ_SECONDS ?= 3600
 FUZZ_SEED ?= 1
+FUZZ_FIRST ?= 0
 fuzz: $(INSTALLED)
-	PYTHONPATH=tests/support $(BIN)/python -m fuzz --cases $(FUZZ_CASES) --seconds $(FUZZ_SECONDS) --seed $(FUZZ_SEED)
+	PYTHONPATH=tests/support $(BIN)/python -m fuzz --cases $(FUZZ_CASES) --first $(FUZZ_FIRST) --seconds $(FUZZ_SECONDS) --seed $(FUZZ_SEED)
 
 # --no-deps: torchvision asks for a torch of its own; its compiled part is not needed.
 coverage: $(INSTALLED)

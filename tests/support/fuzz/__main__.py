@@ -29,6 +29,7 @@ def main() -> int:
     """Run the fuzzer; the exit code."""
     parser = argparse.ArgumentParser(prog="python -m fuzz")
     parser.add_argument("--cases", type=int, default=100_000)
+    parser.add_argument("--first", type=int, default=0, help="Begin with this case, where an earlier run ended.")
     parser.add_argument("--seconds", type=float, default=float("inf"))
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", type=int, help="Run this case alone.")
@@ -41,12 +42,12 @@ def main() -> int:
     end = time.monotonic() + given.seconds
     counts: collections.Counter[tuple[str, str]] = collections.Counter()
     failures: dict[str, tuple[int, str]] = {}
-    number = 0
+    number = given.first
     while number < given.cases and time.monotonic() < end:
         number = run_batch(corpus, given.seed, number, given.cases, end, counts, failures)
     for (subject, outcome), count in sorted(counts.items()):
         print(f"{subject:<10} {outcome:<8} {count:>7}")
-    print(f"{number} cases, seed {given.seed}: {len(failures)} kinds of failure")
+    print(f"cases {given.first} to {number}, seed {given.seed}: {len(failures)} kinds of failure")
     for key, (case, said) in failures.items():
         print(f"\n--only {case}: {subject_of(given.seed, case)}: {key}\n{said}")
     return 1 if failures else 0
