@@ -6,6 +6,10 @@ import json
 import re
 from pathlib import Path
 
+from edgex.cli.render import describe_verification
+from edgex.delegates.plan import Fallback, PartitionPlan
+from edgex.export.lowering import check_delegation
+
 # Progress of a log, and notes.
 OURS = re.compile(r"\[ *\d+\.\d s\] |note: ")
 
@@ -42,3 +46,19 @@ def test_sizes_begin_with_the_model_and_inspect_agrees(edgex, model_file):
     assert exported["bytes"] == on_disk > exported["model_bytes"] == Path(path, "model.pt2").stat().st_size
     line = re.search(r"size +(model \S+ k?B; whole folder .*)", edgex("inspect", path).stdout)[1]
     assert line in edgex("export", "convnet.py", "-t", "reference", "--force").stdout
+
+
+def test_outputs_of_which_nothing_was_proved_are_named():
+    def case(output, verdict):
+        return {"output": output, "verdict": verdict, "sqnr_db": 120.0, "reference": "eager"}
+
+    cases = [case("y", "pass"), case("y", "inconclusive"), case("z", "inconclusive")]
+    said = describe_verification({"cases": cases, "max_abs_error": 1e-6, "min_sqnr_db": 120.0, "repeats": {}})
+    assert said.startswith("1 pass, 2 inconclusive (never proved: z);")
+
+
+def test_many_calls_of_a_delegate_are_warned_of():
+    left = Fallback("aten.cumsum.default", 1, "not_in_delegate", "no kernel", "net.py:3")
+    (said,) = check_delegation(PartitionPlan(573, 574, 53, (left,), 100, 100), None, "xnnpack")
+    assert "called 53 times" in said and "may be less of the time" in said and "net.py:3" in said
+    assert check_delegation(PartitionPlan(573, 574, 2, (left,), 100, 100), None, "xnnpack") == ()

@@ -82,4 +82,8 @@ def _read_file(
         if name not in specs:
             raise RunError(f"{path}: unknown input {name!r}", why=nearest_name(name, specs))
         return {name: read_picture(path, find_image(artifact, name, path, image), specs[name])}
-    raise UsageError(f"{path}: inputs come as in.npz, name=file.npy or name=photo.jpg", where=f"-i {path}")
+    raise UsageError(
+        f"{path}: inputs come as in.npz, name=file.npy or name=photo.jpg",
+        where=f"-i {path}",
+        fix=f"in Python, numpy.save({path.stem + '.npy'!r}, array) writes one; then -i {name}={path.stem}.npy",
+    )
