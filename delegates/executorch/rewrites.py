@@ -16,5 +16,7 @@ PORTABLE_REWRITES = (
         "write_powers",
         "drop_identities",
         "slice_apart",
+        "write_mirrors",
+        "write_resizes",
     ),
 )

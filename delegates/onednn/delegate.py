@@ -47,6 +47,7 @@ class OneDnnDelegate:
     leaves_out = True
     rewrites: tuple[str, ...] = (
         *("split_complex", "fold_literals", "guard_empty_rows", "write_masks", "copy_returned_constants"),
+        *("write_corners", "write_statistics"),
         *PORTABLE_REWRITES,
     )
 

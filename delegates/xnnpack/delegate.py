@@ -41,7 +41,7 @@ class XnnpackDelegate:
     language_models = True
     rewrites: tuple[str, ...] = (
         *("split_complex", "fold_literals", "unfold_attention", "split_alpha", "pad_averages", "write_gelu"),
-        *("order_weights", "slice_pieces", "write_batches"),
+        *("order_weights", "slice_pieces", "write_batches", "write_activations"),
         *PORTABLE_REWRITES,
     )
 

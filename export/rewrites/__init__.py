@@ -62,6 +62,7 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
     from edgex.export.rewrites.complex.numbers import split_complex
     from edgex.export.rewrites.constants import fold_constants
     from edgex.export.rewrites.indexing.diagonal import slice_diagonals
+    from edgex.export.rewrites.indexing.mirrors import write_mirrors
     from edgex.export.rewrites.indexing.padding import slice_padding
     from edgex.export.rewrites.indexing.pieces import slice_pieces
     from edgex.export.rewrites.indexing.reductions import name_dimensions
@@ -72,7 +73,7 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
     from edgex.export.rewrites.literals import fold_literals
     from edgex.export.rewrites.norms.batch_statistics import write_batch_statistics
     from edgex.export.rewrites.norms.group_norm import write_group_norm
-    from edgex.export.rewrites.operators.activations import write_gelu
+    from edgex.export.rewrites.operators.activations import write_activations, write_gelu
     from edgex.export.rewrites.operators.arctangent import write_angles
     from edgex.export.rewrites.operators.divisions import divide_as_eager
     from edgex.export.rewrites.operators.elementary import write_elementary
@@ -80,6 +81,7 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
     from edgex.export.rewrites.operators.logarithms import steady_logarithms
     from edgex.export.rewrites.operators.powers import write_powers
     from edgex.export.rewrites.operators.scans import write_scans
+    from edgex.export.rewrites.operators.statistics import write_statistics
     from edgex.export.rewrites.pooling.average import pad_averages, write_average_pools
     from edgex.export.rewrites.pooling.ceilings import pad_ceilings
     from edgex.export.rewrites.pooling.maximum import write_max_pools
@@ -87,6 +89,7 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
     from edgex.export.rewrites.products.conv3d import flatten_conv3d
     from edgex.export.rewrites.products.einsum import split_einsum
     from edgex.export.rewrites.products.experts import write_experts
+    from edgex.export.rewrites.products.resizes import write_corners, write_resizes
     from edgex.export.rewrites.regions import inline_regions
     from edgex.export.rewrites.weights.order import order_weights
     from edgex.export.rewrites.weights.returned import copy_returned_constants
@@ -112,6 +115,7 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
         ("scatter_by_sums", True, scatter_by_sums),
         ("slice_diagonals", True, slice_diagonals),
         ("slice_padding", True, slice_padding),
+        ("write_mirrors", True, write_mirrors),
         ("slice_apart", True, slice_apart),
         ("name_dimensions", True, name_dimensions),
         ("write_max_pools", True, write_max_pools),
@@ -123,7 +127,11 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
         ("flatten_conv3d", True, flatten_conv3d),
         ("split_einsum", True, split_einsum),
         ("write_experts", True, write_experts),
+        ("write_resizes", True, write_resizes),
+        ("write_corners", True, write_corners),
         ("write_gelu", True, write_gelu),
+        ("write_activations", True, write_activations),
+        ("write_statistics", True, write_statistics),
         ("write_scans", True, write_scans),
         ("steady_logarithms", True, steady_logarithms),
         ("divide_as_eager", True, divide_as_eager),

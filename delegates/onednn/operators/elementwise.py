@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,8 @@ if TYPE_CHECKING:
     from torch.fx import Node
 
 Emit = Callable[[RegionBuilder, "Node"], Any]
-
+# Numbers that one side of a padding puts into the file.
+_MOST_FILLED = 64 << 10
 
 Single = Callable[[RegionBuilder, "Node"], Value]
 
@@ -59,12 +61,25 @@ def _silu(builder: RegionBuilder, node: Node) -> Value:
 
 def _elu(builder: RegionBuilder, node: Node) -> Value:
     given = named_arguments(node)
-    for name in ("scale", "input_scale"):
-        if given[name] != 1:
-            raise Refused("attribute", f"oneDNN has no elu with {name}={given[name]}")
+    if given["input_scale"] != 1:
+        raise Refused("attribute", f"oneDNN has no elu with input_scale={given['input_scale']}")
     if given["alpha"] < 0:
         raise Refused("attribute", f"oneDNN's elu takes no negative alpha, here {given['alpha']}")
-    return _unary("elu", alpha=float(given["alpha"]))(builder, node)
+    value = _unary("elu", alpha=float(given["alpha"]))(builder, node)
+    if given["scale"] == 1:
+        return value
+    return builder.op("multiply", [value, builder.constant(float(given["scale"]), value.dtype)], value.shape)
+
+
+def _prelu(builder: RegionBuilder, node: Node) -> Value:
+    """What is positive, and the slopes' product with what is not."""
+    value, slopes = builder.value(node.args[0]), builder.value(node.args[1])
+    if len(slopes.shape) == 1 and slopes.shape != (1,) and len(value.shape) > 1:
+        shape = (*slopes.shape, *(1,) * (len(value.shape) - 2))
+        slopes = builder.view(slopes, Reshape(shape), shape)
+    negative = builder.op("clamp", [value], value.shape, min=-float("inf"), max=0.0)
+    positive = builder.op("relu", [value], value.shape)
+    return binary(builder, "add", positive, binary(builder, "multiply", negative, slopes, value.shape), value.shape)
 
 
 def _leaky_relu(builder: RegionBuilder, node: Node) -> Value:
@@ -261,6 +276,39 @@ def _concatenate(builder: RegionBuilder, node: Node) -> Value:
     return builder.op("concat", values, shape, axis=given["dim"] % len(shape))
 
 
+def _pad(builder: RegionBuilder, node: Node) -> Value:
+    """Padding with a number, as a constant beside the tensor."""
+    given = named_arguments(node)
+    value, pad = builder.value(given["self"]), given["pad"]
+    if any(not isinstance(size, int) for size in (*value.shape, *pad)):
+        raise Refused("dynamic_shape", f"oneDNN pads static shapes only, not {list(value.shape)} by {pad}")
+    if any(size < 0 for size in pad):
+        raise Refused("attribute", f"oneDNN does not crop: pad={pad}")
+    made = value
+    for at in range(0, len(pad), 2):
+        dim, sides = len(value.shape) - 1 - at // 2, (pad[at], pad[at + 1])
+        pieces = [_filled(builder, made, dim, size, given["value"]) if size else None for size in sides]
+        parts = [part for part in (pieces[0], made, pieces[1]) if part is not None]
+        if len(parts) > 1:
+            shape = (*made.shape[:dim], made.shape[dim] + sum(sides), *made.shape[dim + 1 :])
+            made = builder.op("concat", parts, shape, axis=dim)
+    return identity(builder, node) if made is value else made
+
+
+def _filled(builder: RegionBuilder, like: Value, dim: int, size: int, number: Any) -> Value:
+    """A constant with the sizes of another tensor but one.
+
+    Raises:
+        Refused: It would take much of the file, or its number is none.
+    """
+    import torch
+
+    shape = [size if at == dim else one for at, one in enumerate(like.shape)]
+    if math.prod(shape) > _MOST_FILLED or not isinstance(number, (int, float)):
+        raise Refused("attribute", f"padding of {shape} with {number} stays with ExecuTorch's kernel")
+    return builder.constant(torch.full(shape, float(number)), like.dtype)
+
+
 def _cast(builder: RegionBuilder, node: Node) -> Value:
     result = make_value(node.meta["val"])
     if builder.is_constant(node.args[0]):
@@ -290,6 +338,7 @@ ELEMENTWISE_OPERATORS: dict[str, Emit] = {
     "aten.gelu.default": _gelu,
     "aten.silu.default": _silu,
     "aten.elu.default": _elu,
+    "aten.prelu.default": _prelu,
     "aten.leaky_relu.default": _leaky_relu,
     "aten.softplus.default": _softplus,
     "aten.hardtanh.default": _clamp,
@@ -313,6 +362,7 @@ ELEMENTWISE_OPERATORS: dict[str, Emit] = {
     "aten.amin.default": _reduce("reduce_min"),
     "aten.prod.dim_int": _reduce("reduce_prod"),
     "aten.cat.default": _concatenate,
+    "aten.constant_pad_nd.default": _pad,
     "aten._to_copy.default": _cast,
     "dim_order_ops._to_dim_order_copy.default": _cast,
 }

@@ -29,4 +29,5 @@ KEPT_WHOLE = (
     "silu",
     "mish",
     "softplus",
+    "prelu",
 )

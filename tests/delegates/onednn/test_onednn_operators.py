@@ -70,7 +70,7 @@ def test_against_eager(name: str, results: dict[str, tuple]) -> None:
 
 # Name -> (function, inputs, code, word in the reason, layers).
 REFUSED: dict[str, tuple] = {
-    "elu_scale": (lambda x: torch.ops.aten.elu(x, 1.0, 1.05), (IMAGE,), "attribute", "scale=1.05"),
+    "elu_scale": (lambda x: torch.ops.aten.elu(x, 1.0, 1.0, 1.05), (IMAGE,), "attribute", "input_scale=1.05"),
     "power": (lambda x: x.abs() ** 2.5, (IMAGE,), "attribute", "not 2.5"),
     "softplus": (lambda x: F.softplus(x, threshold=2), (IMAGE,), "not_in_delegate", "aten"),
     "avg_pool_ceil": (lambda x: F.avg_pool2d(x, 2, ceil_mode=True), (random(1, 2, 7, 7),), "attribute", "ceil_mode"),

@@ -10,6 +10,7 @@ from rewriting import capture_program, check_vals, operators, run_program
 from torch.nn import functional as F
 
 from edgex.export.rewrites.indexing.diagonal import slice_diagonals
+from edgex.export.rewrites.indexing.mirrors import write_mirrors
 from edgex.export.rewrites.indexing.padding import slice_padding
 from edgex.export.rewrites.indexing.pieces import slice_pieces
 from edgex.export.rewrites.indexing.reductions import name_dimensions
@@ -20,7 +21,7 @@ from edgex.export.rewrites.indexing.writes import fill_memory, return_writes
 from edgex.export.rewrites.literals import fold_literals
 from edgex.export.rewrites.norms.batch_statistics import write_batch_statistics
 from edgex.export.rewrites.norms.group_norm import write_group_norm
-from edgex.export.rewrites.operators.activations import write_gelu
+from edgex.export.rewrites.operators.activations import write_activations, write_gelu
 from edgex.export.rewrites.operators.arctangent import write_angles
 from edgex.export.rewrites.operators.divisions import divide_as_eager
 from edgex.export.rewrites.operators.elementary import write_elementary
@@ -28,6 +29,7 @@ from edgex.export.rewrites.operators.identities import drop_identities
 from edgex.export.rewrites.operators.logarithms import steady_logarithms
 from edgex.export.rewrites.operators.powers import write_powers
 from edgex.export.rewrites.operators.scans import write_scans
+from edgex.export.rewrites.operators.statistics import write_statistics
 from edgex.export.rewrites.pooling.average import pad_averages, write_average_pools
 from edgex.export.rewrites.pooling.ceilings import pad_ceilings
 from edgex.export.rewrites.pooling.maximum import write_max_pools
@@ -35,6 +37,7 @@ from edgex.export.rewrites.products.batches import write_batches
 from edgex.export.rewrites.products.conv3d import flatten_conv3d
 from edgex.export.rewrites.products.einsum import split_einsum
 from edgex.export.rewrites.products.experts import write_experts
+from edgex.export.rewrites.products.resizes import write_corners, write_resizes
 from edgex.export.rewrites.weights.order import order_weights
 from edgex.export.rewrites.weights.returned import copy_returned_constants
 
@@ -178,6 +181,35 @@ CONVOLUTIONS = {
     "enlarged with overlaps": (torch.nn.ConvTranspose3d(4, 6, 3, (2, 2, 1), 1, (1, 1, 0), groups=2, bias=False), CLIP),
     "enlarged with holes": (torch.nn.ConvTranspose3d(4, 6, (2, 3, 3), dilation=(2, 1, 1)), CLIP),
 }
+MIRRORS = {
+    "reflected": (lambda x: F.pad(x, (1, 2, 3, 0), "reflect"), IMAGE),
+    "reflected far": (torch.nn.ReflectionPad1d((9, 11)), IMAGE[0]),
+    "replicated": (lambda x: F.pad(x, (1, 12, 3, 0), "replicate"), IMAGE),
+    "wrapped": (lambda x: F.pad(x, (1, 2, 3, 0), "circular"), IMAGE),
+    "three dimensions": (torch.nn.ReplicationPad3d(1), VIDEO),
+}
+RESIZES = {
+    "bicubic, by a factor": (lambda x: F.interpolate(x, scale_factor=1.7, mode="bicubic"), IMAGE),
+    "bicubic, corners": (lambda x: F.interpolate(x, size=(20, 5), mode="bicubic", align_corners=True), IMAGE),
+    "a sequence": (lambda x: F.interpolate(x, scale_factor=2.5, mode="linear"), IMAGE[0]),
+}
+CORNERS = {
+    "larger": (lambda x: F.interpolate(x, scale_factor=2, mode="bilinear", align_corners=True), IMAGE),
+    "other sizes": (lambda x: F.interpolate(x, size=(5, 31), mode="bilinear", align_corners=True), IMAGE),
+}
+STATISTICS = {
+    "variance": (lambda x: x.var((1, 2)), IMAGE),
+    "of all": (lambda x: x.var(), IMAGE),
+    "deviation": (lambda x: x.std(2, keepdim=True), IMAGE),
+    "another correction": (lambda x: x.std(dim=-1, correction=3), IMAGE),
+    "the maximum": (lambda x: x.max(2)[0], IMAGE),
+    "the minimum": (lambda x: x.min(-1, keepdim=True).values, IMAGE),
+}
+ACTIVATIONS = {
+    "mish": (F.mish, SPECIAL),
+    "slopes of a sequence": (F.prelu, rand(2, 6, 5), rand(6)),
+    "one slope": (F.prelu, SPECIAL, torch.tensor([0.2])),
+}
 REST = {
     "diagonal": (slice_diagonals, lambda x: x.diagonal(-1, 1, 2), rand(2, 3, 5, 2)),
     "diagonal above": (slice_diagonals, lambda x: x.diagonal(2, 0, -1), rand(4, 3, 5)),
@@ -242,6 +274,11 @@ TABLES = {
     write_average_pools: AVERAGES,
     write_max_pools: MAXIMA,
     flatten_conv3d: CONVOLUTIONS,
+    write_mirrors: MIRRORS,
+    write_resizes: RESIZES,
+    write_corners: CORNERS,
+    write_statistics: STATISTICS,
+    write_activations: ACTIVATIONS,
 }
 CASES = REST | {
     f"{run.__name__}, {name}": (run, *case) for run, cases in TABLES.items() for name, case in cases.items()
@@ -271,6 +308,9 @@ KEPT = {
     "a ceiling that counts": (write_average_pools, lambda x: F.avg_pool2d(x, 5, 2, ceil_mode=True), IMAGE),
     "indices of a stable sort": (sort_by_topk, lambda x: torch.sort(x, stable=True).indices, rand(3, 5)),
     "indices of a running maximum": (write_scans, lambda x: torch.cummax(x, 1).indices, rand(3, 5)),
+    "slopes of an image": (write_activations, F.prelu, IMAGE, rand(3)),
+    "a resize without corners": (write_corners, lambda x: F.interpolate(x, scale_factor=2, mode="bilinear"), IMAGE),
+    "a maximum with its place": (write_statistics, lambda x: x.max(1), IMAGE),
     "the other gelu": (write_gelu, F.gelu, SPECIAL),
     "a sigmoid whose digits do not count": (steady_logarithms, lambda x: x * torch.sigmoid(x), SPECIAL),
     "floor division by a number": (divide_as_eager, lambda x: x // 2.5, SPECIAL),
@@ -295,6 +335,9 @@ OF_ANY_BATCH = {
     "sort": (sort_by_topk, lambda x: x.median(1).values, rand(2, 7)),
     "scan": (write_scans, lambda x: x.cumprod(1), rand(2, 7)),
     "diagonal": (slice_diagonals, lambda x: x.diagonal(0, 1, 2), rand(2, 4, 4)),
+    "mirror": (write_mirrors, torch.nn.ReflectionPad2d(2), IMAGE),
+    "resize": (write_corners, torch.nn.Upsample(scale_factor=2, mode="bilinear", align_corners=True), IMAGE),
+    "variance": (write_statistics, lambda x: x.var((1, 2)), IMAGE),
 }
 
 

@@ -58,11 +58,11 @@ const Device& device() {
   return *one;
 }
 
-ThreadScope::ThreadScope() : before_(omp_get_max_threads()) {
-  require_threads();
-  const int wanted = wanted_threads.load(std::memory_order_relaxed);
-  changed_ = wanted > 0 && wanted != before_;
-  if (changed_) omp_set_num_threads(wanted);
+ThreadScope::ThreadScope() : ThreadScope(wanted_threads.load(std::memory_order_relaxed)) { require_threads(); }
+
+ThreadScope::ThreadScope(int threads) : before_(omp_get_max_threads()) {
+  changed_ = threads > 0 && threads != before_;
+  if (changed_) omp_set_num_threads(threads);
 }
 
 ThreadScope::~ThreadScope() {

@@ -54,7 +54,10 @@ const Device& device();
 // torch, which shares the pool, has a number of its own.
 class ThreadScope {
  public:
+  // As many as the session wants.
   ThreadScope();
+  // As many as given; 0 leaves it as it is.
+  explicit ThreadScope(int threads);
   ~ThreadScope();
   ThreadScope(const ThreadScope&) = delete;
   ThreadScope& operator=(const ThreadScope&) = delete;

@@ -107,6 +107,8 @@ void Executable::compile(const std::vector<Group>& groups) {
     check(dnnl_graph_compiled_partition_create(&made, group.partition.get()), "making a compiled partition");
     Call call;
     call.compiled.reset(made);
+    call.small = is_small(group);
+    const ThreadScope threads(call.small ? 1 : 0);
     const CompileClock clock;
     check(dnnl_graph_partition_compile(group.partition.get(), made, inputs.size(), inputs.data(), outputs.size(),
                                        outputs.data(), device().engine),

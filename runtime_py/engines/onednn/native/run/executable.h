@@ -26,6 +26,7 @@ struct Group {
   float scale = 0;                // of an attention
   std::vector<uint32_t> inputs;   // values
   std::vector<uint32_t> outputs;
+  std::vector<size_t> operations; // of the plan
   std::string name;               // its operators, for the profiler
   std::string handles;            // their debug handles, with commas between
 };
@@ -82,6 +83,7 @@ class Executable {
  private:
   struct Call {
     CompiledOwner compiled;
+    bool small = false;  // compiled for one thread, and run by the one that calls
     std::vector<const_dnnl_graph_tensor_t> inputs, outputs;
     std::unique_ptr<OwnOperator> own;  // instead of those before
     std::vector<uint32_t> values;      // its inputs, then its result
@@ -104,12 +106,14 @@ class Executable {
   void run_group(size_t i) {
     Call& call = calls_[i];
     if (call.own != nullptr) return run_own(*call.own, call.values, i);
+    const ThreadScope threads(call.small ? 1 : 0);
     check(dnnl_graph_compiled_partition_execute(call.compiled.get(), device().stream, call.inputs.size(),
                                                 call.inputs.data(), call.outputs.size(), call.outputs.data()),
           "running a partition");
   }
   void run_own(const OwnOperator& own, const std::vector<uint32_t>& values, size_t group) const;
   void compile_own(const Group& group, Call& call) const;
+  bool is_small(const Group& group) const;
   std::byte* address(uint32_t value) const;
   std::vector<int64_t> signature(const Group& group) const;
   size_t prepared_bytes(const std::vector<Group>& groups) const;

@@ -175,6 +175,7 @@ std::vector<Group> form_groups(const Plan& plan) {
     for (size_t id : ids) {
       if (id >= count) continue;
       const Operation& operation = plan.operations[id];
+      group.operations.push_back(id);
       // A product dequantizes both factors: said once.
       const bool again = operation.kind == dnnl_graph_op_dequantize && group.name.find(operation.name) != group.name.npos;
       if (again) continue;

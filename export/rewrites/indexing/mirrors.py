@@ -1,0 +1,68 @@
+"""Write padding that repeats what is there as slices beside it.
+
+```
+before:  y = aten.pad.default(x, [1, 1, 0, 0], "reflect")               # x: [1, 3, 8, 8]
+after:   y = cat([x[..., 1:2], x, x[..., 6:7]], 3)
+```
+
+Lowering would compute the places at every run and gather each element of the result by itself. More than a few rows are
+gathered with constant places, and the rest is copied. Left alone: sizes that only a run knows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from edgex.delegates.base import CapturedProgram
+from edgex.export.rewrites.base import Rewrite
+from edgex.export.rewrites.editing.substitution import Write, static, substitute
+
+aten = torch.ops.aten
+
+# Each is a slice of its own.
+_MOST_SLICES = 8
+
+
+def write_mirrors(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite | None]:
+    """Write every such padding of fixed sizes; the same program comes back without one."""
+    rules: dict[Any, Write] = {aten.pad.default: lambda x, pad, mode, _: _pad(x, pad, mode)}
+    for rank in (1, 2, 3):
+        rules |= {
+            getattr(aten, f"reflection_pad{rank}d").default: lambda x, pad: _pad(x, pad, "reflect"),
+            getattr(aten, f"replication_pad{rank}d").default: lambda x, pad: _pad(x, pad, "replicate"),
+        }
+    return substitute(program, "write_mirrors", rules, "{count} padding(s) with what is there became slices")
+
+
+def _pad(x: torch.Tensor, pad: Sequence[int], mode: str) -> Any:
+    if mode not in _EDGES or not static(*x.shape[x.dim() - len(pad) // 2 :], *pad) or any(size < 0 for size in pad):
+        return NotImplemented
+    for at in range(0, len(pad), 2):
+        dim, before, after = x.dim() - 1 - at // 2, pad[at], pad[at + 1]
+        pieces = [*_EDGES[mode](x, dim, before, True), x, *_EDGES[mode](x, dim, after, False)]
+        x = torch.cat(pieces, dim) if len(pieces) > 1 else x
+    return x if any(pad) else x.clone()
+
+
+def _reflected(x: torch.Tensor, dim: int, count: int, before: bool) -> list[torch.Tensor]:
+    first = count if before else x.shape[dim] - 2
+    if count <= _MOST_SLICES:
+        return [x.narrow(dim, first - step, 1) for step in range(count)]
+    return [torch.index_select(x, dim, torch.arange(first, first - count, -1))]
+
+
+def _replicated(x: torch.Tensor, dim: int, count: int, before: bool) -> list[torch.Tensor]:
+    place = 0 if before else x.shape[dim] - 1
+    if count <= _MOST_SLICES:
+        return [x.narrow(dim, place, 1)] * count
+    return [x.narrow(dim, place, 1).expand([count if at == dim else -1 for at in range(x.dim())])]
+
+
+def _wrapped(x: torch.Tensor, dim: int, count: int, before: bool) -> list[torch.Tensor]:
+    return [x.narrow(dim, x.shape[dim] - count if before else 0, count)] if count else []
+
+
+_EDGES = {"reflect": _reflected, "replicate": _replicated, "circular": _wrapped}

@@ -1,0 +1,81 @@
+"""Write resizing as products with a matrix for each direction, where an engine has no operator for it.
+
+```
+before:  y = aten.upsample_bilinear2d.vec(x, None, True, [2.0, 2.0])    # x: [1, 8, 16, 16], align_corners=True
+after:   wide = linear(x, columns)                                      # columns: [32, 16], a constant
+         y = linear(wide.transpose(2, 3), rows).transpose(2, 3)         # rows: [32, 16]
+```
+
+A row of a matrix has the few weights that PyTorch resizes with, and zeros. ExecuTorch's kernel computes one element at
+a time; for bicubic resizing there is none, and lowering gathers sixteen copies of the image. Left alone: sizes that
+only a run knows, and images so large that the zeros would cost more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch.nn import functional as F
+
+from edgex.delegates.base import CapturedProgram
+from edgex.export.rewrites.base import Rewrite
+from edgex.export.rewrites.editing.substitution import Rules, static, substitute
+
+aten = torch.ops.aten
+
+# Multiplications for an element of the result, which ExecuTorch's kernel has in that time.
+_MOST_PRODUCTS = 512
+
+Resize = Callable[[torch.Tensor, Any, Any], torch.Tensor]
+
+
+def write_resizes(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite | None]:
+    """Write every bicubic resize, and every linear one of sequences; the same program comes back without one."""
+    rules: Rules = {aten.upsample_bicubic2d.vec: _bicubic, aten.upsample_linear1d.vec: _linear}
+    return substitute(program, "write_resizes", rules, "{count} resize(s) became products with constant matrices")
+
+
+def write_corners(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite | None]:
+    """Write every bilinear resize with `align_corners=True`; the same program comes back without one."""
+    rules: Rules = {aten.upsample_bilinear2d.vec: _bilinear}
+    return substitute(program, "write_corners", rules, "{count} resize(s) of corners became products with matrices")
+
+
+def _bilinear(x: torch.Tensor, sizes: Sequence[int] | None, corners: bool, scales: Sequence[float] | None) -> Any:
+    if not corners:
+        return NotImplemented
+    return _by_matrices(x, sizes, scales, lambda one, to, by: aten.upsample_bilinear2d.vec(one, to, corners, by))
+
+
+def _bicubic(x: torch.Tensor, sizes: Sequence[int] | None, corners: bool, scales: Sequence[float] | None) -> Any:
+    return _by_matrices(x, sizes, scales, lambda one, to, by: aten.upsample_bicubic2d.vec(one, to, corners, by))
+
+
+def _linear(x: torch.Tensor, sizes: Sequence[int] | None, corners: bool, scales: Sequence[float] | None) -> Any:
+    return _by_matrices(x, sizes, scales, lambda one, to, by: aten.upsample_linear1d.vec(one, to, corners, by))
+
+
+def _by_matrices(x: torch.Tensor, sizes: Sequence[int] | None, scales: Sequence[float] | None, resize: Resize) -> Any:
+    directions = x.dim() - 2
+    if not static(*x.shape[2:], *(sizes or ())) or x.dtype != torch.float32:
+        return NotImplemented
+    old = list(x.shape[2:])
+    if list(x.shape) == [1, old[-1], *[1] * (directions - 1), old[-1]]:
+        return NotImplemented  # one of the images below
+    new = list(sizes) if sizes else [int(size * scale) for size, scale in zip(old, scales or (), strict=True)]
+    # Columns come first, and rows are then computed of as many as the result has.
+    products = old[0] if directions == 1 else old[1] * old[0] / new[0] + old[0]
+    if products > _MOST_PRODUCTS:
+        return NotImplemented
+    y = x
+    for direction in reversed(range(directions)):
+        # An image whose only row, of as many channels as elements, has a 1 in another place in each of them.
+        ones = torch.eye(old[direction]).view(1, old[direction], *[1] * (directions - 1), old[direction])
+        to = None if sizes is None else [*[1] * (directions - 1), new[direction]]
+        by = None if scales is None else [*[1.0] * (directions - 1), scales[direction]]
+        matrix = resize(ones, to, by).view(old[direction], new[direction]).t()
+        columns = direction == directions - 1
+        y = F.linear(y, matrix) if columns else F.linear(y.transpose(2, 3), matrix).transpose(2, 3)
+    return y
