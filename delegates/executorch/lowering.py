@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from edgex.delegates.base import CapturedProgram, LoweredModule
 from edgex.delegates.executorch import exir
+from edgex.delegates.executorch.evaluations import shared_evaluations
 from edgex.delegates.executorch.kernels import check_emitted, refuse_missing
 from edgex.delegates.executorch.partition import EdgeOperator, assign_regions, make_plan, read_partition
 from edgex.delegates.executorch.refusals import Refuse
@@ -137,7 +138,7 @@ class _Partitioned(Exception):
 def _exporter(program: CapturedProgram, target: str) -> Iterator[None]:
     """The exporter imported, quiet, and its exceptions made into errors that the user can read."""
     exir.import_exporter()
-    with quiet_dependencies(), _tensors_kept(program.exported):
+    with quiet_dependencies(), _tensors_kept(program.exported), shared_evaluations():
         try:
             yield
         except (EdgexError, MemoryError):
