@@ -67,6 +67,24 @@ class Clipped(nn.Module):
         return torch.sin(x.clamp(-8, 8) ** 3)
 
 
+class Level(nn.Module):
+    """A ramp where all is zero, as a normalization of a constant image gives its bias there."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.cos(x) * torch.linspace(1, 2, 32)
+
+
+class OffAtZero(nn.Module):
+    """Off by so much, and nowhere else."""
+
+    def __init__(self, error: float) -> None:
+        super().__init__()
+        self.error = error
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.cos(x) * torch.linspace(1, 2, 32) + torch.where(x == 0, self.error, 0.0)
+
+
 class OffEverywhere(nn.Module):
     """Wrong on the example too."""
 
@@ -74,8 +92,15 @@ class OffEverywhere(nn.Module):
         return torch.sin(x * (x * x) + 1e-3)
 
 
-def export(monkeypatch: pytest.MonkeyPatch, engine: nn.Module, out: Path, power: int = 3, **asked: Any) -> ExportReport:
-    """Export `Waves` to a target that runs another module."""
+def export(
+    monkeypatch: pytest.MonkeyPatch,
+    engine: nn.Module,
+    out: Path,
+    power: int = 3,
+    model: nn.Module | None = None,
+    **asked: Any,
+) -> ExportReport:
+    """Export a model, `Waves` if none is given, to a target that runs another module."""
     other = capture(engine, (X,), source_root=Path(__file__).parent).program
 
     def lower(self: ReferenceDelegate, program: CapturedProgram, options: Any) -> LoweredModule:
@@ -84,7 +109,8 @@ def export(monkeypatch: pytest.MonkeyPatch, engine: nn.Module, out: Path, power:
     monkeypatch.setattr(ReferenceDelegate, "lower", lower)
     settings = ExportSettings(("reference",), out, **asked)
     with verified_here():
-        return export_to_targets(lambda: wrap_model(Waves(power), (X,), {}, None, "waves"), settings, name="waves")
+        chosen = model or Waves(power)
+        return export_to_targets(lambda: wrap_model(chosen, (X,), {}, None, "waves"), settings, name="waves")
 
 
 def test_an_engine_that_rounds_elsewhere_passes_and_it_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -108,6 +134,16 @@ def test_where_eager_itself_is_lost_a_case_proves_nothing(monkeypatch: pytest.Mo
     (case,) = [c for c in read_golden(open_artifact(artifact.path)) if c.name == "stress: large"]
     assert case.kind == "skipped" and "from float64" in str(case.reason)
     assert any(text.startswith("stress: large: proves nothing") for text in artifact.warnings)
+
+
+def test_inputs_that_are_all_zero_fail_below_the_floor_only(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    report = export(monkeypatch, OffAtZero(3e-4), tmp_path / "near", model=Level())
+    assert not report.failures, report.failures[0].error.why
+    (artifact,) = report.artifacts
+    assert any("stress: zero: held to 60 dB, not 80: inputs that are all zero" in text for text in artifact.warnings)
+    report = export(monkeypatch, OffAtZero(3e-3), tmp_path / "far", model=Level())
+    assert not report.artifacts
+    assert "stress: zero" in str(report.failures[0].error.why)
 
 
 @pytest.mark.parametrize(
