@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 
@@ -17,6 +18,17 @@ import pytest
         (("run", "a.edgex", "--threads", "two"), ("'two' is not a valid integer",)),
         (("run", "a.edgex", "--thread", "2"), ("--threads", "edgex run --help")),
         (("exprt", "ok.py"), ("no command 'exprt'", "did you mean 'export'?")),
+        (("compare", "a.json", "b.json", "-o", "a.md", "--output", "b.md"), ("-o/--output is given 2 times",)),
+        (("run", "a.edgex", "--device", "adb", "--device=ssh:box"), ("--device is given 2 times",)),
+        (
+            ("export", "ok.py", "-t", "reference", "--input-shape", "x=1x3", "--input-shape", "x=2x3"),
+            ("--input-shape: 'x' is given twice",),
+        ),
+        (
+            ("export", "ok.py", "-t", "reference", "--dynamic", "x:0=1..8,x:0=1..4"),
+            ("--dynamic x:0=1..4: this dimension is given twice",),
+        ),
+        (("why", "ok.py", "-t", "onnx-cpu", *("--option", "opset=20") * 2), ("--option: 'opset' is given twice",)),
         (("run", "a.edgex", "-o", "x.txt"), ("outputs are written as .npz",)),
         (("report", "nothing.json"), ("nothing.json",)),
         (("explain", "nothing-known"), ("nothing is known about",)),
@@ -35,6 +47,12 @@ def test_a_wrong_command_line_is_an_error_and_a_document(arguments, words, edgex
 def test_json_behind_the_end_of_options_is_a_file(edgex):
     done = edgex("inspect", "--", "--json")
     assert done.returncode == 6 and not done.stdout and "--json" in done.stderr
+
+
+def test_an_input_that_is_given_twice(exported, edgex, tmp_path):
+    np.save(tmp_path / "a.npy", np.zeros(3, np.float32))
+    done = edgex("run", str(exported("convnet", "onnx-cpu")), "-i", "x=a.npy", "-i", "x=a.npy")
+    assert done.returncode == 2 and "the input 'x' is given twice: -i x=a.npy" in done.stderr
 
 
 def test_a_reader_that_goes_away_is_no_failure(exported):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from edgex.errors import UsageError
 from edgex.export.capture.dimensions.request import DimRequest
@@ -19,7 +19,7 @@ def parse_shapes(values: Sequence[str]) -> dict[str, tuple[int, ...]]:
     """`x=1x3x224x224` (or `x=[1,3,224,224]`) as sizes by input name.
 
     Raises:
-        UsageError: A text has another form.
+        UsageError: A text has another form, or an input has two.
     """
     shapes: dict[str, tuple[int, ...]] = {}
     for value in values:
@@ -27,6 +27,7 @@ def parse_shapes(values: Sequence[str]) -> dict[str, tuple[int, ...]]:
         sizes = re.split(r"[x,]", text.strip("[]()").replace(" ", ""))
         if not separator or not name or not all(size.isdigit() for size in sizes):
             raise UsageError(f"--input-shape {value}: expected name=SIZExSIZE…", fix="--input-shape x=1x3x224x224")
+        _check_new("--input-shape", name, shapes)
         shapes[name] = tuple(int(size) for size in sizes)
     return shapes
 
@@ -43,7 +44,8 @@ def parse_dynamic(values: Sequence[str]) -> dict[tuple[str, int], Dim]:
     ```
 
     Raises:
-        UsageError: A text has another form, the bounds are in the wrong order, or a name has none or two.
+        UsageError: A text has another form, the bounds are in the wrong order, a name has none or two, or a dimension
+            comes twice.
     """
     read = {}
     bounds: dict[str, tuple[int, int, str]] = {}
@@ -57,6 +59,8 @@ def parse_dynamic(values: Sequence[str]) -> dict[tuple[str, int], Dim]:
         plain = re.sub(r"\W", "_", match["input"])
         auto = match["name"] in ("auto", "AUTO")
         name = f"{plain}_{match['axis']}" if match["name"] is None or auto else match["name"]
+        if (match["input"], int(match["axis"])) in read:
+            raise UsageError(f"--dynamic {value}: this dimension is given twice", fix="give it once")
         read[match["input"], int(match["axis"])] = (value, name, auto, match)
         if match["low"] is not None:
             low, high = int(match["low"]), int(match["high"])
@@ -88,12 +92,19 @@ def parse_key_values(values: Sequence[str]) -> dict[str, str]:
     """`--option key=value`, several times.
 
     Raises:
-        UsageError: A text has no `=`.
+        UsageError: A text has no `=`, or a key comes twice.
     """
     pairs: dict[str, str] = {}
     for value in values:
         key, separator, text = value.partition("=")
         if not separator or not key:
             raise UsageError(f"--option {value}: expected key=value")
+        _check_new("--option", key, pairs)
         pairs[key] = text
     return pairs
+
+
+def _check_new(flag: str, key: str, known: Mapping[str, object]) -> None:
+    """Of two values for one name nobody knows which is meant."""
+    if key in known:
+        raise UsageError(f"{flag}: {key!r} is given twice", fix="give it once")

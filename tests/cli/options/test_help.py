@@ -29,12 +29,18 @@ def test_every_option_is_explained_under_a_heading(name, edgex):
 
 def test_options_of_one_name_are_explained_in_the_same_words():
     """What differs on purpose says so: what an output is, and what threads are for."""
-    said = {}
+    said, alike = {}, ("check", "as_json", "quiet", "verbose", "timeout")
     for name, command in commands().items():
         for parameter in command.params:
-            if isinstance(parameter, click.Option) and parameter.name in ("check", "as_json", "verbose", "timeout"):
+            if isinstance(parameter, click.Option) and parameter.name in alike:
                 said.setdefault(parameter.name, {}).setdefault(parameter.help, []).append(name)
     assert {name: len(texts) for name, texts in said.items()} == dict.fromkeys(said, 1), said
+
+
+def test_every_command_takes_quiet():
+    """A script appends it to whatever it runs."""
+    without = [name for name, command in commands().items() if not any("-q" in p.opts for p in command.params)]
+    assert not without
 
 
 @pytest.mark.parametrize("verb", ["export", "why"])

@@ -11,7 +11,7 @@ import click
 from edgex.cli.failure import print_json
 from edgex.cli.layout import echo_labelled
 from edgex.cli.options.command import make_command
-from edgex.cli.options.shared import json_option
+from edgex.cli.options.shared import accepted_quiet_option, json_option
 
 if TYPE_CHECKING:
     from edgex.doctor.checks import Finding
@@ -21,6 +21,7 @@ BROKEN_EXIT_CODE = 7
 
 @make_command("doctor")
 @json_option
+@accepted_quiet_option
 def command(as_json: bool) -> None:
     """Check Python, package versions, clashing builds, compiler and OpenMP. Exit code 7 if something is broken."""
     document = _examine()

@@ -12,7 +12,7 @@ import click
 from edgex.cli.failure import print_json
 from edgex.cli.layout import echo_labelled, print_table
 from edgex.cli.options.command import make_command, option
-from edgex.cli.options.shared import json_option
+from edgex.cli.options.shared import accepted_quiet_option, json_option
 from edgex.errors import UsageError, nearest_name
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ _LOG_BYTES = 16 << 20
 @click.argument("query", required=False)
 @option("--list", "list_codes", is_flag=True, group="General", help="List every code of the dictionary.")
 @json_option
+@accepted_quiet_option
 def command(query: str | None, list_codes: bool, as_json: bool) -> None:
     """Explain QUERY: a code (0x14, missing-out-variants), a message in quotes, a log file, or - for stdin."""
     document = _list() if list_codes else _explain(query)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from edgex.cli.failure import print_json
 from edgex.cli.options.command import make_command
-from edgex.cli.options.shared import json_option
+from edgex.cli.options.shared import accepted_quiet_option, json_option
 
 if TYPE_CHECKING:
     from edgex.runtime.engines.checks import Check
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 @make_command("targets")
 @json_option
+@accepted_quiet_option
 def command(as_json: bool) -> None:
     """List the targets: usable here, or which check fails and the command that helps."""
     from edgex.cli.render import print_targets

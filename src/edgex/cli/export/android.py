@@ -18,6 +18,7 @@ from edgex.cli.options.shared import (
     force_option,
     json_option,
     output_option,
+    quiet_option,
     timeout_option,
     verbose_option,
 )
@@ -91,6 +92,7 @@ _IMAGE_HELP = (
 @timeout_option
 @force_option
 @json_option
+@quiet_option
 @verbose_option
 def command(
     artifact: str,
@@ -109,6 +111,7 @@ def command(
     timeout: float | None,
     force: bool,
     as_json: bool,
+    quiet: bool,
     verbose: bool,
 ) -> None:
     """Make an Android app around ARTIFACT: runs it, proves it on the device, measures it."""
@@ -141,7 +144,7 @@ def command(
         document = {"schema": "edgex.android/1", **asdict(app), "path": str(app.path)}
         document |= {"notices": list(app.notices), "library_only": library_only, **built}
         document["store"] = _describe_store(app.path, document, application_id) if aab else []
-        print_json(document) if as_json else _print_app(document, opened)
+        print_json(document) if as_json else _print_app(document, opened, quiet=quiet)
         return 0
 
     supervise(body, timeout_seconds=timeout, as_json=as_json, verbose=verbose)
@@ -206,7 +209,7 @@ _SCREENS = {
 }
 
 
-def _print_app(document: dict[str, Any], artifact: Artifact) -> None:
+def _print_app(document: dict[str, Any], artifact: Artifact, *, quiet: bool) -> None:
     from edgex.cli.render import bold, format_bytes
 
     click.echo(f"{bold(document['name'])}  {document['application_id']}  {document['path']}")
@@ -220,7 +223,7 @@ def _print_app(document: dict[str, Any], artifact: Artifact) -> None:
     click.echo(f"  executorch  {document['aar']}")
     for note in document["store"]:
         click.echo(f"  store       {note}")
-    for notice in document["notices"]:
+    for notice in () if quiet else document["notices"]:
         click.echo(click.style("  notice      ", fg="yellow") + notice)
     if built := document["apk"] or document["aab"]:
         click.echo(f"  built       {built}")

@@ -10,6 +10,7 @@ import click
 from edgex.cli.failure import print_json
 from edgex.cli.options.command import make_command, option
 from edgex.cli.options.shared import (
+    accepted_quiet_option,
     artifact_argument,
     check_option,
     force_option,
@@ -42,6 +43,7 @@ from edgex.cli.supervisor import supervise
 @timeout_option
 @force_option
 @json_option
+@accepted_quiet_option
 @verbose_option
 def command(
     artifact: str,

@@ -70,6 +70,8 @@ class Command(click.Command):
         """Parse, with defaults from the nearest configuration; `-v` shows which of them are in effect."""
         args = [self._current_spelling(text, ctx) for text in args]
         asks_for_help = any(text in ctx.help_option_names for text in args)
+        if not (asks_for_help or ctx.resilient_parsing):
+            self._check_given_once(args, ctx)
         found = None
         if not (asks_for_help or ctx.resilient_parsing or ctx.find_root().params.get("no_config")):
             from edgex.cli.options.config import find_config
@@ -92,6 +94,17 @@ class Command(click.Command):
             for line in describe_defaults(found, self, {name: ctx.default_map[name] for name in in_effect}):
                 click.echo(line, err=True)
         return rest
+
+    def _check_given_once(self, args: list[str], ctx: click.Context) -> None:
+        """Refuse a second value for an option that has one; click would silently keep the last."""
+        _, _, given = self.make_parser(ctx).parse_args(list(args))
+        for parameter in given:
+            takes_one = isinstance(parameter, click.Option) and not (
+                parameter.multiple or parameter.is_flag or parameter.count
+            )
+            if takes_one and given.count(parameter) > 1:
+                text = f"{'/'.join(parameter.opts)} is given {given.count(parameter)} times, and has one value"
+                raise click.BadOptionUsage(str(parameter.name), text, ctx)
 
     def _current_spelling(self, text: str, ctx: click.Context) -> str:
         name, separator, value = text.partition("=")

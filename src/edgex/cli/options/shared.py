@@ -97,9 +97,17 @@ timeout_option = option(
 )
 force_option = option("--force", is_flag=True, group="General", help="Replace files that exist.")
 json_option = option("--json", "as_json", is_flag=True, group="General", help="Print one JSON document on stdout.")
-quiet_option = option(
-    "-q", "--quiet", is_flag=True, group="General", help="Print the result and errors only: no progress, no notes."
-)
+
+
+def _quiet(**attributes: Any) -> Callable[[Any], Any]:
+    help = "Print the result and errors only: no progress, no notes."
+    return option("-q", "--quiet", is_flag=True, group="General", help=help, **attributes)
+
+
+quiet_option = _quiet()
+
+# For commands that have neither progress nor notes: a script may give every command `-q`.
+accepted_quiet_option = _quiet(expose_value=False)
 
 
 @contextmanager

@@ -25,7 +25,7 @@ def read_inputs(specs: Sequence[str], artifact: Artifact, image: ImageInput | No
         image: How pictures become an input, where that is not left to the model card.
 
     Raises:
-        UsageError: A file does not exist or is of a kind that cannot be read.
+        UsageError: A file does not exist or is of a kind that cannot be read, or an input is given twice.
         RunError: A name is not an input of the artifact.
     """
     from edgex.runtime.artifact.golden import read_example
@@ -34,6 +34,7 @@ def read_inputs(specs: Sequence[str], artifact: Artifact, image: ImageInput | No
         return read_example(artifact)
     names = [spec.name for spec in artifact.manifest.method.inputs]
     values: dict[str, np.ndarray] = {}
+    given: dict[str, str] = {}
     for text in specs:
         name, separator, file = text.partition("=")
         path = Path(file if separator else text)
@@ -45,7 +46,11 @@ def read_inputs(specs: Sequence[str], artifact: Artifact, image: ImageInput | No
         for key, array in found.items():
             if key not in names:
                 raise RunError(f"{path}: unknown input {key!r}", why=nearest_name(key, names))
-            values[key] = array
+            if key in given:
+                raise UsageError(
+                    f"the input {key!r} is given twice: -i {given[key]} and -i {text}", fix="leave one of them out"
+                )
+            values[key], given[key] = array, text
     return values
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from edgex.cli.failure import print_json
 from edgex.cli.options.command import make_command
-from edgex.cli.options.shared import artifact_argument, check_option, json_option
+from edgex.cli.options.shared import accepted_quiet_option, artifact_argument, check_option, json_option
 
 
 @make_command("inspect")
 @artifact_argument
 @check_option
 @json_option
+@accepted_quiet_option
 def command(artifact: str, check: str, as_json: bool) -> None:
     """Show the manifest of ARTIFACT with its sizes, after checking that its files are whole."""
     from edgex.cli.render import print_artifact

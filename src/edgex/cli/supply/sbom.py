@@ -8,7 +8,7 @@ import click
 
 from edgex.cli.failure import print_json
 from edgex.cli.options.command import make_command, option
-from edgex.cli.options.shared import artifact_argument, check_option
+from edgex.cli.options.shared import accepted_quiet_option, artifact_argument, check_option
 
 
 @make_command("sbom")
@@ -21,6 +21,7 @@ from edgex.cli.options.shared import artifact_argument, check_option
     help="Write it to this file instead of the terminal.",
 )
 @check_option
+@accepted_quiet_option
 def command(artifact: str, output: Path | None, check: str) -> None:
     """Print the bill of materials of ARTIFACT: CycloneDX 1.7 in JSON, with the model, its files, packages and proof."""
     import json

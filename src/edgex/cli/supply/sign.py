@@ -8,7 +8,7 @@ import click
 
 from edgex.cli.failure import print_json
 from edgex.cli.options.command import make_command, option
-from edgex.cli.options.shared import artifact_argument, json_option
+from edgex.cli.options.shared import accepted_quiet_option, artifact_argument, json_option
 
 
 @make_command("sign")
@@ -21,6 +21,7 @@ from edgex.cli.options.shared import artifact_argument, json_option
     help="The private key: PEM, elliptic curve, without a password.",
 )
 @json_option
+@accepted_quiet_option
 def command(artifact: str, key: Path, as_json: bool) -> None:
     """Sign ARTIFACT with a key, offline: `model.sig` in its folder, which `edgex verify --signed-by` checks."""
     from edgex.runtime.artifact.artifact import open_artifact
