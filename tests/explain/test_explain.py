@@ -99,6 +99,14 @@ def test_a_file_that_is_not_there(edgex: Callable) -> None:
     assert "no such file: logs/run.log" in edgex("explain", "logs/run.log").stderr
 
 
+@pytest.mark.parametrize("said", ["the engine broke", "error in runtime/core/method.cpp: no such thing", "see it.log"])
+def test_an_unknown_message_is_no_missing_file(edgex: Callable, said: str) -> None:
+    done = edgex("explain", said, "--json")
+    document = json.loads(done.stdout)
+    assert done.returncode == 2 and document["what"] == f"no entry matches {said!r}"
+    assert "edgex explain LOG" in document["fix"] and "edgex explain --list" in document["fix"]
+
+
 def test_a_folder_is_no_log(edgex: Callable, tmp_path: Path) -> None:
     done = edgex("explain", str(tmp_path))
     assert done.returncode == 2 and "is a folder" in done.stderr

@@ -267,6 +267,7 @@ ONNXRUNTIME: dict[str, Callable[[Path], object]] = {
     "input-type": lambda _: run(np.ones((2, 2))),
     "input-missing": lambda _: run(ONES, "z"),
     "node-failed": lambda _: run(ONES, content=model("Reshape", ("x", "s"), extra=(SIZES,)), s=np.array([3])),
+    "indices-out-of-bounds": lambda _: run(ONES, content=model("Gather", ("x", "s"), extra=(SIZES,)), s=np.array([3])),
     "shape-inference": lambda _: session(model("MatMul", ("x", "z"), extra=(value("z", shape=(3, 2)),))),
     "provider-not-available": lambda _: session(model(), ("MIGraphXExecutionProvider",)),
     "cpu-fallback-disabled": lambda _: session(

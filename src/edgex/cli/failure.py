@@ -20,6 +20,7 @@ def report_failure(error: EdgexError, *, trace: bool = False) -> None:
         error: What happened.
         trace: With the Python traceback (`-v`).
     """
+    _advise(error)
     if trace:
         import traceback
 
@@ -54,7 +55,29 @@ def output_failure(error: OSError) -> RunError | None:
 
 def failure_document(error: EdgexError) -> dict[str, Any]:
     """The `edgex.error/1` document that --json prints instead of a result."""
+    _advise(error)
     return {"schema": "edgex.error/1", **error.to_json()}
+
+
+# What an engine's error says where its adapter knows no better; ExecuTorch's codes have such words too.
+_ANY_ERROR = (None, "export the model again", "edgex explain with the line above")
+
+
+def _advise(error: EdgexError) -> None:
+    """Give errors of engines the advice of `edgex explain`, where it knows a line of them and their own is for any."""
+    for one in (error, *error.others):
+        if not isinstance(one, RunError) or not one.why:
+            continue
+        from edgex.explain.dictionary import DICTIONARY
+        from edgex.explain.search import find_in_log
+
+        if one.fix not in (*_ANY_ERROR, *(entry.fix for entry in DICTIONARY if entry.general)):
+            continue
+        for match in find_in_log(one.why.splitlines()):
+            # What is said of a bare code, or of any node that failed, is better than nothing only.
+            if not match.entry.general or one.fix is None:
+                one.fix = match.entry.fix
+                break
 
 
 def print_json(document: dict[str, Any]) -> None:

@@ -109,6 +109,13 @@ MESSAGES: tuple[Entry, ...] = (
         general=True,
     ),
     Entry(
+        "indices-out-of-bounds",
+        "onnxruntime",
+        r"Status Message: indices element out of data bounds, idx=-?\d+ must be within the inclusive range",
+        "An index lies outside the table that a Gather reads: a token id beyond the vocabulary, or a padding value.",
+        "check the tokenizer's vocabulary against the model's, and the padding value",
+    ),
+    Entry(
         "shape-inference",
         "onnxruntime",
         r"\[ShapeInferenceError\]",

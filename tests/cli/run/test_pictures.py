@@ -1,7 +1,8 @@
 """`edgex run -i photo.png`: pictures of every kind become the input that the card, or `--image`, describes."""
 
 import json
-import re
+import shlex
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -167,13 +168,17 @@ def test_a_picture_runs_and_its_labels_are_named(edgex, model_file):
 
 @pytest.mark.usefixtures("photo")
 def test_a_picture_without_a_card_gets_the_flag_that_says_how(edgex, own_copy):
-    path = own_copy("convnet", "onnx-cpu")
-    bare = edgex("run", str(path), "-i", "photo.png")
+    path = own_copy("convnet", "onnx-cpu").rename("two words.edgex")
+    folder = Path("in")
+    folder.mkdir()
+    typed = str(path.rename(folder / path.name))
+    bare = edgex("run", typed, "-i", "photo.png", "--json")
     assert bare.returncode == 2
-    said = " ".join(bare.stderr.split())
-    assert "no model_card that says how photo.png becomes the input 'x'" in said
-    (flag,) = re.findall(r"-i x=photo\.png --image (\S+)", said)
-    done = edgex("run", str(path), "-i", "photo.png", "--image", flag)
+    error = json.loads(bare.stdout)
+    assert "no model_card that says how photo.png becomes the input 'x'" in error["what"]
+    program, *pasted = shlex.split(error["fix"])
+    assert (program, pasted[:4]) == ("edgex", ["run", typed, "-i", "x=photo.png"])
+    done = edgex(*pasted)
     assert done.returncode == 0, done.stderr
 
 

@@ -82,8 +82,14 @@ def _last_lines(data: bytes) -> list[str]:
 def _unknown(query: str) -> UsageError:
     from edgex.explain.dictionary import DICTIONARY
 
-    looks_like_path = "/" in query or query.endswith((".log", ".txt"))
-    if looks_like_path:
+    if len(query.split()) > 1:  # a message, which may well name a file or a C++ source
+        return UsageError(
+            f"no entry matches {query[:100]!r}",
+            why="nor is there a file of this name",
+            fix="save all that the engine printed and run edgex explain LOG: what it says before or after may be known; "
+            "edgex explain --list shows every code",
+        )
+    if "/" in query or query.endswith((".log", ".txt")):
         return UsageError(f"no such file: {query}", fix="edgex explain CODE, or edgex explain LOG")
     hint = nearest_name(query, (entry.code for entry in DICTIONARY)).partition(" known:")[0]
     return UsageError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -71,7 +72,9 @@ def _not_declared(artifact: Artifact, name: str, path: Path, image: ImageInput |
     what = "the artifact has no model_card that says" if image is None else "its model_card does not say"
     return UsageError(
         f"{what} how {path.name} becomes the input {name!r}",
-        fix=f"edgex run {artifact.path.name} -i {name}={path} --image {name}:{numbers},{layout}",
+        fix=shlex.join(
+            ["edgex", "run", str(artifact.path), "-i", f"{name}={path}", "--image", f"{name}:{numbers},{layout}"]
+        ),
         why="--image says it for one run, as NAME:MEAN,STD,LAYOUT, with mean and std as the model was trained. For "
         f"all runs add `model_card = {{'image': {{'input': '{name}', 'layout': '{layout}', 'mean': …, 'std': …}}}}` to "
         "the model's file and export again",

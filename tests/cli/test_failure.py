@@ -1,0 +1,45 @@
+"""Errors of engines as the command line shows them: with the advice of `edgex explain` where it knows a line of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from edgex.cli.failure import failure_document, report_failure
+from edgex.errors import RunError, UsageError
+from edgex.explain.search import find_code
+from edgex.runtime.engines.executorch.errors import engine_error
+
+LINES = """\
+[op_embedding.cpp:58] Check failed (indices_ptr[i] < weight_height): indices_ptr[0] 99 >= weight.size(0) 10
+[method.cpp:1410] KernelCall failed at instruction 0:0 in operator aten::embedding.out: 0x12"""
+GATHER = (
+    "Non-zero status code returned while running Gather node. Name:'node_embedding' Status Message: indices element "
+    "out of data bounds, idx=99 must be within the inclusive range [-10,9]"
+)
+
+
+def fix_of(code: str) -> str:
+    return find_code(code)[0].entry.fix
+
+
+@pytest.mark.parametrize(
+    ("error", "fix"),
+    [
+        (engine_error("run", RuntimeError("error: 0x12"), LINES, "a.edgex"), fix_of("index-out-of-range")),
+        (RunError("ONNX Runtime failed to run the model", "a.edgex", why=GATHER), fix_of("indices-out-of-bounds")),
+        # Nothing is known but the code, or that some node failed.
+        (engine_error("run", RuntimeError("error: 0x12"), "error: 0x12", "a.edgex"), fix_of("0x12")),
+        (RunError("failed", why=GATHER.partition(" Status")[0]), fix_of("node-failed")),
+        # The error's own words are for this very case; no engine speaks; nothing matches.
+        (RunError("failed", fix="do this", why=GATHER), "do this"),
+        (UsageError("wrong", why=GATHER), None),
+        (RunError("failed", why="something else"), None),
+    ],
+)
+def test_the_advice_of_explain_is_the_fix(
+    error: RunError | UsageError, fix: str | None, capfd: pytest.CaptureFixture[str]
+) -> None:
+    report_failure(error)
+    said = " ".join(capfd.readouterr().err.split())
+    assert f"fix: {fix}" in said if fix else "fix:" not in said
+    assert failure_document(error)["fix"] == fix
