@@ -167,6 +167,8 @@ def _make_artifact(
         warnings += check_delegation(lowered.plan, settings.min_delegation, target)
         if lowered.assembled_reason is not None:
             warnings += (f"assembled, not verified: {lowered.assembled_reason}; proved on the CPU instead",)
+    missed = None if search is None or search.chosen.holds else over_budget(target, search, destination.path)
+    warnings += () if missed is None else (f"--max-drop {settings.max_drop:g} is missed: {missed.why}",)
     with staged(destination) as folder:
         with clock.stage("package"):
             progress("package", target)
@@ -204,5 +206,5 @@ def _make_artifact(
         memory,
         warnings,
         quantized.describe_outcome(manifest.quantization, compression, search, speed),
-        None if search is None or search.chosen.holds else over_budget(target, search),
+        missed,
     )

@@ -86,7 +86,14 @@ _VERIFICATION = Object(
     | {"refuses": List(_REFUSED)},
 )
 
-_QUANTIZATION = Object({"recipe": WORD}, {"group_size": Optional(Integer(0)), "observer": Optional(WORD)})
+# What an accuracy budget came to.
+_ACCURACY = Object(
+    {"metric": WORD, "holds": Truth(), "kept_float": List(LABEL)}
+    | dict.fromkeys(("baseline", "reached", "max_drop"), Number())
+)
+_QUANTIZATION = Object(
+    {"recipe": WORD}, {"group_size": Optional(Integer(0)), "observer": Optional(WORD), "accuracy": _ACCURACY}
+)
 _REWRITE = Object({"name": LABEL, "count": Integer(0), "detail": _SENTENCE})
 _REQUIREMENTS = Object({"engine": WORD, "minimum_version": Optional(VERSION), "isa": List(WORD), "plugins": List(WORD)})
 _MODEL = Object({}, {"source": Optional(LABEL), "parameters": Optional(Integer(0)), "card": Map(Anything())})

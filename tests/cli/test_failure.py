@@ -1,4 +1,4 @@
-"""Errors of engines as the command line shows them: with the advice of `edgex explain` where it knows a line of them."""
+"""Errors of engines as the command line shows them: with the advice of `edgex explain` where it knows a line."""
 
 from __future__ import annotations
 

@@ -48,13 +48,19 @@ def meet_budget(model: TargetModel, settings: ExportSettings, progress: Progress
     return model, search
 
 
-def over_budget(target: str, search: BudgetSearch) -> VerificationError:
-    """The failure of a budget that nothing met."""
+def over_budget(target: str, search: BudgetSearch, saved: Path | None = None) -> VerificationError:
+    """The failure of a budget that nothing met.
+
+    Args:
+        target: Whose budget.
+        search: What was tried.
+        saved: Where `--keep-best` saved the best; None where it was not given.
+    """
     from edgex.export.quantization.budget.budget import describe_shortfall
 
     return VerificationError(
         f"{target}: no artifact meets --max-drop {search.max_drop:g}",
         why=describe_shortfall(search),
-        fix="allow more with --max-drop, use another --quantize recipe or --observer, give more calibration data, or "
-        "save the best with --keep-best",
+        fix="allow more with --max-drop, use another --quantize recipe or --observer, give more calibration data"
+        + (", or save the best with --keep-best" if saved is None else f"; the best was saved all the same: {saved}"),
     )

@@ -263,6 +263,10 @@ def print_artifact(document: Mapping[str, Any]) -> None:
         echo_labelled("", _describe_fallback(fallback))
     if manifest["verification"] and "cases" in manifest["verification"]:
         echo_labelled("proof", describe_verification(manifest["verification"]))
+    accuracy = (manifest["quantization"] or {}).get("accuracy")
+    if accuracy is not None:
+        colour = None if accuracy["holds"] else "yellow"
+        echo_labelled("accuracy", _describe_accuracy(accuracy), colour=colour)
     needs = manifest["requirements"]
     minimum = f" >= {needs['minimum_version']}" if needs["minimum_version"] else ""
     echo_labelled("needs", " ".join([needs["engine"] + minimum, *needs["isa"], *needs["plugins"]]))
@@ -270,6 +274,14 @@ def print_artifact(document: Mapping[str, Any]) -> None:
     echo_labelled("size", describe_size(document, document["total_bytes"]))
     for entry in manifest["files"]:
         click.echo(f"  {'':<12}{format_bytes(entry['bytes']):>9}  {entry['path']}")
+
+
+def _describe_accuracy(accuracy: Mapping[str, Any]) -> str:
+    """`43.64, eager 75: misses --max-drop 0.0001`: what an accuracy budget came to."""
+    metric = "" if accuracy["metric"] == "evaluate" else " (1 - the share of noise in the outputs)"
+    verdict = "within" if accuracy["holds"] else "misses"
+    reached, baseline = (f"{accuracy[key]:.4g}" for key in ("reached", "baseline"))
+    return f"{reached}, eager {baseline}{metric}: {verdict} --max-drop {accuracy['max_drop']:g}"
 
 
 def _describe_language_model(llm: Mapping[str, Any]) -> str:

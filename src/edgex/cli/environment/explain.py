@@ -86,7 +86,7 @@ def _unknown(query: str) -> UsageError:
         return UsageError(
             f"no entry matches {query[:100]!r}",
             why="nor is there a file of this name",
-            fix="save all that the engine printed and run edgex explain LOG: what it says before or after may be known; "
+            fix="save all that the engine printed and run edgex explain LOG: the lines around it may be known; "
             "edgex explain --list shows every code",
         )
     if "/" in query or query.endswith((".log", ".txt")):

@@ -13,6 +13,7 @@ from click.testing import CliRunner, Result
 
 import edgex
 from edgex.cli.export.export import command as export_command
+from edgex.cli.run.inspect import command as inspect_command
 from edgex.delegates.recipes.quantizers import shared_quantizer
 from edgex.delegates.recipes.recipes import get_recipe
 from edgex.export.capture.program import capture
@@ -39,6 +40,10 @@ def export(folder: Path, output: str, *flags: str) -> Result:
     )
 
 
+def inspect(path: str | Path) -> str:
+    return " ".join(CliRunner().invoke(inspect_command, [str(path)]).stdout.split())
+
+
 def document_of(result: Result) -> dict[str, Any]:
     assert result.stdout, result.stderr
     found: dict[str, Any] = json.loads(result.stdout)
@@ -62,6 +67,8 @@ def test_the_layer_that_suffers_stays_in_float_and_the_artifact_says_so(folder: 
     assert manifest["quantization"]["accuracy"]["kept_float"] == ["spiky"]
     assert [item["module"] for item in manifest["quantization"]["unquantized"]] == ["spiky"]
     assert "median_seconds" not in json.dumps(manifest), "no times in artifacts"
+    accuracy = manifest["quantization"]["accuracy"]
+    assert f"{accuracy['reached']:.4g}, eager {accuracy['baseline']:.4g}: within --max-drop 0.01" in inspect(path)
     report = json.loads((path / "debug" / "quantization.json").read_text())
     assert report == quantization["compression"]
     sizes = {layer["module"]: layer for layer in report["layers"] if layer["dtype"] == "int8"}
@@ -88,8 +95,12 @@ def test_the_best_is_saved_on_request_and_still_exits_4(folder: Path) -> None:
     assert result.exit_code == 4
     assert document["failures"][0]["exit_code"] == 4
     (artifact,) = document["artifacts"]
+    fix = document["failures"][0]["fix"]
+    assert fix.endswith(f"; the best was saved all the same: {artifact['path']}") and "--keep-best" not in fix
+    assert [text for text in artifact["warnings"] if text.startswith("--max-drop 1e-12 is missed: the best of")]
     manifest = json.loads((Path(artifact["path"]) / "manifest.json").read_text())
     assert manifest["quantization"]["accuracy"]["holds"] is False
+    assert ": misses --max-drop 1e-12" in inspect(artifact["path"])
 
 
 def test_a_slower_artifact_is_refused_where_a_speedup_is_required(
