@@ -271,8 +271,8 @@ def _export(
             why = explain_strict(errors[0], source_root)
             notices.append(f"captured in strict mode, since non-strict capture fails: {why}")
         return program, strict, notices, asked
-    failure = explain_export_failure(errors, source_root, lambda: export(strict=False))
-    if flags := next(filter(None, (explain_in_flags(str(error), asked) for error in errors)), None):
+    failure = explain_export_failure(errors, source_root, lambda: export(strict=False), asked)
+    if flags := next(filter(None, (explain_in_flags(str(error), asked, example.inputs) for error in errors)), None):
         failure.fix = flags if in_flags else f"{failure.fix}; on the command line: {flags}"
     raise failure from errors[0]
 

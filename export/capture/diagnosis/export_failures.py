@@ -6,12 +6,16 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from edgex.errors import CaptureError
 from edgex.export.capture.diagnosis.causes import first_line
 from edgex.export.capture.diagnosis.guard_lines import find_guard_line
+from edgex.export.capture.diagnosis.mixed_sizes import explain_mixed_sizes
 from edgex.export.source.user_code.user_line import UserLine, line_of_error
+
+if TYPE_CHECKING:
+    from edgex.export.capture.dimensions.dynamic import Asked
 
 _BRANCH_FIX = (
     "choose values with torch.where(condition, a, b), or branches with torch.cond(condition, if_true, if_false, (x,))"
@@ -28,6 +32,10 @@ _NUMBER_FIX = (
 _SIZE_FIX = (
     "keep the size fixed: torch.where instead of a mask, torch.topk instead of nonzero; "
     "or tell its bounds: torch._check(n <= 100)"
+)
+_STFT_FIX = (
+    "compute it with torch.nn.functional.conv1d, whose weight is a windowed DFT basis in a buffer, or leave the length "
+    "static"
 )
 _PYTHON_FIX = (
     "move it out of forward, into __init__ or into the code around the model, or write it with torch operators"
@@ -50,7 +58,7 @@ class _Rule:
 
 
 def explain_export_failure(
-    errors: Sequence[Exception], source_root: Path, export_again: Callable[[], Any]
+    errors: Sequence[Exception], source_root: Path, export_again: Callable[[], Any], asked: Sequence[Asked] = ()
 ) -> CaptureError:
     """torch.export failed: what it means, from the attempt that says most.
 
@@ -58,8 +66,13 @@ def explain_export_failure(
         errors: Of non-strict capture, then of strict capture.
         source_root: Folder of the user's file.
         export_again: Repeats non-strict capture, for failures whose line only a second look shows.
+        asked: What is dynamic.
     """
     lines = [line_of_error(error, source_root) for error in errors]
+    if _find_rule(errors[0]) is None and (mixed := explain_mixed_sizes(errors[0], asked)) is not None:
+        line = next(filter(None, lines), None)
+        what, why, fix = mixed
+        return CaptureError(what, None if line is None else str(line), fix, why=why)
     for error, own_line in zip(errors, lines, strict=True):
         rule = _find_rule(error)
         if rule is not None:
@@ -168,10 +181,14 @@ def _explain_specialized(error: Exception, line: UserLine | None) -> tuple[str, 
     return f"{name} cannot be dynamic", why, fix
 
 
-def _explain_range(error: Exception, _line: UserLine | None) -> tuple[str, str, str]:
+def _explain_range(error: Exception, line: UserLine | None) -> tuple[str, str, str]:
     text = str(error)
     guards = re.findall(r"Not all values of (\S+) .*?satisfy the generated guard (.+)", text)
     name = guards[0][0] if guards else "a dimension"
+    # `1 % frames != 0` is how the trace of torch.stft asks for more than one frame, which torch.export never proves.
+    if guards and (re.match(r"\(*1 % .+ != 0", guards[0][1]) or (line is not None and "stft(" in line.text)):
+        why = "torch.export cannot capture torch.stft at a dynamic length, whatever its range"
+        return f"{_in_user_words(name)} cannot be dynamic", why, _STFT_FIX
     suggested = re.search(r"Suggested fixes:\n((?:  .+\n?)+)", text)
     fix = "choose a range in which that holds"
     if suggested:

@@ -4,7 +4,7 @@
 attention_mask_1 = input_ids_1      two dimensions are one: unified where both were asked for with equal bounds
 y_0 = 2*x_0                         --dynamic y:0=2*x_0
 batch = 2*_batch                    --dynamic x:0=2*_batch=1..4
-mel_2 = 101                         one size only: leave the flag out
+mel_2 = 101                         one size only: share it with inputs of that size, or leave the flag out
 n = Dim('n', max=5)                 --dynamic x:0=n=2..5
 ```
 """
@@ -20,6 +20,7 @@ import torch
 
 if TYPE_CHECKING:
     from edgex.export.capture.dimensions.dynamic import Asked
+    from edgex.export.source.leaves import Leaf
 
 _LINE = re.compile(r"^\s*(\w+) = (.+?)\s*$")
 _LINEAR = re.compile(r"^(?:(\d+)\*)?([A-Za-z_]\w*)(?: ?([+-]) ?(\d+))?$")
@@ -72,16 +73,63 @@ def unify(asked: Sequence[Asked], suggestions: Sequence[Suggestion]) -> tuple[li
     return unified, tuple(f"{name} = {other}" for name, other in same.items())
 
 
-def explain_in_flags(message: str, asked: Sequence[Asked]) -> str | None:
-    """What to do about an error of torch.export that is about sizes, in flags; None for any other error."""
-    one_size = _ONE_SIZE.search(message)
-    if one_size is not None:
-        size = re.fullmatch(r"L\['([^']+)'\]\.size\(\)\[(\d+)\]", one_size[1])
-        items = [i for i in asked if i.name == one_size[1] or (size and (i.input, str(i.axis)) == size.groups())]
-        flags = " ".join(f"--dynamic {item.input}:{item.axis}" for item in items)
-        if flags and one_size[2] not in ("0", "1"):
-            return f"leave {flags} out, or take sizes from the input (x.shape[0]) instead of the number {one_size[2]}"
+def explain_in_flags(message: str, asked: Sequence[Asked], leaves: Sequence[Leaf]) -> str | None:
+    """What to do about an error of torch.export that is about sizes, in flags; None for any other error.
+
+    Args:
+        message: Of torch.export.
+        asked: What is dynamic.
+        leaves: The example inputs.
+    """
+    found = _ONE_SIZE.findall(message)
+    if found and found[0][1] not in ("0", "1"):
+        number = found[0][1]
+        items = [item for item in asked if any(size == number and _is_named(item, name) for name, size in found)]
+        if items:
+            flags = " ".join(f"--dynamic {item.input}:{item.axis}" for item in items)
+            otherwise = f"leave {flags} out, or take sizes from the input (x.shape[0]) instead of the number {number}"
+            shared = _share_size(items, int(number), asked, leaves)
+            return f"{shared}; otherwise {otherwise}" if shared else otherwise
     return flags_for(read_suggestions(message), asked)
+
+
+def _is_named(item: Asked, name: str) -> bool:
+    """Whether torch means this dimension: by its name, or by `L['x'].size()[0]`."""
+    return name in (item.name, f"L['{item.input}'].size()[{item.axis}]")
+
+
+def _share_size(items: Sequence[Asked], size: int, asked: Sequence[Asked], leaves: Sequence[Leaf]) -> str | None:
+    """Flags that let dimensions of the same size vary together with `items`; None where there are no others.
+
+    Dimensions of other inputs come first: only where there are none, the other axes of the same input are meant.
+    """
+    dynamic = {(item.input, item.axis) for item in asked}
+    fixed = [
+        (leaf.name, axis)
+        for leaf in leaves
+        if leaf.is_tensor
+        for axis, length in enumerate(leaf.value.shape)
+        if length == size and (leaf.name, axis) not in dynamic
+    ]
+    own = {item.input for item in items}
+    others = [place for place in fixed if place[0] not in own] or fixed
+    dims = [item.dim for item in items]
+    if not others or any(hasattr(dim, "root") for dim in dims):
+        return None
+    lows = [low for dim in dims if isinstance(low := getattr(dim, "min", None), int)]
+    highs = [high for dim in dims if isinstance(high := getattr(dim, "max", None), int)]
+    if not len(lows) == len(highs) == len(dims):
+        return None
+    low, high = max(lows), min(highs)
+    if low >= high:
+        return None
+    taken = {item.name for item in asked}
+    name = next(name for name in ("L", *(f"L{n}" for n in range(2, len(taken) + 3))) if name not in taken)
+    places = [(item.input, item.axis) for item in items] + others
+    first, *rest = [f"{leaf}:{axis}={name}" for leaf, axis in places]
+    same = [f"{leaf}:{axis}" for leaf, axis in others]
+    verb = "has" if len(same) == 1 else "have"
+    return f"{', '.join(same)} {verb} the same size: --dynamic {','.join([f'{first}={low}..{high}', *rest])}"
 
 
 def flags_for(suggestions: Sequence[Suggestion], asked: Sequence[Asked]) -> str | None:

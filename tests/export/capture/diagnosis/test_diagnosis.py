@@ -10,6 +10,8 @@ from torch.export import Dim
 
 from edgex.errors import CaptureError
 from edgex.export.capture.diagnosis.export_failures import explain_data_dependence
+from edgex.export.capture.diagnosis.mixed_sizes import explain_mixed_sizes
+from edgex.export.capture.dimensions.dynamic import Asked
 from edgex.export.capture.program import capture
 from edgex.export.source.user_code.user_line import line_at
 from edgex.runtime.artifact.specs import Dim as EdgexDim
@@ -129,6 +131,32 @@ def test_a_range_that_the_model_narrows(failing):
     assert error.where == line_of("even")
     assert "x.shape[0]" in error.why
     assert "batch = 2*_batch" in error.fix
+
+
+def test_a_line_that_mixes_a_dynamic_dimension_with_fixed_sizes(failing):
+    shapes = {"x": {0: Dim("batch", min=1, max=8)}, "y": {0: Dim("other", min=1, max=8)}}
+    error = failure(failing.FlattenedBatch(), X[:1], torch.ones(3), dynamic_shapes=shapes)
+    assert error.what == "x:0 is dynamic, and this line mixes that with fixed sizes"
+    assert error.where == line_of("flattened batch")
+    assert "[1, 4*x.shape[0]] X [4, 3]" in error.why
+    assert error.fix == "take the size from the input, as in reshape(x.shape[0], -1), or leave x:0 static"
+
+
+def test_symbols_that_are_no_arguments_mean_all_dynamic_dimensions():
+    asked = [Asked("batch.x", 0, Dim("rows", min=1, max=8)), Asked("y", 1, Dim("length", min=1, max=8))]
+    what, _, _ = explain_mixed_sizes(RuntimeError("got [1, 48*s77] X [48, 4]"), asked)
+    assert what == "batch.x:0, y:1 are dynamic, and this line mixes that with fixed sizes"
+    assert explain_mixed_sizes(RuntimeError("got [1, 48] X [49, 4]"), asked) is None
+    assert explain_mixed_sizes(RuntimeError("got [1, 48*s77] X [48, 4]"), []) is None
+
+
+def test_a_spectrogram_of_a_dynamic_length(failing):
+    shapes = {"wave": {1: Dim("length", min=256, max=1024)}}
+    error = failure(failing.Spectrogram(), torch.ones(1, 512), dynamic_shapes=shapes)
+    assert error.what == "length cannot be dynamic"
+    assert error.where == line_of("spectrogram")
+    assert "cannot capture torch.stft at a dynamic length" in error.why
+    assert "conv1d" in error.fix
 
 
 def test_dynamic_shapes_that_do_not_fit(failing):

@@ -217,6 +217,24 @@ class TestFlags:
             captured(lambda self, x: x + torch.ones(3, 4), (X,), dynamic=self.flags("x:0=2..8"))
         assert caught.value.fix.startswith("leave --dynamic x:0 out")
 
+    def test_a_size_that_another_input_has_is_shared(self):
+        def forward(self, x, y, z):
+            return self.linear(x) * y + z[:, None]
+
+        given = (X, X, torch.ones(3))
+        with pytest.raises(CaptureError) as caught:
+            captured(forward, given, dynamic=self.flags("x:0=2..8"))
+        assert caught.value.fix.startswith("y:0, z:0 have the same size: --dynamic x:0=L=2..8,y:0=L,z:0=L; otherwise")
+        pasted = caught.value.fix.split("--dynamic ")[1].split(";")[0]
+        result = captured(forward, given, dynamic=self.flags(pasted))
+        assert [spec.shape[0] for spec in result.program.inputs] == [Dim("L", 2, 8)] * 3
+
+    def test_a_size_that_two_dynamic_dimensions_and_another_axis_have(self):
+        given = (X, X, torch.ones(3, 3))
+        with pytest.raises(CaptureError) as caught:
+            captured(lambda self, x, y, z: z @ x + y, given, dynamic=self.flags("x:0=L=2..8", "y:0=3..9"))
+        assert "--dynamic x:0=L2=3..8,y:0=L2,z:0=L2,z:1=L2" in caught.value.fix
+
     @pytest.mark.parametrize(
         ("flags", "what"),
         [

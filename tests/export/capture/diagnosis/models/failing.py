@@ -149,6 +149,20 @@ class Even(nn.Module):
         return y.reshape(-1, 2, 4)  # even
 
 
+class FlattenedBatch(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(4, 3)
+
+    def forward(self, x, y):
+        return self.linear(x.reshape(1, -1)) + y.sum()  # flattened batch
+
+
+class Spectrogram(nn.Module):
+    def forward(self, wave):
+        return torch.stft(wave, 64, 32, window=torch.ones(64), return_complex=True).abs()  # spectrogram
+
+
 class Parameter(nn.Module):
     def __init__(self):
         super().__init__()
