@@ -10,6 +10,7 @@ from typing import Any
 
 from edgex.delegates.base import DELEGATE_GROUP, Delegate, Quantizes, SetsTolerances
 from edgex.delegates.recipes.tolerances import DEFAULT_TOLERANCES
+from edgex.delegates.third_party import guard_delegate
 from edgex.errors import QuantizationError, UsageError, nearest_name
 from edgex.runtime.session.numerics import Tolerance
 from edgex.runtime.support.entry_points import find_plugins, load_plugin
@@ -31,7 +32,7 @@ def get_delegate(name: str) -> Delegate:
     if name not in found:
         raise UsageError(f"unknown target {name!r}", why=nearest_name(name, found), fix="edgex targets lists them")
     delegate: Delegate = load_plugin(DELEGATE_GROUP, name, found[name])
-    return delegate
+    return guard_delegate(delegate, found[name])
 
 
 def parse_options(delegate: Delegate, given: Mapping[str, Any]) -> Any:

@@ -21,7 +21,7 @@ def lower_model(model: TargetModel) -> LoweredModule:
     """Lower a model for its target.
 
     Raises:
-        LoweringError: The delegate refuses it, or dropped state of it.
+        LoweringError: The delegate refuses it, changed its signature, or dropped state of it.
     """
     lowered = model.job.delegate.lower(model.program, model.job.options)
     _check_contract(model.program, lowered)
@@ -72,7 +72,7 @@ def _check_contract(program: CapturedProgram, lowered: LoweredModule) -> None:
     """A delegate keeps the signature, and every state tensor."""
     method = lowered.methods[0]
     if method.inputs != program.inputs or method.outputs != program.outputs:
-        raise AssertionError(f"the delegate changed the signature of the program to {method}")
+        raise LoweringError("the delegate changed the signature of the program", why=f"it is {method}")
     if {state.name for state in method.state} != {state.name for state in program.state}:
         raise LoweringError(
             "the delegate dropped state that the model keeps between runs",

@@ -60,6 +60,7 @@ def export_to_targets(
             models = answer_for_targets(models, settings, progress)
     artifacts: list[ExportedArtifact] = []
     failures: list[Failure] = []
+    defects: list[Exception] = []
     for job in jobs:
         target = job.delegate.name
         try:
@@ -75,6 +76,12 @@ def export_to_targets(
             if stop_at_failure:
                 raise
             failures.append(Failure(target, error))
+        except Exception as error:  # a defect of edgex: told with its traceback once the other targets are done
+            if stop_at_failure:
+                raise
+            defects.append(error)
+    if defects:
+        raise defects[0]
     source = captured.source
     return ExportReport(source.description, source.parameters, tuple(artifacts), tuple(failures), captured.notices)
 

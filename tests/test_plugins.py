@@ -229,13 +229,69 @@ def test_what_users_import_stays_small():
     assert all(getattr(edgex, name) is not None for name in edgex.__all__)
 
 
-def test_a_broken_plugin_is_reported_and_breaks_nothing_else(installed, tmp_path):
-    broken = tmp_path / "site"
-    info = broken / "edgex_broken-1.0.dist-info"
+def add_plugin(site, name, code):
+    """A package `edgex-NAME` in a folder: a module `edgex_NAME` whose `Delegate` is registered as NAME."""
+    info = site / f"edgex_{name}-1.0.dist-info"
     info.mkdir(parents=True)
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: edgex-broken\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[edgex.delegates]\nbroken = edgex_broken:Delegate\n")
-    (broken / "edgex_broken.py").write_text("import a_library_that_is_not_here\n")
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: edgex-{name}\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(f"[edgex.delegates]\n{name} = edgex_{name}:Delegate\n")
+    (site / f"edgex_{name}.py").write_text(code)
+    return site
+
+
+RAISES = """
+from edgex_numpy.delegate import NumpyDelegate
+
+
+class Delegate(NumpyDelegate):
+    name = "raising"
+
+    def lower(self, program, options):
+        raise KeyError("boom")
+"""
+
+FORGETS = """
+import dataclasses
+from edgex_numpy.delegate import NumpyDelegate
+
+
+class Delegate(NumpyDelegate):
+    name = "forgetful"
+
+    def lower(self, program, options):
+        lowered = super().lower(program, options)
+        return dataclasses.replace(lowered, files=(*lowered.files, "kernels.bin"))
+"""
+
+
+def test_what_a_plugin_raises_is_an_error_of_its_target_alone(installed, tmp_path):
+    site = add_plugin(add_plugin(tmp_path / "site", "raising", RAISES), "forgetful", FORGETS)
+    (tmp_path / "tiny.py").write_text(MODEL)
+    arguments = ("export", "tiny.py", "-t", "raising,forgetful,numpy", "--json", "-v")
+    done = edgex(*arguments, path=[site, installed], cwd=tmp_path)
+    assert done.returncode == 5, done.stderr
+    document = json.loads(done.stdout)
+    assert [artifact["target"] for artifact in document["artifacts"]] == ["numpy"]
+    raised, forgotten = document["failures"]
+    assert raised["what"] == "target 'raising': the plug-in edgex-raising failed in lower"
+    assert raised["where"] == f"{site}/edgex_raising.py:9"
+    assert raised["why"] == "KeyError: 'boom'"
+    assert "Traceback" in done.stderr and 'raise KeyError("boom")' in done.stderr
+    assert forgotten["what"] == "target 'forgetful': the plug-in edgex-forgetful failed in write"
+    assert forgotten["why"] == "LoweredModule.files names kernels.bin, and write did not write it"
+    made = sorted(path.name for path in tmp_path.iterdir() if path.name != "__pycache__")
+    assert made == ["site", "tiny.numpy.edgex", "tiny.py"]
+
+
+def test_a_delegate_that_lacks_members_is_refused(installed, tmp_path):
+    site = add_plugin(tmp_path / "site", "bare", "class Delegate:\n    name = engine = 'bare'\n")
+    bare = listed_targets(path=[site, installed])["bare"]
+    assert bare["available"] is False
+    assert "the delegate of edgex-bare lacks options_type, precisions" in bare["reason"]
+
+
+def test_a_broken_plugin_is_reported_and_breaks_nothing_else(installed, tmp_path):
+    broken = add_plugin(tmp_path / "site", "broken", "import a_library_that_is_not_here\n")
     targets = listed_targets(path=[broken, installed])
     assert targets["broken"]["available"] is False
     assert "a_library_that_is_not_here" in targets["broken"]["reason"]
