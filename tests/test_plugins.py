@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 
 from edgex import plugin
+from edgex.delegates.registry import get_delegate
+from edgex.errors import TargetUnavailable
 from edgex.export.source.memory import peak_factor
 
 PLUGIN = Path(__file__).parent / "plugins" / "edgex-numpy-plugin"
@@ -290,12 +292,42 @@ def test_a_delegate_that_lacks_members_is_refused(installed, tmp_path):
     assert "the delegate of edgex-bare lacks options_type, precisions" in bare["reason"]
 
 
+CORRECT = "correct edgex_partial, or pip uninstall edgex-partial"
+
+
+@pytest.mark.parametrize(
+    ("metadata", "record", "fix"),
+    [
+        ("", "edgex_partial.py,,\n", CORRECT),
+        ("", "edgex_partial.py,,\nedgex_lost.py,,\n", "pip install --force-reinstall edgex-partial"),
+        ("Requires-Dist: a-library-not-here>=2\n", "", "pip install 'a-library-not-here>=2'"),
+        (
+            "Requires-Dist: a-library-not-here; extra == 'x'\n",
+            "",
+            "correct edgex_partial, or pip uninstall edgex-partial",
+        ),
+    ],
+)
+def test_the_fix_of_a_broken_plugin_is_what_can_help(tmp_path, monkeypatch, metadata, record, fix):
+    info = add_plugin(tmp_path, "partial", "import edgex_lost\n") / "edgex_partial-1.0.dist-info"
+    with (info / "METADATA").open("a") as file:
+        file.write(metadata)
+    (info / "RECORD").write_text(record)
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(TargetUnavailable) as caught:
+        get_delegate("partial")
+    assert caught.value.fix == fix
+
+
 def test_a_broken_plugin_is_reported_and_breaks_nothing_else(installed, tmp_path):
     broken = add_plugin(tmp_path / "site", "broken", "import a_library_that_is_not_here\n")
     targets = listed_targets(path=[broken, installed])
     assert targets["broken"]["available"] is False
     assert "a_library_that_is_not_here" in targets["broken"]["reason"]
-    assert "edgex-broken" in targets["broken"]["fix"]
+    assert targets["broken"]["fix"] == "correct edgex_broken, or pip uninstall edgex-broken"
+    doctor = edgex("doctor", path=[broken, installed])
+    assert doctor.returncode == 7 and "nothing is broken" not in doctor.stdout
+    assert "a_library_that_is_not_here" in doctor.stdout
     assert targets["numpy"]["available"] is True
     (tmp_path / "tiny.py").write_text(MODEL)
     done = edgex("export", "tiny.py", "-t", "broken,numpy", path=[broken, installed], cwd=tmp_path)

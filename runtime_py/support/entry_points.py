@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, version
+from pathlib import Path
 from typing import Any
 
 from edgex.errors import TargetUnavailable
@@ -37,13 +38,30 @@ def load_plugin(group: str, name: str, point: EntryPoint) -> Any:
     try:
         return point.load()()
     except Exception as error:  # whatever a plug-in raises while it is imported is a broken plug-in
-        package = point.dist.name if point.dist else "its package"
         raise TargetUnavailable(
             f"{name!r} ({group}) cannot be loaded",
             where=point.value,
             why=f"{type(error).__name__}: {error}",
-            fix=f"pip install --force-reinstall {package}",
+            fix=_remedy(point),
         ) from error
+
+
+def _remedy(point: EntryPoint) -> str:
+    """What helps a package that cannot be imported: only what pip left out or lost, pip can bring."""
+    from packaging.requirements import Requirement
+
+    if point.dist is None:
+        return f"correct {point.module}"
+    package = point.dist.name
+    needed = [Requirement(text) for text in point.dist.requires or ()]
+    needed = [one for one in needed if one.marker is None or one.marker.evaluate({"extra": ""})]
+    missing = [f"'{one}'" for one in needed if installed_version(one.name) is None]
+    if missing:
+        return f"pip install {' '.join(missing)}"
+    files = [file for file in point.dist.files or () if file.suffix in (".py", ".so")]
+    if point.module.startswith("edgex.") or not all(Path(str(file.locate())).exists() for file in files):
+        return f"pip install --force-reinstall {package}"
+    return f"correct {point.module}, or pip uninstall {package}"
 
 
 def installed_version(distribution: str) -> str | None:

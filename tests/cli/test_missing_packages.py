@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -104,6 +105,9 @@ def test_a_machine_without_torch_runs_verifies_and_profiles(
     from PIL import Image
 
     Image.linear_gradient("L").save(tmp_path / "photo.png")
+    listed = light("targets", cwd=tmp_path).stdout
+    assert re.search(r"onnx-cpu +runs only", listed) and re.search(r"xnnpack +no", listed), listed
+    assert "onnx-cpu cannot export here; its artifacts run:" in listed and "xnnpack cannot run here:" in listed
     artifact = str(exported("convnet", "onnx-cpu"))
     for arguments in (
         ("run", artifact, "-i", "x=photo.png", "--image", "x:0.5,0.5,NCHW"),

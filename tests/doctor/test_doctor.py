@@ -168,6 +168,7 @@ def test_where_no_target_works_something_is_broken(edgex: Callable, monkeypatch:
         entry = {
             "name": "xnnpack",
             "available": all(checks.values()),
+            "runs": checks["engine"],
             "checks": [{"name": name, "passed": passed} for name, passed in checks.items()],
         }
         monkeypatch.setattr(targets, "describe_targets", lambda _isa=None: [entry])

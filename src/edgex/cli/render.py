@@ -297,7 +297,7 @@ def print_targets(document: Mapping[str, Any]) -> None:
     rows = [("target", "usable", "precisions", "native", "versions")]
     for target in document["targets"]:
         versions = ", ".join(f"{name} {version}" for name, version in target["versions"].items())
-        usable = "yes" if target["available"] else "no"
+        usable = "yes" if target["available"] else "runs only" if target["runs"] else "no"
         native = "unknown" if target["native_precisions"] is None else " ".join(target["native_precisions"])
         rows.append((target["name"], usable, " ".join(target["precisions"]), native, versions))
     print_table(rows)
@@ -308,7 +308,8 @@ def print_targets(document: Mapping[str, Any]) -> None:
     for target in document["targets"]:
         if target["available"]:
             continue
-        click.echo(f"\n{bold(target['name'])} cannot run here:")
+        lack = "cannot export here; its artifacts run" if target["runs"] else "cannot run here"
+        click.echo(f"\n{bold(target['name'])} {lack}:")
         for check in target["checks"]:
             echo_labelled(_CHECK_MARKS[check["passed"]], f"{check['name']}: {check['detail']}")
         if target["fix"]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -37,7 +36,7 @@ def _examine() -> dict[str, Any]:
     from edgex.runtime.support.machine.host import read_host
 
     environment = read_environment()
-    findings = [*examine(environment), _check_targets()]
+    findings = [*examine(environment), *_check_targets()]
     host = read_host()
     return {
         "schema": "edgex.doctor/1",
@@ -62,28 +61,27 @@ def _examine() -> dict[str, Any]:
     }
 
 
-def _check_targets() -> Finding:
-    """An environment in which nothing is broken, but no target works either, is of no use."""
-    from edgex.cli.environment.targets import describe_targets
+def _check_targets() -> list[Finding]:
+    """A target whose package is broken; and an environment in which none works, which is of no use."""
+    from edgex.cli.environment.targets import REGISTRATION, describe_targets
     from edgex.doctor.checks import Finding
 
     install = "pip install 'edgex-toolchain[xnnpack]', or with [onnx]; edgex targets says what each one lacks"
     targets = describe_targets()
+    broken = [
+        Finding("plug-ins", "broken", check["detail"], check["fix"])
+        for target in targets
+        for check in target["checks"]
+        if check["name"] == REGISTRATION
+    ]
     usable = [target["name"] for target in targets if target["available"]]
     if usable:
-        return Finding("targets", "ok", f"usable: {', '.join(usable)}")
-    runs = [target["name"] for target in targets if _runs_here(target)]
+        return [*broken, Finding("targets", "ok", f"usable: {', '.join(usable)}")]
+    runs = [target["name"] for target in targets if target["runs"]]
     if runs:
-        return Finding(
-            "targets", "warning", f"artifacts of {', '.join(runs)} run here; nothing can be exported", install
-        )
-    return Finding("targets", "broken", "no target can be used: nothing can be exported or run", install)
-
-
-def _runs_here(target: Mapping[str, Any]) -> bool:
-    """Whether everything but the exporter is there."""
-    checks = {check["name"]: check["passed"] for check in target["checks"]}
-    return all(passed for name, passed in checks.items() if name != "exporter")
+        text = f"artifacts of {', '.join(runs)} run here; nothing can be exported"
+        return [*broken, Finding("targets", "warning", text, install)]
+    return [*broken, Finding("targets", "broken", "no target can be used: nothing can be exported or run", install)]
 
 
 _RELEVANT = (

@@ -12,6 +12,9 @@ from edgex.cli.options.shared import accepted_quiet_option, json_option
 if TYPE_CHECKING:
     from edgex.runtime.engines.checks import Check
 
+# The checks by which a package is known to be broken, and a target to lack no more than its exporter.
+REGISTRATION, _EXPORTER = "registration", "exporter"
+
 
 @make_command("targets")
 @json_option
@@ -52,18 +55,19 @@ def _describe(name: str, isa: Sequence[str] | None) -> dict[str, Any]:
     try:
         delegate = get_delegate(name)
         engine = get_engine(delegate.engine)
+        checks = [
+            check_of(_EXPORTER, delegate.availability(), "what lowering needs is installed"),
+            check_of("engine", engine.availability(), "what running needs is installed"),
+        ]
+        # A delegate whose artifacts need more than an engine tells what, each thing after those that it needs.
+        look = getattr(delegate, "checks", None)
+        if look is not None:
+            untried = [Check("device", None, "not tried: a check below fails")]
+            checks += look() if first_failure(checks) is None else untried
     except EdgexError as error:  # a broken plug-in must not hide the targets that work
-        broken = Check("registration", False, f"{error.what}: {error.why}", error.fix)
-        return _document(name, [broken], {}, (), None)
+        detail = f"{error.what}: {error.why}" if error.why else error.what
+        return _document(name, [Check(REGISTRATION, False, detail, error.fix)], {}, (), None)
     versions = {package: installed_version(package) for package in delegate.packages}
-    checks = [
-        check_of("exporter", delegate.availability(), "what lowering needs is installed"),
-        check_of("engine", engine.availability(), "what running needs is installed"),
-    ]
-    # A delegate whose artifacts need more than an engine tells what, in the order in which one thing needs the other.
-    look = getattr(delegate, "checks", None)
-    if look is not None:
-        checks += look() if first_failure(checks) is None else [Check("device", None, "not tried: a check below fails")]
     found = {**engine.versions(), **{package: version for package, version in versions.items() if version}}
     return _document(name, checks, found, delegate.precisions, native_precisions(name, isa))
 
@@ -81,6 +85,7 @@ def _document(
     return {
         "name": name,
         "available": failed is None,
+        "runs": all(check.passed for check in checks if check.name != _EXPORTER),
         "reason": failed.detail if failed else None,
         "fix": failed.fix if failed else None,
         "checks": [check.to_json() for check in checks],
