@@ -93,6 +93,7 @@ def _fix_of(model: TargetModel, settings: ExportSettings, found: Bisection | Non
         return before
     way = found.workaround
     flags = repeat_flags(settings, rewrite=False)
-    more = f"edgex bisect {command_name(model.source.description)} -t {model.target}{flags} --repro DIR writes a repro"
+    name = command_name(model.source.description, model.source.source_root)
+    more = f"edgex bisect {name} -t {model.target}{flags} --repro DIR writes a repro"
     parts = [None if way is None else f"{way.command} (tried on the operator alone: it is right)", before]
     return "; ".join(part for part in (*parts, more if found.born else None) if part)

@@ -151,10 +151,11 @@ def _answer(
     with quiet_dependencies():
         lowered = lower_model(model)
     if lowered.assembled_reason is not None:
+        name = command_name(model.source.description, model.source.source_root)
         raise TargetUnavailable(
             f"bisect runs every part of the model, and nothing here runs what {model.target} makes",
             why=lowered.assembled_reason,
-            fix=f"edgex bisect {command_name(model.source.description)} -t onnx-cpu looks at the same graph on the CPU",
+            fix=f"edgex bisect {name} -t onnx-cpu looks at the same graph on the CPU",
         )
     model = _with_cases(model, lowered, question, home, progress)
     folder = home / "artifact"

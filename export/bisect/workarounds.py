@@ -61,7 +61,7 @@ def _attempts(
 ) -> Iterator[tuple[str, str, Callable[[], Verdict]]]:
     """Kind, command and trial of every way, the best first."""
     model = subject.model
-    export = f"edgex export {command_name(model.source.description)}"
+    export = f"edgex export {command_name(model.source.description, model.source.source_root)}"
     again, exactly = repeat_flags(subject.settings), repeat_flags(subject.settings, rewrite=False)
     if not subject.settings.rewrite:
         rewritten = replace(part, program=apply_rewrites(part.program, wanted_rewrites(model.job.delegate))[0])

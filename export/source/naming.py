@@ -34,13 +34,20 @@ class ModelName:
 _FOUND_UNASKED = ("get_model", "model", "get_eager_model")
 
 
-def command_name(description: str) -> str:
+def command_name(description: str, folder: Path | None = None) -> str:
     """`MODEL` for a command that is told to the user: `net.py` for `net.py:get_model`, which is found unasked.
 
     A model that Python code handed over has no such name: it is `MODEL` then.
+
+    Args:
+        description: What a `ModelSource` says of itself.
+        folder: Where the file lies: one below the current folder is named with the way to it.
     """
     if ":" not in description and not description.endswith(".pt2"):
         return "MODEL"
+    here = Path.cwd().resolve()
+    if folder is not None and folder.is_relative_to(here) and (folder / description.partition(":")[0]).is_file():
+        description = str(folder.relative_to(here) / description)
     head, _, attribute = description.rpartition(":")
     return head if head.endswith(".py") and attribute in _FOUND_UNASKED else description
 

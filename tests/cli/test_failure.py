@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
+from edgex.cli.export.export import _show
 from edgex.cli.failure import failure_document, report_failure
 from edgex.errors import RunError, UsageError
 from edgex.explain.search import find_code
+from edgex.export.result import ExportReport, Failure
 from edgex.runtime.engines.executorch.errors import engine_error
 
 LINES = """\
@@ -43,3 +47,12 @@ def test_the_advice_of_explain_is_the_fix(
     said = " ".join(capfd.readouterr().err.split())
     assert f"fix: {fix}" in said if fix else "fix:" not in said
     assert failure_document(error)["fix"] == fix
+
+
+def test_the_failures_of_an_export_have_it_too(capfd: pytest.CaptureFixture[str]) -> None:
+    error = RunError("ONNX Runtime failed to run the model", why=GATHER)
+    assert _show(
+        ExportReport(None, None, failures=(Failure("onnx-cpu", error),)), as_json=True, quiet=True, verbose=False
+    )
+    (failure,) = json.loads(capfd.readouterr().out)["failures"]
+    assert failure["fix"] == fix_of("indices-out-of-bounds")

@@ -20,7 +20,7 @@ def report_failure(error: EdgexError, *, trace: bool = False) -> None:
         error: What happened.
         trace: With the Python traceback (`-v`).
     """
-    _advise(error)
+    advise(error)
     if trace:
         import traceback
 
@@ -55,7 +55,7 @@ def output_failure(error: OSError) -> RunError | None:
 
 def failure_document(error: EdgexError) -> dict[str, Any]:
     """The `edgex.error/1` document that --json prints instead of a result."""
-    _advise(error)
+    advise(error)
     return {"schema": "edgex.error/1", **error.to_json()}
 
 
@@ -63,7 +63,7 @@ def failure_document(error: EdgexError) -> dict[str, Any]:
 _ANY_ERROR = (None, "export the model again", "edgex explain with the line above")
 
 
-def _advise(error: EdgexError) -> None:
+def advise(error: EdgexError) -> None:
     """Give errors of engines the advice of `edgex explain`, where it knows a line of them and their own is for any."""
     for one in (error, *error.others):
         if not isinstance(one, RunError) or not one.why:

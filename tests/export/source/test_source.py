@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from edgex.errors import CaptureError, UsageError
+from edgex.export.source.naming import command_name
 from edgex.export.source.source import find_model, wrap_model
 
 NET = """
@@ -444,3 +445,16 @@ def test_meta_weights_are_refused():
     with pytest.raises(CaptureError, match=r"weight weight, weight bias are on the meta device") as caught:
         capture(module, (torch.ones(1, 4),), source_root=None)
     assert caught.value.exit_code == 3
+
+
+def test_a_command_names_a_model_below_the_current_folder_with_the_way_to_it(tmp_path, monkeypatch):
+    folder = tmp_path / "nets"
+    folder.mkdir()
+    (folder / "net.py").touch()
+    monkeypatch.chdir(tmp_path)
+    assert command_name("net.py:get_model", folder) == "nets/net.py"
+    assert command_name("net.py:small", folder) == "nets/net.py:small"
+    assert command_name("package.net:small", folder) == "package.net:small"
+    assert command_name("Net", folder) == "MODEL"
+    monkeypatch.chdir(folder)
+    assert command_name("net.py:get_model", folder) == "net.py"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from edgex.cli.failure import print_json, report_failure
+from edgex.cli.failure import advise, print_json, report_failure
 from edgex.cli.options.command import make_command, option
 from edgex.cli.options.shared import (
     RENAMED,
@@ -325,6 +325,8 @@ def _show(report: ExportReport, *, as_json: bool, quiet: bool, verbose: bool) ->
 
     for notice in () if quiet else report.notices:
         click.echo(f"note: {notice}", err=True)
+    for failure in report.failures:
+        advise(failure.error)
     document = report.to_json()
     print_json(document) if as_json else print_export(document)
     told: set[int] = set()
