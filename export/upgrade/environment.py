@@ -72,7 +72,7 @@ def open_environment(place: Path | None) -> Environment:
     if done.returncode:
         raise TargetUnavailable(
             f"{python} cannot import edgex",
-            fix=f"{python} -m pip install 'edgex-toolchain[xnnpack,onnx]'",
+            fix=f"in a clone of edgex: {python} -m pip install '.[xnnpack,onnx]'; a wheel of edgex will do too",
             why=done.stderr.strip().splitlines()[-1] if done.stderr.strip() else None,
         )
     return Environment(python, json.loads(done.stdout))
