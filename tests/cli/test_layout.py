@@ -8,7 +8,7 @@ import pytest
 from report_support import make_report
 
 from edgex.cli import layout
-from edgex.cli.render import print_verification
+from edgex.cli.render import describe_fallback, print_verification
 
 MODEL = """
 import torch
@@ -88,3 +88,10 @@ def test_cases_that_were_left_out_for_one_reason_stand_together(capsys):
     print_verification({"cases": [done, *left], "executed_on": "here", "repeats": {}, "passed": False, "reason": "-"})
     printed = " ".join(capsys.readouterr().out.split())
     assert f"{'; '.join(names)}: not carried along" in printed and printed.count("not carried along") == 1
+
+
+def test_reading_a_size_is_on_no_line_of_the_users():
+    left = {"count": 2, "source": "net.py:14", "code": "attribute", "reason": "it is so"}
+    assert "at net.py:14 [attribute] it is so" in describe_fallback({**left, "op": "aten.mean.dim"})
+    shown = describe_fallback({**left, "op": "aten.sym_size.int", "source": "runtime_assert.py:24"})
+    assert "2 x aten.sym_size.int" in shown and "runtime_assert" not in shown

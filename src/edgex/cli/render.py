@@ -47,7 +47,7 @@ def print_export(document: Mapping[str, Any]) -> None:
         predicted = ", as predicted" if artifact["status"] == "assembled" else ""
         echo_labelled("delegation", describe_delegation(artifact["delegation"]) + predicted)
         for fallback in artifact["delegation"]["fallbacks"]:
-            echo_labelled("", _describe_fallback(fallback))
+            echo_labelled("", describe_fallback(fallback))
         for rewrite in artifact["rewrites"]:
             echo_labelled("rewrite", f"{rewrite['name']} x {rewrite['count']}: {rewrite['detail']}")
         if artifact["quantization"] is not None:
@@ -135,7 +135,15 @@ def describe_quantization(quantization: Mapping[str, Any]) -> str:
     return ", ".join(parts) + (f"; {left} operator{'' if left == 1 else 's'} left in floating point" if left else "")
 
 
-def _describe_fallback(fallback: Mapping[str, Any]) -> str:
+def reads_size(op: str) -> bool:
+    """Whether an operator only reads a size that a run has (`aten.sym_size.int`): it is on no line of the user's."""
+    return op.startswith(("aten.sym_size", "aten.sym_stride", "aten.sym_numel", "aten.sym_storage_offset"))
+
+
+def describe_fallback(fallback: Mapping[str, Any]) -> str:
+    """`left out: 1 x aten.mean.dim at net.py:14 [attribute] XNNPACK averages with keepdim=True only`."""
+    if reads_size(fallback["op"]):
+        return f"left out: {fallback['count']} x {fallback['op']}, which reads a dynamic size: nothing to change"
     line = fallback["source"] or "no source line"
     return f"left out: {fallback['count']} x {fallback['op']} at {line} [{fallback['code']}] {fallback['reason']}"
 
@@ -260,7 +268,7 @@ def print_artifact(document: Mapping[str, Any]) -> None:
     if manifest["status_reason"]:
         echo_labelled(manifest["status"], manifest["status_reason"])
     for fallback in manifest["delegation"]["fallbacks"]:
-        echo_labelled("", _describe_fallback(fallback))
+        echo_labelled("", describe_fallback(fallback))
     if manifest["verification"] and "cases" in manifest["verification"]:
         echo_labelled("proof", describe_verification(manifest["verification"]))
     accuracy = (manifest["quantization"] or {}).get("accuracy")

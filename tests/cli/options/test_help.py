@@ -43,6 +43,18 @@ def test_every_command_takes_quiet():
     assert not without
 
 
+def test_shares_come_in_percent_too(monkeypatch):
+    seen = []
+    command = commands()["export"]
+    monkeypatch.setattr(command, "callback", lambda **given: seen.append((given["max_drop"], given["min_delegation"])))
+    for drop, least in (("1%", "90%"), ("0.01", "0.9")):
+        flags = ["--max-drop", drop, "--min-delegation", least]
+        command.main(["model.py", "-t", "reference", *flags], standalone_mode=False)
+    assert seen == [(0.01, 0.9)] * 2
+    with pytest.raises(click.BadParameter):
+        command.main(["model.py", "-t", "reference", "--max-drop", "one%"], standalone_mode=False)
+
+
 @pytest.mark.parametrize("verb", ["export", "why"])
 def test_the_old_spelling_of_no_rewrite_works_and_says_so(verb, edgex, tmp_path):
     (tmp_path / "model.py").write_text("raise RuntimeError('reached')\n")

@@ -12,6 +12,7 @@ from edgex.cli.options.command import make_command, option
 from edgex.cli.options.shared import (
     RENAMED,
     TARGETS,
+    Share,
     dynamic_option,
     force_option,
     input_shape_option,
@@ -83,10 +84,10 @@ if TYPE_CHECKING:
 )
 @option(
     "--max-drop",
-    type=float,
+    type=Share(),
     metavar="X",
     group="Precision and quantization",
-    help="Budget: how much evaluate(run) may lose; without evaluate, the share of noise in the outputs.",
+    help="Budget: how much evaluate(run) may lose, 0.01 or 1%; without evaluate, the share of noise in the outputs.",
 )
 @option(
     "--keep-best",
@@ -152,10 +153,10 @@ if TYPE_CHECKING:
 )
 @option(
     "--min-delegation",
-    type=float,
+    type=Share(),
     metavar="SHARE",
     group="Proof and limits",
-    help="Least share of the work that must be delegated, 0 to 1.",
+    help="Least share of the work that must be delegated, 0 to 1 or in percent.",
 )
 @target_options_option
 @option(

@@ -11,6 +11,7 @@ from edgex.cli.failure import print_json
 from edgex.cli.options.command import make_command, option
 from edgex.cli.options.shared import (
     TARGETS,
+    Share,
     dynamic_option,
     force_option,
     input_shape_option,
@@ -72,10 +73,10 @@ _INTERRUPTED = 130
 )
 @option(
     "--max-drop",
-    type=float,
+    type=Share(),
     metavar="X",
     group="Proof and limits",
-    help="Budget: how much evaluate(run) may lose; without evaluate, the share of noise in the outputs.",
+    help="Budget: how much evaluate(run) may lose, 0.01 or 1%; without evaluate, the share of noise in the outputs.",
 )
 @option(
     "--min-sqnr",

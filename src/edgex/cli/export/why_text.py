@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from edgex.cli.layout import echo_labelled, list_some, print_table
-from edgex.cli.render import bold
+from edgex.cli.render import bold, reads_size
 
 _MODULES_SHOWN = 3
 
@@ -60,8 +60,9 @@ def _print_fallback(fallback: Mapping[str, Any]) -> None:
     click.echo(f"  {fallback['count']} x {fallback['op']}  [{fallback['code']}]{paid}{fatal}")
     modules = [module or "the model" for module in fallback["modules"]]
     inside = f" in {list_some(modules, _MODULES_SHOWN)}" if modules else ""
+    source = fallback["source"] or "no source line"
     lines = [
-        ("where", f"{fallback['source'] or 'no source line'}{inside}"),
+        ("where", "a dynamic size is read" if reads_size(fallback["op"]) else f"{source}{inside}"),
         ("why", fallback["reason"]),
         ("workaround", fallback["workaround"]),
         ("rewrite", fallback["rewrite"] and f"{fallback['rewrite']} does it: leave --no-rewrite out"),

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.types import FloatParamType
 
 from edgex.cli.options.command import option
 from edgex.cli.options.completion import ArtifactPath, ModelName, TargetNames
@@ -19,6 +20,19 @@ TARGETS = TargetNames()
 
 # `fix` is what an error tells to do next.
 RENAMED = {"--fix": "--rewrite", "--no-fix": "--no-rewrite"}
+
+
+class Share(FloatParamType):
+    """A share of one, as a number or in percent: `0.9` or `90%`."""
+
+    name = "share"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """The share as a number."""
+        percent = isinstance(value, str) and value.rstrip().endswith("%")
+        number: float = super().convert(value.rstrip().removesuffix("%") if percent else value, param, ctx)
+        return number / 100 if percent else number
+
 
 input_shape_option = option(
     "--input-shape",
