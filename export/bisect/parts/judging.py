@@ -199,8 +199,9 @@ def as_model(model: TargetModel, program: CapturedProgram) -> TargetModel:
 
 
 def first_line(error: EdgexError) -> str:
-    """An error in one line."""
-    text = (
-        error.what if not error.why or isinstance(error, ChildEnded) else f"{error.what}: {error.why.splitlines()[0]}"
-    )
-    return " ".join(text.split())
+    """An error in one line; of a process that failed by itself the last line that it wrote, which is its exception."""
+    lines = (error.why or "").splitlines()
+    if isinstance(error, ChildEnded):
+        # What a process wrote before a signal or a time limit ended it is not the reason.
+        lines = [] if error.signal or error.timed_out else lines[-1:]
+    return " ".join(": ".join([error.what, *lines[:1]]).split())
