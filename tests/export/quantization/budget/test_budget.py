@@ -34,7 +34,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def export(folder: Path, output: str, *flags: str) -> Result:
-    command = [str(folder / "spiky.py"), "-t", "reference", "--quantize", "int8", "-q", "--json"]
+    command = [str(folder / "spiky.py"), "-t", "reference", "-q", "--json"]
+    command += () if "--quantize" in flags else ("--quantize", "int8")
     return CliRunner().invoke(
         export_command, [*command, "-o", str(folder / output), *flags], env={"EDGEX_SUPERVISED": "1"}
     )
