@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -49,9 +49,20 @@ class Proved:
         return "\n".join(str(part) for part in parts if part)
 
 
-def prove(module: torch.nn.Module, args: Sequence[torch.Tensor], target: str, **shapes: Any) -> Proved:
-    """Export a module to a target as `edgex export` does, but for the fresh process."""
-    with tempfile.TemporaryDirectory() as folder, verified_here():
+def prove(
+    module: torch.nn.Module, args: Sequence[torch.Tensor], target: str, *, fresh: bool = False, **shapes: Any
+) -> Proved:
+    """Export a module to a target as `edgex export` does.
+
+    Args:
+        module: What to export.
+        args: Its example inputs.
+        target: Where to.
+        fresh: Prove it in a fresh process, as `edgex export` does: an engine that crashes is then a failed proof, not
+            the end of this process.
+        shapes: `dynamic_shapes` and `allow_inconclusive`, as settings have them.
+    """
+    with tempfile.TemporaryDirectory() as folder, nullcontext() if fresh else verified_here():
         try:
             report = export_to_targets(
                 lambda: wrap_model(module, tuple(args), {}, shapes.get("dynamic_shapes"), "operator"),

@@ -94,6 +94,7 @@ RIGHT = {
 def test_what_was_wrong_or_refused_is_right(name):
     function, args, target = RIGHT[name]
     module = function if isinstance(function, nn.Module) else Calls(function)
-    proved = prove(module, args, target)
+    # An engine once ended the test process here, in which a thousand other tests had run.
+    proved = prove(module, args, target, fresh=target in ("xnnpack", "onednn"))
     assert proved.exit_code == 0, proved.reason
     assert proved.verification["passed"]
