@@ -5,10 +5,7 @@ from __future__ import annotations
 import operator
 from contextlib import nullcontext
 
-import pytest
 import torch
-
-pytest.importorskip("executorch", reason="executorch is not installed")
 
 from edgex.delegates.executorch import exir
 from edgex.delegates.executorch.evaluations import shared_evaluations
