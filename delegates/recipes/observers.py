@@ -125,18 +125,25 @@ _OBSERVERS: dict[str, Any] = {
 }
 
 
-def make_xnnpack_quantizer(observer: str, takes: Callable[[Node], bool], *, dynamic: bool) -> Any:
+def make_xnnpack_quantizer(
+    observer: str, takes: Callable[[Node], bool], *, dynamic: bool, activation_bits: int = 8
+) -> Any:
     """XNNPACK's quantizer, per channel, with another observer of activations.
 
     Args:
         observer: One of `edgex.delegates.recipes.quantizers.OBSERVERS`; dynamic ranges need none.
         takes: Whether an operator may be quantized.
         dynamic: Find ranges of activations at every run.
+        activation_bits: 8, or 16 for ranges that are not dynamic.
     """
     # A copy: the original is cached and shared by whoever asks for it.
     config = dataclasses.replace(get_symmetric_quantization_config(is_per_channel=True, is_dynamic=dynamic))
     if not dynamic:
-        made = _OBSERVERS[observer].with_args(eps=_LEAST_SCALE)
+        wide = activation_bits == 16
+        # XNNPACK runs none of 16 bits, whose steps are 256 times finer.
+        made = _OBSERVERS[observer].with_args(eps=_LEAST_SCALE / 256 if wide else _LEAST_SCALE)
         spec = dataclasses.replace(config.input_activation, observer_or_fake_quant_ctr=made)
+        if wide:
+            spec = dataclasses.replace(spec, dtype=torch.int16, quant_min=-(2**15), quant_max=2**15 - 1)
         config = dataclasses.replace(config, input_activation=spec, output_activation=spec)
     return _Quantizer().set_global(config).set_filter_function(takes)

@@ -2,14 +2,15 @@
 
 A delegate gives a quantizer as a value, so that two targets can be seen to ask for the same; the pipeline makes
 torchao's object of it. `int8` is XNNPACK's form for every target: signed per-tensor activations with a zero point,
-signed symmetric weights with a scale an output channel, biases in floating point.
+signed symmetric weights with a scale an output channel, biases in floating point; `a16w8` is the same with 16 bits for
+activations.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from edgex.runtime.engines.base import Availability
 from edgex.runtime.support.entry_points import installed_version
@@ -52,13 +53,15 @@ class QuantizerRecipe(Protocol):
 
 @dataclass(frozen=True)
 class SymmetricInt8:
-    """8-bit activations and weights of convolutions, linear layers and what lies between them.
+    """8-bit weights, and activations of 8 bits or 16, of convolutions, linear layers and what lies between them.
 
     Attributes:
         dynamic: Ranges of activations are found at every run, and only convolutions and linear layers are quantized.
+        activation_bits: 8 or 16; dynamic ones have 8.
     """
 
     dynamic: bool = False
+    activation_bits: Literal[8, 16] = 8
 
     @property
     def observed(self) -> bool:
@@ -69,7 +72,7 @@ class SymmetricInt8:
         """See `QuantizerRecipe`."""
         from edgex.delegates.recipes.observers import make_xnnpack_quantizer
 
-        return make_xnnpack_quantizer(observer, takes, dynamic=self.dynamic)
+        return make_xnnpack_quantizer(observer, takes, dynamic=self.dynamic, activation_bits=self.activation_bits)
 
     def refusal(self, node: Node) -> str | None:
         """Convolutions that XNNPACK does not run in 8 bits: quantized, kernels that are far slower would, or none."""
@@ -111,6 +114,8 @@ def shared_quantizer(recipe: str) -> Quantizer | None:
     """The quantizer that writes a recipe into the graph; targets that ask for the same share the program."""
     if recipe in ("int8", "int8-dynamic"):
         return SymmetricInt8(dynamic=recipe == "int8-dynamic")
+    if recipe == "a16w8":
+        return SymmetricInt8(activation_bits=16)
     return LinearWeights() if recipe in ("8da8w", "8da4w", "int8-weight", "int4-weight") else None
 
 

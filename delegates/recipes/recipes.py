@@ -17,16 +17,18 @@ class Recipe:
 
     Attributes:
         name: The `--quantize` value.
-        activations: `static` (int8, ranges from calibration data), `dynamic` (int8, ranges found at every run) or
-            `float` (only weights are stored in few bits).
+        activations: `static` (ranges from calibration data), `dynamic` (ranges found at every run) or `float` (only
+            weights are stored in few bits).
         weight_bits: 8 or 4, signed and symmetric.
         group_size: How many consecutive weights of an output channel share a scale; None for the whole channel.
+        activation_bits: 8 or 16, signed with a zero point, unless activations are `float`.
     """
 
     name: str
     activations: Literal["static", "dynamic", "float"]
     weight_bits: Literal[8, 4] = 8
     group_size: int | None = None
+    activation_bits: Literal[8, 16] = 8
 
     @property
     def needs_calibration(self) -> bool:
@@ -34,10 +36,11 @@ class Recipe:
         return self.activations == "static"
 
 
-# `int8-dynamic` quantizes convolutions too where the target can; `8da8w` and `8da4w` are torchao's names for linear
+# `a16w8` is Qualcomm's name; `int8-dynamic` quantizes convolutions too where the target can; `8da8w` and `8da4w` are torchao's names for linear
 # layers only, with activations token by token.
 _RECIPES = (
     Recipe("int8", "static"),
+    Recipe("a16w8", "static", activation_bits=16),
     Recipe("int8-dynamic", "dynamic"),
     Recipe("8da8w", "dynamic"),
     Recipe("8da4w", "dynamic", 4, 32),

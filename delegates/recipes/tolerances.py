@@ -12,6 +12,7 @@ DEFAULT_TOLERANCES: Mapping[str, Tolerance] = {
     "fp16": Tolerance(min_sqnr_db=40.0),
     "bf16": Tolerance(min_sqnr_db=30.0),
     "int8": Tolerance(min_sqnr_db=20.0, min_equal=0.9),
+    "a16w8": Tolerance(min_sqnr_db=25.0, min_equal=0.9),
     "int8-dynamic": Tolerance(min_sqnr_db=20.0, min_equal=0.9),
     "8da8w": Tolerance(min_sqnr_db=20.0, min_equal=0.9),
     "8da4w": Tolerance(min_sqnr_db=8.0, min_equal=0.9),

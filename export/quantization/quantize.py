@@ -172,15 +172,17 @@ def _vanishing(node: Node, observers: Mapping[str, Any]) -> str | None:
     """A sum one of whose terms is smaller than the step of the result: it would be lost."""
     if not str(node.target).startswith("aten.add"):
         return None
-    result = _range_of(observers.get(node.name))
-    if result is None:
+    observer = observers.get(node.name)
+    result = _range_of(observer)
+    if observer is None or result is None:
         return None
-    step = (max(result[1], 0.0) - min(result[0], 0.0)) / 255
+    steps = int(observer.quant_max) - int(observer.quant_min)
+    step = (max(result[1], 0.0) - min(result[0], 0.0)) / steps
     for term in node.all_input_nodes:
         own = _range_of(observers.get(_seen(term)))
         if own is not None and 0.0 < max(abs(own[0]), abs(own[1])) < step:
             largest = max(abs(own[0]), abs(own[1]))
-            return f"a term (up to {largest:.3g}) would be lost: 8 bits of the result have steps of {step:.3g}"
+            return f"a term (up to {largest:.3g}) would be lost: the result has steps of {step:.3g}"
     return None
 
 

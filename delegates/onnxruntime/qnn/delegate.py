@@ -73,7 +73,7 @@ class OnnxQnnOptions:
 
 
 class OnnxQnnDelegate(ProviderDelegate):
-    """Lowers to `model.onnx` in float16 or 8-bit integers, in operators that QNN takes for one SoC."""
+    """Lowers to `model.onnx` in float16 or integers, in operators that QNN takes for one SoC."""
 
     name = "onnx-qnn"
     provider = QNN
@@ -81,7 +81,7 @@ class OnnxQnnDelegate(ProviderDelegate):
     # The HTP computes no float32; recipes start from it, and what they leave is computed in float16.
     precisions: tuple[str, ...] = ("fp16",)
     packages: tuple[str, ...] = ("torch", "onnx", "onnxscript", DISTRIBUTION)
-    recipes: tuple[str, ...] = ("int8",)
+    recipes: tuple[str, ...] = ("int8", "a16w8")
 
     def availability(self) -> Availability:
         """Whether torch, onnx, onnxscript, onnxruntime and the provider are installed; none of them is imported."""
@@ -112,7 +112,7 @@ class OnnxQnnDelegate(ProviderDelegate):
 
     def recipe_refusal(self, recipe: str) -> str:
         """Why a recipe outside `recipes` is refused."""
-        return f"QNN takes activations with ranges from calibration; {recipe} has none; use --quantize int8"
+        return f"QNN takes activations with ranges from calibration; {recipe} has none; use --quantize int8 or a16w8"
 
     def tolerance(self, kind: str) -> Tolerance | None:
         """See `SetsTolerances`: from v73 on the HTP approximates tanh, sigmoid and their like in float16.

@@ -1,4 +1,4 @@
-"""Static int8: PT2E's quantize and dequantize operators in the form that ONNX Runtime's CPU provider fuses.
+"""Static recipes: PT2E's quantize and dequantize operators in the form that ONNX Runtime's CPU provider fuses.
 
 PT2E (s8 activations, s8 weights, float bias) becomes
 
@@ -8,10 +8,10 @@ w_s8 -> DequantizeLinear ─┼─ Conv | Gemm | MatMul -> QuantizeLinear -> y_u
 b_s32-> DequantizeLinear ─┘
 ```
 
-- Activations are unsigned: the zero point grows by 128 and the scale stays, so every number is the same. The integer
-  kernels for x86 multiply unsigned by signed bytes. With signed activations ONNX Runtime leaves most of a network in
-  floating point, or (`session.qdqisint8allowed`) takes kernels that are 10 to 20 times slower. Arm has kernels for
-  both.
+- Activations are unsigned: the zero point grows by 128 (by 32768 where they have 16 bits) and the scale stays, so every
+  number is the same. The integer kernels for x86 multiply unsigned by signed bytes. With signed activations ONNX
+  Runtime leaves most of a network in floating point, or (`session.qdqisint8allowed`) takes kernels that are 10 to 20
+  times slower. Arm has kernels for both.
 - Constants that are added or multiplied are unsigned too, because both operands must have one type.
 - The bias is int32 at the scale of the accumulator, input scale times weight scale; with a float one nothing fuses.
 - A linear layer of rank 3 and more is a Gemm between two reshapes of bytes, because only Gemm fuses with its bias.
@@ -31,6 +31,9 @@ from edgex.delegates.onnxruntime.graph.edits import GraphEditor, is_constant, ma
 
 # The bias must leave room in 32 bits for the products that are added to it.
 _LARGEST_BIAS = 1 << 30
+# The integers that activations have, as PT2E writes them and as they are stored.
+_SIGNED = ("INT8", "INT16")
+_UNSIGNED = ("UINT8", "UINT16")
 _LAYERS = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 _IMAGE_AXES = ((2, 3), (-2, -1), (-1, -2), (3, 2), (2, -1))
 
@@ -97,7 +100,7 @@ def _spare_float_layers(editor: GraphEditor) -> None:
         if dequantize is None or not _is_signed_tensor(dequantize) or not is_constant(dequantize.inputs[1]):
             continue
         scale, zero = float(dequantize.inputs[1].const_value.numpy()), int(dequantize.inputs[2].const_value.numpy())
-        bounds = [editor.constant("bound", _float32(scale * (end - zero))) for end in (-129, 128)]
+        bounds = [editor.constant("bound", _float32(scale * (end - zero))) for end in _beyond(dequantize)]
         value = node.inputs[0]
         types = [(value.dtype, value.shape)]
         (clipped,) = editor.insert("Clip", [value, *bounds], f"{node.name}_input", at=node, types=types)
@@ -118,7 +121,7 @@ def unfused_reason(node: Any) -> str | None:
     if node.op_type == "ConvTranspose":
         return "there is no integer kernel for transposed convolutions"
     activation = made_by(node.inputs[0], "DequantizeLinear")
-    if activation is None or activation.inputs[0].dtype.name != "UINT8":
+    if activation is None or activation.inputs[0].dtype.name not in _UNSIGNED:
         return "its input is not quantized, or not used as bytes alone"
     bias = node.inputs[2] if len(node.inputs) > 2 else None
     if bias is not None and made_by(bias, "DequantizeLinear") is None:
@@ -149,8 +152,9 @@ def _make_constants_unsigned(editor: GraphEditor) -> None:
             continue
         data = node.inputs[0]
         if id(data) not in turned:
-            content = (data.const_value.numpy().astype(np.int16) + 128).astype(np.uint8)
-            turned[id(data)] = editor.weight(f"{data.name}.uint8", onnx_ir.Tensor(content))
+            unsigned = _unsigned(node)
+            content = (data.const_value.numpy().astype(np.int32) + _middle(node)).astype(unsigned.numpy())
+            turned[id(data)] = editor.weight(f"{data.name}.{unsigned.name.lower()}", onnx_ir.Tensor(content))
         node.replace_input_with(0, turned[id(data)])
         _shift_zero_point(editor, node)
 
@@ -158,8 +162,10 @@ def _make_constants_unsigned(editor: GraphEditor) -> None:
 def _shift_zero_point(editor: GraphEditor, node: Any) -> None:
     import numpy as np
 
-    zero = int(node.inputs[2].const_value.numpy()) + 128
-    node.replace_input_with(2, editor.constant(f"zero_point_{zero}", np.array(zero, np.uint8)))
+    unsigned = _unsigned(node)
+    zero = int(node.inputs[2].const_value.numpy()) + _middle(node)
+    name = f"zero_point_{zero}" + ("" if unsigned.name == "UINT8" else "_16")
+    node.replace_input_with(2, editor.constant(name, np.array(zero, unsigned.numpy())))
 
 
 def _make_unsigned(editor: GraphEditor) -> None:
@@ -173,24 +179,40 @@ def _make_unsigned(editor: GraphEditor) -> None:
         if region is None:
             continue
         values, dequantizes = region
+        unsigned = _unsigned(node)
         for user in (node, *dequantizes):
             _shift_zero_point(editor, user)
         for value in values:
-            value.type = onnx_ir.TensorType(onnx_ir.DataType.UINT8)
+            value.type = onnx_ir.TensorType(unsigned)
 
 
 def _is_signed_tensor(node: Any) -> bool:
-    """Whether a (de)quantizing node has one scale, and an int8 zero point that is a constant."""
-    import onnx_ir
-
+    """Whether a (de)quantizing node has one scale, and a signed zero point that is a constant."""
     if len(node.inputs) < 3 or not is_constant(node.inputs[2]) or not is_constant(node.inputs[1]):
         return False
     zero = node.inputs[2]
-    return zero.dtype is onnx_ir.DataType.INT8 and math.prod(zero.shape) == 1 and len(zero.shape) == 0
+    return zero.dtype.name in _SIGNED and math.prod(zero.shape) == 1 and len(zero.shape) == 0
+
+
+def _middle(node: Any) -> int:
+    """What makes the integers of a signed (de)quantizing node unsigned ones."""
+    return 128 if node.inputs[2].dtype.name == "INT8" else 1 << 15
+
+
+def _beyond(node: Any) -> tuple[int, int]:
+    """The integers just outside those of a signed (de)quantizing node."""
+    return -_middle(node) - 1, _middle(node)
+
+
+def _unsigned(node: Any) -> Any:
+    """The dtype that `_middle` leads to."""
+    import onnx_ir
+
+    return onnx_ir.DataType.UINT8 if node.inputs[2].dtype.name == "INT8" else onnx_ir.DataType.UINT16
 
 
 def _signed_region(start: Any) -> tuple[list[Any], list[Any]] | None:
-    """The int8 values behind one, and the nodes that dequantize them; None where anything else looks at them."""
+    """The signed values behind one, and the nodes that dequantize them; None where anything else looks at them."""
     values, dequantizes, queue = [], [], [start]
     while queue:
         value = queue.pop()
@@ -216,7 +238,7 @@ def _wrap_moves(editor: GraphEditor) -> None:
     ```
     """
     for node in list(editor.graph):
-        if node.op_type not in ("Reshape", "Squeeze") or node.inputs[0].dtype.name != "UINT8":
+        if node.op_type not in ("Reshape", "Squeeze") or node.inputs[0].dtype.name not in _UNSIGNED:
             continue
         data, moved = node.inputs[0], node.outputs[0]
         reader = _reader_of(moved)

@@ -20,7 +20,7 @@ def register_quantized_operators(quantization: Mapping[str, Any] | None) -> None
         return
     import torch.ao.quantization.quantize_fx  # noqa: F401  # defines quantized_decomposed
 
-    if quantization["recipe"] in ("int8", "int8-dynamic"):
+    if quantization["recipe"] in ("int8", "int8-dynamic", "a16w8"):
         return
     if installed_version("torchao") is None:
         raise TargetUnavailable(

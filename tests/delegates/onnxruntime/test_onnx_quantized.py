@@ -18,6 +18,7 @@ from torch.nn import functional
 
 from edgex.delegates.base import CapturedProgram, LoweredModule
 from edgex.delegates.onnxruntime.cpu import OnnxCpuDelegate, OnnxCpuOptions
+from edgex.delegates.onnxruntime.lowering import Checks, lower_program
 from edgex.delegates.recipes.quantizers import shared_quantizer
 from edgex.errors import QuantizationError
 from edgex.runtime.artifact.artifact import open_artifact
@@ -57,11 +58,13 @@ class Case:
             return self.model(*(inputs or self.inputs)).numpy()
 
 
-def quantize(program: CapturedProgram, batches: list[tuple[torch.Tensor, ...]]) -> CapturedProgram:
-    """Static int8 as the pipeline makes it."""
+def quantize(
+    program: CapturedProgram, batches: list[tuple[torch.Tensor, ...]], recipe: str = "int8"
+) -> CapturedProgram:
+    """A static recipe as the pipeline makes it."""
     from edgex.export.quantization import pt2e
 
-    quantizer = shared_quantizer("int8")
+    quantizer = shared_quantizer(recipe)
     assert quantizer is not None
     observed = pt2e.prepare(program, quantizer, "minmax", lambda node: True)
     pt2e.observe_weights(observed)
@@ -410,6 +413,23 @@ def test_tensors_are_quantized_as_a_whole(tmp_path: Path) -> None:
     rows = ((x / scale + zero).round().clamp(0, 255) - zero) * scale
     expected = functional.linear(rows, (weight / step).round() * step, model.bias.detach()).numpy()
     assert sqnr_db(expected, case.run()) > 60
+
+
+def test_sixteen_bits_are_stored_unsigned_with_the_same_numbers(tmp_path: Path) -> None:
+    """The form that providers of NPUs take, run by the CPU's kernels, which compute it in floating point."""
+    model = reinitialise(Images())
+    batches = [(random(2, 3, 32, 32, seed=seed),) for seed in range(2)]
+    program = quantize(capture(model, batches[0]), batches, "a16w8")
+    lowered = lower_program(program, 21, "onnxruntime", Checks(form="units"))
+    case = Case(model, batches[1], program, lowered, write_artifact(lowered, tmp_path / "a"))
+    graph = onnx.load(case.folder / "model.onnx").graph
+    zeros = {tensor.name: tensor.data_type for tensor in graph.initializer}
+    activations = {zeros[node.input[2]] for node in graph.node if node.op_type == "QuantizeLinear"}
+    weights = {zeros.get(node.input[0]) for node in graph.node if node.op_type == "DequantizeLinear"}
+    assert activations == {onnx.TensorProto.UINT16}
+    assert {onnx.TensorProto.INT8, onnx.TensorProto.INT32} <= weights
+    sqnr = sqnr_db(case.quantized(), case.run())
+    assert sqnr > 60, f"{sqnr:.1f} dB"
 
 
 def test_modules_that_stay_float_are_left_alone(tmp_path: Path) -> None:

@@ -315,7 +315,7 @@ def test_an_exported_program_is_quantized_too(tmp_path: Path) -> None:
     torch.export.save(torch.export.export(model, (x,)), tmp_path / "model.pt2")
     found = capture(torch.export.load(tmp_path / "model.pt2"), (), source_root=tmp_path)
     data = Data(found, [(torch.randn(2, 16),) for _ in range(8)])
-    for recipe, samples in (("int8", data.samples), ("8da8w", None)):
+    for recipe, samples in (("int8", data.samples), ("a16w8", data.samples), ("8da8w", None)):
         quantizer = shared_quantizer(recipe)
         assert quantizer is not None
         quantized = quantize_program(found.program, get_recipe(recipe), quantizer, samples, observer="minmax")

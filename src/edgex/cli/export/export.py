@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     show_default=True,
     metavar="RECIPE",
     group="Precision and quantization",
-    help="Quantize by a recipe: int8, int8-dynamic, 8da8w, 8da4w, int8-weight or int4-weight.",
+    help="Quantize by a recipe: int8, a16w8, int8-dynamic, 8da8w, 8da4w, int8-weight or int4-weight.",
 )
 @option(
     "--group-size",

@@ -110,8 +110,9 @@ def test_float16_is_that_of_the_soc(half: Path) -> None:
         assert np.array_equal(session.run(x)[0], session.run(x)[0])
 
 
-def test_int8_is_proved(folder: Path) -> None:
-    arguments = ("--quantize", "int8", "--option", "soc=sm8550", "-o", "int8", "--json", "-q")
+@pytest.mark.parametrize("recipe", ["int8", "a16w8"])
+def test_a_recipe_is_proved(folder: Path, recipe: str) -> None:
+    arguments = ("--quantize", recipe, "--option", "soc=sm8550", "-o", recipe, "--json", "-q")
     done = run_edgex("export", "net.py", "-t", "onnx-qnn", *arguments, cwd=folder)
     assert done.returncode == 0, done.stderr
     (artifact,) = json.loads(done.stdout)["artifacts"]
