@@ -36,8 +36,8 @@ class Recipe:
         return self.activations == "static"
 
 
-# `a16w8` is Qualcomm's name; `int8-dynamic` quantizes convolutions too where the target can; `8da8w` and `8da4w` are torchao's names for linear
-# layers only, with activations token by token.
+# `a16w8` is Qualcomm's name; `int8-dynamic` quantizes convolutions too where the target can; `8da8w` and `8da4w` are
+# torchao's names, for linear layers only, with activations token by token.
 _RECIPES = (
     Recipe("int8", "static"),
     Recipe("a16w8", "static", activation_bits=16),
