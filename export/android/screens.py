@@ -12,7 +12,7 @@ from edgex.export.android.refusals import check_labels
 from edgex.runtime.artifact.artifact import Artifact
 from edgex.runtime.artifact.card import (
     ImageInput,
-    check_image,
+    fit_image,
     read_image_card,
     read_labels,
     read_output_image_card,
@@ -86,13 +86,14 @@ def find_screens(artifact: Artifact, options: AppOptions) -> Screens:
     image = options.image or read_image_card(card, where)
     if image is not None:
         fix = "leave the image input out, and the app shows a tensor card"
-        check_image(image, method.inputs, "--image-input" if options.image else where, fix)
+        image = fit_image(image, method.inputs, "--image-input" if options.image else where, fix)
     notices = []
     if image is not None and len(method.inputs) > 1:
         notices.append("the model has several inputs, so the app shows tensor cards instead of the image screen")
     painted, detection = read_output_image_card(card, where), read_detection_card(card, where)
     if painted is not None:
-        check_image(painted, method.outputs, where, "leave output_image out, and the app shows a tensor card", "output")
+        fix = "leave output_image out, and the app shows a tensor card"
+        painted = fit_image(painted, method.outputs, where, fix, "output")
     if detection is not None:
         check_detection(detection, method.outputs, where)
         if image is None or len(method.inputs) > 1:

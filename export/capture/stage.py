@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from edgex.errors import CaptureError
 from edgex.export.target_model import CapturedModel, Progress
-from edgex.runtime.artifact.card import check_image, find_unused_labels, read_image_card
+from edgex.runtime.artifact.card import check_card_labels, fit_image, read_image_card
 from edgex.runtime.artifact.language_model import TOKENS
 from edgex.runtime.artifact.specs import Dim
 
@@ -21,7 +21,7 @@ def capture_source(source: ModelSource, dynamic: Mapping[tuple[str, int], Dim], 
 
     Raises:
         CaptureError: It cannot be captured; the error names everything that is in the way, not only the first.
-        UsageError: The model card's picture does not fit the input that it names.
+        UsageError: The model card's picture does not fit the input that it names, or its labels no output.
     """
     from edgex.export.capture.diagnosis.blockers import find_blockers
     from edgex.export.capture.program import capture
@@ -42,8 +42,8 @@ def capture_source(source: ModelSource, dynamic: Mapping[tuple[str, int], Dim], 
         first, *others = find_blockers(source, error)
         first.others = tuple(others)
         raise
-    image = read_image_card(source.model_card, source.description)
+    image = read_image_card(source.model_card, source.card_place)
     if image is not None:
-        check_image(image, captured.program.inputs, f"{source.description}: model_card")
-    unused = find_unused_labels(source.model_card, captured.program.outputs)
-    return CapturedModel(source, replace(captured, notices=(*captured.notices, *([unused] if unused else []))))
+        fit_image(image, captured.program.inputs, source.card_place)
+    unsure = check_card_labels(source.model_card, captured.program.outputs, source.card_place)
+    return CapturedModel(source, replace(captured, notices=(*captured.notices, *([unsure] if unsure else []))))

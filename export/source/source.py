@@ -28,6 +28,8 @@ from torch.export import ExportedProgram
 from edgex.errors import ArtifactError, RunError, UsageError, nearest_name
 from edgex.export.source.example_inputs import Call, apply_input_shapes, make_inputs, read_call
 from edgex.export.source.processors import find_processor_files
+from edgex.export.source.user_code.code_search import find_definition
+from edgex.export.source.user_code.user_line import line_at
 from edgex.export.source.user_file import Found, find_in_namespace, load_file, load_module, run_user_code
 from edgex.export.source.weights import check_weights, put_in_eval
 from edgex.runtime.artifact.card import check_card
@@ -56,6 +58,7 @@ class ModelSource:
         calibration_data: As the file gives it, a callable mostly; None when not given.
         evaluate: The file's `evaluate(run)`; None when not given.
         model_card: Labels, image mean and the like; empty when not given.
+        card_place: The line that gives it, for messages.
         processor_files: Files of a tokenizer or processor that travel with the model, by name.
         notices: What the user should know, a sentence each.
         language: What the artifact says of a language model; None for other models.
@@ -72,6 +75,7 @@ class ModelSource:
     calibration_data: Any = None
     evaluate: Callable[..., Any] | None = None
     model_card: Mapping[str, Any] = field(default_factory=dict)
+    card_place: str = "model_card"
     processor_files: Mapping[str, Path] = field(default_factory=dict)
     notices: tuple[str, ...] = ()
     language: LanguageModel | None = None
@@ -182,10 +186,10 @@ def _make_source(
     evaluate = namespace.get("evaluate")
     if evaluate is not None and not callable(evaluate):
         raise UsageError("evaluate is not a function", label, "define evaluate(run), which returns a score")
-    card = _read(namespace, "model_card", root) or {}
+    card, card_place = _read(namespace, "model_card", root) or {}, _find_card(namespace, label, root)
     if not isinstance(card, Mapping):
-        raise UsageError(f"model_card is of type {type(card).__name__}", label, "make it a dict")
-    check_card(card, label)
+        raise UsageError(f"model_card is of type {type(card).__name__}", card_place, "make it a dict")
+    check_card(card, card_place)
     processor_files = find_processor_files(found.module, root)
     if processor_files:
         notices.append(f"carried in the artifact, for its inputs: {', '.join(processor_files)}")
@@ -203,6 +207,7 @@ def _make_source(
         calibration_data=namespace.get("calibration_data"),
         evaluate=evaluate,
         model_card=card,
+        card_place=card_place,
         processor_files=processor_files,
         notices=tuple(notices),
     )
@@ -214,6 +219,12 @@ def _read(namespace: Mapping[str, Any], name: str, root: Path) -> Any:
     return (
         run_user_code(value, f"{name}()", root) if callable(value) and not hasattr(value, "dynamic_shapes") else value
     )
+
+
+def _find_card(namespace: Mapping[str, Any], label: str, root: Path) -> str:
+    """Where the file says `model_card`, as `net.py:12`; the file alone where it took it from another."""
+    place = find_definition(namespace.get("__file__"), "model_card")
+    return label if place is None else line_at(place.file, place.line, root).place
 
 
 def check_is_module(model: Any, description: str) -> None:

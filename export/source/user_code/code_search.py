@@ -40,6 +40,19 @@ def find_write(file: str | None, name: str, *, on_self: bool, within: str | None
     return None
 
 
+def find_definition(file: str | None, name: str) -> Place | None:
+    """The last line of a file, outside functions and classes, that assigns to a name or defines it as a function."""
+    tree = _parse(file)
+    lines = [
+        node.lineno
+        for node in ([] if tree is None else _own_nodes(tree))
+        if isinstance(node, ast.stmt)
+        and any(isinstance(target, ast.Name) and target.id == name for target in _written_by(node))
+    ]
+    lines += [f.lineno for f in getattr(tree, "body", ()) if isinstance(f, ast.FunctionDef) and f.name == name]
+    return Place(str(file), max(lines)) if lines else None
+
+
 def find_call(file: str | None, spellings: tuple[str, ...]) -> Place | None:
     """The first line that calls something whose spelling starts with one of these, for example `np.random.`."""
     for function in _functions(file):
@@ -73,10 +86,7 @@ def file_of(kind: type) -> str | None:
 
 
 def _functions(file: str | None, within: str | None = None) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    try:
-        tree = ast.parse(Path(file).read_text(encoding="utf-8")) if file else None
-    except (OSError, SyntaxError, UnicodeDecodeError):
-        return
+    tree = _parse(file)
     nodes = list(ast.walk(tree)) if tree is not None else []
     roots = [node for node in nodes if isinstance(node, ast.ClassDef) and node.name == within] if within else nodes
     for root in roots:
@@ -85,8 +95,15 @@ def _functions(file: str | None, within: str | None = None) -> Iterator[ast.Func
                 yield node
 
 
+def _parse(file: str | None) -> ast.Module | None:
+    try:
+        return ast.parse(Path(file).read_text(encoding="utf-8")) if file else None
+    except (OSError, SyntaxError, UnicodeDecodeError):
+        return None
+
+
 def _own_nodes(function: ast.AST) -> Iterator[ast.AST]:
-    """The nodes of a function without those of functions inside it."""
+    """The nodes of a function, or of a module, without those of functions and classes inside it."""
     for node in ast.iter_child_nodes(function):
         if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)):
             yield node

@@ -348,7 +348,8 @@ def _describe_card(card: Mapping[str, Any]) -> list[str]:
     lines = []
     if image is not None:
         mean, std = ("/".join(f"{value:g}" for value in values) for values in (image.mean, image.std))
-        lines.append(f"{image.input} is a picture: {image.layout}, {image.color}, mean {mean}, std {std}")
+        layout = f"{image.layout}, " if image.layout else ""
+        lines.append(f"{image.input} is a picture: {layout}{image.color}, mean {mean}, std {std}")
     if labels:
         lines.append(f"{len(labels)} labels: {list_some(labels, _LISTED)}")
     return lines

@@ -285,7 +285,7 @@ def test_mean_and_std_that_would_not_count_are_refused(artifact_of, tmp_path):
     scaled = AppOptions(image=ImageInput("x", "NCHW", "RGB", (0.5,) * 3, (1.0,) * 3))
     with pytest.raises(EdgexError, match="bytes as they are") as refusal:
         generate_app(artifact, tmp_path / "app", scaled)
-    assert (refusal.value.exit_code, refusal.value.fix) == (2, "--image-input x:0,1,NCHW")
+    assert (refusal.value.exit_code, refusal.value.fix) == (2, "--image-input x:0,1")
     plain = AppOptions(image=ImageInput("x", "NCHW", "RGB", (0.0,) * 3, (1.0,) * 3))
     assert generate_app(artifact, tmp_path / "app", plain).screen == "image"
 

@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 
 _IMAGE_HELP = (
     "This input is a picture, scaled to 0..1, then (x - MEAN) / STD; default: the model card's. "
-    "For example x:0.485/0.456/0.406,0.229/0.224/0.225,NCHW."
+    "For example x:0.485/0.456/0.406,0.229/0.224/0.225. Behind it, where needed: ,NCHW or ,NHWC (default: as the shape "
+    "tells), ,BGR (default: RGB)."
 )
 
 
@@ -52,7 +53,7 @@ _IMAGE_HELP = (
     group="App",
     help="Class names, one a line; default: the model card's.",
 )
-@option("--image-input", metavar="NAME:MEAN,STD,LAYOUT", group="App", help=_IMAGE_HELP)
+@option("--image-input", metavar="NAME:MEAN,STD", group="App", help=_IMAGE_HELP)
 @option(
     "--flavor",
     type=click.Choice(["xnnpack", "vulkan"]),

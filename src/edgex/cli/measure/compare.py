@@ -117,7 +117,7 @@ def command(
         if output is not None:
             check_output(output, tuple(_FORMS), force)
         level: CheckLevel = "size" if check == "size" else "hash"
-        values = _read_inputs(inputs, baseline_and_candidates, level)
+        values = _read_inputs(inputs, baseline_and_candidates, level, quiet=quiet)
         artifacts = [] if place.is_here else _open_artifacts(baseline_and_candidates)
         with StageProgress(quiet=quiet) as progress, place.opened(artifacts) as executor:
             comparison = compare(
@@ -156,7 +156,9 @@ def _open_artifacts(subjects: Sequence[str]) -> list[Artifact]:
     return [open_artifact(path, "size") for path in subjects]
 
 
-def _read_inputs(texts: Sequence[str], subjects: Sequence[str], check: CheckLevel) -> dict[str, np.ndarray] | None:
+def _read_inputs(
+    texts: Sequence[str], subjects: Sequence[str], check: CheckLevel, *, quiet: bool
+) -> dict[str, np.ndarray] | None:
     """`-i`, read for the baseline; None where none are given."""
     if not texts or not subjects:
         return None
@@ -165,7 +167,7 @@ def _read_inputs(texts: Sequence[str], subjects: Sequence[str], check: CheckLeve
 
     if Path(subjects[0]).is_file():
         raise UsageError("-i is for artifacts: a saved report has its own inputs", fix=_FORM_NAMES)
-    return read_inputs(texts, open_artifact(subjects[0], check))
+    return read_inputs(texts, open_artifact(subjects[0], check), quiet=quiet)
 
 
 def _gate_error(comparison: Comparison, gate: GateResult) -> VerificationError:

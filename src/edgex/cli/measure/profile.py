@@ -127,7 +127,7 @@ def command(
         if axes is not None:
             return sweep_threads(artifact, axes, inputs, outputs, threads, level, as_json=as_json, quiet=quiet)
         opened = open_artifact(artifact, level).select(method)
-        values = read_inputs(inputs, opened) if inputs else None
+        values = read_inputs(inputs, opened, quiet=quiet) if inputs else None
         options = {"allow_fallback": True} if allow_fallback else {}
         measured: list[ProfileReport] = []
         with StageProgress(quiet=quiet) as progress, place.opened([opened], tuned=not no_tuned) as executor:

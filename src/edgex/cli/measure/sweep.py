@@ -67,7 +67,7 @@ def sweep_threads(
     from edgex.runtime.report.sweep import describe_best, render_sweep, tabulate_sweep
 
     opened = open_artifact(path, check)
-    values = read_inputs(inputs, opened) if inputs else None
+    values = read_inputs(inputs, opened, quiet=quiet) if inputs else None
     with StageProgress(quiet=quiet) as progress:
         found = run_sweep(opened, axes, inputs=values, threads=threads, check=check, progress=progress)
     for output in outputs:

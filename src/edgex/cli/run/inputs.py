@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import click
 import numpy as np
 
+from edgex.cli.run.other_files import is_read, refuse_file
 from edgex.cli.run.pictures import SUFFIXES, can_be_picture, find_image, read_picture
 from edgex.errors import RunError, UsageError, nearest_name
 from edgex.runtime.artifact.card import ImageInput, read_image_card
@@ -16,13 +18,22 @@ if TYPE_CHECKING:
     from edgex.runtime.artifact.artifact import Artifact
 
 
-def read_inputs(specs: Sequence[str], artifact: Artifact, image: ImageInput | None = None) -> dict[str, np.ndarray]:
+def read_inputs(
+    specs: Sequence[str],
+    artifact: Artifact,
+    image: ImageInput | None = None,
+    *,
+    notes: list[str] | None = None,
+    quiet: bool = False,
+) -> dict[str, np.ndarray]:
     """Inputs by name; the golden example where none are given.
 
     Args:
         specs: What `-i` was given, each `in.npz` or `name=file`.
         artifact: The artifact that will take them.
         image: How pictures become an input, where that is not left to the model card.
+        notes: Gets a sentence about each picture that was resized; they are printed, unless `quiet`.
+        quiet: See there.
 
     Raises:
         UsageError: A file does not exist or is of a kind that cannot be read, or an input is given twice.
@@ -35,14 +46,17 @@ def read_inputs(specs: Sequence[str], artifact: Artifact, image: ImageInput | No
     names = [spec.name for spec in artifact.manifest.method.inputs]
     values: dict[str, np.ndarray] = {}
     given: dict[str, str] = {}
+    said = [] if notes is None else notes
     for text in specs:
         name, separator, file = text.partition("=")
         path = Path(file if separator else text)
         if not path.is_file():
             raise UsageError(f"no such file: {path}", where=f"-i {text}")
-        if not separator and path.suffix != ".npz":
+        if not is_read(path):
+            raise refuse_file(path, name if separator else None, artifact.manifest.method.inputs)
+        if not separator and path.suffix.lower() != ".npz":
             name = _guess_input(path, names, artifact, image)
-        found = _read_file(path, name, separator != "" or path.suffix != ".npz", artifact, image)
+        found = _read_file(path, name, separator != "" or path.suffix.lower() != ".npz", artifact, image, said.append)
         for key, array in found.items():
             if key not in names:
                 raise RunError(f"{path}: unknown input {key!r}", why=nearest_name(key, names))
@@ -51,6 +65,8 @@ def read_inputs(specs: Sequence[str], artifact: Artifact, image: ImageInput | No
                     f"the input {key!r} is given twice: -i {given[key]} and -i {text}", fix="leave one of them out"
                 )
             values[key], given[key] = array, text
+    for sentence in () if quiet else said:
+        click.echo(f"note: {sentence}", err=True)
     return values
 
 
@@ -70,7 +86,7 @@ def _guess_input(path: Path, names: Sequence[str], artifact: Artifact, image: Im
 
 
 def _read_file(
-    path: Path, name: str, named: bool, artifact: Artifact, image: ImageInput | None
+    path: Path, name: str, named: bool, artifact: Artifact, image: ImageInput | None, note: Callable[[str], None]
 ) -> Mapping[str, np.ndarray]:
     suffix = path.suffix.lower()
     try:
@@ -82,13 +98,11 @@ def _read_file(
     except Exception as error:  # what NumPy makes of a damaged archive or a lying header it does not document
         why = str(error) or "it asks for more memory than there is"
         raise UsageError(f"{path} cannot be read", why=why) from error
-    if suffix in SUFFIXES:
-        specs = {spec.name: spec for spec in artifact.manifest.method.inputs}
-        if name not in specs:
-            raise RunError(f"{path}: unknown input {name!r}", why=nearest_name(name, specs))
-        return {name: read_picture(path, find_image(artifact, name, path, image), specs[name])}
-    raise UsageError(
-        f"{path}: inputs come as in.npz, name=file.npy or name=photo.jpg",
-        where=f"-i {path}",
-        fix=f"in Python, numpy.save({path.stem + '.npy'!r}, array) writes one; then -i {name}={path.stem}.npy",
-    )
+    if suffix == ".npz":
+        raise UsageError(
+            f"{path} holds several inputs by name", fix=f"leave the name out: -i {path}", where=f"-i {name}={path}"
+        )
+    specs = {spec.name: spec for spec in artifact.manifest.method.inputs}
+    if name not in specs:
+        raise RunError(f"{path}: unknown input {name!r}", why=nearest_name(name, specs))
+    return {name: read_picture(path, find_image(artifact, name, path, image), specs[name], note)}

@@ -43,10 +43,11 @@ if TYPE_CHECKING:
 @inputs_option
 @option(
     "--image",
-    metavar="NAME:MEAN,STD,LAYOUT",
+    metavar="NAME:MEAN,STD",
     group="Input and output",
     help="How pictures become the input NAME: scaled to 0..1, then (x - MEAN) / STD; default: as the model card says. "
-    "For example x:0.485/0.456/0.406,0.229/0.224/0.225,NCHW; `,BGR` behind it for that order of channels.",
+    "For example x:0.485/0.456/0.406,0.229/0.224/0.225. Behind it, where needed: ,NCHW or ,NHWC (default: as the shape "
+    "tells), ,BGR (default: RGB), ,HEIGHTxWIDTH for an input whose size may vary.",
 )
 @output_option("Write the outputs to this .npz.")
 @threads_option("Threads of the run; default: what a sweep found, or the engine's own.")
@@ -98,7 +99,8 @@ def command(
 
         declared = None if image is None else _read_image_option(image, inputs)
         opened = open_artifact(artifact, "size" if check == "size" else "hash").select(method)
-        values = read_inputs(inputs, opened, declared)
+        notes: list[str] = []
+        values = read_inputs(inputs, opened, declared, notes=notes, quiet=quiet)
         options = {"allow_fallback": True} if allow_fallback else {}
         with place.progress(quiet=quiet) as progress, place.opened([opened], tuned=not no_tuned) as executor:
             results, answer = run_once(
@@ -121,6 +123,7 @@ def command(
             "threads": answer.threads,
             "threads_source": answer.threads_source,
             "outputs": _describe_outputs(specs, results, read_labels(opened.manifest.model.get("card", {}))),
+            "notes": notes,
             "output_file": None if output is None else str(output),
             "device": answer.describe_device(),
         }
