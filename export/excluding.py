@@ -8,13 +8,12 @@ gelu@layers.0              those that layers.0 or a module inside of it runs
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from edgex.delegates.graph.provenance import is_conversion, is_operator, module_path_of
-from edgex.errors import UsageError, nearest_name
+from edgex.errors import UsageError, nearest_name, nearest_names
 
 if TYPE_CHECKING:
     from torch.fx import Node
@@ -72,8 +71,8 @@ def find_excluded(program: CapturedProgram, text: str) -> frozenset[str]:
 def _nearest(operator: str, nodes: Sequence[Node]) -> str:
     """The operators that there are, and which of them may have been meant, in whatever spelling."""
     whole = {spelling: str(node.target) for node in nodes for spelling in _spellings(node)}
-    close = difflib.get_close_matches(operator, whole, n=1, cutoff=0.6)
-    hint = f"did you mean {whole[close[0]]!r}? " if close else ""
+    meant = sorted({whole[spelling] for spelling in nearest_names(operator, whole)})
+    hint = f"did you mean {' or '.join(map(repr, meant))}? " if meant else ""
     return f"{hint}known: {', '.join(sorted(set(whole.values()))) or 'none'}"
 
 

@@ -37,6 +37,12 @@ def plan_model(model: TargetModel) -> PartitionPlan:
     return model.job.delegate.plan(model.program, model.job.options)
 
 
+_SHARE_OF = {
+    "work": "work is counted in multiply-adds, as --min-delegation is; `edgex profile` shows the share of the time",
+    "operators": "operators are counted, since their work is unknown; `edgex profile` shows the share of the time",
+}
+
+
 def check_delegation(plan: PartitionPlan, least: float | None, target: str) -> tuple[str, ...]:
     """The gate of --min-delegation, or the warning that stands in for it.
 
@@ -54,7 +60,7 @@ def check_delegation(plan: PartitionPlan, least: float | None, target: str) -> t
     if least is not None and share < least:
         raise VerificationError(
             f"{target} takes {share:.0%} of the {kind}, --min-delegation asks for {least:.0%}",
-            why=f"left out: {left}",
+            why=f"{_SHARE_OF[kind]}\nleft out: {left or 'nothing'}",
             fix="try another --target, or lower --min-delegation",
         )
     warnings = []

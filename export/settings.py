@@ -168,7 +168,7 @@ def check_settings(settings: ExportSettings, name: str) -> list[Job]:
     single = len(delegates) == 1
     return [
         Job(
-            _check_delegate(delegate, settings),
+            check_delegate(delegate, settings),
             option,
             resolve_destination(settings.output, name, delegate.name, force=settings.force, single=single),
         )
@@ -264,7 +264,13 @@ def check_quantization(settings: ExportSettings) -> None:
     check_calibration(settings.calibration)
 
 
-def _check_delegate(delegate: Delegate, settings: ExportSettings) -> Delegate:
+def check_delegate(delegate: Delegate, settings: ExportSettings) -> Delegate:
+    """Refuse a target that cannot be used here, or does not take what is asked.
+
+    Raises:
+        TargetUnavailable: Packages are missing.
+        LoweringError: It does not take the precision, the recipe (QuantizationError), or another flag.
+    """
     availability = delegate.availability()
     if not availability.available:
         raise TargetUnavailable(

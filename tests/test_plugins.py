@@ -285,11 +285,31 @@ def test_what_a_plugin_raises_is_an_error_of_its_target_alone(installed, tmp_pat
     assert made == ["site", "tiny.numpy.edgex", "tiny.py"]
 
 
-def test_a_delegate_that_lacks_members_is_refused(installed, tmp_path):
+SHAKY = """
+from edgex_numpy.delegate import NumpyDelegate
+
+
+class Delegate(NumpyDelegate):
+    name = engine = "shaky"
+
+
+class Engine:
+    def availability(self):
+        raise RuntimeError("no licence")
+"""
+
+
+def test_a_delegate_that_lacks_members_and_an_engine_that_raises_are_rows_of_targets(installed, tmp_path):
     site = add_plugin(tmp_path / "site", "bare", "class Delegate:\n    name = engine = 'bare'\n")
-    bare = listed_targets(path=[site, installed])["bare"]
-    assert bare["available"] is False
+    add_plugin(site, "shaky", SHAKY)
+    with (site / "edgex_shaky-1.0.dist-info" / "entry_points.txt").open("a") as file:
+        file.write("[edgex.engines]\nshaky = edgex_shaky:Engine\n")
+    targets = listed_targets(path=[site, installed])
+    bare, shaky = targets["bare"], targets["shaky"]
+    assert bare["available"] is shaky["available"] is False and targets["numpy"]["available"]
     assert "the delegate of edgex-bare lacks options_type, precisions" in bare["reason"]
+    assert "the plug-in edgex-shaky failed in availability" in shaky["reason"]
+    assert "RuntimeError: no licence" in shaky["reason"] and "edgex-shaky" in shaky["fix"]
 
 
 CORRECT = "correct edgex_partial, or pip uninstall edgex-partial"

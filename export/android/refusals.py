@@ -92,12 +92,15 @@ def check_tensors(artifact: Artifact) -> None:
                     f"let the model {_VERBS[kind]} {_CASTS.get(spec.dtype, 'float32')} and convert within `forward`",
                     why=f"ExecuTorch's Java classes have {', '.join(JAVA_DTYPES)}",
                 )
+            varying = [axis for axis, dim in enumerate(spec.shape) if isinstance(dim, Dim)]
             largest = math.prod(dim.max if isinstance(dim, Dim) else dim for dim in spec.shape)
             if largest * NUMPY_DTYPES[spec.dtype].itemsize > _MAX_TENSOR_BYTES:
                 raise LoweringError(
                     f"{kind} {spec.name!r} may be larger than 2 GiB, which a Java buffer cannot hold",
                     artifact.path.name,
-                    "export with smaller upper bounds: --dynamic x:0=1..8",
+                    f"export with smaller upper bounds: --dynamic {spec.name}:{varying[0]}=…"
+                    if varying and kind == "input"
+                    else "export with smaller upper bounds of the dynamic dimensions",
                 )
 
 

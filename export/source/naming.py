@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from edgex.errors import UsageError
+from edgex.errors import UsageError, nearest_names
 
 
 @dataclass(frozen=True)
@@ -79,8 +79,6 @@ def parse_model_name(text: str) -> ModelName:
 
 
 def _similar_files(path: Path) -> str | None:
-    import difflib
-
     names = [entry.name for entry in path.parent.glob("*") if entry.suffix in (".py", ".pt2")]
-    close = difflib.get_close_matches(path.name, names, n=1)
-    return f"did you mean {path.with_name(close[0])}?" if close else None
+    close = [str(path.with_name(name)) for name in nearest_names(path.name, names)]
+    return f"did you mean {' or '.join(close)}?" if close else None

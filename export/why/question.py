@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from edgex.delegates.base import Delegate
-from edgex.delegates.registry import get_delegate, parse_options
-from edgex.errors import TargetUnavailable, UsageError, nearest_name
+from edgex.delegates.registry import delegate_names, get_delegate, parse_options
+from edgex.errors import EdgexError, TargetUnavailable, UsageError, nearest_name
 from edgex.export.settings import PRECISIONS
 from edgex.export.source.naming import parse_model_name
 from edgex.runtime.artifact.specs import Dim
@@ -36,6 +36,20 @@ class Question:
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
 
+def targets_to_ask(precision: str) -> tuple[str, ...]:
+    """Every target that can be asked here about such a precision; a broken plug-in is none of them."""
+    found = []
+    for name in delegate_names():
+        try:
+            delegate = get_delegate(name)
+            takes = precision in delegate.precisions and delegate.availability().available
+        except EdgexError:  # `edgex targets` tells it
+            continue
+        if takes:
+            found.append(name)
+    return tuple(found)
+
+
 def check_question(model: str, question: Question) -> None:
     """Check the model's path and every flag; nothing heavy is imported.
 
@@ -54,12 +68,12 @@ def check_targets(question: Question) -> None:
         UsageError: A target, precision or option is wrong.
         TargetUnavailable: None of the targets can be used here; with one that can, the others are failures beside it.
     """
+    if question.precision not in PRECISIONS:
+        raise UsageError(f"unknown precision {question.precision!r}", why=nearest_name(question.precision, PRECISIONS))
     if not question.targets:
         raise UsageError("no target given", fix="--target xnnpack,onnx-cpu; `edgex targets` lists them")
     if len(set(question.targets)) < len(question.targets):
         raise UsageError(f"a target is given twice: {', '.join(question.targets)}")
-    if question.precision not in PRECISIONS:
-        raise UsageError(f"unknown precision {question.precision!r}", why=nearest_name(question.precision, PRECISIONS))
     delegates = [get_delegate(target) for target in question.targets]
     taken = set[str]()
     for delegate in delegates:

@@ -123,7 +123,9 @@ def _read_picture_entry(card: Mapping[str, Any], name: str, tensor: str, where: 
     if entry is None:
         return None
     keys = (tensor, "layout", "color", "mean", "std")
-    form = f"'{name}': {{'{tensor}': 'x', 'layout': 'NCHW', 'color': 'RGB', 'mean': [0.5], 'std': [0.5]}}"
+    named = entry.get(tensor) if isinstance(entry, Mapping) else None
+    shown = named if isinstance(named, str) else tensor.upper()
+    form = f"'{name}': {{'{tensor}': '{shown}', 'layout': 'NCHW', 'color': 'RGB', 'mean': [0.5], 'std': [0.5]}}"
     what = f"the model card's `{name}` entry"
     if not isinstance(entry, Mapping):
         raise UsageError(f"{what} is of type {type(entry).__name__}", where, form)
@@ -149,8 +151,8 @@ def parse_image_input(text: str, flag: str = "--image") -> ImageInput:
     Raises:
         UsageError: The text has another form.
     """
-    form = f"{flag} x:0.485/0.456/0.406,0.229/0.224/0.225"
     name, _, rest = text.rpartition(":")
+    form = f"{flag} {name or 'NAME'}:0.485/0.456/0.406,0.229/0.224/0.225"
     mean, *others = (part.strip() for part in rest.split(","))
     if not name or not others:
         raise UsageError(f"{flag} {text}: expected name:mean,std", fix=form)

@@ -236,11 +236,12 @@ def _find_batch(artifact: Artifact) -> tuple[str, Dim]:
     for spec in artifact.manifest.method.inputs:
         if spec.shape and isinstance(spec.shape[0], Dim):
             return spec.name, spec.shape[0]
-    shown = ", ".join(str(spec) for spec in artifact.manifest.method.inputs) or "no inputs"
+    inputs = artifact.manifest.method.inputs
+    shown = ", ".join(str(spec) for spec in inputs) or "no inputs"
     raise UsageError(
         "the batch cannot be swept: no input has a dynamic first dimension",
         artifact.path.name,
-        "export with one: --dynamic x:0=1..8",
+        f"export with one: --dynamic {inputs[0].name}:0=1..8" if inputs else None,
         why=f"the artifact takes {shown}",
     )
 

@@ -20,7 +20,7 @@ An error says what happened, where (the user's file and line), why, and what to 
 
 from __future__ import annotations
 
-import difflib
+import re
 from collections.abc import Iterable
 from typing import Any, TypeVar
 
@@ -136,13 +136,58 @@ class TimeoutExpired(EdgexError):
     exit_code = 124
 
 
+# More than this many names that are equally near are no hint any more.
+_MOST_HINTS = 3
+# A name inside another one says something from this many letters on.
+_LEAST_SHARED = 3
+
+
 def nearest_name(name: str, known: Iterable[str]) -> str:
-    """Words for an unknown name: the nearest match if there is one, and what exists.
+    """Words for an unknown name: what it may stand for if anything is near, and what exists.
 
     Returns:
         For example `did you mean 'xnnpack'? known: onnx-cpu, reference, xnnpack`.
     """
     names = sorted(known)
-    close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
-    hint = f"did you mean {close[0]!r}? " if close else ""
-    return f"{hint}known: {', '.join(names) or 'none'}"
+    meant = " or ".join(map(repr, nearest_names(name, names)))
+    return f"{f'did you mean {meant}? ' if meant else ''}known: {', '.join(names) or 'none'}"
+
+
+def nearest_names(name: str, known: Iterable[str]) -> list[str]:
+    """What a name was probably meant to be, sorted: those that are equally near.
+
+    Returns:
+        At most three names; none where nothing is near enough, or too many are.
+    """
+    misses = {other: miss for other in sorted(known) if (miss := _miss(name.casefold(), other.casefold()))}
+    least = min(misses.values(), default=None)
+    nearest = [other for other, miss in misses.items() if miss == least]
+    return nearest if len(nearest) <= _MOST_HINTS else []
+
+
+def _miss(name: str, known: str) -> tuple[int, int] | None:
+    """How far a name is from a known one, or from one of its parts (`onnx` in `onnx-cpu`); None where it is too far.
+
+    About a quarter of the letters may be wrong: one of three to six, and none of one or two.
+    """
+    found = []
+    for rank, part in enumerate((known, *re.split(r"[\W_]+", known))):
+        wrong = _count_typos(name, part)
+        if part and wrong <= (max(len(name), len(part)) + 1) // 4:
+            found.append((wrong, min(rank, 1)))
+    if min(len(name), len(known)) >= _LEAST_SHARED and (known in name or known.startswith(name)):
+        found.append((1, 1))
+    return min(found, default=None)
+
+
+def _count_typos(a: str, b: str) -> int:
+    """Letters that are wrong, missing, too many, or exchanged with their neighbour (optimal string alignment)."""
+    before, row = [0] * (len(b) + 1), list(range(len(b) + 1))
+    for i, letter in enumerate(a, 1):
+        earlier, before, row = before, row, [i]
+        for j, other in enumerate(b, 1):
+            best = min(before[j] + 1, row[j - 1] + 1, before[j - 1] + (letter != other))
+            if i > 1 and j > 1 and letter == b[j - 2] and a[i - 2] == other:
+                best = min(best, earlier[j - 2] + 1)
+            row.append(best)
+    return row[-1]

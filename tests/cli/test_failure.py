@@ -8,7 +8,7 @@ import pytest
 
 from edgex.cli.export.export import _show
 from edgex.cli.failure import failure_document, report_failure
-from edgex.errors import RunError, UsageError
+from edgex.errors import RunError, UsageError, nearest_name, nearest_names
 from edgex.explain.search import find_code
 from edgex.export.result import ExportReport, Failure
 from edgex.runtime.engines.executorch.errors import engine_error
@@ -56,3 +56,40 @@ def test_the_failures_of_an_export_have_it_too(capfd: pytest.CaptureFixture[str]
     )
     (failure,) = json.loads(capfd.readouterr().out)["failures"]
     assert failure["fix"] == fix_of("indices-out-of-bounds")
+
+
+def test_a_target_is_named_once(capfd: pytest.CaptureFixture[str]) -> None:
+    failures = (
+        Failure("onnx-cpu", RunError("onnx-cpu: the engine cannot run this model")),
+        Failure("xnnpack", RunError("the program needs an operator")),
+    )
+    _show(ExportReport(None, None, failures=failures), as_json=True, quiet=True, verbose=False)
+    said = capfd.readouterr().err
+    assert said.startswith("error: onnx-cpu: the engine") and "\nxnnpack:\nerror: the program" in said
+
+
+TARGETS = ("onednn", "onnx-cpu", "onnx-qnn", "onnx-rocm", "xnnpack")
+
+
+@pytest.mark.parametrize(
+    ("name", "known", "meant"),
+    [
+        ("xnpack", TARGETS, ["xnnpack"]),
+        ("onxx", TARGETS, ["onnx-cpu", "onnx-qnn", "onnx-rocm"]),  # equally near
+        ("rocm", TARGETS, ["onnx-rocm"]),
+        ("Image", ["image", "mask"], ["image"]),
+        ("shh", ["adb", "ssh"], ["ssh"]),
+        ("sigmoidd", ["aten.linear.default", "aten.sigmoid.default"], ["aten.sigmoid.default"]),
+        ("cat.py", ["bar.py", "dog.py"], []),  # the suffix alone is alike
+        ("pixel_values", ["x"], []),
+        ("data_x", ["x"], []),
+        ("y", ["x"], []),
+        ("fp8", ["bf16", "fp16", "fp32"], []),
+        ("block", [f"block.{number}" for number in range(9)], []),  # too many to be a hint
+        ("", ["x"], []),
+    ],
+)
+def test_only_a_near_name_is_suggested(name: str, known: list[str], meant: list[str]) -> None:
+    assert nearest_names(name, known) == meant
+    hint = f"did you mean {' or '.join(map(repr, meant))}? " if meant else ""
+    assert nearest_name(name, known) == f"{hint}known: {', '.join(sorted(known))}"

@@ -44,6 +44,16 @@ def test_a_wrong_command_line_is_an_error_and_a_document(arguments, words, edgex
     assert document["schema"] == "edgex.error/1" and document["exit_code"] == asked.returncode == done.returncode
 
 
+@pytest.mark.parametrize(
+    "flags", [("--precision", "fp8"), ("--llm", "--context", "8", "--input-shape", "x=1x3"), ("-o", "a.edgex")]
+)
+def test_a_command_line_that_can_be_read_is_a_failure_of_each_target(flags, edgex):
+    done = edgex("export", "gone.py", "-t", "reference,onnx-cpu", *flags, "--json")
+    document = json.loads(done.stdout)
+    assert done.returncode == 2 and document["schema"] == "edgex.export/2"
+    assert [failure["target"] for failure in document["failures"]] == ["reference", "onnx-cpu"]
+
+
 def test_json_behind_the_end_of_options_is_a_file(edgex):
     done = edgex("inspect", "--", "--json")
     assert done.returncode == 6 and not done.stdout and "--json" in done.stderr

@@ -56,7 +56,7 @@ class OnnxQnnOptions:
 
     def __post_init__(self) -> None:
         if self.soc not in SOCS:
-            raise ValueError(f"soc {self.soc!r} is unknown: {nearest_name(self.soc, SOCS)}; known: {', '.join(SOCS)}")
+            raise ValueError(f"soc {self.soc!r} is unknown: {nearest_name(self.soc, SOCS)}")
         if not OLDEST_OPSET <= self.opset <= NEWEST_OPSET:
             raise ValueError(f"opset {self.opset} cannot be had: the exporter honours {OLDEST_OPSET} to {NEWEST_OPSET}")
         if self.context and self.allow_fallback:

@@ -25,6 +25,13 @@ def read_report(path: Path) -> ProfileReport:
     except OSError as error:
         raise ArtifactError(f"{path.name} cannot be read", str(path), why=error.strerror or str(error)) from error
     except ValueError as error:  # not UTF-8, cut off, or no file
+        if path.suffix != ".json":
+            raise ArtifactError(
+                f"{path.name} is no report: reports are read as .json, or as the folder of results of edgex sweep",
+                str(path),
+                "edgex profile ARTIFACT -o report.json writes one; an .html page is for a browser",
+                why=str(error),
+            ) from error
         raise ArtifactError(f"{path.name} is not whole JSON", str(path), _AGAIN, why=str(error)) from error
     schema = data.get("schema") if isinstance(data, dict) else None
     if schema != SCHEMA:

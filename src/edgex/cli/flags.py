@@ -26,7 +26,9 @@ def parse_shapes(values: Sequence[str]) -> dict[str, tuple[int, ...]]:
         name, separator, text = value.partition("=")
         sizes = re.split(r"[x,]", text.strip("[]()").replace(" ", ""))
         if not separator or not name or not all(size.isdigit() for size in sizes):
-            raise UsageError(f"--input-shape {value}: expected name=SIZExSIZE…", fix="--input-shape x=1x3x224x224")
+            raise UsageError(
+                f"--input-shape {value}: expected name=SIZExSIZE…", fix=f"--input-shape {name or 'NAME'}=1x3x224x224"
+            )
         _check_new("--input-shape", name, shapes)
         shapes[name] = tuple(int(size) for size in sizes)
     return shapes
@@ -52,9 +54,10 @@ def parse_dynamic(values: Sequence[str]) -> dict[tuple[str, int], Dim]:
     for value in split_list(values):
         match = _DYNAMIC.fullmatch(value)
         if match is None or (match["name"] is None and match["low"] is None):
+            name = re.split("[:=]", value)[0] or "NAME"
             raise UsageError(
                 f"--dynamic {value}: expected input:axis=min..max",
-                fix="--dynamic x:0=1..8; with a name that inputs share: --dynamic ids:1=L=8..128 --dynamic mask:1=L",
+                fix=f"--dynamic {name}:0=1..8; with a name that inputs share: --dynamic ids:1=L=8..128,mask:1=L",
             )
         plain = re.sub(r"\W", "_", match["input"])
         auto = match["name"] in ("auto", "AUTO")

@@ -80,7 +80,8 @@ class LazyGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """As click does it, with the nearest name for an unknown command."""
         if args and not args[0].startswith("-") and args[0] not in COMMANDS:
-            raise click.UsageError(f"no command {args[0]!r}; {nearest_name(args[0], COMMANDS)}", ctx)
+            fix = "edgex --help says what each of them does"
+            raise UsageError(f"no command {args[0]!r}", why=nearest_name(args[0], COMMANDS), fix=fix)
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -6,8 +6,11 @@ import json
 import re
 from pathlib import Path
 
+import pytest
+
 from edgex.cli.render import describe_verification
 from edgex.delegates.plan import Fallback, PartitionPlan
+from edgex.errors import VerificationError
 from edgex.export.lowering import check_delegation
 
 # Progress of a log, and notes.
@@ -62,3 +65,6 @@ def test_many_calls_of_a_delegate_are_warned_of():
     (said,) = check_delegation(PartitionPlan(573, 574, 53, (left,), 100, 100), None, "xnnpack")
     assert "called 53 times" in said and "may be less of the time" in said and "net.py:3" in said
     assert check_delegation(PartitionPlan(573, 574, 2, (left,), 100, 100), None, "xnnpack") == ()
+    with pytest.raises(VerificationError, match="xnnpack takes 90% of the work") as caught:
+        check_delegation(PartitionPlan(573, 574, 2, (left,), 90, 100), 0.95, "xnnpack")
+    assert "counted in multiply-adds" in str(caught.value.why) and "share of the time" in str(caught.value.why)

@@ -7,6 +7,8 @@ import json
 import pytest
 from model_support import run_edgex
 
+from edgex.export.why.question import targets_to_ask
+
 HEAD = "import torch\nfrom torch import nn\n\n"
 LINEAR = (
     HEAD + "def get_model():\n    return nn.Linear(4, 2).eval()\ndef get_args():\n    return (torch.randn(1, 4),)\n"
@@ -63,7 +65,7 @@ def test_blockers_end_with_exit_code_3_and_are_all_named(tmp_path):
 
 
 BAD = {
-    "no target": (["model.py"], "no target given"),
+    "unknown precision, all targets": (["model.py", "--precision", "fp8"], "unknown precision 'fp8'"),
     "unknown target": (["model.py", "-t", "xnpack"], "did you mean 'xnnpack'"),
     "a target twice": (["model.py", "-t", "onednn,onednn"], "given twice"),
     "unknown precision": (["model.py", "-t", "reference", "--precision", "fp8"], "unknown precision 'fp8'"),
@@ -82,6 +84,11 @@ def test_bad_flags(name, edgex, tmp_path):
     assert done.returncode == 2
     assert words in done.stderr
     assert "the file was run" not in done.stderr
+
+
+def test_without_a_target_all_that_take_the_precision_are_asked():
+    assert {"onnx-cpu", "reference", "xnnpack"} <= set(targets_to_ask("fp32"))
+    assert "reference" in targets_to_ask("bf16") and "xnnpack" not in targets_to_ask("bf16")
 
 
 def test_no_such_artifact(edgex):

@@ -114,6 +114,10 @@ def test_what_is_no_report_of_this_schema_is_refused(text, words, edgex, tmp_pat
     assert done.returncode == 6
     for word in words:
         assert word in done.stderr
+    if text == "[1, 2]":
+        (tmp_path / "page.html").write_text("<!doctype html>")
+        page = edgex("report", "page.html")
+        assert page.returncode == 6 and "page.html is no report: reports are read as .json" in page.stderr
     assert not (tmp_path / "x.html").exists()
 
 

@@ -13,7 +13,7 @@ from edgex.cli.failure import print_json
 from edgex.cli.layout import echo_labelled, print_table
 from edgex.cli.options.command import make_command, option
 from edgex.cli.options.shared import accepted_quiet_option, json_option
-from edgex.errors import UsageError, nearest_name
+from edgex.errors import UsageError, nearest_names
 
 if TYPE_CHECKING:
     from edgex.explain.search import Match
@@ -91,10 +91,10 @@ def _unknown(query: str) -> UsageError:
         )
     if "/" in query or query.endswith((".log", ".txt")):
         return UsageError(f"no such file: {query}", fix="edgex explain CODE, or edgex explain LOG")
-    hint = nearest_name(query, (entry.code for entry in DICTIONARY)).partition(" known:")[0]
+    meant = nearest_names(query, {entry.code for entry in DICTIONARY})
     return UsageError(
         f"nothing is known about {query[:100]!r}",
-        why=hint if hint.startswith("did you mean") else None,
+        why=f"did you mean {' or '.join(map(repr, meant))}?" if meant else None,
         fix="edgex explain --list shows every code",
     )
 

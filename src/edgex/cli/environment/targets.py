@@ -49,15 +49,15 @@ def _describe(name: str, isa: Sequence[str] | None) -> dict[str, Any]:
     from edgex.errors import EdgexError
     from edgex.runtime.engines.checks import Check, check_of, first_failure
     from edgex.runtime.engines.precisions import native_precisions
-    from edgex.runtime.engines.registry import get_engine
+    from edgex.runtime.engines.registry import ask_engine
     from edgex.runtime.support.entry_points import installed_version
 
     try:
         delegate = get_delegate(name)
-        engine = get_engine(delegate.engine)
+        runs, engine_versions = ask_engine(delegate.engine)
         checks = [
             check_of(_EXPORTER, delegate.availability(), "what lowering needs is installed"),
-            check_of("engine", engine.availability(), "what running needs is installed"),
+            check_of("engine", runs, "what running needs is installed"),
         ]
         # A delegate whose artifacts need more than an engine tells what, each thing after those that it needs.
         look = getattr(delegate, "checks", None)
@@ -65,10 +65,10 @@ def _describe(name: str, isa: Sequence[str] | None) -> dict[str, Any]:
             untried = [Check("device", None, "not tried: a check below fails")]
             checks += look() if first_failure(checks) is None else untried
     except EdgexError as error:  # a broken plug-in must not hide the targets that work
-        detail = f"{error.what}: {error.why}" if error.why else error.what
+        detail = ": ".join(part for part in (error.what, error.why) if part)
         return _document(name, [Check(REGISTRATION, False, detail, error.fix)], {}, (), None)
     versions = {package: installed_version(package) for package in delegate.packages}
-    found = {**engine.versions(), **{package: version for package, version in versions.items() if version}}
+    found = {**engine_versions, **{package: version for package, version in versions.items() if version}}
     return _document(name, checks, found, delegate.precisions, native_precisions(name, isa))
 
 

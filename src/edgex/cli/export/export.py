@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
     required=True,
     metavar="TARGET",
     group="Target",
-    help="What to export to: several by comma or repeated; `edgex targets` lists them.",
+    help="What to export to: several by comma or repeated, or all that work here; `edgex targets` lists them.",
 )
 @output_option("The folder for the artifacts, or one artifact's path, which ends in .edgex; default: here.")
 @precision_option
@@ -156,7 +157,8 @@ if TYPE_CHECKING:
     type=Share(),
     metavar="SHARE",
     group="Proof and limits",
-    help="Least share of the work that must be delegated, 0 to 1 or in percent.",
+    help="Least share of the work that must be delegated, 0 to 1 or in percent. Work is counted in multiply-adds, "
+    "not measured: `edgex profile` shows the share of the time.",
 )
 @target_options_option
 @option(
@@ -255,14 +257,11 @@ def command(
 
     def body() -> int:
         from edgex.cli.flags import parse_dynamic, parse_key_values, parse_shapes, split_list
-        from edgex.errors import UsageError
         from edgex.export.language_model.request import read_request
         from edgex.export.settings import BISECT_SECONDS, ExportSettings, Limits
 
         language = read_request(llm, context, chunk)
         sizes = parse_shapes(shapes)
-        if language is not None and sizes:
-            raise UsageError("--input-shape does not go with --llm", fix="say the sizes by --context and --chunk")
         recipe = None if quantize == "none" else quantize
         settings = ExportSettings(
             targets=split_list(targets),
@@ -302,8 +301,10 @@ def _export(
     model: str, settings: ExportSettings, shapes: dict[str, tuple[int, ...]], *, dry_run: bool, quiet: bool
 ) -> ExportReport:
     """Run the pipeline; what fails before the first target is every target's failure."""
+    from edgex.cli.environment.targets import describe_targets
     from edgex.cli.progress import StageProgress
-    from edgex.errors import EdgexError
+    from edgex.errors import EdgexError, UsageError
+    from edgex.export.all_targets import ALL, expand_all
     from edgex.export.pipeline import export_to_targets
     from edgex.export.result import ExportReport, Failure
     from edgex.export.source.naming import parse_model_name
@@ -315,8 +316,13 @@ def _export(
 
     try:
         name = parse_model_name(model).artifact_name
+        if settings.language is not None and shapes:
+            raise UsageError("--input-shape does not go with --llm", fix="say the sizes by --context and --chunk")
+        lacking = {found["name"]: found["reason"] for found in describe_targets()} if ALL in settings.targets else {}
+        settings, notices = expand_all(settings, lacking)
         with StageProgress(quiet=quiet) as progress:
-            return export_to_targets(find, settings, name=name, progress=progress, dry_run=dry_run)
+            report = export_to_targets(find, settings, name=name, progress=progress, dry_run=dry_run)
+        return replace(report, notices=(*notices, *report.notices))
     except EdgexError as error:
         return ExportReport(None, None, failures=tuple(Failure(target, error) for target in settings.targets))
 
@@ -335,7 +341,8 @@ def _show(report: ExportReport, *, as_json: bool, quiet: bool, verbose: bool) ->
         if id(failure.error) not in told:
             told.add(id(failure.error))
             shared = len(report.failures) > 1 and all(other.error is failure.error for other in report.failures)
-            if not shared and len(report.failures) + len(report.artifacts) > 1:
+            named = failure.error.what.startswith((f"{failure.target}:", f"{failure.target} "))
+            if not (shared or named) and len(report.failures) + len(report.artifacts) > 1:
                 click.echo(f"{failure.target}:", err=True)
             report_failure(failure.error, trace=verbose)
     return report.exit_code

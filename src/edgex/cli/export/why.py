@@ -106,12 +106,14 @@ def command(
             document, code = _ask_artifact(model, report, [flag for flag, value in given.items() if value]), 0
         else:
             from edgex.cli.flags import parse_dynamic, parse_key_values, parse_shapes, split_list
-            from edgex.export.why.question import Question, check_question
+            from edgex.export.why.question import Question, check_question, targets_to_ask
 
             if report is not None:
                 raise UsageError("--profile goes with an artifact", fix=f"edgex export {model} …, then ask about that")
             bounds, chosen, sizes = parse_dynamic(dynamic), parse_key_values(options), parse_shapes(shapes)
-            question = Question(split_list(targets), precision, rewrite, bounds, chosen, sizes)
+            named = split_list(targets) or ("all",)
+            asked = targets_to_ask(precision) if "all" in named else named
+            question = Question(asked, precision, rewrite, bounds, chosen, sizes)
             check_question(model, question)
             document, code = _ask_model(model, question, quiet=quiet)
         for notice in () if quiet else document["notices"]:

@@ -86,8 +86,8 @@ class TestDynamic:
         self.assert_follows(result, [(1, 4), (1, 2)], [(8, 4), (8, 9)])
 
     def test_command_line_names_what_does_not_exist(self):
-        with pytest.raises(UsageError, match="there is no input 'xs'") as caught:
-            captured(lambda self, x: x * 2, (X,), dynamic={("xs", 0): Dim("n", 1, 8)})
+        with pytest.raises(UsageError, match="there is no input 'X'") as caught:
+            captured(lambda self, x: x * 2, (X,), dynamic={("X", 0): Dim("n", 1, 8)})
         assert caught.value.why == "did you mean 'x'? known: x"
         with pytest.raises(UsageError, match="the input has 2 dimensions"):
             captured(lambda self, x: x * 2, (X,), dynamic={("x", 2): Dim("n", 1, 8)})
