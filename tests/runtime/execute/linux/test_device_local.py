@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from device_support import needs_compiler
+from pt2_support import rehash
 
 import edgex as edgex_package
 from edgex.errors import DeviceError, UsageError
@@ -216,6 +217,27 @@ def test_a_bundle(exported, edgex, tmp_path) -> None:
     assert subprocess.run([moved / "run.sh"], env=bare, capture_output=True, check=False).returncode == 4
     (moved / "model.pte").write_bytes(b"other")
     assert subprocess.run([moved / "run.sh"], env=bare, capture_output=True, check=False).returncode == 2
+
+
+def test_names_of_strangers_run_nothing_on_the_device(own_copy, edgex, tmp_path) -> None:
+    """Names are data in run.sh: one of several lines is refused, and the shell's own characters are quoted."""
+    artifact = own_copy("convnet", "xnnpack")
+    manifest = json.loads((artifact / "manifest.json").read_text())
+    bundle = ("bundle", str(artifact), "--runtime", f"linux-{kits.this_machine()}", "-o")
+    (artifact / "manifest.json").write_text(json.dumps({**manifest, "name": "net\ntouch hit\n#"}))
+    refused = edgex(*bundle, "lines")
+    assert refused.returncode == 6 and "control characters" in refused.stderr and not (tmp_path / "lines").exists()
+    name = "n'; touch hit; $(touch hit) `touch hit` | touch hit & \"#"
+    (artifact / "manifest.json").write_text(json.dumps({**manifest, "name": name}))
+    index = artifact / "golden" / "index.json"
+    index.write_text(json.dumps(json.loads(index.read_text().replace('"example"', json.dumps(name)))))
+    rehash(artifact)
+    made = edgex(*bundle, "quoted")
+    assert made.returncode == 0, made.stderr
+    ran = subprocess.run([tmp_path / "quoted" / "run.sh"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+    assert name in [json.loads(line).get("name") for line in ran.stdout.splitlines()]
+    assert not list(tmp_path.rglob("hit"))
 
 
 def _same(one: Path, two: Path) -> bool:
