@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from doc_blocks import install_package
 
 from edgex import plugin
 from edgex.delegates.registry import get_delegate
@@ -71,8 +72,7 @@ def installed(tmp_path_factory):
     source = tmp_path_factory.mktemp("source") / "plugin"
     shutil.copytree(PLUGIN, source, ignore=shutil.ignore_patterns("build", "*.egg-info", "__pycache__"))
     target = tmp_path_factory.mktemp("site")
-    command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps", "--no-build-isolation"]
-    subprocess.run([*command, "--target", str(target), str(source)], check=True)
+    install_package(source, target)
     return target
 
 

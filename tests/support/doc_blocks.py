@@ -14,6 +14,9 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+# Below a page's folder: what its commands installed.
+PACKAGES = ".packages"
+
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.S | re.M)
 _NUMBER = re.compile(r"[-+]?\d[\d,]*(\.\d+)?(e[-+]?\d+)?")
 
@@ -77,11 +80,19 @@ def find_missing_module(command: Command, folder: Path) -> str | None:
     return None
 
 
+def install_package(source: Path, target: Path) -> None:
+    """Install the package in a folder into another one: nothing is fetched, and no environment changes."""
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps", "--no-build-isolation"]
+    subprocess.run([*command, "--target", str(target), str(source)], check=True)
+
+
 def run_command(command: Command, folder: Path) -> subprocess.CompletedProcess:
     """Run one command as a reader would, with this environment's programs first on the path."""
     programs = str(Path(sys.executable).parent)
     env = {**os.environ, "PATH": os.pathsep.join([programs, os.environ["PATH"]]), "NO_COLOR": "1"}
     env["COLUMNS"] = "120"  # as wide as a page
+    if (folder / PACKAGES).is_dir():
+        env["PYTHONPATH"] = os.pathsep.join(filter(None, (str(folder / PACKAGES), os.environ.get("PYTHONPATH"))))
     env["XDG_CACHE_HOME"] = str(folder / ".cache")  # what a page's commands keep is not the user's
     return subprocess.run(
         ["bash", "-c", command.text], cwd=folder, env=env, capture_output=True, text=True, timeout=500

@@ -69,7 +69,7 @@ class NumpyDelegate:
             raise LoweringError("the numpy target keeps no state", why=f"the model changes {program.state[0].name}")
         return LoweredModule(
             files=FILES,
-            write=lambda folder: write_program(program.exported, folder),
+            write=lambda folder: write_program(program.exported, program.source_root, folder),
             methods=(program.method,),
             plan=plan,
             requirements=Requirements(self.engine),

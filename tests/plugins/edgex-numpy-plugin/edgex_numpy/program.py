@@ -1,18 +1,18 @@
 """The files of a program: its steps as JSON, its weights as safetensors.
 
-program.json  {"inputs": ["x"], "steps": [{"out": "add", "op": "aten.add.Tensor", "args": [{"name": "x"}, 1.0]}],
-               "outputs": ["add"]}
+program.json  {"inputs": ["x"], "steps": [{"out": "add", "op": "aten.add.Tensor", "args": [{"name": "x"}, 1.0],
+               "module": "", "source": "net.py:12"}], "outputs": ["add"]}
 """
 
 import json
 
-from edgex.plugin import is_operator
+from edgex.plugin import is_operator, module_path_of, source_of
 
 FILES = ("program.json", "weights.safetensors")
 
 
-def write_program(exported, folder):
-    """Write an ExportedProgram's graph and tensors."""
+def write_program(exported, source_root, folder):
+    """Write an ExportedProgram's graph and tensors, with the module and the user's line of every step."""
     from safetensors.torch import save_file
 
     signature = exported.graph_signature
@@ -24,6 +24,7 @@ def write_program(exported, folder):
     tensors = {**exported.state_dict, **exported.constants}
     steps = [
         {"out": node.name, "op": str(node.target), "args": [_encode(argument) for argument in node.args]}
+        | {"module": module_path_of(node), "source": source_of(node, source_root)}
         for node in exported.graph.nodes
         if is_operator(node)
     ]
