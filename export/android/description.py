@@ -19,6 +19,8 @@ from edgex.runtime.engines.executorch.pte import PteSummary
 from edgex.runtime.session.numerics import Tolerance
 
 FORMAT = "edgex.android-model/1"
+# Values from 0 to 1 in a row, after which nobody would take them for logits: half of these are below 0 in most models.
+_ENOUGH = 16
 
 
 def describe_app(
@@ -103,9 +105,13 @@ def _find_tolerance(verification: Mapping[str, Any] | None, precision: str) -> T
 
 
 def _find_activation(spec: TensorSpec, labels: tuple[str, ...], selection: GoldenSelection) -> str | None:
-    """Whether an output's scores are probabilities already, by the golden values; None where there are no labels."""
+    """Whether an output's scores are probabilities already, by the golden values; None where there are no labels.
+
+    They sum to one, or each is the probability of its own label: enough of them, for logits would leave 0 to 1 sooner.
+    """
     if not labels or not scores_labels(spec, len(labels)):
         return None
     values = [step.outputs[spec.name].astype(np.float64) for case in selection.cases for step in case.steps]
-    sums_to_one = all(np.all(v >= -1e-3) and np.allclose(v.sum(-1), 1.0, atol=1e-2) for v in values if v.size)
-    return "probabilities" if sums_to_one else "logits"
+    inside = all(np.all((v >= -1e-3) & (v <= 1 + 1e-3)) for v in values)
+    sums_to_one = all(np.allclose(v.sum(-1), 1.0, atol=1e-2) for v in values if v.size)
+    return "probabilities" if inside and (sums_to_one or sum(v.size for v in values) >= _ENOUGH) else "logits"

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from xml.sax.saxutils import escape
 
 from edgex.export.android.versions import FLAVORS
-from edgex.runtime.support.printable import CONTROL
+from edgex.runtime.support.printable import CONTROL, escape_control
 
 
 @dataclass(frozen=True)
@@ -58,6 +58,10 @@ def resource_text(text: str) -> str:
 
 # File -> (pattern whose second group is what is replaced, the text in its place).
 _LINES: Mapping[str, tuple[tuple[str, Callable[[Identity], str]], ...]] = {
+    "README.md": (
+        (r"^(# )(The edgex sample app)()$", lambda i: escape_control(i.name)),
+        (r"^(adb push model\.pte /sdcard/Android/data/)(APPLICATION_ID)(/.*)$", lambda i: i.application_id),
+    ),
     "settings.gradle.kts": ((r'^(rootProject\.name = )(".*")()$', lambda i: kotlin_text(i.project)),),
     "model/build.gradle.kts": (
         (r'^( *val engine = "org\.pytorch:)(.*)(")$', lambda i: f"{FLAVORS[i.flavor][0]}:{i.aar}"),

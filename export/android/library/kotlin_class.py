@@ -140,11 +140,14 @@ class ModelClass:
     def _sizes(self, names: Mapping[str, str]) -> str:
         return ", ".join(f'"{name}" to {kotlin}' for name, kotlin in names.items())
 
+    def picture_sizes(self) -> dict[str, str]:
+        """Names of the sizes that a picture leaves open -> their names in Kotlin; the batch is one."""
+        shape = [] if self.picture is None else self.picture["shape"][1:]
+        return {d["name"]: self.sizes[d["name"]] for d in shape if isinstance(d, dict)}
+
     def _picture_parameters(self) -> tuple[list[str], str]:
-        """Parameters and arguments for what a picture leaves open: its size where that is dynamic; the batch is one."""
-        assert self.picture is not None
-        dims = [d["name"] for d in self.picture["shape"][1:] if isinstance(d, dict)]
-        names = {name: self.sizes[name] for name in dict.fromkeys(dims)}
+        """Parameters and arguments for what a picture leaves open."""
+        names = self.picture_sizes()
         return [f"{kotlin}: Int" for kotlin in names.values()], f", mapOf({self._sizes(names)})" if names else ""
 
     def _classify(self) -> str:

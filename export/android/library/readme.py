@@ -2,33 +2,43 @@
 
 from __future__ import annotations
 
-from edgex.export.android.library.kotlin_class import ModelClass, describe_tensor
+from collections.abc import Mapping
+from typing import Any
+
+from edgex.export.android.library.kotlin_class import PACKAGE, ModelClass, describe_tensor
+
+# What the view model of the example stands on.
+_IMPORTS = (
+    "android.app.Application",
+    "androidx.lifecycle.AndroidViewModel",
+    "androidx.lifecycle.viewModelScope",
+    "kotlinx.coroutines.launch",
+)
 
 _TEXT = """\
-# {name}, as an Android library
+# {class_name}: `{name}` as an Android library
 
 {about}
 
-It runs on the device, with {engine}, without network or permission. One class is for your code,
-`{class_name}`; what it is made of lies beside it.
+The model runs on the device, with {engine}, without network or permission. Your code calls one class, `{class_name}`.
 
 ## In an existing app
 
-1. Put this folder into the project, here as `{module}`, and name it in `settings.gradle.kts`: `include(":{module}")`.
+1. Copy this folder into the project as `{module}`, and name it in `settings.gradle.kts`: `include(":{module}")`.
 2. In the app's `build.gradle.kts`:
 
 ```kotlin
 android {{
-    defaultConfig {{ ndk {{ abiFilters += listOf("arm64-v8a", "x86_64") }} }} // what the engine exists for
-    androidResources {{ noCompress += listOf("{suffix}", "bin") }} // stored, the model is copied faster
+    defaultConfig {{ ndk {{ abiFilters += listOf("arm64-v8a", "x86_64") }} }} // {engine} has no 32-bit library
+    androidResources {{ noCompress += listOf("{suffix}", "bin") }} // an uncompressed model loads faster the first time
 }}
 dependencies {{ implementation(project(":{module}")) }}
 ```
 
-3. Where it is used, from any coroutine:
+3. Call it from a coroutine, here in a view model (`androidx.lifecycle:lifecycle-viewmodel-ktx`, which most apps have):
 
 ```kotlin
-import dev.edgex.model.{class_name}
+{imports}
 
 class {stem}ViewModel(application: Application) : AndroidViewModel(application) {{
     private val model = {class_name}(application)
@@ -40,27 +50,33 @@ class {stem}ViewModel(application: Application) : AndroidViewModel(application) 
 ```
 
 The project needs Android's Gradle plugin 9 or later, which compiles Kotlin itself; with 8, add `kotlin("android")` to
-this module's plugins. `./gradlew :{module}:assembleRelease` writes the AAR, for other builds; whoever uses that file
+this module's plugins. `./gradlew :{module}:assembleRelease` writes an AAR for other builds; an app that takes the AAR
 alone also needs the dependency that `build.gradle.kts` names.
 
-## What it has
+## Calls
 
 | call | does |
 |---|---|
 {calls}
 
-Inputs and outputs are arrays in C order:
+## Inputs and outputs
+
+Arrays in C order (the last dimension varies fastest):
 
 | | name | holds |
 |---|---|---|
 {tensors}
+{scores}
+## Threads and errors
 
-Everything native happens on one thread of its own: any thread may call, one call runs after the other, and none blocks
-its caller. A run that has begun is finished, also where its coroutine was cancelled. What does not fit is refused by
-name (`TensorException`), and what the engine refuses is an `EngineException` that says why.
+Call it from any thread: runs happen one after the other on a thread of the library's own, and none blocks its caller. A
+run that has begun is finished, also where its coroutine was cancelled. Values that do not fit the model throw a
+`TensorException` with the input's name; what {engine} refuses is an `EngineException` that says why.
 
-A second model in the same app: generate it with `edgex android --library-only`, and copy its class and its folder in
-`src/main/assets/edgex` into this module; the other sources are the same for every model of one version of edgex.
+## A second model in the same app
+
+Generate it with `edgex android --library-only`, and copy its class and its folder in `src/main/assets/edgex` into this
+module; the other sources are the same for every model of one version of edgex.
 """
 
 
@@ -82,56 +98,99 @@ def write_readme(model: ModelClass, module: str, engine: str, suffix: str) -> st
         )
         for name, entry in zip(names, entries, strict=True)
     ]
+    use, imported = _show_use(model)
     return _TEXT.format(
         name=document["model"]["name"],
-        about=document["model"]["description"] or "A model that edgex exported and proved.",
+        about=document["model"]["description"] or _describe_origin(document),
         engine=engine,
         class_name=model.name,
         module=module,
         suffix=suffix,
-        stem=model.name.removesuffix("Model"),
-        use=_show_use(model),
+        stem=_stem(model),
+        imports="\n".join(f"import {name}" for name in sorted({*_IMPORTS, f"{PACKAGE}.{model.name}", *imported})),
+        use=use,
         calls="\n".join(f"| `{call}` | {does} |" for call, does in _list_calls(model)),
         tensors="\n".join(rows),
+        scores=_describe_scores(model),
     )
 
 
-def _show_use(model: ModelClass) -> str:
-    """A function of a view model that does what the model is for."""
-    if model.detects:
-        lines = ['model.detect(picture).forEach { Log.i(TAG, "${it.label} at ${it.left}, ${it.top}") }']
-        parameter = "picture: Bitmap"
-    elif model.classifies and model.picture is not None:
-        lines = ["val best = model.classify(picture).first()", 'Log.i(TAG, "${best.label}: ${best.probability}")']
-        parameter = "picture: Bitmap"
-    elif model.paints:
-        lines = ["shown.value = model.transform(picture)"]
-        parameter = "picture: Bitmap"
+def _stem(model: ModelClass) -> str:
+    return model.name.removesuffix("Model")
+
+
+def _describe_origin(document: Mapping[str, Any]) -> str:
+    model, edgex = document["model"], document["versions"]["edgex"]
+    return f"Exported from PyTorch and proved by edgex {edgex}, for {model['target']} in {model['precision']}."
+
+
+def _describe_scores(model: ModelClass) -> str:
+    """What the scores of classes are, which decides what may be done with them."""
+    lines = []
+    for name, entry in zip(model.outputs, model.document["outputs"], strict=True):
+        if entry["activation"] == "logits":
+            lines.append(
+                f"`{name}` holds logits, one for each label: `classify` makes probabilities of them with a softmax, "
+                "`run` gives them as they are."
+            )
+        elif entry["activation"]:
+            lines.append(
+                f"`{name}` holds probabilities, one for each label: `classify` and `run` give them as they are."
+            )
+    return "".join(f"\n{line}\n" for line in lines)
+
+
+def _show_use(model: ModelClass) -> tuple[str, set[str]]:
+    """A function of a view model that does what the model is for, and what it imports."""
+    imported = {"android.util.Log"}
+    tag = f'"{_stem(model)}"'
+    if model.picture is not None and (model.detects or model.classifies or model.paints):
+        imported.add("android.graphics.Bitmap")
+        parameters = ["picture: Bitmap", *(f"{size}: Int" for size in model.picture_sizes().values())]
+        given = ", ".join(["picture", *model.picture_sizes().values()])
     else:
-        given = ", ".join([*model.inputs, *model.sizes.values()])
-        if model.classifies:
-            lines = [f"val best = model.classify({given}).first()", 'Log.i(TAG, "${best.label}: ${best.probability}")']
-        else:
-            lines = [f"val {model.outputs[0]} = model.run({given}).{model.outputs[0]}"]
-        parameter = ", ".join(model.parameters())
+        parameters, given = model.parameters(), ", ".join([*model.inputs, *model.sizes.values()])
+    if model.detects:
+        verb = "detect"
+        lines = [f'model.detect({given}).forEach {{ Log.i({tag}, "${{it.label}} at ${{it.left}}, ${{it.top}}") }}']
+    elif model.classifies:
+        verb = "classify"
+        lines = [
+            f"val best = model.classify({given}).first()",
+            f'Log.i({tag}, "${{best.label}}: ${{best.probability}}")',
+        ]
+    elif model.paints:
+        verb = "transform"
+        lines = [f"val made = model.transform({given})", f'Log.i({tag}, "${{made.width}} x ${{made.height}} pixels")']
+    else:
+        verb, output = "run", model.outputs[0]
+        lines = [
+            f"val found = model.run({given}).{output}",
+            f'Log.i({tag}, "${{found.size}} values, the first is ${{found[0]}}")',
+        ]
     body = "\n".join(f"        {line}" for line in lines)
-    return f"    fun use({parameter}) = viewModelScope.launch {{\n{body}\n    }}"
+    return f"    fun {verb}({', '.join(parameters)}) = viewModelScope.launch {{\n{body}\n    }}", imported
 
 
 def _list_calls(model: ModelClass) -> list[tuple[str, str]]:
-    calls = [("run(…)", "runs once, on arrays")]
+    runs = ", ".join([*model.inputs, *model.sizes.values()])
+    seen = ", ".join(["picture", *model.picture_sizes().values()])
+    calls = [(f"run({runs})", "runs once, on arrays")]
     if model.classifies:
-        calls.append(("classify(…)", "the likeliest classes, with probabilities"))
+        given = seen if model.picture is not None else runs
+        calls.append(
+            (f"classify({given}, count = 5)", "the likeliest classes: `index`, `label` and `probability` of each")
+        )
     if model.detects:
-        calls.append(("detect(picture)", "what is in a picture, with boxes"))
+        calls.append((f"detect({seen})", "what is in a picture: `label`, `score` and a box for each"))
     if model.paints:
-        calls.append(("transform(picture)", "the picture that the model makes of a picture"))
+        calls.append((f"transform({seen})", "the picture that the model makes of a picture"))
     if model.document["model"]["stateful"]:
         calls.append(("reset()", "forgets what the model kept from run to run"))
     calls += [
-        ("verifyOnDevice()", "replays the golden data of the export, and says whether this device computes the same"),
-        ("measure()", "load, first and steady latency, memory"),
+        ("verifyOnDevice()", "replays the golden data of the export: does this device compute the same?"),
+        ("measure()", "load time, latency of the first and of later runs, memory"),
         ("load()", "loads now, rather than with the first run"),
-        ("close()", "gives the memory back; runs that were begun before are finished"),
+        ("close()", "frees the memory, once the runs are finished that were begun before"),
     ]
     return calls

@@ -112,6 +112,24 @@ def test_labels_and_pictures_come_from_the_card(artifact_of, tmp_path):
     }  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("rows", "activation"),
+    [
+        ([[0.2, 0.5, 0.3]], "probabilities"),
+        ([[0.9, 0.8, 0.1]] * 6, "probabilities"),  # of a sigmoid: each label has its own
+        ([[0.9, 0.8, 0.1]], "logits"),  # too few to tell
+        ([[0.9, 0.8, 0.1]] * 6 + [[0.9, 1.5, 0.1]], "logits"),
+    ],
+)
+def test_scores_are_told_from_probabilities_by_the_golden_data(artifact_of, tmp_path, rows, activation):
+    given = {"x": np.zeros((1, 3, 4, 4), np.float32)}
+    steps = [Step(given, {"output_0": np.array([row], np.float32)}) for row in rows]
+    cases = [Case(f"case {at}", "compare", (step,)) for at, step in enumerate(steps)]
+    artifact = artifact_of(lambda manifest: manifest.update(model={"card": {"labels": ["a", "b", "c"]}}), cases)
+    generate_app(artifact, tmp_path / "app", AppOptions())
+    assert app_manifest(tmp_path / "app")["outputs"][0]["activation"] == activation
+
+
 def values_of(**outputs):
     """A golden case of zeros, by the shapes of the outputs."""
     given = {"x": np.zeros((1, 3, 4, 4), np.float32)}

@@ -10,6 +10,7 @@ from edgex.export.android.generate import generate_app
 from edgex.export.android.library.kotlin_class import ModelClass
 from edgex.export.android.library.kotlin_names import make_class_name, make_folder_name, make_names
 from edgex.export.android.library.operators import PORTABLE_OPERATORS, write_operators
+from edgex.export.android.library.readme import write_readme
 from edgex.export.android.options import AppOptions
 from edgex.runtime.engines.executorch.pte import PteSummary
 
@@ -92,6 +93,37 @@ def test_a_model_of_pictures_takes_bitmaps(changes, has, lacks):
     assert lacks not in text
 
 
+WIDE = {"name": "width", "min": 8, "max": 64}
+SIZED = [tensor("x", "float32", [1, 3, 4, WIDE], image={"layout": "NCHW"})]
+
+
+@pytest.mark.parametrize(
+    ("changes", "call", "says"),
+    [
+        ({}, "model.run(ids, inMask, length).output0", None),
+        ({"labels": ["a"], "inputs": PICTURE, "outputs": SCORES}, "model.classify(picture).first()", "holds logits"),
+        (
+            {"labels": ["a"], "inputs": SIZED, "outputs": [tensor("y", "float32", [1, 1], activation="probabilities")]},
+            "model.classify(picture, width).first()", "holds probabilities",
+        ),
+        ({"labels": ["a"], "outputs": SCORES}, "model.classify(ids, inMask, length).first()", "a softmax"),
+        ({"detection": {"boxes": 0}, "inputs": PICTURE}, "model.detect(picture)", None),
+        ({"inputs": PICTURE, "outputs": PICTURE}, "model.transform(picture)", None),
+    ],
+)  # fmt: skip
+def test_the_example_imports_what_it_uses_and_scores_are_explained(changes, call, says):
+    readme = write_readme(ModelClass(document(**changes), "tiny"), "eyes", "ExecuTorch", "pte")
+    assert readme.startswith("# TinyModel: `tiny` as an Android library\n\nAdds /* two */ things.\n")
+    example = next(block for block in re.findall(r"```kotlin\n(.*?)```", readme, re.S) if "class " in block)
+    head, _, body = example.partition("\nclass ")
+    imported = {line.rpartition(".")[2] for line in head.split()[1::2]}
+    used = set(re.findall(r"\b(?:[A-Z]\w+|viewModelScope|launch)\b", re.sub(r'"[^"]*"', "", body)))
+    used -= {"Int", "FloatArray", "LongArray", "TinyViewModel"}
+    assert used == imported, "an import is missing, or one too many"
+    assert call in body
+    assert ("`y` holds" not in readme) if says is None else ("`y` holds" in readme and says in readme)
+
+
 def test_the_library_alone_is_a_module_for_an_existing_app(artifact_of, tmp_path):
     artifact = artifact_of()
     made = generate_app(artifact, tmp_path / "eyes", AppOptions(library_only=True))
@@ -100,10 +132,16 @@ def test_the_library_alone_is_a_module_for_an_existing_app(artifact_of, tmp_path
     assert top == {*files, "selected_operators.yaml", "src"}
     assert "class TinyModel(context: Context, threads: Int = 0) : Closeable {" in (made.path / CLASS).read_text()
     readme = (made.path / "README.md").read_text()
-    assert 'include(":eyes")' in readme and "private val model = TinyModel(application)" in readme
+    assert (
+        "\n\n\n" not in readme
+        and 'include(":eyes")' in readme
+        and "private val model = TinyModel(application)" in readme
+    )
     manifest = json.loads((made.path / "src/main/assets/edgex/tiny/manifest.json").read_text())
     assert manifest["format"] == "edgex.android-model/1"
     whole = generate_app(artifact, tmp_path / "app", AppOptions())
+    start = (whole.path / "README.md").read_text()
+    assert start.startswith("# tiny\n") and "APPLICATION_ID" not in start and whole.application_id in start
     for path in (made.path / "src").rglob("*"):
         if path.is_file():
             assert path.read_bytes() == (whole.path / "model" / path.relative_to(made.path)).read_bytes()
