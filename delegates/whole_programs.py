@@ -133,3 +133,8 @@ def has_varying_size(node: Node) -> bool:
         elif isinstance(value, torch.SymInt):
             return True
     return False
+
+
+def first_sentence(message: str) -> str:
+    """The first line of a converter's message that says something."""
+    return next((line.strip() for line in message.splitlines() if line.strip()), "no reason given")

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from edgex.delegates.graph.provenance import is_operator
 from edgex.delegates.graph.stale_symbols import retry_stale_symbols
+from edgex.delegates.whole_programs import first_sentence
 from edgex.errors import LoweringError
 from edgex.runtime.support.dependency_messages import quiet_dependencies
 from edgex.runtime.support.disk.scratch import scratch_folder
@@ -128,11 +129,6 @@ def _separate_outputs(decomposed: ExportedProgram) -> None:
             decomposed.graph_signature.output_specs[place].arg = TensorArgument(copy.name)
     output.args = (tuple(returned),)
     decomposed.graph_module.recompile()
-
-
-def first_sentence(message: str) -> str:
-    """The first line of a message that says something."""
-    return next((line.strip() for line in message.splitlines() if line.strip()), "no reason given")
 
 
 def _without_date(metadata: bytes) -> bytes:

@@ -1,43 +1,22 @@
-"""From a captured program to `model.aimodel`.
-
-```
-lift_state -> decompose -> every operator known? -> convert -> files, state, source map
-```
-"""
+"""From a captured program to `model.aimodel`."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from edgex.delegates.base import CapturedProgram, LoweredModule
 from edgex.delegates.coreai import conversion
 from edgex.delegates.graph.composite_operators import composites_listed_once
-from edgex.delegates.graph.provenance import is_operator
-from edgex.delegates.graph.source_map import build_source_map
-from edgex.delegates.graph.state import LiftedProgram, lift_state, write_state
 from edgex.delegates.plan import PartitionPlan
-from edgex.delegates.whole_programs import Refusal, plan_whole, refuse_program, refuse_signature
-from edgex.errors import LoweringError
+from edgex.delegates.whole_lowering import WholeProgram, assess_whole, pack_whole
+from edgex.delegates.whole_programs import refuse_program, refuse_signature
 from edgex.runtime.artifact.manifest import Method, Requirements
-from edgex.runtime.engines.state_file import STATE_FILE
-
-if TYPE_CHECKING:
-    from torch.export import ExportedProgram
 
 ENGINE = "coreai"
 MODEL_FOLDER = "model.aimodel"
 # The only one whose files and runtime were tried: the format is a beta.
 OLDEST_RUNTIME = "1.0.0b3"
 TAKER = "coreai-torch"
-
-
-@dataclass(frozen=True)
-class _Assessment:
-    plan: PartitionPlan
-    lifted: LiftedProgram
-    decomposed: ExportedProgram
 
 
 def plan_program(program: CapturedProgram) -> PartitionPlan:
@@ -61,34 +40,26 @@ def lower_program(program: CapturedProgram) -> LoweredModule:
 
 
 def _lower(program: CapturedProgram) -> LoweredModule:
-    assessed = _assess(program)
-    method, lifted = program.method, assessed.lifted
+    whole, method = _assess(program), program.method
     refusal = refuse_signature(TAKER, (*method.inputs, *method.outputs), ("float64",))
     if refusal is not None:
         raise refusal
-    if assessed.plan.fatal:
-        raise refuse_program(TAKER, assessed.plan)
-    files = conversion.convert(
-        assessed.decomposed,
-        [*(spec.name for spec in method.inputs), *(str(spec.input) for spec in lifted.carried)],
-        [*(spec.name for spec in method.outputs), *(str(spec.output) for spec in lifted.carried)],
-    )
+    if whole.plan.fatal:
+        raise refuse_program(TAKER, whole.plan)
+    files = conversion.convert(whole.decomposed, whole.input_names(method), whole.output_names(method))
 
     def write(folder: Path) -> None:
         (folder / MODEL_FOLDER).mkdir()
         for name, content in files.items():
             (folder / MODEL_FOLDER / name).write_bytes(content)
-        if lifted.carried:
-            write_state(lifted, folder)
 
-    return LoweredModule(
-        files=(*(f"{MODEL_FOLDER}/{name}" for name in files), *((STATE_FILE,) if lifted.carried else ())),
-        write=write,
-        methods=(Method(method.name, method.inputs, method.outputs, lifted.state),),
-        plan=assessed.plan,
-        requirements=Requirements(ENGINE, OLDEST_RUNTIME),
-        debug=build_source_map(program),
-        warnings=_warn_of_integers(method),
+    return pack_whole(
+        program,
+        whole,
+        Requirements(ENGINE, OLDEST_RUNTIME),
+        [f"{MODEL_FOLDER}/{name}" for name in files],
+        write,
+        _warn_of_integers(method),
     )
 
 
@@ -100,21 +71,10 @@ def _warn_of_integers(method: Method) -> tuple[str, ...]:
     return (f"Core AI has no 64-bit integers: {', '.join(wide)} cross as int32, and an input beyond it is refused",)
 
 
-def _assess(program: CapturedProgram) -> _Assessment:
-    try:
-        lifted = lift_state(program)
-        decomposed = conversion.decompose(lifted.exported)
-    except LoweringError:
-        raise
-    except Exception as error:  # torch's passes raise anything
-        raise LoweringError(
-            "the program cannot be decomposed into the operators that coreai-torch converts",
-            fix="export to another target: -t onnx-cpu",
-            why=conversion.first_sentence(str(error)),
-        ) from error
-    refused = {
-        node: Refusal("not_in_delegate", "coreai-torch has no conversion for it")
-        for node in conversion.find_unknown(decomposed)
-    }
-    nodes = [node for node in decomposed.graph.nodes if is_operator(node)]
-    return _Assessment(plan_whole(nodes, refused, program.source_root), lifted, decomposed)
+def _assess(program: CapturedProgram) -> WholeProgram:
+    return assess_whole(
+        program,
+        conversion.decompose,
+        conversion.find_unknown,
+        why_unknown=f"{TAKER} has no conversion for it",
+    )

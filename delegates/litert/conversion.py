@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from edgex.delegates.graph.provenance import is_operator, source_of
 from edgex.delegates.graph.stale_symbols import retry_stale_symbols
 from edgex.delegates.litert.quantized import unfold_weights
+from edgex.delegates.whole_programs import first_sentence
 from edgex.errors import LoweringError
 from edgex.runtime.support.dependency_messages import quiet_dependencies
 from edgex.runtime.support.native_stderr import capture_native_stderr
@@ -138,11 +139,6 @@ def list_custom_operators(content: bytes) -> list[str]:
     model = schema.Model.GetRootAs(content)
     codes = [model.OperatorCodes(index) for index in range(model.OperatorCodesLength())]
     return [code.CustomCode().decode("utf-8", "replace") for code in codes if code.BuiltinCode() == _CUSTOM]
-
-
-def first_sentence(message: str) -> str:
-    """The first line of a message that says something."""
-    return next((line.strip() for line in message.splitlines() if line.strip()), "no reason given")
 
 
 def _quantization() -> Any:

@@ -1,23 +1,16 @@
-"""From a captured program to `model.tflite`.
-
-```
-lift_state -> decompose -> every operator known? -> convert -> file, state, source map
-```
-"""
+"""From a captured program to `model.tflite`."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from edgex.delegates.base import CapturedProgram, LoweredModule
 from edgex.delegates.graph.composite_operators import composites_listed_once
 from edgex.delegates.graph.provenance import is_operator
-from edgex.delegates.graph.source_map import build_source_map
-from edgex.delegates.graph.state import LiftedProgram, lift_state, write_state
 from edgex.delegates.litert import conversion
 from edgex.delegates.plan import PartitionPlan
+from edgex.delegates.whole_lowering import WholeProgram, assess_whole, pack_whole
 from edgex.delegates.whole_programs import (
     Refusal,
     has_varying_size,
@@ -26,12 +19,7 @@ from edgex.delegates.whole_programs import (
     refuse_program,
     refuse_signature,
 )
-from edgex.errors import LoweringError
-from edgex.runtime.artifact.manifest import Method, Requirements
-from edgex.runtime.engines.state_file import STATE_FILE
-
-if TYPE_CHECKING:
-    from torch.export import ExportedProgram
+from edgex.runtime.artifact.manifest import Requirements
 
 ENGINE = "litert"
 MODEL_FILE = "model.tflite"
@@ -44,13 +32,6 @@ STATIC_ONLY = (
 )
 
 
-@dataclass(frozen=True)
-class _Assessment:
-    plan: PartitionPlan
-    lifted: LiftedProgram | None = None
-    decomposed: ExportedProgram | None = None
-
-
 def plan_program(program: CapturedProgram) -> PartitionPlan:
     """What `lower_program` would take and leave; weights may be fake tensors.
 
@@ -58,7 +39,7 @@ def plan_program(program: CapturedProgram) -> PartitionPlan:
         LoweringError: The program cannot be decomposed.
     """
     with conversion.quiet(), composites_listed_once():
-        return _assess(program).plan
+        return _plan_varying(program) or _assess(program).plan
 
 
 def lower_program(program: CapturedProgram) -> LoweredModule:
@@ -72,60 +53,43 @@ def lower_program(program: CapturedProgram) -> LoweredModule:
 
 
 def _lower(program: CapturedProgram) -> LoweredModule:
-    assessed = _assess(program)
     refusal = refuse_signature(TAKER, (*program.inputs, *program.outputs))
     if refusal is not None:
         raise refusal
-    if assessed.plan.fatal:
-        varies = any(left.code == "dynamic_shape" for left in assessed.plan.fatal)
-        if varies and not all(spec.is_static for spec in program.inputs):
-            raise refuse_dynamic(TAKER, STATIC_ONLY, program.inputs)
-        raise refuse_program(TAKER, assessed.plan)
-    lifted, decomposed = assessed.lifted, assessed.decomposed
-    assert lifted is not None and decomposed is not None
-    method = program.method
+    varying = _plan_varying(program)
+    if varying is not None:
+        dynamic = not all(spec.is_static for spec in program.inputs)
+        raise refuse_dynamic(TAKER, STATIC_ONLY, program.inputs) if dynamic else refuse_program(TAKER, varying)
+    whole = _assess(program)
+    if whole.plan.fatal:
+        raise refuse_program(TAKER, whole.plan)
     content = conversion.convert(
-        decomposed,
-        [*(spec.name for spec in method.inputs), *(str(spec.input) for spec in lifted.carried)],
+        whole.decomposed,
+        whole.input_names(program.method),
         quantized=program.recipe is not None,
         source_root=program.source_root,
     )
 
     def write(folder: Path) -> None:
         (folder / MODEL_FILE).write_bytes(content)
-        if lifted.carried:
-            write_state(lifted, folder)
 
-    return LoweredModule(
-        files=(MODEL_FILE, *((STATE_FILE,) if lifted.carried else ())),
-        write=write,
-        methods=(Method(method.name, method.inputs, method.outputs, lifted.state),),
-        plan=assessed.plan,
-        requirements=Requirements(ENGINE, OLDEST_RUNTIME),
-        debug=build_source_map(program),
-    )
+    return pack_whole(program, whole, Requirements(ENGINE, OLDEST_RUNTIME), [MODEL_FILE], write)
 
 
-def _assess(program: CapturedProgram) -> _Assessment:
+def _plan_varying(program: CapturedProgram) -> PartitionPlan | None:
+    """The plan of a program with sizes that vary, which is not even decomposed; None where all are fixed."""
     operators = [node for node in program.exported.graph.nodes if is_operator(node)]
     varying = {node for node in operators if has_varying_size(node)}
-    if varying:
-        why = Refusal("dynamic_shape", f"its size varies, and {STATIC_ONLY}")
-        return _Assessment(plan_whole(operators, dict.fromkeys(varying, why), program.source_root))
-    try:
-        lifted = lift_state(program)
-        decomposed = conversion.decompose(lifted.exported, quantized=program.recipe is not None)
-    except LoweringError:
-        raise
-    except Exception as error:  # torch's passes raise anything
-        raise LoweringError(
-            "the program cannot be decomposed into the operators that litert-torch lowers",
-            fix="export to another target: -t onnx-cpu",
-            why=conversion.first_sentence(str(error)),
-        ) from error
-    refused = {
-        node: Refusal("not_in_delegate", "litert-torch has no lowering for it")
-        for node in conversion.find_unknown(decomposed)
-    }
-    nodes = [node for node in decomposed.graph.nodes if is_operator(node)]
-    return _Assessment(plan_whole(nodes, refused, program.source_root), lifted, decomposed)
+    if not varying:
+        return None
+    why = Refusal("dynamic_shape", f"its size varies, and {STATIC_ONLY}")
+    return plan_whole(operators, dict.fromkeys(varying, why), program.source_root)
+
+
+def _assess(program: CapturedProgram) -> WholeProgram:
+    return assess_whole(
+        program,
+        partial(conversion.decompose, quantized=program.recipe is not None),
+        conversion.find_unknown,
+        why_unknown=f"{TAKER} has no lowering for it",
+    )

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from edgex.errors import TargetUnavailable
 from edgex.runtime.engines.base import Availability
+from edgex.runtime.engines.package import EnginePackage
 from edgex.runtime.session.runner import EngineSettings
-from edgex.runtime.support.entry_points import installed_version
-from edgex.runtime.support.versions import is_older
 
 if TYPE_CHECKING:
     from edgex.runtime.artifact.artifact import Artifact
@@ -20,6 +18,7 @@ INSTALL_COMMAND = "pip install 'edgex-toolchain[run-onnx]'"
 
 # Distributions that hold the module `onnxruntime`; only one of them can be installed in an environment.
 BUILDS = ("onnxruntime", "onnxruntime-migraphx", "onnxruntime-rocm", "onnxruntime-gpu")
+PACKAGE = EnginePackage(BUILDS[0], INSTALL_COMMAND, BUILDS[1:])
 
 
 class OnnxRuntimeEngine:
@@ -27,14 +26,11 @@ class OnnxRuntimeEngine:
 
     def availability(self) -> Availability:
         """Available wherever onnxruntime is installed."""
-        if self.versions():
-            return Availability(True)
-        return Availability(False, "onnxruntime is not installed", INSTALL_COMMAND)
+        return PACKAGE.availability()
 
     def versions(self) -> Mapping[str, str]:
         """The version of the installed build of onnxruntime, by its distribution's name."""
-        versions = {name: installed_version(name) for name in BUILDS}
-        return {name: version for name, version in versions.items() if version}
+        return PACKAGE.versions()
 
     def open(self, artifact: Artifact, settings: EngineSettings) -> Session:
         """Load `model.onnx`.
@@ -59,7 +55,7 @@ class OnnxRuntimeEngine:
 
         opening = choose_opening(artifact, settings)
         choices = parse_settings(settings if opening is None else opening.settings)
-        self._check_version(artifact)
+        PACKAGE.check(artifact)
         runner = OnnxRuntimeRunner(artifact, choices, opening)
         session = Session(artifact, runner)
         session.assignment = runner.assignment
@@ -84,15 +80,3 @@ class OnnxRuntimeEngine:
             return Session(artifact, OnnxRuntimeRunner(artifact, choices, profile=profile))
 
         return trace_onnx(artifact, open_profiled, plan)
-
-    def _check_version(self, artifact: Artifact) -> None:
-        availability = self.availability()
-        if not availability.available:
-            raise TargetUnavailable(str(availability.reason), artifact.path.name, availability.fix)
-        installed, needed = next(iter(self.versions().values())), artifact.manifest.requirements.minimum_version
-        if needed is not None and is_older(installed, needed):
-            raise TargetUnavailable(
-                f"onnxruntime {installed} is too old for this artifact: it needs {needed} or newer",
-                artifact.path.name,
-                f"pip install 'onnxruntime>={needed}'",
-            )

@@ -20,6 +20,7 @@ from edgex.runtime.engines.onnxruntime.external_data import check_external_data
 from edgex.runtime.engines.onnxruntime.provider.opening import read_flag
 from edgex.runtime.engines.onnxruntime.provider.sessions import OpenedSession
 from edgex.runtime.engines.onnxruntime.signature import check_signature
+from edgex.runtime.engines.package import check_options
 from edgex.runtime.engines.state_file import read_state
 from edgex.runtime.session.runner import EngineSettings, LoadSeconds
 from edgex.runtime.support.machine.threads import default_threads
@@ -62,9 +63,7 @@ def parse_settings(settings: EngineSettings) -> OnnxRuntimeChoices:
     Raises:
         RunError: An option is unknown, or its value is.
     """
-    for name in settings.options:
-        if name not in _OPTIONS:
-            raise RunError(f"the onnxruntime engine has no option {name!r}", why=nearest_name(name, _OPTIONS))
+    check_options("onnxruntime", settings.options, _OPTIONS)
     level = settings.options.get("graph_optimization", "all")
     if level not in _OPTIMIZATION_LEVELS:
         raise RunError(f"graph_optimization={level} is unknown", why=nearest_name(str(level), _OPTIMIZATION_LEVELS))

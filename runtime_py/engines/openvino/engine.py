@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from edgex.errors import TargetUnavailable
 from edgex.runtime.engines.base import Availability
 from edgex.runtime.engines.openvino.binding import INSTALL_COMMAND
+from edgex.runtime.engines.package import EnginePackage
 from edgex.runtime.session.runner import EngineSettings
-from edgex.runtime.support.entry_points import installed_version
-from edgex.runtime.support.versions import is_older
 
 if TYPE_CHECKING:
     from edgex.runtime.artifact.artifact import Artifact
     from edgex.runtime.engines.trace.tracing import EngineTrace, TracePlan
     from edgex.runtime.session.session import Session
+
+PACKAGE = EnginePackage("openvino", INSTALL_COMMAND)
 
 
 class OpenVinoEngine:
@@ -23,14 +23,11 @@ class OpenVinoEngine:
 
     def availability(self) -> Availability:
         """Available wherever openvino is installed."""
-        if self.versions():
-            return Availability(True)
-        return Availability(False, "openvino is not installed", INSTALL_COMMAND)
+        return PACKAGE.availability()
 
     def versions(self) -> Mapping[str, str]:
         """The version of the installed openvino."""
-        version = installed_version("openvino")
-        return {"openvino": version} if version else {}
+        return PACKAGE.versions()
 
     def open(self, artifact: Artifact, settings: EngineSettings) -> Session:
         """Load `model.onnx`.
@@ -49,7 +46,7 @@ class OpenVinoEngine:
         from edgex.runtime.session.session import Session
 
         choices = parse_settings(settings)
-        self._check_version(artifact)
+        PACKAGE.check(artifact)
         return Session(artifact, OpenVinoRunner(artifact, choices))
 
     def preload(self) -> None:
@@ -67,15 +64,3 @@ class OpenVinoEngine:
         runner = OpenVinoRunner(artifact, parse_settings(settings), counters=True)
         with Session(artifact, runner) as session:
             return trace_openvino(artifact, session, runner, plan)
-
-    def _check_version(self, artifact: Artifact) -> None:
-        availability = self.availability()
-        if not availability.available:
-            raise TargetUnavailable(str(availability.reason), artifact.path.name, availability.fix)
-        installed, needed = self.versions()["openvino"], artifact.manifest.requirements.minimum_version
-        if needed is not None and is_older(installed, needed):
-            raise TargetUnavailable(
-                f"openvino {installed} is too old for this artifact: it needs {needed} or newer",
-                artifact.path.name,
-                f"pip install 'openvino>={needed}'",
-            )

@@ -15,6 +15,7 @@ from edgex.runtime.artifact.specs import NUMPY_DTYPES
 from edgex.runtime.engines.onnxruntime.external_data import check_external_data
 from edgex.runtime.engines.onnxruntime.signature import check_signature
 from edgex.runtime.engines.openvino.binding import import_openvino, sentence
+from edgex.runtime.engines.package import check_options
 from edgex.runtime.engines.state_file import read_state
 from edgex.runtime.session.runner import EngineSettings, LoadSeconds
 from edgex.runtime.support.machine.threads import default_threads
@@ -45,9 +46,7 @@ def parse_settings(settings: EngineSettings) -> OpenVinoChoices:
     Raises:
         RunError: An option is unknown, or its value is.
     """
-    for name in settings.options:
-        if name not in _OPTIONS:
-            raise RunError(f"the openvino engine has no option {name!r}", why=nearest_name(name, _OPTIONS))
+    check_options("openvino", settings.options, _OPTIONS)
     precision = str(settings.options.get("inference_precision", "f32"))
     if precision not in _PRECISIONS:
         raise RunError(f"inference_precision={precision} is unknown", why=nearest_name(precision, _PRECISIONS))

@@ -18,9 +18,9 @@ from edgex.runtime.engines.coreai.session import sentence
 
 
 def test_a_missing_package_is_a_state_with_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
-    from edgex.runtime.engines.coreai import engine
+    from edgex.runtime.engines import package
 
-    monkeypatch.setattr(engine, "installed_version", lambda _name: None)
+    monkeypatch.setattr(package, "installed_version", lambda _name: None)
     found = CoreAiEngine().availability()
     assert not found.available and found.fix == "pip install --pre 'edgex-toolchain[run-coreai]'"
 
@@ -57,9 +57,9 @@ def test_unknown_settings_are_refused(exported: Path) -> None:
 
 @needs_coreai
 def test_an_older_runtime_than_the_artifact_needs(exported: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from edgex.runtime.engines.coreai import engine
+    from edgex.runtime.engines import package
 
-    monkeypatch.setattr(engine, "installed_version", lambda _name: "0.9.0")
+    monkeypatch.setattr(package, "installed_version", lambda _name: "0.9.0")
     with pytest.raises(TargetUnavailable, match=r"0\.9\.0 is too old"):
         edgex.load(exported)
 

@@ -16,9 +16,9 @@ from edgex.runtime.engines.litert.session import sentence
 
 
 def test_a_missing_package_is_a_state_with_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
-    from edgex.runtime.engines.litert import engine
+    from edgex.runtime.engines import package
 
-    monkeypatch.setattr(engine, "installed_version", lambda _name: None)
+    monkeypatch.setattr(package, "installed_version", lambda _name: None)
     found = LiteRtEngine().availability()
     assert not found.available and found.fix == "pip install 'edgex-toolchain[run-litert]'"
 
@@ -48,9 +48,9 @@ def test_unknown_settings_are_refused(exported: Path) -> None:
 
 @needs_litert
 def test_an_older_runtime_than_the_artifact_needs(exported: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from edgex.runtime.engines.litert import engine
+    from edgex.runtime.engines import package
 
-    monkeypatch.setattr(engine, "installed_version", lambda _name: "1.4.0")
+    monkeypatch.setattr(package, "installed_version", lambda _name: "1.4.0")
     with pytest.raises(TargetUnavailable, match=r"1\.4\.0 is too old"):
         edgex.load(exported)
 

@@ -20,7 +20,7 @@ from edgex.errors import ArtifactError, RunError, TargetUnavailable
 from edgex.runtime.artifact.artifact import hash_file, open_artifact
 from edgex.runtime.artifact.manifest import FileEntry, Manifest, Method, Requirements
 from edgex.runtime.artifact.specs import Dim, StateSpec, TensorSpec
-from edgex.runtime.engines.onnxruntime import engine as engine_module
+from edgex.runtime.engines import package
 from edgex.runtime.engines.onnxruntime.engine import OnnxRuntimeEngine
 from edgex.runtime.session.runner import EngineSettings
 from edgex.runtime.session.session import Session
@@ -285,13 +285,13 @@ class TestErrors:
     def test_an_onnxruntime_that_is_too_old(self, adder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         method = open_artifact(adder).manifest.method
         write_manifest(adder, method, minimum_version="1.24")
-        monkeypatch.setattr(engine_module, "installed_version", lambda name: "1.9.3")
+        monkeypatch.setattr(package, "installed_version", lambda name: "1.9.3")
         with pytest.raises(TargetUnavailable, match=r"onnxruntime 1\.9\.3 is too old") as caught:
             load(adder)
         assert caught.value.fix == "pip install 'onnxruntime>=1.24'"
 
     def test_a_missing_onnxruntime(self, adder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(engine_module, "installed_version", lambda name: None)
+        monkeypatch.setattr(package, "installed_version", lambda name: None)
         engine = OnnxRuntimeEngine()
         assert engine.versions() == {}
         assert not engine.availability().available

@@ -27,9 +27,9 @@ def test_unknown_settings_are_refused(options: dict, words: str) -> None:
 
 
 def test_a_missing_package_is_a_state_with_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
-    from edgex.runtime.engines.openvino import engine
+    from edgex.runtime.engines import package
 
-    monkeypatch.setattr(engine, "installed_version", lambda _name: None)
+    monkeypatch.setattr(package, "installed_version", lambda _name: None)
     found = OpenVinoEngine().availability()
     assert not found.available and found.fix == "pip install 'edgex-toolchain[run-openvino]'"
 
@@ -55,9 +55,9 @@ def test_a_device_that_is_not_there_and_a_damaged_file(tmp_path: Path) -> None:
 
 @needs_openvino
 def test_an_older_openvino_than_the_artifact_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from edgex.runtime.engines.openvino import engine
+    from edgex.runtime.engines import package
 
     artifact = edgex.export_model(nn.Linear(2, 2), (torch.randn(1, 2),), target="openvino", output=tmp_path)
-    monkeypatch.setattr(engine, "installed_version", lambda _name: "2024.6.0")
+    monkeypatch.setattr(package, "installed_version", lambda _name: "2024.6.0")
     with pytest.raises(TargetUnavailable, match=r"2024\.6\.0 is too old"):
         edgex.load(artifact.path)
