@@ -77,6 +77,7 @@ EXPORT_MAY_IMPORT = ("base", "plan", "registry", "graph", "recipes")
 
 # The modules that alone may use the others.
 PRIVATE_ADAPTERS: dict[str, tuple[str, ...]] = {
+    "edgex.delegates.aoti.compilation": ("torch._inductor",),
     "edgex.delegates.graph.composite_operators": ("torch._export", "torch._C"),
     "edgex.delegates.executorch.edge_passes": ("executorch.exir.program._program",),
     "edgex.delegates.onnxruntime.graph.torch_registry": ("torch.onnx._internal",),
@@ -92,6 +93,7 @@ PRIVATE_ADAPTERS: dict[str, tuple[str, ...]] = {
     "edgex.delegates.xnnpack.serialized": ("executorch.exir._serialize",),
     "edgex.export.capture.shape_sources": ("torch._dynamo.source",),
     "edgex.export.capture.torch_internals": ("torch.utils._sympy",),
+    "edgex.runtime.engines.aoti.binding": ("torch._C._aoti",),
     "edgex.runtime.engines.executorch.binding": ("executorch.extension.pybindings",),
     "edgex.runtime.engines.torch.pt2.document": ("torch._export.serde",),
 }

@@ -125,6 +125,12 @@ def write_state(lifted: LiftedProgram, folder: Path) -> None:
     """Write the initial values of the carried state as `state.safetensors`."""
     from safetensors.torch import save_file
 
-    # Clones: buffers may share memory or be strided, which safetensors refuses.
-    tensors = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in lifted.initial.items()}
-    save_file(tensors, folder / STATE_FILE)
+    save_file({name: _as_stored(tensor) for name, tensor in lifted.initial.items()}, folder / STATE_FILE)
+
+
+def _as_stored(tensor: Tensor) -> Tensor:
+    """A clone: buffers may share memory or be strided, which safetensors refuses. NumPy has no bfloat16."""
+    import torch
+
+    value = tensor.detach().cpu().contiguous()
+    return value.float() if value.dtype == torch.bfloat16 else value.clone()

@@ -40,6 +40,7 @@ PROCESSOR_FOLDER = "processor"
 _BESIDE = ("golden/", "debug/", f"{PROCESSOR_FOLDER}/")
 # Who runs the built-in targets. A file must not choose another engine than the one that its target was proved on.
 ENGINES = {
+    "aoti": "aoti",
     "xnnpack": "executorch",
     "onednn": "executorch",
     "onnx-cpu": "onnxruntime",

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 
 # Target -> precision -> instruction sets of which one must be there; empty: any processor.
 _NATIVE: Mapping[str, Mapping[str, tuple[str, ...]]] = {
+    "aoti": {"fp32": (), "bf16": ("avx512_bf16", "amx_bf16")},
     "xnnpack": {"fp32": (), "fp16": ("avx512_fp16", "asimdhp")},
     "onednn": {"fp32": (), "bf16": ("avx512_bf16", "amx_bf16")},
     "onnx-cpu": {"fp32": ()},

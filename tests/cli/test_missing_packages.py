@@ -63,6 +63,7 @@ def test_help_and_targets_work_without_engines(bare: Callable, tmp_path: Path) -
     assert bare("--help", cwd=tmp_path).returncode == 0
     document = json.loads(bare("targets", "--json", cwd=tmp_path).stdout)
     assert {target["name"] for target in document["targets"]} == {
+        "aoti",
         "coreai",
         "litert",
         "onednn",

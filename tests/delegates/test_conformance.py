@@ -65,6 +65,11 @@ class Cache(nn.Module):
         return self.cache.sum(0, keepdim=True) * x
 
 
+# Each lowering of these starts a compiler of another language for ten seconds; their own tests do it once.
+_COMPILED = ("aoti",)
+TARGETS = [pytest.param(name, marks=pytest.mark.slow) if name in _COMPILED else name for name in delegate_names()]
+
+
 def random_like(*shape: int) -> torch.Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(0))
 
@@ -117,7 +122,7 @@ def suit(delegate: Delegate, program: CapturedProgram) -> CapturedProgram:
     return program if "fp32" in delegate.precisions else convert_precision(program, delegate.precisions[0])
 
 
-@pytest.mark.parametrize("target", delegate_names())
+@pytest.mark.parametrize("target", TARGETS)
 class TestDelegate:
     def test_it_is_registered_under_its_own_name(self, target: str) -> None:
         delegate = get_delegate(target)

@@ -10,6 +10,7 @@ import numpy as np
 
 from edgex.errors import RunError, TargetUnavailable, nearest_name
 from edgex.runtime.engines.base import Availability
+from edgex.runtime.engines.torch.arrays import to_numpy, to_tensors, torch_threads
 from edgex.runtime.engines.torch.pt2.archive import load_program
 from edgex.runtime.engines.torch.quantized_operators import register_quantized_operators
 from edgex.runtime.session.runner import EngineSettings, LoadSeconds
@@ -100,22 +101,13 @@ class TorchRunner:
         import torch
 
         OPENMP.enter()
-        tensors = [
-            torch.from_numpy(array if array.flags.writeable else array.copy()).to(dtype)
-            for array, dtype in zip(inputs, self._input_dtypes, strict=True)
-        ]
-        # torch's thread count is one number a process: set for the run and put back, so that sessions do not
-        # disturb each other or the user's own torch code.
-        before = torch.get_num_threads()
-        torch.set_num_threads(self._threads)
+        tensors = to_tensors(inputs, self._input_dtypes)
         try:
-            with torch.no_grad():
+            with torch_threads(self._threads), torch.no_grad():
                 outputs: Any = self._call(*tensors)
         except RuntimeError as error:
             raise RunError("torch failed to run the program", why=str(error)) from error
-        finally:
-            torch.set_num_threads(before)
-        return tuple(_to_numpy(output) for output in outputs)
+        return tuple(to_numpy(output) for output in outputs)
 
     def time_nodes(self) -> NodeTimer:
         """Let a timer make all further runs, node by node."""
@@ -134,7 +126,7 @@ class TorchRunner:
 
     def read_state(self) -> dict[str, np.ndarray]:
         """Copies of the buffers that runs change."""
-        return {name: _to_numpy(buffer) for name, buffer in self._state.items()}
+        return {name: to_numpy(buffer) for name, buffer in self._state.items()}
 
     def write_state(self, values: Mapping[str, np.ndarray]) -> None:
         """Copy values into them."""
@@ -148,11 +140,3 @@ class TorchRunner:
         """Drop the program."""
         del self._module, self._call
         self._state, self._initial = {}, {}
-
-
-def _to_numpy(tensor: torch.Tensor) -> np.ndarray:
-    """A NumPy array of its own: an output that aliases a state buffer would change with the next run."""
-    import torch
-
-    tensor = tensor.detach().to(torch.float32) if tensor.dtype == torch.bfloat16 else tensor.detach()
-    return tensor.resolve_conj().resolve_neg().clone(memory_format=torch.contiguous_format).numpy()

@@ -135,10 +135,11 @@ def check_ranges(environment: Environment) -> Iterator[Finding]:
 
 
 def check_onednn(environment: Environment) -> Iterator[Finding]:
-    """The target onednn compiles its backend at first use."""
+    """The target onednn compiles its backend at first use, the target aoti every model."""
     has_library = matrix.ONEDNN_LIBRARY in environment.packages
     if not has_library:
-        yield Finding("compiler", "ok", "not needed: the target onednn is not installed")
+        text = environment.compiler or "none, which the target aoti alone would need: sudo apt install g++"
+        yield Finding("compiler", "ok", text)
         return
     if matrix.ONEDNN_HEADERS not in environment.packages:
         text = f"{matrix.ONEDNN_LIBRARY} is installed without its headers"
@@ -149,7 +150,7 @@ def check_onednn(environment: Environment) -> Iterator[Finding]:
         text = f"oneDNN's headers are {environment.packages[matrix.ONEDNN_HEADERS]}, its library is {version}"
         yield Finding("compiler", "broken", text, f"pip install {matrix.ONEDNN_HEADERS}=={version}")
     if environment.compiler is None:
-        text = "no C++ compiler: the backend of the target onednn cannot be built"
+        text = "no C++ compiler: the backend of the target onednn cannot be built, nor anything for aoti"
         yield Finding("compiler", "broken", text, "sudo apt install g++   (macOS: xcode-select --install)")
     else:
         yield Finding("compiler", "ok", environment.compiler)

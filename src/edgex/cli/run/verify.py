@@ -42,6 +42,12 @@ from edgex.cli.supervisor import supervise
     group="Target",
     help="Check first that the owner of this public key (PEM) signed it: see edgex sign.",
 )
+@option(
+    "--trust-code",
+    is_flag=True,
+    group="Target",
+    help="Let compiled code that was made elsewhere run here, from now on (target aoti): see SECURITY.md.",
+)
 @device_flags
 @timeout_option
 @json_option
@@ -55,6 +61,7 @@ def command(
     allow_fallback: bool,
     cpu_reference: bool,
     signed_by: Path | None,
+    trust_code: bool,
     device: str | None,
     executorch_wheel: Path | None,
     device_python: str | None,
@@ -81,6 +88,10 @@ def command(
             # Before anything else of it is read.
             signature = {"file": SIGNATURE_FILE, "key_sha256": verify_signature(Path(artifact), signed_by)}
         opened = open_artifact(artifact, "size" if check == "size" else "hash").select(method)
+        if trust_code:
+            from edgex.runtime.engines.aoti.consent import trust_artifact
+
+            trust_artifact(opened)
         # A proof depends on what it is given, never on what this user's cache holds: no tuned threads.
         with place.progress(quiet=quiet) as progress, place.opened([opened]) as executor:
             verdict, answer = verify(executor, opened, threads=threads, options=options, progress=progress)

@@ -1,0 +1,1 @@
+"""The engine `aoti`: torch's loader runs what AOTInductor compiled."""
