@@ -25,10 +25,10 @@ class CompiledModel:
         Raises:
             RuntimeError: torch refuses the file, or the system the library.
         """
-        import torch._C._aoti
+        from torch._C._aoti import AOTIModelPackageLoader
 
         # False: not only for one thread ever, 1: one run at a time, -1: the device that it was compiled for.
-        self._loader: Any = torch._C._aoti.AOTIModelPackageLoader(str(path), _MODEL, False, 1, -1)
+        self._loader: Any = AOTIModelPackageLoader(str(path), _MODEL, False, 1, -1)
 
     def __call__(self, inputs: list[torch.Tensor]) -> list[torch.Tensor]:
         """Run once; the list of inputs is emptied."""
