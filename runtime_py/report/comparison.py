@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from edgex.runtime.measure.compare.gate import GateResult
 from edgex.runtime.measure.compare.result import Compared, Comparison, Contrast
 from edgex.runtime.report.figures import count, describe_host, format_bytes, format_interval, format_seconds
-from edgex.runtime.report.listings import Column, Listing
+from edgex.runtime.report.listings import Column, Listing, describe_tracing
 from edgex.runtime.report.markdown import escape
 from edgex.runtime.report.pages.profile import Findings
+from edgex.runtime.report.views import name_kind, total_seconds
 
 _MOST_OPERATORS = 12
 _MOST_NAMES = 3
@@ -55,8 +56,14 @@ def tabulate_operators(contrast: Contrast) -> Table | None:
         return None
     rows = []
     for delta in contrast.operators[:_MOST_OPERATORS]:
-        where = delta.module_path if delta.module_path else "(model)" if delta.module_path == "" else delta.category
-        work = _list_operators(delta.operators) or delta.category
+        where = (
+            delta.module_path
+            if delta.module_path
+            else "(model)"
+            if delta.module_path == ""
+            else name_kind(delta.category)
+        )
+        work = _list_operators(delta.operators) or name_kind(delta.category)
         sides = [
             _micro(delta.baseline_seconds, delta.baseline_rows),
             _micro(delta.candidate_seconds, delta.candidate_rows),
@@ -66,14 +73,33 @@ def tabulate_operators(contrast: Contrast) -> Table | None:
     return Table(head, tuple(rows))
 
 
+def describe_operators(comparison: Comparison) -> str | None:
+    """What the times of operators are: of traced runs, not of those that the verdict is about; None without any.
+
+    Tracing costs some artifacts more than others, those of many small operators most.
+    """
+    told = [
+        f"those of {subject.label} {describe_tracing(subject.report.trace)} and add up to "
+        f"{format_seconds(total_seconds(subject.report))}"
+        for subject in comparison.subjects
+        if subject.report.ops and subject.report.trace is not None
+    ]
+    if not told or not any(contrast.operators for contrast in comparison.contrasts):
+        return None
+    return f"operators: times of traced runs; {'; '.join(told)}"
+
+
 def describe_findings(comparison: Comparison, gate: GateResult | None = None) -> Findings:
     """What the page shows beside the subjects' figures: verdicts, operators that differ, warnings."""
     listings = []
+    traced = describe_operators(comparison)
     for contrast in comparison.contrasts:
         table = tabulate_operators(contrast)
         if table is not None:
             columns = tuple(Column(title, title in (*table.head[2:4], "change")) for title in table.head)
-            listings.append(Listing(f"{contrast.candidate} against {contrast.baseline}", columns, table.rows))
+            title = f"{contrast.candidate} against {contrast.baseline}, operator by operator"
+            notes = () if traced is None else (f"{traced[0].upper()}{traced[1:]}.",)
+            listings.append(Listing(title, columns, table.rows, notes))
     warnings = [*comparison.differences, *(warning.text for warning in comparison.warnings)]
     gated = [] if gate is None else describe_gate(gate)
     verdicts = ("", *(contrast.sentence for contrast in comparison.contrasts))
@@ -91,7 +117,10 @@ def describe_method(comparison: Comparison) -> str:
     floor = f"; the first one against itself: up to {100 * max(floors):.1f} %" if floors else ""
     sessions, processes = count(method.sessions or 0, "session"), count(method.processes or 0, "process")
     rounds = count(method.rounds_per_session or 0, "round")
-    return f"timed in turns: {sessions} of {rounds} each, in {processes}{floor}"
+    spent = "" if method.seconds is None else f"; {method.seconds:.0f} s with starts and loads"
+    if method.seconds is not None and method.max_seconds is not None and method.seconds > method.max_seconds + 1:
+        spent += f", the least that {processes} of each take (--max-seconds {method.max_seconds:g})"
+    return f"timed in turns: {sessions} of {rounds} each, in {processes}{floor}{spent}"
 
 
 def describe_gate(gate: GateResult) -> list[str]:
@@ -117,6 +146,8 @@ def render_comparison(comparison: Comparison, gate: GateResult | None = None) ->
         if table is not None:
             title = f"## Operators: {escape(contrast.candidate)} against {escape(contrast.baseline)}"
             sections += [title, render_table(table)]
+    if (traced := describe_operators(comparison)) is not None:
+        sections.append(f"{escape(traced[0].upper() + traced[1:])}.")
     hosts = dict.fromkeys(" · ".join(describe_host(subject.report.host)) for subject in comparison.subjects)
     sections.append("\n".join(f"- Machine: {escape(host)}" for host in hosts))
     if comparison.differences:
@@ -138,7 +169,7 @@ def _list_operators(names: Sequence[str]) -> str:
     """`conv2d x 2, relu +7 more`: equal names once, and the first few of them."""
     counts: dict[str, int] = {}
     for name in names:
-        short = name.removeprefix("aten.")
+        short = name.removeprefix("aten.").removeprefix("quantized_decomposed.").removesuffix(".default")
         counts[short] = counts.get(short, 0) + 1
     listed = [name if times == 1 else f"{name} x {times}" for name, times in counts.items()]
     left = sum(list(counts.values())[_MOST_NAMES:])

@@ -131,11 +131,25 @@ def describe_subject(report: ProfileReport) -> list[str]:
     return [report.artifact.target, report.artifact.numbers, *threads]
 
 
+def describe_origin(report: ProfileReport) -> list[str]:
+    """Which artifact it was, who made it, and when it was measured by whom."""
+    artifact = report.artifact
+    made = "" if artifact.made_by is None else f", made by edgex {artifact.made_by}"
+    when = "" if report.measured_at is None else f" on {report.measured_at.replace('T', ' ').replace('Z', ' UTC')}"
+    named = [f"{artifact.folder}{made}"] if artifact.folder is not None else []
+    return [*named, f"measured{when} by edgex {report.edgex_version}"]
+
+
 def describe_percentiles(report: ProfileReport) -> list[tuple[str, str]]:
     """The names and values of what stands beside the median."""
     steady = report.steady
     values = (("min", steady.min), ("p90", steady.p90), ("p95", steady.p95), ("p99", steady.p99))
     return [(name, format_seconds(value, digits=4)) for name, value in values if value is not None]
+
+
+def describe_mean(report: ProfileReport) -> str:
+    """Where the runs per second come from: slow runs count for them, and not for the median."""
+    return f"from the mean of {format_seconds(report.steady.mean, digits=4)}"
 
 
 def describe_sampling(report: ProfileReport) -> list[str]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from edgex.runtime.engines.trace.operators import OperatorRow
+from edgex.runtime.engines.trace.operators import OperatorRow, Trace
 from edgex.runtime.measure.profile.report import ProfileReport
 from edgex.runtime.report import views
 from edgex.runtime.report.figures import count, format_bytes, format_row_time, format_seconds, format_share
@@ -54,10 +54,16 @@ def describe_trace(report: ProfileReport) -> list[str]:
         return []
     return [
         *_describe_delegation(report),
-        f"{count(len(report.ops), 'operator')}, medians of {count(trace.runs, 'traced run')}",
+        f"{count(len(report.ops), 'operator')}, medians of {count(trace.runs, 'traced run')}, each of which "
+        f"{describe_tracing(trace)}",
         f"{format_share(trace.coverage)} of the traced run is in operators",
         f"{format_share(trace.module_share)} traced to a module, {format_share(trace.source_share)} to a source line",
     ]
+
+
+def describe_tracing(trace: Trace) -> str:
+    """`took 1.07 × the untraced median`: tracing costs time, so that operators add up to more than the latency."""
+    return f"took {trace.overhead_ratio:.2f} × the untraced median"
 
 
 def describe_unmapped(report: ProfileReport, unmapped: views.Group, what: str) -> str:
@@ -217,7 +223,14 @@ def list_delegates(report: ProfileReport, limit: int | None) -> list[Listing]:
             part = [at for at in group.rows if report.ops[at].category == kind]
             total = sum(report.ops[at].median_seconds or 0.0 for at in part)
             share = total / (views.total_seconds(report) or 1.0)
-            rows.append((f"  {kind}", str(len(part)), format_row_time(total or None, like), format_share(share)))
+            rows.append(
+                (
+                    f"  {views.name_kind(kind)}",
+                    str(len(part)),
+                    format_row_time(total or None, like),
+                    format_share(share),
+                )
+            )
     table = Listing("who ran it", (Column("delegate"), *_numbers("operators", "time", "share")), tuple(rows))
     return [table, *list_fallbacks(report, limit)]
 
@@ -262,7 +275,7 @@ _VIEWS: dict[By, Callable[[ProfileReport, int | None], list[Listing]]] = {
 def _operator_cells(report: ProfileReport, at: int, like: float | None) -> tuple[str, ...]:
     row = report.ops[at]
     return (
-        row.op_type if row.count == 1 else f"{row.op_type} x {row.count}",
+        views.name_work(row) if row.count == 1 else f"{views.name_work(row)} x {row.count}",
         describe_module(row),
         row.source or "",
         format_row_time(row.median_seconds, like),
@@ -275,7 +288,7 @@ def _operator_cells(report: ProfileReport, at: int, like: float | None) -> tuple
 def describe_module(row: OperatorRow) -> str:
     """The row's module, with how many more were fused into it; words where there is none."""
     if row.category != "compute" and row.module_path is None:
-        return f"({row.category})"
+        return f"({views.name_kind(row.category)})"
     if row.module_path is None:
         return "(unknown)"
     more = len(row.module_paths) - 1

@@ -9,7 +9,9 @@ from edgex.runtime.report.figures import (
     count,
     describe_host,
     describe_load,
+    describe_mean,
     describe_memory,
+    describe_origin,
     describe_percentiles,
     describe_sampling,
     describe_subject,
@@ -28,7 +30,7 @@ from edgex.runtime.report.listings import (
     list_places,
     warn_of_fallbacks,
 )
-from edgex.runtime.report.views import by_category
+from edgex.runtime.report.views import by_category, name_kind
 
 _ROWS = 20
 
@@ -50,7 +52,8 @@ def render_markdown(report: ProfileReport) -> str:
             ("latency", "time"),
             [("median", format_seconds(steady.median, digits=4)), *describe_percentiles(report)],
         ),
-        f"{', '.join(describe_sampling(report))}. {format_rate(report.throughput)} runs per second.",
+        f"{', '.join(describe_sampling(report))}. {format_rate(report.throughput)} runs per second, "
+        f"{describe_mean(report)}.",
         _table(("start", "time"), [*describe_load(report), ("first run", format_seconds(report.load_seconds.first))]),
         _table(("memory", "size"), describe_memory(report)),
         f"Start and memory: medians of {count(len(report.fresh), 'fresh process')}.",
@@ -58,7 +61,8 @@ def render_markdown(report: ProfileReport) -> str:
             [
                 f"- Executed on: {escape(report.executed_on)} ({escape(versions)})",
                 f"- Machine: {escape(' · '.join(describe_host(report.host)))}",
-                f"- Artifact digest: `{artifact.digest}`, edgex {report.edgex_version}",
+                f"- {'; '.join(escape(part) for part in describe_origin(report))}",
+                f"- Artifact digest: `{artifact.digest}`",
             ]
         ),
     ]
@@ -72,7 +76,7 @@ def render_markdown(report: ProfileReport) -> str:
 
 
 def _operator_sections(report: ProfileReport) -> list[str]:
-    kinds = " · ".join(f"{group.name} {format_share(group.share)}" for group in by_category(report))
+    kinds = " · ".join(f"{name_kind(group.name)} {format_share(group.share)}" for group in by_category(report))
     listings = [
         *list_fallbacks(report, _ROWS, reasons=True),
         list_places(report, _ROWS),

@@ -17,7 +17,7 @@ def tabulate_sweep(sweep: Sweep) -> Table:
         "median",
         "95 % interval",
         "p95",
-        "samples/s",
+        "samples/s (of the mean)",
         "against the default",
     )
     rows = []

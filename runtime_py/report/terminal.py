@@ -9,6 +9,7 @@ from edgex.runtime.report.figures import (
     count,
     describe_host,
     describe_load,
+    describe_mean,
     describe_memory,
     describe_percentiles,
     describe_sampling,
@@ -29,7 +30,7 @@ from edgex.runtime.report.listings import (
     warn_of_fallbacks,
 )
 from edgex.runtime.report.tables import print_listing
-from edgex.runtime.report.views import by_category
+from edgex.runtime.report.views import by_category, name_kind
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -133,7 +134,7 @@ def _time_rows(report: ProfileReport) -> list[Row]:
 
     if not report.ops:
         return []
-    parts = [(group.name, format_share(group.share)) for group in by_category(report)]
+    parts = [(name_kind(group.name), format_share(group.share)) for group in by_category(report)]
     traced = [("", Text(line, style="dim")) for line in describe_trace(report)]
     return [("time in", _figures(parts)), *traced, ("", Text())]
 
@@ -154,7 +155,8 @@ def _latency_rows(report: ProfileReport, bar_count: int) -> list[Row]:
         bars = Text.assemble((f"{ends[0]} ", "dim"), (drawn.bars, "cyan"), (f" {ends[1]}{beyond}", "dim"))
         rows.append(("", bars))
     rows += [("", Text(line, style="dim")) for line in describe_sampling(report)]
-    return [*rows, ("throughput", Text.assemble(format_rate(report.throughput), (" runs per second", "dim")))]
+    throughput = Text.assemble(format_rate(report.throughput), (f" runs per second, {describe_mean(report)}", "dim"))
+    return [*rows, ("throughput", throughput)]
 
 
 def _start_rows(report: ProfileReport) -> list[Row]:

@@ -7,6 +7,7 @@ Times are seconds. Rows are named by their index in `report.ops`.
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -22,6 +23,22 @@ LOUD_FALLBACK_SHARE = 0.2
 
 # What an engine calls kernels of its own in `executed_on`.
 _OWN_KERNELS = "portable"
+
+
+# What a kind of work is called where people read it. `overhead` is no cost of measuring: that is the traced runs'.
+_KIND_WORDS = {"overhead": "between operators"}
+# What makes names of rows unique.
+_NUMBER = re.compile(r" \(\d+\)$")
+
+
+def name_kind(kind: str) -> str:
+    """A kind of work in words."""
+    return _KIND_WORDS.get(kind, kind)
+
+
+def name_work(row: OperatorRow) -> str:
+    """The type of an operator; for time between operators, whose time it is: `XnnpackBackend: between operators`."""
+    return _NUMBER.sub("", row.name) if row.op_type == "overhead" else row.op_type
 
 
 @dataclass(frozen=True)
@@ -146,7 +163,7 @@ def by_time(report: ProfileReport) -> tuple[int, ...]:
 
 def by_type(report: ProfileReport) -> tuple[Group, ...]:
     """Rows of one `op_type` together, most time first."""
-    return _group_by(report, lambda row: row.op_type)
+    return _group_by(report, name_work)
 
 
 def by_delegate(report: ProfileReport) -> tuple[Group, ...]:
@@ -210,7 +227,7 @@ def by_place(report: ProfileReport, rows: Iterable[int] | None = None) -> tuple[
     found: dict[tuple[str, str | None], list[int]] = defaultdict(list)
     for at in range(len(report.ops)) if rows is None else rows:
         row = report.ops[at]
-        found[row.operators[0] if row.operators else row.op_type, row.source].append(at)
+        found[row.operators[0] if row.operators else name_kind(row.op_type), row.source].append(at)
     whole = total_seconds(report)
     entries = [Place(name, source, _make_group(report, name, rows, whole)) for (name, source), rows in found.items()]
     return tuple(sorted(entries, key=lambda entry: -entry.group.total_seconds))

@@ -138,7 +138,8 @@ def make_report(ops: int = 1000, *, seed: int = 0, speed: float = 1.0, **changes
     report = ProfileReport(
         edgex_version="0.1.0",
         artifact=ProfiledArtifact(
-            "encoder", "xnnpack", "fp32", "b" * 64, 121_000_000, "executorch", {"executorch": "1.5.1", "torch": "2.13"}
+            "encoder", "xnnpack", "fp32", "b" * 64, 121_000_000, "executorch", {"executorch": "1.5.1", "torch": "2.13"},
+            folder="encoder.xnnpack.edgex", made_by="0.1.0",
         ),
         host=HOST,
         settings=ProfileSettings(
@@ -153,6 +154,7 @@ def make_report(ops: int = 1000, *, seed: int = 0, speed: float = 1.0, **changes
         steady=summarize(rounds),
         rounds=rounds,
         throughput=1.0 / median,
+        measured_at="2026-01-31T12:30:00Z",
         memory=_make_memory(rows),
         activity=Activity(9.8, 0.02, 0.0, 12, 0.4, 0.6),
         trace=Trace(100, 0.985, leaves / 0.985, 1.04, 1e-6, known / leaves, known / leaves) if leaves else None,

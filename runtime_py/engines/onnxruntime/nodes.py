@@ -80,19 +80,29 @@ def _varint(message: memoryview, at: int) -> tuple[int, int]:
         shift += 7
 
 
+# Of `a`, of `b`, of `c`, as TensorProto.DataType has them, and the operator. On x86 only the product of unsigned by
+# signed bytes has instructions of its own (VNNI), on ARM that of signed ones too: an engine takes what is quickest.
+_PRODUCTS = {
+    "float32": (1, 1, 1, "MatMul"),
+    "int8": (3, 3, 6, "MatMulInteger"),
+    "uint8": (2, 3, 6, "MatMulInteger"),
+}
+
+
 def write_product(size: int, dtype: str) -> bytes:
-    """A model `c = a @ b` of square matrices, for measuring what the host does at best.
+    """A model `c = a @ b` of square matrices, for measuring what the host does at best; `b` is a constant of ones.
 
     Args:
         size: Rows and columns.
-        dtype: `float32`, or `int8`, whose product is int32.
+        dtype: Of `a`: `float32`; or `int8` or `uint8`, whose product with an int8 `b` is int32. A constant is packed
+            when the session is made, as the weights of a model are.
     """
-    element, out = (1, 1) if dtype == "float32" else (3, 6)
-    kind = "MatMul" if dtype == "float32" else "MatMulInteger"
+    left, right, out, kind = _PRODUCTS[dtype]
     node = b"".join((_text(1, "a"), _text(1, "b"), _text(2, "c"), _text(4, kind)))
-    values = [(11, "a", element), (11, "b", element), (12, "c", out)]
-    signature = b"".join(_message(field, _value_info(name, code, size)) for field, name, code in values)
-    graph = _message(1, node) + _text(2, "product") + signature
+    one = b"\x00\x00\x80\x3f" if right == 1 else b"\x01"
+    constant = _number(1, size) + _number(1, size) + _number(2, right) + _text(8, "b") + _message(9, one * size**2)
+    signature = _message(11, _value_info("a", left, size)) + _message(12, _value_info("c", out, size))
+    graph = _message(1, node) + _text(2, "product") + _message(5, constant) + signature
     opset = _number(2, 18)
     return _number(1, 9) + _message(7, graph) + _message(8, opset)
 

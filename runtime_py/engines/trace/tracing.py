@@ -27,6 +27,9 @@ MIN_RUNS, MAX_RUNS = 5, 200
 WARMUP_RUNS = 3
 _MIN_TICKS = 5
 _FINE_SECONDS = 1e-9
+# OpenVINO's kernels end with what they compute in: `Convolution (brgconv_avx512_I8)`.
+_KERNEL = re.compile(r"_(I8|U8|BF16|FP16|F16)\)")
+_COMPUTED = {"I8": "int8", "U8": "int8", "BF16": "bfloat16", "FP16": "float16", "F16": "float16"}
 # XNNPACK's names of quantized kernels: `Fully Connected (NC, QDU8, F32, QC8W) GEMM`.
 _QUANTIZED = re.compile(r"\(\w+, Q[A-Z]*8")
 
@@ -183,6 +186,8 @@ def compute_dtype(row: OperatorRow) -> str:
     """In what an operator computes: `int8` where it multiplies bytes, else the dtype of its first input."""
     if _QUANTIZED.search(row.op_type):
         return "int8"
+    if named := _KERNEL.search(row.op_type):
+        return _COMPUTED[named[1]]
     first = next((tensor.dtype for tensor in row.inputs), "")
     return "int8" if first == "uint8" else first
 

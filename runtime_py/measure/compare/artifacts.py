@@ -37,7 +37,7 @@ class CompareSettings:
         inputs: Inputs of one run by name, for all; None takes the baseline's example.
         threads: Threads of each; None is the engines' default. What a sweep found is not used: all run with as many.
         options: Engine settings, for all.
-        max_seconds: How long to measure while the intervals are wide.
+        max_seconds: How long to go on while the intervals are wide, starts and loads included.
         processes: Fresh processes of each.
         check: How the artifacts are checked.
     """
@@ -97,6 +97,7 @@ def compare_artifacts(
         [*contestants, again],
         processes=settings.processes,
         max_seconds=settings.max_seconds,
+        counts_starts=True,
         at_end=look_inside,
         progress=progress,
     )

@@ -47,7 +47,8 @@ def compare(
             not used here.
         options: Engine settings, for every artifact.
         allow_different: Compare different models too, each on its own example, without their outputs.
-        max_seconds: How long to measure while an interval is wide; the smallest schedule is measured in any case.
+        max_seconds: How long to go on while an interval is wide, starts and loads included; the smallest schedule, the
+            traces and the golden inputs are run in any case.
         processes: Fresh processes of each artifact.
         check: How artifacts are checked.
         executor: Where artifacts run, such as a device, which takes coarser turns; None is this machine.

@@ -138,6 +138,7 @@ def run_contest(
     *,
     processes: int = PROCESSES,
     max_seconds: float = BUDGET_SECONDS,
+    counts_starts: bool = False,
     target: float = DEFAULT_MARGIN / 3,
     last_is_first: bool = True,
     seed: int = 0,
@@ -151,7 +152,8 @@ def run_contest(
         contestants: What is timed; the others are compared with the first.
         processes: How often all start in fresh processes at least; 1 or more.
         max_seconds: Measuring goes on for so long, in more processes, while the intervals are wider than the target;
-            what the smallest schedule needs is measured in any case. Starting processes is not counted.
+            what the smallest schedule needs is measured in any case.
+        counts_starts: Whether starting the processes and loading in them counts for `max_seconds`.
         target: Half the width of the intervals, as a share, that is good enough.
         last_is_first: The last contestant is the first once more, for the floor of a difference; it need not be known
             better than the others.
@@ -164,6 +166,11 @@ def run_contest(
     order = Turns(len(contestants), random.Random(seed))
     taken: list[list[tuple[float, ...]]] = [[] for _ in contestants]
     began, measuring, process, plan = clock(), 0, 0, None
+
+    def spent(since: int) -> float:
+        """Seconds that count for the limit, with those since the last sessions began."""
+        return (clock() - began if counts_starts else measuring + clock() - since) / 1e9
+
     in_process: list[int] = []
     try:
         while True:
@@ -182,14 +189,14 @@ def run_contest(
             for session in range(sessions):
                 progress("measure", f"session {session + 1} of {sessions}, process {process} of each")
                 _run_session(contestants, plan, order, taken, reopen=session > 0)
-                if process > processes and (measuring + clock() - started) / 1e9 >= max_seconds:
+                if process > processes and spent(started) >= max_seconds:
                     break
             measuring += clock() - started
             in_process.append(len(taken[0]) - sum(in_process))
             if process < processes:
                 continue
             width = _excess_width(taken, in_process, plan.rounds_per_session, target, last_is_first)
-            if width is None or measuring / 1e9 >= max_seconds or done + sessions >= _MAX_SESSIONS:
+            if width is None or spent(clock()) >= max_seconds or done + sessions >= _MAX_SESSIONS:
                 break
             progress("measure longer", f"an interval is {200 * width:.1f} % wide")
         at_end()

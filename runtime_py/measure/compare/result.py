@@ -100,8 +100,8 @@ class Method:
         processes: Fresh processes of each; None for reports.
         sessions: Sessions of each, over all processes; None for reports.
         rounds_per_session: Rounds with one session; None for reports.
-        max_seconds: For how long an interval may be narrowed; None for reports.
-        seconds: How long it took; None for reports.
+        max_seconds: After how long intervals are narrowed no further, starts and loads included; None for reports.
+        seconds: How long the timing took, starts and loads included; None for reports.
     """
 
     interleaved: bool
@@ -172,6 +172,7 @@ def _describe(subject: Compared) -> dict[str, Any]:
         "label": subject.label,
         **{name: report[name] for name in names},
         "latency": report["steady"],
+        "trace": report["trace"],
         "delegation": None if subject.delegation is None else dict(subject.delegation),
         "eager": None if subject.eager is None else dict(subject.eager),
         "warnings": report["warnings"],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from statistics import median
 
 from edgex._version import __version__
@@ -89,6 +90,8 @@ def build_report(
             engine=manifest.engine,
             versions=dict(result.versions),
             recipe=manifest.recipe,
+            folder=artifact.path.name,
+            made_by=manifest.producer.get("edgex"),
         ),
         host=host,
         settings=settings,
@@ -111,6 +114,7 @@ def build_report(
             *warn_of_growth(result.growth),
         ),
         source="host" if result.device is None else "device",
+        measured_at=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         run_id=result.run_id,
         device=_describe_device(result),
     )

@@ -52,6 +52,8 @@ class ProfiledArtifact:
         engine: Who runs it.
         versions: Of the engine's packages, as installed here.
         recipe: What it is quantized to, for example `int8`; None for float artifacts.
+        folder: Name of its folder, without those above it; None in reports of before it was noted.
+        made_by: The version of edgex that wrote it; None where its manifest does not say.
     """
 
     name: str
@@ -62,6 +64,8 @@ class ProfiledArtifact:
     engine: str
     versions: Mapping[str, str]
     recipe: str | None = None
+    folder: str | None = None
+    made_by: str | None = None
 
     @property
     def numbers(self) -> str:
@@ -206,6 +210,7 @@ class ProfileReport:
         source: `host` for a measurement on the machine that reports it, `device` for one elsewhere.
         run_id: What the device was given and gave back; None for a host.
         device: What the device says of itself, and what sending took; None for a host.
+        measured_at: When the measurement ended, in UTC: `2026-01-31T12:30:00Z`; None in reports of before it was noted.
     """
 
     edgex_version: str
@@ -234,6 +239,7 @@ class ProfileReport:
     source: str = "host"
     run_id: str | None = None
     device: Mapping[str, Any] | None = None
+    measured_at: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The document `edgex.profile/2`."""
@@ -246,6 +252,7 @@ class ProfileReport:
         return {
             "schema": SCHEMA,
             "edgex_version": self.edgex_version,
+            "measured_at": self.measured_at,
             "artifact": {**asdict(self.artifact), "versions": dict(self.artifact.versions)},
             "host": self.host.to_json(),
             "settings": settings,
@@ -299,7 +306,18 @@ def _shape() -> Shape:
     steady = shape_of(Summary)
     known = {f.name: f.type for f in fields(ProfileReport)}
     hints = get_type_hints(ProfileReport)
-    later = ("ceilings", "energy", "counters", "sources", "assignment", "delegation", "complete", "source", "run_id")
+    later = (
+        "ceilings",
+        "energy",
+        "counters",
+        "sources",
+        "assignment",
+        "delegation",
+        "complete",
+        "source",
+        "run_id",
+        "measured_at",
+    )
     shapes = {name: shape_of(hints[name]) for name in known if name not in ("steady", "rounds", "fresh")}
     shapes["fresh"] = List(shape_of(FreshRun), least=1)
     shapes["delegation"] = Optional(DELEGATION)
@@ -355,6 +373,7 @@ def _read(data: Mapping[str, Any]) -> ProfileReport:
         source=data.get("source", "host"),
         run_id=data.get("run_id"),
         device=data.get("device"),
+        measured_at=data.get("measured_at"),
     )
 
 

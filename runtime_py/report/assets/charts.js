@@ -40,12 +40,12 @@ function drawLatency(container, latency) {
       return s("g", {},
         s("line", { class: name === "median" ? "mark" : "tick", x1: at, x2: at, y1: top - 8, y2: floor }),
         shown ? s("text", { class: name === "median" ? "strong" : null, x: place, y: top - 14, "text-anchor": "middle" },
-          name === "median" ? `median ${time(us, us, 4)}` : name) : null);
+          name === "median" ? `median ${latency.headline}` : name) : null);
     });
     const interval = latency.interval;
     const band = interval === null ? null : s("rect", { class: "band", x: x(interval[0]), y: top - 8,
       width: Math.max(2, x(interval[1]) - x(interval[0])), height: floor - top + 8 });
-    const words = `Histogram: ${time(low)} to ${time(high)}, median ${time(latency.median, latency.median, 4)}`;
+    const words = `Histogram: ${time(low)} to ${time(high)}, median ${latency.headline}`;
     const svg = s("svg", { viewBox: `0 0 ${width} ${height}`, height, role: "img", "aria-label": words },
       band, bars, lines, timeAxis(low, high, x, floor, width));
     const beyond = latency.beyond >= 0.0005
@@ -63,7 +63,7 @@ function drawStrips(container, reports, names) {
       const y = rowHeight * index + 30, end = latency.p95 === null ? latency.median : latency.p95;
       const interval = latency.interval || [latency.median, latency.median];
       return s("g", {},
-        s("text", { x: 2, y: y - 13 }, s("tspan", { class: "strong" }, clip(names[index], width - 90)), `  ${time(latency.median, latency.median, 4)}`),
+        s("text", { x: 2, y: y - 13 }, s("tspan", { class: "strong" }, clip(names[index], width - 90)), `  ${latency.headline}`),
         s("rect", { class: "body", x: 2, width: Math.max(1, x(latency.median) - 2), y: y - 6, height: 12, rx: 2 }),
         s("line", { class: "whisker", x1: x(latency.low), x2: x(end), y1: y, y2: y }),
         s("line", { class: "whisker", x1: x(end), x2: x(end), y1: y - 5, y2: y + 5 }),

@@ -15,7 +15,15 @@ function readRows(report) {
   });
 }
 
-const kindLabel = (report, kind) => kind === "fallback" ? `outside ${report.delegate || "any delegate"}` : kind;
+const kindLabel = (report, kind) => kind === "fallback" ? `outside ${report.delegate || "any delegate"}` : kind === "overhead" ? "between operators" : kind;
+
+// The part of the machine's ceiling that an operator reaches; what it computes in may have none.
+function ceilingText(report, row) {
+  if (!report.ceilings || !row.flops || !row.computes) return null;
+  const rate = report.ceilings.gflops[row.computes];
+  if (rate === undefined) return `no ceiling measured for ${row.computes}`;
+  return row.roof === null ? null : `${(100 * row.roof).toFixed(0)} % of the ceilings (${row.computes}: ${number(rate)} GFLOP/s)`;
+}
 // A row without a time is one that the engine's clock could not see.
 const timeText = (report, us) => us !== null ? time(us) : report.resolution ? `< ${time(report.resolution, report.resolution, 1)}` : "unknown";
 
@@ -28,6 +36,7 @@ function describeRow(report, row) {
     ["runs per inference", String(row.count)], ["inputs and weights", row.inputs], ["outputs", row.outputs],
     ["operations", row.flops === null ? null : row.flops.toLocaleString("en-US")],
     ["least bytes moved", row.bytes === null ? null : bytes(row.bytes)],
+    ["computes in", row.computes], ["reaches", ceilingText(report, row)],
     ["bandwidth", row.gbps === null ? null : `${number(row.gbps)} GB/s`],
     ["position in the run", `${row.at + 1} of ${report.us.length}`]];
   return h("dl", {}, pairs.filter(([, value]) => value !== null && value !== "").map(([name, value]) =>
@@ -75,11 +84,11 @@ function makeOperators(container, report, rows) {
     { title: "Module", wide: true, value: (row) => row.module,
       cell: (row) => row.module === null ? h("span", { class: "fine" }, row.kind === "compute" || row.kind === "fallback" ? "unknown" : "") : h("code", {}, row.module || "(the model itself)") },
     { title: "Source", wide: true, tight: true, value: (row) => row.source, cell: (row) => row.source === null ? "" : h("code", {}, row.source) },
-    { title: "Kind", wide: true, value: (row) => row.kind, cell: (row) => h("span", { class: "kind" }, h("i", { class: `swatch k-${row.kind}` }), row.kind === "fallback" ? "outside" : row.kind) },
+    { title: "Kind", wide: true, value: (row) => row.kind, cell: (row) => h("span", { class: "kind" }, h("i", { class: `swatch k-${row.kind}` }), row.kind === "fallback" ? "outside" : row.kind === "overhead" ? "between" : row.kind) },
     { title: "Time", numeric: true, value: (row) => row.us, cell: (row) => timeText(report, row.us) },
     { title: "Share", numeric: true, wide: true, value: (row) => row.share, cell: (row) => row.share === null ? "" : portion(row.share / most, row.kind, row.share) },
     { title: "GFLOP/s", numeric: true, wide: true, value: (row) => row.gflops, cell: (row) => row.gflops === null ? "" : number(row.gflops) },
-    { title: "Roofline", numeric: true, value: (row) => row.roof, cell: (row) => row.roof === null ? "" : row.roof < 0.005 ? "<1 %" : `${(100 * row.roof).toFixed(0)} %` },
+    { title: "Of ceiling", numeric: true, value: (row) => row.roof, cell: (row) => row.roof === null ? "" : row.roof < 0.005 ? "<1 %" : `${(100 * row.roof).toFixed(0)} %` },
   ], { sort: 4, detail: (row) => row.alike ? describeAlike(report, row) : describeRow(report, row) });
 
   const grouped = makeTable("Types of operators", [

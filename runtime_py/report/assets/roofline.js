@@ -6,14 +6,16 @@ function makeRoofline(container, report, rows, filter) {
     .map((row) => ({ row, intensity: row.flops / row.bytes })).sort((a, b) => a.intensity - b.intensity || b.row.us - a.row.us);
   const covered = points.reduce((sum, { row }) => sum + row.us, 0);
   const over = points.filter(({ row }) => row.roof !== null && row.roof > 1);
-  container.append(h("p", { class: "lead" }, `Each circle is an operator, or several alike, as large as its time; the lines are what this machine did at best with ${plural(ceilings.threads, "thread")}. `
+  container.append(h("p", { class: "lead" }, `Each circle is an operator, or several alike, as large as its time; the lines are what this machine did at best with ${plural(ceilings.threads, "thread")}: the slope in moving bytes, the flat ones in computing with a type of number. `
     + `${points.length.toLocaleString("en-US")} of ${plural(rows.length, "operator")}, ${percent(report.total ? covered / report.total : 0)} of the time, have all figures.`));
   if (over.length) container.append(h("p", { class: "note" }, `${plural(over.length, "operator")} above a ceiling: the ceiling was measured too low or the count of operations is wrong. Do not use these fractions.`));
+  const bare = [...new Set(points.map(({ row }) => row.computes))].filter((dtype) => dtype && !(dtype in ceilings.gflops));
+  if (bare.length) container.append(h("p", { class: "note" }, `No ceiling was measured for ${bare.join(", ")}: its operators stand beside the lines of other types.`));
   if (!points.length) return;
   const chart = h("div", { class: "chart" });
   const readout = h("p", { class: "readout", "aria-live": "polite" });
   container.append(chart, readout);
-  const dtypes = new Set(points.map(({ row }) => row.dtype)), known = Object.entries(ceilings.gflops);
+  const dtypes = new Set(points.map(({ row }) => row.computes)), known = Object.entries(ceilings.gflops);
   const own = known.filter(([dtype]) => dtypes.has(dtype)), peaks = own.length ? own : known;
   const topRate = Math.max(...peaks.map(([, rate]) => rate), ...points.map(({ row }) => row.gflops));
   const log = Math.log10, best = Math.max(...peaks.map(([, rate]) => rate)), ridge = best / ceilings.gbps;
@@ -25,7 +27,7 @@ function makeRoofline(container, report, rows, filter) {
     readout.replaceChildren(h("b", {}, row.type), ` ${time(row.us)}`, h("span", {},
       `${row.module ? `  · ${row.module}` : ""}${row.source ? `  · ${row.source}` : ""}`
       + `  · ${number(row.gflops)} GFLOP/s at ${number(intensity)} operations a byte`
-      + (row.roof === null ? "" : `  · ${(100 * row.roof).toFixed(0)} % of the ceiling`)
+      + (ceilingText(report, row) === null ? "" : `  · ${ceilingText(report, row)}`)
       + (more ? `  · ${plural(more, "shorter one")} at the same place` : "")));
   }
 

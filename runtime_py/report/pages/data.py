@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 
 from edgex.runtime.engines.trace.operators import Ceilings, OperatorRow
+from edgex.runtime.engines.trace.tracing import compute_dtype
 from edgex.runtime.measure.profile.report import ProfileReport
 from edgex.runtime.report import views
-from edgex.runtime.report.figures import format_tensor
+from edgex.runtime.report.figures import format_seconds, format_tensor
 from edgex.runtime.report.listings import describe_unmapped
 
 KINDS = ("compute", "fallback", "layout", "cast", "overhead")
@@ -27,7 +28,7 @@ def describe_report(report: ProfileReport) -> dict[str, Any]:
     outside = set(views.fallback_rows(report))
     texts: dict[str, Callable[[OperatorRow], str | None]] = {
         "name": lambda row: row.name,
-        "type": lambda row: row.op_type,
+        "type": views.name_work,
         "delegate": lambda row: row.delegate or views.own_kernels(report),
         "confidence": lambda row: row.map_confidence,
         "module": lambda row: row.module_path,
@@ -37,7 +38,7 @@ def describe_report(report: ProfileReport) -> dict[str, Any]:
         "operators": lambda row: ", ".join(row.operators) or None,
         "inputs": lambda row: ", ".join(map(format_tensor, row.inputs)) or None,
         "outputs": lambda row: ", ".join(map(format_tensor, row.outputs)) or None,
-        "dtype": lambda row: next((tensor.dtype for tensor in (*row.inputs, *row.outputs)), None),
+        "computes": lambda row: compute_dtype(row) or None,
     }
     kinds = ["fallback" if at in outside else row.category for at, row in enumerate(report.ops)]
     tree = views.by_module(report)
@@ -107,6 +108,7 @@ def _describe_latency(report: ProfileReport) -> dict[str, Any]:
         "beyond": float(np.mean(pooled > high)),
         "slowest": _round(float(pooled.max())),
         "median": _round(steady.median * 1e6),
+        "headline": format_seconds(steady.median, digits=4),
         "interval": None if interval is None else [_round(end * 1e6) for end in interval],
         **{name: _round(None if value is None else value * 1e6)
            for name, value in (("p90", steady.p90), ("p95", steady.p95), ("p99", steady.p99))},

@@ -22,6 +22,7 @@ from edgex.runtime.report import views
 from edgex.runtime.report.figures import (
     count,
     describe_host,
+    describe_origin,
     describe_percentiles,
     describe_sampling,
     describe_subject,
@@ -32,7 +33,13 @@ from edgex.runtime.report.figures import (
     format_seconds,
     format_share,
 )
-from edgex.runtime.report.listings import Listing, describe_trace, describe_unmapped, warn_of_fallbacks
+from edgex.runtime.report.listings import (
+    Listing,
+    describe_trace,
+    describe_tracing,
+    describe_unmapped,
+    warn_of_fallbacks,
+)
 from edgex.runtime.report.pages.data import KINDS, describe_report
 
 MAX_REPORTS = 4
@@ -78,6 +85,7 @@ def render_html(
         loader=FunctionLoader(_read), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     environment.filters |= {"bytes": format_bytes, "time": format_row_time, "share": format_share, "count": count}
+    environment.filters["kind"] = views.name_kind
     names = _name(reports) if labels is None or len(reports) == 1 else list(labels)
     script = "\n".join(['"use strict";', "(() => {", *(_read(f"{name}.js") for name in _SCRIPTS), "})();", ""])
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
@@ -145,6 +153,8 @@ def _describe(report: ProfileReport, label: str) -> dict[str, Any]:
         "unit": unit,
         "interval": interval,
         "sampling": describe_sampling(report),
+        "origin": describe_origin(report),
+        "traced": "" if report.trace is None else describe_tracing(report.trace),
         "categories": views.by_category(report),
         "total_seconds": whole,
         "trace": describe_trace(report),
@@ -163,6 +173,13 @@ def _describe(report: ProfileReport, label: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
+# Names of percentiles, and what they say.
+_PERCENTILES = {
+    "min": "fastest",
+    **{f"p{share}": f"p{share}: {share} % of the runs took less" for share in (90, 95, 99)},
+}
+
+
 def _known_seconds(seconds: float | None) -> str:
     return "" if seconds is None else format_seconds(seconds)
 
@@ -170,8 +187,9 @@ def _known_seconds(seconds: float | None) -> str:
 def _figure_groups(reports: Sequence[ProfileReport]) -> list[tuple[str, list[tuple[str, list[str]]]]]:
     """Groups of rows for the summary: a name, and a value for each report; rows that no report knows are left out."""
     percentiles = [dict(describe_percentiles(report)) for report in reports]
-    latency = [(name, [known.get(name, "") for known in percentiles]) for name in ("min", "p90", "p95", "p99")]
-    latency.append(("runs per second", [format_rate(report.throughput) for report in reports]))
+    latency = [(words, [known.get(name, "") for known in percentiles]) for name, words in _PERCENTILES.items()]
+    latency.append(("mean", [format_seconds(report.steady.mean, digits=4) for report in reports]))
+    latency.append(("runs per second, from the mean", [format_rate(report.throughput) for report in reports]))
     loads = [report.load_seconds for report in reports]
     start = [
         ("check the files", [_known_seconds(load.check) for load in loads]),
@@ -214,7 +232,7 @@ def _environment(report: ProfileReport) -> list[tuple[str, str]]:
         ("sampling", ", ".join(describe_sampling(report))),
         ("fresh processes", str(len(report.fresh))),
         ("tracing", "; ".join(describe_trace(report))),
-        ("traced run", _describe_overhead(report)),
+        ("traced run", "" if report.trace is None else format_row_time(report.trace.execute_seconds)),
         ("ceilings", "" if ceilings is None else _join_ceilings(ceilings)),
         ("energy", "" if not report.energy else ", ".join(f"{k} {v}" for k, v in report.energy.items())),
         ("counters", "" if not report.counters else ", ".join(f"{k} {v}" for k, v in report.counters.items())),
@@ -222,16 +240,12 @@ def _environment(report: ProfileReport) -> list[tuple[str, str]]:
         ("instruction sets", ", ".join(report.host.isa or ())),
         ("Python", report.host.python),
         ("load average", _join_load(activity.load_average_before, activity.load_average_after)),
+        ("artifact", artifact.folder or ""),
         ("artifact digest", artifact.digest),
-        ("edgex", report.edgex_version),
+        ("artifact made by", "" if artifact.made_by is None else f"edgex {artifact.made_by}"),
+        ("measured", describe_origin(report)[-1].removeprefix("measured ").removeprefix("on ")),
     ]
     return [(name, value) for name, value in rows if value]
-
-
-def _describe_overhead(report: ProfileReport) -> str:
-    if report.trace is None:
-        return ""
-    return f"{format_row_time(report.trace.execute_seconds)}, {report.trace.overhead_ratio:.2f} x the untraced median"
 
 
 def _join_ceilings(ceilings: Ceilings) -> str:

@@ -31,6 +31,9 @@ def test_artifacts_are_compared(exported, edgex):
     assert rows["threads"] == ["1", "1"]
     assert rows["SQNR to first"][-1] == "dB"
     assert "timed in turns" in done.stdout and "\x1b" not in done.stdout
+    said = " ".join(done.stdout.split())
+    assert "s with starts and loads, the least that 1 process of each take (--max-seconds 0.1)" in said
+    assert said.count("× the untraced median and add up to") == 2 and "operators: times of traced runs" in said
     stages = list(dict.fromkeys(line.split("] ")[1].split(":")[0] for line in done.stderr.splitlines()))
     assert [stage for stage in stages if stage != "measure longer"] == ["start", "measure", "trace", "outputs"]
 
@@ -46,6 +49,7 @@ def test_json_is_one_document_and_the_file_is_the_same(exported, edgex, tmp_path
         "counter.onnx-cpu.edgex (3)",
     ]
     assert document["verdict"] == document["comparisons"][0]["verdict"]
+    assert all(subject["trace"]["overhead_ratio"] > 0 for subject in document["subjects"])
     assert document["fail_on"] == {"limit": 9.0, "failed": [], "undecided": []}
     assert (tmp_path / "out.json").read_text() == done.stdout
 
@@ -86,7 +90,7 @@ def test_markdown_and_operators(edgex, tmp_path):
     save_report(tmp_path, "b.json", ops=(make_row("conv", "aten.convolution.default", median_seconds=14.0e-6),))
     done = edgex("compare", "a.json", "b.json", "-o", "out.md")
     assert done.returncode == 0, done.stderr
-    assert "conv    convolution.default  10.0 µs  14.0 µs  +4.0 µs  operators" in done.stdout
+    assert "conv    convolution  10.0 µs  14.0 µs  +4.0 µs  operators" in done.stdout
     text = (tmp_path / "out.md").read_text()
     assert text.startswith("# b.json against a.json\n")
     assert "| conv | convolution.default | 10.0 µs | 14.0 µs | +4.0 µs | operators |" in text

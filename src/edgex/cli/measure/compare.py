@@ -61,7 +61,8 @@ _FORM_NAMES = "artifacts: NAME.TARGET.edgex; saved profiles: report.json"
     show_default=True,
     metavar="SECONDS",
     group="Measurement",
-    help="Measure for at most this long while an interval is too wide to decide.",
+    help="Go on for at most this long, starts and loads included, while an interval is too wide to decide. The "
+    "smallest schedule, the traces and the golden inputs are run in any case.",
 )
 @option(
     "--processes",
@@ -210,6 +211,7 @@ def _print(comparison: Comparison, gate: GateResult | None) -> None:
     from edgex.runtime.report.comparison import (
         describe_gate,
         describe_method,
+        describe_operators,
         tabulate_operators,
         tabulate_subjects,
     )
@@ -231,5 +233,8 @@ def _print(comparison: Comparison, gate: GateResult | None) -> None:
         if operators is not None:
             click.echo()
             print_table([operators.head, *operators.rows])
+    if (traced := describe_operators(comparison)) is not None:
+        click.echo()
+        echo_labelled("operators:", traced.removeprefix("operators: "), indent=0, width=11)
     for warning in comparison.warnings:
         echo_labelled("warning:", f"{warning.code}: {warning.text}", indent=0, width=9, colour="yellow")

@@ -114,6 +114,9 @@ def test_attribution_counts_certain_rows_of_operators_only():
         ("Convolution (NHWC, F32) IGEMM", "float32", "float32"),
         ("Convolution (NHWC, QC8) IGEMM", "float32", "int8"),
         ("Fully Connected (NC, QDU8, F32, QC8W) GEMM", "float32", "int8"),
+        ("Convolution (brgconv_avx512_I8)", "float32", "int8"),
+        ("FullyConnected (brgemm_avx512_BF16)", "float32", "bfloat16"),
+        ("Convolution (brgconv_avx512_FP32)", "float32", "float32"),
         ("QLinearConv", "uint8", "int8"),
         ("linear+relu", "bfloat16", "bfloat16"),
     ],
@@ -167,6 +170,19 @@ def test_ceilings_are_kept_and_only_get_better(own_cache, monkeypatch):
     better = find_ceilings(2, again=True)
     assert better == find_ceilings(2) == Ceilings(2, {"float32": 100.0, "int8": 300.0}, 30.0)
     assert answers == []
+
+
+def test_what_can_be_widened_is_at_least_as_quick_as_float32(monkeypatch):
+    work = [
+        ("float32", 1000, "f"),
+        ("float64", 500, "d"),
+        ("int8", 10, "slow"),
+        ("int8", 4000, "quick"),
+        ("bfloat16", 200, "b"),
+    ]
+    monkeypatch.setattr(module, "_products", lambda threads: work)
+    monkeypatch.setattr(module, "_best_seconds", lambda burst: 1e-6)
+    assert module.measure(1).gflops == {"float32": 1.0, "float64": 0.5, "int8": 4.0, "bfloat16": 1.0}
 
 
 def test_a_damaged_cache_is_measured_again(own_cache, monkeypatch):

@@ -104,9 +104,7 @@ def test_operators_are_compared_where_both_have_them():
     candidate = make_report(ops=(make_row("conv", "aten.convolution.default", median_seconds=14.0e-6),))
     contrast = edgex.compare(baseline, candidate).contrasts[0]
     assert [delta.delta_seconds for delta in contrast.operators] == [pytest.approx(4e-6)]
-    assert tabulate_operators(contrast).rows == (
-        ("conv", "convolution.default", "10.0 µs", "14.0 µs", "+4.0 µs", "operators"),
-    )
+    assert tabulate_operators(contrast).rows == (("conv", "convolution", "10.0 µs", "14.0 µs", "+4.0 µs", "operators"),)
     assert contrast.to_json()["operators"][0]["match"] == "operators"
     assert edgex.compare(baseline, make_report()).contrasts[0].operators is None
 

@@ -126,6 +126,17 @@ def test_a_wide_interval_is_measured_longer_and_a_narrow_one_is_not():
     assert noisy.processes > quiet.processes == short.processes == 3
 
 
+def test_the_limit_can_count_starts_and_loads():
+    def run(**options):
+        machine = Machine(1, 0.3, 0.5, 0.3)
+        entries = [Simulated(machine, name, 1e-3, open_seconds=0.5) for name in "ab"]
+        return run_contest(entries, clock=machine.clock, max_seconds=20.0, **options)
+
+    measured, whole = run(), run(counts_starts=True)
+    assert whole.sessions < measured.sessions and whole.seconds < measured.seconds
+    assert 20.0 <= whole.seconds < 25.0  # the session that was running is ended
+
+
 def test_a_failure_stops_everybody():
     machine = Machine(0)
 

@@ -103,6 +103,8 @@ def test_every_page_draws_within_its_width(open_page, name, width):
         })"""
     )
     assert escaped == []
+    heads = page.locator(".bars th:visible").evaluate_all("heads => heads.map((head) => head.clientWidth)")
+    assert min(heads, default=99) >= 60, "names of stages and modules stand one letter a line"
     charts = page.locator("svg:visible").count()
     assert charts >= (1 if name == "bare" else 3)
 
@@ -111,6 +113,8 @@ def test_the_summary_is_that_of_the_report(open_page, report):
     page = open_page()
     median = page.locator(".headline").inner_text()
     assert f"{report.steady.median * 1e3:.1f}" in median and "ms" in median
+    drawn = page.locator(".latency text.strong").text_content()
+    assert drawn == f"median {median.replace('median', '').strip()}".replace("\n", " ")
     assert page.locator(".warnings").inner_text().startswith("governor")
     assert page.locator(".stack i").count() == len(views.by_category(report))
 

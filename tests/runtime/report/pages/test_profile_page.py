@@ -94,7 +94,10 @@ def test_the_data_holds_the_rows_and_views_of_the_report(report, page):
 def test_the_figures_can_be_read_without_scripts(report, page):
     text = " ".join(Elements(page).text.split())
     for words in ("encoder on xnnpack", "95 % interval", "governor", "Outside XnnpackBackend", "first run", "AMD EPYC",
-                  "weights = scores.softmax(-1)", "model loaded", "layers.0.mlp.0"):  # fmt: skip
+                  "weights = scores.softmax(-1)", "model loaded", "layers.0.mlp.0", "runs per second, from the mean",
+                  "encoder.xnnpack.edgex, made by edgex 0.1.0; measured on 2026-01-31 12:30:00 UTC by edgex",
+                  "p90: 90 % of the runs took less",
+                  "each of which took 1.04 × the untraced median", "between operators"):  # fmt: skip
         assert words in text, words
 
 
