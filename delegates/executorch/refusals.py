@@ -17,6 +17,12 @@ SIZES_ARE_CHEAP = "the runtime computes sizes itself, at next to no cost: nothin
 _LITERALS = "arange full ones zeros tril triu where logical_not ge le lt gt eq".split()  # noqa: SIM905
 
 
+_GATHERS = (
+    "gathering a few elements costs little: nothing to do; where it is the padding of torch.stft(center=True), give "
+    "center=False and pad the samples before they go into the model"
+)
+
+
 @dataclass(frozen=True)
 class Refusal:
     """Why a backend left an operator out.
@@ -46,4 +52,5 @@ def refuse_unknown(op: str, reason: str) -> Refusal:
     if op.partition(".")[2].partition(".")[0] in _LITERALS:
         sentence = "what depends on no input belongs in __init__, in a buffer"
         return Refusal("not_in_delegate", reason, workaround=sentence, rewrite="fold_literals")
-    return Refusal("not_in_delegate", reason)
+    gathers = op.startswith("aten.index_select.")
+    return Refusal("not_in_delegate", reason, workaround=_GATHERS if gathers else None)

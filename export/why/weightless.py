@@ -39,7 +39,8 @@ def without_values() -> Iterator[None]:
 def _describe(error: Exception) -> str:
     if isinstance(error, EdgexError):
         return "; ".join(part for part in (error.what, error.where, error.why) if part)
-    return f"{type(error).__name__}: {error}"
+    # torch adds pages of stack to some; the rest is for whoever runs it with -v.
+    return f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
 
 
 def attempt_on_meta(answer: Callable[[], Document]) -> tuple[Document | None, str | None]:

@@ -54,10 +54,12 @@ class Replacement:
         return node
 
     def constant(self, name: str, tensor: torch.Tensor, *, is_parameter: bool = False) -> Node:
-        """Add a constant; `tensor` is real, or fake where the program's weights are."""
-        with torch.no_grad():
-            is_fake = hasattr(tensor, "fake_mode")
-            val = tensor if is_fake else self._mode.from_tensor(tensor, static_shapes=True)
+        """Add a constant; `tensor` is real, or fake where the program's weights are, in their own mode."""
+        with torch.no_grad(), self._mode:
+            if hasattr(tensor, "fake_mode"):
+                val = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype)
+            else:
+                val = self._mode.from_tensor(tensor, static_shapes=True)
         return self._editor.add_constant(name, tensor, val, is_parameter=is_parameter)
 
     def finish(self, result: Node | Sequence[Node | None]) -> None:

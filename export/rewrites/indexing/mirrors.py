@@ -6,7 +6,8 @@ after:   y = cat([x[..., 1:2], x, x[..., 6:7]], 3)
 ```
 
 Lowering would compute the places at every run and gather each element of the result by itself. More than a few rows are
-gathered with constant places, and the rest is copied. Left alone: sizes that only a run knows.
+gathered with constant places, and the rest is copied. At the end of a size that only a run knows, places are counted
+from the end. Left alone: padding by such a size.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ def write_mirrors(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite | 
 
 
 def _pad(x: torch.Tensor, pad: Sequence[int], mode: str) -> Any:
-    if mode not in _EDGES or not static(*x.shape[x.dim() - len(pad) // 2 :], *pad) or any(size < 0 for size in pad):
+    if mode not in _EDGES or not static(*pad) or any(size < 0 for size in pad):
         return NotImplemented
     for at in range(0, len(pad), 2):
         dim, before, after = x.dim() - 1 - at // 2, pad[at], pad[at + 1]
@@ -48,21 +49,34 @@ def _pad(x: torch.Tensor, pad: Sequence[int], mode: str) -> Any:
 
 
 def _reflected(x: torch.Tensor, dim: int, count: int, before: bool) -> list[torch.Tensor]:
-    first = count if before else x.shape[dim] - 2
+    first = count if before else -2
     if count <= _MOST_SLICES:
-        return [x.narrow(dim, first - step, 1) for step in range(count)]
-    return [torch.index_select(x, dim, torch.arange(first, first - count, -1))]
+        return [_rows(x, dim, first - step, 1) for step in range(count)]
+    if static(x.shape[dim]):
+        first %= x.shape[dim]
+        return [torch.index_select(x, dim, torch.arange(first, first - count, -1))]
+    rows = _rows(x, dim, first - count + 1, count)
+    return [torch.index_select(rows, dim, torch.arange(count - 1, -1, -1))]
 
 
 def _replicated(x: torch.Tensor, dim: int, count: int, before: bool) -> list[torch.Tensor]:
-    place = 0 if before else x.shape[dim] - 1
+    row = _rows(x, dim, 0 if before else -1, 1)
     if count <= _MOST_SLICES:
-        return [x.narrow(dim, place, 1)] * count
-    return [x.narrow(dim, place, 1).expand([count if at == dim else -1 for at in range(x.dim())])]
+        return [row] * count
+    return [row.expand([count if at == dim else -1 for at in range(x.dim())])]
 
 
 def _wrapped(x: torch.Tensor, dim: int, count: int, before: bool) -> list[torch.Tensor]:
-    return [x.narrow(dim, x.shape[dim] - count if before else 0, count)] if count else []
+    return [_rows(x, dim, -count if before else 0, count)] if count else []
+
+
+def _rows(x: torch.Tensor, dim: int, first: int, count: int) -> torch.Tensor:
+    """`count` rows from `first` on, which is counted from the end where it is negative."""
+    if static(x.shape[dim]):
+        return x.narrow(dim, first % x.shape[dim], count)
+    # Nothing may be asked of the size: that would fix it.
+    cut: torch.Tensor = aten.slice.Tensor(x, dim, first, first + count or None)
+    return cut
 
 
 _EDGES = {"reflect": _reflected, "replicate": _replicated, "circular": _wrapped}

@@ -355,6 +355,19 @@ def test_a_dynamic_batch_stays_dynamic(name):
         torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize(("mode", "most"), [("reflect", 2), ("reflect", 9), ("replicate", 12), ("circular", 3)])
+def test_padding_with_what_is_there_is_written_for_sizes_that_vary(mode, most):
+    sizes = {1: torch.export.Dim("height", min=12, max=40), 2: torch.export.Dim("width", min=12, max=40)}
+    function = Calls(lambda x: F.pad(x, (1, most, most, 0), mode))
+    before = capture_program(function, rand(3, 16, 18), dynamic_shapes={"args": (sizes,)})
+    after, rewrite = write_mirrors(before)
+    assert rewrite is not None and write_mirrors(after) == (after, None)
+    assert str(after.exported.range_constraints) == str(before.exported.range_constraints)
+    for given in (rand(3, 16, 18), rand(3, 12, 40), rand(3, 40, 12)):
+        (expected,), (found,) = run_program(before, given), run_program(after, given)
+        assert torch.equal(found, expected)
+
+
 def test_kernels_of_convolutions_are_constants():
     before = capture_program(torch.nn.Conv3d(4, 8, (2, 3, 3)), CLIP)
     after, _ = flatten_conv3d(before)

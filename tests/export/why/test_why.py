@@ -27,6 +27,7 @@ from edgex.export.why.of_artifact import answer_artifact
 from edgex.export.why.question import Question, check_question
 from edgex.export.why.report import list_left_out
 from edgex.export.why.unweighted import drop_values, give_values
+from edgex.export.why.weightless import attempt_on_meta
 from edgex.runtime.artifact.artifact import open_artifact
 from edgex.runtime.report import views
 
@@ -93,6 +94,28 @@ def test_other_targets_plan_the_same_without_values(target, tmp_path):
     plans = [delegate.plan(apply_rewrites(p)[0], delegate.options_type()) for p in (program, real)]
     assert plans[0] == plans[1]
     assert plans[0].total_ops > 3
+
+
+class Spectrogram(nn.Module):
+    """A windowed Fourier transform, centred on the samples or not."""
+
+    def __init__(self, center):
+        super().__init__()
+        self.register_buffer("window", torch.hann_window(32))
+        self.center = center
+
+    def forward(self, x):
+        return torch.stft(x, 32, 16, window=self.window, center=self.center, return_complex=True).real * 2
+
+
+def test_a_spectrogram_is_planned_without_values_and_its_padding_has_a_workaround_that_works():
+    left = {}
+    for center in (True, False):
+        source = wrap_model(Spectrogram(center).eval(), (torch.zeros(1, 128),), {})
+        report = answer_model(source, Question(("xnnpack",)), "none", StageClock(), lambda *_: None)
+        left[center] = {fallback.op: fallback.workaround for fallback in report.targets[0].plan.fallbacks}
+    assert left[True].keys() - left[False].keys() == {"aten.index_select.default"}
+    assert "give center=False and pad" in left[True]["aten.index_select.default"]
 
 
 @torch.library.custom_op("edgex_test_why::twice", mutates_args=())
@@ -194,6 +217,16 @@ def test_a_model_that_fails_by_itself_keeps_its_own_error():
     source = wrap_model(nn.Linear(3, 2), (torch.ones(4),), {})
     first = CaptureError("it fails")
     assert find_blockers(source, first) == (first,)
+
+
+def test_what_keeps_a_plan_from_being_made_without_values_is_said_in_a_line():
+    def answer():
+        raise AssertionError("modes differ\n\nallocated at:\n  File torch.py")
+
+    assert attempt_on_meta(answer) == (
+        None,
+        "planning without values failed, which is a defect of edgex: AssertionError: modes differ",
+    )
 
 
 def test_a_model_larger_than_the_memory_is_said():
