@@ -88,7 +88,7 @@ class OnnxRuntimeRunner:
         *,
         profile: OnnxProfile | None = None,
     ) -> None:
-        self._name = artifact.path.name
+        self._artifact = artifact
         path = artifact.file(".onnx")
         check_external_data(artifact, path)
         with capture_native_stderr():
@@ -109,15 +109,12 @@ class OnnxRuntimeRunner:
                         enable_fallback=False,
                     )
                 )
-            except EdgexError:
-                raise
+            except EdgexError as error:
+                raise _locate(error, artifact) from None
             except Exception as error:  # ONNX Runtime's exception classes have no common public base
-                raise RunError(
-                    f"ONNX Runtime {onnxruntime.__version__} cannot load {path.name}",
-                    self._name,
-                    "export the model again",
-                    why=_sentence(error),
-                ) from error
+                what = f"ONNX Runtime {onnxruntime.__version__} cannot load {path.name}"
+                refused = RunError(what, artifact.path.name, "export the model again", why=_sentence(error))
+                raise _locate(refused, artifact) from error
         # ONNX Runtime reads the file and prepares its kernels in one call.
         self.load_seconds = LoadSeconds(None, time.perf_counter() - started)
         self.threads: int | None = choices.threads
@@ -145,7 +142,8 @@ class OnnxRuntimeRunner:
         try:
             outputs = self._run(self._output_names, feed)
         except Exception as error:  # see __init__
-            raise RunError("ONNX Runtime failed to run the model", self._name, why=_sentence(error)) from error
+            failed = RunError("ONNX Runtime failed to run the model", self._artifact.path.name, why=_sentence(error))
+            raise _locate(failed, self._artifact) from error
         if self._state:
             self._state = outputs[self._user_outputs :]
             del outputs[self._user_outputs :]
@@ -210,6 +208,13 @@ def _session_options(onnxruntime: Any, choices: OnnxRuntimeChoices, profile: Onn
             options.optimized_model_filepath = str(profile.graph)
     options.add_session_config_entry("session.intra_op.allow_spinning", str(int(choices.allow_spinning)))
     return options
+
+
+def _locate(error: EdgexError, artifact: Artifact) -> EdgexError:
+    """See `edgex.runtime.engines.onnxruntime.origin`, which only failures need."""
+    from edgex.runtime.engines.onnxruntime.origin import locate
+
+    return locate(error, artifact)
 
 
 def _sentence(error: BaseException) -> str:

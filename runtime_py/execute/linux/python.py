@@ -22,6 +22,7 @@ WORKER = "edgex.runtime.execute.linux.worker"
 # Imported inside functions on the way to a session, which the others do not show at their top.
 _LATE = (
     "edgex.runtime.engines.onnxruntime.openings",
+    "edgex.runtime.engines.onnxruntime.origin",
     "edgex.runtime.engines.onnxruntime.session",
     "edgex.runtime.execute.sampling",
     "edgex.runtime.session.session",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import onnx
 import pytest
 from manifest_support import NO_DELEGATION
 from onnx import TensorProto, helper
+from pt2_support import rehash
 from safetensors.numpy import save_file
 
 import edgex
@@ -47,6 +49,14 @@ def write_manifest(folder: Path, method: Method, minimum_version: str = "1.18") 
     manifest = Manifest("tiny", "onnx-cpu", "onnxruntime", "fp32", (method,), files, {}, NO_DELEGATION, requirements)
     (folder / "manifest.json").write_text(manifest.dumps())
     return folder
+
+
+def write_source_map(folder: Path, **operator: str) -> None:
+    """Beside the artifact: which operator a node is."""
+    entry = {"inputs": [], "outputs": [], **operator}
+    (folder / "debug").mkdir()
+    (folder / "debug" / "source_map.json").write_text(json.dumps({"ops": [entry]}))
+    rehash(folder)
 
 
 @pytest.fixture
@@ -266,15 +276,38 @@ class TestErrors:
         )
         inputs = TensorSpec("x", "float32", (Dim("n", 1, 9),)), TensorSpec("shape", "int64", (2,))
         method = Method("forward", inputs, (TensorSpec("y", "float32", (Dim("a", 1, 9), Dim("b", 1, 9))),))
-        session = load(write(tmp_path / "a.edgex", graph, method))
+        folder = write(tmp_path / "a.edgex", graph, method)
+        session = load(folder)
         with pytest.raises(RunError, match="failed to run") as caught:
             session.run(np.ones(7, np.float32), np.array([3, 5]))
         why = str(caught.value.why)
         assert "node_view" in why
+        assert caught.value.where == "a.edgex", "nothing says where the node is from"
         assert "Input shape:{7}, requested shape:{3,5}" in why
         for noise in ("onnxruntime_src", ".h:", ".cc:", "ONNXRuntimeError", "onnxruntime::"):
             assert noise not in why
         assert capfd.readouterr() == ("", "")
+        write_source_map(folder, id="node_view", op="aten.view.default", module="head", source="net.py:12")
+        with load(folder) as session, pytest.raises(RunError) as caught:
+            session.run(np.ones(7, np.float32), np.array([3, 5]))
+        assert caught.value.where == "net.py:12"
+        assert str(caught.value.why) == f"{why} (node_view is aten.view.default in head)"
+
+    def test_a_node_that_it_refuses_has_the_users_line(self, tmp_path: Path) -> None:
+        erf = helper.make_node("Erf", ["x"], ["y"], name="node_erf")
+        ends = [value("x", TensorProto.INT64, 3)], [value("y", TensorProto.INT64, 3)]
+        method = Method("forward", (TensorSpec("x", "int64", (3,)),), (TensorSpec("y", "int64", (3,)),))
+        folder = write(tmp_path / "a.edgex", helper.make_graph([erf], "g", *ends), method)
+        write_source_map(folder, id="node_erf", op="aten.erf.default", module="", source="net.py:7")
+        with pytest.raises(RunError, match="cannot load") as caught:
+            load(folder)
+        assert caught.value.where == "net.py:7"
+        assert str(caught.value.why).endswith("(node_erf is aten.erf.default)")
+        opened = open_artifact(folder)
+        (folder / "debug" / "source_map.json").unlink()  # as on a device
+        with pytest.raises(RunError, match="cannot load") as caught:
+            OnnxRuntimeEngine().open(opened, EngineSettings())
+        assert caught.value.where == "a.edgex"
 
     def test_a_graph_that_is_not_the_manifests(self, adder: Path) -> None:
         method = open_artifact(adder).manifest.method
