@@ -110,7 +110,8 @@ class OnnxRuntimeRunner:
                     )
                 )
             except EdgexError as error:
-                raise _locate(error, artifact) from None
+                _locate(error, artifact)
+                raise
             except Exception as error:  # ONNX Runtime's exception classes have no common public base
                 what = f"ONNX Runtime {onnxruntime.__version__} cannot load {path.name}"
                 refused = RunError(what, artifact.path.name, "export the model again", why=_sentence(error))
