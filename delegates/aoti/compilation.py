@@ -11,7 +11,7 @@ import os
 import shlex
 import shutil
 import sysconfig
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -170,9 +170,3 @@ def _quiet(cache: Path) -> Iterator[None]:
             del os.environ[_CACHE_VARIABLE]
         else:
             os.environ[_CACHE_VARIABLE] = before
-
-
-def relevant_lines(text: str) -> Sequence[str]:
-    """Lines of a failed compilation that say something: the compiler's errors, else the first that is not empty."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return [line for line in lines if " error: " in line][:3] or lines[:1]

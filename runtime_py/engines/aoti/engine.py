@@ -5,19 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from edgex.errors import RunError, TargetUnavailable, nearest_name
+from edgex.errors import TargetUnavailable
 from edgex.runtime.engines.aoti.consent import OPTION, require_consent
 from edgex.runtime.engines.aoti.machine import check_machine
 from edgex.runtime.engines.base import Availability
 from edgex.runtime.engines.isa import missing_isa
+from edgex.runtime.engines.package import EnginePackage, check_options
 from edgex.runtime.session.runner import EngineSettings
-from edgex.runtime.support.entry_points import installed_version
 from edgex.runtime.support.machine.threads import default_threads
-from edgex.runtime.support.versions import is_older
 
 if TYPE_CHECKING:
     from edgex.runtime.artifact.artifact import Artifact
     from edgex.runtime.session.session import Session
+
+PACKAGE = EnginePackage("torch", "pip install torch")
 
 
 class AotiEngine:
@@ -25,9 +26,8 @@ class AotiEngine:
 
     def availability(self) -> Availability:
         """Available on Linux on x86-64 where torch is installed; no compiler is needed to run."""
-        if not self.versions():
-            return Availability(False, "torch is not installed", "pip install torch")
-        return check_machine()
+        found = PACKAGE.availability()
+        return check_machine() if found.available else found
 
     def preload(self) -> None:
         """Import torch."""
@@ -35,8 +35,7 @@ class AotiEngine:
 
     def versions(self) -> Mapping[str, str]:
         """The version of torch."""
-        found = installed_version("torch")
-        return {"torch": found} if found else {}
+        return PACKAGE.versions()
 
     def open(self, artifact: Artifact, settings: EngineSettings) -> Session:
         """Load `model.pt2`, which runs code in it: only what was compiled here, or is trusted.
@@ -53,9 +52,7 @@ class AotiEngine:
         from edgex.runtime.engines.aoti.session import AotiRunner
         from edgex.runtime.session.session import Session
 
-        for option in settings.options:
-            if option != OPTION:
-                raise RunError(f"the aoti engine has no option {option!r}", why=nearest_name(option, [OPTION]))
+        check_options("aoti", settings.options, [OPTION])
         self._check_requirements(artifact)
         package = artifact.file(".pt2")
         if settings.options.get(OPTION) is not True:
@@ -64,21 +61,14 @@ class AotiEngine:
         return Session(artifact, AotiRunner(artifact, package, threads))
 
     def _check_requirements(self, artifact: Artifact) -> None:
-        availability = self.availability()
-        if not availability.available:
-            raise TargetUnavailable(str(availability.reason), artifact.path.name, availability.fix)
-        required = artifact.manifest.requirements
-        missing = missing_isa(required.isa)
+        PACKAGE.check(artifact)
+        machine = check_machine()
+        if not machine.available:
+            raise TargetUnavailable(str(machine.reason), artifact.path.name, machine.fix)
+        missing = missing_isa(artifact.manifest.requirements.isa)
         if missing:
             raise TargetUnavailable(
                 f"the artifact was compiled for a processor with {', '.join(missing)}, which this one lacks",
                 artifact.path.name,
                 "run it on one that has them, or export the model again: -t aoti --option isa=avx2",
-            )
-        installed = self.versions()["torch"]
-        if required.minimum_version is not None and is_older(installed, required.minimum_version):
-            raise TargetUnavailable(
-                f"torch {installed} is too old for this artifact: it was compiled with {required.minimum_version}",
-                artifact.path.name,
-                f"pip install 'torch>={required.minimum_version}'",
             )

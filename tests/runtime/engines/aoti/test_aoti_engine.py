@@ -15,6 +15,7 @@ from aoti_support import OFFSET, exported_counter, needs_aoti, random_rows
 import edgex
 from edgex.errors import RunError, TargetUnavailable, UsageError
 from edgex.runtime.artifact.artifact import open_artifact
+from edgex.runtime.engines import package as packages
 from edgex.runtime.engines.aoti import engine as module
 from edgex.runtime.engines.aoti.consent import trust_artifact
 from edgex.runtime.engines.aoti.engine import AotiEngine
@@ -106,10 +107,10 @@ def test_fake_older_torch_and_older_system(exported: Path, monkeypatch: pytest.M
     newer = RuntimeError("Error: libc.so.6: version `GLIBC_2.38' not found (required by model.wrapper.so)\n  frame #0")
     error = _refused("model.pt2", "net.aoti.edgex", newer)
     assert isinstance(error, TargetUnavailable) and "GLIBC_2.38" in error.what
-    monkeypatch.setattr(module, "installed_version", lambda _name: "2.1.0")
+    monkeypatch.setattr(packages, "installed_version", lambda _name: "2.1.0")
     with pytest.raises(TargetUnavailable, match=r"torch 2\.1\.0 is too old"):
         edgex.load(exported)
-    monkeypatch.setattr(module, "installed_version", lambda _name: None)
+    monkeypatch.setattr(packages, "installed_version", lambda _name: None)
     assert AotiEngine().availability().fix == "pip install torch"
 
 
