@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from edgex.errors import RunError, UsageError, VerificationError, nearest_name
 from edgex.export.packaging.package import Destination, resolve_destination
-from edgex.export.pick.candidates import FLOAT, Candidate, Loser, check_candidates, list_candidates
+from edgex.export.pick.candidates import FLOAT, Candidate, Loser, check_candidates, list_candidates, take_runnable
 from edgex.export.pick.result import OBJECTIVES, Objective, Pick
 from edgex.export.settings import ExportSettings
 from edgex.runtime.artifact.artifact import SUFFIX
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from edgex.export.pick.judging import Budget, Judged
     from edgex.export.pick.racing import Contender
     from edgex.export.source.source import ModelSource
+    from edgex.runtime.execute.base import Executor
 
 MAX_SECONDS = 40.0
 
@@ -85,8 +86,13 @@ class PickPlan:
     max_seconds: float
 
 
-def plan_pick(settings: PickSettings, name: str) -> PickPlan:
+def plan_pick(settings: PickSettings, name: str, executor: Executor | None = None) -> PickPlan:
     """Check every flag, and list what there is to pick from.
+
+    Args:
+        settings: What is asked of the pick.
+        name: The artifacts' NAME.
+        executor: The device that the best is picked for; None is this machine.
 
     Raises:
         UsageError: A flag is wrong, or nothing is left.
@@ -101,6 +107,8 @@ def plan_pick(settings: PickSettings, name: str) -> PickPlan:
             f"unknown objective {settings.objective!r}", why=nearest_name(settings.objective, OBJECTIVES),
             fix=f"--objective {'|'.join(OBJECTIVES)}",
         )  # fmt: skip
+    if settings.objective == "energy" and executor is not None:
+        raise UsageError("--objective energy does not go with --device", fix="--objective latency")
     if settings.objective == "energy" and not energy_domains():
         raise UsageError(
             "--objective energy: this machine has no energy meter that may be read",
@@ -113,8 +121,15 @@ def plan_pick(settings: PickSettings, name: str) -> PickPlan:
     check_calibration(settings.data)
     candidates = list_candidates(settings.targets, settings.precisions, settings.recipes)
     possible, refused = check_candidates(candidates, settings.export, name)
-    threads = settings.threads or tuple(choose_threads(read_host(), default_threads()))
-    return PickPlan(tuple(possible), tuple(refused), threads, (len(threads) + 1) * len(possible), settings.max_seconds)
+    if executor is None:
+        threads = settings.threads or tuple(choose_threads(read_host(), default_threads()))
+        heats = len(threads) + 1
+    else:
+        possible, idle = take_runnable(possible, executor)
+        refused += idle
+        threads = settings.threads or tuple(choose_threads(executor.host, 1))
+        heats = len(threads)
+    return PickPlan(tuple(possible), tuple(refused), threads, heats * len(possible), settings.max_seconds)
 
 
 def run_pick(
@@ -122,27 +137,30 @@ def run_pick(
     settings: PickSettings,
     *,
     name: str,
+    executor: Executor | None = None,
     progress: Progress = lambda _stage, _detail: None,
 ) -> Pick:
-    """Pick the best artifact of a model for this machine, and keep it with its number of threads.
+    """Pick the best artifact of a model for this machine or a device, and keep it with its number of threads.
 
     Args:
         find: Gives the model; called once, after the settings were checked.
         settings: What is asked.
         name: The artifact's NAME.
+        executor: The device that they are timed on; None is this machine.
         progress: Called with a stage and a detail as work goes on.
 
     Raises:
         UsageError: A flag is wrong, or the model cannot be found.
+        DeviceError: The device cannot be reached.
         CaptureError: The model cannot be captured.
         VerificationError: Nothing meets the budget.
         RunError: Nothing could be timed.
     """
-    plan = plan_pick(settings, name)
+    plan = plan_pick(settings, name, executor)
     output = settings.export.output
     home = (output or Path()) / name if output is None or output.suffix != SUFFIX else output
     with staged_folder(home, kin=SUFFIX, purpose="-pick") as trials, quiet_dependencies():
-        state = _Race(plan, settings)
+        state = _Race(plan, settings, executor)
         with _kept_when_interrupted(state):
             source = find()
             state.model = source.description
@@ -153,7 +171,7 @@ def run_pick(
         destination = resolve_destination(
             output, name, winner.candidate.target, force=settings.export.force, single=True
         )
-        _publish(winner, destination)
+        _publish(winner, destination, here=executor is None)
         return state.result(destination.path)
 
 
@@ -163,6 +181,7 @@ class _Race:
 
     plan: PickPlan
     settings: PickSettings
+    executor: Executor | None = None
     model: str = ""
     origin: str = ""
     judged: list[Judged] = field(default_factory=list)
@@ -179,6 +198,7 @@ class _Race:
         from edgex.export.pick.judging import find_judge, judge_all
         from edgex.export.pick.making import make_candidates
         from edgex.export.pick.racing import run_heat, run_race
+        from edgex.export.pick.racing_on import run_heat_on, run_race_on
 
         settings = self.settings
         self.lost += self.plan.refused
@@ -199,13 +219,21 @@ class _Race:
         within = [one for one in self.judged if one.made.candidate not in dropped]
         if not within:
             raise _nothing_left(self.lost)
-        heat, failures = run_heat(within, self.plan.threads, progress)
+        threads, device = self.plan.threads, self.executor
+        if device is None:
+            heat, failures = run_heat(within, threads, progress)
+        else:
+            heat, failures = run_heat_on(device, within, threads, progress)
         self.lost += failures
         if not heat:
             raise _nothing_timed(failures)
         self._take(heat)
         if settings.objective == "latency":
-            standing = run_race(heat, settings.max_seconds, progress)
+            standing = (
+                run_race(heat, settings.max_seconds, progress)
+                if device is None
+                else run_race_on(device, heat, progress)
+            )
             self._take([*standing.drawn, *standing.beaten], drawn=standing.drawn)
         elif settings.objective == "energy":
             self.joules = _read_energy(self._best_of_each, progress)
@@ -277,9 +305,11 @@ class _Race:
             if one.made.candidate not in each and one.made.candidate not in gone and self.interrupted
         ]
         rows += [lost(loser, judged.get(loser.candidate)) for loser in self.lost]
+        device = None if self.executor is None else self.executor.describe().address
         return Pick(
-            self.model, self.settings.objective, self.origin, path, tuple(rows), tuple(self.notices), self.interrupted
-        )
+            self.model, self.settings.objective, self.origin, path, tuple(rows), tuple(self.notices), self.interrupted,
+            device,
+        )  # fmt: skip
 
     def _verdict(self, one: Contender, winner: Contender | None, drawn: set[Candidate]) -> tuple[str, str]:
         if winner is None:
@@ -306,14 +336,16 @@ def _kept_when_interrupted(state: _Race) -> Iterator[None]:
         state.interrupted = True
 
 
-def _publish(winner: Contender, destination: Destination) -> None:
-    """Give the winner its name, and remember its number of threads for this machine."""
+def _publish(winner: Contender, destination: Destination, *, here: bool) -> None:
+    """Give the winner its name; where it was timed here, remember its number of threads for this machine."""
     from edgex.export.packaging.package import publish
     from edgex.runtime.support.tuning import write_tuned_threads
 
     artifact = winner.judged.made.artifact
     destination.path.parent.mkdir(parents=True, exist_ok=True)
     publish(artifact.path, destination)
+    if not here:
+        return
     write_tuned_threads(
         artifact.digest, winner.threads,
         {"name": destination.path.name, "median_seconds": {str(winner.threads): winner.seconds}},
@@ -373,6 +405,7 @@ def pick(
     options: Mapping[str, Any] | None = None,
     name: str | None = None,
     force: bool = False,
+    executor: Executor | None = None,
 ) -> Pick:
     """Export a model in every combination, prove, judge and time them, and keep the best for this machine.
 
@@ -396,6 +429,8 @@ def pick(
         options: The delegates' options; `target.key` reaches one.
         name: The artifact's NAME; None is the class name in lower case.
         force: Replace an existing artifact.
+        executor: The device that the best is picked for, from `edgex.runtime.execute.address.open_executor`; None is
+            this machine.
 
     Raises:
         EdgexError: What `run_pick` raises; nothing is left on disk then.
@@ -411,4 +446,4 @@ def pick(
         export, tuple(targets), tuple(precisions), tuple(recipes), objective, max_drop, min_sqnr_db, data,
         tuple(threads), max_seconds,
     )  # fmt: skip
-    return run_pick(lambda: source, settings, name=source.name, progress=lambda _stage, _detail: None)
+    return run_pick(lambda: source, settings, name=source.name, executor=executor)

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from edgex.delegates.recipes.recipes import get_recipe
-from edgex.delegates.registry import delegate_names
+from edgex.delegates.registry import delegate_names, get_delegate
 from edgex.errors import EdgexError, UsageError
 from edgex.export.settings import ExportSettings, check_settings
+from edgex.runtime.execute.base import RunsSomeEngines
+
+if TYPE_CHECKING:
+    from edgex.runtime.execute.base import Executor
 
 Stage = Literal["refused", "failed", "over budget", "not run here", "slower", "behind", "not timed"]
 
@@ -120,6 +124,30 @@ def check_candidates(
             fix=first.fix,
         )
     return possible, refused
+
+
+def take_runnable(candidates: Sequence[Candidate], executor: Executor) -> tuple[list[Candidate], list[Loser]]:
+    """Those whose artifacts a device can run, as far as it tells beforehand.
+
+    Raises:
+        UsageError: It can run none of them.
+    """
+    if not isinstance(executor, RunsSomeEngines):
+        return list(candidates), []
+    taken, left = [], []
+    for candidate in candidates:
+        engine = get_delegate(candidate.target).engine
+        if engine in executor.engines:
+            taken.append(candidate)
+        else:
+            left.append(Loser(candidate, "refused", f"the device runs no artifacts of the engine {engine}"))
+    if not taken:
+        raise UsageError(
+            "the device runs none of the candidates",
+            why=f"it runs artifacts of {' and '.join(executor.engines)}",
+            fix="edgex targets shows the engine of each target",
+        )
+    return taken, left
 
 
 def settings_for(settings: ExportSettings, candidates: Sequence[Candidate]) -> ExportSettings:

@@ -28,9 +28,9 @@ from edgex.runtime.session.runner import EngineSettings
 Progress = Callable[[str, str], None]
 
 # Beyond this, a heat's two short blocks are enough to say that it is slower: a busy machine moved them by up to 1.4.
-_HEAT_MARGIN = 1.6
+HEAT_MARGIN = 1.6
 # More processes at once than this compete for memory and caches.
-_MOST_AT_ONCE = 8
+MOST_AT_ONCE = 8
 # Of a heat's block, and of the shares of the budget.
 _HEAT_SECONDS = 0.4
 _SEMIFINAL_SHARE, _FINAL_SHARE = 0.3, 0.7
@@ -96,7 +96,7 @@ def run_heat(
     heat.run([*default, *reversed(default)])
     best = min((one.seconds for one in heat.timed), default=0.0)
     # With other threads an artifact gains at most about what cores there are, and seldom half of that.
-    reach = _HEAT_MARGIN * max(1.0, max(threads) / 2 if threads[0] < max(threads) else 1.5)
+    reach = HEAT_MARGIN * max(1.0, max(threads) / 2 if threads[0] < max(threads) else 1.5)
     close = [one.judged for one in heat.timed if one.seconds <= reach * best]
     heat.run([(one, count) for count in threads[1:] for one in close])
     return heat.timed, list(heat.failed.values())
@@ -152,7 +152,7 @@ def run_race(heat: Sequence[Contender], max_seconds: float, progress: Progress) 
         progress: Called with a stage and a detail.
     """
     best = heat[0].seconds
-    close = [one for one in heat if one.seconds <= _HEAT_MARGIN * best][:_MOST_AT_ONCE]
+    close = [one for one in heat if one.seconds <= HEAT_MARGIN * best][:MOST_AT_ONCE]
     beaten = [one for one in heat if one not in close]
     for stage, share, processes in (("semifinal", _SEMIFINAL_SHARE, 1), ("final", _FINAL_SHARE, 3)):
         if len(close) == 1:

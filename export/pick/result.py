@@ -76,6 +76,7 @@ class Pick:
         rows: Every combination, the picked one first.
         notices: What the user should know, a sentence each.
         interrupted: Whether it was ended before its time; the rows are what was known.
+        device: Where they were timed; None for this machine.
     """
 
     model: str
@@ -85,6 +86,7 @@ class Pick:
     rows: tuple[Row, ...]
     notices: tuple[str, ...] = ()
     interrupted: bool = False
+    device: str | None = None
 
     @property
     def winner(self) -> Row | None:
@@ -104,6 +106,7 @@ class Pick:
             "model": self.model,
             "objective": self.objective,
             "judge": self.judge,
+            "device": self.device,
             "winner": None
             if winner is None
             else {

@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from edgex.errors import EdgexError, RunError, UsageError
 from edgex.runtime.artifact.artifact import Artifact
@@ -92,6 +92,17 @@ class Executor(Protocol):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None: ...
+
+
+@runtime_checkable
+class RunsSomeEngines(Protocol):
+    """An executor that runs artifacts of some engines only; of others, only running an artifact tells.
+
+    Attributes:
+        engines: Their names.
+    """
+
+    engines: tuple[str, ...]
 
 
 class ExecutorKind(Protocol):

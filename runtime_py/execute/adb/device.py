@@ -41,6 +41,8 @@ TRACE_FILE = "trace.etdump"
 class AdbDevice(Closing):
     """One connected device; each run cleans up after itself. See `edgex.runtime.execute.base.Executor`."""
 
+    engines = ("executorch",)
+
     def __init__(self, client: AdbClient, choice: Apk | str | None = None) -> None:
         """Nothing is sent yet.
 

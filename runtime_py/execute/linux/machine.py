@@ -35,6 +35,8 @@ _OUTPUTS, _TRACE = "out.tensors", "trace.etdp"
 class LinuxDevice(Closing):
     """See `edgex.runtime.execute.base.Executor`."""
 
+    engines = ("executorch", "onnxruntime")
+
     def __init__(self, kind: str, link: Link, options: DeviceOptions) -> None:
         self._kind = kind
         self._link = link

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from edgex.errors import UsageError
-from edgex.runtime.artifact.artifact import CheckLevel
+from edgex.runtime.artifact.artifact import Artifact, CheckLevel
 from edgex.runtime.execute.base import Executor, Progress, no_progress
 from edgex.runtime.execute.request import RunRequest, RunResult
 from edgex.runtime.measure.compare.reports import compare_reports
@@ -21,6 +21,7 @@ from edgex.runtime.measure.compare.subjects import (
     refuse_differences,
 )
 from edgex.runtime.measure.profile.builder import build_report
+from edgex.runtime.measure.profile.report import ProfileReport
 from edgex.runtime.measure.steps import choose_steps
 from edgex.runtime.measure.turns import Turns
 from edgex.runtime.support.machine.activity import MeasurementWarning
@@ -61,19 +62,45 @@ def compare_on(
         RunRequest((choose_steps(one, inputs),), threads, {}, check, runs=None, fresh_processes=1, trace=True)
         for one in opened
     ]
-    parts: list[list[RunResult]] = [[] for _ in opened]
-    turns = Turns(len(opened), random.Random(0))
-    for turn in range(TURNS):
-        for at in turns.next():
-            progress("compare", f"{labels[at]}, turn {turn + 1} of {TURNS}")
-            parts[at].append(executor.execute(opened[at], replace(requests[at], trace=turn == 0)))
-    reports = [
-        build_report(artifact, request, _join(results), executor.host, given=inputs is not None)
-        for artifact, request, results in zip(opened, requests, parts, strict=True)
-    ]
+    reports = report_in_turns(executor, opened, requests, labels, progress, given=inputs is not None)
     comparison = compare_reports(labels, reports, differences)
     warnings = [warning for warning in comparison.warnings if warning.code != _TURNS_WARNING.code]
     return replace(comparison, kind="artifacts", warnings=(_TURNS_WARNING, *warnings))
+
+
+def report_in_turns(
+    executor: Executor,
+    artifacts: Sequence[Artifact],
+    requests: Sequence[RunRequest],
+    labels: Sequence[str],
+    progress: Progress = no_progress,
+    *,
+    given: bool = False,
+) -> list[ProfileReport]:
+    """Sample artifacts on one executor in turns, each with a request of its own; a trace is taken in the first.
+
+    Args:
+        executor: Where they run.
+        artifacts: What runs.
+        requests: What is asked of each.
+        labels: A name of each, for progress.
+        progress: Told whose turn it is.
+        given: Whether the inputs were the caller's.
+
+    Raises:
+        EdgexError: An artifact or the device failed.
+    """
+    parts: list[list[RunResult]] = [[] for _ in artifacts]
+    turns = Turns(len(artifacts), random.Random(0))
+    for turn in range(TURNS):
+        for at in turns.next():
+            progress("compare", f"{labels[at]}, turn {turn + 1} of {TURNS}")
+            request = replace(requests[at], trace=requests[at].trace and turn == 0)
+            parts[at].append(executor.execute(artifacts[at], request))
+    return [
+        build_report(artifact, request, _join(results), executor.host, given=given)
+        for artifact, request, results in zip(artifacts, requests, parts, strict=True)
+    ]
 
 
 def _join(results: Sequence[RunResult]) -> RunResult:

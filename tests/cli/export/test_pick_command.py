@@ -64,6 +64,10 @@ def test_a_dry_run_shows_the_plan(pick: Callable) -> None:
         (("--threads", "0"), "expected auto or numbers"),
         (("-t", "xnpack", "--dry-run"), "xnnpack"),
         (("--report", "pick.txt"), ".html"),
+        (("--device", "locale"), "did you mean 'local-native'"),
+        (("--device", "local-native", "--max-seconds", "3"), "--max-seconds does not go with"),
+        (("--device", "local-native", "--objective", "energy", "--dry-run"), "--objective energy does not go with"),
+        (("--device", "local-native", "-t", "reference", "--dry-run"), "the device runs none of the candidates"),
         (("-o", "net.xnnpack.edgex", "-t", "xnnpack", "--dry-run"), "exists"),
     ],
 )

@@ -8,14 +8,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from device_support import needs_compiler
 from torch import nn
 
 import edgex
 from edgex.errors import VerificationError
+from edgex.export.pick import racing, racing_on
 from edgex.export.pick.api import PickSettings, run_pick
 from edgex.export.pick.result import Pick
 from edgex.export.settings import ExportSettings
 from edgex.export.source.source import wrap_model
+from edgex.runtime.artifact.artifact import open_artifact
+from edgex.runtime.execute.address import open_executor
+from edgex.runtime.support.tuning import read_tuned_threads
 
 X = torch.randn(4, 32, generator=torch.Generator().manual_seed(0))
 
@@ -72,6 +77,34 @@ def test_every_combination_is_accounted_for(picked: tuple[Pick, Path]) -> None:
     assert any("says little about accuracy" in notice for notice in found.notices)
 
 
+@needs_compiler
+def test_the_best_for_a_device_is_timed_there_and_tunes_nothing_here(tmp_path: Path) -> None:
+    settings = PickSettings(
+        ExportSettings((), output=tmp_path / "best"),
+        ("xnnpack", "reference"),
+        recipes=("none", "int8-dynamic"),
+        threads=(1,),
+    )
+    source = wrap_model(network(), (X,), {}, None, "net")
+    monkey = pytest.MonkeyPatch()
+    monkey.setattr(racing, "HEAT_MARGIN", 1e9)  # whoever is slower on this machine, both run in turns
+    monkey.setattr(racing_on, "HEAT_MARGIN", 1e9)
+    with monkey.context(), open_executor("local-native") as device:
+        found = run_pick(lambda: source, settings, name="net", executor=device)
+    verdicts = {row.candidate.label: row for row in found.rows}
+    for label in ("reference", "reference int8-dynamic"):
+        assert (
+            verdicts[label].verdict == "refused" and "runs no artifacts of the engine torch" in verdicts[label].reason
+        )
+    timed = [row.timed for row in found.rows if row.timed is not None]
+    assert {one.candidate.label for one in timed} == {"xnnpack", "xnnpack int8-dynamic"}
+    # The native runner alone, without Python and torch.
+    assert all(one.seconds > 0 and one.peak_rss_bytes is not None and one.peak_rss_bytes < 1e8 for one in timed)
+    assert sum(one.ratio is not None for one in timed) == 1
+    assert found.path is not None and found.to_json()["device"] == "local-native"
+    assert read_tuned_threads(open_artifact(found.path).digest) is None
+
+
 def test_a_budget_that_nothing_meets_is_an_error_that_names_all(tmp_path: Path) -> None:
     with pytest.raises(VerificationError, match="nothing is left to pick from") as caught:
         edgex.pick(
@@ -92,10 +125,8 @@ def test_an_interrupt_keeps_what_is_known_and_leaves_nothing(tmp_path: Path) -> 
     settings = PickSettings(
         ExportSettings((), output=tmp_path / "best"), ("xnnpack", "onnx-cpu"), threads=(1,), max_seconds=1.0
     )
-    from edgex.export.pick import racing
-
     monkey = pytest.MonkeyPatch()
-    monkey.setattr(racing, "_HEAT_MARGIN", 1e9)  # whoever is slower on this machine, both go on
+    monkey.setattr(racing, "HEAT_MARGIN", 1e9)  # whoever is slower on this machine, both go on
     with monkey.context():
         found = run_pick(lambda: source, settings, name="net", progress=interrupt)
     assert found.interrupted and found.path is None and found.winner is None

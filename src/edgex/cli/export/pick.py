@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from click.core import ParameterSource
 
 from edgex.cli.failure import print_json
 from edgex.cli.options.command import make_command, option
@@ -23,10 +24,12 @@ from edgex.cli.options.shared import (
     timeout_option,
     verbose_option,
 )
+from edgex.cli.run.place import device_flags, read_place
 from edgex.cli.supervisor import leftovers_remover, supervise
 from edgex.errors import UsageError
 
 if TYPE_CHECKING:
+    from edgex.cli.run.place import Place
     from edgex.export.pick.api import PickSettings
     from edgex.export.source.source import ModelSource
 
@@ -127,6 +130,7 @@ _INTERRUPTED = 130
     group="Input and output",
     help="Write the result to this .html or .json too.",
 )
+@device_flags
 @timeout_option
 @option("--dry-run", is_flag=True, group="General", help="Show what would be exported and timed, and stop.")
 @force_option
@@ -150,6 +154,9 @@ def command(
     dynamic: tuple[str, ...],
     options: tuple[str, ...],
     report: Path | None,
+    device: str | None,
+    executorch_wheel: Path | None,
+    device_python: str | None,
     timeout: float | None,
     dry_run: bool,
     force: bool,
@@ -157,7 +164,9 @@ def command(
     quiet: bool,
     verbose: bool,
 ) -> None:
-    """Export MODEL in every combination of target, precision and recipe, and keep the best for this machine."""
+    """Export MODEL in every combination of target, precision and recipe; keep the best for this machine or a device."""
+    # On a device the turns are fixed.
+    from_flag = click.get_current_context().get_parameter_source("max_seconds") is ParameterSource.COMMANDLINE
 
     def body() -> int:
         from edgex.cli.files import check_output
@@ -165,6 +174,7 @@ def command(
         from edgex.export.pick.api import PickSettings
         from edgex.export.settings import ExportSettings
 
+        place = read_place(device, executorch_wheel, device_python, {"--max-seconds": from_flag})
         if report is not None:
             check_output(report, (".html", ".json"), force)
         export = ExportSettings(
@@ -187,7 +197,9 @@ def command(
             _parse_threads(threads),
             max_seconds,
         )
-        return _pick(model, settings, parse_shapes(shapes), report, dry_run=dry_run, as_json=as_json, quiet=quiet)
+        return _pick(
+            model, settings, place, parse_shapes(shapes), report, dry_run=dry_run, as_json=as_json, quiet=quiet
+        )
 
     home = (output.parent if output.suffix == ".edgex" else output) if output else Path()
     supervise(body, timeout_seconds=timeout, as_json=as_json, verbose=verbose, clean_up=leftovers_remover(home))
@@ -196,6 +208,7 @@ def command(
 def _pick(
     model: str,
     settings: PickSettings,
+    place: Place,
     shapes: dict[str, tuple[int, ...]],
     report: Path | None,
     *,
@@ -210,7 +223,8 @@ def _pick(
 
     name = parse_model_name(model).artifact_name
     if dry_run:
-        print_plan(plan_pick(settings, name), as_json=as_json)
+        with place.opened_elsewhere() as executor:
+            print_plan(plan_pick(settings, name, executor), as_json=as_json)
         return 0
 
     def find() -> ModelSource:
@@ -218,8 +232,8 @@ def _pick(
 
         return find_model(model, input_shapes=shapes)
 
-    with StageProgress(quiet=quiet) as progress:
-        found = run_pick(find, settings, name=name, progress=progress)
+    with StageProgress(quiet=quiet) as progress, place.opened_elsewhere() as executor:
+        found = run_pick(find, settings, name=name, executor=executor, progress=progress)
     document = found.to_json()
     if report is not None:
         write_report(report, document, quiet=quiet)

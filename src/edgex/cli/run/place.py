@@ -64,6 +64,21 @@ class Place:
             yield executor
 
     @contextmanager
+    def opened_elsewhere(self) -> Iterator[Executor | None]:
+        """The device, released at the end, for artifacts that are yet to be made; None for this process.
+
+        Raises:
+            DeviceError: It cannot be reached.
+        """
+        if self.address is None:
+            yield None
+            return
+        from edgex.runtime.execute.address import open_executor
+
+        with open_executor(self.address, self.options) as executor:
+            yield executor
+
+    @contextmanager
     def progress(self, *, quiet: bool = False) -> Iterator[Progress]:
         """Shows the stages of a device on stderr; a run in this process is over before anybody reads of it."""
         if self.is_here or quiet:
