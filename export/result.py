@@ -18,7 +18,7 @@ from edgex.runtime.artifact.specs import TensorSpec
 
 @dataclass(frozen=True)
 class ArtifactSizes:
-    """Bytes of an artifact: all of it, the native files that a device loads, and the proof's data."""
+    """Bytes of an artifact: all of it, the native files that a device loads, and the proof's inputs and answers."""
 
     total_bytes: int
     model_bytes: int

@@ -118,6 +118,7 @@ class EagerModel:
         outputs: As `CapturedProgram.outputs`.
         example: The example inputs, in the order of `inputs`.
         example_outputs: Eager's answer to them from the initial state, in the order of `outputs`.
+        figures: What it reaches, by metric: one measurement holds for all targets.
     """
 
     def __init__(
@@ -137,6 +138,7 @@ class EagerModel:
         self.outputs = outputs
         self.example = [leaf for leaf in self._leaves if isinstance(leaf, torch.Tensor)]
         self.example_outputs = _tensor_leaves(example_output)
+        self.figures: dict[str, float] = {}
 
     def run(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Run once, from the state that the last run left.

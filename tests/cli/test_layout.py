@@ -8,7 +8,7 @@ import pytest
 from report_support import make_report
 
 from edgex.cli import layout
-from edgex.cli.render import describe_fallback, print_verification
+from edgex.cli.render import describe_fallbacks, print_verification
 
 MODEL = """
 import torch
@@ -92,6 +92,17 @@ def test_cases_that_were_left_out_for_one_reason_stand_together(capsys):
 
 def test_reading_a_size_is_on_no_line_of_the_users():
     left = {"count": 2, "source": "net.py:14", "code": "attribute", "reason": "it is so"}
-    assert "at net.py:14 [attribute] it is so" in describe_fallback({**left, "op": "aten.mean.dim"})
-    shown = describe_fallback({**left, "op": "aten.sym_size.int", "source": "runtime_assert.py:24"})
+    size = {**left, "op": "aten.sym_size.int", "source": "runtime_assert.py:24"}
+    mean, shown = describe_fallbacks([size, {**left, "op": "aten.mean.dim"}])
+    assert "at net.py:14 [attribute] it is so" in mean
     assert "2 x aten.sym_size.int" in shown and "runtime_assert" not in shown
+
+
+def test_what_was_left_out_for_one_reason_is_one_line():
+    left = {"count": 1, "code": "not_in_delegate", "reason": "no kernel"}
+    sums = [{**left, "op": "aten.cumsum.default", "source": f"net.py:{line}"} for line in (3, 5, 8, 9, 3)]
+    sort = {**left, "op": "aten.sort.stable", "source": "net.py:20"}
+    assert describe_fallbacks([*sums, sort, {**sort, "op": "aten.topk.default"}]) == [
+        "left out: 5 x aten.cumsum.default at net.py:3, net.py:5, net.py:8 +1 more [not_in_delegate] no kernel",
+        "left out: 1 x aten.sort.stable, 1 x aten.topk.default at net.py:20 [not_in_delegate] no kernel",
+    ]

@@ -113,7 +113,9 @@ def choose_metric(
     """
     if source.evaluate is not None:
         evaluation = Evaluation(source.evaluate, source.source_root)
-        return evaluation, evaluation.measure(as_run(eager))
+        if evaluation.name not in eager.figures:  # a user's function may take minutes
+            eager.figures[evaluation.name] = evaluation.measure(as_run(eager))
+        return evaluation, eager.figures[evaluation.name]
     samples, references = [], []
     for tensors in (eager.example, *held_out):
         eager.reset()

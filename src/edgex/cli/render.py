@@ -13,6 +13,7 @@ from edgex.runtime.session.repeats import describe_repeats
 
 # Names in a list, before it says how many more there are.
 _LISTED = 6
+_LINES_LISTED = 3
 
 
 def bold(text: str) -> str:
@@ -46,8 +47,8 @@ def print_export(document: Mapping[str, Any]) -> None:
         # Nobody has asked the device: what the delegate's table says is a prediction.
         predicted = ", as predicted" if artifact["status"] == "assembled" else ""
         echo_labelled("delegation", describe_delegation(artifact["delegation"]) + predicted)
-        for fallback in artifact["delegation"]["fallbacks"]:
-            echo_labelled("", describe_fallback(fallback))
+        for line in describe_fallbacks(artifact["delegation"]["fallbacks"]):
+            echo_labelled("", line)
         for rewrite in artifact["rewrites"]:
             echo_labelled("rewrite", f"{rewrite['name']} x {rewrite['count']}: {rewrite['detail']}")
         if artifact["quantization"] is not None:
@@ -70,8 +71,9 @@ def print_export(document: Mapping[str, Any]) -> None:
 
 
 def describe_size(sizes: Mapping[str, Any], total_bytes: int) -> str:
-    """`model 6.6 kB; whole folder 101.6 kB, of which 88.8 kB are the proof's data`: what a device gets comes first."""
-    golden = f", of which {format_bytes(sizes['golden_bytes'])} are the proof's data" if sizes["golden_bytes"] else ""
+    """What a device gets comes first: `model 6.6 kB; whole folder 101.6 kB, of which 88.8 kB are the proof's …`."""
+    size = sizes["golden_bytes"]
+    golden = f", of which {format_bytes(size)} are the proof's inputs and answers" if size else ""
     return f"model {format_bytes(sizes['model_bytes'])}; whole folder {format_bytes(total_bytes)}{golden}"
 
 
@@ -140,12 +142,30 @@ def reads_size(op: str) -> bool:
     return op.startswith(("aten.sym_size", "aten.sym_stride", "aten.sym_numel", "aten.sym_storage_offset"))
 
 
-def describe_fallback(fallback: Mapping[str, Any]) -> str:
-    """`left out: 1 x aten.mean.dim at net.py:14 [attribute] XNNPACK averages with keepdim=True only`."""
-    if reads_size(fallback["op"]):
-        return f"left out: {fallback['count']} x {fallback['op']}, which reads a dynamic size: nothing to change"
-    line = fallback["source"] or "no source line"
-    return f"left out: {fallback['count']} x {fallback['op']} at {line} [{fallback['code']}] {fallback['reason']}"
+def describe_fallbacks(fallbacks: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What was left out, a line for each operator and reason, however many of the user's lines it stands on.
+
+    ```
+    left out: 1 x aten.mean.dim at net.py:14 [attribute] XNNPACK averages with keepdim=True only
+    left out: 12 x aten.cumsum.default at net.py:20, net.py:31, net.py:44 +3 more [not_in_delegate] …
+    left out: 1 x aten.sort.stable, 1 x aten.cumsum.default at net.py:9 [not_in_delegate] …
+    ```
+    """
+    places: dict[tuple[str, str, str], list[Mapping[str, Any]]] = {}
+    lines = []
+    for fallback in fallbacks:
+        if reads_size(fallback["op"]):
+            count = f"{fallback['count']} x {fallback['op']}"
+            lines.append(f"left out: {count}, which reads a dynamic size: nothing to change")
+        else:
+            places.setdefault((fallback["op"], fallback["code"], fallback["reason"]), []).append(fallback)
+    together: dict[tuple[str, str, str], list[str]] = {}
+    for (op, code, reason), alike in places.items():
+        sources = list(dict.fromkeys(one["source"] or "no source line" for one in alike))
+        counted = f"{sum(one['count'] for one in alike)} x {op}"
+        together.setdefault((list_some(sources, _LINES_LISTED), code, reason), []).append(counted)
+    told = [f"left out: {', '.join(ops)} at {at} [{code}] {why}" for (at, code, why), ops in together.items()]
+    return [*told, *lines]
 
 
 def describe_verification(verification: Mapping[str, Any]) -> str:
@@ -267,8 +287,8 @@ def print_artifact(document: Mapping[str, Any]) -> None:
     echo_labelled("delegation", describe_delegation(manifest["delegation"]) + predicted)
     if manifest["status_reason"]:
         echo_labelled(manifest["status"], manifest["status_reason"])
-    for fallback in manifest["delegation"]["fallbacks"]:
-        echo_labelled("", describe_fallback(fallback))
+    for line in describe_fallbacks(manifest["delegation"]["fallbacks"]):
+        echo_labelled("", line)
     if manifest["verification"] and "cases" in manifest["verification"]:
         echo_labelled("proof", describe_verification(manifest["verification"]))
     accuracy = (manifest["quantization"] or {}).get("accuracy")

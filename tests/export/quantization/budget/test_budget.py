@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from edgex.delegates.recipes.recipes import get_recipe
 from edgex.export.capture.program import capture
 from edgex.export.quantization.budget import speed
 from edgex.export.quantization.budget.compression import describe_compression
+from edgex.export.quantization.budget.metric import choose_metric
 from edgex.export.quantization.budget.sensitivity import quantize_alone, quantized_modules, rank_layers
 from edgex.export.quantization.calibration.samples import CalibrationData, Samples
 from edgex.export.quantization.quantize import Calibrated
@@ -152,6 +154,13 @@ def calibrated() -> tuple[Calibrated, Any]:
     quantizer = shared_quantizer("int8")
     assert quantizer is not None
     return Calibrated(captured.program, get_recipe("int8"), quantizer, "minmax", opened), captured.eager
+
+
+def test_eager_is_evaluated_once_for_all_targets(calibrated: tuple[Calibrated, Any]) -> None:
+    _, eager = calibrated
+    calls: list[Any] = []
+    source: Any = SimpleNamespace(evaluate=lambda run: calls.append(run) or 0.5, source_root=Path())
+    assert [choose_metric(source, eager, ())[1] for _target in range(3)] == [0.5] * 3 and len(calls) == 1
 
 
 def test_layers_are_ranked_by_what_quantizing_them_alone_does(calibrated: tuple[Calibrated, Any]) -> None:
