@@ -256,9 +256,10 @@ def print_verification(document: Mapping[str, Any]) -> None:
         click.echo(f"signed by the owner of the key {document['signature']['key_sha256'][:16]}…")
     if document["passed"]:
         stand_in = _STAND_INS.get(document["verified_on"], "")
-        click.echo(f"{bold('passed')}{stand_in}: {describe_verification(document)}")
+        text = f"{stand_in.strip()}: {describe_verification(document)}".removeprefix(": ")
+        echo_labelled("passed" if stand_in else "passed:", text, indent=0, width=8, bold=True)
     else:
-        click.echo(f"{click.style('failed', fg='red', bold=True)}: {document['reason']}")
+        echo_labelled("failed:", document["reason"], indent=0, width=8, colour="red", bold=True)
 
 
 def print_artifact(document: Mapping[str, Any]) -> None:
