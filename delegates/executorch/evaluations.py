@@ -73,6 +73,9 @@ class _Memory:
         if operator is not self._call_delegate and not _is_steady(operator):
             return None
         leaves, structure = pytree.tree_flatten((args, kwargs))
+        # A pass may export a pattern of its own, in another fake mode: without tensors a call does not tell which.
+        if not any(map(_is_fake, leaves)):
+            return None
         described = [self._describe(leaf) for leaf in leaves]
         if None in described:
             return None
@@ -135,5 +138,5 @@ def _describe_tensor(tensor: Any) -> Hashable | None:
     sizes = (*tensor.shape, *tensor.stride(), tensor.storage_offset())
     return (
         tensor.dtype, tensor.dim(), tuple(size.node.expr if isinstance(size, _SYMBOLIC) else size for size in sizes),
-        tensor.device, tensor.requires_grad, tensor.is_conj(), tensor.is_neg(), type(tensor),
+        tensor.device, tensor.requires_grad, tensor.is_conj(), tensor.is_neg(), type(tensor), id(tensor.fake_mode),
     )  # fmt: skip

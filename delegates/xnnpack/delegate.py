@@ -41,7 +41,8 @@ class XnnpackDelegate:
     language_models = True
     rewrites: tuple[str, ...] = (
         *("split_complex", "fold_literals", "unfold_attention", "split_alpha", "pad_averages", "write_gelu"),
-        *("order_weights", "slice_pieces", "write_batches", "write_activations"),
+        *("order_weights", "slice_pieces", "write_batches", "write_activations", "split_depthwise"),
+        "write_channel_means",
         *PORTABLE_REWRITES,
     )
 

@@ -89,7 +89,7 @@ class _Guard:
     def check_constraints(self, node: Node, ep: ExportedProgram) -> bool:
         if is_excluded(node, self._excluded) or not self._config.check_constraints(node, ep):
             return False
-        wrong = refuse_wrong(node)
+        wrong = refuse_wrong(node, ep)
         if wrong is not None:
             logging.getLogger(REASON_LOGGER).debug(_Reason(node, wrong))
             return False

@@ -10,9 +10,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
+from torch.export import ExportedProgram
 from torch.fx import Node
 
 _IMAGE_RANK = 4
+# `XNN_MAX_TENSOR_DIMS`; a program with a tensor of more fails when it is loaded.
+_MOST_DIMENSIONS = 6
 
 # Their result is not below zero, whatever their input.
 _NOT_NEGATIVE = ("abs", "exp", "relu", "sigmoid", "square", "sqrt", "_softmax")
@@ -30,13 +33,16 @@ SPECIAL_VALUES: Mapping[str, str] = {
 }
 
 
-def refuse_wrong(node: Node) -> str | None:
+def refuse_wrong(node: Node, program: ExportedProgram) -> str | None:
     """Why XNNPACK may not have an operator that its partitioner takes; None where it may."""
+    rank = max((len(_shape(value)) for value in (node, *node.all_input_nodes) if _is_tensor(value)), default=0)
+    if rank > _MOST_DIMENSIONS:
+        return f"its tensors have {_MOST_DIMENSIONS} dimensions at most, not {rank}"
     check = _CHECKS.get(_name(node))
-    return None if check is None else check(node)
+    return None if check is None else check(node, program)
 
 
-def _maximum(node: Node) -> str | None:
+def _maximum(node: Node, _: ExportedProgram) -> str | None:
     dim, keepdim = node.args[1], len(node.args) > 2 and node.args[2]
     rank = len(_shape(node.args[0]))
     if keepdim and rank == _IMAGE_RANK and dim in (2, 3, -1, -2):
@@ -44,12 +50,12 @@ def _maximum(node: Node) -> str | None:
     return f"its maximum keeps dimension 2 or 3 of 4 only, not dim={dim}, keepdim={bool(keepdim)} of {rank} dimensions"
 
 
-def _prelu(node: Node) -> str | None:
+def _prelu(node: Node, _: ExportedProgram) -> str | None:
     rank = len(_shape(node.args[0]))
     return None if rank == _IMAGE_RANK else f"its PReLU takes images of 4 dimensions only, not of {rank}"
 
 
-def _bilinear(node: Node) -> str | None:
+def _bilinear(node: Node, _: ExportedProgram) -> str | None:
     """XNNPACK takes the scale from the sizes, PyTorch a given one as it is, also where they differ by rounding."""
     scales: Any = node.args[3] if len(node.args) > 3 else None
     if scales is None or node.args[2]:
@@ -60,34 +66,42 @@ def _bilinear(node: Node) -> str | None:
     return f"its bilinear resize scales by the sizes {ratios}, not by {list(scales)}"
 
 
-def _root(node: Node) -> str | None:
+def _root(node: Node, program: ExportedProgram) -> str | None:
     """Zero under `rsqrt` is NaN there instead of infinity; with something positive added there is no zero."""
-    operand = node.args[0]
-    return None if _is_positive(operand) else "its rsqrt of 0 is NaN, not infinity, and nothing keeps 0 away"
+    return (
+        None if _is_positive(node.args[0], program) else "its rsqrt of 0 is NaN, not infinity, and nothing keeps 0 away"
+    )
 
 
-def _square_root(node: Node) -> str | None:
-    return None if _is_positive(node.args[0]) else "its square roots near 0 and infinity are wrong"
+def _square_root(node: Node, program: ExportedProgram) -> str | None:
+    return None if _is_positive(node.args[0], program) else "its square roots near 0 and infinity are wrong"
 
 
-def _is_positive(value: Any) -> bool:
+def _is_positive(value: Any, program: ExportedProgram) -> bool:
     """Whether a value is a sum of a positive number and what is never below zero."""
     if not isinstance(value, Node) or _name(value) not in ("add.Tensor", "clamp.default"):
         return False
     if _name(value) == "clamp.default":
         return isinstance(least := value.args[1], int | float) and least > 0
     parts = value.args[:2]
-    return any(_number(part) > 0 for part in parts) and any(_is_not_negative(part) for part in parts)
+    return any(_least(part, program) > 0 for part in parts) and any(_is_not_negative(part) for part in parts)
 
 
-def _number(value: Any) -> float:
-    """A number, or a constant that was made of one; NaN for anything else."""
+def _least(value: Any, program: ExportedProgram) -> float:
+    """A number, or the least element of a constant; NaN for anything else."""
     if isinstance(value, int | float):
         return float(value)
-    if isinstance(value, Node) and _name(value) in ("full.default", "full_like.default"):
+    if not isinstance(value, Node):
+        return math.nan
+    if _name(value) in ("full.default", "full_like.default"):
         filled = value.args[1]
         return float(filled) if isinstance(filled, int | float) else math.nan
-    return math.nan
+    signature = program.graph_signature
+    found = program.constants.get(signature.inputs_to_lifted_tensor_constants.get(value.name, ""))
+    # Without weights (`edgex why`) there are no values to read.
+    if not isinstance(found, torch.Tensor) or type(found) is not torch.Tensor or found.is_meta or not found.numel():
+        return math.nan
+    return float(found.min())
 
 
 def _is_not_negative(value: Any) -> bool:
@@ -110,13 +124,18 @@ def _name(node: Any) -> str:
     return str(getattr(node.target, "__name__", node.target)).removeprefix("aten.")
 
 
+def _is_tensor(node: Node) -> bool:
+    found = node.meta.get("val")
+    return isinstance(found[0] if isinstance(found, list | tuple) and found else found, torch.Tensor)
+
+
 def _shape(value: Any) -> torch.Size:
     found = value.meta["val"]
     shape: torch.Size = (found[0] if isinstance(found, list | tuple) else found).shape
     return shape
 
 
-_CHECKS: Mapping[str, Callable[[Node], str | None]] = {
+_CHECKS: Mapping[str, Callable[[Node, ExportedProgram], str | None]] = {
     "max.dim": _maximum,
     "prelu.default": _prelu,
     "upsample_bilinear2d.vec": _bilinear,

@@ -75,6 +75,7 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
     from edgex.export.rewrites.norms.group_norm import write_group_norm
     from edgex.export.rewrites.operators.activations import write_activations, write_gelu
     from edgex.export.rewrites.operators.arctangent import write_angles
+    from edgex.export.rewrites.operators.channel_means import write_channel_means
     from edgex.export.rewrites.operators.divisions import divide_as_eager
     from edgex.export.rewrites.operators.elementary import write_elementary
     from edgex.export.rewrites.operators.identities import drop_identities
@@ -87,6 +88,7 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
     from edgex.export.rewrites.pooling.maximum import write_max_pools
     from edgex.export.rewrites.products.batches import write_batches
     from edgex.export.rewrites.products.conv3d import flatten_conv3d
+    from edgex.export.rewrites.products.depthwise import split_depthwise
     from edgex.export.rewrites.products.einsum import split_einsum
     from edgex.export.rewrites.products.experts import write_experts
     from edgex.export.rewrites.products.resizes import write_corners, write_resizes
@@ -125,6 +127,7 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
         ("write_batch_statistics", True, write_batch_statistics),
         ("write_group_norm", True, write_group_norm),
         ("flatten_conv3d", True, flatten_conv3d),
+        ("split_depthwise", True, split_depthwise),
         ("split_einsum", True, split_einsum),
         ("write_experts", True, write_experts),
         ("write_resizes", True, write_resizes),
@@ -132,6 +135,8 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
         ("write_gelu", True, write_gelu),
         ("write_activations", True, write_activations),
         ("write_statistics", True, write_statistics),
+        # Behind statistics, which become means.
+        ("write_channel_means", True, write_channel_means),
         ("write_scans", True, write_scans),
         ("steady_logarithms", True, steady_logarithms),
         ("divide_as_eager", True, divide_as_eager),

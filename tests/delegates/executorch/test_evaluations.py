@@ -58,3 +58,17 @@ def test_passes_that_share_evaluations_make_the_same_program_of_fewer(monkeypatc
     assert together == alone
     assert 2 * runs < all_runs, f"{runs} of {all_runs} runs"
     assert ExportPass._fx is traced, "ExecuTorch's class is as it was"
+
+
+class _Places(torch.nn.Module):
+    def forward(self, x):
+        return x.sin() + torch.arange(3) + torch.full((3,), 2.0)
+
+
+def test_programs_with_fake_modes_of_their_own_share_nothing():
+    from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
+
+    with shared_evaluations():
+        for _ in range(2):  # as a pass does that exports a pattern to look for
+            lowered = exir.lower_to_edge(torch.export.export(_Places(), (torch.randn(3),)), XnnpackPartitioner())
+    assert exir.emit(lowered, plan_inputs=False).buffer

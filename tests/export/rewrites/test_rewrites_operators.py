@@ -23,6 +23,7 @@ from edgex.export.rewrites.norms.batch_statistics import write_batch_statistics
 from edgex.export.rewrites.norms.group_norm import write_group_norm
 from edgex.export.rewrites.operators.activations import write_activations, write_gelu
 from edgex.export.rewrites.operators.arctangent import write_angles
+from edgex.export.rewrites.operators.channel_means import write_channel_means
 from edgex.export.rewrites.operators.divisions import divide_as_eager
 from edgex.export.rewrites.operators.elementary import write_elementary
 from edgex.export.rewrites.operators.identities import drop_identities
@@ -35,6 +36,7 @@ from edgex.export.rewrites.pooling.ceilings import pad_ceilings
 from edgex.export.rewrites.pooling.maximum import write_max_pools
 from edgex.export.rewrites.products.batches import write_batches
 from edgex.export.rewrites.products.conv3d import flatten_conv3d
+from edgex.export.rewrites.products.depthwise import split_depthwise
 from edgex.export.rewrites.products.einsum import split_einsum
 from edgex.export.rewrites.products.experts import write_experts
 from edgex.export.rewrites.products.resizes import write_corners, write_resizes
@@ -261,7 +263,20 @@ REST = {
     "ellipsis": (split_einsum, lambda a, b: torch.einsum("...ij,...jk->...ik", a, b), rand(2, 3, 4, 5), rand(3, 5, 2)),
 }
 POWERS = {f"{power}": (lambda x, p=power: x**p, rand(3, 4).abs() + 0.5) for power in (-1, -0.5, 0.5, 3, 4)}
+DEPTHWISE = {
+    "7 x 7": (torch.nn.Conv2d(3, 3, 7, padding=3, groups=3), rand(2, 3, 9, 8)),
+    "a stride, holes": (torch.nn.Conv2d(3, 6, (9, 4), (2, 1), (4, 1), (1, 2), 3, False), rand(1, 3, 14, 9)),
+    "two ways": (torch.nn.Conv2d(3, 3, 11, padding="same", groups=3), rand(1, 3, 8, 8)),
+    "a sequence": (torch.nn.Conv1d(3, 3, 31, padding=15, groups=3), rand(1, 3, 40)),
+    "no padding": (torch.nn.Conv1d(3, 3, 27, 2, "valid", groups=3), rand(1, 3, 40)),
+}
+CHANNELS = {
+    "mean": (lambda x: x.mean(1, keepdim=True), rand(2, 5, 3, 4)),
+    "sum of a sequence": (lambda x: x.sum(-2), rand(2, 5, 4)),
+}
 TABLES = {
+    split_depthwise: DEPTHWISE,
+    write_channel_means: CHANNELS,
     write_powers: POWERS,
     write_elementary: ELEMENTARY,
     write_scans: SCANS,
@@ -310,6 +325,8 @@ KEPT = {
     "indices of a running maximum": (write_scans, lambda x: torch.cummax(x, 1).indices, rand(3, 5)),
     "slopes of an image": (write_activations, F.prelu, IMAGE, rand(3)),
     "a resize without corners": (write_corners, lambda x: F.interpolate(x, scale_factor=2, mode="bilinear"), IMAGE),
+    "a mean over height": (write_channel_means, lambda x: x.mean(2), IMAGE),
+    "a depthwise kernel of 25": (split_depthwise, torch.nn.Conv2d(3, 3, 5, groups=3), IMAGE),
     "a maximum with its place": (write_statistics, lambda x: x.max(1), IMAGE),
     "the other gelu": (write_gelu, F.gelu, SPECIAL),
     "a sigmoid whose digits do not count": (steady_logarithms, lambda x: x * torch.sigmoid(x), SPECIAL),
@@ -330,6 +347,8 @@ def test_what_does_not_fit_stays_as_it_is(name):
 BATCH = torch.export.Dim("batch", min=1, max=9)
 OF_ANY_BATCH = {
     "pooling": (write_average_pools, lambda x: F.avg_pool3d(x, 2), VIDEO),
+    "large kernel": (split_depthwise, torch.nn.Conv2d(3, 3, 7, groups=3), rand(2, 3, 8, 9)),
+    "channels": (write_channel_means, lambda x: x.mean(1), IMAGE),
     "convolution": (flatten_conv3d, torch.nn.Conv3d(3, 4, 3), VIDEO),
     "group norm": (write_group_norm, torch.nn.GroupNorm(3, 3), IMAGE),
     "sort": (sort_by_topk, lambda x: x.median(1).values, rand(2, 7)),

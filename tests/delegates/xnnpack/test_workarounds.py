@@ -1,0 +1,36 @@
+"""What XNNPACK's partitioner takes though it should not, and what was kept from it for no reason."""
+
+from __future__ import annotations
+
+import torch
+from rewriting import capture_program
+
+from edgex.delegates.xnnpack.delegate import XnnpackDelegate, XnnpackOptions
+from edgex.export.rewrites import apply_rewrites, wanted_rewrites
+
+
+class LayerNorm2d(torch.nn.Module):
+    def forward(self, x):
+        centred = x - x.mean(1, keepdim=True)
+        return centred / torch.sqrt(centred.pow(2).mean(1, keepdim=True) + 1e-6)
+
+
+class SevenDimensions(torch.nn.Module):
+    def forward(self, x, y):
+        return x.sigmoid() * y.sigmoid()
+
+
+def left_out(module, *args):
+    program, _ = apply_rewrites(capture_program(module, *args), wanted_rewrites(XnnpackDelegate()))
+    plan = XnnpackDelegate().plan(program, XnnpackOptions())
+    return {fallback.op: fallback.reason for fallback in plan.fallbacks}
+
+
+def test_a_norm_over_channels_is_taken_whole():
+    assert left_out(LayerNorm2d(), torch.randn(1, 4, 5, 6)) == {}
+
+
+def test_more_than_six_dimensions_are_left_out():
+    found = left_out(SevenDimensions(), torch.randn(1, 2, 9, 1, 1, 3, 3), torch.randn(1, 2, 9, 2, 2, 1, 1))
+    assert found.keys() == {"aten.sigmoid.default", "aten.mul.Tensor"}
+    assert all("6 dimensions at most, not 7" in reason for reason in found.values()), found
