@@ -42,7 +42,7 @@ class XnnpackDelegate:
     rewrites: tuple[str, ...] = (
         *("split_complex", "fold_literals", "unfold_attention", "split_alpha", "pad_averages", "write_gelu"),
         *("order_weights", "slice_pieces", "write_batches", "write_activations", "split_depthwise"),
-        "write_channel_means",
+        *("write_variances", "write_channel_means"),
         *PORTABLE_REWRITES,
     )
 

@@ -13,6 +13,8 @@ import torch
 from torch.export import ExportedProgram
 from torch.fx import Node
 
+from edgex.delegates.graph.torch_internals import FakeTensor
+
 _IMAGE_RANK = 4
 # `XNN_MAX_TENSOR_DIMS`; a program with a tensor of more fails when it is loaded.
 _MOST_DIMENSIONS = 6
@@ -84,7 +86,7 @@ def _is_positive(value: Any, program: ExportedProgram) -> bool:
     if _name(value) == "clamp.default":
         return isinstance(least := value.args[1], int | float) and least > 0
     parts = value.args[:2]
-    return any(_least(part, program) > 0 for part in parts) and any(_is_not_negative(part) for part in parts)
+    return any(_least(part, program) > 0 for part in parts) and any(_is_not_negative(part, program) for part in parts)
 
 
 def _least(value: Any, program: ExportedProgram) -> float:
@@ -97,19 +99,26 @@ def _least(value: Any, program: ExportedProgram) -> float:
         filled = value.args[1]
         return float(filled) if isinstance(filled, int | float) else math.nan
     signature = program.graph_signature
-    found = program.constants.get(signature.inputs_to_lifted_tensor_constants.get(value.name, ""))
-    # Without weights (`edgex why`) there are no values to read.
-    if not isinstance(found, torch.Tensor) or type(found) is not torch.Tensor or found.is_meta or not found.numel():
-        return math.nan
-    return float(found.min())
+    constants = {
+        **signature.inputs_to_lifted_tensor_constants, **signature.inputs_to_buffers, **signature.inputs_to_parameters
+    }  # fmt: skip
+    name = constants.get(value.name, "")
+    found = program.constants.get(name, program.state_dict.get(name))
+    if isinstance(found, FakeTensor):  # weights without values (`edgex why`), and numbers that lowering made tensors of
+        found = found.constant
+    known = isinstance(found, torch.Tensor) and not found.is_meta and name not in signature.buffers_to_mutate.values()
+    return float(found.min()) if known and found.numel() else math.nan
 
 
-def _is_not_negative(value: Any) -> bool:
+def _is_not_negative(value: Any, program: ExportedProgram) -> bool:
     if not isinstance(value, Node):
         return False
     name = _name(value)
+    if name == "convolution.default":  # as a mean over channels is written
+        weighs = value.args[2] is None and _least(value.args[1], program) >= 0
+        return weighs and _is_not_negative(value.args[0], program)
     if name == "mean.dim" or name.startswith(("view_copy", "sum.dim", "unsqueeze_copy", "squeeze_copy")):
-        return _is_not_negative(value.args[0])
+        return _is_not_negative(value.args[0], program)
     if name in ("var.correction", "var.dim"):
         return True
     if name == "pow.Tensor_Scalar":

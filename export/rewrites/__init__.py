@@ -82,7 +82,7 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
     from edgex.export.rewrites.operators.logarithms import steady_logarithms
     from edgex.export.rewrites.operators.powers import write_powers
     from edgex.export.rewrites.operators.scans import write_scans
-    from edgex.export.rewrites.operators.statistics import write_statistics
+    from edgex.export.rewrites.operators.statistics import write_statistics, write_variances
     from edgex.export.rewrites.pooling.average import pad_averages, write_average_pools
     from edgex.export.rewrites.pooling.ceilings import pad_ceilings
     from edgex.export.rewrites.pooling.maximum import write_max_pools
@@ -135,7 +135,8 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
         ("write_gelu", True, write_gelu),
         ("write_activations", True, write_activations),
         ("write_statistics", True, write_statistics),
-        # Behind statistics, which become means.
+        ("write_variances", True, write_variances),
+        # Behind variances, which become means.
         ("write_channel_means", True, write_channel_means),
         ("write_scans", True, write_scans),
         ("steady_logarithms", True, steady_logarithms),

@@ -14,7 +14,7 @@ ExecuTorch's kernels for them run on one thread and cut a region in two. Left al
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from typing import Any
 
@@ -31,14 +31,26 @@ aten = torch.ops.aten
 def write_statistics(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite | None]:
     """Write every such operator; the same program comes back without one."""
     rules: Rules = {
-        aten.var.correction: _by_correction(root=False),
-        aten.std.correction: _by_correction(root=True),
-        aten.var.dim: _by_bias(root=False),
-        aten.std.dim: _by_bias(root=True),
+        **_VARIANCES,
         aten.max.dim: Rule(lambda x, dim, keepdim: (_extreme(torch.amax, x, dim, keepdim), None), where=_only_values),
         aten.min.dim: Rule(lambda x, dim, keepdim: (_extreme(torch.amin, x, dim, keepdim), None), where=_only_values),
     }
     return substitute(program, "write_statistics", rules, "{count} operator(s) ({operators}) became means and maxima")
+
+
+def write_variances(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite | None]:
+    """Write variances over channels or over whole images, whose means XNNPACK takes; others are left alone."""
+    rules: Rules = {operator: Rule(write, where=_is_over_planes) for operator, write in _VARIANCES.items()}
+    return substitute(program, "write_variances", rules, "{count} variance(s) ({operators}) became means")
+
+
+def _is_over_planes(node: Node) -> bool:
+    value, dims = node.args[0], node.args[1] if len(node.args) > 1 else None
+    if not isinstance(value, Node) or not isinstance(dims, list | tuple):
+        return False
+    rank = value.meta["val"].dim()
+    over = sorted(int(dim) % rank for dim in dims)  # type: ignore[call-overload]
+    return (rank in (3, 4) and over == [1]) or (rank == 4 and over == [2, 3])
 
 
 def _by_correction(*, root: bool) -> Callable[..., Any]:
@@ -68,6 +80,14 @@ def _variance(x: torch.Tensor, dims: Sequence[int] | None, correction: float, ke
     variance = torch.mean(distance * distance, over, keepdim=keepdim)
     variance = variance if correction == 0 else variance * (count / (count - correction))
     return torch.sqrt(variance) if root else variance
+
+
+_VARIANCES: Mapping[Any, Callable[..., Any]] = {
+    aten.var.correction: _by_correction(root=False),
+    aten.std.correction: _by_correction(root=True),
+    aten.var.dim: _by_bias(root=False),
+    aten.std.dim: _by_bias(root=True),
+}
 
 
 def _only_values(node: Node) -> bool:

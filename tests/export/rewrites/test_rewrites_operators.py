@@ -30,7 +30,7 @@ from edgex.export.rewrites.operators.identities import drop_identities
 from edgex.export.rewrites.operators.logarithms import steady_logarithms
 from edgex.export.rewrites.operators.powers import write_powers
 from edgex.export.rewrites.operators.scans import write_scans
-from edgex.export.rewrites.operators.statistics import write_statistics
+from edgex.export.rewrites.operators.statistics import write_statistics, write_variances
 from edgex.export.rewrites.pooling.average import pad_averages, write_average_pools
 from edgex.export.rewrites.pooling.ceilings import pad_ceilings
 from edgex.export.rewrites.pooling.maximum import write_max_pools
@@ -274,7 +274,12 @@ CHANNELS = {
     "mean": (lambda x: x.mean(1, keepdim=True), rand(2, 5, 3, 4)),
     "sum of a sequence": (lambda x: x.sum(-2), rand(2, 5, 4)),
 }
+VARIANCES = {
+    "over channels": (lambda x: x.std(1, keepdim=True), rand(2, 5, 3)),
+    "over planes": (lambda x: x.var((-1, -2), correction=0), rand(2, 5, 3, 4)),
+}
 TABLES = {
+    write_variances: VARIANCES,
     split_depthwise: DEPTHWISE,
     write_channel_means: CHANNELS,
     write_powers: POWERS,
@@ -325,6 +330,7 @@ KEPT = {
     "indices of a running maximum": (write_scans, lambda x: torch.cummax(x, 1).indices, rand(3, 5)),
     "slopes of an image": (write_activations, F.prelu, IMAGE, rand(3)),
     "a resize without corners": (write_corners, lambda x: F.interpolate(x, scale_factor=2, mode="bilinear"), IMAGE),
+    "a variance of rows": (write_variances, lambda x: x.var(-1), IMAGE),
     "a mean over height": (write_channel_means, lambda x: x.mean(2), IMAGE),
     "a depthwise kernel of 25": (split_depthwise, torch.nn.Conv2d(3, 3, 5, groups=3), IMAGE),
     "a maximum with its place": (write_statistics, lambda x: x.max(1), IMAGE),
