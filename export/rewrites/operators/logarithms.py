@@ -10,6 +10,9 @@ after:   y = max(a, b) + log1p(exp(-abs(a - b)))
 before:  y = aten.log.default(aten.sigmoid.default(x))        # ONNX Runtime's sigmoid is 17 % off at -15, 0 from -18 on
 after:   y = log(1 / (1 + exp(-x)))
 ```
+
+A probability that the model returns counts relatively too: 1e-7 is not 0 to who takes its logarithm. Large maps of
+them (masks) keep the quicker sigmoid.
 """
 
 from __future__ import annotations
@@ -31,11 +34,14 @@ _SENSITIVE = {
     *(aten.sqrt.default, aten.pow.Tensor_Scalar, aten.pow.Tensor_Tensor),
 }
 _DIVISIONS = {aten.div.Tensor, aten.div.Tensor_mode}
-# They hand a relative error on.
-_PASSING = {
-    *(aten.mul.Tensor, aten.mul.Scalar, aten.clamp.default, aten.clamp_min.default, aten.add.Tensor),
+_VIEWS = {
     *(aten.view.default, aten.reshape.default, aten.slice.Tensor, aten.select.int, aten.unsqueeze.default),
+    *(aten.squeeze.default, aten.squeeze.dim, aten.squeeze.dims, aten.flatten.using_ints),
 }
+# They hand a relative error on.
+_PASSING = _VIEWS | {aten.mul.Tensor, aten.mul.Scalar, aten.clamp.default, aten.clamp_min.default, aten.add.Tensor}
+# As many probabilities as heads of classifiers return; four operators for one would cost a mask more than they bring.
+_MOST_RETURNED = 1 << 16
 
 
 def steady_logarithms(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite | None]:
@@ -70,7 +76,9 @@ def _distance(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
 
 
 def _counts_relatively(node: Node) -> bool:
-    """Whether a logarithm, a root or a denominator follows."""
+    """Whether a logarithm, a root or a denominator follows, or nothing: it is returned."""
+    if _is_returned(node):
+        return True
     waiting, seen = [node], {node}
     while waiting:
         value = waiting.pop()
@@ -81,3 +89,11 @@ def _counts_relatively(node: Node) -> bool:
                 seen.add(user)
                 waiting.append(user)
     return False
+
+
+def _is_returned(value: Node) -> bool:
+    """Whether an output is a view of few such values."""
+    count = value.meta["val"].numel()
+    if not isinstance(count, int) or count > _MOST_RETURNED:
+        return False
+    return any(user.op == "output" or (user.target in _VIEWS and _is_returned(user)) for user in value.users)

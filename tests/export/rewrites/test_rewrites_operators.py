@@ -89,6 +89,7 @@ LOGARITHMS = {
     "logaddexp": (torch.logaddexp, LEFT, RIGHT),
     "logaddexp2": (torch.logaddexp2, LEFT, RIGHT),
     "a sigmoid's logarithm": (lambda x: torch.log(torch.sigmoid(x) * 2), SPECIAL),
+    "a sigmoid that is returned": (lambda x: torch.sigmoid(x * 2).unsqueeze(1), SPECIAL),
     "a sigmoid as denominator": (lambda x: 1 / torch.sigmoid(x), SPECIAL),
 }
 DIVISIONS = {
@@ -335,7 +336,7 @@ KEPT = {
     "a depthwise kernel of 25": (split_depthwise, torch.nn.Conv2d(3, 3, 5, groups=3), IMAGE),
     "a maximum with its place": (write_statistics, lambda x: x.max(1), IMAGE),
     "the other gelu": (write_gelu, F.gelu, SPECIAL),
-    "a sigmoid whose digits do not count": (steady_logarithms, lambda x: x * torch.sigmoid(x), SPECIAL),
+    "a sigmoid whose digits do not count": (steady_logarithms, lambda x: (x * torch.sigmoid(x)).unsqueeze(1), SPECIAL),
     "floor division by a number": (divide_as_eager, lambda x: x // 2.5, SPECIAL),
     "no ellipsis": (split_einsum, lambda a, b: torch.einsum("ij,jk->ik", a, b), rand(3, 4), rand(4, 5)),
     "a diagonal that is written to": (slice_diagonals, lambda x: x.clone().diagonal().fill_(0), rand(3, 3)),
