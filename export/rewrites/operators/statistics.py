@@ -49,7 +49,7 @@ def _is_over_planes(node: Node) -> bool:
     if not isinstance(value, Node) or not isinstance(dims, list | tuple):
         return False
     rank = value.meta["val"].dim()
-    over = sorted(int(dim) % rank for dim in dims)  # type: ignore[call-overload]
+    over = sorted(int(dim) % rank for dim in dims)
     return (rank in (3, 4) and over == [1]) or (rank == 4 and over == [2, 3])
 
 
