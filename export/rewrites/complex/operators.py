@@ -172,6 +172,9 @@ def _sum_of(minus: bool) -> Callable[[Step, Node], Pair]:
         one, number = step.pair(arguments["self"]), arguments["other"]
         if isinstance(number, (int, float)):
             return Pair(step.call(_aten.sub.Tensor if minus else _aten.add.Tensor, one.real, number), one.imag)
+        if isinstance(number, complex):
+            operator = _aten.sub.Tensor if minus else _aten.add.Tensor
+            return Pair(step.call(operator, one.real, number.real), step.call(operator, step.imag(one), number.imag))
         other = step.pair(number)
         real = step.add(one.real, other.real, minus)
         assert real is not None
@@ -191,10 +194,25 @@ def _mul(step: Step, node: Node) -> Pair:
         real = step.times(one.real, other)
         assert real is not None
         return Pair(real, step.times(one.imag, other))
+    if isinstance(arguments["other"], complex):
+        return _times_number(step, one, arguments["other"])
     pair = step.pair(arguments["other"])
     real = step.add(step.times(one.real, pair.real), step.times(one.imag, pair.imag), minus=True)
     assert real is not None
     return Pair(real, step.add(step.times(one.real, pair.imag), step.times(one.imag, pair.real)))
+
+
+def _times_number(step: Step, one: Pair, number: complex) -> Pair:
+    """`1j * x` of a real x among them, as angles are turned."""
+    across, along = number.imag or None, number.real or None
+    real = step.add(_scaled(step, one.real, along), _scaled(step, one.imag, across), minus=True)
+    imag = step.add(_scaled(step, one.real, across), _scaled(step, one.imag, along))
+    return Pair(real if real is not None else step.call(_aten.zeros_like.default, one.real), imag)
+
+
+def _scaled(step: Step, part: Node | None, number: float | None) -> Node | None:
+    """A part times a number; None is zero."""
+    return None if number is None else part if number == 1 else step.times(part, number)
 
 
 def _div(step: Step, node: Node) -> Pair:
@@ -210,6 +228,8 @@ def _div(step: Step, node: Node) -> Pair:
             imag = step.add(step.times(one.imag, pair.real), step.times(one.real, pair.imag), minus=True)
             assert real is not None and imag is not None
             return Pair(*(step.call(_aten.div.Tensor, part, square) for part in (real, imag)))
+    elif isinstance(divisor, complex):
+        return _times_number(step, one, 1 / divisor)
     elif not isinstance(divisor, (int, float)):
         raise NotTaken
     imag = None if one.imag is None else step.call(_aten.div.Tensor, one.imag, divisor)

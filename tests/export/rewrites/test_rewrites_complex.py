@@ -53,7 +53,14 @@ def masked_spectrogram(x, _):
     return torch.istft(z * z.abs(), 16, 4, 12, WINDOW, normalized=True), torch.istft(z, 16, 4, 12, WINDOW, length=30)
 
 
+def complex_numbers(x, _):
+    """As vocoders turn phases."""
+    z = x.exp() * (torch.cos(x) + 1j * torch.sin(x)) * (2 - 3j) / (1 + 2j) - 3j
+    return torch.view_as_real(z + (0.5 + 1j)), (x * 2j).imag
+
+
 CASES = {
+    "numbers that are complex": (complex_numbers, X),
     "padded": (lambda x, _: torch.fft.fft(x, n=16).real, X),
     "cut": (lambda x, _: torch.fft.irfft(torch.fft.rfft(x, n=7, dim=1), n=6, dim=1), X),
     "neural operator": (spectral_convolution, X),
