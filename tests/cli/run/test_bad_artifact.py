@@ -151,7 +151,7 @@ def test_input_files_that_cannot_be_read(exported: OwnCopy, edgex: Edgex, tmp_pa
         ("x=bad.npy", "cannot be read"),
         ("x=objects.npy", "cannot be read"),
         ("x=x.txt", "inputs come as in.npz"),
-        ("x=x.txt", "-i x=x.npy"),
+        ("x=x.txt", "numpy.savez('x.npz',"),
     ):
         result = edgex("run", artifact, "-i", given)
         assert result.returncode == 2 and sentence in result.stderr, (given, result.stderr)
