@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from os.path import commonprefix
 from typing import Any, TypeVar
 
 _Error = TypeVar("_Error", bound="EdgexError")
@@ -140,6 +141,8 @@ class TimeoutExpired(EdgexError):
 _MOST_HINTS = 3
 # A name inside another one says something from this many letters on.
 _LEAST_SHARED = 3
+# Words that begin alike and end otherwise: `tracing` and `trace`.
+_LEAST_STEM = 4
 
 
 def nearest_name(name: str, known: Iterable[str]) -> str:
@@ -177,6 +180,8 @@ def _miss(name: str, known: str) -> tuple[int, int] | None:
             found.append((wrong, min(rank, 1)))
     if min(len(name), len(known)) >= _LEAST_SHARED and (known in name or known.startswith(name)):
         found.append((1, 1))
+    if (stem := len(commonprefix((name, known)))) >= _LEAST_STEM and 4 * stem >= 3 * min(len(name), len(known)):
+        found.append((2, 1))
     return min(found, default=None)
 
 

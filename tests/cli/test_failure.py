@@ -79,6 +79,8 @@ TARGETS = ("onednn", "onnx-cpu", "onnx-qnn", "onnx-rocm", "xnnpack")
         ("rocm", TARGETS, ["onnx-rocm"]),
         ("Image", ["image", "mask"], ["image"]),
         ("shh", ["adb", "ssh"], ["ssh"]),
+        ("tracing", ["trace", "threads"], ["trace"]),
+        ("input_mask", ["input_ids"], []),
         ("sigmoidd", ["aten.linear.default", "aten.sigmoid.default"], ["aten.sigmoid.default"]),
         ("cat.py", ["bar.py", "dog.py"], []),  # the suffix alone is alike
         ("pixel_values", ["x"], []),
