@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from os.path import commonprefix
+from itertools import takewhile
 from typing import Any, TypeVar
 
 _Error = TypeVar("_Error", bound="EdgexError")
@@ -180,7 +180,8 @@ def _miss(name: str, known: str) -> tuple[int, int] | None:
             found.append((wrong, min(rank, 1)))
     if min(len(name), len(known)) >= _LEAST_SHARED and (known in name or known.startswith(name)):
         found.append((1, 1))
-    if (stem := len(commonprefix((name, known)))) >= _LEAST_STEM and 4 * stem >= 3 * min(len(name), len(known)):
+    stem = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(name, known, strict=False)))
+    if stem >= _LEAST_STEM and 4 * stem >= 3 * min(len(name), len(known)):
         found.append((2, 1))
     return min(found, default=None)
 
