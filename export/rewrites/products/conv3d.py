@@ -30,6 +30,7 @@ from edgex.delegates.base import CapturedProgram
 from edgex.export.rewrites.base import Rewrite
 from edgex.export.rewrites.editing.substitution import Rules, static, substitute
 from edgex.export.rewrites.pooling.windows import each
+from edgex.export.rewrites.products.named_padding import with_named_padding
 
 aten = torch.ops.aten
 
@@ -38,27 +39,10 @@ def flatten_conv3d(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite |
     """Write every convolution over three dimensions over two; the same program comes back without one."""
     rules: Rules = {
         aten.conv3d.default: _conv3d,
-        aten.conv3d.padding: _conv3d_padded,
+        aten.conv3d.padding: with_named_padding(_conv3d),
         aten.conv_transpose3d.input: _conv_transpose3d,
     }
     return substitute(program, "flatten_conv3d", rules, "{count} convolution(s) over 3 dimensions run over 2")
-
-
-def _conv3d_padded(
-    x: torch.Tensor,
-    weight: torch.Tensor,
-    bias: torch.Tensor | None,
-    stride: Sequence[int],
-    padding: str,
-    dilation: Sequence[int],
-    groups: int,
-) -> Any:
-    steps = each(dilation, 3)
-    reach = [step * (size - 1) for step, size in zip(steps, weight.shape[2:], strict=True)]
-    if padding == "same" and any(size % 2 for size in reach):
-        return NotImplemented
-    sides = [size // 2 for size in reach] if padding == "same" else [0, 0, 0]
-    return _conv3d(x, weight, bias, stride, sides, dilation, groups)
 
 
 def _conv3d(

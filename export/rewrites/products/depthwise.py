@@ -26,6 +26,7 @@ from edgex.delegates.base import CapturedProgram
 from edgex.export.rewrites.base import Rewrite
 from edgex.export.rewrites.editing.substitution import Rules, static, substitute
 from edgex.export.rewrites.pooling.windows import each
+from edgex.export.rewrites.products.named_padding import with_named_padding
 
 aten = torch.ops.aten
 
@@ -38,27 +39,10 @@ def split_depthwise(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite 
     rules: Rules = {
         aten.conv2d.default: _convolution,
         aten.conv1d.default: _convolution,
-        aten.conv2d.padding: _padded,
-        aten.conv1d.padding: _padded,
+        aten.conv2d.padding: with_named_padding(_convolution),
+        aten.conv1d.padding: with_named_padding(_convolution),
     }
     return substitute(program, "split_depthwise", rules, "{count} depthwise convolution(s) with large kernels split")
-
-
-def _padded(
-    x: torch.Tensor,
-    weight: torch.Tensor,
-    bias: torch.Tensor | None,
-    stride: Sequence[int],
-    padding: str,
-    dilation: Sequence[int],
-    groups: int,
-) -> Any:
-    rank = weight.dim() - 2
-    reach = [hole * (size - 1) for hole, size in zip(each(dilation, rank), weight.shape[2:], strict=True)]
-    if padding == "same" and any(size % 2 for size in reach):
-        return NotImplemented
-    sides = [size // 2 for size in reach] if padding == "same" else [0] * rank
-    return _convolution(x, weight, bias, stride, sides, dilation, groups)
 
 
 def _convolution(
