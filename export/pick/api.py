@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from edgex.errors import RunError, UsageError, VerificationError, nearest_name
+from edgex.errors import DeviceError, RunError, UsageError, VerificationError, nearest_name
 from edgex.export.packaging.package import Destination, resolve_destination
 from edgex.export.pick.candidates import FLOAT, Candidate, Loser, check_candidates, list_candidates, take_runnable
 from edgex.export.pick.result import OBJECTIVES, Objective, Pick
@@ -97,6 +97,7 @@ def plan_pick(settings: PickSettings, name: str, executor: Executor | None = Non
     Raises:
         UsageError: A flag is wrong, or nothing is left.
         TargetUnavailable: The objective cannot be measured here.
+        DeviceError: The device cannot be reached, or cannot run artifacts.
     """
     from edgex.export.quantization.calibration.samples import check_calibration
     from edgex.runtime.execute.here.meters import energy_domains
@@ -125,11 +126,19 @@ def plan_pick(settings: PickSettings, name: str, executor: Executor | None = Non
         threads = settings.threads or tuple(choose_threads(read_host(), default_threads()))
         heats = len(threads) + 1
     else:
+        _require_ready(executor)
         possible, idle = take_runnable(possible, executor)
         refused += idle
         threads = settings.threads or tuple(choose_threads(executor.host, 1))
         heats = len(threads)
     return PickPlan(tuple(possible), tuple(refused), threads, heats * len(possible), settings.max_seconds)
+
+
+def _require_ready(executor: Executor) -> None:
+    """Refuse a device that cannot be used, before anything is exported for it."""
+    there = executor.describe()
+    if there.problems:
+        raise DeviceError("the device cannot run artifacts", there.address, why="; ".join(there.problems))
 
 
 def run_pick(

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from edgex.delegates.registry import delegate_names
-from edgex.errors import UsageError
+from edgex.errors import DeviceError, UsageError
 from edgex.export.pick.api import PickSettings, plan_pick
 from edgex.export.pick.candidates import Candidate, check_candidates, list_candidates, settings_for
 from edgex.export.settings import ExportSettings
+from edgex.runtime.execute.address import open_executor
 
 
 def test_recipes_start_from_float32_and_nothing_is_listed_twice() -> None:
@@ -61,3 +64,15 @@ def test_energy_without_a_meter_is_refused(monkeypatch: pytest.MonkeyPatch) -> N
     with pytest.raises(UsageError, match="no energy meter") as caught:
         plan_pick(PickSettings(ExportSettings(()), objective="energy"), "net")
     assert "--objective latency" in str(caught.value)
+
+
+def test_a_fake_device_that_is_not_ready_is_refused_before_anything_is_exported(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    settings = PickSettings(ExportSettings(()), ("xnnpack",), threads=(1,))
+    with open_executor("local-native") as device:
+        ready = device.describe()
+        monkeypatch.setattr(device, "describe", lambda: replace(ready, problems=("its disk is full",)))
+        with pytest.raises(DeviceError, match="cannot run artifacts") as caught:
+            plan_pick(settings, "net", device)
+    assert caught.value.why == "its disk is full"

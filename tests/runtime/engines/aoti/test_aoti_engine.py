@@ -54,7 +54,6 @@ def test_a_profile_has_times_of_runs_and_says_why_it_has_no_operators(
     profiled = edgex("profile", str(exported), "--runs", "20", "--warmup", "5", "--threads", "1", "--json")
     assert profiled.returncode == 0, profiled.stderr
     document = json.loads(profiled.stdout)
-    print({k: v for k, v in document.items() if "oper" in k or "trace" in k or "thread" in k})
     assert document["steady"]["n"] == 20 and document["threads"] == 1
     assert "the engine aoti reports no operators" in profiled.stdout
 
@@ -79,7 +78,7 @@ def test_a_session_can_be_told_alone(strange: Path) -> None:
         edgex.load(strange, options={"trust": True})
 
 
-def test_nothing_to_trust_in_another_artifact(exported: Callable[[str, str], Path], tmp_path: Path) -> None:
+def test_nothing_to_trust_in_another_artifact(exported: Path, tmp_path: Path) -> None:
     manifest = json.loads((exported / "manifest.json").read_text())
     needed = {**manifest["requirements"], "engine": "torch"}
     folder = Path(shutil.copytree(exported, tmp_path / "net.reference.edgex"))
