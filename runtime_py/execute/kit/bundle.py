@@ -6,6 +6,7 @@ NAME-linux-MACHINE/
   model.pte                                           the model
   golden/inputs.tensors  golden/expected.tensors      inputs, and what eager PyTorch answered
   run.sh                                              self-test: exit code 0 where this machine computes the same
+  generate.sh  processor/…                            language models: ids to ids; tokenizer and settings, as they are
   bundle.json                                         what it is: digests, versions, tolerances
 ```
 """
@@ -24,7 +25,9 @@ from edgex._version import __version__
 from edgex.errors import ArtifactError, DeviceError, RunError, UsageError
 from edgex.runtime.artifact.artifact import Artifact, hash_file
 from edgex.runtime.artifact.golden import Case, golden_of_method
+from edgex.runtime.artifact.manifest import PROCESSOR_FOLDER
 from edgex.runtime.artifact.specs import TensorSpec
+from edgex.runtime.execute.kit.generation import decoder_flags, is_language_model
 from edgex.runtime.execute.kit.kit import RUNNER, needed_libc, plugin_kit, runner_kit
 from edgex.runtime.execute.linux.native import refuse_version_skew
 from edgex.runtime.execute.tensors import describe_inputs, pack_tensors
@@ -48,6 +51,7 @@ class Bundle:
         runtime: A key of `RUNTIMES`.
         bytes: Size of all files.
         cases: Golden cases that the self-test runs.
+        generates: Whether it is a language model's, with a `generate.sh`.
         libc: The oldest glibc that it runs with.
         executorch: Version of the libraries.
     """
@@ -56,6 +60,7 @@ class Bundle:
     runtime: str
     bytes: int
     cases: int
+    generates: bool
     libc: str
     executorch: str
 
@@ -88,6 +93,7 @@ def write_bundle(artifact: Artifact, runtime: str, output: Path, wheel: Path | N
     refuse_version_skew(artifact, kit)
     plugins = plugin_kit(artifact.manifest.requirements.plugins, machine, kit.version)
     kits = [kit, *([plugins] if plugins else [])]
+    generates = is_language_model(artifact)
     libc = ".".join(map(str, max(needed_libc(one) for one in kits)))
     failure = f"the bundle cannot be written to {output}"
     with disk_errors(ArtifactError, failure), staged_folder(output) as temporary:
@@ -97,14 +103,16 @@ def write_bundle(artifact: Artifact, runtime: str, output: Path, wheel: Path | N
         entry = artifact.manifest.file(".pte")
         shutil.copyfile(artifact.file(".pte"), temporary / "model.pte")
         cases = _write_golden(artifact, temporary)
-        script = _self_test(artifact, entry.sha256, list(plugins.files) if plugins else [], cases)
-        (temporary / "run.sh").write_text(script)
-        (temporary / "run.sh").chmod(0o755)
+        libraries = list(plugins.files) if plugins else []
+        _write_script(temporary / "run.sh", _self_test(artifact, entry.sha256, libraries, cases))
+        if generates:
+            _write_script(temporary / "generate.sh", _generation(artifact, entry.sha256, libraries))
+            _copy_processor(artifact, temporary)
         note = _describe(artifact, runtime, kit.version, libc, temporary)
         (temporary / _NOTE).write_text(json.dumps(note, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
         publish_folder(temporary, output, replace=force)
     size = sum(path.stat().st_size for path in output.rglob("*") if path.is_file())
-    return Bundle(output, runtime, size, len(cases), libc, kit.version)
+    return Bundle(output, runtime, size, len(cases), generates, libc, kit.version)
 
 
 def check_output(output: Path, force: bool) -> None:
@@ -184,6 +192,37 @@ def _self_test(artifact: Artifact, sha256: str, plugins: list[str], cases: list[
     )
 
 
+def _generation(artifact: Artifact, sha256: str, plugins: list[str]) -> str:
+    """Files that flags name lie where the caller is: so the script stays there."""
+    quoted = list(map(shlex.quote, decoder_flags(artifact)))
+    flags = ['--model "$here"/model.pte', f"--sha256 {shlex.quote(sha256)}"]
+    flags += [f'--plugin "$here"/{shlex.quote(name)}' for name in plugins]
+    flags += [f"{flag} {value}" for flag, value in zip(quoted[::2], quoted[1::2], strict=True)]
+    joined = " \\\n  ".join(flags)
+    return (
+        "#!/bin/sh\n"
+        f"# Generates with {shlex.quote(artifact.manifest.name)}, from ids to ids:\n"
+        "# ./generate.sh --ids 1,2,3 --max-new 64\n"
+        f"# New ids go to stdout as they come, figures to stderr; all flags: ./{RUNNER} generate --help\n"
+        'here=$(dirname "$0")\n'
+        f'exec "$here"/{RUNNER} generate {joined} "$@"\n'
+    )
+
+
+def _write_script(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8")
+    path.chmod(0o755)
+
+
+def _copy_processor(artifact: Artifact, folder: Path) -> None:
+    """The tokenizer's files, for the program that makes ids of text."""
+    for entry in artifact.manifest.files:
+        if entry.path.startswith(f"{PROCESSOR_FOLDER}/"):
+            target = folder / entry.path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(artifact.path / entry.path, target)
+
+
 def _tolerance_flags(prefix: str, tolerance: Tolerance) -> list[str]:
     flags = [f"{prefix}min-sqnr {tolerance.min_sqnr_db:g}"]
     flags += [
@@ -213,6 +252,7 @@ def _describe(artifact: Artifact, runtime: str, version: str, libc: str, folder:
         "artifact": {"name": manifest.name, "target": manifest.target, "digest": artifact.digest},
         "isa": list(manifest.requirements.isa),
         "method": manifest.method.to_json(),
+        **({} if manifest.llm is None else {"llm": manifest.llm.to_json()}),
         "tolerance": ordinary.to_json(),
         "quantized_tolerance": None if quantized is None else quantized.to_json(),
         "files": [

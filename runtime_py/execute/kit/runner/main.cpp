@@ -1,20 +1,19 @@
 // Runs a .pte without Python or torch: golden cases, outputs, samples. The answer is JSON on stdout, an object a line.
-
-#include <sys/stat.h>
-#include <unistd.h>
+// `generate` goes on with a text of ids, with a language model's.
 
 #include <algorithm>
 #include <chrono>
-#include <ctime>
 #include <cstdio>
 #include <cstring>
 #include <fstream>
 
-#include "data/sha256.h"
+#include "generate/generate.h"
+#include "generate/options.h"
 #include "interface/answer.h"
 #include "interface/options.h"
 #include "run/compare.h"
 #include "run/model.h"
+#include "run/open.h"
 #include "run/sampling.h"
 
 namespace edgex {
@@ -54,17 +53,6 @@ Loaded read_cases(const Options& options) {
     loaded.expected.push_back(std::move(wanted));
   }
   return loaded;
-}
-
-void check_model(const Options& options) {
-  const auto started = std::chrono::steady_clock::now();
-  struct stat status {};
-  if (stat(options.model.c_str(), &status) != 0)
-    throw BadInput("cannot read " + options.model + ": " + std::strerror(errno));
-  const std::string found = options.hash ? hash_file(options.model) : "";
-  Line("model").text("sha256", found).whole("bytes", status.st_size).real("seconds", since(started));
-  if (!options.sha256.empty() && options.hash && found != options.sha256)
-    throw BadInput(options.model + " is damaged: its SHA-256 is " + found + ", not " + options.sha256);
 }
 
 class Player {
@@ -169,19 +157,10 @@ void measure(const Options& options, Model& model, const Steps& steps) {
 }
 
 int run(const Options& options) {
-  // Processor time until here: what loading and linking the libraries has cost.
-  const double startup = static_cast<double>(std::clock()) / CLOCKS_PER_SEC;
-  Line("start").text("run_id", options.run_id).real("seconds", startup).whole("peak_rss_bytes", peak_rss_bytes());
-  check_model(options);
+  tell_start(options);
   const Loaded cases = read_cases(options);
-  Line("progress").text("stage", "load").text("detail", "the program");
-  Model model(options);
-  const LoadSeconds load = model.load();
-  Line("loaded")
-      .real("program_seconds", load.program)
-      .real("method_seconds", load.method)
-      .whole("threads", model.threads())
-      .whole("peak_rss_bytes", peak_rss_bytes());
+  const std::unique_ptr<Model> loaded = open_model(options, true).model;
+  Model& model = *loaded;
   std::ofstream outputs;
   if (!options.outputs.empty()) outputs.open(options.outputs, std::ios::binary);
   Player player(options, model, cases.expected);
@@ -194,8 +173,11 @@ int run(const Options& options) {
   return player.failed() ? kDiffers : 0;
 }
 
-int fail(const char* kind, const std::string& what, int code, int exit_code) {
-  Line("error").text("kind", kind).text("what", what).whole("code", code);
+int fail(bool is_json, const char* kind, const std::string& what, int code, int exit_code) {
+  if (is_json)
+    Line("error").text("kind", kind).text("what", what).whole("code", code);
+  else
+    std::fprintf(stderr, "error: %s%s\n", exit_code == kEngineError ? "could not " : "", what.c_str());
   return exit_code;
 }
 
@@ -214,13 +196,22 @@ int main(int count, char** arguments) {
     std::puts("edgex-runner 1, executorch " EDGEX_EXECUTORCH);
     return 0;
   }
+  const bool generates = count > 1 && std::strcmp(arguments[1], "generate") == 0;
+  if (generates && count == 3 && std::strcmp(arguments[2], "--help") == 0) {
+    std::fputs(kGenerateUsage, stdout);
+    return 0;
+  }
+  bool is_json = !generates;
+  for (int at = 2; at < count; at++) is_json = is_json || std::strcmp(arguments[at], "--json") == 0;
   try {
-    return run(parse_options(count, arguments));
+    if (!generates) return run(parse_options(count, arguments));
+    generate(parse_generate_options(count, arguments));
+    return 0;
   } catch (const BadInput& error) {
-    return fail("input", error.what(), 0, kUsageError);
+    return fail(is_json, "input", error.what(), 0, kUsageError);
   } catch (const EngineFailure& error) {
-    return fail("engine", error.what(), error.code, kEngineError);
+    return fail(is_json, "engine", error.what(), error.code, kEngineError);
   } catch (const std::exception& error) {
-    return fail("engine", error.what(), 0, kEngineError);
+    return fail(is_json, "engine", error.what(), 0, kEngineError);
   }
 }

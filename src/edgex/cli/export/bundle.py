@@ -80,6 +80,8 @@ def command(
         click.echo(f"  needs      glibc {bundle.libc} or newer; no Python")
         click.echo(f"  self-test  {bundle.cases} golden cases")
         click.echo(f"  next       copy it there, and: {bundle.path.name}/run.sh")
+        if bundle.generates:
+            click.echo(f"             {bundle.path.name}/generate.sh --ids 1,2,3 --max-new 64")
         return 0
 
     supervise(body, timeout_seconds=timeout, as_json=as_json, verbose=verbose)

@@ -2,10 +2,12 @@
 
 #include <map>
 
+#include "interface/flags.h"
+
 namespace edgex {
 
 const char kUsage[] =
-    "edgex-runner --model model.pte --inputs in.tensors [flags]\n"
+    "edgex-runner --model model.pte --inputs in.tensors [flags]; edgex-runner generate --help is about language models\n"
     "  --case KIND:STEPS:NAME  repeated; KIND is run, expect, quantized or refuse; default: run:1:\n"
     "                          expect@DB and quantized@DB have a limit of their own\n"
     "  --outputs FILE          outputs of the cases of kind run\n"
@@ -25,53 +27,6 @@ const char kUsage[] =
     "The answer is JSON on stdout, an object a line. Exit code: 0; 2 flags or inputs; 4 outputs differ; 6 the engine.\n";
 
 namespace {
-
-int64_t parse_count(const std::string& flag, const std::string& text) {
-  if (text == "auto") return -1;
-  if (text.empty() || text.size() > 9 || text.find_first_not_of("0123456789") != std::string::npos)
-    throw BadInput(flag + " " + text + ": expected a number");
-  return std::stoll(text);
-}
-
-double parse_real(const std::string& flag, const std::string& text) {
-  size_t used = 0;
-  double value = 0;
-  try {
-    value = std::stod(text, &used);
-  } catch (const std::exception&) {
-    used = 0;
-  }
-  if (used == 0 || used != text.size()) throw BadInput(flag + " " + text + ": expected a number");
-  return value;
-}
-
-Bound parse_bound(const std::string& text) {
-  const size_t equals = text.find('=');
-  if (equals == std::string::npos) {
-    const int64_t size = parse_sizes(text).at(0);
-    return {"", size, size};
-  }
-  const size_t dots = text.find("..", equals);
-  if (dots == std::string::npos) throw BadInput("--input: expected NAME=MIN..MAX, not " + text);
-  return {text.substr(0, equals), parse_count("--input", text.substr(equals + 1, dots - equals - 1)),
-          parse_count("--input", text.substr(dots + 2))};
-}
-
-// From the right: names may hold colons. Dimensions are separated by `,` so that their names may hold an `x`.
-InputSpec parse_input(const std::string& text) {
-  const size_t last = text.rfind(':');
-  const size_t middle = last == std::string::npos || last == 0 ? std::string::npos : text.rfind(':', last - 1);
-  if (middle == std::string::npos) throw BadInput("--input " + text + ": expected NAME:DTYPE:DIMS");
-  InputSpec spec{text.substr(0, middle), parse_dtype(text.substr(middle + 1, last - middle - 1)), {}};
-  const std::string dims = text.substr(last + 1);
-  if (dims == "scalar") return spec;
-  for (size_t at = 0; at <= dims.size();) {
-    const size_t end = std::min(dims.find(',', at), dims.size());
-    spec.dims.push_back(parse_bound(dims.substr(at, end - at)));
-    at = end + 1;
-  }
-  return spec;
-}
 
 Case parse_case(const std::string& text) {
   const size_t first = text.find(':');
@@ -113,20 +68,13 @@ Options parse_options(int count, char** arguments) {
     if (flag.rfind("--", 0) != 0) throw BadInput("unknown argument: " + flag);
     if (at + 1 == count) throw BadInput(flag + " is unknown, or lacks its value");
     const std::string value = arguments[++at];
-    if (flag == "--model") options.model = value;
-    else if (flag == "--method") options.method = value;
+    if (parse_program_flag(flag, value, options)) continue;
     else if (flag == "--inputs") options.inputs = value;
     else if (flag == "--outputs") options.outputs = value;
     else if (flag == "--expected") options.expected = value;
     else if (flag == "--etdump") options.etdump = value;
-    else if (flag == "--sha256") options.sha256 = value;
-    else if (flag == "--run-id") options.run_id = value;
-    else if (flag == "--plugin") options.plugins.push_back(value);
     else if (flag == "--state") options.state.push_back(value);
-    else if (flag == "--output") options.output_names.push_back(value);
-    else if (flag == "--input") options.specs.push_back(parse_input(value));
     else if (flag == "--case") options.cases.push_back(parse_case(value));
-    else if (flag == "--threads") options.threads = parse_count(flag, value);
     else if (flag == "--warmup") options.warmup = parse_count(flag, value);
     else if (flag == "--runs") options.runs = parse_count(flag, value);
     else if (parse_tolerance(flag, "--", value, options.tolerance)) continue;
@@ -135,9 +83,8 @@ Options parse_options(int count, char** arguments) {
       options.quantized_tolerance = quantized;
     else throw BadInput("unknown flag: " + flag);
   }
-  if (options.model.empty()) throw BadInput("--model is missing");
+  check_program_flags(options);
   if (options.inputs.empty()) throw BadInput("--inputs is missing");
-  if (options.threads < 0) throw BadInput("--threads: expected a number");
   for (const Case& one : options.cases) {
     if (one.is_compared() && options.expected.empty()) throw BadInput("--expected is missing");
     if (one.kind == "quantized" && !options.quantized_tolerance)
