@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from importlib.resources import files
 from typing import Any
 
 from edgex.runtime.report.figures import format_bytes, format_seconds
+from edgex.runtime.report.pages.axis import Tick, choose_marks
+from edgex.runtime.report.pages.template import render_template
 
 # Of the plot, in user units of its SVG.
 _WIDTH, _HEIGHT = 760, 360
@@ -35,35 +36,24 @@ class Disc:
     anchor: str = "start"
 
 
-@dataclass(frozen=True)
-class Tick:
-    """A mark on an axis."""
-
-    at: float
-    text: str
-
-
 def render_pick(document: Mapping[str, Any]) -> str:
     """The text of an `.html` file.
 
     Args:
         document: An `edgex.pick/1`.
     """
-    from jinja2 import Environment, FunctionLoader, StrictUndefined
-
-    environment = Environment(
-        loader=FunctionLoader(_read), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
     timed = [row for row in document["candidates"] if row["median_seconds"] is not None]
     like = min((row["median_seconds"] for row in timed), default=None)
-    environment.filters |= {
+    filters: dict[str, Callable[..., Any]] = {
         "bytes": format_bytes,
         "time": lambda seconds: format_seconds(seconds, like),
         "artifact": name_of,
     }
     discs, across, up = _plot(timed, like)
     front = sorted((disc for disc in discs if disc.pareto), key=lambda disc: disc.x)
-    return environment.get_template("pick.html.j2").render(
+    return render_template(
+        "pick.html.j2",
+        filters,
         document=document,
         rows=document["candidates"],
         discs=discs,
@@ -71,7 +61,6 @@ def render_pick(document: Mapping[str, Any]) -> str:
         across=across,
         up=up,
         box={"width": _WIDTH, "height": _HEIGHT, "left": _LEFT, "bottom": _HEIGHT - _BOTTOM, "right": _WIDTH - _RIGHT},
-        style=_read("style.css"),
     )
 
 
@@ -105,19 +94,11 @@ def _plot(rows: Sequence[Mapping[str, Any]], like: float | None) -> tuple[list[D
         )
         for row in rows
     ]
-    pitch = _round_step(slowest / _TICKS)
-    marks = [pitch * n for n in range(int(slowest / pitch) + 1)]
-    across = [Tick(x(seconds), format_seconds(seconds, like, 2)) for seconds in marks]
+    across = [Tick(x(seconds), format_seconds(seconds, like, 2)) for seconds in choose_marks(slowest)]
     step = max(10, round((high - low) / _TICKS / 10) * 10)
     first = math.ceil(low / step) * step
     up = [Tick(y(value), f"{value} dB") for value in range(first, int(high) + 1, step)]
     return _name_discs(discs), across, up
-
-
-def _round_step(least: float) -> float:
-    """The next of 1, 2 and 5 times a power of ten."""
-    power = 10.0 ** math.floor(math.log10(least))
-    return next(factor * power for factor in (1, 2, 5, 10) if factor * power >= least * 0.999)
 
 
 def _name_discs(discs: Sequence[Disc]) -> list[Disc]:
@@ -151,7 +132,3 @@ def name_of(row: Mapping[str, Any]) -> str:
     """`xnnpack int8`: the target of a combination, and what differs from float32."""
     kind = row["recipe"] or ("" if row["precision"] == "fp32" else row["precision"])
     return f"{row['target']} {kind}".strip()
-
-
-def _read(name: str) -> str:
-    return files("edgex.runtime.report").joinpath("assets", name).read_text(encoding="utf-8")

@@ -12,7 +12,6 @@ import hashlib
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from importlib.resources import files
 from typing import Any
 
 from edgex.errors import UsageError
@@ -41,6 +40,7 @@ from edgex.runtime.report.listings import (
     warn_of_fallbacks,
 )
 from edgex.runtime.report.pages.data import KINDS, describe_report
+from edgex.runtime.report.pages.template import read_asset, render_template
 
 MAX_REPORTS = 4
 _SEEN = 8
@@ -77,34 +77,28 @@ def render_html(
     Raises:
         UsageError: There are none, or more than fit beside each other.
     """
-    from jinja2 import Environment, FunctionLoader, StrictUndefined
-
     if not 1 <= len(reports) <= MAX_REPORTS:
         raise UsageError(f"{len(reports)} reports: a page shows 1 to {MAX_REPORTS}")
-    environment = Environment(
-        loader=FunctionLoader(_read), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    environment.filters |= {"bytes": format_bytes, "time": format_row_time, "share": format_share, "count": count}
-    environment.filters["kind"] = views.name_kind
+    filters: dict[str, Callable[..., Any]] = {
+        **{"bytes": format_bytes, "time": format_row_time, "share": format_share, "count": count},
+        "kind": views.name_kind,
+    }
     names = _name(reports) if labels is None or len(reports) == 1 else list(labels)
-    script = "\n".join(['"use strict";', "(() => {", *(_read(f"{name}.js") for name in _SCRIPTS), "})();", ""])
+    script = "\n".join(['"use strict";', "(() => {", *(read_asset(f"{name}.js") for name in _SCRIPTS), "})();", ""])
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    return environment.get_template("page.html.j2").render(
+    return render_template(
+        "page.html.j2",
+        filters,
         title=_title(reports),
         reports=[_describe(report, label) for report, label in zip(reports, names, strict=True)],
         groups=_figure_groups(reports),
         one_scale=_share_a_scale(reports),
         kinds=KINDS,
         comparison=comparison,
-        style=_read("style.css"),
         script=script,
         script_hash=digest,
         data=_embed([describe_report(report) for report in reports]),
     )
-
-
-def _read(name: str) -> str:
-    return files("edgex.runtime.report").joinpath("assets", name).read_text(encoding="utf-8")
 
 
 def _embed(value: Any) -> str:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib.resources import files
 from typing import Any
 
 from edgex.runtime.report.figures import format_bytes, format_seconds
+from edgex.runtime.report.pages.template import render_template
 
 # Of a strip of latencies, in user units of its SVG.
 _WIDTH, _LEFT, _RIGHT, _LANE, _TOP = 760, 150, 24, 34, 8
@@ -51,12 +51,7 @@ def render_scorecard(document: Mapping[str, Any]) -> str:
     Args:
         document: An `edgex.scorecard/1`.
     """
-    from jinja2 import Environment, FunctionLoader, StrictUndefined
-
-    environment = Environment(
-        loader=FunctionLoader(_read), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    environment.filters |= {
+    filters: dict[str, Callable[..., Any]] = {
         "bytes": format_bytes,
         "time": format_seconds,
         "place": lambda device: "" if device == "here" else f" on {device}",
@@ -64,12 +59,13 @@ def render_scorecard(document: Mapping[str, Any]) -> str:
     }
     lanes, ticks = plot_latency(document["latency"])
     height = _TOP + _LANE * len(lanes) + _AXIS
-    return environment.get_template("scorecard.html.j2").render(
+    return render_template(
+        "scorecard.html.j2",
+        filters,
         document=document,
         lanes=lanes,
         ticks=ticks,
         box={"width": _WIDTH, "height": height, "left": _LEFT, "right": _WIDTH - _RIGHT, "bottom": height - _AXIS},
-        style=_read("style.css"),
     )
 
 
@@ -107,7 +103,3 @@ def _choose_marks(low: float, high: float) -> list[float]:
     factors = (1,) if high - low > 2.0 else (1, 2, 5)
     marks = [factor * 10.0**power for power in powers for factor in factors]
     return [mark for mark in marks if low <= math.log10(mark) <= high]
-
-
-def _read(name: str) -> str:
-    return files("edgex.runtime.report").joinpath("assets", name).read_text(encoding="utf-8")

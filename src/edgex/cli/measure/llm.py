@@ -61,7 +61,7 @@ def check_llm_flags(llm: bool, outputs: Sequence[Path], force: bool) -> None:
     if refused := given_flags(_OTHERS):
         raise UsageError(f"{refused[0]} does not go with --llm", fix=f"leave {refused[0]} out")
     for path in outputs:
-        check_output(path, (".json",), force)
+        check_output(path, (".json", ".html"), force)
 
 
 def run_llm_profile(
@@ -94,6 +94,7 @@ def run_llm_profile(
     from edgex.runtime.measure.llm.collect import profile_llm
     from edgex.runtime.measure.llm.plan import plan_measurement
     from edgex.runtime.report.llm import list_facts, list_tests
+    from edgex.runtime.report.pages.llm import render_llm
 
     prompts, new, depths = (
         _parse_sizes(flag, texts, least) for flag, texts, least in zip("pnd", sizes, (1, 1, 0), strict=True)
@@ -102,8 +103,9 @@ def run_llm_profile(
     plan = plan_measurement(read_limits(opened), prompts, new, depths or (0,), runs)
     with StageProgress(quiet=quiet) as progress:
         report = profile_llm(opened, plan, threads=threads, tuned=tuned, progress=progress)
-    for path in outputs:
-        write_text(path, report.dumps())
+    # The .json first, so that what was measured is safe.
+    for path in sorted(outputs, key=lambda path: path.suffix != ".json"):
+        write_text(path, report.dumps() if path.suffix == ".json" else render_llm(report), quiet=quiet)
     if as_json:
         click.echo(report.dumps(), nl=False)
         return 0
