@@ -165,11 +165,8 @@ def perform(kind: str, request: Mapping[str, Any]) -> dict[str, Any]:
         if ended.ending == "lost":
             _exporter.cache_clear()
     else:
-        from edgex.export.sweep.plan import Limits
-
-        task = MeasureTask(**{**request, "limits": Limits(**request["limits"])})
         with start_measurer() as child:
-            ended = ask(child, task)
+            ended = ask(child, MeasureTask.from_json(request))
     document = {name: value for name, value in vars(ended).items() if name != "task"}
     return {**document, "answer": dict(document["answer"])}
 

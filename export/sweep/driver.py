@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -22,7 +23,7 @@ from edgex._version import __version__
 from edgex.export.pick.candidates import Candidate, Loser
 from edgex.export.sweep.placing import NOWHERE, check_place, is_url
 from edgex.export.sweep.plan import Job, Jobs, SweepPlan, list_jobs, locate
-from edgex.export.sweep.task import Ended, Ending, ExportTask, MeasureTask, Task, TaskExecutor
+from edgex.export.sweep.task import Ended, Ending, ExportTask, MeasureTask, Subject, Task, TaskExecutor
 from edgex.runtime.measure.results.folder import ARTIFACTS, ResultsFolder
 from edgex.runtime.measure.results.row import Failure, Origin, Row, Status, read_made, read_timing
 from edgex.runtime.support.disk.scratch import scratch_folder
@@ -145,6 +146,8 @@ class _Driver:
         self._open = 0
         self._again = 0
         self._place = ""
+        self._exporting: Counter[str] = Counter()  # exports that have not ended, by model
+        self._waiting: dict[tuple[str, str], list[Row]] = {}  # for their turns, by model and device
 
     def run(
         self,
@@ -158,6 +161,8 @@ class _Driver:
             if not self._counts(job, failed_again):
                 self._append(self._refused(job, loser))
         exports, measurements = self._list_todo(failed_again)
+        for job_id in (*(job.id for jobs in exports for job in jobs), *(row.job for row in measurements)):
+            self._done.pop(job_id, None)  # to be measured again
         if not exports and not measurements:
             return self._sweep()
         progress(self._standing(0, ""))
@@ -173,9 +178,11 @@ class _Driver:
             self._place = str(scratch) if measured_only else kept
             executor = start(self._plan)
             try:
-                tasks: list[Task] = [*map(self._export, exports), *measurements]
-                for task in tasks:
-                    self._submit(executor, task)
+                for jobs in exports:
+                    self._submit(executor, self._export(jobs))
+                for row in measurements:
+                    self._to_measure(executor, row)
+                self._begin_turns(executor)
                 while self._open:
                     ended = executor.next()
                     self._open -= 1
@@ -196,17 +203,27 @@ class _Driver:
             return None
         return None if failed_again and row.complete and not row.ok else row
 
-    def _list_todo(self, failed_again: bool) -> tuple[list[list[Job]], list[MeasureTask]]:
-        """Jobs by export, one of each model in turn; and artifacts that are only to be measured."""
+    def _list_todo(self, failed_again: bool) -> tuple[list[list[Job]], list[Row]]:
+        """Jobs by export, one of each model in turn; and rows whose artifacts are only to be measured."""
         exports: dict[tuple[str, str], list[Job]] = {}
         measurements = []
+        rows = {job.id: self._counts(job, failed_again) for job in self._jobs.possible}
+        # Figures of one model are of the same turns: where one is missing, the others are measured again beside it.
+        anew = {
+            (job.model.name, job.device)
+            for job in self._jobs.possible
+            if self._plan.turns and ((row := rows[job.id]) is None or not row.complete)
+        }
         for job in self._jobs.possible:
-            row = self._counts(job, failed_again)
-            if row is None or (not row.complete and not self._is_there(row)):
+            row = rows[job.id]
+            to_measure = row is not None and (not row.complete or (row.ok and (job.model.name, job.device) in anew))
+            if row is None or (to_measure and not self._is_there(row)):
                 exports.setdefault((job.candidate.kind, job.model.name), []).append(job)
-            elif not row.complete:
-                measurements.append(self._measure(row))
-        return list(exports.values()), measurements
+            elif to_measure:
+                measurements.append(row)
+        # What waits for its turns lies on the disk: a model's exports follow each other.
+        order = {model.name: at for at, model in enumerate(self._plan.models)} if self._plan.turns else {}
+        return sorted(exports.values(), key=lambda jobs: order.get(jobs[0].model.name, 0)), measurements
 
     def _is_there(self, row: Row) -> bool:
         place = self._absolute(row)
@@ -220,18 +237,46 @@ class _Driver:
         folder = str(plan.folder.resolve())
         return ExportTask(model, candidates, plan.options, plan.calibration, folder, output, plan.limits, plan.preload)
 
-    def _measure(self, row: Row) -> MeasureTask:
-        place = self._absolute(row)
-        assert place is not None
-        label = self._by_id[row.job].label
-        return MeasureTask(row.job, label, place, row.device, self._plan.runs, self._plan.limits)
+    def _measure(self, rows: Sequence[Row]) -> MeasureTask:
+        subjects = []
+        for row in rows:
+            place = self._absolute(row)
+            assert place is not None
+            subjects.append(Subject(row.job, place))
+        first = self._by_id[rows[0].job]
+        label = first.label if len(rows) == 1 else f"{first.model.name}: {', '.join(row.kind for row in rows)} in turns"
+        plan = self._plan
+        return MeasureTask(tuple(subjects), label, first.device, plan.runs, plan.threads, plan.limits)
+
+    def _to_measure(self, executor: TaskExecutor, row: Row) -> None:
+        """Measure an artifact now, or in turns with the others of its model."""
+        if self._plan.turns:
+            self._waiting.setdefault((row.model, row.device), []).append(row)
+        else:
+            self._submit(executor, self._measure([row]))
+
+    def _begin_turns(self, executor: TaskExecutor) -> None:
+        """Measure the artifacts of models of which no export is left."""
+        for key in [key for key in self._waiting if not self._exporting[key[0]]]:
+            self._submit(executor, self._measure(self._waiting.pop(key)))
 
     def _submit(self, executor: TaskExecutor, task: Task) -> None:
         executor.submit(task)
         self._open += 1
+        if isinstance(task, ExportTask):
+            self._exporting[task.model.name] += 1
 
     def _take(self, executor: TaskExecutor, ended: Ended) -> str:
         """Write down what a task found, and begin what follows from it."""
+        if isinstance(ended.task, MeasureTask):
+            return self._follow(executor, ended)
+        try:
+            return self._follow(executor, ended)
+        finally:
+            self._exporting[ended.task.model.name] -= 1
+            self._begin_turns(executor)
+
+    def _follow(self, executor: TaskExecutor, ended: Ended) -> str:
         task = ended.task
         dead = ended.ending in ("crashed", "lost")
         if dead and isinstance(task, ExportTask) and len(task.candidates) > 1:
@@ -255,7 +300,7 @@ class _Driver:
                 row = self._row(job, task.attempt, ended, result)
                 self._append(row)
                 if not row.complete:
-                    self._submit(executor, self._measure(row))
+                    self._to_measure(executor, row)
             told.append(f"{candidate.label} {row.status}")
         return f"{task.model.name}: {', '.join(told)}"
 
@@ -285,21 +330,21 @@ class _Driver:
         )
 
     def _take_measurement(self, task: MeasureTask, ended: Ended) -> str:
-        row = self._results.rows[task.job]
-        error = ended.answer.get("error")
-        if "timing" in ended.answer:
-            row = replace(row, timing=read_timing(ended.answer["timing"]))
-        elif error is not None:
-            parts = {key: error[key] for key in ("what", "where", "why", "fix")}
-            row = replace(row, failure=Failure("measure", ended.exit_code, **parts))
-        else:
-            row = replace(row, failure=Failure("measure", ended.exit_code or 1, ended.reason, why=ended.log or None))
-        if self._plan.artifacts == NOWHERE and row.made is not None:
-            row = replace(row, made=replace(row.made, artifact=None))
-            if len(self._plan.devices) == 1:
-                shutil.rmtree(task.artifact, ignore_errors=True)
-        self._append(replace(row, complete=True, attempts=max(row.attempts, task.attempt)))
-        return f"{task.label}: {'measured' if row.failure is None else 'not measured: ' + row.failure.what}"
+        told = []
+        for subject in task.subjects:
+            row = self._results.rows[subject.job]
+            found = ended.answer.get(subject.job, {})
+            timing = read_timing(found["timing"]) if "timing" in found else None
+            failure = None if timing is not None else _read_failure(found, ended)
+            if self._plan.artifacts == NOWHERE and row.made is not None:
+                row = replace(row, made=replace(row.made, artifact=None))
+                if len(self._plan.devices) == 1:
+                    shutil.rmtree(subject.artifact, ignore_errors=True)
+            attempts = max(row.attempts, task.attempt)
+            self._append(replace(row, timing=timing, failure=failure, complete=True, attempts=attempts))
+            if failure is not None:
+                told.append(f"{self._by_id[row.job].candidate.label} not measured: {failure.what}")
+        return f"{task.label}: {', '.join(told) or 'measured'}"
 
     def _refused(self, job: Job, loser: Loser) -> Row:
         failure = Failure("check", 5, loser.reason, fix=loser.fix)
@@ -358,6 +403,15 @@ class _Driver:
     def _sweep(self) -> Sweep:
         rows = tuple(self._results.rows[job.id] for job in self._all if job.id in self._results.rows)
         return Sweep(len(self._all), rows, self._again)
+
+
+def _read_failure(found: Mapping[str, Any], ended: Ended) -> Failure:
+    """Why there is no measurement: what the artifact or the device raised, or how the process ended."""
+    if "error" in found:
+        return Failure(
+            "measure", found["exit_code"], **{key: found["error"][key] for key in ("what", "where", "why", "fix")}
+        )
+    return Failure("measure", ended.exit_code or 1, ended.reason or "it said nothing", why=ended.log or None)
 
 
 def _read_versions() -> dict[str, str]:

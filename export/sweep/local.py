@@ -18,17 +18,18 @@ import threading
 from collections import deque
 
 from edgex.errors import EdgexError
+from edgex.export.sweep.measuring import describe_failure
 from edgex.export.sweep.plan import Limits
 from edgex.export.sweep.task import Ended, ExportTask, MeasureTask, Task
 from edgex.runtime.measure.results.row import HERE
 from edgex.runtime.support.cache import user_cache
 from edgex.runtime.support.disk.locks import Lock
 from edgex.runtime.support.process.child import Child, ChildEnded
-from edgex.runtime.support.process.serving import describe_error
 
 _EXPORTER, _MEASURER = "edgex.export.sweep.worker:Worker", "edgex.export.sweep.measuring:answer"
 
-# So many measurements wait before exports make room for them: each change of turns leaves cores idle for a while.
+# So many artifacts wait before exports make room for their measurement: each change of turns leaves cores idle for a
+# while.
 _MEASUREMENTS_IN_A_ROW = 16
 # Exports share the cores: the threads of one that wait must not spin in the way of another's.
 _SHARING = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "0"}
@@ -106,7 +107,7 @@ class LocalExecutor:
         waiting = self._measurements.get(HERE, deque())
         if not waiting:
             self._measuring = False
-        elif not self._exports or len(waiting) >= _MEASUREMENTS_IN_A_ROW:
+        elif not self._exports or sum(len(task.subjects) for task in waiting) >= _MEASUREMENTS_IN_A_ROW:
             self._measuring = True
         if self._measuring:
             if not self._busy.get("exports"):
@@ -166,17 +167,18 @@ def ask(child: Child, task: Task) -> Ended:
 
 def _ask_measurer(child: Child, task: MeasureTask) -> Ended:
     try:
-        found = child.ask(task.to_json(), timeout_seconds=task.limits.seconds)
+        found = child.ask(task.to_json(), timeout_seconds=task.seconds)
     except ChildEnded as error:
         if error.timed_out:
-            reason = f"stopped after {task.limits.seconds:g} s, the limit for one task"
+            reason = f"stopped after {task.seconds:g} s, the limit for one task"
             return Ended(task, "timeout", {}, platform.node(), reason, exit_code=124)
         return _lost(task, error)
-    except EdgexError as error:
-        return Ended(task, "done", describe_error(error), platform.node(), exit_code=error.exit_code)
+    except EdgexError as error:  # the device itself, for example
+        each = describe_failure(error)
+        return Ended(task, "done", {subject.job: each for subject in task.subjects}, platform.node())
     except (OSError, ValueError) as error:  # ended by `close`
         return _lost(task, error)
-    return Ended(task, "done", {"timing": found}, platform.node())
+    return Ended(task, "done", found, platform.node())
 
 
 def _lost(task: Task, error: Exception) -> Ended:

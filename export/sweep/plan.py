@@ -70,7 +70,9 @@ class SweepPlan:
         recipes: Names of recipes; `none` stands for the float artifacts.
         devices: Where artifacts are measured: `here`, or addresses as `--device` takes them.
         measure: Whether they are measured at all.
-        runs: Samples of a measurement; None takes about three seconds' worth.
+        turns: Whether all artifacts of one model are timed against each other on a device, in turns.
+        runs: Samples of a measurement; None takes about three seconds' worth. Not with turns, which choose themselves.
+        threads: Of every measured run; None is each engine's default.
         options: Of the delegates, as `--option` has them.
         calibration: As `--calibration` has it.
         preload: Modules that most models import: once, before the processes that export are forked.
@@ -89,7 +91,9 @@ class SweepPlan:
     recipes: tuple[str, ...] = (FLOAT,)
     devices: tuple[str, ...] = (HERE,)
     measure: bool = True
+    turns: bool = False
     runs: int | None = None
+    threads: int | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
     calibration: str | None = None
     preload: tuple[str, ...] = ()
@@ -120,6 +124,9 @@ class SweepPlan:
             "runs": self.runs,
             "options": {key: str(value) for key, value in self.options.items()},
             "calibration": self.calibration,
+            # Left out where nothing is asked: results of earlier versions know neither.
+            **({"turns": True} if self.turns else {}),
+            **({} if self.threads is None else {"threads": self.threads}),
         }
 
 
@@ -202,8 +209,15 @@ def _check_plan(plan: SweepPlan) -> None:
             parse_address(device)
     if len(set(plan.devices)) < len(plan.devices):
         raise UsageError(f"a device is given twice: {', '.join(plan.devices)}")
-    if plan.workers is not None and plan.workers < 1:
-        raise UsageError(f"--workers is 1 or more, not {plan.workers}")
+    for flag, least in (("workers", plan.workers), ("runs", plan.runs), ("threads", plan.threads)):
+        if least is not None and least < 1:
+            raise UsageError(f"--{flag} is 1 or more, not {least}")
+    if plan.turns and plan.runs is not None:
+        raise UsageError(
+            "--runs and --turns exclude each other",
+            why="what is timed in turns goes on until its intervals are narrow",
+            fix="leave one of them out",
+        )
     if plan.limits.seconds <= 0 or plan.limits.memory_bytes <= 0 or plan.limits.retries < 0:
         raise UsageError("limits are more than 0, and retries 0 or more")
 

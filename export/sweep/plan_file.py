@@ -16,6 +16,8 @@ timeout = 1800              # seconds of one export
 memory = "4 GiB"            # of one export
 retries = 1
 measure = true
+turns = true                # all artifacts of a model are timed against each other
+threads = 2                 # of what is measured
 artifacts = "s3://bucket/artifacts"
 ```
 
@@ -33,7 +35,10 @@ from edgex.errors import UsageError, nearest_name
 from edgex.export.sweep.plan import Limits, PlannedModel, SweepPlan, name_models, parse_bytes
 
 _WHAT = ("models", "targets", "precisions", "recipes", "devices", "calibration", "options", "stamp", "sweep")
-_HOW = ("preload", "executor", "address", "workers", "timeout", "memory", "retries", "measure", "runs", "artifacts")
+_HOW = (
+    *("preload", "executor", "address", "workers", "timeout", "memory", "retries"),
+    *("measure", "turns", "runs", "threads", "artifacts"),
+)
 _MODEL = ("model", "name", "input_shapes")
 
 
@@ -62,7 +67,9 @@ def read_plan_file(path: Path) -> SweepPlan:
         _read_models(path, table, folder),
         **texts,
         measure=_get(path, how, "measure", bool, True),
+        turns=_get(path, how, "turns", bool, False),
         runs=_get(path, how, "runs", int, None),
+        threads=_get(path, how, "threads", int, None),
         options=_get(path, table, "options", dict, {}),
         calibration=None if calibration is None else _beside(folder, calibration),
         preload=tuple(_texts(path, how, "preload")) if "preload" in how else (),

@@ -63,30 +63,54 @@ class ExportTask:
 
 
 @dataclass(frozen=True)
-class MeasureTask:
-    """Measure an artifact.
+class Subject:
+    """What is measured.
 
     Attributes:
         job: Whose row it is.
-        label: For people.
         artifact: A path or a URL.
-        device: `here`, which takes the whole machine, or an address, which takes that device.
-        runs: Samples; None takes about three seconds' worth.
-        limits: Of the measurement.
-        attempt: 1 for the first.
     """
 
     job: str
-    label: str
     artifact: str
+
+
+@dataclass(frozen=True)
+class MeasureTask:
+    """Measure an artifact, or several in turns.
+
+    Attributes:
+        subjects: What is measured; more than one take turns.
+        label: For people.
+        device: `here`, which takes the whole machine, or an address, which takes that device.
+        runs: Samples; None takes about three seconds' worth. Turns choose their own number.
+        threads: Of a run; None is each engine's default.
+        limits: Of the measurement of one artifact.
+        attempt: 1 for the first.
+    """
+
+    subjects: tuple[Subject, ...]
+    label: str
     device: str
     runs: int | None
+    threads: int | None
     limits: Limits
     attempt: int = 1
+
+    @property
+    def seconds(self) -> float:
+        """What all of it may take."""
+        return self.limits.seconds * len(self.subjects)
 
     def to_json(self) -> dict[str, Any]:
         """For another process."""
         return asdict(self)
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> MeasureTask:
+        """The inverse of `to_json`."""
+        subjects = tuple(Subject(**subject) for subject in document["subjects"])
+        return cls(**{**document, "subjects": subjects, "limits": Limits(**document["limits"])})
 
 
 Task = ExportTask | MeasureTask
@@ -99,7 +123,8 @@ class Ended:
     Attributes:
         task: Which.
         ending: `done` with an answer; `lost` where the process that had to see to it died.
-        answer: What it found; empty unless it is done.
+        answer: What it found, empty unless it is done: of an export by target; of a measurement by job, each with
+            `timing` or with `error` and `exit_code`.
         machine: Name of the machine.
         reason: In words, how its process ended.
         log: The last lines that it printed.

@@ -9,8 +9,7 @@ from typing import Any
 from edgex.runtime.artifact.artifact import Artifact, CheckLevel
 from edgex.runtime.artifact.golden import Case
 from edgex.runtime.engines.trace.tracing import EngineTrace
-from edgex.runtime.execute.request import RunRequest
-from edgex.runtime.measure.compare.contest import BUDGET_SECONDS, PROCESSES, run_contest
+from edgex.runtime.measure.compare.contest import BUDGET_SECONDS, PROCESSES, Contest, run_contest
 from edgex.runtime.measure.compare.contestant import ProcessContestant
 from edgex.runtime.measure.compare.numerics import Numerics, choose_cases, measure_distance
 from edgex.runtime.measure.compare.operators import compare_traced
@@ -27,6 +26,8 @@ from edgex.runtime.support.machine.activity import (
     take_snapshot,
 )
 from edgex.runtime.support.machine.host import HostInfo, read_host
+
+NOT_TRACED: tuple[None, None] = (None, None)
 
 
 @dataclass(frozen=True)
@@ -103,16 +104,7 @@ def compare_artifacts(
     )
     activity = describe_activity(before, take_snapshot(), host.logical_cores)
     activity = replace(activity, involuntary_switches=sum(one.switches for one in (*contestants, again)))
-    reports = [
-        build_report(
-            artifact,
-            RunRequest((steps,), settings.threads, settings.options, settings.check, runs=None, trace=True),
-            replace(contestant.result(contest.by_session(number), traces[number]), activity=activity),
-            host,
-            given=settings.inputs is not None,
-        )
-        for number, (artifact, contestant, steps) in enumerate(zip(artifacts, contestants, sequences, strict=True))
-    ]
+    reports = report_contest(contest, contestants, traces, activity, host, given=settings.inputs is not None)
     per_session = contest.plan.rounds_per_session
     contrasts = [
         Contrast(
@@ -132,6 +124,37 @@ def compare_artifacts(
         differences=tuple(differences),
         warnings=_gather_warnings(activity, host, reports),
     )
+
+
+def report_contest(
+    contest: Contest,
+    contestants: Sequence[ProcessContestant],
+    traces: Sequence[tuple[EngineTrace | None, str | None]],
+    activity: Activity,
+    host: HostInfo,
+    *,
+    given: bool,
+) -> list[ProfileReport]:
+    """What was measured of each contestant, as a report.
+
+    Args:
+        contest: The samples.
+        contestants: The first of those that took part.
+        traces: The operators of each, or None and the reason; `NOT_TRACED` where nobody asked.
+        activity: What else the machine did.
+        host: This machine.
+        given: Whether the inputs were the caller's.
+    """
+    return [
+        build_report(
+            contestant.artifact,
+            contestant.request(trace=traced != NOT_TRACED),
+            replace(contestant.result(contest.by_session(number), traced), activity=activity),
+            host,
+            given=given,
+        )
+        for number, (contestant, traced) in enumerate(zip(contestants, traces, strict=True))
+    ]
 
 
 def _compare_outputs(cases: Sequence[Case], contestants: Sequence[ProcessContestant]) -> list[Numerics]:

@@ -142,6 +142,7 @@ def run_contest(
     target: float = DEFAULT_MARGIN / 3,
     last_is_first: bool = True,
     seed: int = 0,
+    begin: Callable[[int], object] = lambda _index: None,
     at_end: Callable[[], None] = lambda: None,
     progress: Callable[[str, str], None] = lambda _stage, _detail: None,
     clock: Clock = time.perf_counter_ns,
@@ -158,6 +159,7 @@ def run_contest(
         last_is_first: The last contestant is the first once more, for the floor of a difference; it need not be known
             better than the others.
         seed: Of the order.
+        begin: Told which contestant does something, before it does.
         at_end: Called once everything is measured, while the last processes still run.
         progress: Told about each stage, with a detail.
         clock: Nanoseconds.
@@ -178,7 +180,10 @@ def run_contest(
                 contestant.stop()
             process += 1
             progress("start", f"process {process} of each")
-            paces = {index: contestants[index].start() for index in order.shuffled()}
+            paces = {}
+            for index in order.shuffled():
+                begin(index)
+                paces[index] = contestants[index].start()
             if plan is None:
                 ordered = [paces[index] for index in range(len(contestants))]
                 plan = _plan(ordered, processes, min(max_seconds, _FIRST_SECONDS))
@@ -188,7 +193,7 @@ def run_contest(
             started = clock()
             for session in range(sessions):
                 progress("measure", f"session {session + 1} of {sessions}, process {process} of each")
-                _run_session(contestants, plan, order, taken, reopen=session > 0)
+                _run_session(contestants, plan, order, taken, reopen=session > 0, begin=begin)
                 if process > processes and spent(started) >= max_seconds:
                     break
             measuring += clock() - started
@@ -214,12 +219,15 @@ def _run_session(
     taken: list[list[tuple[float, ...]]],
     *,
     reopen: bool,
+    begin: Callable[[int], object],
 ) -> None:
     if reopen:
         for index in order.shuffled():
+            begin(index)
             contestants[index].reopen()
     for _ in range(plan.rounds_per_session):
         for index in order.next():
+            begin(index)
             taken[index].append(contestants[index].time_block(plan.passes[index], plan.lead_in[index]))
 
 

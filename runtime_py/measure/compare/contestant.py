@@ -11,7 +11,7 @@ from edgex.runtime.artifact.artifact import Artifact, CheckLevel
 from edgex.runtime.artifact.golden import Case
 from edgex.runtime.engines.trace.tracing import EngineTrace
 from edgex.runtime.execute.here.fresh_process import Worker
-from edgex.runtime.execute.request import FreshRun, RunResult
+from edgex.runtime.execute.request import FreshRun, RunRequest, RunResult
 from edgex.runtime.measure.compare.contest import Pace
 from edgex.runtime.measure.statistics import Rounds
 from edgex.runtime.measure.steps import Steps
@@ -90,6 +90,11 @@ class ProcessContestant:
         worker, self._worker = self._worker, None
         if worker is not None:
             worker.close()
+
+    def request(self, *, trace: bool) -> RunRequest:
+        """What was asked of it, in the form of a run that took samples."""
+        settings = self.settings
+        return RunRequest((self._steps,), settings.threads, settings.options, self._check, runs=None, trace=trace)
 
     def result(self, rounds: Rounds, traced: tuple[EngineTrace | None, str | None]) -> RunResult:
         """All of it, in the form of a run that took samples."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -76,6 +76,7 @@ def report_in_turns(
     progress: Progress = no_progress,
     *,
     given: bool = False,
+    begin: Callable[[int], object] = lambda _index: None,
 ) -> list[ProfileReport]:
     """Sample artifacts on one executor in turns, each with a request of its own; a trace is taken in the first.
 
@@ -86,6 +87,7 @@ def report_in_turns(
         labels: A name of each, for progress.
         progress: Told whose turn it is.
         given: Whether the inputs were the caller's.
+        begin: Told whose turn begins.
 
     Raises:
         EdgexError: An artifact or the device failed.
@@ -95,6 +97,7 @@ def report_in_turns(
     for turn in range(TURNS):
         for at in turns.next():
             progress("compare", f"{labels[at]}, turn {turn + 1} of {TURNS}")
+            begin(at)
             request = replace(requests[at], trace=requests[at].trace and turn == 0)
             parts[at].append(executor.execute(artifacts[at], request))
     return [

@@ -40,7 +40,7 @@ class Simulated:
         if self._killed(task):
             return Ended(task, "lost", {}, "box", "the process that exports ended: killed by SIGKILL", exit_code=1)
         if isinstance(task, MeasureTask):
-            return Ended(task, "done", {"timing": asdict(_LIKE.timing)}, "box")
+            return Ended(task, "done", {one.job: {"timing": asdict(_LIKE.timing)} for one in task.subjects}, "box")
         made = {**asdict(_LIKE.made), "artifact": f"{task.output}/model.edgex"}
         result = {"status": "verified", "seconds": {"lower": 1.0}, "peak_rss_bytes": 1, "made": made, "failure": None}
         return Ended(task, "done", {one.target: result for one in task.candidates}, "box")
@@ -105,3 +105,57 @@ def test_an_artifact_that_was_to_be_measured_is_not_exported_again(tmp_path: Pat
     )
     again = Simulated()
     assert run_sweep(plan, tmp_path / "out", lambda _plan: again, failed_again=True).done == 1 and not again.seen
+
+
+def test_the_artifacts_of_a_model_take_turns_when_the_last_of_its_exports_has_ended(tmp_path: Path) -> None:
+    targets, devices = ("reference", "onnx-cpu"), ("here", "ssh:pi@box")
+    plan = make_plan(tmp_path, 2, measure=True, turns=True, targets=targets, recipes=("none", "int8"), devices=devices)
+    executor = Simulated(lambda task: isinstance(task, ExportTask) and task.attempt == 1)
+    found = run_sweep(plan, tmp_path / "out", lambda _plan: executor)
+    assert found.done == found.jobs and all(row.timing == _LIKE.timing for row in found.rows if row.status != "refused")
+    kinds = [(type(task), getattr(task, "device", None), task.label) for task in executor.seen]
+    measured = [entry for entry in kinds if entry[0] is MeasureTask]
+    label = "{}: reference, onnx-cpu, reference int8, onnx-cpu int8 in turns"
+    assert [entry[1:] for entry in measured] == [
+        (device, label.format(model)) for model in ("m0", "m1") for device in devices
+    ]
+    # Exports were begun again, alone; the turns began after the last of them.
+    last = max(at for at, entry in enumerate(kinds) if entry[0] is ExportTask and entry[2].startswith("m0"))
+    assert kinds.index(measured[0]) > last
+
+
+def test_one_that_is_missing_has_its_turns_with_all_others(tmp_path: Path) -> None:
+    plan = make_plan(tmp_path, 2, measure=True, turns=True)
+    first = run_sweep(plan, tmp_path / "out", lambda _plan: Simulated())
+    for row in first.rows:
+        (tmp_path / "out" / row.made.artifact).mkdir(parents=True, exist_ok=True)
+    # Another target for both models, and one artifact that somebody removed.
+    (tmp_path / "out" / first.rows[1].made.artifact).rmdir()
+    executor = Simulated()
+    more = replace(plan, targets=("reference", "onnx-cpu"))
+    found = run_sweep(more, tmp_path / "out", lambda _plan: executor, extend=True)
+    exported = {task.label for task in executor.seen if isinstance(task, ExportTask)}
+    assert exported == {"m0: onnx-cpu", "m1: reference, onnx-cpu"} and found.done == 4
+    measured = [task for task in executor.seen if isinstance(task, MeasureTask)]
+    assert [{one.job for one in task.subjects} for task in measured] == [
+        {row.job for row in found.rows if row.model == model} for model in ("m0", "m1")
+    ]
+
+
+def test_one_that_cannot_be_measured_fails_alone(tmp_path: Path) -> None:
+    class Failing(Simulated):
+        def next(self) -> Ended:
+            ended = super().next()
+            if not isinstance(ended.task, MeasureTask):
+                return ended
+            error = {"class": "RunError", "what": "it stopped", "where": None, "why": "so", "fix": None}
+            first = ended.task.subjects[0].job
+            return replace(ended, answer={**ended.answer, first: {"error": error, "exit_code": 6}})
+
+    plan = make_plan(tmp_path, 1, measure=True, turns=True, targets=("reference", "onnx-cpu"))
+    found = run_sweep(plan, tmp_path / "out", lambda _plan: Failing())
+    rows = {row.target: row for row in found.rows}
+    assert rows["onnx-cpu"].ok and rows["onnx-cpu"].timing is not None and found.failed == 1
+    failure = rows["reference"].failure
+    assert (failure.stage, failure.exit_code, failure.what) == ("measure", 6, "it stopped")
+    assert rows["reference"].timing is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,8 @@ timeout = 60
 memory = "2 GiB"
 retries = 2
 measure = false
+turns = true
+threads = 2
 """
 
 
@@ -45,7 +48,8 @@ def test_a_plan_file_says_what_and_how(folder: Path) -> None:
     ]  # fmt: skip
     assert plan.models[2].input_shapes == {"x": (1, 8)} and plan.targets == ("xnnpack", "onnx-cpu")
     assert (plan.limits.seconds, plan.limits.memory_bytes, plan.limits.retries) == (60.0, 2 * GIB, 2)
-    assert (plan.workers, plan.measure, plan.executor) == (3, False, "local")
+    assert (plan.workers, plan.measure, plan.executor, plan.turns, plan.threads) == (3, False, "local", True, 2)
+    assert plan.asked()["turns"] is True and "turns" not in replace(plan, turns=False).asked()
     assert plan.calibration == str(folder / "data.npz") and dict(plan.options) == {"xnnpack.workspace": True}
 
 
@@ -80,6 +84,8 @@ def test_what_is_wrong_in_a_plan_is_named(folder: Path, text: str, words: str) -
         ({"devices": ("adbx:1",)}, "no such kind of device"),
         ({"devices": ("here", "here")}, "given twice"),
         ({"workers": 0}, "1 or more"),
+        ({"threads": 0}, "1 or more"),
+        ({"turns": True, "runs": 9}, "exclude each other"),
         ({"models": name_models(["gone.py"])}, "no such file"),
     ],
 )
