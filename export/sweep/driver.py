@@ -21,7 +21,7 @@ from typing import Any
 
 from edgex._version import __version__
 from edgex.export.pick.candidates import Candidate, Loser
-from edgex.export.sweep.placing import NOWHERE, check_place, is_url
+from edgex.export.sweep.placing import NOWHERE, check_place, is_there, is_url
 from edgex.export.sweep.plan import Job, Jobs, SweepPlan, list_jobs, locate
 from edgex.export.sweep.task import Ended, Ending, ExportTask, MeasureTask, Subject, Task, TaskExecutor
 from edgex.runtime.measure.results.folder import ARTIFACTS, ResultsFolder
@@ -169,11 +169,9 @@ class _Driver:
         interrupted = False
         with scratch_folder("artifacts") as scratch:
             # Artifacts that are not kept have to lie somewhere until they are measured.
-            kept = (
-                str((self._results.path / ARTIFACTS).resolve())
-                if self._plan.artifacts is None
-                else self._plan.artifacts
-            )
+            kept = self._plan.artifacts or str(self._results.path / ARTIFACTS)
+            if kept != NOWHERE and not is_url(kept):
+                kept = str(Path(kept).resolve())  # whoever exports has another folder for its own
             measured_only = kept == NOWHERE and self._plan.measure
             self._place = str(scratch) if measured_only else kept
             executor = start(self._plan)
@@ -227,7 +225,7 @@ class _Driver:
 
     def _is_there(self, row: Row) -> bool:
         place = self._absolute(row)
-        return place is not None and (is_url(place) or Path(place).is_dir())
+        return place is not None and is_there(place)
 
     def _export(self, jobs: Sequence[Job]) -> ExportTask:
         model = jobs[0].model

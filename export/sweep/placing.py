@@ -6,18 +6,19 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from edgex.errors import ArtifactError, TargetUnavailable, UsageError
+from edgex.errors import ArtifactError, RunError, TargetUnavailable, UsageError
 from edgex.export.sweep.exporting import TargetResult
 from edgex.runtime.artifact.manifest import MANIFEST_FILE
 from edgex.runtime.measure.results.row import Failure
 from edgex.runtime.support.disk.scratch import scratch_folder
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from edgex.runtime.support.publish import disk_errors
 
 NOWHERE = "none"
+
+# Written and removed, to see whether that can be done.
+_PROBE = ".edgex-sweep-begins"
 
 
 def is_url(place: str) -> bool:
@@ -26,23 +27,54 @@ def is_url(place: str) -> bool:
 
 
 def check_place(place: str) -> None:
-    """Refuse a place that cannot be reached for want of a package.
+    """Write a file there and remove it again, so that nothing is exported for a place that cannot be written.
 
     Raises:
-        UsageError: No package knows such URLs.
+        UsageError: No package knows such URLs, or what is there is seen by one process alone.
         TargetUnavailable: fsspec, or the package for such URLs, is not installed.
+        RunError: It cannot be written.
     """
     if not is_url(place):
+        with disk_errors(RunError, f"--artifacts {place} cannot be written"):
+            Path(place).mkdir(parents=True, exist_ok=True)
+            (Path(place) / _PROBE).write_bytes(b"")
+            (Path(place) / _PROBE).unlink()
         return
+    scheme = place.partition("://")[0]
     try:
         import fsspec
 
-        fsspec.get_filesystem_class(place.partition("://")[0])
+        fsspec.get_filesystem_class(scheme)
     except ValueError as error:
         raise UsageError(f"--artifacts {place}: no such kind of URL", why=str(error)) from error
     except ImportError as error:
         fix = "pip install 'edgex-toolchain[sweep]', and the package that the URL needs: s3fs, gcsfs, adlfs, …"
         raise TargetUnavailable(f"--artifacts {place} cannot be reached", why=str(error), fix=fix) from error
+    if scheme == "memory":
+        raise UsageError(
+            f"--artifacts {place} is the memory of one process",
+            why="exports and measurements are processes of their own",
+            fix="--artifacts none keeps no artifacts; they are measured all the same",
+        )
+    try:
+        system, root = _open(f"{place.rstrip('/')}/{_PROBE}")
+        system.makedirs(root.rpartition("/")[0], exist_ok=True)
+        system.pipe_file(root, b"")
+        system.rm_file(root)
+    except Exception as error:  # every file system has errors of its own
+        why = str(error) or type(error).__name__
+        raise RunError(f"--artifacts {place} cannot be written", why=why, fix="--artifacts FOLDER|URL") from error
+
+
+def is_there(place: str) -> bool:
+    """Whether an artifact is there, whole: its manifest is written last."""
+    if not is_url(place):
+        return Path(place).is_dir()
+    try:
+        system, root = _open(place)
+        return bool(system.exists(f"{root}/{MANIFEST_FILE}"))
+    except Exception:  # then it is made again, and whatever is wrong is said where it is written
+        return False
 
 
 def place_artifacts(results: Mapping[str, TargetResult], output: str | None) -> dict[str, TargetResult]:
@@ -103,7 +135,9 @@ def fetched(place: str) -> Iterator[Path]:
 
 
 def _download(system: Any, root: str, local: Path) -> None:
-    found: Iterable[str] = system.find(root)
+    found: list[str] = system.find(root)
+    if f"{root}/{MANIFEST_FILE}" not in found:
+        raise FileNotFoundError(f"there is no {MANIFEST_FILE}")
     for name in found:
         target = local / name[len(root) :].lstrip("/")
         target.parent.mkdir(parents=True, exist_ok=True)

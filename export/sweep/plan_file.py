@@ -32,6 +32,7 @@ from pathlib import Path
 from typing import Any
 
 from edgex.errors import UsageError, nearest_name
+from edgex.export.sweep.placing import NOWHERE, is_url
 from edgex.export.sweep.plan import Limits, PlannedModel, SweepPlan, name_models, parse_bytes
 
 _WHAT = ("models", "targets", "precisions", "recipes", "devices", "calibration", "options", "stamp", "sweep")
@@ -63,6 +64,7 @@ def read_plan_file(path: Path) -> SweepPlan:
     )
     folder = path.parent
     calibration = _get(path, table, "calibration", str, None)
+    artifacts = _get(path, how, "artifacts", str, None)
     return SweepPlan(
         _read_models(path, table, folder),
         **texts,
@@ -75,7 +77,7 @@ def read_plan_file(path: Path) -> SweepPlan:
         preload=tuple(_texts(path, how, "preload")) if "preload" in how else (),
         stamp=_get(path, table, "stamp", str, ""),
         folder=folder,
-        artifacts=_get(path, how, "artifacts", str, None),
+        artifacts=None if artifacts is None else _place_beside(folder, artifacts),
         executor=_get(path, how, "executor", str, "local"),
         address=_get(path, how, "address", str, None),
         workers=_get(path, how, "workers", int, None),
@@ -165,6 +167,10 @@ def _texts(path: Path, table: Mapping[str, Any], key: str) -> list[str]:
     if not values or not all(isinstance(value, str) for value in values):
         raise UsageError(f"{path.name}: {key} is a list of texts, not {values!r}", str(path))
     return values
+
+
+def _place_beside(folder: Path, place: str) -> str:
+    return place if place == NOWHERE or is_url(place) else str(folder / place)
 
 
 def _beside(folder: Path, calibration: str) -> str:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections import deque
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from sweep_support import make_row
+from sweep_support import Simulated, make_row
 
 from edgex.export.sweep.driver import run_sweep
 from edgex.export.sweep.plan import Limits, PlannedModel, SweepPlan
@@ -16,37 +15,6 @@ from edgex.runtime.measure.results.folder import ROWS, read_rows
 
 pytest.importorskip("pyarrow", reason="needs pyarrow")
 _LIKE = make_row("like")
-
-
-class Simulated:
-    """Ends every task at once, exports well, and kills those that it is told to."""
-
-    running = 0
-
-    def __init__(self, killed=lambda _task: False) -> None:
-        self.tasks: deque = deque()
-        self.seen: list = []
-        self._killed = killed
-
-    def submit(self, task) -> None:
-        self.tasks.append(task)
-
-    def begin(self) -> None:
-        """Nothing takes time here."""
-
-    def next(self) -> Ended:
-        task = self.tasks.popleft()
-        self.seen.append(task)
-        if self._killed(task):
-            return Ended(task, "lost", {}, "box", "the process that exports ended: killed by SIGKILL", exit_code=1)
-        if isinstance(task, MeasureTask):
-            return Ended(task, "done", {one.job: {"timing": asdict(_LIKE.timing)} for one in task.subjects}, "box")
-        made = {**asdict(_LIKE.made), "artifact": f"{task.output}/model.edgex"}
-        result = {"status": "verified", "seconds": {"lower": 1.0}, "peak_rss_bytes": 1, "made": made, "failure": None}
-        return Ended(task, "done", {one.target: result for one in task.candidates}, "box")
-
-    def close(self) -> None:
-        self.tasks.clear()
 
 
 def make_plan(folder: Path, count: int, **changes) -> SweepPlan:
