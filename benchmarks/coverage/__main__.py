@@ -31,9 +31,10 @@ from benchmarks.coverage.outcome import Outcome, outcome_of_row
 from benchmarks.coverage.report import write_report
 from benchmarks.coverage.sources import package_versions, sources_digest
 from benchmarks.coverage.suite import TARGETS, Entry, all_entries, in_turns, missing_libraries, select
+from benchmarks.plans import say, tell_standing, usable_targets
 from benchmarks.processes import ROOT
 from benchmarks.publish import PAGES
-from edgex.export.sweep.driver import Standing, run_sweep
+from edgex.export.sweep.driver import run_sweep
 from edgex.export.sweep.executors import start_executor
 from edgex.export.sweep.placing import NOWHERE
 from edgex.export.sweep.plan import GIB, Limits, PlannedModel, SweepPlan
@@ -56,7 +57,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         say(f"not installed: {', '.join(missing)}")
         say("fix: make coverage installs them; or --only 'hard/*', which needs none")
         return 7
-    targets = [target for target in given.target or TARGETS if _usable(target)]
+    targets = usable_targets(given.target or TARGETS)
     # As Ctrl-C does: the export that runs is ended with it.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     found = run_sweep(
@@ -115,16 +116,6 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
-def _usable(target: str) -> bool:
-    """Whether a target works here; one that does not is named on stderr."""
-    from edgex.delegates.registry import get_delegate
-
-    availability = get_delegate(target).availability()
-    if not availability.available:
-        print(f"without {target}: {availability.reason}", file=sys.stderr)
-    return availability.available
-
-
 def make_plan(entries: Sequence[Entry], targets: Sequence[str], given: argparse.Namespace) -> SweepPlan:
     """The suite as a sweep: a process for each model with all targets, one at a time, nothing kept or measured."""
     return SweepPlan(
@@ -138,16 +129,6 @@ def make_plan(entries: Sequence[Entry], targets: Sequence[str], given: argparse.
         workers=1,
         limits=Limits(given.timeout, int(given.memory * GIB), retries=0),
     )
-
-
-def tell_standing(standing: Standing) -> None:
-    """A line for whatever ended."""
-    say(f"[{standing.done}/{standing.jobs}] {standing.failed} failed  {standing.latest}")
-
-
-def say(text: str) -> None:
-    """A line of progress."""
-    print(text, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

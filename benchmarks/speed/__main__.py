@@ -1,87 +1,97 @@
 """`python -m benchmarks.speed [--sample] [--only PATTERN]`: run the survey and write docs/benchmarks/speed.md.
 
-A run that was interrupted goes on: results lie in `.speed-survey/`, a file a model, and are used again where they were
-measured at the same commit; `--fresh` measures all of them again.
+The survey is a plan of `edgex sweep` whose artifacts are timed in turns: its results lie in `.speed-survey/`, an
+interrupted run goes on, and what the same sources and packages made is used again. `edgex report .speed-survey/…` shows
+them too.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import os
-import subprocess
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
+from benchmarks.coverage.sources import sources_digest
+from benchmarks.coverage.suite import Entry, missing_libraries
+from benchmarks.plans import say, tell_standing, usable_targets
 from benchmarks.processes import ROOT
 from benchmarks.publish import PAGES, publish, read_origin
+from benchmarks.speed.by_name import spec_of
 from benchmarks.speed.models import entries
-from benchmarks.speed.page import find_outliers, render
+from benchmarks.speed.page import OURS, PEERS, collect, find_outliers, render
+from edgex.export.sweep.driver import run_sweep
+from edgex.export.sweep.executors import start_executor
+from edgex.export.sweep.placing import NOWHERE
+from edgex.export.sweep.plan import GIB, Limits, PlannedModel, SweepPlan
+from edgex.runtime.support.machine.host import read_host
 
 WORK = ROOT / ".speed-survey"
 NAME = "speed"
-_MODEL_SECONDS = 1800
+# What one model may take on all targets: Inductor compiles for minutes.
+_LIMITS = Limits(seconds=1800.0, memory_bytes=8 * GIB, retries=0)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Measure what is missing, print the outliers, write the page."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.speed", description="All architectures, all targets.")
-    parser.add_argument("--sample", action="store_true", help="Ten models, for daily use.")
-    parser.add_argument("--only", action="append", default=[], help="Names or patterns; may be repeated.")
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--fresh", action="store_true", help="Measure again what is measured already.")
-    parser.add_argument("--dry-run", action="store_true", help="Name the models and stop.")
-    parser.add_argument("-o", "--output", type=Path, default=PAGES, help="Folder of the page.")
-    given = parser.parse_args(argv)
-    chosen = [entry.name for entry in entries(given.only, sample=given.sample)]
-    if given.dry_run:
-        print("\n".join(chosen))
-        return 0
-    origin = read_origin()
-    before = os.getloadavg()[0]
-    rows = [row for name in chosen if (row := _measured(name, origin["commit"], given)) is not None]
-    after = os.getloadavg()[0]
-    document = {
-        **origin,
-        "threads": given.threads,
-        "rounds": given.rounds,
-        "cpu": _cpu(),
-        "load": f"Load average of {os.cpu_count()} cores: {before:.1f} before, {after:.1f} after.",
-        "models": rows,
-    }
+    given = _parse(argv)
+    chosen = entries(given.only, sample=given.sample)
+    if given.dry_run or not chosen:
+        print("\n".join(entry.name for entry in chosen) or f"no model is called {', '.join(given.only)}")
+        return 0 if chosen else 2
+    if missing := missing_libraries(chosen):
+        say(f"not installed: {', '.join(missing)}; make speed installs them")
+        return 7
+    # As Ctrl-C does: whatever runs is ended with it.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    found = run_sweep(
+        make_plan(chosen, usable_targets((*OURS, *PEERS)), given.precision, given.threads),
+        given.work / f"{given.threads}-threads",
+        start_executor,
+        force=given.fresh,
+        extend=True,
+        failed_again=given.failed,
+        progress=tell_standing,
+    )
+    if found.interrupted:
+        return 130
+    rows = collect(found.rows)
+    document = {**read_origin(), "threads": given.threads, "cpu": read_host().cpu, "models": rows}
     publish(NAME, document, render(document), given.output)
     print("\n".join(find_outliers(rows)) or "no outliers")
     return 0
 
 
-def _measured(name: str, commit: str, given: argparse.Namespace) -> dict[str, Any] | None:
-    file = WORK / f"{name.replace('/', '-')}.{commit}.{given.threads}.json"
-    if file.exists() and not given.fresh:
-        row: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-        return row
-    command = [sys.executable, "-m", "benchmarks.speed.child", name, str(given.threads), str(given.rounds)]
-    try:
-        done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, timeout=_MODEL_SECONDS, check=False)
-    except subprocess.TimeoutExpired:
-        print(f"{name}: took longer than {_MODEL_SECONDS} s", file=sys.stderr)
-        return None
-    if done.returncode != 0:
-        print(f"{name}: ended with {done.returncode}", file=sys.stderr)
-        return None
-    row = json.loads(done.stdout.splitlines()[-1])
-    WORK.mkdir(exist_ok=True)
-    file.write_text(json.dumps(row), encoding="utf-8")
-    return row
-
-
-def _cpu() -> str:
-    lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    return next(
-        (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), "an unknown processor"
+def make_plan(chosen: Sequence[Entry], targets: Sequence[str], precisions: Sequence[str], threads: int) -> SweepPlan:
+    """The survey as a sweep: one model at a time on all targets, whose artifacts are then timed in turns, none kept."""
+    return SweepPlan(
+        tuple(PlannedModel(spec_of(entry.name), entry.name) for entry in chosen),
+        tuple(targets),
+        tuple(precisions),
+        turns=True,
+        threads=threads,
+        preload=("benchmarks.coverage.libraries",),
+        stamp=sources_digest(),
+        folder=ROOT,
+        artifacts=NOWHERE,
+        workers=1,
+        limits=_LIMITS,
     )
+
+
+def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.speed", description="All architectures, all targets.")
+    parser.add_argument("--sample", action="store_true", help="Ten models, for daily use.")
+    parser.add_argument("--only", action="append", default=[], help="Names or patterns; may be repeated.")
+    parser.add_argument("--precision", nargs="+", default=["fp32"], help="Types of the artifacts: fp32, bf16.")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--fresh", action="store_true", help="Measure again what is measured already.")
+    parser.add_argument("--failed", action="store_true", help="Run again what failed, too.")
+    parser.add_argument("--dry-run", action="store_true", help="Name the models and stop.")
+    parser.add_argument("-o", "--output", type=Path, default=PAGES, help="Folder of the page.")
+    parser.add_argument("--work", type=Path, default=WORK, help="Folder of the results.")
+    return parser.parse_args(argv)
 
 
 if __name__ == "__main__":

@@ -1,37 +1,85 @@
-"""The survey as a page: a row a model, then the outliers."""
+"""The survey as a page: a row a model, then the outliers, and what ran outside of the delegates."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import exp, log
 from statistics import median
 from typing import Any
 
+from benchmarks.coverage.outcome import without_paths
 from benchmarks.coverage.suite import TARGETS
 from benchmarks.publish import render_origin
+from edgex.runtime.measure.results.row import Row
 
-_PEERS = ("eager", "inductor", "openvino")
+OURS = TARGETS
+EAGER = "reference"
+PEERS = (EAGER, "aoti", "openvino")
 _BEHIND_OURS, _BEHIND_PEERS = 1.25, 1.1
+
+Surveyed = Mapping[str, Any]
+
+
+def collect(rows: Iterable[Row]) -> list[dict[str, Any]]:
+    """The figures of the page: an entry for each model and precision, from the rows of a sweep."""
+    found: dict[tuple[str, str], dict[str, Any]] = {}
+    for row in rows:
+        entry = found.setdefault(
+            (row.model, row.precision),
+            {
+                "name": row.model,
+                "precision": row.precision,
+                "seconds": {},
+                "outside": {},
+                "failures": {},
+                "warnings": [],
+            },
+        )
+        if row.timing is not None:
+            entry["seconds"][row.target] = [float(f"{value:.6g}") for value in row.timing.round_medians_seconds]
+            entry["warnings"] = sorted({*entry["warnings"], *row.timing.warnings})
+        if row.made is not None and row.made.left_out and row.target in OURS:
+            operators = {left.op: 0 for left in row.made.left_out}
+            for left in row.made.left_out:
+                operators[left.op] += left.count
+            entry["outside"][row.target] = {"calls": row.made.delegate_calls, "operators": operators}
+        if row.failure is not None and row.status != "refused":
+            entry["failures"][row.target] = without_paths(row.failure.what)
+    return list(found.values())
 
 
 def render(document: Mapping[str, Any]) -> str:
     """The page of a survey."""
-    rows = document["models"]
+    rows: Sequence[Surveyed] = document["models"]
     lines = [
         "# Speed on many architectures",
         "",
-        f"{len(rows)} models, float32, {document['threads']} threads, batch 1, {document['cpu']}. All of a row "
-        f"ran in one process in turns, {document['rounds']} rounds; figures are medians in milliseconds. "
-        f"{document['load']} {render_origin(document)}",
+        f"{len({row['name'] for row in rows})} models, {document['threads']} threads, batch 1, {document['cpu']}. The "
+        "artifacts of a row were timed in turns, each in a process of its own; figures are medians in milliseconds. "
+        f"{_disturbed(rows)}{render_origin(document)}",
         "",
-        "`make speed` goes through every architecture of the coverage suite, some hours; `make speed SPEED='--sample'` "
-        "through ten.",
+        "`reference` is the exported program on PyTorch's own kernels, as eager runs them; `aoti` is Inductor's "
+        "compiler, ahead of time. `torch.compile` itself is not among them: what it makes "
+        "runs only in the process that made it. "
+        "ONNX Runtime is `onnx-cpu`.",
         "",
-        f"| model | {' | '.join((*TARGETS, *_PEERS))} |",
-        f"|---|{'---:|' * (len(TARGETS) + len(_PEERS))}",
-        *(_row(row) for row in rows),
-        "",
-        *_summary(rows),
+        "`make speed` goes through every architecture of the coverage suite, many hours; `make speed SPEED='--sample'` "
+        "through ten. It is a plan of `edgex sweep`: where it is interrupted, it goes on.",
+    ]
+    for precision in dict.fromkeys(row["precision"] for row in rows):
+        some = [row for row in rows if row["precision"] == precision]
+        shown = [who for who in (*OURS, *PEERS) if any(who in row["seconds"] for row in some)]
+        lines += [
+            "",
+            f"## {precision}",
+            "",
+            f"| model | {' | '.join(shown)} |",
+            f"|---|{'---:|' * len(shown)}",
+            *(_row(row, shown) for row in some),
+            "",
+            *_summary(some),
+        ]
+    lines += [
         "",
         "## Outliers",
         "",
@@ -43,20 +91,20 @@ def render(document: Mapping[str, Any]) -> str:
         "",
         *_outside(rows),
     ]
-    failed = [f"- {row['name']}, {who}: {why}" for row in rows for who, why in sorted(row["failures"].items())]
+    failed = [f"- {_label(row)}, {who}: {why}" for row in rows for who, why in sorted(row["failures"].items())]
     if failed:
         lines += ["", "## Did not run", "", *failed]
     return "\n".join(lines) + "\n"
 
 
-def find_outliers(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+def find_outliers(rows: Sequence[Surveyed]) -> list[str]:
     """Each target that is behind, as a line."""
     found = []
     for row in rows:
         times = _times(row)
-        best_ours = min((times[target] for target in TARGETS if target in times), default=None)
-        best_peer = min((times[peer] for peer in _PEERS if peer in times), default=None)
-        for target in TARGETS:
+        best_ours = min((times[target] for target in OURS if target in times), default=None)
+        best_peer = min((times[peer] for peer in PEERS if peer in times), default=None)
+        for target in OURS:
             if target not in times or best_ours is None:
                 continue
             reasons = []
@@ -64,18 +112,29 @@ def find_outliers(rows: Sequence[Mapping[str, Any]]) -> list[str]:
                 reasons.append(f"{times[target] / best_ours:.2f} of our best")
             if best_peer is not None and times[target] > _BEHIND_PEERS * best_peer:
                 reasons.append(f"{times[target] / best_peer:.2f} of the best peer")
-            if "eager" in times and times[target] > times["eager"]:
+            if EAGER in times and times[target] > times[EAGER]:
                 reasons.append("slower than eager")
             if reasons:
-                found.append(f"- {row['name']}, {target}: {', '.join(reasons)}")
+                found.append(f"- {_label(row)}, {target}: {', '.join(reasons)}")
     return found
 
 
-def _times(row: Mapping[str, Any]) -> dict[str, float]:
+def _label(row: Surveyed) -> str:
+    return str(row["name"]) if row["precision"] == "fp32" else f"{row['name']} in {row['precision']}"
+
+
+def _times(row: Surveyed) -> dict[str, float]:
     return {who: median(seconds) for who, seconds in row["seconds"].items()}
 
 
-def _row(row: Mapping[str, Any]) -> str:
+def _disturbed(rows: Sequence[Surveyed]) -> str:
+    """What else the machine did, by the warnings of the measurements."""
+    found = sum(bool(row["warnings"]) for row in rows)
+    codes = ", ".join(sorted({code for row in rows for code in row["warnings"]}))
+    return f"{found} of {len(rows)} were measured with warnings ({codes}). " if found else ""
+
+
+def _row(row: Surveyed, shown: Sequence[str]) -> str:
     times = _times(row)
     best = min(times.values(), default=0.0)
 
@@ -85,16 +144,16 @@ def _row(row: Mapping[str, Any]) -> str:
         text = f"{1e3 * times[who]:.2f}"
         return f"**{text}**" if times[who] == best else text
 
-    return f"| {row['name']} | {' | '.join(cell(who) for who in (*TARGETS, *_PEERS))} |"
+    return f"| {row['name']} | {' | '.join(map(cell, shown))} |"
 
 
-def _summary(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+def _summary(rows: Sequence[Surveyed]) -> list[str]:
     lines = []
-    for target in TARGETS:
+    for target in OURS:
         ratios = []
         for row in rows:
             times = _times(row)
-            peers = [times[peer] for peer in _PEERS if peer in times]
+            peers = [times[peer] for peer in PEERS if peer in times]
             if target in times and peers:
                 ratios.append(min(peers) / times[target])
         if ratios:
@@ -105,11 +164,10 @@ def _summary(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     return lines
 
 
-def _outside(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+def _outside(rows: Sequence[Surveyed]) -> list[str]:
     lines = []
     for row in rows:
         for target, found in row["outside"].items():
-            if found["operators"]:
-                listed = ", ".join(f"{op} x{count}" for op, count in sorted(found["operators"].items()))
-                lines.append(f"- {row['name']}, {target}, {found['calls']} calls: {listed}")
+            listed = ", ".join(f"{op} x{count}" for op, count in sorted(found["operators"].items()))
+            lines.append(f"- {_label(row)}, {target}, {found['calls']} calls: {listed}")
     return lines or ["Nothing."]

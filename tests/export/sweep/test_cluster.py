@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections import Counter
+from dataclasses import asdict
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from sweep_support import GOOD, MODELS
+from sweep_support import GOOD, MODELS, make_row
 
 from edgex.errors import RunError
 from edgex.export.sweep.cluster import choose_node
 from edgex.export.sweep.driver import Sweep, run_sweep
 from edgex.export.sweep.local import LocalExecutor
-from edgex.export.sweep.plan import GIB, Limits, SweepPlan, name_models
+from edgex.export.sweep.plan import GIB, Limits, PlannedModel, SweepPlan, name_models
 
 
 def test_measurements_are_spread_over_a_simulated_cluster_of_100_nodes() -> None:
@@ -96,6 +99,56 @@ def test_two_nodes_give_the_rows_of_local_processes_also_with_a_worker_killed(st
     assert executor.killed == 1 and found.done == 2 * count + 2 and found.failed == 2
     local = run_sweep(plan, tmp_path / "local", lambda _plan: LocalExecutor(2))
     assert facts(found) == facts(local)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_ray_itself_places_trivial_tasks_on_many_nodes_of_this_machine(start_cluster, tmp_path: Path) -> None:
+    """Real nodes of Ray with resources that they only say they have; exports and measurements do nothing but sleep."""
+    import ray
+
+    from edgex.export.sweep.cluster import RayExecutor
+
+    nodes = int(os.environ.get("EDGEX_SWEEP_NODES", "10"))
+    # Two cores, and memory for one export: no second one has room beside it.
+    start_cluster(nodes, num_cpus=2, memory=3 * GIB)
+    log = tmp_path / "log"
+    log.mkdir()
+    kinds = ("reference", "onnx-cpu")
+    like = make_row("like")
+    made, timing = asdict(like.made), asdict(like.timing)
+
+    def sleep_instead_of_working(kind: str, request):
+        began, node = time.monotonic(), ray.get_runtime_context().get_node_id()
+        time.sleep(0.3)
+        (log / f"{os.getpid()}-{began}").write_text(f"{kind} {node} {began} {time.monotonic()}")
+        found = {"status": "verified", "seconds": {}, "peak_rss_bytes": 1, "made": made, "failure": None}
+        exported = dict.fromkeys(kinds, found) if kind == "export" else {}
+        measured = {one["job"]: {"timing": timing} for one in request.get("subjects", ())}
+        return {"ending": "done", "answer": {**exported, **measured}, "machine": node}
+
+    class Cheap(RayExecutor):
+        def __init__(self) -> None:
+            super().__init__(None)
+            self._perform = self._ray.remote(max_retries=0, num_returns=1)(sleep_instead_of_working)
+
+    (tmp_path / "net.py").write_text("")
+    models = tuple(PlannedModel("net.py", f"m{number}") for number in range(2 * nodes))
+    limits = Limits(memory_bytes=2 * GIB)
+    plan = SweepPlan(models, kinds, folder=tmp_path, limits=limits, turns=True, executor="ray")
+    found = run_sweep(plan, tmp_path / "out", lambda _plan: Cheap())
+    assert (found.done, found.failed, found.again) == (4 * nodes, 0, 0)
+
+    spans: dict[str, list[tuple[float, float, str]]] = {}
+    for path in log.iterdir():
+        kind, node, began, ended = path.read_text().split()
+        spans.setdefault(node, []).append((float(began), float(ended), kind))
+    measured = Counter(node for node, found in spans.items() for *_, kind in found if kind == "measure")
+    assert len(measured) == nodes and set(measured.values()) == {2}, measured
+    for on_node in spans.values():
+        on_node.sort()
+        # Exports one by one for want of memory, and nothing beside a measurement, which has all cores.
+        assert all(before[1] <= after[0] for before, after in pairwise(on_node)), on_node
 
 
 def kill_a_worker() -> int:

@@ -127,3 +127,16 @@ def test_one_that_cannot_be_measured_fails_alone(tmp_path: Path) -> None:
     failure = rows["reference"].failure
     assert (failure.stage, failure.exit_code, failure.what) == ("measure", 6, "it stopped")
     assert rows["reference"].timing is None
+
+
+def test_a_relative_place_for_artifacts_is_where_the_sweep_was_begun(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # not where the models lie
+    (tmp_path / "models").mkdir()
+    executor = Simulated()
+    plan = make_plan(tmp_path / "models", 1, measure=True, artifacts="kept")
+    found = run_sweep(plan, tmp_path / "out", lambda _plan: executor)
+    place = str(tmp_path / "kept" / "m0" / "fp32")
+    exported, measured = executor.seen
+    assert exported.output == place and measured.subjects[0].artifact == f"{place}/model.edgex" and found.failed == 0

@@ -29,6 +29,7 @@ retries = 2
 measure = false
 turns = true
 threads = 2
+artifacts = "kept"
 """
 
 
@@ -50,6 +51,7 @@ def test_a_plan_file_says_what_and_how(folder: Path) -> None:
     assert (plan.limits.seconds, plan.limits.memory_bytes, plan.limits.retries) == (60.0, 2 * GIB, 2)
     assert (plan.workers, plan.measure, plan.executor, plan.turns, plan.threads) == (3, False, "local", True, 2)
     assert plan.asked()["turns"] is True and "turns" not in replace(plan, turns=False).asked()
+    assert plan.artifacts == str(folder / "kept")
     assert plan.calibration == str(folder / "data.npz") and dict(plan.options) == {"xnnpack.workspace": True}
 
 

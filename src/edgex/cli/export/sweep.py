@@ -16,6 +16,7 @@ from edgex.cli.options.shared import (
     json_option,
     quiet_option,
     target_options_option,
+    threads_option,
     timeout_option,
     verbose_option,
 )
@@ -90,6 +91,13 @@ _INTERRUPTED = 130
     help="Samples; default: about three seconds.",
 )
 @option(
+    "--turns/--no-turns",
+    default=None,
+    group="Measurement",
+    help="Time all artifacts of a model against each other, in turns; default: each by itself.",
+)
+@threads_option("Of every measured run; default: each engine's own.")
+@option(
     "--device",
     "devices",
     multiple=True,
@@ -150,6 +158,8 @@ def command(
     artifacts: str | None,
     measure: bool | None,
     runs: int | None,
+    turns: bool | None,
+    threads: int | None,
     devices: tuple[str, ...],
     executor: str | None,
     address: str | None,
@@ -189,6 +199,8 @@ def command(
             "artifacts": artifacts,
             "measure": measure,
             "runs": runs,
+            "turns": turns,
+            "threads": threads,
             "devices": split_list(devices) or None,
             "executor": executor,
             "address": address,
