@@ -49,7 +49,16 @@ _NAMES = (
 )
 
 # Objects whose keys depend on what is installed or on the model.
-FREE_KEYS = (".versions", ".producer", ".options", ".card", ".packages", ".variables")
+FREE_KEYS = (
+    ".versions",
+    ".producer",
+    ".options",
+    ".engine_options",
+    ".tuned_options",
+    ".card",
+    ".packages",
+    ".variables",
+)
 
 
 @pytest.fixture(scope="module")

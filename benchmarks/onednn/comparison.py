@@ -201,7 +201,7 @@ def render(results: Mapping[str, Any], name: str = "onednn") -> str:
         "# Benchmarks of the target onednn",
         f"{how or 'Written by `python -m benchmarks --only onednn`.'} Raw figures: "
         f"[data/{name}.json](data/{name}.json). What is fused, and what it costs in memory: [the target "
-        "onednn](../reference/onednn.md).",
+        "onednn](../reference/targets/onednn.md).",
         f"Architectures from torchvision, timm and transformers with random weights; batch 1, 224 x 224 pixels, "
         "128 tokens, 30 s of sound. Every contender is a fresh process; all of a row run in turns, in alternating "
         f"order, {ROUNDS} rounds of about {SECONDS_EACH} s each. Times are the median of the rounds' medians. *over "

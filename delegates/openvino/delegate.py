@@ -61,8 +61,8 @@ class OpenVinoDelegate:
         """Why a precision outside `precisions` is refused."""
         if precision == "bf16":
             return (
-                "ONNX graphs in bfloat16 are not proved here; export in fp32, and `edgex run --option "
-                "inference_precision=bf16` computes in bfloat16 where the processor has it"
+                "ONNX graphs in bfloat16 are not proved here; export in fp32, and `edgex.load(path, "
+                'options={"inference_precision": "bf16"})` computes in bfloat16 where the processor has it'
             )
         return f"openvino does not take {precision}; use --precision fp32 or fp16"
 

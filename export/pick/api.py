@@ -27,9 +27,10 @@ from edgex.runtime.support.publish import staged_folder
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from edgex.export.pick.contenders import Contender, Dropped
     from edgex.export.pick.judging import Budget, Judged
-    from edgex.export.pick.racing import Contender
     from edgex.export.source.source import ModelSource
+    from edgex.runtime.engines.base import Setting
     from edgex.runtime.execute.base import Executor
 
 MAX_SECONDS = 40.0
@@ -75,6 +76,7 @@ class PickPlan:
         possible: What is exported.
         refused: What is not, and why.
         threads: Numbers of threads that each is timed with.
+        settings: Engine settings that are timed for those that are close, by target, for the most threads.
         heat_processes: Fresh processes of the heat, at most.
         max_seconds: How long the close ones are timed.
     """
@@ -82,6 +84,7 @@ class PickPlan:
     possible: tuple[Candidate, ...]
     refused: tuple[Loser, ...]
     threads: tuple[int, ...]
+    settings: Mapping[str, tuple[Setting, ...]]
     heat_processes: int
     max_seconds: float
 
@@ -120,18 +123,35 @@ def plan_pick(settings: PickSettings, name: str, executor: Executor | None = Non
     if isinstance(settings.data, str) and settings.data.startswith("random:"):
         raise UsageError("--on random:N judges nothing", fix="give data.npz or file.py:function with real inputs")
     check_calibration(settings.data)
+    known: dict[str, tuple[Setting, ...]] = {}
     candidates = list_candidates(settings.targets, settings.precisions, settings.recipes)
     possible, refused = check_candidates(candidates, settings.export, name)
     if executor is None:
         threads = settings.threads or tuple(choose_threads(read_host(), default_threads()))
         heats = len(threads) + 1
+        if settings.objective == "latency":
+            known = _list_settings(possible, max(threads))
     else:
         _require_ready(executor)
         possible, idle = take_runnable(possible, executor)
         refused += idle
         threads = settings.threads or tuple(choose_threads(executor.host, 1))
         heats = len(threads)
-    return PickPlan(tuple(possible), tuple(refused), threads, heats * len(possible), settings.max_seconds)
+    # The default once more, for its outputs, and each setting.
+    more = sum(1 + len(known[one.target]) for one in possible if known.get(one.target))
+    processes = heats * len(possible) + more
+    return PickPlan(tuple(possible), tuple(refused), threads, known, processes, settings.max_seconds)
+
+
+def _list_settings(candidates: Sequence[Candidate], threads: int) -> dict[str, tuple[Setting, ...]]:
+    """Settings worth timing by target, of those whose engines name some."""
+    from edgex.delegates.registry import get_delegate
+    from edgex.runtime.engines.base import list_settings
+    from edgex.runtime.engines.registry import get_engine
+
+    targets = dict.fromkeys(one.target for one in candidates)
+    found = {target: list_settings(get_engine(get_delegate(target).engine), threads) for target in targets}
+    return {target: settings for target, settings in found.items() if settings}
 
 
 def _require_ready(executor: Executor) -> None:
@@ -149,7 +169,7 @@ def run_pick(
     executor: Executor | None = None,
     progress: Progress = lambda _stage, _detail: None,
 ) -> Pick:
-    """Pick the best artifact of a model for this machine or a device, and keep it with its number of threads.
+    """Pick the best artifact of a model for this machine or a device, and keep it with its threads and settings.
 
     Args:
         find: Gives the model; called once, after the settings were checked.
@@ -197,6 +217,7 @@ class _Race:
     lost: list[Loser] = field(default_factory=list)
     ordered: list[Contender] = field(default_factory=list)
     drawn: list[Contender] = field(default_factory=list)
+    dropped: tuple[Dropped, ...] = ()
     joules: dict[Candidate, float] = field(default_factory=dict)
     notices: list[str] = field(default_factory=list)
     interrupted: bool = False
@@ -204,9 +225,10 @@ class _Race:
     def run(self, source: ModelSource, name: str, trials: Path, progress: Progress) -> None:
         """All stages; whatever each finds is kept at once."""
         from edgex.export.capture.stage import capture_source
+        from edgex.export.pick.heat import run_heat
         from edgex.export.pick.judging import find_judge, judge_all
         from edgex.export.pick.making import make_candidates
-        from edgex.export.pick.racing import run_heat, run_race
+        from edgex.export.pick.racing import run_race
         from edgex.export.pick.racing_on import run_heat_on, run_race_on
 
         settings = self.settings
@@ -230,18 +252,19 @@ class _Race:
             raise _nothing_left(self.lost)
         threads, device = self.plan.threads, self.executor
         if device is None:
-            heat, failures = run_heat(within, threads, progress)
+            heat = run_heat(within, threads, progress, settings=bool(self.plan.settings))
         else:
-            heat, failures = run_heat_on(device, within, threads, progress)
-        self.lost += failures
-        if not heat:
-            raise _nothing_timed(failures)
-        self._take(heat)
+            heat = run_heat_on(device, within, threads, progress)
+        self.lost += heat.failed
+        self.dropped = heat.dropped
+        if not heat.timed:
+            raise _nothing_timed(heat.failed)
+        self._take(heat.timed)
         if settings.objective == "latency":
             standing = (
-                run_race(heat, settings.max_seconds, progress)
+                run_race(heat.timed, settings.max_seconds, progress)
                 if device is None
-                else run_race_on(device, heat, progress)
+                else run_race_on(device, heat.timed, progress)
             )
             self._take([*standing.drawn, *standing.beaten], drawn=standing.drawn)
         elif settings.objective == "energy":
@@ -258,17 +281,17 @@ class _Race:
 
     @property
     def _best_of_each(self) -> dict[Candidate, Contender]:
-        from edgex.export.pick.result import best_of_each
+        from edgex.export.pick.contenders import first_of_each
 
-        return best_of_each(self.ordered)
+        return first_of_each(self.ordered)
 
     @property
     def winner(self) -> Contender:
-        """The best in the objective; of a draw in latency the smallest, and of equal sizes the quickest."""
+        """The best in the objective; of a draw in latency the smallest, with default settings, and the quickest."""
         each = self._best_of_each
         if self.settings.objective == "latency":
             rivals = self.drawn or list(each.values())[:1]
-            return min(rivals, key=lambda one: (one.judged.made.bytes, one.seconds))
+            return min(rivals, key=lambda one: (one.judged.made.bytes, len(one.options), one.seconds))
         return min(each.values(), key=lambda one: (self._cost(one), one.seconds))
 
     def _cost(self, one: Contender) -> float:
@@ -300,6 +323,8 @@ class _Race:
                     shown,
                     candidate in front,
                     self.joules.get(candidate),
+                    tuple(other for other in self.ordered if other.candidate == candidate and other is not shown),
+                    tuple(drop for drop in self.dropped if drop.candidate == candidate),
                 )
             )
         first = ("picked", "draw")
@@ -346,17 +371,17 @@ def _kept_when_interrupted(state: _Race) -> Iterator[None]:
 
 
 def _publish(winner: Contender, destination: Destination, *, here: bool) -> None:
-    """Give the winner its name; where it was timed here, remember its number of threads for this machine."""
+    """Give the winner its name; where it was timed here, remember its threads and settings for this machine."""
     from edgex.export.packaging.package import publish
-    from edgex.runtime.support.tuning import write_tuned_threads
+    from edgex.runtime.support.tuning import Tuning, write_tuning
 
     artifact = winner.judged.made.artifact
     destination.path.parent.mkdir(parents=True, exist_ok=True)
     publish(artifact.path, destination)
     if not here:
         return
-    write_tuned_threads(
-        artifact.digest, winner.threads,
+    write_tuning(
+        artifact.digest, Tuning(winner.threads, winner.options),
         {"name": destination.path.name, "median_seconds": {str(winner.threads): winner.seconds}},
     )  # fmt: skip
 

@@ -11,8 +11,8 @@ from statistics import median
 
 from edgex.errors import EdgexError
 from edgex.export.pick.candidates import Loser
+from edgex.export.pick.contenders import Contender, Heat, Progress, Standing, choose_close
 from edgex.export.pick.judging import Judged
-from edgex.export.pick.racing import HEAT_MARGIN, MOST_AT_ONCE, Contender, Progress, Standing
 from edgex.runtime.execute.base import Executor
 from edgex.runtime.execute.request import RunRequest
 from edgex.runtime.measure.compare.in_turns import report_in_turns
@@ -20,19 +20,16 @@ from edgex.runtime.measure.compare.reports import judge_reports
 from edgex.runtime.measure.steps import choose_steps
 
 
-def run_heat_on(
-    executor: Executor, judged: Sequence[Judged], threads: Sequence[int], progress: Progress
-) -> tuple[list[Contender], list[Loser]]:
+def run_heat_on(executor: Executor, judged: Sequence[Judged], threads: Sequence[int], progress: Progress) -> Heat:
     """Time every artifact on a device, with every number of threads, about three seconds each.
+
+    Engine settings are left at their defaults: the native runner takes none.
 
     Args:
         executor: The device.
         judged: The artifacts.
         threads: Numbers of threads to try.
         progress: Called with a stage and a detail.
-
-    Returns:
-        The quickest first, and what the device could not run.
     """
     timed: list[Contender] = []
     failed: list[Loser] = []
@@ -48,7 +45,7 @@ def run_heat_on(
                 break
             seconds = median(median(samples) for samples in result.rounds)
             timed.append(Contender(one, count, seconds, result.cold[0].peak_rss_bytes))
-    return sorted(timed, key=lambda one: one.seconds), failed
+    return Heat(tuple(sorted(timed, key=lambda one: one.seconds)), tuple(failed))
 
 
 def run_race_on(executor: Executor, heat: Sequence[Contender], progress: Progress) -> Standing:
@@ -59,7 +56,7 @@ def run_race_on(executor: Executor, heat: Sequence[Contender], progress: Progres
         heat: The quickest first.
         progress: Called with a stage and a detail.
     """
-    close = [one for one in heat if one.seconds <= HEAT_MARGIN * heat[0].seconds][:MOST_AT_ONCE]
+    close = choose_close(heat)
     beaten = [one for one in heat if one not in close]
     if len(close) == 1:
         return Standing(tuple(close), tuple(beaten))

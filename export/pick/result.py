@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from edgex.export.pick.candidates import Candidate, Loser
+from edgex.export.pick.contenders import Contender, Dropped
 from edgex.export.pick.judging import Judged
-from edgex.export.pick.racing import Contender
 
 SCHEMA = "edgex.pick/1"
 
@@ -27,9 +27,11 @@ class Row:
         reason: A sentence; empty for the one that was picked.
         fix: The next command, where one is known.
         judged: Its error and size; None where it was not made.
-        timed: Its quickest number of threads; None where it was not timed.
+        timed: With its quickest threads and settings; None where it was not timed.
         pareto: Whether no other is at least as good in latency, error and size, and better in one.
         joules: Of one run, where that is the objective.
+        others: Its other threads and settings that were timed, the quickest first.
+        dropped: Its settings that were not.
     """
 
     candidate: Candidate
@@ -40,6 +42,8 @@ class Row:
     timed: Contender | None = None
     pareto: bool = False
     joules: float | None = None
+    others: tuple[Contender, ...] = ()
+    dropped: tuple[Dropped, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """One entry of `candidates`."""
@@ -51,6 +55,7 @@ class Row:
             "reason": self.reason,
             "fix": self.fix,
             "threads": None if self.timed is None else self.timed.threads,
+            "engine_options": {} if self.timed is None else dict(self.timed.options),
             "median_seconds": None if self.timed is None else self.timed.seconds,
             "ratio": None if ratio is None else ratio.ratio,
             "ratio_ci95": interval,
@@ -61,7 +66,18 @@ class Row:
             "peak_rss_bytes": None if self.timed is None else self.timed.peak_rss_bytes,
             "joules_per_run": self.joules,
             "pareto": self.pareto,
+            "others": [
+                *(_other(one.threads, one.options, one.seconds) for one in self.others),
+                *(_other(one.threads, one.options, reason=one.reason) for one in self.dropped),
+            ],
         }
+
+
+def _other(
+    threads: int, options: Mapping[str, Any], seconds: float | None = None, reason: str | None = None
+) -> dict[str, Any]:
+    """An entry of `others`: what else was tried of a combination."""
+    return {"threads": threads, "engine_options": dict(options), "median_seconds": seconds, "reason": reason}
 
 
 @dataclass(frozen=True)
@@ -98,6 +114,11 @@ class Pick:
         """The winner's number of threads."""
         return None if self.winner is None or self.winner.timed is None else self.winner.timed.threads
 
+    @property
+    def options(self) -> dict[str, Any]:
+        """The winner's engine settings other than the defaults."""
+        return {} if self.winner is None or self.winner.timed is None else dict(self.winner.timed.options)
+
     def to_json(self) -> dict[str, Any]:
         """The `edgex.pick/1` document."""
         winner = self.winner
@@ -112,6 +133,7 @@ class Pick:
             else {
                 **winner.candidate.to_json(),
                 "threads": self.threads,
+                "engine_options": self.options,
                 "path": None if self.path is None else str(self.path),
             },
             "draw": [row.candidate.to_json() for row in self.rows if row.verdict == "draw"],
@@ -133,14 +155,6 @@ def find_pareto(timed: Mapping[Candidate, Contender]) -> set[Candidate]:
         rivals = [figures(other) for key, other in timed.items() if key != candidate]
         if not any(all(a <= b for a, b in zip(rival, mine, strict=True)) and rival != mine for rival in rivals):
             found.add(candidate)
-    return found
-
-
-def best_of_each(contenders: Sequence[Contender]) -> dict[Candidate, Contender]:
-    """The first of each combination, its best number of threads, from contenders with the best first."""
-    found: dict[Candidate, Contender] = {}
-    for one in contenders:
-        found.setdefault(one.candidate, one)
     return found
 
 

@@ -13,9 +13,9 @@ touches the engine's API: arrays in, arrays out.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from edgex.runtime.session.runner import EngineSettings
 
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from edgex.runtime.session.session import Session
 
 ENGINE_GROUP = "edgex.engines"
+
+# An option of an engine with a value other than its default.
+Setting = tuple[str, Any]
 
 
 @dataclass(frozen=True)
@@ -73,3 +76,25 @@ class PreloadingEngine(Protocol):
             TargetUnavailable: It is not installed, or does not import.
         """
         ...
+
+
+@runtime_checkable
+class TunableEngine(Protocol):
+    """An engine with options that can make an artifact quicker and change nothing that it computes."""
+
+    def settings_worth_timing(self, threads: int) -> Sequence[Setting]:
+        """Single settings that `edgex pick` times beside the defaults, the most promising first.
+
+        What is proved of an artifact is proved with the defaults, so an option that chooses the type or the accuracy
+        of a computation is none of these. One that may do so for some artifacts can be: a setting that gives other
+        outputs than the default is not kept.
+
+        Args:
+            threads: Of one run.
+        """
+        ...
+
+
+def list_settings(engine: Engine, threads: int) -> tuple[Setting, ...]:
+    """The settings of an engine that are worth timing; none where it is not a `TunableEngine`."""
+    return tuple(engine.settings_worth_timing(threads)) if isinstance(engine, TunableEngine) else ()

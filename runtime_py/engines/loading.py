@@ -9,11 +9,12 @@ from typing import Any
 
 from edgex.errors import ArtifactError, RunError
 from edgex.runtime.artifact.artifact import Artifact, CheckLevel, open_artifact
+from edgex.runtime.engines.base import Engine, list_settings
 from edgex.runtime.engines.registry import get_engine
 from edgex.runtime.engines.trial import require_trial
 from edgex.runtime.session.runner import EngineSettings
 from edgex.runtime.session.session import Session
-from edgex.runtime.support.tuning import read_tuned_threads
+from edgex.runtime.support.tuning import Tuning, read_tuning
 
 
 def load(
@@ -31,11 +32,12 @@ def load(
 
     Args:
         path: The artifact's folder.
-        threads: Threads for one run; None takes what `edgex profile --sweep threads` found quickest for this artifact
-            on this machine, else the engine's default.
-        options: Engine settings by name.
+        threads: Threads for one run; None takes what `edgex pick` or `edgex profile --sweep threads` found quickest
+            for this artifact on this machine, else the engine's default.
+        options: Engine settings by name. Those that a pick found quickest with these threads are added, where the
+            same name is not given.
         check: `hash` checks SHA-256 of every file first, `size` only their sizes.
-        tuned: False does not look for what a sweep found.
+        tuned: False does not look for what a pick or a sweep found.
         isolate: For artifacts of strangers: load and run it once in another process first, so that a file that crashes
             the engine ends in an error instead of this process; see `edgex.runtime.engines.trial`.
         method: Which of the artifact's methods the Session runs; None is the first. `Session.method` gives the others,
@@ -72,8 +74,10 @@ def open_session(
     if threads is not None and threads < 1:
         raise RunError(f"threads must be at least 1, not {threads}")
     engine = get_engine(artifact.manifest.engine)
-    preferred = read_tuned_threads(artifact.digest) if tuned and threads is None else None
-    settings = EngineSettings(threads, dict(options), preferred)
+    kept = read_tuning(artifact.digest) if tuned else None
+    preferred = kept.threads if kept is not None and threads is None else None
+    added = {} if kept is None else _choose_tuned(engine, kept, threads, options)
+    settings = EngineSettings(threads, {**options, **added}, preferred, tuple(added))
     session = engine.open(artifact, settings)
     session.settings = settings
     method = artifact.manifest.selected
@@ -83,6 +87,14 @@ def open_session(
     if not allow_non_finite:
         session.refuse_non_finite()
     return session
+
+
+def _choose_tuned(engine: Engine, kept: Tuning, threads: int | None, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The kept settings that are used: found with these threads, not given otherwise, and offered by this engine."""
+    if not kept.options or threads not in (None, kept.threads):
+        return {}
+    offered = list_settings(engine, kept.threads)
+    return {name: value for name, value in kept.options.items() if name not in options and (name, value) in offered}
 
 
 def _reopen(

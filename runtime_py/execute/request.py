@@ -170,6 +170,7 @@ class RunResult:
         refused: Sequences that did not fit, or that the engine refused, by number. Executors elsewhere raise where an
             engine refuses.
         threads_source: Where the number of threads comes from.
+        tuned_options: Engine settings that the request did not name: a pick found them quickest here.
         assignment: How many nodes each provider of the engine ran; None where it does not tell.
         planned_arena_bytes: Memory that the native file plans for activations; None where it is not known.
         repeats: What came out otherwise when the sequences were run once more; None where they were not.
@@ -207,6 +208,7 @@ class RunResult:
     outputs: Sequence[tuple[Arrays, ...]]
     refused: Mapping[int, EdgexError] = field(default_factory=dict)
     threads_source: ThreadsSource = "default"
+    tuned_options: Mapping[str, Any] = field(default_factory=dict)
     assignment: Mapping[str, int] | None = None
     planned_arena_bytes: int | None = None
     repeats: tuple[Repeat, ...] | None = None

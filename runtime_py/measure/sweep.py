@@ -29,7 +29,7 @@ from edgex.runtime.support.machine.activity import (
 )
 from edgex.runtime.support.machine.host import HostInfo, read_host
 from edgex.runtime.support.machine.threads import default_threads
-from edgex.runtime.support.tuning import write_tuned_threads
+from edgex.runtime.support.tuning import Tuning, write_tuning
 
 SCHEMA = "edgex.sweep/1"
 AXES = ("threads", "batch")
@@ -154,7 +154,7 @@ def run_sweep(
         own = _batch_of(artifact, steps) if "batch" in axes else None
         best = _choose_best([row for row in rows if row.batch == own], default)
         medians = {str(row.threads): row.latency.median for row in rows if row.batch == own}
-        write_tuned_threads(artifact.digest, best, {"name": artifact.path.name, "median_seconds": medians})
+        write_tuning(artifact.digest, Tuning(best), {"name": artifact.path.name, "median_seconds": medians})
     return Sweep(
         artifact.manifest.name,
         artifact.manifest.target,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -126,9 +127,18 @@ def draw_distribution(report: ProfileReport, width: int) -> Distribution | None:
 
 def describe_subject(report: ProfileReport) -> list[str]:
     """Target, precision and threads."""
-    tuned = " (tuned)" if report.settings.threads_source == "tuned" else ""
+    settings = report.settings
+    tuned = " (tuned)" if settings.threads_source == "tuned" else ""
     threads = [] if report.threads is None else [count(report.threads, "thread") + tuned]
-    return [report.artifact.target, report.artifact.numbers, *threads]
+    options = [f"{format_options({name: value})} (tuned)" for name, value in settings.tuned_options.items()]
+    return [report.artifact.target, report.artifact.numbers, *threads, *options]
+
+
+def format_options(options: Mapping[str, Any]) -> str:
+    """Engine settings as they are written: `allow_spinning=false, graph_optimization=extended`."""
+    return ", ".join(
+        f"{name}={str(value).lower() if isinstance(value, bool) else value}" for name, value in options.items()
+    )
 
 
 def describe_origin(report: ProfileReport) -> list[str]:

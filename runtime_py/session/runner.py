@@ -22,11 +22,13 @@ class EngineSettings:
         options: Further settings by name; an engine refuses those it does not know.
         preferred_threads: What to take instead of the default, found quickest on this machine. Unlike `threads` it is
             no order: an engine that cannot take it just now goes on with what it has.
+        tuned_options: Names among `options` that nobody gave: a pick found their values quickest on this machine.
     """
 
     threads: int | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
     preferred_threads: int | None = None
+    tuned_options: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -112,6 +112,11 @@ class Session:
         return "tuned" if preferred is not None and preferred == self.threads else "default"
 
     @property
+    def tuned_options(self) -> dict[str, Any]:
+        """Engine settings that nobody gave: `edgex pick` found them quickest here."""
+        return {name: self.settings.options[name] for name in self.settings.tuned_options}
+
+    @property
     def methods(self) -> tuple[str, ...]:
         """Names of the artifact's methods, in its order."""
         return tuple(method.name for method in self.artifact.manifest.methods)

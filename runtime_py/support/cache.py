@@ -2,7 +2,7 @@
 
 ```
 $XDG_CACHE_HOME/edgex, ~/.cache/edgex, on macOS ~/Library/Caches/edgex
-  tuned/        thread counts that a sweep found        ceilings/          what this host does at best
+  tuned/        threads a pick or sweep found          ceilings/          what this host does at best
   trials/       digests of artifacts that were loaded in a process of their own
   trusted/      digests of compiled code that may run
   onednn/       compiled backends                       device/runners/    compiled native runners

@@ -9,9 +9,9 @@ group `edgex.delegates`. It may know more, and then has the members of `ChoosesR
 `KnowsMemory`, `Quantizes` or `SetsTolerances` as well. What helps against an operator that it leaves out goes into
 `Fallback.workaround`.
 
-An **engine** runs what delegates wrote: a class with the members of `Engine` (and of `PreloadingEngine` or
-`TracingEngine`), in the group `edgex.engines`. Its `open` returns a `Session` around its own `Runner`. A library that
-another engine loads first is an `EnginePlugin`, in the group `edgex.engine_plugins`.
+An **engine** runs what delegates wrote: a class with the members of `Engine` (and of `PreloadingEngine`,
+`TracingEngine` or `TunableEngine`), in the group `edgex.engines`. Its `open` returns a `Session` around its own
+`Runner`. A library that another engine loads first is an `EnginePlugin`, in the group `edgex.engine_plugins`.
 
 An **executor** is a place where artifacts run: a class with the members of `ExecutorKind`, in the group
 `edgex.executors`, whose `open` returns an `Executor`: it is given a `RunRequest` and gives a `RunResult`.
@@ -41,7 +41,7 @@ from edgex.errors import EdgexError, LoweringError, QuantizationError, RunError,
 from edgex.runtime.artifact.artifact import Artifact
 from edgex.runtime.artifact.manifest import Method, Requirements
 from edgex.runtime.artifact.specs import Dim, StateSpec, TensorSpec
-from edgex.runtime.engines.base import Availability, Engine, PreloadingEngine
+from edgex.runtime.engines.base import Availability, Engine, PreloadingEngine, TunableEngine
 from edgex.runtime.engines.plugins import EnginePlugin
 from edgex.runtime.engines.trace.operators import OperatorRow
 from edgex.runtime.engines.trace.tracing import EngineTrace, TracePlan, TracingEngine
@@ -104,6 +104,7 @@ __all__ = [
     "Tolerance",
     "TracePlan",
     "TracingEngine",
+    "TunableEngine",
     "UsageError",
     "count_flops",
     "get_recipe",

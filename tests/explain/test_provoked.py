@@ -285,6 +285,32 @@ ONNXRUNTIME: dict[str, Callable[[Path], object]] = {
 }
 
 
+def find_compiler(name: str) -> None:
+    from torch._inductor import config, cpp_builder
+
+    with config.patch({"cpp.cxx": (None, name)}):
+        cpp_builder.get_cpp_compiler()
+
+
+def compile_nothing() -> None:
+    from torch._inductor import cpp_builder
+
+    cpp_builder.run_compile_cmd("g++ /nowhere/model.cpp", cwd=".")
+
+
+def load_package(path: Path) -> None:
+    from torch._C._aoti import AOTIModelPackageLoader
+
+    AOTIModelPackageLoader(str(path), "model", False, 1, -1)
+
+
+AOTI: dict[str, Callable[[Path], object]] = {
+    "no-cxx-compiler": lambda _: find_compiler("no-such-compiler"),
+    "cxx-compile-error": lambda _: compile_nothing(),
+    "aoti-package-unreadable": lambda folder: load_package(folder / "model.pt2"),
+}
+
+
 def assert_found(code: str, said: list[str]) -> None:
     found = {match.entry.code: match for match in find_in_log("\n".join(said).splitlines())}
     assert code in found, f"the engine says nothing that fits {code}:\n" + "\n".join(said)[:3000]
@@ -312,13 +338,20 @@ def test_onnxruntime(code: str, tmp_path: Path) -> None:
     assert_found(code, said)
 
 
+@pytest.mark.parametrize("code", AOTI)
+def test_aoti(code: str, tmp_path: Path) -> None:
+    with everything_said() as said:
+        AOTI[code](tmp_path)
+    assert_found(code, said)
+
+
 def test_a_provider_that_fails_becomes_a_cpu_session_with_a_word_on_stdout(capfd: pytest.CaptureFixture[str]) -> None:
     made = session(model(), (("CPUExecutionProvider", 3),))
     assert made.get_providers() == ["CPUExecutionProvider"]
     assert_found("ep-error-fallback", capfd.readouterr().out.splitlines())
 
 
-PROVOKED = {*EXECUTORCH, *TORCH, *ONNXRUNTIME, "ep-error-fallback"}
+PROVOKED = {*EXECUTORCH, *TORCH, *ONNXRUNTIME, *AOTI, "ep-error-fallback"}
 BARE_CODES = {f"0x{number:02x}" for number in ERROR_CODES}
 
 

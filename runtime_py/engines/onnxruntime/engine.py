@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from edgex.runtime.engines.base import Availability
+from edgex.runtime.engines.base import Availability, Setting
 from edgex.runtime.engines.package import EnginePackage
 from edgex.runtime.session.runner import EngineSettings
 
@@ -61,6 +61,14 @@ class OnnxRuntimeEngine:
         session.assignment = runner.assignment
         session.simulator = runner.simulator
         return session
+
+    def settings_worth_timing(self, threads: int) -> Sequence[Setting]:
+        """Threads that sleep while they wait, where there are any; memory taken anew; a graph in the plain layout.
+
+        The last rounds differently where a convolution is computed in blocks of channels, and is not kept there.
+        """
+        waiting = [("allow_spinning", False)] if threads > 1 else []
+        return (*waiting, ("memory_arena", False), ("graph_optimization", "extended"))
 
     def preload(self) -> None:
         """Import onnxruntime."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from edgex.runtime.engines.base import Availability
+from edgex.runtime.engines.base import Availability, Setting
 from edgex.runtime.engines.openvino.binding import INSTALL_COMMAND
 from edgex.runtime.engines.package import EnginePackage
 from edgex.runtime.session.runner import EngineSettings
@@ -36,7 +36,8 @@ class OpenVinoEngine:
             artifact: An opened artifact.
             settings: `threads`: for one run. `options`: `device` = `CPU` (default) | `GPU` | `NPU` | what else
                 OpenVINO knows; `inference_precision` = `f32` (default) | `bf16` | `f16`: what a float graph is
-                computed in. OpenVINO's own default is bf16 where the processor has it, which no proof has seen.
+                computed in. OpenVINO's own default is bf16 where the processor has it, which no proof has seen;
+                `cpu_pinning` = `true` (default: each thread stays on its core) | `false`.
 
         Raises:
             TargetUnavailable: openvino is not installed, or too old for this file.
@@ -48,6 +49,10 @@ class OpenVinoEngine:
         choices = parse_settings(settings)
         PACKAGE.check(artifact)
         return Session(artifact, OpenVinoRunner(artifact, choices))
+
+    def settings_worth_timing(self, threads: int) -> Sequence[Setting]:
+        """Threads that the system may move: quicker where other programs keep some of the cores busy."""
+        return [("cpu_pinning", False)]
 
     def preload(self) -> None:
         """Import openvino."""

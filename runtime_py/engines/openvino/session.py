@@ -13,6 +13,7 @@ from edgex.errors import RunError, nearest_name
 from edgex.runtime.artifact.artifact import Artifact
 from edgex.runtime.artifact.specs import NUMPY_DTYPES
 from edgex.runtime.engines.onnxruntime.external_data import check_external_data
+from edgex.runtime.engines.onnxruntime.provider.opening import read_flag
 from edgex.runtime.engines.onnxruntime.signature import check_signature
 from edgex.runtime.engines.openvino.binding import import_openvino, sentence
 from edgex.runtime.engines.package import check_options
@@ -22,7 +23,7 @@ from edgex.runtime.support.machine.threads import default_threads
 from edgex.runtime.support.native_stderr import capture_native_stderr
 
 _PRECISIONS = ("f32", "bf16", "f16")
-_OPTIONS = ("device", "inference_precision")
+_OPTIONS = ("cpu_pinning", "device", "inference_precision")
 
 
 @dataclass(frozen=True)
@@ -33,11 +34,13 @@ class OpenVinoChoices:
         threads: Threads that one run may use; devices other than the CPU have their own.
         device: OpenVINO's name of the device.
         precision: What a float graph is computed in.
+        pinning: Each thread of the CPU stays on its core.
     """
 
     threads: int
     device: str = "CPU"
     precision: str = "f32"
+    pinning: bool = True
 
 
 def parse_settings(settings: EngineSettings) -> OpenVinoChoices:
@@ -51,7 +54,8 @@ def parse_settings(settings: EngineSettings) -> OpenVinoChoices:
     if precision not in _PRECISIONS:
         raise RunError(f"inference_precision={precision} is unknown", why=nearest_name(precision, _PRECISIONS))
     threads = settings.threads or settings.preferred_threads or default_threads()
-    return OpenVinoChoices(threads, str(settings.options.get("device", "CPU")), precision)
+    pinning = read_flag(settings.options, "cpu_pinning", default=True)
+    return OpenVinoChoices(threads, str(settings.options.get("device", "CPU")), precision, pinning)
 
 
 class OpenVinoRunner:
@@ -142,6 +146,8 @@ def _properties(choices: OpenVinoChoices, counters: bool) -> dict[str, Any]:
     properties: dict[str, Any] = {"PERFORMANCE_HINT": "LATENCY", "PERF_COUNT": counters}
     if choices.device == "CPU":
         properties["INFERENCE_NUM_THREADS"] = choices.threads
+        if not choices.pinning:  # its own default is to pin, where the system lets it
+            properties["ENABLE_CPU_PINNING"] = False
     if choices.device in ("CPU", "GPU"):
         properties["INFERENCE_PRECISION_HINT"] = choices.precision
     return properties

@@ -29,7 +29,7 @@ from edgex.runtime.support.process.programs import run_program
 # The library of a plug-in provider; without it the classic provider of the installed build is meant.
 LIBRARY_VARIABLE = "EDGEX_MIGRAPHX_LIBRARY"
 
-_DRIVER_FIX = "install AMD's driver amdgpu-dkms and reboot: docs/reference/onnx-rocm.md"
+_DRIVER_FIX = "install AMD's driver amdgpu-dkms and reboot: docs/reference/targets/onnx-rocm.md"
 _GROUP_FIX = "sudo usermod -aG render,video $USER, then log in again"
 _CLASSIC_LIBRARIES = ("libonnxruntime_providers_migraphx.so", "libonnxruntime_providers_rocm.so")
 _TIMEOUT_SECONDS = 20.0

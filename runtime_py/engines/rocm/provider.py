@@ -11,7 +11,7 @@ from edgex.runtime.engines.onnxruntime.provider.known import Option, Provider
 MIGRAPHX = Provider(
     name="MIGraphXExecutionProvider",
     title="MIGraphX",
-    install_fix="install AMD's build of ONNX Runtime: docs/reference/onnx-rocm.md",
+    install_fix="install AMD's build of ONNX Runtime: docs/reference/targets/onnx-rocm.md",
     # The ROCm provider is gone upstream; old builds of AMD have it and not MIGraphX.
     classic=("MIGraphXExecutionProvider", "ROCMExecutionProvider"),
     device_types=("GPU",),

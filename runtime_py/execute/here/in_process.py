@@ -34,7 +34,8 @@ class InProcess(Closing):
         Args:
             session: A session on the artifact that is to run, whose threads and settings stay as they are; it is left
                 reset. None opens one for each request, and closes it.
-            tuned: Take the threads that a sweep found quickest here, where the request names none.
+            tuned: Take the threads and engine settings that a pick or a sweep found quickest here, where the request
+                names none.
             clock: Nanoseconds, for samples.
         """
         self._session = session
@@ -68,6 +69,7 @@ class InProcess(Closing):
                 outputs=played.outputs,
                 refused=played.refused,
                 threads_source=session.threads_source,
+                tuned_options=session.tuned_options,
                 assignment=session.assignment,
                 planned_arena_bytes=session.runner.planned_arena_bytes,
                 cold=_start_cold(session, request, progress),

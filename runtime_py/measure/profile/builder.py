@@ -62,7 +62,7 @@ def build_report(
         shapes={name: array.shape for name, array in request.sequences[0][0].items()},
         steps=result.steps,
         threads_requested=request.threads,
-        options=dict(request.options),
+        options={**request.options, **result.tuned_options},
         warmup_requested=request.warmup,
         warmup_runs=result.warmup_runs,
         warmup_seconds=result.warmup_seconds,
@@ -74,6 +74,7 @@ def build_report(
         fresh_processes=len(result.cold),
         clock=result.clock,
         threads_source=result.threads_source,
+        tuned_options=dict(result.tuned_options),
     )
     activity = result.activity
     if activity is None:

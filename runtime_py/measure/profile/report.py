@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, is_dataclass
+from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from functools import cache
 from statistics import median
 from typing import Any, TypeVar, get_type_hints
@@ -82,7 +82,7 @@ class ProfileSettings:
         shapes: Shape of each input by name.
         steps: Runs between two resets of the state; 1 for a model without state.
         threads_requested: Threads asked for; None leaves it to the engine.
-        options: Engine settings asked for.
+        options: Engine settings other than the defaults.
         warmup_requested: Warm-up runs asked for; None leaves it to the measurement.
         warmup_runs: Warm-up runs made.
         warmup_seconds: How long they took.
@@ -93,8 +93,9 @@ class ProfileSettings:
         calls_per_sample: Runs that share one sample, whose time is divided by them: more than 1 for very quick models.
         fresh_processes: Processes started for load, first run and memory.
         clock: Which clock.
-        threads_source: Where the number of threads comes from: `given`, `tuned` (a sweep found it quickest here) or
-            `default`; None in reports of before it was noted.
+        threads_source: Where the number of threads comes from: `given`, `tuned` (a pick or a sweep found it quickest
+            here) or `default`; None in reports of before it was noted.
+        tuned_options: Those of `options` that nobody gave: a pick found them quickest here.
     """
 
     inputs: str
@@ -113,6 +114,7 @@ class ProfileSettings:
     fresh_processes: int
     clock: str = "time.perf_counter_ns"
     threads_source: str | None = None
+    tuned_options: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from edgex.runtime.report.figures import format_bytes, format_seconds
+from edgex.runtime.report.figures import format_bytes, format_options, format_seconds
 from edgex.runtime.report.pages.axis import Tick, choose_marks
 from edgex.runtime.report.pages.template import render_template
 
@@ -48,6 +48,7 @@ def render_pick(document: Mapping[str, Any]) -> str:
         "bytes": format_bytes,
         "time": lambda seconds: format_seconds(seconds, like),
         "artifact": name_of,
+        "settings": format_options,
     }
     discs, across, up = _plot(timed, like)
     front = sorted((disc for disc in discs if disc.pareto), key=lambda disc: disc.x)

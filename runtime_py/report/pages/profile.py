@@ -27,6 +27,7 @@ from edgex.runtime.report.figures import (
     describe_subject,
     format_bytes,
     format_interval,
+    format_options,
     format_rate,
     format_row_time,
     format_seconds,
@@ -213,7 +214,7 @@ def _environment(report: ProfileReport) -> list[tuple[str, str]]:
     """How and where it was measured, as names and values."""
     settings, artifact, activity = report.settings, report.artifact, report.activity
     shapes = "; ".join(f"{name} [{', '.join(map(str, shape))}]" for name, shape in settings.shapes.items())
-    options = ", ".join(f"{name}={value}" for name, value in settings.options.items())
+    options = format_options(settings.options) + (" (tuned)" if settings.tuned_options else "")
     ceilings = report.ceilings
     rows = [
         ("executed on", report.executed_on),

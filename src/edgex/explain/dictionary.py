@@ -1,4 +1,4 @@
-"""The messages that users of the engines really meet, by engine in `messages_*.py`.
+"""The messages that users of the engines really meet, by engine in `messages/`.
 
 An entry without `quote` is provoked in the installed engine by tests/explain/test_provoked.py; one with it is quoted
 from the thread that it names, because no machine of ours can provoke it. ExecuTorch's codes come from
@@ -9,16 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from edgex.explain import (
-    messages_coreai,
-    messages_executorch,
-    messages_litert,
-    messages_onnxruntime,
-    messages_qnn,
-    messages_rocm,
-    messages_torch,
-)
 from edgex.explain.entry import Entry
+from edgex.explain.messages import aoti, coreai, executorch, litert, onnxruntime, openvino, qnn, rocm, torch
 from edgex.runtime.engines.executorch.errors import ERROR_CODES
 
 # Threads about ExecuTorch's bare codes.
@@ -47,11 +39,13 @@ _EXECUTORCH_CODES = tuple(
 
 DICTIONARY: tuple[Entry, ...] = (
     *_EXECUTORCH_CODES,
-    *messages_executorch.MESSAGES,
-    *messages_torch.MESSAGES,
-    *messages_onnxruntime.MESSAGES,
-    *messages_qnn.MESSAGES,
-    *messages_rocm.MESSAGES,
-    *messages_litert.MESSAGES,
-    *messages_coreai.MESSAGES,
+    *executorch.MESSAGES,
+    *torch.MESSAGES,
+    *onnxruntime.MESSAGES,
+    *qnn.MESSAGES,
+    *rocm.MESSAGES,
+    *litert.MESSAGES,
+    *coreai.MESSAGES,
+    *openvino.MESSAGES,
+    *aoti.MESSAGES,
 )

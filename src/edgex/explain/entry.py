@@ -13,7 +13,7 @@ class Entry:
     Attributes:
         code: What `edgex explain CODE` takes: an engine's own code (`0x14`), else a few words with dashes.
         engine: Who says it: `executorch`, `torch.export`, `torch.onnx`, `onnxruntime`, `migraphx`, `qnn`, `rocm`,
-            `litert`, `coreai` or `torch`.
+            `litert`, `coreai`, `openvino`, `aoti` or `torch`.
         pattern: A regular expression that finds it in a line of a log.
         cause: Why it is said, one or two sentences.
         fix: What to do.

@@ -23,16 +23,19 @@ example_inputs = (torch.randn(1, 4),)
 
 DOCUMENT = {
     "schema": "edgex.pick/1", "model": "net.py:model", "objective": "latency", "judge": "the example inputs",
-    "winner": {"target": "onednn", "precision": "fp32", "recipe": "int8", "threads": 1, "path": "b/net.onednn.edgex"},
+    "winner": {"target": "onednn", "precision": "fp32", "recipe": "int8", "threads": 1, "engine_options": {},
+               "path": "b/net.onednn.edgex"},
     "draw": [], "notices": [], "interrupted": False,
     "candidates": [
         {
             "target": "onednn", "precision": "fp32", "recipe": "int8", "verdict": "picked", "reason": "", "fix": None,
-            "threads": 1, "median_seconds": 359e-6, "error_db": 40.7, "bytes": 27000, "pareto": True,
+            "threads": 1, "engine_options": {},
+            "median_seconds": 359e-6, "error_db": 40.7, "bytes": 27000, "pareto": True,
         },
         {
             "target": "xnnpack", "precision": "bf16", "recipe": None, "verdict": "refused", "reason": "no bf16",
-            "fix": None, "threads": None, "median_seconds": None, "error_db": None, "bytes": None, "pareto": False,
+            "fix": None, "threads": None, "engine_options": {},
+            "median_seconds": None, "error_db": None, "bytes": None, "pareto": False,
         },
     ],
 }  # fmt: skip
@@ -50,9 +53,16 @@ def test_a_dry_run_shows_the_plan(pick: Callable) -> None:
     found = pick("-t", "xnnpack,onnx-cpu", "--precision", "fp32,bf16", "--threads", "1,2", "--dry-run", "--json")
     assert found.exit_code == 0, found.output
     plan = json.loads(found.stdout)
-    assert plan["schema"] == "edgex.pick-plan/1" and plan["threads"] == [1, 2] and plan["heat_processes"] == 6
+    assert plan["schema"] == "edgex.pick-plan/1" and plan["threads"] == [1, 2]
+    # Three blocks each, and of onnx-cpu its default settings once more and three others.
+    assert plan["heat_processes"] == 10
+    tried = [{"allow_spinning": False}, {"memory_arena": False}, {"graph_optimization": "extended"}]
+    assert plan["settings"] == {"onnx-cpu": tried}
     assert [one["target"] for one in plan["candidates"]] == ["xnnpack", "onnx-cpu"]
     assert {one["precision"] for one in plan["refused"]} == {"bf16"} and all(one["reason"] for one in plan["refused"])
+    text = pick("-t", "onnx-cpu", "--threads", "1", "--dry-run").stdout
+    assert "settings          onnx-cpu: memory_arena=false; graph_optimization=extended\n" in text
+    assert "settings" not in pick("-t", "onnx-cpu", "--objective", "size", "--dry-run").stdout
     text = pick("-t", "xnnpack", "--precision", "fp32,bf16", "--dry-run").stdout
     assert "export and prove  xnnpack\n" in text and "refused           xnnpack bf16: " in text
 
@@ -81,7 +91,12 @@ def test_the_table_and_the_page_name_every_combination(tmp_path: Path, capsys: p
     print_pick(DOCUMENT)
     shown = capsys.readouterr().out
     assert "onednn int8" in shown and "40.7 dB" in shown and "no bf16" in shown
-    assert shown.rstrip().endswith("picked onednn int8 with 1 thread: b/net.onednn.edgex")
+    assert shown.rstrip().endswith("picked onednn int8 with 1 thread: b/net.onednn.edgex") and "settings" not in shown
+    options = {"engine_options": {"allow_spinning": False}}
+    rows = DOCUMENT["candidates"]
+    print_pick({**DOCUMENT, "winner": DOCUMENT["winner"] | options, "candidates": [rows[0] | options, rows[1]]})
+    shown = capsys.readouterr().out
+    assert "settings " in shown and "picked onednn int8 with 1 thread and allow_spinning=false: b/net" in shown
     for name in ("pick.html", "pick.json"):
         write_report(tmp_path / name, DOCUMENT, quiet=True)
     assert json.loads((tmp_path / "pick.json").read_text()) == DOCUMENT

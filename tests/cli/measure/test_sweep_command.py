@@ -12,7 +12,7 @@ from edgex.runtime.measure import sweep as sweep_module
 from edgex.runtime.measure.statistics import Judgement, RatioEstimate, summarize
 from edgex.runtime.measure.sweep import SweepRow, _choose_batches, _choose_best, choose_threads, run_sweep
 from edgex.runtime.support.machine.threads import default_threads
-from edgex.runtime.support.tuning import read_tuned_threads
+from edgex.runtime.support.tuning import read_tuning
 
 pytestmark = pytest.mark.long_file
 
@@ -34,7 +34,7 @@ def test_threads_are_swept_and_the_best_is_the_default_from_then_on(exported, ed
     head, *rows = done.stdout.splitlines()
     assert head.split()[:2] == ["threads", "median"]
     assert any("the default" in row for row in rows)
-    kept = read_tuned_threads(open_artifact(path).digest)
+    kept = read_tuning(open_artifact(path).digest).threads
     assert kept in range(1, (os.cpu_count() or 1) + 1)
     assert f"kept for this artifact on this machine: {kept} thread" in done.stdout
     assert "--threads or --no-tuned overrides it" in done.stdout
@@ -61,7 +61,7 @@ def test_batch_alone_keeps_no_threads(exported):
     path = exported("dynamic", "onnx-cpu")
     found = quick(path, ("batch",), threads=1)
     assert found.best_threads is None and {row.threads for row in found.rows} == {1}
-    assert read_tuned_threads(open_artifact(path).digest) is None
+    assert read_tuning(open_artifact(path).digest) is None
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -13,16 +14,24 @@ from torch import nn
 
 import edgex
 from edgex.errors import VerificationError
-from edgex.export.pick import racing, racing_on
-from edgex.export.pick.api import PickSettings, run_pick
+from edgex.export.pick import contenders
+from edgex.export.pick.api import PickPlan, PickSettings, _Race, run_pick
+from edgex.export.pick.candidates import Candidate
+from edgex.export.pick.heat import run_heat
+from edgex.export.pick.judging import Judged
+from edgex.export.pick.making import Made
 from edgex.export.pick.result import Pick
 from edgex.export.settings import ExportSettings
 from edgex.export.source.source import wrap_model
 from edgex.runtime.artifact.artifact import open_artifact
+from edgex.runtime.engines.onnxruntime.engine import OnnxRuntimeEngine
 from edgex.runtime.execute.address import open_executor
-from edgex.runtime.support.tuning import read_tuned_threads
+from edgex.runtime.support.tuning import read_tuning
 
 X = torch.randn(4, 32, generator=torch.Generator().manual_seed(0))
+
+
+SETTINGS = [("memory_arena", False), ("no_such_option", 1)]
 
 
 def network() -> nn.Module:
@@ -33,17 +42,20 @@ def network() -> nn.Module:
 @pytest.fixture(scope="module")
 def picked(tmp_path_factory: pytest.TempPathFactory) -> tuple[Pick, Path]:
     folder = tmp_path_factory.mktemp("pick")
-    found = edgex.pick(
-        network(),
-        (X,),
-        output=folder / "best",
-        targets=("xnnpack", "onnx-cpu"),
-        recipes=("none", "int8-dynamic"),
-        min_sqnr_db=60.0,
-        threads=(1,),
-        max_seconds=1.0,
-        name="net",
-    )
+    with pytest.MonkeyPatch.context() as monkey:
+        monkey.setattr(contenders, "HEAT_MARGIN", 1e9)  # whoever is slower on this machine, settings are tried
+        monkey.setattr(OnnxRuntimeEngine, "settings_worth_timing", lambda _self, _threads: SETTINGS)
+        found = edgex.pick(
+            network(),
+            (X,),
+            output=folder / "best",
+            targets=("xnnpack", "onnx-cpu"),
+            recipes=("none", "int8-dynamic"),
+            min_sqnr_db=60.0,
+            threads=(1,),
+            max_seconds=1.0,
+            name="net",
+        )
     return found, folder
 
 
@@ -73,12 +85,67 @@ def test_every_combination_is_accounted_for(picked: tuple[Pick, Path]) -> None:
     document = json.loads(json.dumps(found.to_json(), allow_nan=False))
     assert document["schema"] == "edgex.pick/1" and document["winner"]["threads"] == 1
     assert len(document["candidates"]) == 4 and document["judge"] == "the example inputs"
+    # Of the settings that the engine names, one is timed and one refused; the other engine names none.
+    rows = {row["target"]: row for row in document["candidates"] if row["recipe"] is None}
+    assert rows["xnnpack"]["others"] == [] and rows["xnnpack"]["engine_options"] == {}
+    onnx = rows["onnx-cpu"]
+    timed_with = [one["engine_options"] for one in (onnx, *onnx["others"]) if one["median_seconds"]]
+    assert sorted(timed_with, key=len) == [{}, {"memory_arena": False}]
+    (refused,) = (one for one in onnx["others"] if one["median_seconds"] is None)
+    assert refused["engine_options"] == {"no_such_option": 1} and "no option 'no_such_option'" in refused["reason"]
     # A quantized candidate judged on the example alone is said.
     assert any("says little about accuracy" in notice for notice in found.notices)
 
 
+def test_a_setting_that_changes_a_bit_of_the_outputs_is_not_timed(
+    exported: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Convolutions in another layout: the sums are rounded in another order.
+    settings = [("graph_optimization", "basic"), ("allow_spinning", False)]
+    monkeypatch.setattr(OnnxRuntimeEngine, "settings_worth_timing", lambda _self, _threads: settings)
+    artifact = open_artifact(exported("convnet", "onnx-cpu"), "size")
+    judged = Judged(Made(Candidate("onnx-cpu"), artifact, 1), 120.0, None, 0.0)
+    heat = run_heat([judged], (2,), lambda _stage, _detail: None, settings=True)
+    assert [one.options for one in sorted(heat.timed, key=lambda one: len(one.options))] == [
+        {},
+        {"allow_spinning": False},
+    ]
+    assert {one.label for one in heat.timed} == {"onnx-cpu, 2 threads", "onnx-cpu, 2 threads, allow_spinning=false"}
+    (dropped,) = heat.dropped
+    assert dropped.options == {"graph_optimization": "basic"} and "other outputs" in dropped.reason
+
+
+@pytest.mark.parametrize("drawn", [False, True])
+def test_the_winners_settings_are_kept_where_they_are_surely_quicker(drawn: bool, tmp_path: Path) -> None:
+    candidate = Candidate("onnx-cpu")
+    judged = Judged(Made(candidate, None, 10), 120.0, None, 0.0)  # type: ignore[arg-type]  # no file is read
+    plain, tuned = (
+        contenders.Contender(judged, 2, seconds, options=options)
+        for seconds, options in ((1.01e-3, {}), (1e-3, {"allow_spinning": False}))
+    )
+    race = _Race(PickPlan((candidate,), (), (2,), {}, 1, 1.0), PickSettings(ExportSettings(())))
+    race._take([tuned, plain], drawn=[tuned, plain] if drawn else [tuned])
+    # A draw with the defaults is no reason to leave them.
+    assert race.winner is (plain if drawn else tuned)
+    found = race.result(tmp_path)
+    assert found.options == ({} if drawn else {"allow_spinning": False}) == found.to_json()["winner"]["engine_options"]
+
+
+def test_eight_that_are_close_leave_no_combination_out() -> None:
+    def contender(target: str, seconds: float) -> contenders.Contender:
+        judged = Judged(Made(Candidate(target), None, 1), 120.0, None, 0.0)  # type: ignore[arg-type]  # as above
+        return contenders.Contender(judged, 1, seconds)
+
+    heat = [contender("a", 1.0 + n / 100) for n in range(9)] + [contender("b", 1.5), contender("c", 1.7)]
+    close = contenders.choose_close(heat)
+    assert len(close) == contenders.MOST_AT_ONCE and [one.candidate.target for one in close[:2]] == ["a", "b"]
+    assert all(one.candidate.target != "c" for one in close)
+
+
 @needs_compiler
-def test_the_best_for_a_device_is_timed_there_and_tunes_nothing_here(tmp_path: Path) -> None:
+def test_the_best_for_a_device_is_timed_there_and_tunes_nothing_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     settings = PickSettings(
         ExportSettings((), output=tmp_path / "best"),
         ("xnnpack", "reference"),
@@ -86,10 +153,8 @@ def test_the_best_for_a_device_is_timed_there_and_tunes_nothing_here(tmp_path: P
         threads=(1,),
     )
     source = wrap_model(network(), (X,), {}, None, "net")
-    monkey = pytest.MonkeyPatch()
-    monkey.setattr(racing, "HEAT_MARGIN", 1e9)  # whoever is slower on this machine, both run in turns
-    monkey.setattr(racing_on, "HEAT_MARGIN", 1e9)
-    with monkey.context(), open_executor("local-native") as device:
+    monkeypatch.setattr(contenders, "HEAT_MARGIN", 1e9)  # whoever is slower on this machine, both run in turns
+    with open_executor("local-native") as device:
         found = run_pick(lambda: source, settings, name="net", executor=device)
     verdicts = {row.candidate.label: row for row in found.rows}
     for label in ("reference", "reference int8-dynamic"):
@@ -102,7 +167,7 @@ def test_the_best_for_a_device_is_timed_there_and_tunes_nothing_here(tmp_path: P
     assert all(one.seconds > 0 and one.peak_rss_bytes is not None and one.peak_rss_bytes < 1e8 for one in timed)
     assert sum(one.ratio is not None for one in timed) == 1
     assert found.path is not None and found.to_json()["device"] == "local-native"
-    assert read_tuned_threads(open_artifact(found.path).digest) is None
+    assert read_tuning(open_artifact(found.path).digest) is None
 
 
 def test_a_budget_that_nothing_meets_is_an_error_that_names_all(tmp_path: Path) -> None:
@@ -115,7 +180,7 @@ def test_a_budget_that_nothing_meets_is_an_error_that_names_all(tmp_path: Path) 
     assert not list(tmp_path.iterdir())
 
 
-def test_an_interrupt_keeps_what_is_known_and_leaves_nothing(tmp_path: Path) -> None:
+def test_an_interrupt_keeps_what_is_known_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = wrap_model(network(), (X,), {}, None, "net")
 
     def interrupt(stage: str, _detail: str) -> None:
@@ -125,10 +190,9 @@ def test_an_interrupt_keeps_what_is_known_and_leaves_nothing(tmp_path: Path) -> 
     settings = PickSettings(
         ExportSettings((), output=tmp_path / "best"), ("xnnpack", "onnx-cpu"), threads=(1,), max_seconds=1.0
     )
-    monkey = pytest.MonkeyPatch()
-    monkey.setattr(racing, "HEAT_MARGIN", 1e9)  # whoever is slower on this machine, both go on
-    with monkey.context():
-        found = run_pick(lambda: source, settings, name="net", progress=interrupt)
+    monkeypatch.setattr(contenders, "HEAT_MARGIN", 1e9)  # whoever is slower on this machine, both go on
+    monkeypatch.setattr(OnnxRuntimeEngine, "settings_worth_timing", lambda _self, _threads: ())
+    found = run_pick(lambda: source, settings, name="net", progress=interrupt)
     assert found.interrupted and found.path is None and found.winner is None
     assert {row.verdict for row in found.rows} == {"not timed"} and all(row.timed is not None for row in found.rows)
     assert not list(tmp_path.iterdir())

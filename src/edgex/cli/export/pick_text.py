@@ -11,7 +11,7 @@ import click
 
 from edgex.cli.failure import print_json
 from edgex.cli.layout import echo_labelled, print_table
-from edgex.runtime.report.figures import format_bytes, format_seconds
+from edgex.runtime.report.figures import count, format_bytes, format_options, format_seconds
 from edgex.runtime.report.pages.pick import name_of
 
 if TYPE_CHECKING:
@@ -25,8 +25,9 @@ def print_pick(document: Mapping[str, Any]) -> None:
     rows = document["candidates"]
     timed = [row for row in rows if row["median_seconds"] is not None]
     like = min((row["median_seconds"] for row in timed), default=None)
-    head = ("", "artifact", "latency", "threads", "error", "size", "verdict")
-    table = [head]
+    with_settings = any(row["engine_options"] for row in rows)
+    settings = ("settings",) if with_settings else ()
+    table: list[tuple[str, ...]] = [("", "artifact", "latency", "threads", *settings, "error", "size", "verdict")]
     for row in rows:
         table.append(
             (
@@ -34,6 +35,7 @@ def print_pick(document: Mapping[str, Any]) -> None:
                 name_of(row),
                 "" if row["median_seconds"] is None else format_seconds(row["median_seconds"], like),
                 "" if row["threads"] is None else str(row["threads"]),
+                *((format_options(row["engine_options"]),) if with_settings else ()),
                 "" if row["error_db"] is None else f"{row['error_db']:.1f} dB",
                 "" if row["bytes"] is None else format_bytes(row["bytes"]),
                 row["verdict"],
@@ -48,9 +50,10 @@ def print_pick(document: Mapping[str, Any]) -> None:
     if winner is None:
         click.echo("interrupted before a winner was known; nothing was kept", err=True)
         return
+    options = "".join(f" and {format_options({name: value})}" for name, value in winner["engine_options"].items())
     click.echo(
         click.style(f"picked {name_of(winner)}", fg="green", bold=True)
-        + f" with {winner['threads']} thread{'' if winner['threads'] == 1 else 's'}: {winner['path']}"
+        + f" with {count(winner['threads'], 'thread')}{options}: {winner['path']}"
     )
 
 
@@ -65,6 +68,9 @@ def print_plan(plan: PickPlan, *, as_json: bool) -> None:
                     {**loser.candidate.to_json(), "reason": loser.reason, "fix": loser.fix} for loser in plan.refused
                 ],
                 "threads": list(plan.threads),
+                "settings": {
+                    target: [dict([setting]) for setting in settings] for target, settings in plan.settings.items()
+                },
                 "heat_processes": plan.heat_processes,
                 "max_seconds": plan.max_seconds,
             }
@@ -75,9 +81,14 @@ def print_plan(plan: PickPlan, *, as_json: bool) -> None:
         click.echo(f"export and prove  {candidate.label}")
     for loser in plan.refused:
         echo_labelled("refused", f"{loser.candidate.label}: {loser.reason}", indent=0, width=18, colour="yellow")
+    for target, settings in plan.settings.items():
+        shown = "; ".join(format_options(dict([setting])) for setting in settings)
+        echo_labelled("settings", f"{target}: {shown}", indent=0, width=18)
     click.echo(
         f"then time them with {threads} threads: up to {plan.heat_processes} short blocks, each in a fresh process,"
     )
+    if plan.settings:
+        click.echo("settings one at a time for those that are close, and none that changes a bit of the outputs,")
     click.echo(f"and those that are close in turns for at most {plan.max_seconds:g} s, beside starting processes")
 
 

@@ -100,7 +100,7 @@ no_tuned_option = option(
     "--no-tuned",
     is_flag=True,
     group="Measurement",
-    help="Use the engine's default number of threads, not the quickest that a sweep found.",
+    help="Use the engine's default threads and settings, not the quickest that a pick or a sweep found.",
 )
 timeout_option = option(
     "--timeout",

@@ -46,7 +46,8 @@ class Place:
 
         Args:
             artifacts: What is to run there.
-            tuned: In this process: take the threads that a sweep found quickest, where none are asked for.
+            tuned: In this process: take the threads and settings that a pick or a sweep found quickest, where none are
+                asked for.
 
         Raises:
             UsageError: A flag was given that none of the artifacts has a use for.

@@ -122,6 +122,7 @@ def command(
             "assignment": None if answer.assignment is None else dict(answer.assignment),
             "threads": answer.threads,
             "threads_source": answer.threads_source,
+            "tuned_options": dict(answer.tuned_options),
             "outputs": _describe_outputs(specs, results, read_labels(opened.manifest.model.get("card", {}))),
             "notes": notes,
             "output_file": None if output is None else str(output),
@@ -200,8 +201,12 @@ def _summarise(array: np.ndarray) -> dict[str, Any]:
 
 
 def _print_table(document: dict[str, Any]) -> None:
-    threads = document["threads"]
-    tuned = f", {threads} thread{'' if threads == 1 else 's'} (tuned)" if document["threads_source"] == "tuned" else ""
+    from edgex.runtime.report.figures import count, format_options
+
+    threads, options = document["threads"], document["tuned_options"]
+    found = [count(threads, "thread")] if document["threads_source"] == "tuned" else []
+    found += [format_options(options)] if options else []
+    tuned = f", {', '.join(found)} (tuned)" if found else ""
     click.echo(f"{document['artifact']}  on {document['executed_on']}{tuned}")
     for out in document["outputs"]:
         shape = "x".join(map(str, out["shape"])) or "scalar"

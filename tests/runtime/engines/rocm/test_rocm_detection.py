@@ -99,7 +99,7 @@ def test_rocminfo_missing_failing_and_naming_only_a_processor(machine: Machine) 
 
 def test_device_present_but_library_missing(machine: Machine) -> None:
     name, detail, fix = failing(replace(machine, capi=machine.root))
-    assert name == "library" and "no MIGraphX provider" in detail and "docs/reference/onnx-rocm.md" in fix
+    assert name == "library" and "no MIGraphX provider" in detail and "docs/reference/targets/onnx-rocm.md" in fix
     name, detail, fix = failing(replace(machine, library=machine.root / "libplugin.so"))
     assert (name, detail) == ("library", "libplugin.so does not exist") and "EDGEX_MIGRAPHX_LIBRARY" in fix
 

@@ -125,7 +125,7 @@ def test_the_classic_route_says_that_the_stock_wheel_has_no_provider() -> None:
         TargetUnavailable, match="neither MIGraphXExecutionProvider nor ROCMExecutionProvider"
     ) as caught:
         open_it(TAKEN, library=None)
-    assert CPU in str(caught.value.why) and "docs/reference/onnx-rocm.md" in str(caught.value.fix)
+    assert CPU in str(caught.value.why) and "docs/reference/targets/onnx-rocm.md" in str(caught.value.fix)
 
 
 class OldBuild:

@@ -9,9 +9,11 @@ from edgex.runtime.report.pages.pick import render_pick
 
 
 def row(target: str, seconds: float | None, error: float | None, size: int | None, verdict: str) -> dict[str, Any]:
+    options = {"allow_spinning": False} if verdict == "picked" else {}
     return {
         "target": target, "precision": "fp32", "recipe": None, "verdict": verdict, "reason": "why not", "fix": None,
-        "threads": 2, "median_seconds": seconds, "error_db": error, "bytes": size, "pareto": verdict == "picked",
+        "threads": 2, "engine_options": options,
+        "median_seconds": seconds, "error_db": error, "bytes": size, "pareto": verdict == "picked",
     }  # fmt: skip
 
 
@@ -27,6 +29,7 @@ def test_everything_is_there_and_names_keep_apart() -> None:
     rows.append(row("left", None, None, None, "refused"))
     page = render_pick(document(rows, {**rows[0]}))
     assert "&lt;script&gt;net.py" in page and "<script" not in page
+    assert page.count("allow_spinning=false") == 2
     assert page.count("<circle") == 4 and page.count("<tr class") == 5 and "why not" in page
     places = re.findall(r'class="name" x="([\d.]+)" y="([\d.]+)" text-anchor="(\w+)"', page)
     assert len(places) == 4 and len(set(places)) == 4

@@ -12,7 +12,7 @@ from edgex.runtime.artifact.artifact import open_artifact
 from edgex.runtime.execute.request import FreshRun
 from edgex.runtime.support.machine.host import Cores, read_host
 from edgex.runtime.support.machine.threads import default_threads
-from edgex.runtime.support.tuning import read_tuned_threads, tuning_folder, write_tuned_threads
+from edgex.runtime.support.tuning import Tuning, read_tuning, tuning_folder, write_tuning
 
 TARGETS = ("reference", "xnnpack", "onnx-cpu")
 
@@ -51,7 +51,7 @@ def test_every_engine_takes_the_same_default(target, exported):
 @pytest.mark.parametrize("target", TARGETS)
 def test_what_a_sweep_found_is_the_default_from_then_on(target, exported):
     path = exported("convnet", target)
-    write_tuned_threads(open_artifact(path).digest, 3, {})
+    write_tuning(open_artifact(path).digest, Tuning(3), {})
     with edgex.load(path) as session:
         assert (session.threads, session.threads_source) == (3, "tuned")
     with edgex.load(path, threads=1) as session:
@@ -62,21 +62,47 @@ def test_what_a_sweep_found_is_the_default_from_then_on(target, exported):
 
 def test_a_pool_in_use_is_not_an_error_for_a_preference(exported):
     first, second = exported("convnet", "xnnpack"), exported("counter", "xnnpack")
-    write_tuned_threads(open_artifact(second).digest, 3, {})
+    write_tuning(open_artifact(second).digest, Tuning(3), {})
     with edgex.load(first, threads=1), edgex.load(second) as session:
         assert (session.threads, session.threads_source) == (1, "default")
 
 
+def test_settings_that_a_pick_found_are_used_with_its_threads(exported):
+    path = exported("convnet", "onnx-cpu")
+    digest = open_artifact(path).digest
+    kept = write_tuning(digest, Tuning(2, {"allow_spinning": False, "gone_since": 1}), {})
+    assert json.loads(kept.read_text())["options"] == {"allow_spinning": False, "gone_since": 1}
+    assert read_tuning(digest).options["allow_spinning"] is False
+    for given, tuned, options in (
+        ({}, {"allow_spinning": False}, {"allow_spinning": False}),
+        ({"threads": 2}, {"allow_spinning": False}, {"allow_spinning": False}),
+        ({"threads": 1}, {}, {}),
+        ({"tuned": False}, {}, {}),
+        ({"options": {"allow_spinning": "yes"}}, {}, {"allow_spinning": "yes"}),
+        (
+            {"options": {"memory_arena": "no"}},
+            {"allow_spinning": False},
+            {"memory_arena": "no", "allow_spinning": False},
+        ),
+    ):
+        with edgex.load(path, **given) as session:
+            assert (session.tuned_options, session.settings.options) == (tuned, options), given
+    # Only what the engine offers as harmless is taken from a file that anyone may edit.
+    write_tuning(digest, Tuning(2, {"graph_optimization": "basic"}), {})
+    with edgex.load(path) as session:
+        assert session.tuned_options == {}
+
+
 def test_another_artifact_and_another_machine_have_their_own(exported, monkeypatch):
     digest = open_artifact(exported("convnet", "onnx-cpu")).digest
-    path = write_tuned_threads(digest, 3, {"medians": {"3": 1e-3}})
+    path = write_tuning(digest, Tuning(3), {"medians": {"3": 1e-3}})
     assert json.loads(path.read_text()) == {"format": "edgex.tuned/1", "threads": 3, "medians": {"3": 1e-3}}
     assert path.is_relative_to(tuning_folder()) and not list(path.parent.glob(".*"))
-    assert read_tuned_threads(digest) == 3
-    assert read_tuned_threads("0" * 64) is None
+    assert read_tuning(digest) == Tuning(3)
+    assert read_tuning("0" * 64) is None
     other = path.with_name("0123456789abcdef.json")
     path.rename(other)
-    assert read_tuned_threads(digest) is None
+    assert read_tuning(digest) is None
 
 
 def test_the_fingerprint_is_of_the_processor_and_its_share():
@@ -88,20 +114,24 @@ def test_the_fingerprint_is_of_the_processor_and_its_share():
 
 
 @pytest.mark.parametrize(
-    "text", ["{", "[]", '{"format": "edgex.tuned/1"}', '{"format": "edgex.tuned/1", "threads": 0}']
+    "text",
+    [
+        *("{", "[]", '{"format": "edgex.tuned/1"}', '{"format": "edgex.tuned/1", "threads": 0}'),
+        '{"format": "edgex.tuned/1", "threads": 1, "options": [1]}',
+    ],
 )
 def test_a_damaged_entry_is_said_and_not_used(text):
-    path = write_tuned_threads("0" * 64, 3, {})
+    path = write_tuning("0" * 64, Tuning(3), {})
     path.write_text(text)
     with pytest.warns(UserWarning, match="damaged and not used"):
-        assert read_tuned_threads("0" * 64) is None
+        assert read_tuning("0" * 64) is None
 
 
 def test_a_cache_that_cannot_be_written_is_an_error(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     with pytest.raises(RunError, match="cannot be kept"):
-        write_tuned_threads("0" * 64, 3, {})
+        write_tuning("0" * 64, Tuning(3), {})
 
 
 def test_run_and_profile_say_where_the_threads_come_from(exported, edgex, monkeypatch):
@@ -112,7 +142,7 @@ def test_run_and_profile_say_where_the_threads_come_from(exported, edgex, monkey
         lambda _self, _artifact, request, _progress: asked.append(request.threads) or (fresh,),
     )
     path = exported("convnet", "onnx-cpu")
-    write_tuned_threads(open_artifact(path).digest, 3, {})
+    write_tuning(open_artifact(path).digest, Tuning(3), {})
     for flags, expected in (
         ((), (3, "tuned")),
         (("--no-tuned",), (default_threads(), "default")),
@@ -125,6 +155,9 @@ def test_run_and_profile_say_where_the_threads_come_from(exported, edgex, monkey
         assert (document["threads"], document["settings"]["threads_source"]) == expected
     assert asked == [3, None, 1]
     assert "3 threads (tuned)" in edgex("run", str(path)).stdout
-    assert "3 threads (tuned)" in edgex("profile", str(path), "--warmup", "3", "--runs", "12", "-q").stdout.replace(
-        "\n", " "
-    )
+    write_tuning(open_artifact(path).digest, Tuning(3, {"allow_spinning": False}), {})
+    assert "3 threads, allow_spinning=false (tuned)" in edgex("run", str(path)).stdout
+    settings = json.loads(edgex("profile", str(path), *few).stdout)["settings"]
+    assert settings["options"] == settings["tuned_options"] == {"allow_spinning": False}
+    text = edgex("profile", str(path), "--warmup", "3", "--runs", "12", "-q").stdout
+    assert "3 threads (tuned) · allow_spinning=false (tuned)" in " ".join(text.split())

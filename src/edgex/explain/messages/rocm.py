@@ -66,7 +66,7 @@ MESSAGES: tuple[Entry, ...] = (
         "onnxruntime",
         r"(?:no longer|not).*\bROCMExecutionProvider\b|Unknown Provider Type: ROCMExecutionProvider",
         "The ROCm execution provider was removed from ONNX Runtime; ROCm 7.0 was its last build.",
-        "use MIGraphXExecutionProvider: docs/reference/onnx-rocm.md",
+        "use MIGraphXExecutionProvider: docs/reference/targets/onnx-rocm.md",
         ("microsoft/onnxruntime#25181",),
     ),
 )
