@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from benchmarks.cost import export_cost, overhead, report_page, startup, why
+from benchmarks.cost import export_cost, overhead, report_page, scheduler, startup, why
 from benchmarks.onednn import comparison
 from benchmarks.outcome import Outcome, render_page, write_page
 from benchmarks.processes import locked
@@ -24,6 +24,7 @@ BENCHMARKS: Mapping[str, Callable[[bool], Outcome]] = {
     export_cost.NAME: export_cost.measure,
     report_page.NAME: report_page.measure,
     why.NAME: why.measure,
+    scheduler.NAME: scheduler.measure,
 }
 
 

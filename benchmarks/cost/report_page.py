@@ -12,7 +12,7 @@ from typing import Any
 from benchmarks.outcome import Goal, Outcome, show_seconds
 from benchmarks.processes import ROOT
 from edgex.runtime.report.figures import format_bytes, format_seconds
-from edgex.runtime.report.page import render_html
+from edgex.runtime.report.pages.profile import render_html
 
 NAME = "page"
 SIZES = (100, 1000, 4000)
@@ -33,7 +33,7 @@ _WAIT = """() => new Promise((done) => {
 
 def measure(quick: bool) -> Outcome:
     """Render made-up profiles and open them in fresh contexts of one browser, in turns."""
-    sys.path.insert(0, str(ROOT / "tests"))
+    sys.path.insert(0, str(ROOT / "tests" / "support"))
     from browser_support import run_browser
     from report_support import make_report
 

@@ -35,6 +35,14 @@ def make_entry(name: str, measured: float) -> dict:
     return outcome.to_json(Activity.from_json(QUIET))
 
 
+def test_what_the_benchmarks_import_is_where_they_look_for_it():
+    from benchmarks.__main__ import BENCHMARKS
+    from benchmarks.cost.scheduler import run_plan
+
+    assert list(BENCHMARKS) == ["overhead", "startup", "export", "page", "why", "sweep"]
+    assert run_plan(3) > 0.0
+
+
 def test_a_goal_is_shown_as_the_data_has_it():
     from benchmarks.outcome import render_page
 

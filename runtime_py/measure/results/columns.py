@@ -6,6 +6,7 @@ A mapping of anything is a column of JSON text: Parquet has no type for it.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import types
 import typing
@@ -16,11 +17,17 @@ if TYPE_CHECKING:
     import pyarrow
 
 
+@functools.cache
+def _hints(kind: type) -> dict[str, Any]:
+    """Annotations by field, evaluated once: that is slow, and rows are many."""
+    return typing.get_type_hints(kind)
+
+
 def schema_of(kind: type) -> pyarrow.Schema:
     """The columns of a dataclass."""
     import pyarrow
 
-    hints = typing.get_type_hints(kind)
+    hints = _hints(kind)
     return pyarrow.schema([(field.name, _type_of(hints[field.name])) for field in dataclasses.fields(kind)])
 
 
@@ -29,8 +36,8 @@ def to_columns(value: Any, kind: Any) -> Any:
     if value is None:
         return None
     kind = _plain(kind)
-    if dataclasses.is_dataclass(kind):
-        hints = typing.get_type_hints(kind)
+    if isinstance(kind, type) and dataclasses.is_dataclass(kind):
+        hints = _hints(kind)
         return {field.name: to_columns(value[field.name], hints[field.name]) for field in dataclasses.fields(kind)}
     if typing.get_origin(kind) is tuple:
         return [to_columns(entry, typing.get_args(kind)[0]) for entry in value]
@@ -44,8 +51,8 @@ def from_columns(value: Any, kind: Any) -> Any:
     if value is None:
         return None
     kind = _plain(kind)
-    if dataclasses.is_dataclass(kind):
-        hints = typing.get_type_hints(kind)
+    if isinstance(kind, type) and dataclasses.is_dataclass(kind):
+        hints = _hints(kind)
         fields = [field.name for field in dataclasses.fields(kind) if field.name in value]
         return {name: from_columns(value[name], hints[name]) for name in fields}
     if typing.get_origin(kind) is tuple:
@@ -62,8 +69,8 @@ def _type_of(kind: Any) -> pyarrow.DataType:
     simple = {str: pyarrow.string(), int: pyarrow.int64(), float: pyarrow.float64(), bool: pyarrow.bool_()}
     if kind in simple:
         return simple[kind]
-    if dataclasses.is_dataclass(kind):
-        hints = typing.get_type_hints(kind)
+    if isinstance(kind, type) and dataclasses.is_dataclass(kind):
+        hints = _hints(kind)
         return pyarrow.struct([(field.name, _type_of(hints[field.name])) for field in dataclasses.fields(kind)])
     if typing.get_origin(kind) is typing.Literal:
         return pyarrow.string()
