@@ -8,7 +8,7 @@ from typing import Any
 
 from edgex.export.pick.candidates import Candidate, Loser
 from edgex.export.pick.judging import Judged
-from edgex.runtime.measure.statistics import RatioEstimate
+from edgex.runtime.measure.statistics import DEFAULT_MARGIN, RatioEstimate
 from edgex.runtime.report.figures import count, format_options
 
 Progress = Callable[[str, str], None]
@@ -97,19 +97,40 @@ class Standing:
 
 
 def first_of_each(contenders: Sequence[Contender]) -> dict[Candidate, Contender]:
-    """The first of each combination, its best threads and settings, from contenders with the best first."""
+    """The best threads and settings of each combination; settings where they are quicker by more than a draw's margin.
+
+    Args:
+        contenders: The best first.
+    """
     found: dict[Candidate, Contender] = {}
     for one in contenders:
         found.setdefault(one.candidate, one)
+    for candidate, one in found.items():
+        default = find_default(one, contenders)
+        if default is not None and default.seconds <= (1.0 + DEFAULT_MARGIN) * one.seconds:
+            found[candidate] = default
     return found
+
+
+def find_default(one: Contender, contenders: Sequence[Contender]) -> Contender | None:
+    """The same artifact on as many threads with its engine's defaults."""
+    key = one.candidate, one.threads
+    return next((other for other in contenders if (other.candidate, other.threads) == key and not other.options), None)
 
 
 def choose_close(timed: Sequence[Contender]) -> list[Contender]:
     """Those within reach of the quickest, as many as can run at once: each combination once before any comes twice.
 
+    Settings never run without the defaults beside them, however these did before.
+
     Args:
         timed: The quickest first.
     """
     within = [one for one in timed if one.seconds <= HEAT_MARGIN * timed[0].seconds]
-    firsts = list(first_of_each(within).values())
-    return [*firsts, *(one for one in within if one not in firsts)][:MOST_AT_ONCE]
+    chosen: list[Contender] = []
+    for one in (*first_of_each(within).values(), *within):
+        default = find_default(one, timed) if one.options else None
+        new = [other for other in (default, one) if other is not None and other not in chosen]
+        if len(chosen) + len(new) <= MOST_AT_ONCE:
+            chosen += new
+    return chosen

@@ -131,11 +131,23 @@ def test_the_winners_settings_are_kept_where_they_are_surely_quicker(drawn: bool
     assert found.options == ({} if drawn else {"allow_spinning": False}) == found.to_json()["winner"]["engine_options"]
 
 
-def test_eight_that_are_close_leave_no_combination_out() -> None:
-    def contender(target: str, seconds: float) -> contenders.Contender:
-        judged = Judged(Made(Candidate(target), None, 1), 120.0, None, 0.0)  # type: ignore[arg-type]  # as above
-        return contenders.Contender(judged, 1, seconds)
+def contender(target: str, seconds: float, **options: object) -> contenders.Contender:
+    judged = Judged(Made(Candidate(target), None, 1), 120.0, None, 0.0)  # type: ignore[arg-type]  # no file is read
+    return contenders.Contender(judged, 1, seconds, options=options)
 
+
+def test_settings_race_beside_the_defaults_and_are_shown_where_they_gain() -> None:
+    # A heat's default was unlucky: the setting runs against it all the same.
+    heat = [contender("a", 1.0, calm=True), contender("b", 1.5), contender("a", 1.9)]
+    assert [(one.candidate.target, one.options) for one in contenders.choose_close(heat)] == [
+        *(("a", {}), ("a", {"calm": True}), ("b", {})),
+    ]
+    assert contenders.first_of_each(heat)[Candidate("a")].options == {"calm": True}
+    near = [contender("a", 1.0, calm=True), contender("a", 1.02)]
+    assert contenders.first_of_each(near)[Candidate("a")].options == {}
+
+
+def test_eight_that_are_close_leave_no_combination_out() -> None:
     heat = [contender("a", 1.0 + n / 100) for n in range(9)] + [contender("b", 1.5), contender("c", 1.7)]
     close = contenders.choose_close(heat)
     assert len(close) == contenders.MOST_AT_ONCE and [one.candidate.target for one in close[:2]] == ["a", "b"]

@@ -25,9 +25,7 @@ def print_pick(document: Mapping[str, Any]) -> None:
     rows = document["candidates"]
     timed = [row for row in rows if row["median_seconds"] is not None]
     like = min((row["median_seconds"] for row in timed), default=None)
-    with_settings = any(row["engine_options"] for row in rows)
-    settings = ("settings",) if with_settings else ()
-    table: list[tuple[str, ...]] = [("", "artifact", "latency", "threads", *settings, "error", "size", "verdict")]
+    table = [("", "artifact", "latency", "threads", "error", "size", "verdict")]
     for row in rows:
         table.append(
             (
@@ -35,7 +33,6 @@ def print_pick(document: Mapping[str, Any]) -> None:
                 name_of(row),
                 "" if row["median_seconds"] is None else format_seconds(row["median_seconds"], like),
                 "" if row["threads"] is None else str(row["threads"]),
-                *((format_options(row["engine_options"]),) if with_settings else ()),
                 "" if row["error_db"] is None else f"{row['error_db']:.1f} dB",
                 "" if row["bytes"] is None else format_bytes(row["bytes"]),
                 row["verdict"],
@@ -44,8 +41,10 @@ def print_pick(document: Mapping[str, Any]) -> None:
     print_table(table)
     click.echo(f"* nothing is better in latency, error and size at once; errors on {document['judge']}")
     for row in rows:
-        if row["reason"]:
-            echo_labelled(f"{name_of(row)}:", row["reason"], width=22, colour=_COLOURS.get(row["verdict"]))
+        settings = f"with {format_options(row['engine_options'])}" if row["engine_options"] else ""
+        text = ": ".join(part for part in (settings, row["reason"]) if part)
+        if text:
+            echo_labelled(f"{name_of(row)}:", text, width=22, colour=_COLOURS.get(row["verdict"]))
     winner = document["winner"]
     if winner is None:
         click.echo("interrupted before a winner was known; nothing was kept", err=True)
