@@ -6,6 +6,9 @@ values, indices = torch.topk(scores, 3)      # scores [2, 1, 1, 1]: PyTorch says
 
 Where such an output is not eager's, the case gets the values that are chosen from, and what the indices of both choose
 is compared. Scores that differ by less than rounding may change places like equal ones.
+
+Where the model goes on with what it chose, every output may follow: `boxes[indices]` of a detector. How far eager's own
+answer moves when the scores that it chooses from do, by a few of their last bits, says what such a case can prove.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ from edgex.delegates.graph.schema import is_tuple, leaves_of, named_arguments, o
 from edgex.export.rewrites.proof import input_values
 from edgex.export.source.eager import reference_conditions
 from edgex.runtime.artifact.golden import Case, Ranked
+from edgex.runtime.session.numerics import EXACT_SQNR_DB, measure_sqnr_db
 
 aten = torch.ops.aten
 
@@ -32,6 +36,12 @@ _CHOOSING = {
     **dict.fromkeys((aten.max.dim, aten.min.dim, aten.median.dim), 1),
     **dict.fromkeys((aten.argmax.default, aten.argmin.default, aten.argsort.default), None),
 }
+# Those whose order among equals PyTorch leaves open.
+_UNORDERED = frozenset((aten.topk.default, aten.sort.default, aten.argsort.default, aten.kthvalue.default))
+# How far scores are moved, as a share of the largest: a few last bits, as sums in another order round them.
+_MOVED_BY = 8 * float(np.finfo(np.float32).eps)
+# Two of them keep their order one time in two.
+_MOVES = 12
 # Operators that keep the numbers and their places.
 _CONVERSIONS = frozenset(f"aten::{name}" for name in ("to", "_to_copy", "clone", "detach", "alias", "contiguous"))
 
@@ -92,9 +102,7 @@ def _with_ranks(case: Case, choices: Sequence[_Choice], program: CapturedProgram
     if not choices or len(case.steps) != 1 or (case.kind, case.reference) != ("compare", "eager"):
         return case
     (step,) = case.steps
-    tensors = [
-        torch.from_numpy(np.array(step.inputs[spec.name])).to(getattr(torch, spec.dtype)) for spec in program.inputs
-    ]
+    tensors = _tensors_of(step.inputs, program)
     watch = _Watch(program, {choice.node.all_input_nodes[0] for choice in choices})
     with reference_conditions():
         watch.run(*input_values(program, tensors))
@@ -105,6 +113,62 @@ def _with_ranks(case: Case, choices: Sequence[_Choice], program: CapturedProgram
         axis = 0 if choice.axis is None else choice.axis % max(1, values.ndim)
         ranked[choice.output] = Ranked(flat.reshape(1) if flat.ndim == 0 else flat, axis)
     return replace(case, steps=(replace(step, ranked=ranked),))
+
+
+def measure_order_db(case: Case, program: CapturedProgram, enough_db: Mapping[str, float]) -> dict[str, float]:
+    """SQNR in dB of eager's outputs against those where scores that it sorts move by their last bits.
+
+    Args:
+        case: Whose answer is eager's.
+        program: What was lowered, before it was quantized.
+        enough_db: Outputs to look at; the search ends when each has moved as far.
+
+    Returns:
+        The least of a few by output; nothing where the program sorts nothing, or the case has several steps.
+    """
+    if len(case.steps) != 1 or not any(node.target in _UNORDERED for node in program.exported.graph.nodes):
+        return {}
+    (step,) = case.steps
+    least = dict.fromkeys(enough_db, EXACT_SQNR_DB)
+    for seed in range(_MOVES):
+        with reference_conditions():
+            results = _Shake(program, seed).run(*input_values(program, _tensors_of(step.inputs, program)))
+        for spec, result in zip(program.outputs, results[len(results) - len(program.outputs) :], strict=True):
+            if spec.name in least:
+                least[spec.name] = min(least[spec.name], _distance_db(step.outputs[spec.name], result))
+        if all(least[name] <= enough for name, enough in enough_db.items()):
+            break
+    return least
+
+
+def _tensors_of(inputs: Mapping[str, np.ndarray], program: CapturedProgram) -> list[torch.Tensor]:
+    return [torch.from_numpy(np.array(inputs[spec.name])).to(getattr(torch, spec.dtype)) for spec in program.inputs]
+
+
+def _distance_db(expected: np.ndarray, found: torch.Tensor) -> float:
+    """As the proof judges: integers are equal or not, NaN and infinity stand at the same places."""
+    if not found.dtype.is_floating_point:
+        return EXACT_SQNR_DB if np.array_equal(expected, found.numpy()) else -EXACT_SQNR_DB
+    actual = found.float().numpy()
+    if not np.array_equal(np.isfinite(expected), np.isfinite(actual)):
+        return -EXACT_SQNR_DB
+    return measure_sqnr_db(expected, actual)
+
+
+class _Shake(torch.fx.Interpreter):
+    """Moves the scores of whatever sorts."""
+
+    def __init__(self, program: CapturedProgram, seed: int) -> None:
+        super().__init__(program.exported.graph_module)
+        self._random = torch.Generator().manual_seed(seed)
+
+    def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
+        if target in _UNORDERED and args[0].is_floating_point() and args[0].numel():
+            scores = args[0]
+            largest = torch.nan_to_num(scores, 0.0, 0.0, 0.0).abs().max()
+            noise = torch.rand(scores.shape, generator=self._random, dtype=scores.dtype) * 2 - 1
+            args = (scores + noise * largest * _MOVED_BY, *args[1:])
+        return super().call_function(target, args, kwargs)
 
 
 class _Watch(torch.fx.Interpreter):

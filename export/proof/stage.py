@@ -131,7 +131,7 @@ def prove(
             seal(cases := ranked)
             verdict = verify_in_fresh_process(folder, cpu_reference=on_cpu)
     if not verdict["passed"] and settings.judges_float32:
-        judged = judge_by_float64(cases, verdict, model.eager)
+        judged = judge_by_float64(cases, verdict, model.eager, model.rewritten.program)
         if judged.sentences:
             progress("verify", f"{model.target}, once more: {len(judged.sentences)} stress cases enlarge rounding")
             seal(judged.cases)

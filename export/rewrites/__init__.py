@@ -68,6 +68,7 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
     from edgex.export.rewrites.indexing.reductions import name_dimensions
     from edgex.export.rewrites.indexing.rolling import slice_apart
     from edgex.export.rewrites.indexing.scatter import scatter_by_sums
+    from edgex.export.rewrites.indexing.searching import search_by_comparisons
     from edgex.export.rewrites.indexing.sorting import sort_by_topk
     from edgex.export.rewrites.indexing.writes import fill_memory, return_writes
     from edgex.export.rewrites.literals import fold_literals
@@ -115,6 +116,7 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
         ("copy_returned_constants", True, copy_returned_constants),
         ("sort_by_topk", True, sort_by_topk),
         ("scatter_by_sums", True, scatter_by_sums),
+        ("search_by_comparisons", True, search_by_comparisons),
         ("slice_diagonals", True, slice_diagonals),
         ("slice_padding", True, slice_padding),
         ("write_mirrors", True, write_mirrors),

@@ -123,6 +123,13 @@ def find_literals(program: CapturedProgram, allowance_bytes: int) -> dict[Node, 
     return _find_foldable(program, {}, allowance_bytes)
 
 
+def find_values(program: CapturedProgram, nodes: Iterable[Node]) -> dict[Node, torch.Tensor]:
+    """The values of those nodes that are the same in every run; fake ones where the program's weights are fake."""
+    weights = constant_tensors(program)
+    foldable = _find_foldable(program, weights, SIZE_ALLOWANCE_BYTES)
+    return _evaluate({node: None for node in nodes if node in weights or node in foldable}, foldable, weights)
+
+
 def _find_foldable(program: CapturedProgram, weights: Mapping[Node, Any], allowance_bytes: int) -> dict[Node, None]:
     """The operators whose result is the same in every run, in program order."""
     graph = program.exported.graph

@@ -6,16 +6,22 @@ after:   values, indices = aten.topk.default(x, 8, -1, True)
 
 before:  y, _ = aten.kthvalue.default(x, 2)
 after:   y = aten.topk.default(x, 2, -1, False)[0][..., 1]
+
+before:  y = aten.quantile.scalar(x, 0.3, -1)                            # between the places 2 and 3 of 8
+after:   sorted = aten.topk.default(x, 8, -1, False)[0]
+         y = sorted[..., 2] + (sorted[..., 3] - sorted[..., 2]) * 0.1   # and NaN where x has one
 ```
 
-The same for `argsort`, `msort`, `median` over a dimension and `nanmedian`'s relatives that PyTorch writes with them.
+The same for `argsort`, `msort`, `median` and `nanmedian`.
 A stable sort has an order among equals, which top-k has not: its values are sorted this way, its indices are not.
 """
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
+import numpy as np
 import torch
 
 from edgex.delegates.base import CapturedProgram
@@ -35,6 +41,9 @@ def sort_by_topk(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite | N
         aten.kthvalue.default: _kth,
         aten.median.dim: _median,
         aten.median.default: _median_of_all,
+        aten.nanmedian.dim: _nanmedian,
+        aten.nanmedian.default: _nanmedian_of_all,
+        aten.quantile.scalar: _quantile,
     }
     return substitute(program, "sort_by_topk", rules, "{count} operator(s) ({operators}) became top-k")
 
@@ -78,6 +87,52 @@ def _median(x: torch.Tensor, dim: int, keepdim: bool) -> Any:
     unknown = torch.isnan(x).any(dim, keepdim)
     # Where the first NaN stands is not followed up: such indices are left to the operator itself.
     return torch.where(unknown, torch.full_like(found[0], float("nan")), found[0]), None
+
+
+def _nanmedian(x: torch.Tensor, dim: int, keepdim: bool) -> Any:
+    """The median of what is a number; infinity stands behind all of them in the place of NaN."""
+    if x.dim() == 0 or not static(x.shape[dim]) or not x.is_floating_point():
+        return NotImplemented
+    unknown = torch.isnan(x)
+    values = torch.topk(torch.where(unknown, torch.full_like(x, float("inf")), x), x.shape[dim], dim, largest=False)[0]
+    known = torch.logical_not(unknown).sum(dim, keepdim=True)
+    place = torch.div(torch.clamp(known - 1, min=0), 2, rounding_mode="trunc")
+    found = torch.gather(values, dim, place)
+    found = torch.where(known == 0, torch.full_like(found, float("nan")), found)
+    return found if keepdim else found.squeeze(dim), None
+
+
+def _nanmedian_of_all(x: torch.Tensor) -> Any:
+    if not static(*x.shape):
+        return NotImplemented
+    found = _nanmedian(x.reshape(-1), 0, False)
+    return found if found is NotImplemented else found[0]
+
+
+def _quantile(x: torch.Tensor, q: float, dim: int | None, keepdim: bool, interpolation: str) -> Any:
+    """As PyTorch does it: the rank is a number of the values' dtype."""
+    if interpolation not in ("linear", "lower", "higher", "nearest") or not static(*x.shape) or x.numel() == 0:
+        return NotImplemented
+    if dim is None:
+        found = _quantile(x.reshape(-1), q, 0, False, interpolation)
+        return found.reshape([1] * x.dim()) if keepdim else found
+    if x.dim() == 0:
+        return NotImplemented
+    values = torch.topk(x, x.shape[dim], dim, largest=False)[0]
+    rank = _rank(q, x.shape[dim], x.dtype)
+    below = {"higher": math.ceil(rank), "nearest": round(rank)}.get(interpolation, math.floor(rank))
+    found = values.narrow(dim, below, 1)
+    share = rank - below
+    if interpolation == "linear" and share:
+        above = values.narrow(dim, below + 1, 1)
+        found = found + (above - found) * share if share < 0.5 else above - (above - found) * (1 - share)
+    found = torch.where(torch.isnan(x).any(dim, True), torch.full_like(found, float("nan")), found)
+    return found if keepdim else found.squeeze(dim)
+
+
+def _rank(q: float, size: int, dtype: torch.dtype) -> float:
+    numbers = np.float64 if dtype == torch.float64 else np.float32
+    return float(numbers(q) * numbers(size - 1))
 
 
 def _median_of_all(x: torch.Tensor) -> Any:

@@ -17,13 +17,13 @@ from edgex.delegates.reference.delegate import ReferenceDelegate
 from edgex.export.capture.program import capture
 from edgex.export.pipeline import export_to_targets
 from edgex.export.proof.float64 import in_float64
-from edgex.export.proof.float64_errors import measure_movement_db, measure_own_error_db
+from edgex.export.proof.float64_errors import judge_by_float64, measure_movement_db, measure_own_error_db
 from edgex.export.result import ExportReport
 from edgex.export.settings import ExportSettings
 from edgex.export.source.source import wrap_model
 from edgex.runtime.artifact.artifact import open_artifact
 from edgex.runtime.artifact.golden import Case, Step, read_golden
-from edgex.runtime.session.numerics import Tolerance
+from edgex.runtime.session.numerics import Tolerance, measure_sqnr_db
 
 TRUTH = ReferenceDelegate.lower
 X = torch.rand(64, 32, generator=torch.Generator().manual_seed(0)) * 0.8 + 0.5
@@ -218,3 +218,45 @@ def test_where_the_last_bits_decide_eager_moves_as_far() -> None:
         )
     assert found["one layer"] is not None and found["one layer"] > 110, found
     assert found["norms"] is not None and found["norms"] < 60, found
+
+
+class Detector(nn.Module):
+    """Boxes of the best scores; what an artifact computes is `moved` away from these, or gathers something else."""
+
+    def __init__(self, moved: float = 0.0, off: int = 0) -> None:
+        super().__init__()
+        self.moved, self.off = moved, off
+        self.register_buffer("noise", torch.rand(40, generator=torch.Generator().manual_seed(1)) * 2 - 1)
+
+    def forward(self, scores: torch.Tensor, boxes: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        _, best = (scores * (1 + self.moved * self.noise)).topk(10)
+        return boxes[(best + self.off) % 40], boxes.mean(0) * (1 + self.off)
+
+
+@pytest.mark.parametrize(
+    ("engine", "passes"),
+    [
+        pytest.param(Detector(moved=2e-7), True, id="nearly equal scores change places"),
+        pytest.param(Detector(off=1), False, id="a wrong gather"),
+    ],
+)
+def test_where_nearly_equal_scores_decide_a_case_proves_nothing(engine: Detector, passes: bool) -> None:
+    scores = torch.linspace(0, 1, 20).repeat_interleave(2)
+    scores[1::2] *= 1 + 1e-7
+    inputs = (scores, torch.randn(40, 4, generator=torch.Generator().manual_seed(0)))
+    found = capture(Detector(), inputs, source_root=Path(__file__).parent)
+    names = [spec.name for spec in found.program.outputs]
+    arrays = dict(zip(("scores", "boxes"), (tensor.numpy() for tensor in inputs), strict=True))
+    answers = dict(zip(names, (tensor.numpy() for tensor in Detector()(*inputs)), strict=True))
+    given = dict(zip(names, (tensor.numpy() for tensor in engine(*inputs)), strict=True))
+    case = Case("stress: transposed memory", "compare", (Step(arrays, answers),))
+    judged = [
+        {"name": case.name, "output": name, "verdict": "fail", "sqnr_db": measure_sqnr_db(answers[name], given[name])}
+        for name in names
+        if not np.array_equal(answers[name], given[name])
+    ]
+    assert judged and all(entry["sqnr_db"] < 60 for entry in judged), judged
+    verdict = {"tolerance": {"min_sqnr_db": 80.0}, "cases": judged}
+    (after,) = judge_by_float64([case], verdict, found.eager, found.program).cases
+    assert (after.kind == "skipped") is passes, after
+    assert not passes or "the scores that it sorts" in str(after.reason)

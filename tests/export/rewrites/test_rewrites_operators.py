@@ -67,6 +67,8 @@ class Calls(torch.nn.Module):
 ELEMENTARY = {
     "exp2": (torch.exp2, SPECIAL),
     "rrelu": (F.rrelu, SPECIAL),
+    "erfinv": (torch.erfinv, torch.cat([SPECIAL, torch.linspace(-1, 1, 200), 1 - torch.logspace(-7, -1, 50)])),
+    "clamp by a whole number and another": (lambda x: x.clamp(0, 1.5), SPECIAL),
     "erfc": (torch.special.erfc, torch.cat([SPECIAL, torch.linspace(-6, 9, 200)])),
     "fmax": (torch.fmax, LEFT, RIGHT),
     "fmin": (torch.fmin, LEFT, RIGHT),
@@ -107,6 +109,13 @@ SORTS = {
     "median": (lambda x: x.median(1).values, torch.cat([rand(3, 6), SPECIAL[:6][None]])),
     "median with NaN": (lambda x: x.median(0).values, SPECIAL.reshape(17, 1)),
     "median of all": (torch.median, rand(3, 6)),
+    "median of numbers": (lambda x: x.nanmedian(0).values, SPECIAL.reshape(17, 1).repeat(1, 2)),
+    "median of the numbers among all": (torch.nanmedian, SPECIAL),
+    "median of no number": (lambda x: x.nanmedian(1, keepdim=True).values, torch.full((2, 3), math.nan)),
+    "quantile": (lambda x: torch.quantile(x, 0.3, 1), rand(3, 6)),
+    "quantile of all": (lambda x: torch.quantile(x, 0.95, keepdim=True), rand(3, 7)),
+    "quantile with NaN": (lambda x: torch.quantile(x, 0.25, 0, interpolation="higher"), SPECIAL),
+    "the nearest quantile": (lambda x: torch.quantile(x, 0.5, 0, interpolation="nearest"), rand(6)),
 }
 SCATTERS = {
     **{
