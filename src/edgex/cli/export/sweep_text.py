@@ -35,6 +35,7 @@ class SweepProgress:
         self._quiet = quiet
         self._live = StageProgress(quiet=quiet or not sys.stderr.isatty())
         self._started = time.monotonic()
+        self._before: int | None = None  # rows of earlier runs: they tell nothing of how long a job takes
 
     def __enter__(self) -> SweepProgress:
         self._live.__enter__()
@@ -42,15 +43,16 @@ class SweepProgress:
 
     def __call__(self, standing: Standing) -> None:
         """Say how far it is."""
-        # The words that `StageProgress` makes its estimate from: the next job has begun.
-        number = min(standing.done + 1, standing.jobs)
-        counts = f"{standing.failed} failed, {standing.running} running"
+        if self._before is None:
+            self._before = standing.done
+        text = f"{standing.done}/{standing.jobs} done, {standing.failed} failed, {standing.running} running"
+        text = f"{text}  {standing.latest}".rstrip()
         if sys.stderr.isatty():
-            self._live("sweep", f"job {number} of {standing.jobs}, {counts}  {standing.latest}")
+            # The words that `StageProgress` makes its estimate from: of the jobs of this run, the next one has begun.
+            jobs = standing.jobs - self._before
+            self._live("sweep", f"{text}  job {min(standing.done - self._before + 1, jobs)} of {jobs}")
         elif not self._quiet:
-            elapsed = time.monotonic() - self._started
-            line = f"[{elapsed:6.1f} s] {standing.done}/{standing.jobs} done, {counts}"
-            click.echo(escape_control(f"{line}  {standing.latest}".rstrip()), err=True)
+            click.echo(escape_control(f"[{time.monotonic() - self._started:6.1f} s] {text}"), err=True)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
