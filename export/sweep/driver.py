@@ -199,7 +199,10 @@ class _Driver:
         row = self._results.rows.get(job.id)
         if row is None or row.origin.fingerprint != self._fingerprints[job.model.name]:
             return None
-        return None if failed_again and row.complete and not row.ok else row
+        if not (failed_again and row.complete and not row.ok):
+            return row
+        # Where the measurement failed, the artifact is as good as it was.
+        return replace(row, complete=False) if row.failure is not None and row.failure.stage == "measure" else None
 
     def _list_todo(self, failed_again: bool) -> tuple[list[list[Job]], list[Row]]:
         """Jobs by export, one of each model in turn; and rows whose artifacts are only to be measured."""

@@ -35,7 +35,7 @@ def check_place(place: str) -> None:
         RunError: It cannot be written.
     """
     if not is_url(place):
-        with disk_errors(RunError, f"--artifacts {place} cannot be written"):
+        with disk_errors(RunError, f"--artifacts {place} cannot be written", fix="--artifacts FOLDER|URL"):
             Path(place).mkdir(parents=True, exist_ok=True)
             (Path(place) / _PROBE).write_bytes(b"")
             (Path(place) / _PROBE).unlink()

@@ -127,6 +127,12 @@ def test_one_that_cannot_be_measured_fails_alone(tmp_path: Path) -> None:
     failure = rows["reference"].failure
     assert (failure.stage, failure.exit_code, failure.what) == ("measure", 6, "it stopped")
     assert rows["reference"].timing is None
+    # Again, what failed: it is there, and is measured alone, as its turns need with the other one.
+    for row in found.rows:
+        (tmp_path / "out" / row.made.artifact).mkdir(parents=True, exist_ok=True)
+    executor = Simulated()
+    again = run_sweep(plan, tmp_path / "out", lambda _plan: executor, failed_again=True)
+    assert [len(task.subjects) for task in executor.seen] == [2] and (again.done, again.failed) == (2, 0)
 
 
 def test_a_relative_place_for_artifacts_is_where_the_sweep_was_begun(
