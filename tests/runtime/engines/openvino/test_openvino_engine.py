@@ -11,6 +11,7 @@ from torch import nn
 
 import edgex
 from edgex.errors import RunError, TargetUnavailable
+from edgex.runtime.engines.base import list_settings
 from edgex.runtime.engines.openvino.binding import sentence
 from edgex.runtime.engines.openvino.engine import OpenVinoEngine
 from edgex.runtime.engines.openvino.session import parse_settings
@@ -19,7 +20,11 @@ from edgex.runtime.session.runner import EngineSettings
 
 @pytest.mark.parametrize(
     ("options", "words"),
-    [({"devise": "CPU"}, "no option 'devise'"), ({"inference_precision": "f23"}, "inference_precision=f23 is unknown")],
+    [
+        ({"devise": "CPU"}, "no option 'devise'"),
+        ({"inference_precision": "f23"}, "inference_precision=f23 is unknown"),
+        ({"cpu_pinning": "maybe"}, "cpu_pinning=maybe is unknown"),
+    ],
 )
 def test_unknown_settings_are_refused(options: dict, words: str) -> None:
     with pytest.raises(RunError, match=words):
@@ -61,3 +66,22 @@ def test_an_older_openvino_than_the_artifact_needs(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(package, "installed_version", lambda _name: "2024.6.0")
     with pytest.raises(TargetUnavailable, match=r"2024\.6\.0 is too old"):
         edgex.load(artifact.path)
+
+
+def test_the_setting_worth_timing_is_one_that_it_takes() -> None:
+    (setting,) = list_settings(OpenVinoEngine(), 1)
+    assert setting == ("cpu_pinning", False)
+    assert parse_settings(EngineSettings(1)).pinning and not parse_settings(EngineSettings(1, dict([setting]))).pinning
+
+
+@needs_openvino
+def test_threads_that_are_not_pinned_give_the_same_bits(tmp_path: Path) -> None:
+    x = torch.randn(1, 2)
+    artifact = edgex.export_model(nn.Linear(2, 2), (x,), target="openvino", output=tmp_path)
+    answers = []
+    for options in ({}, {"cpu_pinning": False}):
+        with edgex.load(artifact.path, options=options) as session:
+            answers.append(session.run(x)[0].tobytes())
+            pinned = session.runner.compiled.get_property("ENABLE_CPU_PINNING")  # type: ignore[attr-defined]
+            assert not (options and pinned)
+    assert answers[0] == answers[1]
