@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -112,3 +112,11 @@ def running_sshd(folder: Path) -> Iterator[Sshd]:
 def write_known_host(folder: Path, port: int, public_key: str) -> None:
     """What the client knows about the server's key."""
     (folder / "known").write_text(f"[127.0.0.1]:{port} {' '.join(public_key.split()[:2])}\n")
+
+
+def wait_until(condition: Callable[[], object], seconds: float = 120.0) -> bool:
+    """With room, as this machine may be busy with other things."""
+    deadline = time.monotonic() + seconds
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return bool(condition())

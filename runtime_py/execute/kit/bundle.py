@@ -27,11 +27,12 @@ from edgex.runtime.artifact.artifact import Artifact, hash_file
 from edgex.runtime.artifact.golden import Case, golden_of_method
 from edgex.runtime.artifact.manifest import PROCESSOR_FOLDER
 from edgex.runtime.artifact.specs import TensorSpec
-from edgex.runtime.execute.kit.generation import decoder_flags, is_language_model
+from edgex.runtime.execute.kit.generation import decoder_flags, is_language_model, sampling_flags
 from edgex.runtime.execute.kit.kit import RUNNER, needed_libc, plugin_kit, runner_kit
 from edgex.runtime.execute.linux.native import refuse_version_skew
 from edgex.runtime.execute.tensors import describe_inputs, pack_tensors
 from edgex.runtime.execute.verification import read_tolerances
+from edgex.runtime.generation.settings import read_generation_settings
 from edgex.runtime.session.numerics import Tolerance
 from edgex.runtime.session.signature import Signature
 from edgex.runtime.support.json.reading import read_json
@@ -193,8 +194,12 @@ def _self_test(artifact: Artifact, sha256: str, plugins: list[str], cases: list[
 
 
 def _generation(artifact: Artifact, sha256: str, plugins: list[str]) -> str:
-    """Files that flags name lie where the caller is: so the script stays there."""
-    quoted = list(map(shlex.quote, decoder_flags(artifact)))
+    """The settings of the model's makers are defaults, as in `edgex generate`: flags that come later count instead.
+
+    Files that flags name lie where the caller is: so the script stays there.
+    """
+    own = sampling_flags(read_generation_settings(artifact).sampling)
+    quoted = list(map(shlex.quote, [*decoder_flags(artifact), *own]))
     flags = ['--model "$here"/model.pte', f"--sha256 {shlex.quote(sha256)}"]
     flags += [f'--plugin "$here"/{shlex.quote(name)}' for name in plugins]
     flags += [f"{flag} {value}" for flag, value in zip(quoted[::2], quoted[1::2], strict=True)]

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from edgex.errors import DeviceError, RunError
 from edgex.runtime.artifact.artifact import Artifact
 from edgex.runtime.artifact.manifest import Method
 from edgex.runtime.execute.tensors import describe_inputs
-from edgex.runtime.generation.limits import Limits, read_limits
+from edgex.runtime.generation.limits import read_limits
 from edgex.runtime.generation.sampling import GREEDY, Sampling
-from edgex.runtime.generation.settings import read_generation_settings
 
 
 def is_language_model(artifact: Artifact) -> bool:
@@ -27,25 +24,28 @@ def is_language_model(artifact: Artifact) -> bool:
 
 
 def decoder_flags(artifact: Artifact) -> list[str]:
-    """The model's inputs and limits, and its makers' settings as defaults: flags that follow count instead.
+    """The model's inputs and limits.
 
     Raises:
         RunError: It is no language model.
         DeviceError: Its methods are programs of their own, and the runner loads one.
     """
-    limits, sampling = read_limits(artifact), read_generation_settings(artifact).sampling
+    limits = read_limits(artifact)
     method = _shared_program(artifact)
     flags = ["--method", method.entry]
     flags += [part for text in describe_inputs(method.inputs) for part in ("--input", text)]
-    return [*flags, *_limit_flags(limits), *sampling_flags(sampling)]
+    flags += ["--vocabulary", str(limits.vocabulary)]
+    if limits.context is not None:
+        flags += ["--context", str(limits.context)]
+    return [*flags, "--eos", ",".join(map(str, limits.eos))] if limits.eos else flags
 
 
-def sampling_flags(sampling: Sampling, base: Sampling = GREEDY) -> list[str]:
-    """The fields that differ from `base`, as flags."""
+def sampling_flags(sampling: Sampling) -> list[str]:
+    """How tokens are chosen: what differs from taking the likeliest."""
     flags: list[str] = []
     for name in ("temperature", "top_k", "top_p", "repetition_penalty", "seed"):
         value = getattr(sampling, name)
-        if value != getattr(base, name) and value is not None:
+        if value != getattr(GREEDY, name) and value is not None:
             flags += [f"--{name.replace('_', '-')}", repr(value)]
     return flags
 
@@ -63,10 +63,3 @@ def _shared_program(artifact: Artifact) -> Method:
             "export the model again with --llm",
         )
     return prefill
-
-
-def _limit_flags(limits: Limits) -> Sequence[str]:
-    flags = ["--vocabulary", str(limits.vocabulary)]
-    if limits.context is not None:
-        flags += ["--context", str(limits.context)]
-    return [*flags, "--eos", ",".join(map(str, limits.eos))] if limits.eos else flags

@@ -12,7 +12,7 @@ import shutil
 import signal
 import subprocess
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,10 +60,11 @@ class Link(Protocol):
         """Run a script of the POSIX shell; `data` is its stdin."""
         ...
 
-    def stream(self, job: ShellJob, on_line: Callable[[str], None]) -> Streamed:
-        """Run a job in a folder of its own, and hand over its lines as they come.
+    def stream(self, job: ShellJob) -> Lines:
+        """Run a job in a folder of its own: its lines as they come, then how it ended.
 
-        Should the way break, or this process end, the programs are killed there and the folder removed.
+        Should the way break, the lines be left early, or this process end, the programs are killed there and the folder
+        removed.
         """
         ...
 
@@ -151,7 +152,23 @@ def run_process(command: Sequence[str], data: bytes) -> Done:
     return Done(done.returncode, done.stdout, _last_lines(done.stderr))
 
 
-def stream_process(command: Sequence[str], data: bytes, on_line: Callable[[str], None]) -> Streamed:
+# What a job says, a line each, and how it ended.
+Lines = Generator[str, None, Streamed]
+
+
+def follow(lines: Lines, on_line: Callable[[str], None]) -> Streamed:
+    """Hand over every line; what runs is ended when one is refused by an exception."""
+    with contextlib.closing(lines):
+        while True:
+            try:
+                line = next(lines)
+            except StopIteration as end:
+                done: Streamed = end.value
+                return done
+            on_line(line)
+
+
+def stream_process(command: Sequence[str], data: bytes) -> Lines:
     """Run a shell with a `ShellJob`'s script, and read what it says; killed if this is left early."""
     process = start_program(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert process.stdout is not None and process.stderr is not None and process.stdin is not None
@@ -174,7 +191,7 @@ def stream_process(command: Sequence[str], data: bytes, on_line: Callable[[str],
                 name, size = line[len(_FILE) :].split()
                 files[name] = process.stdout.read(int(size))
             else:
-                on_line(line)
+                yield line
         code = process.wait()
     finally:
         helpers[1].join(timeout=1.0)
@@ -227,9 +244,9 @@ class LocalLink:
         """See `Link`."""
         return run_process(["/bin/sh", "-c", script], data)
 
-    def stream(self, job: ShellJob, on_line: Callable[[str], None]) -> Streamed:
+    def stream(self, job: ShellJob) -> Lines:
         """See `Link`."""
-        return stream_process(["/bin/sh", "-c", job.script], job.data, on_line)
+        return stream_process(["/bin/sh", "-c", job.script], job.data)
 
     def provide(self, name: str, digest: str, files: Mapping[str, Path], progress: Progress) -> str:
         """The files' own folder; where they lie in several, one in the user's cache that brings them together."""

@@ -18,13 +18,16 @@ from edgex.runtime.execute.base import (
     prepare_sequences,
     refuse_options,
 )
-from edgex.runtime.execute.linux.link import Done, Link, ShellJob
+from edgex.runtime.execute.generation import TextRequest
+from edgex.runtime.execute.linux.generation import DeviceText, text_flags
+from edgex.runtime.execute.linux.link import Done, Link, Sent, ShellJob, follow
 from edgex.runtime.execute.linux.probe import Probed, probe_machine
 from edgex.runtime.execute.linux.program import Program, ProgramMaker
 from edgex.runtime.execute.linux.transcript import Transcript
 from edgex.runtime.execute.request import Arrays, DeviceInfo, DeviceOptions, RunRequest, RunResult
 from edgex.runtime.execute.tensors import describe_inputs, pack_tensors, unpack_tensors
 from edgex.runtime.execute.tracing import read_recorded
+from edgex.runtime.generation.sampling import Sampler
 from edgex.runtime.support.machine.host import HostInfo
 
 # Runs whose operators are recorded: few, as each event takes 70 bytes and a median needs no more.
@@ -65,6 +68,32 @@ class LinuxDevice(Closing):
         """See `Executor`."""
         refuse_options(request, self._link.address)
         prepared = prepare_sequences(artifact, request)
+        program, sent = self._provide(artifact, progress)
+        run_id = secrets.token_hex(8)
+        job = _Job(self._link, artifact, program, request, prepared, run_id, self.probed, progress)
+        return replace(job.answer(), copy_seconds=sent.seconds if sent.bytes else None, copied_bytes=sent.bytes)
+
+    def generate(self, artifact: Artifact, request: TextRequest, progress: Progress = no_progress) -> DeviceText:
+        """See `edgex.runtime.execute.generation.GeneratesText`."""
+        if artifact.manifest.engine != "executorch":
+            raise DeviceError(
+                f"generating on a device takes the native runner, which runs no artifact of {artifact.manifest.engine}",
+                artifact.path.name,
+                "edgex export MODEL -t xnnpack --llm --context N",
+            )
+        # Its draws can be drawn again, however the text ends: the seed is known here.
+        request = replace(request, sampling=replace(request.sampling, seed=Sampler(request.sampling).seed))
+        flags = text_flags(artifact, request)
+        program, sent = self._provide(artifact, progress)
+        flags += ["--threads", str(request.threads or default_threads(self.host))]
+        return DeviceText(self._link, artifact, program, request, flags, self.probed.info, sent)
+
+    def _provide(self, artifact: Artifact, progress: Progress) -> tuple[Program, Sent]:
+        """Put what runs an artifact there; what had to be sent.
+
+        Raises:
+            DeviceError: The machine cannot run it.
+        """
         progress("device", "what it is")
         there = self.probed
         for problem in there.info.problems:
@@ -72,13 +101,8 @@ class LinuxDevice(Closing):
         _refuse_missing_isa(artifact, there)
         before = self._link.sent
         program = self._find_maker(artifact)(artifact, self._link, there, progress)
-        sent = self._link.sent
-        run_id = secrets.token_hex(8)
-        job = _Job(self._link, artifact, program, request, prepared, run_id, there, progress)
-        result = job.answer()
-        copied = sent.bytes - before.bytes
-        seconds = sent.seconds - before.seconds if copied else None
-        return replace(result, copy_seconds=seconds, copied_bytes=copied)
+        after = self._link.sent
+        return program, Sent(after.bytes - before.bytes, after.seconds - before.seconds)
 
     def close(self) -> None:
         """See `Executor`."""
@@ -110,6 +134,12 @@ def _refuse_missing_isa(artifact: Artifact, there: Probed) -> None:
             artifact.path.name,
             "run it on one that has them, or export the model again with --precision fp32",
         )
+
+
+def default_threads(host: HostInfo) -> int:
+    """The rule of `edgex.runtime.support.machine.threads`: usable cores, or physical ones where they are fewer."""
+    known = [count for count in (host.usable_cores, host.physical_cores) if count]
+    return max(1, min(known, default=1))
 
 
 @dataclass(frozen=True)
@@ -180,7 +210,7 @@ class _Job:
             said[min(sum("done" in one.found for one in said), len(said) - 1)](line)
 
         job = ShellJob(self.link.workspace(self.run_id), data, commands, files)
-        done = self.link.stream(job, on_line)
+        done = follow(self.link.stream(job), on_line)
         if done.code and "No space left" in done.errors:
             raise DeviceError(
                 "the device is out of space: the run's inputs and outputs do not fit",
@@ -200,7 +230,7 @@ class _Job:
     def _common_flags(self) -> list[str]:
         method = self.artifact.manifest.method
         flags = ["--run-id", self.run_id, "--inputs", "in.tensors"]
-        flags += ["--threads", str(self.request.threads or self._default_threads())]
+        flags += ["--threads", str(self.request.threads or default_threads(self.there.host))]
         for flag, values in (
             ("--input", describe_inputs(method.inputs)),
             ("--output", [spec.name for spec in method.outputs]),
@@ -214,12 +244,6 @@ class _Job:
             return []
         counts = ("--warmup", self.request.warmup), ("--runs", self.request.runs)
         return [part for flag, count in counts for part in (flag, "auto" if count is None else str(count))]
-
-    def _default_threads(self) -> int:
-        """The rule of `edgex.runtime.support.machine.threads`: usable cores, or physical ones where they are fewer."""
-        host = self.there.host
-        known = [count for count in (host.usable_cores, host.physical_cores) if count]
-        return max(1, min(known, default=1))
 
     def _split_outputs(self, data: bytes) -> tuple[tuple[Arrays, ...], ...]:
         try:

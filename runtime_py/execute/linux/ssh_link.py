@@ -15,14 +15,14 @@ import subprocess
 import tarfile
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import IO
 
 from edgex.errors import DeviceError, UsageError
 from edgex.runtime.artifact.artifact import hash_file
 from edgex.runtime.execute.base import Progress
-from edgex.runtime.execute.linux.link import Done, Sent, ShellJob, Streamed, run_process, stream_process
+from edgex.runtime.execute.linux.link import Done, Lines, Sent, ShellJob, run_process, stream_process
 from edgex.runtime.execute.request import Address
 from edgex.runtime.support.disk.scratch import scratch_folder
 from edgex.runtime.support.process.programs import start_program
@@ -155,9 +155,9 @@ class SshLink:
         self._cache, self._have = lines[0], set(lines[1:])
         return Done(done.code, rest, done.errors)
 
-    def stream(self, job: ShellJob, on_line: Callable[[str], None]) -> Streamed:
+    def stream(self, job: ShellJob) -> Lines:
         """See `Link`."""
-        done = stream_process(self._command(job.script), job.data, on_line)
+        done = yield from stream_process(self._command(job.script), job.data)
         if done.code == _SSH_FAILED:
             raise self._lost(done.errors)
         return done

@@ -4,6 +4,7 @@
 start {run_id, seconds, peak_rss_bytes}   model {sha256, bytes, seconds}   progress {stage, detail}
 loaded {program_seconds, method_seconds, threads, peak_rss_bytes, executed_on?}   first {seconds, peak_rss_bytes}
 warmup {runs, seconds, settled}   plan {samples, rounds, calls_per_sample, steps}   round {seconds: […]}
+token {id, seconds}   generated {finish, seed, decoded, load_seconds, prefill_seconds, decode_seconds, sampling_seconds}
 done {run_id, peak_rss_bytes}     error {kind: input|engine, what, code}
 ```
 """
@@ -36,6 +37,12 @@ _EVENTS: dict[str, Shape] = {
     "warmup": Object({}, {"runs": _COUNT, "seconds": Number(0), "settled": Optional(Truth())}),
     "plan": Object({"samples": _COUNT, "rounds": _COUNT}, {"calls_per_sample": _COUNT, "steps": _COUNT}),
     "round": Object({"seconds": List(Number(0))}),
+    "token": Object({"id": _COUNT, "seconds": Number(0)}),
+    "generated": Object(
+        {"finish": Text("eos|length|context", "no reason why a text ends"), "seed": Optional(_COUNT), "decoded": _COUNT}
+        | {f"{part}_seconds": Number(0) for part in ("load", "prefill", "decode", "sampling")},
+        {"prompt_tokens": _COUNT, "tokens": _COUNT, "first_token_seconds": Number(0)},
+    ),
     "done": Object({"run_id": Text()}, {"peak_rss_bytes": _BYTES}),
     "error": Object({"kind": Text(), "what": Text(lines=True)}, {"code": Optional(Integer(0, (1 << 32) - 1))}),
 }

@@ -9,6 +9,7 @@ import time
 
 import pytest
 from decoder_support import CONTEXT, add_processor_files, eager_greedy, train_tokenizer, unloaded
+from device_support import needs_compiler
 
 from edgex.runtime.generation.tokenizer import Tokenizer
 
@@ -101,6 +102,29 @@ def test_the_models_own_settings_count(own_copy, edgex):
     ended = expected[: expected.index(end)]
     assert done.stdout == ",".join(map(str, ended)) + "\n" and "the model ended the text" in done.stderr
     assert "--top-k: nothing is drawn at temperature 0" in done.stderr
+
+
+@needs_compiler
+def test_on_a_device(with_text, own_copy, edgex, tmp_path):
+    """The tokenizer works here: text goes in and comes out, and a stop text ends the program there."""
+    copy = own_copy("decoder", "xnnpack")
+    add_processor_files(copy, {"tokenizer.json": (tmp_path / "tokenizer.json").read_text()})
+    there = ("generate", str(copy), "--device", "local-native", "--prompt", "für ", "--temperature", "2", "--seed", "1")
+    found = json.loads(edgex(*there, "--max-new", "20", "--json").stdout)
+    assert found["ids"] == json.loads(edgex(*there[:2], *there[4:], "--max-new", "20", "--json").stdout)["ids"]
+    assert found["device"]["kind"] == "local-native" and found["device"]["run_id"] and found["finish"] == "length"
+    stop = found["text"][4:6]
+    stopped = edgex(*there, "--max-new", "20", "--stop", stop)
+    assert stopped.stdout == found["text"][: found["text"].find(stop)] + "\n" and "a stop text came" in stopped.stderr
+    for flags, code, words in (
+        (("--device", "adb"), 2, "does not go with --device adb"),
+        (("--device", "local-native", "--device-python", "python3"), 2, "leave --device-python out"),
+        (("--device-python", "python3"), 2, "is for a device"),
+    ):
+        refused = edgex("generate", str(copy), "--ids", "1", *flags)
+        assert refused.returncode == code and words in refused.stderr, refused.stderr
+    refused = edgex("generate", with_text, "--ids", "1", "--device", "local-native")
+    assert refused.returncode == 8 and "no artifact of onnxruntime" in refused.stderr
 
 
 @pytest.mark.parametrize(

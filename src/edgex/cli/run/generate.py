@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import sys
-import time
-from collections.abc import Iterator
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -23,17 +21,16 @@ from edgex.cli.options.shared import (
     timeout_option,
     verbose_option,
 )
+from edgex.cli.run.generation import ShownText, begin_text, describe_text, refuse_place, summarize_text
+from edgex.cli.run.place import device_flags, read_place
 from edgex.cli.supervisor import supervise
 from edgex.errors import TargetUnavailable, UsageError
 
 if TYPE_CHECKING:
-    from edgex.runtime.artifact.artifact import Artifact
-    from edgex.runtime.generation.generator import Generator
     from edgex.runtime.generation.limits import Limits
     from edgex.runtime.generation.prompts import PromptReader
     from edgex.runtime.generation.sampling import Sampling
     from edgex.runtime.generation.settings import GenerationSettings
-    from edgex.runtime.session.session import Session
 
 _GROUP = "Generation"
 
@@ -83,6 +80,7 @@ _GROUP = "Generation"
 @threads_option("Threads of a run; default: what a sweep found, or the engine's own.")
 @no_tuned_option
 @check_option
+@device_flags
 @timeout_option
 @json_option
 @quiet_option
@@ -104,6 +102,9 @@ def command(
     threads: int | None,
     no_tuned: bool,
     check: str,
+    device: str | None,
+    executorch_wheel: Path | None,
+    device_python: str | None,
     timeout: float | None,
     as_json: bool,
     quiet: bool,
@@ -114,13 +115,17 @@ def command(
     Interrupted, it keeps the text so far.
     """
     given = _check_flags(prompt, ids, chat=chat, system=system, stop=stop)
+    place = read_place(device, executorch_wheel, device_python, {})
+    if place.address is not None and place.address.kind == "adb":
+        refuse_place(place)
 
     def body() -> int:
         from edgex.runtime.artifact.artifact import open_artifact
-        from edgex.runtime.engines.loading import open_session
+        from edgex.runtime.execute.generation import TextRequest
         from edgex.runtime.generation.limits import read_limits
         from edgex.runtime.generation.prompts import PromptReader
         from edgex.runtime.generation.settings import read_generation_settings
+        from edgex.runtime.support.printable import escape_control
 
         # All that can be refused is refused before the engine loads the model.
         opened = open_artifact(artifact, "size" if check == "size" else "hash")
@@ -133,26 +138,24 @@ def command(
         sampling = _choose_sampling(settings, temperature, top_k, top_p, seed).check()
         if not quiet:
             _print_notes(settings, limits, sampling, max_new, len(tokens), flags={"--top-k": top_k, "--top-p": top_p})
-        started = time.perf_counter()
-        with open_session(opened, threads, {}, tuned=not no_tuned) as session:
-            load_seconds = time.perf_counter() - started
-            generator = session.generator(tokenizer)
-            run = _Run(generator, tokens, max_new, sampling, stop, ignore_eos, has_text=has_text)
+        request = TextRequest(tuple(tokens), max_new, sampling, ignore_eos, threads)
+        with begin_text(place, opened, request, tuned=not no_tuned, quiet=quiet) as run:
+            text = ShownText(run, tokens, stop, reader.need_tokenizer() if has_text else None)
             ended = False
             try:
-                for piece in run.pieces():
+                for piece in text.pieces():
                     if not as_json:
-                        click.echo(_shown(piece), nl=False)
+                        click.echo(escape_control(piece), nl=False)
                         sys.stdout.flush()
                 ended = True
             finally:
-                document = _document(opened, session, generator, run, load_seconds, interrupted=not ended)
+                document = describe_text(opened, request, run, text, interrupted=not ended)
                 if as_json and (ended or isinstance(sys.exc_info()[1], KeyboardInterrupt)):
                     print_json(document)
-                elif not as_json and run.ids:
+                elif not as_json and text.ids:
                     click.echo()
         if not quiet and not as_json:
-            click.echo(_summary(document), err=True)
+            click.echo(summarize_text(document), err=True)
         return 0
 
     supervise(body, timeout_seconds=timeout, as_json=as_json, verbose=verbose)
@@ -253,117 +256,3 @@ def _print_notes(
         notes.append(f"the context of {limits.context} has room for {room} more: generation ends there at the latest")
     for note in notes:
         click.echo(f"note: {note}", err=True)
-
-
-class _Run:
-    """One generation, as pieces to show.
-
-    Attributes:
-        ids: New ids so far.
-        text: The text so far; None without a tokenizer.
-        finish: Why it ended; None where it has not.
-        text_seconds: Spent on making text of ids.
-    """
-
-    def __init__(
-        self,
-        generator: Generator,
-        prompt: list[int],
-        max_new: int,
-        sampling: Sampling,
-        stop: tuple[str, ...],
-        ignore_eos: bool,
-        *,
-        has_text: bool,
-    ) -> None:
-        self.prompt_tokens, self.sampling = len(prompt), sampling
-        self._generator, self._ids = generator, list[int]()
-        self._stream = self._tokens = None
-        if has_text:
-            self._stream = generator.stream_text(
-                prompt, max_new=max_new, sampling=sampling, stop=stop, ignore_eos=ignore_eos
-            )
-        else:
-            self._tokens = generator.stream(prompt, max_new=max_new, sampling=sampling, ignore_eos=ignore_eos)
-
-    @property
-    def ids(self) -> list[int]:
-        return self._ids if self._stream is None else self._stream.ids
-
-    @property
-    def text(self) -> str | None:
-        return None if self._stream is None else self._stream.text
-
-    @property
-    def finish(self) -> str | None:
-        return "stop" if self._stream is not None and self._stream.stopped_by else self._generator.finish
-
-    @property
-    def text_seconds(self) -> float | None:
-        return None if self._stream is None else self._stream.seconds
-
-    def pieces(self) -> Iterator[str]:
-        """Text, or ids with commas between them."""
-        if self._stream is not None:
-            yield from self._stream
-        for token in self._tokens or ():
-            self._ids.append(token)
-            yield f"{',' if len(self._ids) > 1 else ''}{token}"
-
-
-def _shown(piece: str) -> str:
-    from edgex.runtime.support.printable import escape_control
-
-    return escape_control(piece)
-
-
-def _document(
-    artifact: Artifact, session: Session, generator: Generator, run: _Run, load_seconds: float, *, interrupted: bool
-) -> dict[str, Any]:
-    """The `edgex.generate/1` document."""
-    spent = generator.spent
-    return {
-        "schema": "edgex.generate/1",
-        "artifact": str(artifact.path),
-        "executed_on": session.executed_on,
-        "threads": session.threads,
-        "sampling": {**asdict(run.sampling), "seed": generator.seed},
-        "prompt_tokens": run.prompt_tokens,
-        "ids": run.ids,
-        "text": run.text,
-        "finish": "interrupted" if interrupted else run.finish,
-        "seconds": {
-            "load": load_seconds,
-            "prefill": spent.prefill_seconds,
-            "decode": spent.decode_seconds,
-            "sampling": spent.sampling_seconds,
-            "text": run.text_seconds,
-        },
-        "tokens_per_second": {
-            "prefill": _rate(spent.prefilled, spent.prefill_seconds),
-            "decode": _rate(spent.decoded, spent.decode_seconds),
-        },
-    }
-
-
-def _rate(count: int, seconds: float) -> float | None:
-    return count / seconds if count and seconds else None
-
-
-_ENDINGS = {
-    "eos": "the model ended the text",
-    "stop": "a stop text came",
-    "length": "as many as --max-new allows",
-    "context": "the context is full",
-}
-
-
-def _summary(document: dict[str, Any]) -> str:
-    """One line on stderr, behind the text."""
-    seconds, rates = document["seconds"], document["tokens_per_second"]
-    decoded = "" if rates["decode"] is None else f" at {rates['decode']:,.1f} tokens/s"
-    return (
-        f"[{document['prompt_tokens']} tokens read at {rates['prefill']:,.0f} tokens/s, "
-        f"{len(document['ids'])} written{decoded}, after {seconds['load']:.2f} s of loading; "
-        f"{_ENDINGS[document['finish']]}]"
-    )

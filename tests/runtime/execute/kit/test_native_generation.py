@@ -17,9 +17,10 @@ from edgex.errors import DeviceError
 from edgex.runtime.artifact.artifact import open_artifact
 from edgex.runtime.artifact.language_model import LanguageModel
 from edgex.runtime.execute.kit.bundle import write_bundle
-from edgex.runtime.execute.kit.generation import decoder_flags, is_language_model
+from edgex.runtime.execute.kit.generation import decoder_flags, is_language_model, sampling_flags
 from edgex.runtime.execute.kit.kit import this_machine
 from edgex.runtime.generation.sampling import Sampling
+from edgex.runtime.generation.settings import read_generation_settings
 
 PROMPT = [7, 3, 58, 11, 0, 42, 19]
 LONG = [number * 7 % VOCABULARY for number in range(2 * CHUNK + 1)]
@@ -207,9 +208,9 @@ def test_what_the_runner_is_told(tmp_path) -> None:
         ("--vocabulary", str(VOCABULARY)),
         ("--context", str(CONTEXT)),
         ("--eos", "2,5"),
-        ("--temperature", "0.6"),
-        ("--top-p", "0.9"),
     ]
+    own = read_generation_settings(artifact).sampling
+    assert sampling_flags(own) == ["--temperature", "0.6", "--top-p", "0.9"] and not sampling_flags(Sampling())
     (method,) = artifact.manifest.methods
     llm = LanguageModel(VOCABULARY, CONTEXT, CHUNK, None, (), 0)
     for entry, refused in (("forward", False), ("other", True)):

@@ -11,13 +11,15 @@ import time
 
 import numpy as np
 import pytest
-from device_support import Sshd, needs_compiler, needs_sshd, running_sshd, write_known_host
+from decoder_support import eager_greedy
+from device_support import Sshd, needs_compiler, needs_sshd, running_sshd, wait_until, write_known_host
 
 import edgex as edgex_package
 from edgex.errors import DeviceError
 from edgex.runtime.artifact.artifact import open_artifact
 from edgex.runtime.artifact.golden import read_example
 from edgex.runtime.execute.address import open_executor
+from edgex.runtime.execute.generation import TextRequest
 from edgex.runtime.execute.linux import ssh_link
 from edgex.runtime.execute.request import DeviceOptions
 from edgex.runtime.execute.run import run_once
@@ -65,6 +67,19 @@ def test_the_same_answers_and_nothing_twice(exported, box: Sshd, monkeypatch, ta
         for ours, theirs in zip(outputs, session.run(**example), strict=True):
             np.testing.assert_array_equal(ours, theirs)
     assert verdict.passed and box.left_behind() == []
+
+
+def test_a_text_comes_token_by_token(exported, box: Sshd) -> None:
+    artifact = open_artifact(exported("decoder", "xnnpack"))
+    prompt = (7, 3, 58, 11)
+    with open_box() as device:
+        run = device.generate(artifact, TextRequest(prompt, 6))
+        assert list(run) == eager_greedy(prompt, 6) and run.finish == "length"
+        tokens = iter(device.generate(artifact, TextRequest(prompt, 40)))
+        assert next(tokens) == eager_greedy(prompt, 1)[0]
+        tokens.close()
+    assert run.result.device.kind == "ssh"
+    assert wait_until(lambda: not box.left_behind()), "the folder of a text that is left early stays"
 
 
 def test_a_profile(exported, box: Sshd) -> None:

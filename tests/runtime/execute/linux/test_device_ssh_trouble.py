@@ -11,11 +11,10 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
-from device_support import Sshd, needs_compiler, needs_sshd, running_sshd
+from device_support import Sshd, needs_compiler, needs_sshd, running_sshd, wait_until
 
 from edgex.errors import DeviceError, RunError
 from edgex.runtime.artifact.artifact import Artifact, hash_file, open_artifact
@@ -53,14 +52,6 @@ def artifact(exported) -> Artifact:
 def run(artifact: Artifact, progress=lambda stage, detail: None) -> RunResult:
     with open_executor("ssh:box") as device:
         return run_once(device, artifact, read_example(artifact), threads=1, progress=progress)[1]
-
-
-def wait_until(condition, seconds: float = 120.0) -> bool:
-    """With room, as this machine may be busy with other things."""
-    deadline = time.monotonic() + seconds
-    while not condition() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    return condition()
 
 
 @pytest.mark.parametrize(

@@ -46,9 +46,9 @@ std::vector<int64_t> read_prompt(const GenerateOptions& options) {
   return ids;
 }
 
-void write_id(int64_t id, bool is_first, bool json) {
+void write_id(int64_t id, double seconds, bool is_first, bool json) {
   if (json) {
-    Line("token").whole("id", id);
+    Line("token").whole("id", id).real("seconds", seconds);
     return;
   }
   std::printf("%s%lld", is_first ? "" : ",", static_cast<long long>(id));
@@ -86,7 +86,7 @@ void write_text(Decoder& decoder, Sampler& sampler, const GenerateOptions& optio
       return;
     }
     text.push_back(id);
-    write_id(id, number == 0, options.json);
+    write_id(id, since(began), number == 0, options.json);
     spent.written++;
   }
 }
