@@ -19,19 +19,28 @@ from. A new place to run is a class with the methods of `Executor`, and an entry
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from edgex.errors import EdgexError, RunError, UsageError
 from edgex.runtime.artifact.artifact import Artifact
-from edgex.runtime.execute.request import Address, Arrays, DeviceInfo, DeviceOptions, RunRequest, RunResult
+from edgex.runtime.execute.request import (
+    Address,
+    Arrays,
+    DeviceInfo,
+    DeviceOptions,
+    RunRequest,
+    RunResult,
+    TextRequest,
+)
 from edgex.runtime.session.signature import Signature
 
 if TYPE_CHECKING:
     from typing import Self
 
+    from edgex.runtime.generation.generator import Finish, Spent
     from edgex.runtime.support.machine.host import HostInfo
 
 # Told about each stage, with a detail.
@@ -103,6 +112,48 @@ class RunsSomeEngines(Protocol):
     """
 
     engines: tuple[str, ...]
+
+
+class TextRun(Protocol):
+    """A text that is being generated: iterate over its new ids.
+
+    Attributes:
+        finish: Why it ended; None while it has not.
+        seed: What the draws started from; None where nothing is drawn, or it is not known yet.
+        spent: Tokens and seconds so far.
+        load_seconds: Checking and loading the model; None where it is not known yet.
+        result: Who ran it and where, without outputs.
+    """
+
+    seed: int | None
+    spent: Spent
+    load_seconds: float | None
+
+    @property
+    def finish(self) -> Finish | None:
+        """See above."""
+        ...
+
+    @property
+    def result(self) -> RunResult:
+        """See above."""
+        ...
+
+    def __iter__(self) -> Iterator[int]: ...
+
+
+@runtime_checkable
+class GeneratesText(Protocol):
+    """An executor that can generate."""
+
+    def generate(self, artifact: Artifact, request: TextRequest, progress: Progress = no_progress) -> TextRun:
+        """Generate, from an empty text; nothing runs before the first id is asked for.
+
+        Raises:
+            DeviceError: The device cannot run this artifact, or the way to it failed; also from the run.
+            RunError: The engine failed, or it is no language model.
+        """
+        ...
 
 
 class ExecutorKind(Protocol):

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from edgex.runtime.generation.sampling import GREEDY, Sampling
+
 if TYPE_CHECKING:
     from edgex.errors import EdgexError
     from edgex.runtime.artifact.artifact import CheckLevel
@@ -132,6 +134,25 @@ class RunRequest:
     fresh_processes: int = 0
     trace: bool = False
     repeat_seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class TextRequest:
+    """What an executor that generates is to do; prompts become ids, and ids text, here.
+
+    Attributes:
+        ids: The prompt, within the model's limits.
+        max_new: The most tokens to generate.
+        sampling: How each is chosen.
+        ignore_eos: Go on behind an id that ends a text.
+        threads: Threads of a run; None leaves it to the engine.
+    """
+
+    ids: tuple[int, ...]
+    max_new: int = 128
+    sampling: Sampling = GREEDY
+    ignore_eos: bool = False
+    threads: int | None = None
 
 
 @dataclass(frozen=True)

@@ -18,13 +18,12 @@ from edgex.runtime.execute.base import (
     prepare_sequences,
     refuse_options,
 )
-from edgex.runtime.execute.generation import TextRequest
-from edgex.runtime.execute.linux.generation import DeviceText, text_flags
+from edgex.runtime.execute.kit.text import DeviceText, text_flags
 from edgex.runtime.execute.linux.link import Done, Link, Sent, ShellJob, follow
 from edgex.runtime.execute.linux.probe import Probed, probe_machine
 from edgex.runtime.execute.linux.program import Program, ProgramMaker
 from edgex.runtime.execute.linux.transcript import Transcript
-from edgex.runtime.execute.request import Arrays, DeviceInfo, DeviceOptions, RunRequest, RunResult
+from edgex.runtime.execute.request import Arrays, DeviceInfo, DeviceOptions, RunRequest, RunResult, TextRequest
 from edgex.runtime.execute.tensors import describe_inputs, pack_tensors, unpack_tensors
 from edgex.runtime.execute.tracing import read_recorded
 from edgex.runtime.generation.sampling import Sampler
@@ -74,7 +73,7 @@ class LinuxDevice(Closing):
         return replace(job.answer(), copy_seconds=sent.seconds if sent.bytes else None, copied_bytes=sent.bytes)
 
     def generate(self, artifact: Artifact, request: TextRequest, progress: Progress = no_progress) -> DeviceText:
-        """See `edgex.runtime.execute.generation.GeneratesText`."""
+        """See `edgex.runtime.execute.base.GeneratesText`."""
         if artifact.manifest.engine != "executorch":
             raise DeviceError(
                 f"generating on a device takes the native runner, which runs no artifact of {artifact.manifest.engine}",

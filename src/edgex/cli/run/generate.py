@@ -121,7 +121,7 @@ def command(
 
     def body() -> int:
         from edgex.runtime.artifact.artifact import open_artifact
-        from edgex.runtime.execute.generation import TextRequest
+        from edgex.runtime.execute.request import TextRequest
         from edgex.runtime.generation.limits import read_limits
         from edgex.runtime.generation.prompts import PromptReader
         from edgex.runtime.generation.settings import read_generation_settings

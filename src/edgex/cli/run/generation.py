@@ -13,8 +13,8 @@ from edgex.errors import UsageError
 
 if TYPE_CHECKING:
     from edgex.runtime.artifact.artifact import Artifact
-    from edgex.runtime.execute.generation import TextRequest, TextRun
-    from edgex.runtime.execute.request import RunResult
+    from edgex.runtime.execute.base import TextRun
+    from edgex.runtime.execute.request import RunResult, TextRequest
     from edgex.runtime.generation.generator import Finish
     from edgex.runtime.generation.tokenizer import Tokenizer
     from edgex.runtime.session.session import Session
@@ -49,7 +49,7 @@ def begin_text(
         with open_session(artifact, request.threads, {}, tuned=tuned) as session:
             yield _Here(session, request, time.perf_counter() - started)
         return
-    from edgex.runtime.execute.generation import GeneratesText
+    from edgex.runtime.execute.base import GeneratesText
 
     with place.opened([artifact]) as executor:
         if not isinstance(executor, GeneratesText):

@@ -12,8 +12,9 @@ import edgex as edgex_package
 from edgex.errors import DeviceError, RunError
 from edgex.runtime.artifact.artifact import open_artifact
 from edgex.runtime.execute.address import open_executor
-from edgex.runtime.execute.generation import GeneratesText, TextRequest
+from edgex.runtime.execute.base import GeneratesText
 from edgex.runtime.execute.linux.link import LocalLink, Streamed
+from edgex.runtime.execute.request import TextRequest
 from edgex.runtime.generation.sampling import Sampling
 
 pytestmark = needs_compiler

@@ -19,9 +19,8 @@ from edgex.errors import DeviceError
 from edgex.runtime.artifact.artifact import open_artifact
 from edgex.runtime.artifact.golden import read_example
 from edgex.runtime.execute.address import open_executor
-from edgex.runtime.execute.generation import TextRequest
 from edgex.runtime.execute.linux import ssh_link
-from edgex.runtime.execute.request import DeviceOptions
+from edgex.runtime.execute.request import DeviceOptions, TextRequest
 from edgex.runtime.execute.run import run_once
 from edgex.runtime.execute.verification import verify
 from edgex.runtime.measure.profile.collect import profile_on

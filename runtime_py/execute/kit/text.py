@@ -9,12 +9,11 @@ from contextlib import closing
 from edgex.errors import DeviceError
 from edgex.runtime.artifact.artifact import Artifact
 from edgex.runtime.execute.base import no_progress
-from edgex.runtime.execute.generation import TextRequest
 from edgex.runtime.execute.kit.generation import decoder_flags, sampling_flags
 from edgex.runtime.execute.linux.link import Done, Link, Sent, ShellJob, Streamed
 from edgex.runtime.execute.linux.program import Program
 from edgex.runtime.execute.linux.transcript import Transcript
-from edgex.runtime.execute.request import DeviceInfo, RunResult
+from edgex.runtime.execute.request import DeviceInfo, RunResult, TextRequest
 from edgex.runtime.generation.generator import Finish, Spent
 from edgex.runtime.generation.limits import read_limits
 
@@ -34,7 +33,7 @@ def text_flags(artifact: Artifact, request: TextRequest) -> list[str]:
 
 
 class DeviceText:
-    """See `edgex.runtime.execute.generation.TextRun`. Left early, the program there is ended."""
+    """See `edgex.runtime.execute.base.TextRun`. Left early, the program there is ended."""
 
     def __init__(
         self,
