@@ -14,6 +14,9 @@ after:   rows = aten.embedding.default(table, ids)
 before:  y = aten.scatter_reduce.two(x, 0, index, src, "amax")
 after:   y = maximum(x, amax(where(index == arange(places)[:, None], src, -inf), 1))    # up to 4 million of them
 
+before:  y = aten.index_reduce.default(x, 0, index, src, "mean")              # src: [3, 8]
+after:   y = what is made of scatter_reduce(x, 0, index.reshape(3, 1).expand(3, 8), src, "mean")
+
 before:  y = aten.histc.default(x, 4, 0, 3)
 after:   y = sum((floor((x - 0) * 4 / 3) == arange(4)[:, None]) & (x >= 0), 1).float()     # 3 counts in the last bin
 ```
@@ -42,6 +45,7 @@ def scatter_by_sums(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite 
     """Write every such operator with sums; the same program comes back without one."""
     rules: Rules = {
         aten.scatter_reduce.two: _scatter_reduce,
+        aten.index_reduce.default: _index_reduce,
         aten.embedding_bag.default: _embedding_bag,
         aten.embedding_bag.padding_idx: _embedding_bag,
         aten.histc.default: _histogram,
@@ -64,6 +68,16 @@ def _scatter_reduce(
         return total
     first = torch.ones_like(x) if include_self else torch.scatter(torch.ones_like(x), dim, index, 0.0)
     return total / torch.scatter_add(first, dim, index, torch.ones_like(src))
+
+
+def _index_reduce(
+    x: torch.Tensor, dim: int, index: torch.Tensor, src: torch.Tensor, reduce: str, include_self: bool
+) -> Any:
+    """One index for a whole row of `src`."""
+    if x.dim() == 0 or not static(*src.shape):
+        return NotImplemented
+    sizes = [-1 if at == dim % x.dim() else 1 for at in range(x.dim())]
+    return _scatter_reduce(x, dim, index.long().reshape(sizes).expand_as(src), src, reduce, include_self)
 
 
 def _extremes(x: torch.Tensor, dim: int, index: torch.Tensor, src: torch.Tensor, most: bool, include_self: bool) -> Any:

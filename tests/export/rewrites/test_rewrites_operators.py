@@ -138,6 +138,8 @@ SCATTERS = {
         for own in (False, True)
     },
     "a histogram": (lambda x: torch.histc(x, 5, -1, 2), torch.cat([rand(50), torch.tensor([-1.0, 2.0, 0.2, 9.0])])),
+    "rows by mean": (lambda x, s: x.index_reduce(0, PLACES[1], s, "mean"), rand(3, 4), rand(3, 4) * 2),
+    "columns by maximum": (lambda x, s: x.index_reduce(-1, PLACES[0], s, "amax"), rand(2, 4), rand(2, 3)),
     "an empty bag": (
         lambda w, i, o: F.embedding_bag(i, w, o), rand(4, 5), torch.tensor([0, 1, 3, 2]), torch.tensor([0, 2, 2])
     ),
