@@ -20,6 +20,7 @@ from edgex.delegates.executorch.exir import is_excluded, operator_name, origin_o
 from edgex.delegates.executorch.lowering import OnPartition
 from edgex.delegates.executorch.refusals import EXCLUDED, Refusal
 from edgex.delegates.xnnpack.reasons import explain_refusal
+from edgex.delegates.xnnpack.run_time_sizes import sizes_of_run_time
 from edgex.delegates.xnnpack.workarounds import refuse_wrong
 
 if TYPE_CHECKING:
@@ -87,8 +88,11 @@ class _Guard:
         return getattr(self._config, name)
 
     def check_constraints(self, node: Node, ep: ExportedProgram) -> bool:
-        if is_excluded(node, self._excluded) or not self._config.check_constraints(node, ep):
+        if is_excluded(node, self._excluded):
             return False
+        with sizes_of_run_time():
+            if not self._config.check_constraints(node, ep):
+                return False
         wrong = refuse_wrong(node, ep)
         if wrong is not None:
             logging.getLogger(REASON_LOGGER).debug(_Reason(node, wrong))

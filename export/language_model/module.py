@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import torch
 
 from edgex.errors import CaptureError
+from edgex.export.language_model.valid_prefix import PrefixLengths
 
 _CONTRACT = """give a module like this, with its cache in buffers that it writes in place:
        def forward(self, tokens, position):  # int64 [1, n], int64 [1]
@@ -33,26 +35,36 @@ class NextToken(torch.nn.Module):
     Attributes:
         model: Takes tokens int64 `[1, n]` and the position of the first, int64 `[1]`; gives scores `[1, n, vocabulary]`
             or, of the last token alone, `[1, vocabulary]`.
+        prefix: What the model sees of its cache; None is all of it.
     """
 
-    def __init__(self, model: torch.nn.Module, head: torch.nn.Module | None = None) -> None:
+    def __init__(
+        self, model: torch.nn.Module, head: torch.nn.Module | None = None, prefix: PrefixLengths | None = None
+    ) -> None:
         """Put the signature around it.
 
         Args:
             model: Keeps its own cache.
             head: The linear layer in it whose result is the model's, as `find_head` finds it.
+            prefix: Shows it the filled part of its cache only.
         """
         super().__init__()
-        self.model = model
+        self.model, self.prefix = model, prefix
         # In a tuple: it is a part of the model, and no second one of this module.
         self._head = () if head is None else (head,)
+
+    @property
+    def head(self) -> torch.nn.Module | None:
+        """The linear layer that sees the last token only."""
+        return self._head[0] if self._head else None
 
     def forward(self, tokens: torch.Tensor, position: torch.Tensor) -> dict[str, torch.Tensor]:
         """`{"logits": [1, vocabulary]}`: what follows the last of the tokens."""
         # Only for this call: the module is the user's.
         hooks = [head.register_forward_pre_hook(_keep_last) for head in self._head]
         try:
-            logits = self.model(tokens, position)
+            with nullcontext() if self.prefix is None else self.prefix.shown(self, tokens, position):
+                logits = self.model(tokens, position)
         finally:
             for hook in hooks:
                 hook.remove()

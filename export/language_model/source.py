@@ -18,6 +18,7 @@ from edgex.errors import CaptureError, UsageError
 from edgex.export.language_model.module import NextToken, check_logits, check_takes_position, find_head
 from edgex.export.language_model.tokens import Ends, check_tokenizer, read_ends
 from edgex.export.language_model.transformers_cache import CachedDecoder, is_transformers_model, with_cache
+from edgex.export.language_model.valid_prefix import find_prefix, try_capture
 from edgex.export.source.eager import BufferSnapshot, reference_conditions
 from edgex.export.source.processors import find_files_beside
 from edgex.export.source.user_file import run_user_code
@@ -33,6 +34,9 @@ SEED = 20260713
 
 # Two ways of computing the same in float32 are further apart than this only where they compute something else.
 _LEAST_AGREEMENT_DB = 60.0
+# The filled part of the cache against all of it: sums of the same numbers, and zeros.
+_LEAST_SAME_DB = 90.0
+_READS_ALL = "attention reads the whole cache at every step: "
 # How many tokens are read one by one where chunks are compared with that; each costs a run of the model.
 _MOST_SINGLE = 48
 
@@ -88,6 +92,8 @@ def prepare_language_model(source: ModelSource, asked: LanguageRequest) -> Model
         )
     cache = decoder.check_cache(asked, vocabulary)
     notices.append(f"the cache of {asked.context} tokens takes {sum(map(_bytes, cache.values())):,} bytes")
+    model, seen = decoder.show_prefix(asked, vocabulary, cache)
+    notices.append(seen)
     text = random_text(vocabulary, asked.chunk)
     return replace(
         source,
@@ -200,6 +206,45 @@ class _Decoder:
         self._buffers.restore()
         return cache
 
+    def show_prefix(
+        self, asked: LanguageRequest, vocabulary: int, cache: Mapping[str, torch.Tensor]
+    ) -> tuple[NextToken, str]:
+        """Let the model see the filled part of its cache only, where that changes nothing.
+
+        Args:
+            asked: Context and chunk.
+            vocabulary: How many tokens there are.
+            cache: The buffers that it writes, by name.
+
+        Returns:
+            The module to capture, and a sentence about what its attention reads.
+        """
+        whole = self._model
+        prefix = find_prefix(cache, asked.context)
+        if prefix is None:
+            return whole, _READS_ALL + "it is short, or no dimension of it is as long as the context"
+        text = random_text(vocabulary, min(2 * asked.chunk + 1, asked.context))
+        ways = (pieces(len(text), asked.chunk), pieces(min(len(text), _MOST_SINGLE), 1))
+        expected = [self._read(text[: parts[-1].stop], parts) for parts in ways]
+        self._model = NextToken(whole.model, whole.head, prefix).eval()
+        try:
+            found = [self._read(text[: parts[-1].stop], parts) for parts in ways]
+            try_capture(self._model, text[: asked.chunk])
+        # The user's code meets sizes that it was not written for: whatever it raises, it keeps what it has.
+        except Exception as error:
+            return self._undo(whole), _READS_ALL + f"its beginning does not fit: {_first_line(error)}"
+        for one, other in zip(expected, found, strict=True):
+            agreement = None if one is None or other is None else measure_sqnr_db(one.numpy(), other.numpy())
+            if agreement is not None and agreement < _LEAST_SAME_DB:
+                return self._undo(whole), _READS_ALL + f"without its rest the scores are {agreement:.0f} dB alike"
+        self._buffers.restore()
+        return self._model, f"attention reads the filled part of the cache, in steps of {prefix.step} tokens"
+
+    def _undo(self, whole: NextToken) -> NextToken:
+        self._model = whole
+        self._buffers.restore()
+        return whole
+
     def _read(self, text: np.ndarray, parts: Sequence[slice], *, at_once: bool = False) -> torch.Tensor | None:
         """The scores after a text that is read from the beginning; None where the module takes no more than a chunk."""
         self._buffers.restore()
@@ -272,3 +317,7 @@ _HALVES = (torch.float16, torch.bfloat16)
 
 def _bytes(tensor: torch.Tensor) -> int:
     return tensor.numel() * tensor.element_size()
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0] or type(error).__name__

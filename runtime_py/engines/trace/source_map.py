@@ -39,7 +39,7 @@ _SOURCE_MAP = Object(
             )
         ),
         "symbols": Map(Object({"input": _ANY_TEXT, "dim": Integer(0, 31), "rest": Integer(), "factor": Integer(1)})),
-        "values": Map(Object({"dtype": _ANY_TEXT, "shape": List(_SIZE)}), _ANY_TEXT),
+        "values": Map(Object({"dtype": _ANY_TEXT, "shape": List(Optional(_SIZE))}), _ANY_TEXT),
         "delegates": List(Object({"instruction": Optional(Integer())})),
         "instructions": List(_INSTRUCTION),
         "arena": List(Map(Anything(), _ANY_TEXT)),

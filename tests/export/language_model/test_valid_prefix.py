@@ -1,0 +1,130 @@
+"""A decoder sees the filled part of its cache only: the same scores, shorter attentions, however it is written."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from language_support import HEAD, VOCABULARY, Attention, Decoder
+from torch.nn import functional
+
+from edgex.export.language_model.module import NextToken
+from edgex.export.language_model.request import LanguageRequest
+from edgex.export.language_model.source import prepare_language_model
+from edgex.export.language_model.valid_prefix import PrefixLengths, find_prefix, try_capture
+from edgex.export.source.source import wrap_model
+from edgex.runtime.session.numerics import measure_sqnr_db
+
+CONTEXT, STEP, LENGTH = 64, 16, 20
+
+
+def fused(query, keys, values, places):
+    mask = torch.arange(CONTEXT)[None] <= places[:, None]
+    return functional.scaled_dot_product_attention(query, keys, values, mask)
+
+
+def by_keywords(query, keys, values, places):
+    mask = torch.arange(keys.size(2)) <= places[:, None]
+    return functional.scaled_dot_product_attention(query=query, key=keys, value=values, attn_mask=mask)
+
+
+def masked_fill(query, keys, values, places):
+    scores = query @ keys.transpose(2, 3) / math.sqrt(HEAD)
+    scores = scores.masked_fill_(torch.arange(CONTEXT) > places[:, None], -math.inf)
+    return scores.softmax(-1) @ values
+
+
+def added(query, keys, values, places):
+    mask = torch.zeros(len(places), CONTEXT).masked_fill(torch.arange(CONTEXT) > places[:, None], -1e9)
+    return torch.matmul((mask + torch.matmul(query, keys.mT) / math.sqrt(HEAD)).softmax(-1), values)
+
+
+def chosen(query, keys, values, places):
+    scores = torch.einsum("bhnd,bhcd->bhnc", query, keys) / math.sqrt(HEAD)
+    return torch.where(torch.arange(CONTEXT) <= places[:, None], scores, -1e9).softmax(-1) @ values
+
+
+def grouped(query, keys, values, places):
+    batch, heads, size, width = keys.shape
+    keys, values = (one[:, :, None].expand(batch, heads, 1, size, width).reshape(keys.shape) for one in (keys, values))
+    return masked_fill(query, keys, values, places)
+
+
+def in_one_product(query, keys, values, places):
+    mask = torch.zeros(1, len(places), CONTEXT).masked_fill(torch.arange(CONTEXT) > places[:, None], -1e9)
+    scores = torch.baddbmm(mask, query[0], keys[0].transpose(1, 2), alpha=1 / math.sqrt(HEAD))
+    return (scores.softmax(-1) @ values[0])[None]
+
+
+def over_everything(query, keys, values, places):
+    return fused(query, keys, values, places) + (CONTEXT - keys.shape[2])
+
+
+def make_decoder(mix) -> Decoder:
+    class Mixing(Attention):
+        def forward(self, x, position):
+            count = x.shape[1]
+            query, key, value = (part.view(1, count, -1, HEAD).transpose(1, 2) for part in self.project(x).chunk(3, -1))
+            places = position + torch.arange(count)
+            self.keys.index_copy_(2, places, key)
+            self.values[:, :, places] = value
+            mixed = mix(query, self.keys, self.values, places)
+            return self.output(mixed.transpose(1, 2).reshape(x.shape))
+
+    class Built(Decoder):
+        attention_type = Mixing
+
+    torch.manual_seed(0)
+    return Built(CONTEXT).eval()
+
+
+def read(model, chunk):
+    tokens = torch.arange(LENGTH)[None] * 7 % VOCABULARY
+    with torch.no_grad():
+        for first in range(0, LENGTH, chunk):
+            scores = model(tokens[:, first : first + chunk], torch.tensor([first]))["logits"]
+    return scores.numpy()
+
+
+@pytest.mark.parametrize("mix", [fused, by_keywords, masked_fill, added, chosen, grouped, in_one_product])
+def test_scores_are_the_same_and_no_attention_is_longer_than_the_text(mix) -> None:
+    sizes = []
+
+    def watched(query, keys, values, places):
+        sizes.append(keys.shape[2])
+        return mix(query, keys, values, places)
+
+    model = make_decoder(watched)
+    prefix = find_prefix(dict(NextToken(model).named_buffers()), CONTEXT)
+    assert prefix == PrefixLengths({"model.attention.keys": 2, "model.attention.values": 2}, CONTEXT, STEP)
+    expected, found = read(NextToken(model), 5), read(NextToken(model, prefix=prefix), 5)
+    assert sizes == [CONTEXT] * 4 + [16, 16, 16, 32]
+    found_db = measure_sqnr_db(expected, found)
+    assert found_db is None or found_db > 110, found_db
+    try_capture(NextToken(model, prefix=prefix), torch.arange(5).numpy())
+
+
+@pytest.mark.parametrize(
+    ("mix", "sentence"),
+    [
+        (fused, "attention reads the filled part of the cache, in steps of 16 tokens"),
+        (over_everything, "attention reads the whole cache at every step: without its rest the scores are"),
+        (lambda query, keys, values, places: fused(query, keys.view(1, -1, CONTEXT, HEAD), values, places),
+         "attention reads the whole cache at every step: its beginning does not fit"),
+    ],
+)  # fmt: skip
+def test_a_model_that_needs_its_whole_cache_keeps_it(mix, sentence) -> None:
+    tokens, position = torch.zeros(1, 2, dtype=torch.int64), torch.zeros(1, dtype=torch.int64)
+    source = wrap_model(make_decoder(mix), (tokens, position), {}, None, "decoder")
+    prepared = prepare_language_model(source, LanguageRequest(CONTEXT, 8))
+    assert any(sentence in notice for notice in prepared.notices), prepared.notices
+    assert (prepared.module.prefix is not None) == (mix is fused)
+
+
+def test_a_short_cache_and_buffers_of_other_lengths_are_read_whole() -> None:
+    assert find_prefix({"keys": torch.zeros(1, 2, 16, 8)}, 16) is None
+    assert find_prefix({"keys": torch.zeros(1, 2, 32, 32)}, 32) is None
+    assert find_prefix({"keys": torch.zeros(1, 2, 4096, 8), "count": torch.zeros(1)}, 4096) == PrefixLengths(
+        {"keys": 2}, 4096, 256
+    )
