@@ -62,6 +62,8 @@ PRIVATE_ATTRIBUTES: dict[str, set[str]] = {
     "edgex.export.capture.diagnosis.guard_lines": {"_log_guard"},
     "edgex.export.capture.example_run": {"_version"},
     "edgex.export.capture.torch_internals": {"_buffers", "_guards_code", "_orig_mod", "_parameters", "_version"},
+    # Documented for users, whatever its name.
+    "edgex.export.language_model.valid_prefix": {"_check"},
     "edgex.export.quantization.pt2e": {"_annotated"},
     "edgex.export.source.leaves": {"_get_node_type"},
     "edgex.runtime.engines.litert.binding": {"_get_full_signature_list", "_get_ops_details"},
@@ -93,6 +95,7 @@ PRIVATE_ADAPTERS: dict[str, tuple[str, ...]] = {
     "edgex.delegates.xnnpack.serialized": ("executorch.exir._serialize",),
     "edgex.export.capture.shape_sources": ("torch._dynamo.source",),
     "edgex.export.capture.torch_internals": ("torch.utils._sympy",),
+    "edgex.export.language_model.valid_prefix": ("torch._check",),
     "edgex.runtime.engines.aoti.binding": ("torch._C._aoti",),
     "edgex.runtime.engines.executorch.binding": ("executorch.extension.pybindings",),
     "edgex.runtime.engines.torch.pt2.document": ("torch._export.serde",),
