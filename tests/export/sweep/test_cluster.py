@@ -76,9 +76,9 @@ def test_ray_itself_places_trivial_tasks_on_many_nodes_of_this_machine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Real nodes of Ray with resources that they only say they have; exports and measurements do nothing but sleep."""
-    nodes = int(os.environ.get("EDGEX_SWEEP_NODES", "10"))
-    # A node is 25 MB, a task that runs a process of 80 MB: 100 nodes with 40 models are 6 GB.
-    count = int(os.environ.get("EDGEX_SWEEP_MODELS", str(min(2 * nodes, 40))))
+    nodes = int(os.environ.get("EDGEX_SWEEP_NODES", "100"))
+    # A node is 25 MB, a task that runs a process of 80 MB: 100 nodes and 20 models are 5 GB.
+    count = int(os.environ.get("EDGEX_SWEEP_MODELS", "20"))
     log = tmp_path / "log"
     log.mkdir()
     kinds = ("reference", "onnx-cpu")
