@@ -260,9 +260,14 @@ class _Race:
         if not heat.timed:
             raise _nothing_timed(heat.failed)
         self._take(heat.timed)
+        if heat.busy:
+            self.notices.append(
+                "other programs were at work: artifacts up to three times behind ran against each other too, and "
+                "a quiet machine may pick another"
+            )
         if settings.objective == "latency":
             standing = (
-                run_race(heat.timed, settings.max_seconds, progress)
+                run_race(heat, settings.max_seconds, progress)
                 if device is None
                 else run_race_on(device, heat.timed, progress)
             )

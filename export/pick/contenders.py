@@ -15,6 +15,11 @@ Progress = Callable[[str, str], None]
 
 # Beyond this, a heat's two short blocks are enough to say that it is slower: a busy machine moved them by up to 1.4.
 HEAT_MARGIN = 1.6
+# The same where other programs were seen at work: they doubled and tripled blocks of a network of 40 ms.
+BUSY_MARGIN = 3.0
+# Who was out of reach in the heat, but there took less than this times what the winner takes in the end, was not
+# beaten: the machine has become slower since.
+RECALL_MARGIN = 1.2
 # More processes at once than this compete for memory and caches.
 MOST_AT_ONCE = 8
 
@@ -76,11 +81,18 @@ class Heat:
         timed: The quickest first.
         failed: What could not be timed.
         dropped: Settings that are out.
+        busy: Whether other programs were at work meanwhile.
     """
 
     timed: tuple[Contender, ...]
     failed: tuple[Loser, ...] = ()
     dropped: tuple[Dropped, ...] = ()
+    busy: bool = False
+
+    @property
+    def margin(self) -> float:
+        """Who takes at most this times the time of the quickest is within reach."""
+        return max(HEAT_MARGIN, BUSY_MARGIN) if self.busy else HEAT_MARGIN
 
 
 @dataclass(frozen=True)
@@ -118,15 +130,17 @@ def find_default(one: Contender, contenders: Sequence[Contender]) -> Contender |
     return next((other for other in contenders if (other.candidate, other.threads) == key and not other.options), None)
 
 
-def choose_close(timed: Sequence[Contender]) -> list[Contender]:
+def choose_close(timed: Sequence[Contender], margin: float | None = None) -> list[Contender]:
     """Those within reach of the quickest, as many as can run at once: each combination once before any comes twice.
 
     Settings never run without the defaults beside them, however these did before.
 
     Args:
         timed: The quickest first.
+        margin: See `Heat`; None is that of a quiet machine.
     """
-    within = [one for one in timed if one.seconds <= HEAT_MARGIN * timed[0].seconds]
+    reach = (HEAT_MARGIN if margin is None else margin) * timed[0].seconds
+    within = [one for one in timed if one.seconds <= reach]
     chosen: list[Contender] = []
     for one in (*first_of_each(within).values(), *within):
         default = find_default(one, timed) if one.options else None

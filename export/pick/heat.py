@@ -12,6 +12,7 @@ engine's defaults: what was proved and judged is an artifact with the defaults.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -33,6 +34,8 @@ from edgex.runtime.measure.compare.numerics import choose_cases
 from edgex.runtime.measure.steps import choose_steps
 from edgex.runtime.report.figures import format_options
 from edgex.runtime.session.runner import EngineSettings
+from edgex.runtime.support.machine.activity import Snapshot, describe_activity, find_disturbances, take_snapshot
+from edgex.runtime.support.machine.host import read_host
 
 _BLOCK_SECONDS = 0.4
 
@@ -49,6 +52,7 @@ def run_heat(judged: Sequence[Judged], threads: Sequence[int], progress: Progres
         settings: Whether engine settings are tried.
     """
     heat = _Heat(progress)
+    before = take_snapshot()
     default = [_Entry(one, threads[0]) for one in judged]
     heat.run([*default, *reversed(default)])
     best = min((one.seconds for one in heat.timed), default=0.0)
@@ -56,10 +60,19 @@ def run_heat(judged: Sequence[Judged], threads: Sequence[int], progress: Progres
     reach = contenders.HEAT_MARGIN * max(1.0, max(threads) / 2 if threads[0] < max(threads) else 1.5)
     close = [one.judged for one in heat.timed if one.seconds <= reach * best]
     heat.run([_Entry(one, count) for count in threads[1:] for one in close])
+    busy = _was_busy(before)
     if settings and heat.timed:
         for one in first_of_each(choose_close(heat.timed)).values():
             heat.try_settings(one)
-    return Heat(tuple(heat.timed), tuple(heat.failed.values()), tuple(heat.dropped))
+    return Heat(tuple(heat.timed), tuple(heat.failed.values()), tuple(heat.dropped), busy)
+
+
+def _was_busy(before: Snapshot) -> bool:
+    """Whether other programs, or other machines of the same host, were at work since then."""
+    cores = read_host().logical_cores
+    activity = describe_activity(before, take_snapshot(), cores)
+    # Switches are counted in this process, which only waits.
+    return bool(find_disturbances(dataclasses.replace(activity, involuntary_switches=None), cores))
 
 
 def make_contestant(judged: Judged, threads: int, options: Mapping[str, Any] | None = None) -> ProcessContestant:

@@ -5,6 +5,9 @@ semifinal  the quickest few of the heat, in turns in one process each: those sur
 final      who is left, in turns in three fresh processes each, until intervals are narrow or time is up
 ```
 
+Who was out of reach in the heat and took no longer there than the winner in the end is called back, and all is run
+again with it: the heat runs one after another, and a machine may become slower meanwhile.
+
 A draw is an answer: whoever is not surely slower than the quickest, and not by more than the margin, is as good.
 """
 
@@ -14,7 +17,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 from statistics import median
 
-from edgex.export.pick.contenders import Contender, Progress, Standing, choose_close
+from edgex.export.pick.contenders import (
+    MOST_AT_ONCE,
+    RECALL_MARGIN,
+    Contender,
+    Heat,
+    Progress,
+    Standing,
+    choose_close,
+    first_of_each,
+)
 from edgex.export.pick.heat import make_contestant
 from edgex.runtime.measure.compare.contest import run_contest
 from edgex.runtime.measure.statistics import DEFAULT_MARGIN, Nesting, RatioEstimate, estimate_ratio
@@ -23,16 +35,25 @@ from edgex.runtime.measure.statistics import DEFAULT_MARGIN, Nesting, RatioEstim
 _SEMIFINAL_SHARE, _FINAL_SHARE = 0.3, 0.7
 
 
-def run_race(heat: Sequence[Contender], max_seconds: float, progress: Progress) -> Standing:
+def run_race(heat: Heat, max_seconds: float, progress: Progress) -> Standing:
     """Let those that are close in a heat run against each other in turns.
 
     Args:
-        heat: The quickest first.
+        heat: Somebody was timed in it.
         max_seconds: For both rounds, beside starting processes.
         progress: Called with a stage and a detail.
     """
-    close = choose_close(heat)
-    beaten = [one for one in heat if one not in close]
+    close = choose_close(heat.timed, heat.margin)
+    standing = _race(close, [one for one in heat.timed if one not in close], max_seconds, progress)
+    back = _find_recalled(standing)
+    if back:
+        runs = [*standing.drawn[: max(1, MOST_AT_ONCE - len(back))], *back][:MOST_AT_ONCE]
+        others = [one for one in (*standing.drawn, *standing.beaten) if one not in runs]
+        standing = _race(runs, others, max_seconds, progress)
+    return standing
+
+
+def _race(close: Sequence[Contender], beaten: Sequence[Contender], max_seconds: float, progress: Progress) -> Standing:
     for stage, share, processes in (("semifinal", _SEMIFINAL_SHARE, 1), ("final", _FINAL_SHARE, 3)):
         if len(close) == 1:
             break
@@ -40,8 +61,16 @@ def run_race(heat: Sequence[Contender], max_seconds: float, progress: Progress) 
         close, slower = _run_round(close, share * max_seconds, processes, progress)
         beaten = [*slower, *beaten]
     drawn = [one for one in close if one.ratio is None or _is_as_quick(one.ratio)]
-    beaten = [*(one for one in close if one not in drawn), *beaten]
-    return Standing(tuple(drawn), tuple(beaten))
+    return Standing(tuple(drawn), (*(one for one in close if one not in drawn), *beaten))
+
+
+def _find_recalled(standing: Standing) -> list[Contender]:
+    """The best of each combination that never ran beside another, and whose block says nothing against it by now."""
+    limit = RECALL_MARGIN * standing.drawn[0].seconds
+    ran = {one.candidate for one in (*standing.drawn, *standing.beaten) if one.ratio is not None}
+    ran |= {one.candidate for one in standing.drawn}
+    waiting = sorted((one for one in standing.beaten if one.candidate not in ran), key=lambda one: one.seconds)
+    return [one for one in first_of_each(waiting).values() if one.seconds <= limit]
 
 
 def _run_round(

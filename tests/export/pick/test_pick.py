@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ from torch import nn
 
 import edgex
 from edgex.errors import VerificationError
-from edgex.export.pick import contenders
+from edgex.export.pick import contenders, racing
 from edgex.export.pick.api import PickPlan, PickSettings, _Race, run_pick
 from edgex.export.pick.candidates import Candidate
 from edgex.export.pick.heat import run_heat
@@ -26,6 +27,7 @@ from edgex.export.source.source import wrap_model
 from edgex.runtime.artifact.artifact import open_artifact
 from edgex.runtime.engines.onnxruntime.engine import OnnxRuntimeEngine
 from edgex.runtime.execute.address import open_executor
+from edgex.runtime.measure.statistics import RatioEstimate
 from edgex.runtime.support.tuning import read_tuning
 
 X = torch.randn(4, 32, generator=torch.Generator().manual_seed(0))
@@ -152,6 +154,23 @@ def test_eight_that_are_close_leave_no_combination_out() -> None:
     close = contenders.choose_close(heat)
     assert len(close) == contenders.MOST_AT_ONCE and [one.candidate.target for one in close[:2]] == ["a", "b"]
     assert all(one.candidate.target != "c" for one in close)
+
+
+def test_who_was_timed_on_a_quicker_machine_than_the_winner_is_called_back() -> None:
+    # The heat put b and c out of reach of a; since then the machine has become five times slower.
+    beaten = (contender("b", 3.0), contender("c", 7.0), contender("a", 4.0, calm=True), contender("b", 2.9, calm=True))
+    back = racing._find_recalled(contenders.Standing((contender("a", 5.0),), beaten))
+    assert [(one.candidate.target, one.seconds, one.options) for one in back] == [("b", 2.9, {"calm": True})]
+    assert racing._find_recalled(contenders.Standing((contender("a", 1.0),), beaten)) == []
+    ran = RatioEstimate(1.6, (1.5, 1.7))
+    assert racing._find_recalled(contenders.Standing((contender("a", 5.0),), (replace(beaten[0], ratio=ran),))) == []
+
+
+def test_a_busy_machine_puts_fewer_out_of_reach() -> None:
+    timed = (contender("a", 1.0), contender("b", 2.5), contender("c", 3.5))
+    quiet, busy = contenders.Heat(timed), contenders.Heat(timed, busy=True)
+    assert [one.candidate.target for one in contenders.choose_close(timed, quiet.margin)] == ["a"]
+    assert [one.candidate.target for one in contenders.choose_close(timed, busy.margin)] == ["a", "b"]
 
 
 @needs_compiler
