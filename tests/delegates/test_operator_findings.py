@@ -43,6 +43,11 @@ IMAGE = rand(1, 3, 12, 12)
 RIGHT = {
     "logsigmoid": (F.logsigmoid, (rand(4, 5).abs() * 4,), "onnx-cpu"),
     "a sigmoid's logarithm": (lambda x: torch.log(torch.sigmoid(x)), (rand(4, 5).abs() * 4,), "onnx-cpu"),
+    "an epsilon that the optimizer takes for zero": (
+        lambda x: torch.log(1e-10 + x.relu()) + F.relu(x).mean(-1, keepdim=True).add(1e-12).rsqrt(),
+        (torch.cat([rand(3, 5), -torch.ones(1, 5)]),),
+        "onnx-cpu",
+    ),
     "gelu": (nn.Sequential(nn.Linear(8, 16), nn.GELU("tanh")), (rand(2, 3, 8),), "xnnpack"),
     "maximum": (lambda x: x.max(-1).values, (rand(2, 4, 5, 8),), "xnnpack"),
     "maximum that keeps its dimension": (lambda x: x.max(-1, keepdim=True).values, (rand(2, 4, 5, 8),), "xnnpack"),

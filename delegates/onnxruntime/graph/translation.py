@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from edgex.delegates.graph.decomposition import spare_decompositions
 from edgex.delegates.graph.stale_symbols import retry_stale_symbols
+from edgex.delegates.onnxruntime.graph.small_scalars import keep_small_scalars
 from edgex.delegates.onnxruntime.graph.torch_registry import (
     Diagnosis,
     diagnose,
@@ -118,6 +119,7 @@ def _export(exported: ExportedProgram, opset: int) -> Translated:
     assert onnx_program is not None
     assert onnx_program.exported_program is not None
     _replace_fake_weights(onnx_program.model)
+    keep_small_scalars(onnx_program.model)
     onnx_program.optimize()
     written = onnx_program.model.graph.opset_imports.get("", opset)
     if written != opset:
