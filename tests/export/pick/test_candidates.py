@@ -8,8 +8,8 @@ import pytest
 
 from edgex.delegates.registry import delegate_names
 from edgex.errors import DeviceError, UsageError
-from edgex.export.pick.api import PickSettings, plan_pick
 from edgex.export.pick.candidates import Candidate, check_candidates, list_candidates, settings_for
+from edgex.export.pick.plan import PickSettings, plan_pick
 from edgex.export.settings import ExportSettings
 from edgex.runtime.execute.address import open_executor
 

@@ -16,12 +16,14 @@ from torch import nn
 import edgex
 from edgex.errors import VerificationError
 from edgex.export.pick import contenders, racing
-from edgex.export.pick.api import PickPlan, PickSettings, _Race, run_pick
+from edgex.export.pick.api import run_pick
 from edgex.export.pick.candidates import Candidate
 from edgex.export.pick.heat import run_heat
 from edgex.export.pick.judging import Judged
 from edgex.export.pick.making import Made
+from edgex.export.pick.plan import PickPlan, PickSettings
 from edgex.export.pick.result import Pick
+from edgex.export.pick.state import PickState
 from edgex.export.settings import ExportSettings
 from edgex.export.source.source import wrap_model
 from edgex.runtime.artifact.artifact import open_artifact
@@ -125,7 +127,7 @@ def test_the_winners_settings_are_kept_where_they_are_surely_quicker(drawn: bool
         contenders.Contender(judged, 2, seconds, options=options)
         for seconds, options in ((1.01e-3, {}), (1e-3, {"allow_spinning": False}))
     )
-    race = _Race(PickPlan((candidate,), (), (2,), {}, 1, 1.0), PickSettings(ExportSettings(())))
+    race = PickState(PickPlan((candidate,), (), (2,), {}, 1, 1.0), PickSettings(ExportSettings(())))
     race._take([tuned, plain], drawn=[tuned, plain] if drawn else [tuned])
     # A draw with the defaults is no reason to leave them.
     assert race.winner is (plain if drawn else tuned)

@@ -30,7 +30,7 @@ from edgex.errors import UsageError
 
 if TYPE_CHECKING:
     from edgex.cli.run.place import Place
-    from edgex.export.pick.api import PickSettings
+    from edgex.export.pick.plan import PickSettings
     from edgex.export.source.source import ModelSource
 
 _INTERRUPTED = 130
@@ -171,7 +171,7 @@ def command(
     def body() -> int:
         from edgex.cli.files import check_output
         from edgex.cli.flags import parse_dynamic, parse_key_values, parse_shapes, split_list
-        from edgex.export.pick.api import PickSettings
+        from edgex.export.pick.plan import PickSettings
         from edgex.export.settings import ExportSettings
 
         place = read_place(device, executorch_wheel, device_python, {"--max-seconds": from_flag})
@@ -218,7 +218,8 @@ def _pick(
 ) -> int:
     from edgex.cli.export.pick_text import print_pick, print_plan, write_report
     from edgex.cli.progress import StageProgress
-    from edgex.export.pick.api import plan_pick, run_pick
+    from edgex.export.pick.api import run_pick
+    from edgex.export.pick.plan import plan_pick
     from edgex.export.source.naming import parse_model_name
 
     name = parse_model_name(model).artifact_name

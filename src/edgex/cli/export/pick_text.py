@@ -15,7 +15,7 @@ from edgex.runtime.report.figures import count, format_bytes, format_options, fo
 from edgex.runtime.report.pages.pick import name_of
 
 if TYPE_CHECKING:
-    from edgex.export.pick.api import PickPlan
+    from edgex.export.pick.plan import PickPlan
 
 _COLOURS = {"picked": "green", "draw": "cyan"}
 

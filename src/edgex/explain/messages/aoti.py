@@ -29,7 +29,7 @@ MESSAGES: tuple[Entry, ...] = (
         "What TorchInductor compiles includes Python's headers, which many systems install apart from Python.",
         "sudo apt install python3-dev, for the version of Python that runs edgex",
         ("pytorch/pytorch#129351", "pytorch/pytorch#97146"),
-        quote="/tmp/tmpn8c04nql/main.c:4:10: fatal error: Python.h: No such file or directory",
+        quote="/tmp/example/main.c:4:10: fatal error: Python.h: No such file or directory",
     ),
     Entry(
         "aoti-package-unreadable",
