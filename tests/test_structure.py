@@ -52,6 +52,7 @@ ALLOWED = {"torch._ops.OpOverload", "torch._ops.OpOverloadPacket", "torch._ops.H
 PRIVATE_ATTRIBUTES: dict[str, set[str]] = {
     "edgex.delegates.executorch.edge_passes": {"_generate_edge_program"},
     "edgex.delegates.executorch.evaluations": {"_fx"},
+    "edgex.delegates.executorch.shared_constants": {"_maybe_duplicate_constant_nodes"},
     "edgex.delegates.graph.composite_operators": {
         *("_C", "_dispatch_get_registrations_for_dispatch_key", "_materialize_cpp_cia_ops"),
     },

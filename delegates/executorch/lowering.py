@@ -13,6 +13,7 @@ from edgex.delegates.executorch.evaluations import shared_evaluations
 from edgex.delegates.executorch.kernels import check_emitted, refuse_missing
 from edgex.delegates.executorch.partition import EdgeOperator, assign_regions, make_plan, read_partition
 from edgex.delegates.executorch.refusals import Refuse
+from edgex.delegates.executorch.shared_constants import constants_of_regions
 from edgex.delegates.executorch.source_map import ReadRegion, make_source_map
 from edgex.delegates.graph.composite_operators import composites_listed_once
 from edgex.delegates.graph.provenance import source_in_trace
@@ -138,7 +139,7 @@ class _Partitioned(Exception):
 def _exporter(program: CapturedProgram, target: str) -> Iterator[None]:
     """The exporter imported, quiet, and its exceptions made into errors that the user can read."""
     exir.import_exporter()
-    with quiet_dependencies(), _tensors_kept(program.exported), shared_evaluations():
+    with quiet_dependencies(), _tensors_kept(program.exported), shared_evaluations(), constants_of_regions():
         try:
             yield
         except (EdgexError, MemoryError):

@@ -1,0 +1,103 @@
+"""Constants that several regions read, each region with one of its own.
+
+ExecuTorch gives every reader of such a constant a copy, and all copies the constant's name. A region with two readers
+then has two inputs of one name, and torch fails on it: "`zeros` is not a buffer" (ExecuTorch 1.5; the initial state of
+a bidirectional LSTM of two layers). Done here before, a region has one copy, whose name is its own:
+
+```
+before:  zeros -> a (region 0), b (region 1), c (region 1)
+after:   zeros -> a             zeros_of_1 -> b, c
+```
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from torch.export.graph_signature import ConstantArgument, InputKind, InputSpec, TensorArgument
+
+if TYPE_CHECKING:
+    from torch.export import ExportedProgram
+    from torch.fx import Node
+
+_TAG = "delegation_tag"
+
+
+@contextmanager
+def constants_of_regions() -> Iterator[None]:
+    """Within it, what ExecuTorch copies for each reader was copied for each region before."""
+    from executorch.exir.backend import backend_api
+
+    original = backend_api._maybe_duplicate_constant_nodes
+
+    def duplicate(program: ExportedProgram, tag: str) -> None:
+        separate_shared_constants(program)
+        original(program, tag)
+
+    backend_api._maybe_duplicate_constant_nodes = duplicate
+    try:
+        yield
+    finally:
+        backend_api._maybe_duplicate_constant_nodes = original
+
+
+def separate_shared_constants(program: ExportedProgram) -> None:
+    """Give each region its own copy of a constant that it reads more than once and others read too; in place.
+
+    Args:
+        program: An edge program whose nodes are tagged by region.
+    """
+    signature = program.graph_signature
+    changed = set(signature.buffers_to_mutate.values())
+    specs: list[InputSpec] = []
+    for spec, node in zip(signature.input_specs, _placeholders(program), strict=True):
+        specs.append(spec)
+        if spec.kind is InputKind.USER_INPUT or isinstance(spec.arg, ConstantArgument) or spec.target in changed:
+            continue
+        if _TAG not in node.meta:
+            continue
+        readers = _readers_by_region(node)
+        if len(readers) == 1 or all(len(users) == 1 for tag, users in readers.items() if tag is not None):
+            continue
+        for number, tag in enumerate(list(readers)[1:], 1):
+            specs.append(_copy(program, spec, node, f"of_{number}", tag, readers[tag]))
+        _set_tag(node, next(iter(readers)))
+    if len(specs) != len(signature.input_specs):
+        signature.input_specs = specs
+        program.graph_module.recompile()
+
+
+def _placeholders(program: ExportedProgram) -> list[Node]:
+    return [node for node in program.graph.nodes if node.op == "placeholder"]
+
+
+def _readers_by_region(node: Node) -> dict[str | None, list[Node]]:
+    found: dict[str | None, list[Node]] = {}
+    for user in node.users:
+        found.setdefault(user.meta.get(_TAG), []).append(user)
+    return found
+
+
+def _copy(
+    program: ExportedProgram, spec: InputSpec, node: Node, suffix: str, tag: str | None, readers: list[Node]
+) -> InputSpec:
+    """One more placeholder behind `node`, of the same tensor, for these readers."""
+    held: Any = program.constants if spec.target in program.constants else program.state_dict
+    target, name = f"{spec.target}_{suffix}", f"{node.name}_{suffix}"
+    held[target] = held[spec.target]
+    with program.graph.inserting_after(node):
+        copied = program.graph.placeholder(name)
+    copied.meta = dict(node.meta)
+    _set_tag(copied, tag)
+    for reader in readers:
+        reader.replace_input_with(node, copied)
+    return InputSpec(spec.kind, TensorArgument(copied.name), target, spec.persistent)
+
+
+def _set_tag(node: Node, tag: str | None) -> None:
+    if tag is None:
+        node.meta.pop(_TAG, None)
+    else:
+        node.meta[_TAG] = tag
