@@ -11,11 +11,11 @@ figure is what notices go by.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
 from edgex.errors import UsageError
+from edgex.export.android.edits import Edits, edit_text
 from edgex.runtime.artifact.artifact import Artifact
 
 Delivery = Literal["install-time", "fast-follow", "on-demand"]
@@ -28,8 +28,7 @@ PACK_BYTES = 1_500_000_000
 # Play's library for packs that come after the installation, on Google's Maven.
 LIBRARY = "com.google.android.play:ai-delivery:0.1.1-alpha01"
 
-# File -> text in it -> text in its place. Each text must be there once.
-_EDITS: Mapping[str, tuple[tuple[str, str], ...]] = {
+_EDITS: Edits = {
     "settings.gradle.kts": (('include(":model", ":app")', f'include(":model", ":app", ":{MODULE}")'),),
     "build.gradle.kts": (
         (
@@ -53,7 +52,7 @@ _EDITS: Mapping[str, tuple[tuple[str, str], ...]] = {
         ),
     ),
 }
-_LATER_EDITS: Mapping[str, tuple[tuple[str, str], ...]] = {
+_LATER_EDITS: Edits = {
     "model/build.gradle.kts": (
         (
             '    testImplementation("junit',
@@ -69,13 +68,13 @@ def model_source_of(delivery: Delivery | None, source: str) -> str:
     return source if delivery in (None, "install-time") else "pack"
 
 
-def check_size(artifact: Artifact, delivery: Delivery) -> None:
+def check_size(artifact: Artifact, suffix: str, delivery: Delivery) -> None:
     """The pack must not be larger than Play takes.
 
     Raises:
         UsageError: It is. The limit is of the compressed file; weights hardly compress.
     """
-    size = artifact.manifest.file(".pte").bytes
+    size = artifact.manifest.file(suffix).bytes
     if size > PACK_BYTES:
         raise UsageError(
             f"--delivery {delivery}: the model has {size / 1e9:.1f} GB, and Google Play takes packs of up to 1.5 GB",
@@ -101,9 +100,8 @@ def add_pack(project: Path, variants: Path, delivery: Delivery) -> Path:
     build = (variants / "modelpack" / "build.gradle.kts").read_text(encoding="utf-8")
     module = project / MODULE
     module.mkdir()
-    (module / "build.gradle.kts").write_text(
-        _replace("modelpack", build, '"install-time"', f'"{delivery}"'), encoding="utf-8"
-    )
+    build = edit_text("modelpack", build, [('"install-time"', f'"{delivery}"')])
+    (module / "build.gradle.kts").write_text(build, encoding="utf-8")
     edits = dict(_EDITS)
     if delivery != "install-time":
         edits |= _LATER_EDITS
@@ -111,14 +109,5 @@ def add_pack(project: Path, variants: Path, delivery: Delivery) -> Path:
         (project / "model/src/main/kotlin/dev/edgex/model/PackDelivery.kt").write_bytes(found)
     for name, pairs in edits.items():
         path = project / name
-        text = path.read_text(encoding="utf-8")
-        for old, new in pairs:
-            text = _replace(name, text, old, new)
-        path.write_text(text, encoding="utf-8")
+        path.write_text(edit_text(name, path.read_text(encoding="utf-8"), pairs), encoding="utf-8")
     return module / "src" / "main" / "assets" / "edgex"
-
-
-def _replace(name: str, text: str, old: str, new: str) -> str:
-    if text.count(old) != 1:
-        raise ValueError(f"{name}: {old!r} is there {text.count(old)} times, not once")
-    return text.replace(old, new)

@@ -9,13 +9,12 @@ import numpy as np
 
 from edgex.delegates.recipes.tolerances import DEFAULT_TOLERANCES
 from edgex.export.android.delivery import model_source_of
+from edgex.export.android.engine.app_engine import AppEngine
 from edgex.export.android.golden_files import GoldenSelection
 from edgex.export.android.options import AppOptions
 from edgex.export.android.screens import Screens
 from edgex.runtime.artifact.artifact import Artifact
-from edgex.runtime.artifact.card import scores_labels
 from edgex.runtime.artifact.specs import TensorSpec
-from edgex.runtime.engines.executorch.pte import PteSummary
 from edgex.runtime.session.numerics import Tolerance
 
 FORMAT = "edgex.android-model/1"
@@ -25,10 +24,9 @@ _ENOUGH = 16
 
 def describe_app(
     artifact: Artifact,
-    program: PteSummary,
+    engine: AppEngine,
     options: AppOptions,
     *,
-    aar: str,
     screens: Screens,
     selection: GoldenSelection,
 ) -> dict[str, Any]:
@@ -36,15 +34,14 @@ def describe_app(
 
     Args:
         artifact: What the app is made of.
-        program: What its .pte needs.
+        engine: What runs it.
         options: What was chosen.
-        aar: Version of ExecuTorch's Android library.
         screens: What is known of how inputs and outputs are shown.
         selection: The golden cases that the app carries.
     """
     manifest = artifact.manifest
     quantized = (manifest.verification or {}).get("quantized_tolerance")
-    native = manifest.file(".pte")
+    native = manifest.file(engine.suffix)
     image, painted = screens.image, screens.painted
     return {
         "format": FORMAT,
@@ -54,22 +51,25 @@ def describe_app(
             "precision": manifest.precision,
             "digest": artifact.digest,
             "source": model_source_of(options.delivery, options.model_source),
+            "file": engine.model_file,
             "file_bytes": native.bytes,
             "sha256": native.sha256,
             "artifact_bytes": artifact.total_bytes,
             "native_bytes": manifest.model_bytes,
-            "planned_arena_bytes": program.planned_arena_bytes,
-            "backends": list(program.backends),
-            "portable_operators": len(program.operators),
+            "planned_arena_bytes": engine.planned_arena_bytes,
+            "backends": list(engine.backends),
+            "portable_operators": engine.portable_operators,
             "parameters": manifest.model.get("parameters"),
             "stateful": bool(manifest.method.state),
             "description": _text(manifest.model.get("card", {}).get("description")),
         },
         "versions": {
             "edgex": manifest.producer.get("edgex", "unknown"),
-            "executorch": manifest.producer["executorch"],
-            "aar": aar,
-            "flavor": options.flavor,
+            "engine": engine.name,
+            "exporter": engine.exporter,
+            "library": engine.library,
+            "aar": engine.version,
+            "flavor": engine.flavor,
         },
         "tolerance": _find_tolerance(manifest.verification, manifest.precision).to_json(),
         # For the cases that were answered by the quantized program.
@@ -81,13 +81,14 @@ def describe_app(
         "outputs": [
             {
                 **spec.to_json(),
-                "activation": _find_activation(spec, screens.labels, selection),
+                "activation": _find_activation(spec, selection) if spec.name == screens.scores else None,
                 "image": painted.to_json() if painted is not None and painted.input == spec.name else None,
             }
             for spec in manifest.method.outputs
         ],
         "labels": list(screens.labels),
         "detection": screens.describe_detection(manifest.method.outputs),
+        "text": screens.text,
         "note": screens.note,
         "golden_left_out": selection.left_out,
     }
@@ -104,13 +105,11 @@ def _find_tolerance(verification: Mapping[str, Any] | None, precision: str) -> T
     return DEFAULT_TOLERANCES[precision]
 
 
-def _find_activation(spec: TensorSpec, labels: tuple[str, ...], selection: GoldenSelection) -> str | None:
-    """Whether an output's scores are probabilities already, by the golden values; None where there are no labels.
+def _find_activation(spec: TensorSpec, selection: GoldenSelection) -> str:
+    """Whether an output's scores are probabilities already, by the golden values.
 
     They sum to one, or each is the probability of its own label: enough of them, for logits would leave 0 to 1 sooner.
     """
-    if not labels or not scores_labels(spec, len(labels)):
-        return None
     values = [step.outputs[spec.name].astype(np.float64) for case in selection.cases for step in case.steps]
     inside = all(np.all((v >= -1e-3) & (v <= 1 + 1e-3)) for v in values)
     sums_to_one = all(np.allclose(v.sum(-1), 1.0, atol=1e-2) for v in values if v.size)

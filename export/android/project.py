@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -11,22 +12,25 @@ from typing import Any
 from edgex._version import __version__
 from edgex.errors import ArtifactError, UsageError
 from edgex.export.android.delivery import add_pack
+from edgex.export.android.edits import edit_text
+from edgex.export.android.engine.app_engine import AppEngine
 from edgex.export.android.golden_files import GoldenSelection, write_golden_files
 from edgex.export.android.library.kotlin_class import ModelClass
 from edgex.export.android.library.kotlin_names import make_folder_name
 from edgex.export.android.library.operators import FILE as OPERATORS
-from edgex.export.android.library.operators import write_operators
 from edgex.export.android.library.readme import write_readme
+from edgex.export.android.library.text import VOCABULARY_FILE
 from edgex.export.android.options import AppOptions
 from edgex.export.android.templates import TEMPLATES, Identity, fill_template
 from edgex.runtime.artifact.artifact import Artifact, hash_file
-from edgex.runtime.engines.executorch.pte import read_pte
 from edgex.runtime.support.publish import disk_errors, publish_folder, staged_folder
 
 PROJECT = Path(__file__).parent.parent.parent / "samples" / "android"
 LIBRARY = "model"
 # What only some projects have.
 VARIANTS = "variants"
+# In a variant of an engine: what the README says of it.
+ENGINE_SECTION = "ENGINE.md"
 # Within the library.
 ASSETS = "src/main/assets/edgex"
 CLASSES = "src/main/kotlin/dev/edgex/model"
@@ -62,9 +66,11 @@ def write_project(
     artifact: Artifact,
     output: Path,
     options: AppOptions,
+    engine: AppEngine,
     identity: Identity,
     document: dict[str, Any],
     selection: GoldenSelection,
+    vocabulary: Sequence[str] = (),
 ) -> ModelClass:
     """Write everything beside the output, then put it in its place; whatever fails leaves nothing.
 
@@ -75,23 +81,25 @@ def write_project(
     written = ModelClass(document, folder)
     with disk_errors(ArtifactError, f"cannot write {output}"), staged_folder(output) as temporary:
         library = temporary if options.library_only else temporary / LIBRARY
-        _copy_sources(temporary, library, options, identity)
+        _copy_sources(temporary, library, options, engine, identity)
         assets = library / ASSETS / folder
         assets.mkdir(parents=True)
         method = artifact.manifest.method
         document["golden"] = write_golden_files(assets, selection.cases, method.inputs, method.outputs)
         _write_json(assets / "manifest.json", document)
+        if vocabulary:
+            (assets / VOCABULARY_FILE).write_text("".join(f"{token}\n" for token in vocabulary), encoding="utf-8")
         held = assets
         if options.delivery is not None:
             held = add_pack(temporary, PROJECT / VARIANTS, options.delivery) / folder
             held.mkdir(parents=True)
         if options.model_source == "asset":
-            shutil.copyfile(artifact.file(".pte"), held / "model.pte")
+            shutil.copyfile(artifact.file(engine.suffix), held / engine.model_file)
         (library / CLASSES / f"{written.name}.kt").write_text(written.write(), encoding="utf-8")
-        operators = write_operators(read_pte(artifact.file(".pte")), "model.pte")
-        (library / OPERATORS).write_text(operators, encoding="utf-8")
+        if engine.selected_operators is not None:
+            (library / OPERATORS).write_text(engine.selected_operators, encoding="utf-8")
         module = output.name if options.library_only else LIBRARY
-        readme = write_readme(written, module, "ExecuTorch", "pte")
+        readme = write_readme(written, module, engine)
         (library / "README.md").write_text(readme, encoding="utf-8")
         _write_json(temporary / BUNDLE_FILE, _describe_bundle(temporary, artifact, identity, document))
         if output.exists():
@@ -107,24 +115,46 @@ def _take_over(old: Path, new: Path) -> None:
             shutil.copy2(source, new / source.relative_to(old))
 
 
-def _copy_sources(folder: Path, library: Path, options: AppOptions, identity: Identity) -> None:
-    for source in sorted(PROJECT.rglob("*")):
-        path = source.relative_to(PROJECT)
-        if not source.is_file() or not _NOT_SOURCE.isdisjoint(path.parts) or source.suffix == ".pyc":
+def _copy_sources(folder: Path, library: Path, options: AppOptions, engine: AppEngine, identity: Identity) -> None:
+    """The sample's files, those of the engine in their place, edited and filled in."""
+    sources = {path: source for path, source in _list_sources(PROJECT).items() if path.parts[0] != VARIANTS}
+    section = None
+    if engine.variant is not None:
+        sources |= _list_sources(PROJECT / VARIANTS / engine.variant)
+        section = sources.pop(Path(ENGINE_SECTION)).read_text(encoding="utf-8")
+    for path, source in sorted(sources.items()):
+        name = path.as_posix()
+        if name in engine.left_out:
             continue
         if path.parts[0] == LIBRARY:
             target = library / path.relative_to(LIBRARY)
-        elif path.parts[0] == VARIANTS or (options.library_only and path.name != "LICENSE-THIRD-PARTY.md"):
+        elif options.library_only and path.name != "LICENSE-THIRD-PARTY.md":
             continue
         else:
             target = folder / path
         target.parent.mkdir(parents=True, exist_ok=True)
-        content = source.read_bytes()
-        if path.as_posix() in TEMPLATES:
-            content = fill_template(path.as_posix(), content.decode(), identity).encode()
-        target.write_bytes(content)
+        content = edit_text(name, source.read_bytes().decode(), engine.edits.get(name, ()))
+        if name == "README.md" and section is not None:
+            content = _replace_last_section(content, section)
+        if name in TEMPLATES:
+            content = fill_template(name, content, identity)
+        target.write_bytes(content.encode())
         # A wheel keeps no executable bits.
-        target.chmod(0o755 if content.startswith(b"#!") else 0o644)
+        target.chmod(0o755 if content.startswith("#!") else 0o644)
+
+
+def _replace_last_section(readme: str, section: str) -> str:
+    """The README's last section is the engine's."""
+    head, mark, _ = readme.partition("## ExecuTorch\n")
+    if not mark:
+        raise ValueError("README.md has no section of ExecuTorch any more")
+    return head + section
+
+
+def _list_sources(root: Path) -> dict[Path, Path]:
+    """Sources below a folder by their path in it, without what building leaves there."""
+    found = {source.relative_to(root): source for source in root.rglob("*") if source.is_file()}
+    return {p: s for p, s in found.items() if _NOT_SOURCE.isdisjoint(p.parts) and s.suffix != ".pyc"}
 
 
 def _describe_bundle(folder: Path, artifact: Artifact, identity: Identity, document: dict[str, Any]) -> dict[str, Any]:
@@ -132,7 +162,7 @@ def _describe_bundle(folder: Path, artifact: Artifact, identity: Identity, docum
     files = []
     for path in sorted(p for p in folder.rglob("*") if p.is_file()):
         name = path.relative_to(folder).as_posix()
-        digest = document["model"]["sha256"] if path.name == "model.pte" else hash_file(path)
+        digest = document["model"]["sha256"] if path.name == document["model"]["file"] else hash_file(path)
         files.append({"path": name, "bytes": path.stat().st_size, "sha256": digest})
     return {
         "format": BUNDLE_FORMAT,

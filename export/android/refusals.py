@@ -5,43 +5,18 @@ from __future__ import annotations
 import math
 
 from edgex.errors import LoweringError, UsageError
-from edgex.export.android.options import AppOptions
-from edgex.export.android.versions import FLAVORS
 from edgex.runtime.artifact.artifact import Artifact
 from edgex.runtime.artifact.card import scores_labels
-from edgex.runtime.artifact.manifest import Manifest
+from edgex.runtime.artifact.manifest import Manifest, Method
 from edgex.runtime.artifact.specs import NUMPY_DTYPES, Dim
-from edgex.runtime.engines.executorch.pte import PteSummary
 
-# What ExecuTorch's Java classes can make and read.
+# What the app's tensors can be: the engines' Java classes make and read these.
 JAVA_DTYPES = ("float32", "float64", "float16", "int8", "uint8", "int32", "int64")
 
 _CASTS = {"bool": "uint8", "int16": "int32", "bfloat16": "float32", "complex64": "float32 pairs"}
 
 # A Java buffer holds fewer bytes than this; 64 of them are the slack that kernels may read beyond the end.
 _MAX_TENSOR_BYTES = 2**31 - 1 - 64
-
-
-def check_engine(artifact: Artifact) -> None:
-    """Only what ExecuTorch runs on a phone can be put into the app.
-
-    Raises:
-        UsageError: Another engine runs the artifact, or it needs a plug-in.
-    """
-    manifest = artifact.manifest
-    if manifest.engine != "executorch":
-        raise UsageError(
-            f"{artifact.path.name} is not for Android: {manifest.engine} runs it",
-            why="the app runs ExecuTorch programs (.pte)",
-            fix="edgex export MODEL -t xnnpack",
-        )
-    if manifest.requirements.plugins:
-        plugins = ", ".join(manifest.requirements.plugins)
-        raise UsageError(
-            f"{artifact.path.name} is not for Android: it needs the plug-in {plugins}",
-            why="ExecuTorch's library for Android does not have it",
-            fix="edgex export MODEL -t xnnpack",
-        )
 
 
 def check_methods(artifact: Artifact) -> None:
@@ -55,29 +30,12 @@ def check_methods(artifact: Artifact) -> None:
         raise UsageError(
             f"{artifact.path.name} is not for the Android app: it has the methods {', '.join(methods)}",
             why="library and app run one method, forward",
-            fix="edgex export MODEL -t xnnpack, without --llm",
-        )
-
-
-def check_backends(artifact: Artifact, program: PteSummary, options: AppOptions) -> None:
-    """Every backend of the program must be in the chosen library.
-
-    Raises:
-        LoweringError: One is not.
-    """
-    library, present = FLAVORS[options.flavor]
-    for backend in sorted(set(program.backends) - present):
-        other = [flavor for flavor, (_, backends) in FLAVORS.items() if backend in backends]
-        raise LoweringError(
-            f"{library} lacks the backend {backend}, which the model needs",
-            artifact.path.name,
-            f"--flavor {other[0]}" if other else "edgex export MODEL -t xnnpack",
-            why=f"it has {', '.join(sorted(present))}",
+            fix=f"edgex export MODEL -t {artifact.manifest.target}, without --llm or methods()",
         )
 
 
 def check_tensors(artifact: Artifact) -> None:
-    """Every input and output must be of a type that ExecuTorch's Java classes have, and fit into a buffer.
+    """Every input and output must be of a type that the app's tensors have, and fit into a buffer.
 
     Raises:
         LoweringError: One is not.
@@ -90,7 +48,7 @@ def check_tensors(artifact: Artifact) -> None:
                     f"{kind} {spec.name!r} is {spec.dtype}, which an Android app cannot {_VERBS[kind]}",
                     artifact.path.name,
                     f"let the model {_VERBS[kind]} {_CASTS.get(spec.dtype, 'float32')} and convert within `forward`",
-                    why=f"ExecuTorch's Java classes have {', '.join(JAVA_DTYPES)}",
+                    why=f"its tensors are {', '.join(JAVA_DTYPES)}",
                 )
             varying = [axis for axis, dim in enumerate(spec.shape) if isinstance(dim, Dim)]
             largest = math.prod(dim.max if isinstance(dim, Dim) else dim for dim in spec.shape)
@@ -107,17 +65,42 @@ def check_tensors(artifact: Artifact) -> None:
 _VERBS = {"input": "take", "output": "give"}
 
 
-def check_labels(manifest: Manifest, labels: tuple[str, ...], where: str) -> None:
-    """Labels need an output with one score for each.
+def check_labels(manifest: Manifest, labels: tuple[str, ...], where: str) -> str:
+    """Labels need one output with one score for each.
+
+    Returns:
+        The output's name.
 
     Raises:
-        UsageError: There is none.
+        UsageError: There is none, or several could be meant.
     """
-    if not any(scores_labels(spec, len(labels)) for spec in manifest.method.outputs):
+    found = _find_scores(manifest.method, len(labels))
+    if len(found) > 1:
+        raise UsageError(
+            f"{len(labels)} labels, and each of the outputs {', '.join(found)} has {len(labels)} values a row",
+            where,
+            "let the model give one of them, or leave the labels out",
+            why="nothing says which of them the labels name",
+        )
+    if not found:
         outputs = "; ".join(str(spec) for spec in manifest.method.outputs)
         raise UsageError(
             f"{len(labels)} labels, but no float output has {len(labels)} values in its last dimension",
             where,
             "give the labels of this model with --labels, one a line",
-            why=outputs,
+            why=f"of one row, or of a batch of them: {outputs}",
         )
+    return found[0]
+
+
+def _find_scores(method: Method, count: int) -> list[str]:
+    """Outputs with a score for each of `count` labels: one row, or one for each item of the inputs' batch.
+
+    A list of boxes whose last dimension happens to be as large has more rows than the batch has items.
+    """
+    batches = {spec.shape[0] for spec in method.inputs if spec.shape} | {1}
+    return [
+        spec.name
+        for spec in method.outputs
+        if scores_labels(spec, count) and (len(spec.shape) == 1 or spec.shape[0] in batches)
+    ]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from edgex.errors import UsageError
+from edgex.export.android.library.text import find_text
 from edgex.export.android.options import AppOptions
 from edgex.export.android.refusals import check_labels
 from edgex.runtime.artifact.artifact import Artifact
@@ -16,7 +17,6 @@ from edgex.runtime.artifact.card import (
     read_image_card,
     read_labels,
     read_output_image_card,
-    scores_labels,
 )
 from edgex.runtime.artifact.card_detection import DetectionCard, check_detection, read_detection_card
 from edgex.runtime.artifact.specs import TensorSpec
@@ -35,7 +35,10 @@ class Screens:
         image: How a picture becomes an input, or None.
         painted: How an output holds a picture, or None.
         labels: Names of the classes; empty where there are none.
+        scores: The output with a score for each label, or None.
         detection: How outputs hold boxes, or None.
+        text: How text becomes all inputs, as in the app's manifest, or None.
+        vocabulary: The tokens of that by their ids.
         note: A sentence for people where nothing says what the outputs of a picture are, or None.
         notices: What was left out, and why.
     """
@@ -43,7 +46,10 @@ class Screens:
     image: ImageInput | None
     painted: ImageInput | None
     labels: tuple[str, ...]
+    scores: str | None
     detection: DetectionCard | None
+    text: dict[str, Any] | None
+    vocabulary: tuple[str, ...]
     note: str | None
     notices: tuple[str, ...]
 
@@ -54,7 +60,7 @@ class Screens:
             return "boxes"
         if self.painted is not None:
             return "picture"
-        return "classes" if self.labels else "tensors"
+        return "tensors" if self.scores is None else "classes"
 
     def describe_detection(self, outputs: Sequence[TensorSpec]) -> dict[str, Any] | None:
         """The `detection` entry of the manifest, in which outputs are places."""
@@ -99,27 +105,31 @@ def find_screens(artifact: Artifact, options: AppOptions) -> Screens:
         if image is None or len(method.inputs) > 1:
             notices.append("no single picture goes in to find boxes in, so the app shows tensor cards")
             detection = None
-    labels, left_out = _find_labels(artifact, options, detection)
-    told = painted is not None or detection is not None or any(scores_labels(s, len(labels)) for s in method.outputs)
-    note = _NOTE if image is not None and not told else None
-    return Screens(image, painted, labels, detection, note, (*left_out, *notices))
+    labels, scores, left_out = _find_labels(artifact, options, detection)
+    is_known = painted is not None or detection is not None or scores is not None
+    note = _NOTE if image is not None and not is_known else None
+    text, vocabulary, unlike = find_text(artifact)
+    said = (*left_out, *notices, *unlike)
+    return Screens(image, painted, labels, scores, detection, text, vocabulary, note, said)
 
 
 def _find_labels(
     artifact: Artifact, options: AppOptions, detection: DetectionCard | None
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Labels with notices: given ones must fit, those of a model card that do not are left out, and that is said."""
+) -> tuple[tuple[str, ...], str | None, tuple[str, ...]]:
+    """Labels, the output that they name, and notices.
+
+    Given labels must fit; those of a model card that do not are left out, and that is said.
+    """
     if options.labels is not None:
-        if detection is None:
-            check_labels(artifact.manifest, options.labels, "--labels")
-        return options.labels, ()
+        named = check_labels(artifact.manifest, options.labels, "--labels") if detection is None else None
+        return options.labels, named, ()
     found = artifact.manifest.model.get("card", {}).get("labels")
     if found is None:
-        return (), ()
+        return (), None, ()
     labels = read_labels({"labels": found})
-    if detection is None:
-        try:
-            check_labels(artifact.manifest, labels, artifact.path.name)
-        except UsageError as error:
-            return (), (f"the model card's labels are left out: {error.what}",)
-    return labels, ()
+    if detection is not None:
+        return labels, None, ()
+    try:
+        return labels, check_labels(artifact.manifest, labels, artifact.path.name), ()
+    except UsageError as error:
+        return (), None, (f"the model card's labels are left out: {error.what}",)

@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from xml.sax.saxutils import escape
 
-from edgex.export.android.versions import FLAVORS
 from edgex.runtime.support.printable import CONTROL, escape_control
 
 
@@ -24,16 +23,14 @@ class Identity:
         name: What the launcher shows.
         project: Gradle's name of the project.
         version_name: What the system's settings show.
-        aar: Version of ExecuTorch's Android library.
-        flavor: A key of `FLAVORS`.
+        engine: The engine's library, as Gradle writes it: `org.pytorch:executorch-android:1.5.1`.
     """
 
     application_id: str
     name: str
     project: str
     version_name: str
-    aar: str
-    flavor: str
+    engine: str
 
 
 def kotlin_text(text: str) -> str:
@@ -60,12 +57,10 @@ def resource_text(text: str) -> str:
 _LINES: Mapping[str, tuple[tuple[str, Callable[[Identity], str]], ...]] = {
     "README.md": (
         (r"^(# )(The edgex sample app)()$", lambda i: escape_control(i.name)),
-        (r"^(adb push model\.pte /sdcard/Android/data/)(APPLICATION_ID)(/.*)$", lambda i: i.application_id),
+        (r"^(adb push model\.\w+ /sdcard/Android/data/)(APPLICATION_ID)(/.*)$", lambda i: i.application_id),
     ),
     "settings.gradle.kts": ((r'^(rootProject\.name = )(".*")()$', lambda i: kotlin_text(i.project)),),
-    "model/build.gradle.kts": (
-        (r'^( *val engine = "org\.pytorch:)(.*)(")$', lambda i: f"{FLAVORS[i.flavor][0]}:{i.aar}"),
-    ),
+    "model/build.gradle.kts": ((r'^( *val engine = )(".*")()$', lambda i: kotlin_text(i.engine)),),
     "app/build.gradle.kts": (
         (r'^( *applicationId = )(".*")()$', lambda i: kotlin_text(i.application_id)),
         (r'^( *versionName = )(".*")()$', lambda i: kotlin_text(i.version_name)),

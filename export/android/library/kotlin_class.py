@@ -38,6 +38,7 @@ class ModelClass:
         classifies: Whether an output has a score for each label.
         detects: Whether the model card says how boxes are coded.
         paints: Whether the model card says that an output is a picture.
+        reads_text: Whether the library makes all inputs of a text.
     """
 
     def __init__(self, document: Mapping[str, Any], folder: str) -> None:
@@ -51,11 +52,13 @@ class ModelClass:
         self.picture = inputs[0] if len(inputs) == 1 and inputs[0]["image"] is not None else None
         self.classifies = any(entry["activation"] for entry in document["outputs"])
         self.detects = document["detection"] is not None and self.picture is not None
+        self.reads_text = document.get("text") is not None
         self.paints = self.picture is not None and any(entry["image"] for entry in document["outputs"])
 
     def write(self) -> str:
         """The file."""
         parts = [self._head(), self._outputs(), self._run()]
+        parts += [self._run_text()] if self.reads_text else []
         parts += [self._classify()] if self.classifies else []
         parts += [self._detect()] if self.detects else []
         parts += [self._paint()] if self.paints else []
@@ -113,12 +116,31 @@ class ModelClass:
         )
         doc = _wrap_doc(f"Runs once on values in C order: {', '.join(notes)}.{state}", "    ")
         lines = [doc, _wrap_call("    suspend fun run", self.parameters(), ": Outputs {")]
-        lines.append(f"        val found = model.run({self._tensors()}).outputs")
+        if self.reads_text:
+            lines[-1] = _wrap_call("    suspend fun run", self.parameters(), ": Outputs =")
+            lines.append(f"        outputsOf(model.run({self._tensors()}).outputs)")
+            lines += ["", "    private fun outputsOf(found: List<TensorData>): Outputs {"]
+        else:
+            lines.append(f"        val found = model.run({self._tensors()}).outputs")
         values = []
         for at, entry in enumerate(self.document["outputs"]):
             values.append(f"found[{at}].{_ARRAYS[entry['dtype']][1]}()")
             values += [f"found[{at}].shape"] if _is_dynamic(entry) else []
         return "\n".join([*lines, _wrap_call("        return Outputs", values, ""), "    }"])
+
+    def _run_text(self) -> str:
+        lines = [
+            _wrap_doc("Runs once on a text, of which the tokenizer makes ids; cut at what the model takes.", "    "),
+            "    suspend fun run(text: String): Outputs = outputsOf(model.run(model.tensorsOf(text)).outputs)",
+        ]
+        if self.classifies:
+            lines += [
+                "",
+                "    /** The likeliest classes of a text. */",
+                "    suspend fun classify(text: String, count: Int = 5): List<Guess> =",
+                "        model.guesses(model.run(model.tensorsOf(text)), count)",
+            ]
+        return "\n".join(lines)
 
     def parameters(self) -> list[str]:
         """Of `run`: an array for each input, then the sizes of dynamic dimensions."""

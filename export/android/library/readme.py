@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from edgex.export.android.engine.app_engine import AppEngine
 from edgex.export.android.library.kotlin_class import PACKAGE, ModelClass, describe_tensor
 
 # What the view model of the example stands on.
@@ -29,7 +30,7 @@ The model runs on the device, with {engine}, without network or permission. Your
 
 ```kotlin
 android {{
-    defaultConfig {{ ndk {{ abiFilters += listOf("arm64-v8a", "x86_64") }} }} // {engine} has no 32-bit library
+    defaultConfig {{ ndk {{ abiFilters += listOf("arm64-v8a", "x86_64") }} }} // 64-bit, as the model was proved
     androidResources {{ noCompress += listOf("{suffix}", "bin") }} // an uncompressed model loads faster the first time
 }}
 dependencies {{ implementation(project(":{module}")) }}
@@ -80,14 +81,13 @@ module; the other sources are the same for every model of one version of edgex.
 """
 
 
-def write_readme(model: ModelClass, module: str, engine: str, suffix: str) -> str:
+def write_readme(model: ModelClass, module: str, engine: AppEngine) -> str:
     """The README of a library.
 
     Args:
         model: What is written about the model.
         module: The library's name in a Gradle project.
-        engine: What runs the model, for people.
-        suffix: The model file's, without the dot.
+        engine: What runs the model.
     """
     document = model.document
     rows = [
@@ -102,10 +102,10 @@ def write_readme(model: ModelClass, module: str, engine: str, suffix: str) -> st
     return _TEXT.format(
         name=document["model"]["name"],
         about=document["model"]["description"] or _describe_origin(document),
-        engine=engine,
+        engine=engine.label,
         class_name=model.name,
         module=module,
-        suffix=suffix,
+        suffix=engine.suffix[1:],
         stem=_stem(model),
         imports="\n".join(f"import {name}" for name in sorted({*_IMPORTS, f"{PACKAGE}.{model.name}", *imported})),
         use=use,
@@ -185,6 +185,9 @@ def _list_calls(model: ModelClass) -> list[tuple[str, str]]:
         calls.append((f"detect({seen})", "what is in a picture: `label`, `score` and a box for each"))
     if model.paints:
         calls.append((f"transform({seen})", "the picture that the model makes of a picture"))
+    if model.reads_text:
+        calls.append(("run(text)", "runs once on a text, which the tokenizer of the export makes ids of"))
+        calls += [("classify(text, count = 5)", "the likeliest classes of a text")] if model.classifies else []
     if model.document["model"]["stateful"]:
         calls.append(("reset()", "forgets what the model kept from run to run"))
     calls += [

@@ -21,7 +21,7 @@ android {
         versionCode = 1
         versionName = "1.0"
         ndk {
-            // What ExecuTorch's AAR is built for.
+            // 64-bit, as the model was proved; the engine's library holds these processors.
             abiFilters += listOf("arm64-v8a", "x86_64")
         }
     }
@@ -55,7 +55,7 @@ android {
 
     androidResources {
         // Already compressed or incompressible; stored, they are copied and mapped faster.
-        noCompress += listOf("pte", "bin")
+        noCompress += listOf("pte", "onnx", "bin")
     }
 }
 

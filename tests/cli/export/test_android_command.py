@@ -78,11 +78,12 @@ def test_state_and_dynamic_dimensions_reach_the_app(exported, edgex, tmp_path):
     assert {1, 8} <= shapes
 
 
-def test_an_artifact_of_another_engine_is_refused(exported, edgex, tmp_path):
-    done = edgex("android", str(exported("convnet", "onnx-cpu")), "-o", "app")
-    assert done.returncode == 2
-    assert "edgex export MODEL -t xnnpack" in done.stderr
-    assert not (tmp_path / "app").exists()
+def test_an_onnx_artifact_gets_an_app_with_onnxruntime(exported, edgex, tmp_path):
+    done = edgex("android", str(exported("convnet", "onnx-cpu")), "-o", "app", "--model-source", "push")
+    assert done.returncode == 0, done.stderr
+    assert "  onnxruntime " in done.stdout and "/model.onnx /sdcard/" in done.stdout
+    manifest = json.loads((tmp_path / "app/model/src/main/assets/edgex/convnet/manifest.json").read_text())
+    assert manifest["versions"]["engine"] == "onnxruntime" and manifest["golden"]
 
 
 @pytest.mark.parametrize(

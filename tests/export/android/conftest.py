@@ -1,9 +1,10 @@
-"""An artifact of a tiny classifier of pictures, and what changes its manifest."""
+"""Artifacts of a tiny classifier of pictures, for each engine of the app, and what changes their manifests."""
 
 import json
 import shutil
 
 import numpy as np
+import onnx_support
 import pytest
 import torch
 from pte_support import Call, captured, write_artifact
@@ -13,20 +14,30 @@ from edgex.runtime.artifact.golden import Case, Step, write_golden
 from edgex.runtime.artifact.manifest import FileEntry
 
 
-@pytest.fixture(scope="session")
-def program(tmp_path_factory):
-    """A .pte artifact of a classifier of pictures [1, 3, 4, 4] into three classes, without golden data."""
+def make_classifier():
+    """Pictures [1, 3, 4, 4] into scores of three classes."""
     head = torch.nn.Linear(48, 3)
     with torch.no_grad():
         head.weight.copy_(torch.randn(3, 48, generator=torch.Generator().manual_seed(0)))
-    module = Call(lambda self, x: self.m[0](x.flatten(1)), head)
+    return captured(Call(lambda self, x: self.m[0](x.flatten(1)), head), torch.rand(1, 3, 4, 4))
+
+
+@pytest.fixture(scope="session")
+def program(tmp_path_factory):
+    """A .pte artifact of the classifier, without golden data."""
     folder = tmp_path_factory.mktemp("android") / "tiny.xnnpack.edgex"
-    write_artifact(captured(module, torch.rand(1, 3, 4, 4)), folder)
+    write_artifact(make_classifier(), folder)
     return folder
 
 
-@pytest.fixture
-def artifact_of(program, tmp_path):
+@pytest.fixture(scope="session")
+def onnx_program(tmp_path_factory):
+    """The same as `model.onnx`."""
+    folder = tmp_path_factory.mktemp("android") / "tiny.onnx-cpu.edgex"
+    return onnx_support.write_artifact(onnx_support.lower(make_classifier()), folder)
+
+
+def maker(program, tmp_path, producer):
     """Make a copy with golden data and with changes to its manifest; opened."""
 
     def make(change=lambda manifest: None, cases=None):
@@ -42,7 +53,7 @@ def artifact_of(program, tmp_path):
         else:
             cases_ = cases
         write_golden(folder, cases_)
-        manifest["producer"] = {"edgex": "0.1.0", "executorch": "1.5.1"}
+        manifest["producer"] = {"edgex": "0.1.0", **producer}
         manifest["files"] += [
             vars(FileEntry(f"golden/{p.name}", p.stat().st_size, hash_file(p))) for p in (folder / "golden").iterdir()
         ]
@@ -51,3 +62,13 @@ def artifact_of(program, tmp_path):
         return open_artifact(folder)
 
     return make
+
+
+@pytest.fixture
+def artifact_of(program, tmp_path):
+    return maker(program, tmp_path, {"executorch": "1.5.1"})
+
+
+@pytest.fixture
+def onnx_artifact_of(onnx_program, tmp_path):
+    return maker(onnx_program, tmp_path, {"onnxruntime": "1.31.1"})

@@ -146,6 +146,28 @@ def test_a_map_whose_last_dimension_happens_to_match_is_no_classifier(artifact_o
     assert "labels are left out" in app.notices[0]
 
 
+@pytest.mark.parametrize(
+    ("shapes", "words"),
+    [
+        ({"output_0": (100, 3)}, "no float output has 3 values"),  # a hundred boxes of three numbers, one picture
+        ({"output_0": (1, 3), "embedding": (1, 3)}, "each of the outputs output_0, embedding has 3 values a row"),
+    ],
+)
+def test_labels_name_one_row_of_scores_for_each_input_and_one_output(artifact_of, tmp_path, shapes, words):
+    def change(manifest):
+        manifest.update(model={"card": {"labels": ["a", "b", "c"]}})
+        manifest["methods"][0]["outputs"] = [
+            {"name": name, "dtype": "float32", "shape": list(shape)} for name, shape in shapes.items()
+        ]
+
+    artifact = artifact_of(change, values_of(**shapes))
+    app = generate_app(artifact, tmp_path / "app", AppOptions())
+    assert app.shows == "tensors" and words in app.notices[0]
+    assert not [output for output in app_manifest(app.path)["outputs"] if output["activation"]]
+    with pytest.raises(EdgexError, match=words):
+        generate_app(artifact, tmp_path / "given", AppOptions(labels=("a", "b", "c")))
+
+
 def test_boxes_and_pictures_come_from_the_card(artifact_of, tmp_path):
     image = {"image": {"input": "x", "layout": "NCHW"}}
     detection = {"boxes": "b", "scores": "output_0", "format": "cxcywh", "units": "shares", "max_overlap": 0.5}
@@ -230,10 +252,10 @@ def io_dtype(kind, dtype):
     return lambda manifest: manifest["methods"][0][kind][0].update(dtype=dtype)
 
 
-def on_onnxruntime(manifest):
+def on_openvino(manifest):
     """A manifest of another engine, whose target and requirements agree with it."""
-    manifest.update(target="onnx-cpu", engine="onnxruntime")
-    manifest["requirements"]["engine"] = "onnxruntime"
+    manifest.update(target="openvino", engine="openvino")
+    manifest["requirements"]["engine"] = "openvino"
 
 
 NO_SUCH_OUTPUT = {"boxes": "b", "scores": "s", "format": "xyxy", "units": "pixels"}
@@ -247,7 +269,7 @@ NO_SUCH_OUTPUT = {"boxes": "b", "scores": "s", "format": "xyxy", "units": "pixel
         (io_dtype("inputs", "bfloat16"), 5, "bfloat16"),
         (io_dtype("outputs", "bool"), 5, "cannot give"),
         (lambda m: m["methods"][0]["inputs"][0].update(shape=[1 << 20, 1 << 12]), 5, "2 GiB"),
-        (on_onnxruntime, 2, "onnxruntime runs it"),
+        (on_openvino, 2, "openvino runs it"),
         (lambda m: m["requirements"].update(plugins=["onednn"]), 2, "plug-in onednn"),
         (lambda m: m["methods"].append({**m["methods"][0], "name": "decode"}), 2, "methods forward, decode"),
         (lambda m: m["producer"].update(executorch="1.5.0"), 7, "1.5.0"),
@@ -269,12 +291,12 @@ def test_what_an_app_cannot_take_is_refused_before_anything_is_written(artifact_
 
 
 def test_a_backend_that_the_library_lacks_is_refused(artifact_of, tmp_path, monkeypatch):
-    from edgex.export.android import generate
+    from edgex.export.android.engine import executorch
 
-    summary = generate.read_pte(artifact_of().file(".pte"))
+    summary = executorch.read_pte(artifact_of().file(".pte"))
     for backend, fix in (("VulkanBackend", "--flavor vulkan"), ("QnnBackend", "-t xnnpack")):
         other = type(summary)((backend,), summary.operators, summary.planned_arena_bytes)
-        monkeypatch.setattr(generate, "read_pte", lambda path, other=other: other)
+        monkeypatch.setattr(executorch, "read_pte", lambda path, other=other: other)
         with pytest.raises(EdgexError, match=backend) as refusal:
             generate_app(artifact_of(), tmp_path / "app", AppOptions())
         assert refusal.value.exit_code == 5
@@ -351,7 +373,7 @@ def test_a_failed_write_leaves_nothing(artifact_of, tmp_path, monkeypatch):
 
 
 def test_a_sample_without_its_template_line_is_noticed():
-    identity = Identity("a.b", "n", "p", "1", "1.5.1", "xnnpack")
+    identity = Identity("a.b", "n", "p", "1", "org.pytorch:executorch-android:1.5.1")
     with pytest.raises(ValueError, match="matches 0 times"):
         fill_template("settings.gradle.kts", "include(1)", identity)
 

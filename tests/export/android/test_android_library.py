@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from edgex.export.android.engine.app_engine import AppEngine
 from edgex.export.android.generate import generate_app
 from edgex.export.android.library.kotlin_class import ModelClass
 from edgex.export.android.library.kotlin_names import make_class_name, make_folder_name, make_names
@@ -93,6 +94,9 @@ def test_a_model_of_pictures_takes_bitmaps(changes, has, lacks):
     assert lacks not in text
 
 
+ENGINE = AppEngine(
+    "executorch", "ExecuTorch", "org.pytorch", "executorch-android", "1.5.1", "1.5.1", "xnnpack", ".pte", ()
+)
 WIDE = {"name": "width", "min": 8, "max": 64}
 SIZED = [tensor("x", "float32", [1, 3, 4, WIDE], image={"layout": "NCHW"})]
 
@@ -112,7 +116,7 @@ SIZED = [tensor("x", "float32", [1, 3, 4, WIDE], image={"layout": "NCHW"})]
     ],
 )  # fmt: skip
 def test_the_example_imports_what_it_uses_and_scores_are_explained(changes, call, says):
-    readme = write_readme(ModelClass(document(**changes), "tiny"), "eyes", "ExecuTorch", "pte")
+    readme = write_readme(ModelClass(document(**changes), "tiny"), "eyes", ENGINE)
     assert readme.startswith("# TinyModel: `tiny` as an Android library\n\nAdds /* two */ things.\n")
     example = next(block for block in re.findall(r"```kotlin\n(.*?)```", readme, re.S) if "class " in block)
     head, _, body = example.partition("\nclass ")

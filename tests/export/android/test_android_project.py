@@ -126,10 +126,24 @@ def test_the_library_knows_nothing_of_the_app():
 
 
 def test_the_pinned_library_is_the_one_of_the_map():
-    from edgex.export.android.versions import AARS
+    from edgex.export.android.engine.versions import EXECUTORCH_AARS
 
     text = (PROJECT / "model/build.gradle.kts").read_text()
-    assert re.search(r'"org\.pytorch:executorch-android:(.*)"$', text, re.M)[1] in AARS.values()
+    assert re.search(r'"org\.pytorch:executorch-android:(.*)"$', text, re.M)[1] in EXECUTORCH_AARS.values()
+
+
+def test_versions_are_locked_and_readme_and_ci_say_how():
+    """Which versions and hashes those are, a build with a network writes; none is made up here."""
+    assert "lockAllConfigurations()" in (PROJECT / "build.gradle.kts").read_text()
+    command = r"\./gradlew --write-locks --write-verification-metadata sha256 .*assembleRelease"
+    assert re.search(command, (PROJECT / "README.md").read_text())
+    workflow = (PROJECT / ".github/workflows/android.yml").read_text()
+    for name in ("model/gradle.lockfile", "app/gradle.lockfile", "gradle/verification-metadata.xml"):
+        assert name in workflow and not (PROJECT / name).exists()
+    named = [
+        text for path in PROJECT.rglob("*.kts") for text in re.findall(r'"[\w.-]+:[\w.-]+:([^"]+)"', path.read_text())
+    ]
+    assert named and not [version for version in named if re.search(r"[+\[\]]|latest|SNAPSHOT", version)]
 
 
 def test_no_binary_is_in_the_sample():

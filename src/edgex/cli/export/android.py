@@ -203,6 +203,7 @@ def _describe_store(path: Path, document: dict[str, Any], application_id: str | 
 
 _SCREENS = {
     "image": "a picture",
+    "text": "a text",
     "picture": "a picture",
     "classes": "the likeliest classes",
     "boxes": "boxes in the picture",
@@ -221,7 +222,7 @@ def _print_app(document: dict[str, Any], artifact: Artifact, *, quiet: bool) -> 
     if not document["library_only"]:
         click.echo(f"  screen      {_SCREENS[document['screen']]} in, {_SCREENS[document['shows']]} out")
     click.echo(f"  proof       replays {document['golden_cases']} golden cases on the device")
-    click.echo(f"  executorch  {document['aar']}")
+    click.echo(f"  {document['engine']:<11} {document['aar']}")
     for note in document["store"]:
         click.echo(f"  store       {note}")
     for notice in () if quiet else document["notices"]:
@@ -234,5 +235,5 @@ def _print_app(document: dict[str, Any], artifact: Artifact, *, quiet: bool) -> 
         folder = shlex.quote(document["path"])
         click.echo(f"  next        cd {folder} && ./gradlew installDebug   (for a store: bundleRelease)")
     if document["model_place"] is not None:
-        model = shlex.quote(str(artifact.file(".pte")))
+        model = shlex.quote(str(artifact.file(Path(document["model_place"]).suffix)))
         click.echo(f"  then        adb push {model} {document['model_place']}")

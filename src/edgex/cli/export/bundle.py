@@ -15,6 +15,7 @@ from edgex.cli.options.shared import (
     check_option,
     force_option,
     json_option,
+    method_option,
     output_option,
     timeout_option,
     verbose_option,
@@ -24,6 +25,7 @@ from edgex.cli.supervisor import supervise
 
 @make_command("bundle")
 @artifact_argument
+@method_option
 @option(
     "--runtime",
     type=click.Choice(["linux-x86_64", "linux-aarch64"]),
@@ -47,6 +49,7 @@ from edgex.cli.supervisor import supervise
 @verbose_option
 def command(
     artifact: str,
+    method: str | None,
     runtime: str,
     output: Path | None,
     executorch_wheel: Path | None,
@@ -69,7 +72,7 @@ def command(
 
         if output is not None:
             check_output(output, force)
-        opened = open_artifact(artifact, "size" if check == "size" else "hash")
+        opened = open_artifact(artifact, "size" if check == "size" else "hash").select(method)
         folder = output or Path(f"{opened.manifest.name}-{runtime}")
         bundle = write_bundle(opened, runtime, folder, executorch_wheel, force=force)
         if as_json:

@@ -11,7 +11,7 @@ import android.widget.EditText
 import android.widget.ProgressBar
 import android.widget.Spinner
 import android.widget.TextView
-import dev.edgex.model.engine.LoadMode
+import dev.edgex.model.engine.modelEngine
 import dev.edgex.model.measure.BenchmarkRequest
 import dev.edgex.model.measure.BenchmarkResult
 import dev.edgex.model.measure.BenchmarkSettings
@@ -34,7 +34,7 @@ class BenchmarkActivity : Activity() {
         setContentView(R.layout.benchmark)
         findViewById<View>(R.id.root).padForBars()
         mode = findViewById(R.id.load_mode)
-        val labels = LoadMode.entries.map { it.label }
+        val labels = modelEngine.loadModes.map { it.label }
         mode.adapter = ArrayAdapter(this, android.R.layout.simple_spinner_item, labels).apply {
             setDropDownViewResource(android.R.layout.simple_spinner_dropdown_item)
         }
@@ -70,7 +70,7 @@ class BenchmarkActivity : Activity() {
         val warmupText = findViewById<EditText>(R.id.warmup).text.toString()
         val warmup = if (warmupText.isBlank()) null else number(R.id.warmup, BenchmarkSettings.WARMUP)
         if (runs == null || threads == null || (warmup == null && warmupText.isNotBlank())) return
-        val settings = BenchmarkSettings(runs, warmup, threads, LoadMode.entries[mode.selectedItemPosition])
+        val settings = BenchmarkSettings(runs, warmup, threads, modelEngine.loadModes[mode.selectedItemPosition])
         runner.start(BenchmarkRequest(MANUAL, settings, modelSha256 = null))
     }
 

@@ -15,7 +15,7 @@ class BenchmarkText(private val resources: Resources) {
             line(R.string.fastest, formatSeconds(summary.min)),
             summary.p90?.let { line(R.string.p90, formatSeconds(it)) },
             summary.p99?.let { line(R.string.p99, formatSeconds(it)) },
-            line(R.string.load_time, formatSeconds(result.load.program + result.load.method)),
+            line(R.string.load_time, formatSeconds((result.load.program ?: 0.0) + result.load.method)),
             line(R.string.first_run, formatSeconds(result.firstSeconds)),
             result.copySeconds?.let { line(R.string.copy_time, formatSeconds(it)) },
             result.memory.peakRssBytes?.let { line(R.string.peak_memory, formatBytes(it)) },

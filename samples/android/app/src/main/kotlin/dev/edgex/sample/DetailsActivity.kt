@@ -7,6 +7,7 @@ import android.view.View
 import android.view.ViewGroup
 import android.widget.TextView
 import dev.edgex.model.ModelManifest
+import dev.edgex.model.engine.modelEngine
 import java.util.Locale
 
 /** What the model is: inputs and outputs, backends, versions, digests, licences. */
@@ -28,7 +29,7 @@ class DetailsActivity : Activity() {
         val model = manifest.model
         val sizes = getString(R.string.size_line, formatBytes(model.fileBytes), formatBytes(model.plannedArenaBytes))
         val backends = model.backends.groupingBy { it }.eachCount().map { (name, count) -> "$name × $count" }
-        val portable = listOf(resources.getQuantityString(R.plurals.portable, model.portableOperators, model.portableOperators))
+        val portable = listOfNotNull(model.portableOperators?.let { resources.getQuantityString(R.plurals.portable, it, it) })
         val replayed = getString(R.string.golden_line, manifest.golden.size, manifest.goldenLeftOut)
         val versions = manifest.versions
         return listOfNotNull(
@@ -42,7 +43,7 @@ class DetailsActivity : Activity() {
             R.string.detail_size to sizes,
             R.string.detail_golden to replayed,
             R.string.detail_versions to getString(
-                R.string.versions_line, versions.edgex, versions.executorch, versions.aar, versions.flavor,
+                R.string.versions_line, versions.edgex, modelEngine.label, versions.exporter, versions.library, versions.aar,
             ),
             R.string.detail_sha256 to model.sha256,
             R.string.detail_digest to model.digest,

@@ -56,7 +56,8 @@ class HeadlessTask(private val application: SampleApplication, argument: (String
         val versions = application.manifest.versions
         return AppInfo(
             applicationId = application.packageName,
-            executorch = versions.aar,
+            engine = versions.engine,
+            version = versions.aar,
             flavor = versions.flavor,
             edgex = versions.edgex,
             backends = platform.registeredBackends(),

@@ -3,9 +3,9 @@ package dev.edgex.sample
 import android.content.Context
 import dev.edgex.model.AndroidPlatform
 import dev.edgex.model.EdgeModel
-import dev.edgex.model.engine.ExecuTorchEngine
 import dev.edgex.model.engine.InferenceEngine
 import dev.edgex.model.engine.LoadMode
+import dev.edgex.model.engine.modelEngine
 import dev.edgex.model.hash
 import dev.edgex.model.tensor.DType
 import dev.edgex.model.tensor.TensorData
@@ -53,7 +53,7 @@ class JobFiles(private val folder: JobFolder, private val job: Job, private val 
 
     override fun loadLibrary() = platform.loadLibrary()
 
-    override fun load(threads: Int, loadMode: LoadMode) = ExecuTorchEngine.load(folder.model(job), threads, loadMode)
+    override fun load(threads: Int, loadMode: LoadMode) = modelEngine.load(folder.model(job), threads, loadMode)
 
     override fun readInput(file: String, dtype: DType, shape: IntArray): TensorData =
         TensorData.fromBytes(dtype, shape, folder.file(file).readBytes())
@@ -66,6 +66,5 @@ class JobFiles(private val folder: JobFolder, private val job: Job, private val 
 
     override fun readMemory() = platform.readMemory()
 
-    override fun writeTrace(engine: InferenceEngine): String? =
-        (engine as? ExecuTorchEngine)?.writeTrace(folder.file("trace.etdump"))
+    override fun writeTrace(engine: InferenceEngine): String? = engine.writeTrace(folder.file("trace.etdump"))
 }

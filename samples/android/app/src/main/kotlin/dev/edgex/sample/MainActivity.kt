@@ -45,6 +45,10 @@ class MainActivity : Activity() {
     }
 
     private fun addInputs(parent: ViewGroup, model: ModelRunner) {
+        if (manifest.text != null) {
+            cards += TextCard(parent, model)
+            return
+        }
         if (manifest.dynamicDims.isNotEmpty()) cards += SizesCard(parent, manifest.dynamicDims, model)
         manifest.inputs.forEachIndexed { at, input ->
             if (input == manifest.imageInput) {

@@ -26,6 +26,9 @@ sealed interface InputChoice {
 
     data class Typed(val text: String) : InputChoice
 
+    /** All inputs are made of it, whichever of them this is the choice of. */
+    data class Text(val text: String) : InputChoice
+
     data class Photo(val picture: Picture) : InputChoice
 }
 
@@ -87,7 +90,8 @@ class ModelRunner(private val model: EdgeModel, private val platform: AndroidPla
     private suspend fun runOnce(sizes: Map<String, Int>): RunState {
         val chosen = choices.toList()
         val golden = ModelThread.run { platform.readGolden(manifest.golden.first().steps.first()) }
-        val inputs = ModelThread.run {
+        val text = chosen.firstOrNull() as? InputChoice.Text
+        val inputs = if (text != null) model.tensorsOf(text.text) else ModelThread.run {
             manifest.inputs.mapIndexed { at, input -> make(input, chosen[at], sizes, golden.inputs[at]) }
         }
         model.reset()
@@ -126,6 +130,7 @@ class ModelRunner(private val model: EdgeModel, private val platform: AndroidPla
             InputChoice.Ones -> tensor.fill(1.0)
             is InputChoice.Random -> tensor.fillRandom(choice.seed)
             is InputChoice.Typed -> tensor.fillTyped(choice.text)
+            is InputChoice.Text -> throw TensorException("text makes all inputs at once")
             is InputChoice.Photo -> tensor.also { requireNotNull(input.image).fill(choice.picture, it) }
         }
     }

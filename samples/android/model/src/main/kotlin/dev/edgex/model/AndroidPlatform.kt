@@ -2,10 +2,11 @@ package dev.edgex.model
 
 import android.content.Context
 import android.content.pm.ApplicationInfo
-import dev.edgex.model.engine.ExecuTorchEngine
+import android.system.Os
 import dev.edgex.model.engine.InferenceEngine
 import dev.edgex.model.engine.LoadMode
 import dev.edgex.model.engine.LoadedEngine
+import dev.edgex.model.engine.modelEngine
 import dev.edgex.model.measure.DeviceProbe
 import dev.edgex.model.measure.DeviceState
 import dev.edgex.model.measure.GoldenValues
@@ -29,26 +30,32 @@ class AndroidPlatform(private val context: Context, private val name: String, pr
 
     override fun loadLibrary(): Double = librarySeconds ?: run {
         val started = System.nanoTime()
-        ExecuTorchEngine.loadLibrary()
+        modelEngine.environment.forEach { (name, value) -> Os.setenv(name, value, true) }
+        modelEngine.loadLibrary()
         ((System.nanoTime() - started) / 1e9).also { librarySeconds = it }
     }
 
-    override fun load(threads: Int, loadMode: LoadMode): LoadedEngine = ExecuTorchEngine.load(store.file, threads, loadMode)
+    override fun load(threads: Int, loadMode: LoadMode): LoadedEngine = modelEngine.load(store.file, threads, loadMode)
+
+    override val loadModes: List<LoadMode> get() = modelEngine.loadModes
 
     override fun readGolden(step: GoldenStep): GoldenValues = GoldenValues(
         manifest.inputs.zip(step.inputs).map { (input, tensor) -> read(input.spec, tensor) },
         manifest.outputs.zip(step.outputs).map { (output, tensor) -> read(output.spec, tensor) },
     )
 
+    override fun readText(file: String): String =
+        context.assets.open("${EdgeModel.ASSETS}/$name/$file").bufferedReader().use { it.readText() }
+
     override fun readState(): DeviceState = probe.readState()
 
     override fun readMemory(): MemoryReading = probe.readMemory()
 
-    override fun registeredBackends(): List<String> = ExecuTorchEngine.registeredBackends()
+    override fun registeredBackends(): List<String> = modelEngine.registeredBackends()
 
     override fun writeTrace(engine: InferenceEngine, runId: String): String? {
         val folder = reportFolder() ?: return "the app's external folder is not there"
-        return (engine as? ExecuTorchEngine)?.writeTrace(File(folder, "trace-$runId.etdump"))
+        return engine.writeTrace(File(folder, "trace-$runId.etdump"))
     }
 
     fun describeDevice() = probe.describe()

@@ -2,7 +2,6 @@ package dev.edgex.model
 
 import android.content.Context
 import dev.edgex.model.engine.InferenceEngine
-import dev.edgex.model.engine.LoadMode
 import dev.edgex.model.measure.BenchmarkRequest
 import dev.edgex.model.measure.BenchmarkResult
 import dev.edgex.model.measure.BenchmarkRun
@@ -12,6 +11,8 @@ import dev.edgex.model.measure.ParityReport
 import dev.edgex.model.measure.Platform
 import dev.edgex.model.measure.ProgressListener
 import dev.edgex.model.tensor.TensorData
+import dev.edgex.model.text.WordPiece
+import dev.edgex.model.text.tensorsOf
 import java.io.Closeable
 
 /** The outputs of one run, in the model's order, and how long the engine took. */
@@ -27,6 +28,11 @@ class EdgeModel(val manifest: ModelManifest, private val platform: Platform, pri
     // Both on the model's thread only.
     private var engine: InferenceEngine? = null
     private var isClosed = false
+
+    private val tokenizer by lazy {
+        val format = requireNotNull(manifest.text) { "${manifest.model.name} has no tokenizer in this library" }
+        WordPiece(format, platform.readText(format.vocabularyFile).removeSuffix("\n").split('\n'))
+    }
 
     fun input(name: String): InputInfo =
         requireNotNull(manifest.inputs.firstOrNull { it.spec.name == name }) { "the model has no input $name" }
@@ -46,6 +52,9 @@ class EdgeModel(val manifest: ModelManifest, private val platform: Platform, pri
             ModelRun(engine.outputs(), seconds)
         }
     }
+
+    /** A text as the inputs of one run; reads the vocabulary when first called. */
+    suspend fun tensorsOf(text: String): List<TensorData> = ModelThread.run { tokenizer.tensorsOf(text, manifest) }
 
     /** Forgets what the model kept from the runs before. */
     suspend fun reset() = ModelThread.run { if (manifest.model.isStateful) free() }
@@ -80,7 +89,7 @@ class EdgeModel(val manifest: ModelManifest, private val platform: Platform, pri
         check(!isClosed) { "the model ${manifest.model.name} is closed" }
         platform.prepareModel()
         platform.loadLibrary()
-        platform.load(threads, LoadMode.MMAP).engine.also { engine = it }
+        platform.load(threads, platform.loadModes.first()).engine.also { engine = it }
     }
 
     private fun free() {

@@ -12,6 +12,7 @@ import dev.edgex.model.tensor.Dim
 import dev.edgex.model.tensor.TensorData
 import dev.edgex.model.tensor.TensorException
 import dev.edgex.model.tensor.TensorSpec
+import dev.edgex.model.text.TextFormat
 import org.json.JSONException
 
 /** Where the model's file comes from: the app itself or a pack installed with it, adb, or a pack that Google Play brings later. */
@@ -19,26 +20,35 @@ enum class ModelSource(val label: String) { ASSET("asset"), PUSH("push"), PACK("
 
 enum class Activation(val label: String) { LOGITS("logits"), PROBABILITIES("probabilities") }
 
-/** The model's file and what is known of it. Sizes are in bytes. */
+/** The model's file and what is known of it. Sizes are in bytes; [portableOperators] is null for engines without such. */
 data class ModelInfo(
     val name: String,
     val target: String,
     val precision: String,
     val digest: String,
     val source: ModelSource,
+    val fileName: String,
     val fileBytes: Long,
     val sha256: String,
     val artifactBytes: Long,
     val nativeBytes: Long,
     val plannedArenaBytes: Long?,
     val backends: List<String>,
-    val portableOperators: Int,
+    val portableOperators: Int?,
     val parameters: Long?,
     val isStateful: Boolean,
     val description: String?,
 )
 
-data class Versions(val edgex: String, val executorch: String, val aar: String, val flavor: String)
+/** The engine by its name in edgex, the version that proved the model, and the [library] of this app with its version, [aar]. */
+data class Versions(
+    val edgex: String,
+    val engine: String,
+    val exporter: String,
+    val library: String,
+    val aar: String,
+    val flavor: String,
+)
 
 /** An input; [image] says how a picture becomes it, null for tensors that are no pictures. */
 data class InputInfo(val spec: TensorSpec, val image: PictureFormat?)
@@ -60,7 +70,8 @@ data class GoldenCase(val name: String, val reference: Reference, val minSqnrDb:
 /**
  * `assets/edgex/NAME/manifest.json`, format `edgex.android-model/1`: all that this library knows of its model.
  *
- * [detection] says how boxes are coded, where the model card does; [note] is a sentence where nothing says what the outputs are.
+ * [detection] says how boxes are coded, where the model card does; [text] how text becomes all inputs, where there is a
+ * tokenizer; [note] is a sentence where nothing says what the outputs are.
  */
 data class ModelManifest(
     val model: ModelInfo,
@@ -71,6 +82,7 @@ data class ModelManifest(
     val outputs: List<OutputInfo>,
     val labels: List<String>,
     val detection: DetectionFormat?,
+    val text: TextFormat?,
     val note: String?,
     val golden: List<GoldenCase>,
     val goldenLeftOut: Int,
@@ -119,6 +131,7 @@ data class ModelManifest(
                 outputs = root["outputs"].items().map(::parseOutput),
                 labels = root["labels"].items().map { it.text() },
                 detection = root["detection"].orNull(::parseDetection),
+                text = root["text"].orNull(::parseText),
                 note = root["note"].orNull { text() },
                 golden = root["golden"].items().map(::parseCase),
                 goldenLeftOut = root["golden_left_out"].int(),
@@ -131,13 +144,14 @@ data class ModelManifest(
             precision = node["precision"].text(),
             digest = node["digest"].text(),
             source = node["source"].choice(ModelSource.entries) { it.label },
+            fileName = node["file"].text(),
             fileBytes = node["file_bytes"].long(),
             sha256 = node["sha256"].text(),
             artifactBytes = node["artifact_bytes"].long(),
             nativeBytes = node["native_bytes"].long(),
             plannedArenaBytes = node["planned_arena_bytes"].orNull { long() },
             backends = node["backends"].items().map { it.text() },
-            portableOperators = node["portable_operators"].int(),
+            portableOperators = node["portable_operators"].orNull { int() },
             parameters = node["parameters"].orNull { long() },
             isStateful = node["stateful"].bool(),
             description = node["description"].orNull { text() },
@@ -150,8 +164,14 @@ data class ModelManifest(
             node["min_equal"].double(),
         )
 
-        private fun parseVersions(node: JsonNode) =
-            Versions(node["edgex"].text(), node["executorch"].text(), node["aar"].text(), node["flavor"].text())
+        private fun parseVersions(node: JsonNode) = Versions(
+            edgex = node["edgex"].text(),
+            engine = node["engine"].text(),
+            exporter = node["exporter"].text(),
+            library = node["library"].text(),
+            aar = node["aar"].text(),
+            flavor = node["flavor"].text(),
+        )
 
         private fun parseSpec(node: JsonNode) = TensorSpec(
             node["name"].text(),
@@ -188,6 +208,23 @@ data class ModelManifest(
             background = node["background"].orNull { int() },
             minScore = node["min_score"].double(),
             maxOverlap = node["max_overlap"].orNull { double() },
+        )
+
+        private fun parseText(node: JsonNode) = TextFormat(
+            ids = node["ids"].int(),
+            mask = node["mask"].orNull { int() },
+            types = node["types"].orNull { int() },
+            vocabularyFile = node["vocabulary"].text(),
+            unknown = node["unknown"].text(),
+            prefix = node["prefix"].text(),
+            longestWord = node["longest_word"].int(),
+            cleans = node["cleans"].bool(),
+            separatesChinese = node["separates_chinese"].bool(),
+            stripsAccents = node["strips_accents"].bool(),
+            lowercases = node["lowercases"].bool(),
+            opens = node["opens"].items().map { it.int() },
+            closes = node["closes"].items().map { it.int() },
+            padding = node["padding"].int(),
         )
 
         private fun parseCase(node: JsonNode) = GoldenCase(

@@ -10,14 +10,14 @@ import java.io.OutputStream
 import java.security.MessageDigest
 
 /**
- * The model as a file: ExecuTorch takes a path, and an asset has none.
+ * The model as a file: an engine takes a path, and an asset has none.
  *
  * An asset is copied once, to a name that is its digest; what is there under that name is whole, because it was renamed
  * only after its digest was checked. A model that was pushed, or brought by Play, is checked whenever the app starts anew.
  */
 class ModelStore(private val context: Context, private val name: String, private val manifest: ModelManifest) {
-    private val fileName = "${manifest.model.sha256}.pte"
-    private val asset = "${EdgeModel.ASSETS}/$name/model.pte"
+    private val fileName = "${manifest.model.sha256}.${manifest.model.fileName.substringAfterLast('.')}"
+    private val asset = "${EdgeModel.ASSETS}/$name/${manifest.model.fileName}"
     private var checked = false
 
     val file: File
@@ -60,7 +60,7 @@ class ModelStore(private val context: Context, private val name: String, private
         if (checked) return
         val file = file
         if (!file.isFile) {
-            throw IOException("The model is not on this device yet. Push it:\nadb push model.pte $file")
+            throw IOException("The model is not on this device yet. Push it:\nadb push ${manifest.model.fileName} $file")
         }
         requireDigest(hash(file), "the model that was brought")
         checked = true

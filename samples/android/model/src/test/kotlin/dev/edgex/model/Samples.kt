@@ -19,16 +19,17 @@ object Samples {
     fun text(stateful: Boolean = false, dtype: String = "float32"): String = """
         {"format": "edgex.android-model/1",
          "model": {"name": "tiny", "target": "xnnpack", "precision": "fp32", "digest": "d1", "source": "asset",
-           "file_bytes": 10, "sha256": "${"a".repeat(64)}", "artifact_bytes": 20, "native_bytes": 10,
+           "file": "model.pte", "file_bytes": 10, "sha256": "${"a".repeat(64)}", "artifact_bytes": 20, "native_bytes": 10,
            "planned_arena_bytes": 64, "backends": ["XnnpackBackend"], "portable_operators": 1, "parameters": 9,
            "stateful": $stateful, "description": null},
-         "versions": {"edgex": "0.1.0", "executorch": "1.5.1", "aar": "1.5.1", "flavor": "xnnpack"},
+         "versions": {"edgex": "0.1.0", "engine": "executorch", "exporter": "1.5.1", "library": "executorch-android",
+           "aar": "1.5.1", "flavor": "xnnpack"},
          "tolerance": {"min_sqnr_db": 80.0, "atol": 0.0001, "rtol": 0.0001, "min_equal": 1.0},
          "quantized_tolerance": null,
          "inputs": [{"name": "x", "dtype": "$dtype", "shape": [{"name": "batch", "min": 1, "max": 8}, 3], "image": null}],
          "outputs": [{"name": "y", "dtype": "$dtype", "shape": [{"name": "batch", "min": 1, "max": 8}, 3],
            "activation": "logits", "image": null}],
-         "labels": ["a", "b", "c"], "detection": null, "note": null,
+         "labels": ["a", "b", "c"], "detection": null, "text": null, "note": null,
          "golden": [
            {"name": "example", "reference": "eager", "min_sqnr_db": null, "steps": [{"inputs": [{"file": "i", "shape": [2, 3]}], "outputs": [{"file": "o", "shape": [2, 3]}]}]},
            {"name": "row", "reference": "eager", "min_sqnr_db": null, "steps": [

@@ -8,7 +8,8 @@ import org.json.JSONException
 /** What the app itself is, for whoever sends it jobs. */
 data class AppInfo(
     val applicationId: String,
-    val executorch: String,
+    val engine: String,
+    val version: String,
     val flavor: String,
     val edgex: String,
     val backends: List<String>,
@@ -93,7 +94,8 @@ object JobAnswer {
     private fun toJson(app: AppInfo) = mapOf(
         "application_id" to app.applicationId,
         "protocol" to PROTOCOL,
-        "executorch" to app.executorch,
+        "engine" to app.engine,
+        app.engine to app.version,
         "flavor" to app.flavor,
         "edgex" to app.edgex,
         "backends" to app.backends,

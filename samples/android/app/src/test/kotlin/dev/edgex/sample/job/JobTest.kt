@@ -152,7 +152,7 @@ class JobTest {
 
     @Test
     fun `an answer says all that edgex reads`() {
-        val app = AppInfo("dev.edgex.app.x", "1.5.1", "xnnpack", "0.1.0", listOf("XnnpackBackend"), isDebuggable = false)
+        val app = AppInfo("dev.edgex.app.x", "executorch", "1.5.1", "xnnpack", "0.1.0", listOf("XnnpackBackend"), isDebuggable = false)
         val device = DeviceInfo(
             "maker model", "soc", "arm64-v8a", listOf("asimd"), 8, 8_000_000_000, 36, "16", "6.6", null, null, false, emptyMap(),
         )

@@ -29,8 +29,7 @@ class ExecuTorchEngine private constructor(private val module: Module) : Inferen
         fromTensor(value.toTensor())
     }
 
-    /** Null where the trace was written, else why there is none. */
-    fun writeTrace(file: File): String? =
+    override fun writeTrace(file: File): String? =
         if (module.etdump(file.path)) null else "the published AAR is built without EXECUTORCH_ANDROID_PROFILING"
 
     override fun close() = module.close()
@@ -67,7 +66,10 @@ class ExecuTorchEngine private constructor(private val module: Module) : Inferen
         return data
     }
 
-    companion object {
+    companion object : EngineLibrary {
+        override val label = "ExecuTorch"
+        override val loadModes = LoadMode.entries
+
         private const val METHOD = "forward"
         private const val NANOS = 1e9
 
@@ -91,8 +93,7 @@ class ExecuTorchEngine private constructor(private val module: Module) : Inferen
             0x30 to "a backend cannot read its part of the model, which another version made",
         )
 
-        /** Loads the native library; an error says which processors it exists for. */
-        fun loadLibrary() {
+        override fun loadLibrary() {
             try {
                 ExecuTorchRuntime.getRuntime()
             } catch (error: LinkageError) {
@@ -100,10 +101,10 @@ class ExecuTorchEngine private constructor(private val module: Module) : Inferen
             }
         }
 
-        fun registeredBackends(): List<String> = ExecuTorchRuntime.getRegisteredBackends().asList()
+        override fun registeredBackends(): List<String> = ExecuTorchRuntime.getRegisteredBackends().asList()
 
         /** Loads the program and its method, which are timed apart. */
-        fun load(file: File, threads: Int, loadMode: LoadMode): LoadedEngine {
+        override fun load(file: File, threads: Int, loadMode: LoadMode): LoadedEngine {
             val started = System.nanoTime()
             val module = explained("load the model") { Module.load(file.path, codeOf(loadMode), threads) }
             val loaded = System.nanoTime()

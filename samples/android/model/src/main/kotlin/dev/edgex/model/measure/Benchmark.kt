@@ -6,12 +6,15 @@ import kotlin.math.abs
 /** Somebody asked for the end. */
 class CancelledException : Exception("cancelled")
 
-/** What to measure. [warmup] null warms up until the latency settles; [threads] 0 leaves the number to ExecuTorch. */
+/**
+ * What to measure. [warmup] null warms up until the latency settles; [threads] 0 leaves the number to the engine, [loadMode]
+ * null the way of loading.
+ */
 data class BenchmarkSettings(
     val runs: Int = 100,
     val warmup: Int? = null,
     val threads: Int = 0,
-    val loadMode: LoadMode = LoadMode.MMAP,
+    val loadMode: LoadMode? = null,
 ) {
     companion object {
         val RUNS = 1..10_000

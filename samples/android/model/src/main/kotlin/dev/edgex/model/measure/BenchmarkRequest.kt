@@ -25,7 +25,7 @@ data class BenchmarkRequest(val runId: String, val settings: BenchmarkSettings, 
                     runs = whole("runs", BenchmarkSettings.RUNS) ?: defaults.runs,
                     warmup = whole("warmup", BenchmarkSettings.WARMUP),
                     threads = whole("threads", BenchmarkSettings.THREADS) ?: defaults.threads,
-                    loadMode = if (mode == null) defaults.loadMode else {
+                    loadMode = mode?.let {
                         requireNotNull(LoadMode.entries.firstOrNull { it.label == mode }) {
                             "load_mode must be one of ${LoadMode.entries.joinToString { it.label }}, not \"$mode\""
                         }

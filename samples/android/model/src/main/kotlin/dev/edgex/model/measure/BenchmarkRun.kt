@@ -4,6 +4,7 @@ import dev.edgex.model.GoldenStep
 import dev.edgex.model.ModelManifest
 import dev.edgex.model.engine.EngineLoader
 import dev.edgex.model.engine.InferenceEngine
+import dev.edgex.model.engine.LoadMode
 import dev.edgex.model.tensor.TensorData
 
 /** The model's file made ready; [copySeconds] is null where it was there already. */
@@ -19,11 +20,17 @@ interface Platform : EngineLoader {
 
     fun readGolden(step: GoldenStep): GoldenValues
 
+    /** A text file beside the manifest. */
+    fun readText(file: String): String = throw UnsupportedOperationException("no $file here")
+
     fun readState(): DeviceState
 
     fun readMemory(): MemoryReading
 
     fun registeredBackends(): List<String>
+
+    /** The ways of loading that the engine has, the usual one first. */
+    val loadModes: List<LoadMode> get() = LoadMode.entries
 
     /** Asks the loaded model for its operator trace; null where it was written, else why there is none. */
     fun writeTrace(engine: InferenceEngine, runId: String): String?
@@ -57,7 +64,7 @@ class BenchmarkRun(
         val librarySeconds = platform.loadLibrary()
         val before = platform.readState()
         val settings = request.settings
-        val loaded = platform.load(settings.threads, settings.loadMode)
+        val loaded = load(settings)
         engine = loaded.engine
         try {
             val steps = sequence().map { platform.readGolden(it).inputs }
@@ -79,6 +86,7 @@ class BenchmarkRun(
             return BenchmarkResult(
                 runId = request.runId,
                 settings = settings,
+                loadMode = modeOf(settings),
                 threadsInEffect = settings.threads.takeIf { it > 0 },
                 shapes = manifest.inputs.zip(steps.first()).associate { (input, value) -> input.spec.name to value.shape },
                 steps = steps.size,
@@ -119,9 +127,13 @@ class BenchmarkRun(
 
     private fun reload(settings: BenchmarkSettings): InferenceEngine {
         engine.close()
-        engine = platform.load(settings.threads, settings.loadMode).engine
+        engine = load(settings).engine
         return engine
     }
+
+    private fun load(settings: BenchmarkSettings) = platform.load(settings.threads, modeOf(settings))
+
+    private fun modeOf(settings: BenchmarkSettings): LoadMode = settings.loadMode ?: platform.loadModes.first()
 
     private companion object {
         const val NANOS = 1e9

@@ -1,6 +1,7 @@
 package dev.edgex.model.measure
 
 import dev.edgex.model.ModelManifest
+import dev.edgex.model.engine.LoadMode
 import dev.edgex.model.engine.LoadTimes
 
 /** A reason to trust figures less; the codes are fixed, for tools. */
@@ -33,6 +34,7 @@ data class MemoryReading(val peakRssBytes: Long?, val pssBytes: Long?, val nativ
 class BenchmarkResult(
     val runId: String,
     val settings: BenchmarkSettings,
+    val loadMode: LoadMode,
     val threadsInEffect: Int?,
     val shapes: Map<String, IntArray>,
     val steps: Int,
@@ -98,11 +100,11 @@ object Report {
             "warnings" to warnings(device, result).map { mapOf("code" to it.code, "text" to it.text) },
             "device" to device(device, result),
             "runtime" to mapOf(
-                "et_aar" to manifest.versions.aar,
-                "exporter" to manifest.versions.executorch,
+                "library" to "${manifest.versions.library}:${manifest.versions.aar}",
+                "exporter" to manifest.versions.exporter,
                 "flavor" to manifest.versions.flavor,
                 "backends" to result.registeredBackends,
-                "load_mode" to result.settings.loadMode.label,
+                "load_mode" to result.loadMode.label,
                 "copy_seconds" to result.copySeconds,
                 "debuggable" to result.isDebuggable,
                 "model_sha256" to manifest.model.sha256,
@@ -118,8 +120,8 @@ object Report {
         "precision" to manifest.model.precision,
         "digest" to manifest.model.digest,
         "bytes" to manifest.model.artifactBytes,
-        "engine" to "executorch",
-        "versions" to mapOf("executorch-android" to manifest.versions.aar),
+        "engine" to manifest.versions.engine,
+        "versions" to mapOf(manifest.versions.library to manifest.versions.aar),
     )
 
     private fun host(device: DeviceInfo) = mapOf(
@@ -177,8 +179,8 @@ object Report {
 
     private fun executedOn(manifest: ModelManifest): String {
         val backends = manifest.model.backends.distinct()
-        val portable = if (manifest.model.portableOperators > 0 || backends.isEmpty()) listOf("portable") else emptyList()
-        return "executorch: " + (backends + portable).joinToString()
+        val portable = if ((manifest.model.portableOperators ?: 0) > 0 || backends.isEmpty()) listOf("portable") else emptyList()
+        return "${manifest.versions.engine}: " + (backends + portable).joinToString()
     }
 
     private fun device(device: DeviceInfo, result: BenchmarkResult) = mapOf(

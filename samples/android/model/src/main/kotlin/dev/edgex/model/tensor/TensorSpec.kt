@@ -1,6 +1,6 @@
 package dev.edgex.model.tensor
 
-/** The element types that ExecuTorch's Java API can take and give. */
+/** The element types that the engines' Java classes can take and give. */
 enum class DType(val label: String, val bytes: Int, val isFloat: Boolean) {
     FLOAT32("float32", 4, true),
     FLOAT64("float64", 8, true),

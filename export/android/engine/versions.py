@@ -1,21 +1,25 @@
-"""Which of ExecuTorch's Android libraries belongs to an exporter."""
+"""Which library for Android belongs to an artifact: ExecuTorch's and ONNX Runtime's, pinned."""
 
 from __future__ import annotations
 
 from edgex.errors import TargetUnavailable
 
 # Version of the exporter -> version on Maven Central. Not every release of the wheel is there: 1.5.0 is not.
-AARS = {"1.5.1": "1.5.1"}
+EXECUTORCH_AARS = {"1.5.1": "1.5.1"}
 
 # Flavor -> (library, the backends that it registers). `-qnn` exists too, but no target here lowers to it.
-FLAVORS = {
+EXECUTORCH_FLAVORS = {
     "xnnpack": ("executorch-android", frozenset({"XnnpackBackend"})),
     "vulkan": ("executorch-android-vulkan", frozenset({"XnnpackBackend", "VulkanBackend"})),
 }
 
+# On Maven Central since the summer of 2026, and in the builds of public projects as of November 2026; no registry here
+# has it. The last without telemetry, which came with 1.29.0: microsoft/onnxruntime PR 27379, and its docs/Privacy.md.
+ONNXRUNTIME_AAR = "1.28.0"
 
-def find_aar(exporter: str, where: str) -> str:
-    """The version of the Android library that reads what an exporter wrote.
+
+def find_executorch_aar(exporter: str, where: str) -> str:
+    """The version of ExecuTorch's Android library that reads what an exporter wrote.
 
     Args:
         exporter: Version of the `executorch` package, with or without a local part such as `+cpu`.
@@ -25,12 +29,12 @@ def find_aar(exporter: str, where: str) -> str:
         TargetUnavailable: There is none.
     """
     version = exporter.partition("+")[0]
-    if version not in AARS:
-        known = ", ".join(sorted(AARS))
+    if version not in EXECUTORCH_AARS:
+        known = ", ".join(sorted(EXECUTORCH_AARS))
         raise TargetUnavailable(
             f"there is no ExecuTorch library for Android of the version that exported this model, {exporter}",
             where,
             f"export the model again with executorch {known}",
             why=f"known on Maven Central: {known}; another version may not read the file",
         )
-    return AARS[version]
+    return EXECUTORCH_AARS[version]

@@ -1,0 +1,4 @@
+package android.system;
+
+public final class ErrnoException extends Exception {
+}
