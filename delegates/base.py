@@ -44,6 +44,7 @@ __all__ = [
     "KnowsSpecialValues",
     "LeavesOut",
     "LoweredModule",
+    "LowersMethods",
     "Quantizes",
     "SetsTolerances",
     "TakesLanguageModels",
@@ -97,6 +98,7 @@ class LoweredModule:
         plan: What really happened.
         requirements: What the machine that runs it must have.
         debug: Written as `debug/source_map.json`: native node or handle -> operator, module path, source line.
+        method_debug: The same by method, for what `LowersMethods` made; `debug` is empty then.
         options: The options in effect, for the manifest.
         warnings: What the user should know, a sentence each.
         assembled_reason: Why this machine cannot run the result on its target; it is then proved on the engine's CPU
@@ -113,6 +115,7 @@ class LoweredModule:
     plan: PartitionPlan
     requirements: Requirements
     debug: Mapping[str, Any] = field(default_factory=dict)
+    method_debug: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     assembled_reason: str | None = None
@@ -223,6 +226,25 @@ class TakesLanguageModels(Protocol):
     """
 
     language_models: bool
+
+
+@runtime_checkable
+class LowersMethods(Protocol):
+    """A delegate that makes one artifact of several programs; without it there is one method an artifact."""
+
+    def lower_methods(self, programs: Mapping[str, CapturedProgram], options: Any) -> LoweredModule:
+        """Lower all methods of an artifact at once; the inputs are not changed.
+
+        What the target can keep once, it keeps once: weights that several methods read above all.
+
+        Args:
+            programs: By method, in the order in which the manifest lists them; none has state.
+            options: A value of `options_type`.
+
+        Raises:
+            LoweringError: One of them cannot be lowered; every operator in the way is named with its source line.
+        """
+        ...
 
 
 class Delegate(Protocol):

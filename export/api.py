@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from edgex.errors import UsageError
 from edgex.export.language_model.request import read_request
 from edgex.export.pipeline import export_to_targets
 from edgex.export.python_words import in_python_words
@@ -44,7 +45,8 @@ def export_model(
     """Export a module or an ExportedProgram to one target, prove it, and write it.
 
     Args:
-        model: An `nn.Module` (it is captured in eval mode) or an `ExportedProgram`.
+        model: An `nn.Module` (it is captured in eval mode) or an `ExportedProgram`; or several methods by name, each
+            `(module or its method, example inputs)` or `(…, …, dynamic shapes)`, without `args` then.
         args: Example inputs by position.
         kwargs: Example inputs by name.
         target: A delegate's name, for example `xnnpack`.
@@ -73,7 +75,7 @@ def export_model(
     Raises:
         EdgexError: Whatever stage failed; nothing is left on disk then.
     """
-    from edgex.export.source.source import wrap_model
+    from edgex.export.source.source import wrap_methods, wrap_model
 
     with in_python_words():
         language = read_request(context is not None or chunk is not None, context, chunk)
@@ -96,6 +98,22 @@ def export_model(
         language=language,
     )
     with in_python_words():
-        source = replace(wrap_model(model, tuple(args), dict(kwargs or {}), dynamic_shapes, name), evaluate=evaluate)
+        if isinstance(model, Mapping):
+            _check_alone(args=args, kwargs=kwargs, dynamic_shapes=dynamic_shapes)
+            source = wrap_methods(model, name)
+        else:
+            source = wrap_model(model, tuple(args), dict(kwargs or {}), dynamic_shapes, name)
+        source = replace(source, evaluate=evaluate)
         report = export_to_targets(lambda: source, settings, name=source.name, stop_at_failure=True)
         return open_artifact(str(report.artifacts[0].path), check="size")
+
+
+def _check_alone(**given: Any) -> None:
+    """What a dict of methods has in it, and is not given beside it.
+
+    Raises:
+        UsageError: It is.
+    """
+    for name, value in given.items():
+        if value is not None and (name == "dynamic_shapes" or len(value)):
+            raise UsageError(f"{name} does not go with several methods", fix="give it with each method in the dict")

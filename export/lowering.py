@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from edgex.delegates.base import LowersMethods
+from edgex.delegates.plan import merge_plans
 from edgex.errors import LoweringError, VerificationError
 
 if TYPE_CHECKING:
     from edgex.delegates.base import CapturedProgram, LoweredModule
     from edgex.delegates.plan import PartitionPlan
     from edgex.export.target_model import TargetModel
+    from edgex.runtime.artifact.manifest import Method
 
 # Below this share of delegated work an artifact is written with a warning; --min-delegation makes it an error.
 WARN_BELOW_DELEGATION = 0.9
@@ -18,13 +21,19 @@ WARN_FROM_CALLS = 10
 
 
 def lower_model(model: TargetModel) -> LoweredModule:
-    """Lower a model for its target.
+    """Lower a model for its target, all its methods at once.
 
     Raises:
         LoweringError: The delegate refuses it, changed its signature, or dropped state of it.
     """
-    lowered = model.job.delegate.lower(model.program, model.job.options)
-    _check_contract(model.program, lowered)
+    delegate, options = model.job.delegate, model.job.options
+    if model.source.method is None:
+        lowered = delegate.lower(model.program, options)
+    else:
+        assert isinstance(delegate, LowersMethods)  # asked when the model was found
+        lowered = delegate.lower_methods({str(own.source.method): own.program for own in model.methods}, options)
+    for own, method in zip(model.methods, lowered.methods, strict=True):
+        _check_contract(own.program, method)
     return lowered
 
 
@@ -34,7 +43,7 @@ def plan_model(model: TargetModel) -> PartitionPlan:
     Raises:
         LoweringError: The delegate cannot even partition it.
     """
-    return model.job.delegate.plan(model.program, model.job.options)
+    return merge_plans([model.job.delegate.plan(own.program, model.job.options) for own in model.methods])
 
 
 _SHARE_OF = {
@@ -74,9 +83,8 @@ def check_delegation(plan: PartitionPlan, least: float | None, target: str) -> t
     return tuple(warnings)
 
 
-def _check_contract(program: CapturedProgram, lowered: LoweredModule) -> None:
+def _check_contract(program: CapturedProgram, method: Method) -> None:
     """A delegate keeps the signature, and every state tensor."""
-    method = lowered.methods[0]
     if method.inputs != program.inputs or method.outputs != program.outputs:
         raise LoweringError("the delegate changed the signature of the program", why=f"it is {method}")
     if {state.name for state in method.state} != {state.name for state in program.state}:

@@ -154,9 +154,10 @@ def _make_artifact(
     """Lower, write under a temporary name, prove in a fresh process, publish."""
     from edgex.export.bisect.failed_proof import name_operators
     from edgex.export.lowering import check_delegation, lower_model
+    from edgex.export.methods.proof import prove_methods
     from edgex.export.packaging.package import hashing, publish, staged
     from edgex.export.packaging.stage import finish_package, write_package
-    from edgex.export.proof.stage import answer_cases, prove
+    from edgex.export.proof.stage import answer_cases
     from edgex.export.quantization.budget import artifact as quantized
     from edgex.export.quantization.budget.stage import meet_budget, over_budget
 
@@ -186,8 +187,10 @@ def _make_artifact(
         with clock.stage("verify"), hashing(folder, lowered.files) as wait_for_hashes:
             on_cpu = lowered.assembled_reason is not None
             try:
-                proof = prove(folder, model, settings, package.seal, progress, on_cpu=on_cpu)
+                proof = prove_methods(folder, model, settings, package.seal, progress, on_cpu=on_cpu)
             except (VerificationError, RunError) as error:
+                if model.source.method is not None:
+                    raise
                 raise name_operators(error, model, settings, lowered, progress) from error.__cause__
             hashes = wait_for_hashes()
         warnings += proof.warnings

@@ -6,7 +6,7 @@ Every stage of `edgex.export.pipeline` takes these values and returns new ones; 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from edgex.delegates.recipes.recipes import describe_recipe
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from edgex.delegates.base import CapturedProgram
     from edgex.export.capture.program import Capture
     from edgex.export.quantization.model import QuantizedModel
+    from edgex.export.rewrites.base import Rewrite
     from edgex.export.rewrites.proof import ProvedRewrites
     from edgex.export.settings import Job
     from edgex.export.source.eager import EagerModel
@@ -27,15 +28,23 @@ Progress = Callable[[str, str], None]
 
 @dataclass(frozen=True)
 class CapturedModel:
-    """The user's model and the program that all targets start from."""
+    """The user's model and the program that all targets start from.
+
+    Attributes:
+        source: The user's model.
+        capture: What was captured of it.
+        others: The other methods of the artifact; empty where there is one.
+    """
 
     source: ModelSource
     capture: Capture
+    others: tuple[CapturedModel, ...] = ()
 
     @property
     def notices(self) -> tuple[str, ...]:
         """What the user should know about the model itself."""
-        return (*self.source.notices, *self.capture.notices)
+        others = (notice for other in self.others for notice in other.notices)
+        return (*self.source.notices, *self.capture.notices, *others)
 
 
 @dataclass(frozen=True)
@@ -49,6 +58,7 @@ class TargetModel:
         rewritten: The program in the target's precision, with the rewrites that hold.
         quantized: What quantizing made of it; None without a recipe, or where the delegate quantizes as it lowers.
         cases: What the artifact has to prove, with eager's answers; empty for a plan.
+        others: The other methods of the artifact; empty where there is one.
     """
 
     job: Job
@@ -57,6 +67,17 @@ class TargetModel:
     rewritten: ProvedRewrites
     quantized: QuantizedModel | None = None
     cases: Sequence[Case] = ()
+    others: tuple[TargetModel, ...] = ()
+
+    @property
+    def methods(self) -> tuple[TargetModel, ...]:
+        """The methods of the artifact, this one first."""
+        return (self, *self.others)
+
+    @property
+    def all_cases(self) -> Sequence[Case]:
+        """What all methods have to prove."""
+        return [case for method in self.methods for case in method.cases] if self.others else self.cases
 
     @property
     def target(self) -> str:
@@ -72,12 +93,15 @@ class TargetModel:
         """The precision that outputs can be judged by: what was asked for, or less where the model computes in less."""
         from edgex.export.proof.inner_precision import find_inner_precision, lower_precision
 
-        return lower_precision(asked, find_inner_precision(self.rewritten.program.exported))
+        for method in self.methods:
+            asked = lower_precision(asked, find_inner_precision(method.rewritten.program.exported))
+        return asked
 
     @property
     def warnings(self) -> tuple[str, ...]:
         """What is to be said of the program before it is lowered."""
-        return (*self.rewritten.dropped, *(() if self.quantized is None else self.quantized.warnings))
+        dropped = (sentence for method in self.methods for sentence in method.rewritten.dropped)
+        return (*dict.fromkeys(dropped), *(() if self.quantized is None else self.quantized.warnings))
 
     @property
     def quantization(self) -> Mapping[str, Any] | None:
@@ -90,4 +114,11 @@ class TargetModel:
     @property
     def rewrites(self) -> tuple[Mapping[str, Any], ...]:
         """What was rewritten, for the report and the manifest."""
-        return tuple(asdict(rewrite) for rewrite in self.rewritten.applied)
+        merged: dict[tuple[str, str], Rewrite] = {}
+        for rewrite in (rewrite for method in self.methods for rewrite in method.rewritten.applied):
+            known = merged.get((rewrite.name, rewrite.detail))
+            if known is not None:
+                sources = tuple(dict.fromkeys((*known.sources, *rewrite.sources)))
+                rewrite = replace(rewrite, count=known.count + rewrite.count, sources=sources)
+            merged[rewrite.name, rewrite.detail] = rewrite
+        return tuple(asdict(rewrite) for rewrite in merged.values())

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def capture_source(source: ModelSource, dynamic: Mapping[tuple[str, int], Dim], progress: Progress) -> CapturedModel:
-    """Capture a model.
+    """Capture a model, every method of it.
 
     Raises:
         CaptureError: It cannot be captured; the error names everything that is in the way, not only the first.
@@ -25,9 +25,11 @@ def capture_source(source: ModelSource, dynamic: Mapping[tuple[str, int], Dim], 
     """
     from edgex.export.capture.diagnosis.blockers import find_blockers
     from edgex.export.capture.program import capture
+    from edgex.export.methods.refusals import check_stateless
 
     if source.language is not None and source.language.chunk > 1:
         dynamic = {(TOKENS, 1): Dim("n", 1, source.language.chunk)}
+    whose = "" if source.method is None else f"method {source.method!r}: "
     try:
         captured = capture(
             source.module,
@@ -38,12 +40,16 @@ def capture_source(source: ModelSource, dynamic: Mapping[tuple[str, int], Dim], 
             dynamic=dynamic,
         )
     except CaptureError as error:
+        error.what = f"{whose}{error.what}"
         progress("blockers", "what else keeps the model from being captured")
         first, *others = find_blockers(source, error)
         first.others = tuple(others)
         raise
+    check_stateless(source, captured)
     image = read_image_card(source.model_card, source.card_place)
     if image is not None:
         fit_image(image, captured.program.inputs, source.card_place)
     unsure = check_card_labels(source.model_card, captured.program.outputs, source.card_place)
-    return CapturedModel(source, replace(captured, notices=(*captured.notices, *([unsure] if unsure else []))))
+    notices = tuple(f"{whose}{notice}" for notice in (*captured.notices, *([unsure] if unsure else [])))
+    methods = tuple(capture_source(other, {}, progress) for other in source.others)
+    return CapturedModel(source, replace(captured, notices=notices), methods)

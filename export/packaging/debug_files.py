@@ -7,6 +7,8 @@ quantization.json  bytes by layer and dtype, what stayed in floating point, clip
 weights.json       [{"name": "conv.weight", "module": "conv", "dtype": "float32", "shape": [8, 3], "bytes": 96}, …]
 ```
 
+Where an artifact has several methods, each has these in a folder of its name: `debug/encode/weights.json`.
+
 Only files below the folder of the user's file are quoted, and of them only the functions that operators come from.
 """
 
@@ -24,21 +26,24 @@ if TYPE_CHECKING:
     from edgex.delegates.base import CapturedProgram
 
 
+DEBUG_FOLDER = "debug"
+
+
 def write_debug(
     folder: Path,
     source_map: Mapping[str, Any],
     program: CapturedProgram,
     compression: Mapping[str, Any] | None = None,
 ) -> None:
-    """Write the folder `debug/`.
+    """Write the folder `debug/`, or that of one method in it.
 
     Args:
-        folder: The artifact.
+        folder: Made here.
         source_map: What the delegate gave.
         program: What it was given, for the weights and the folder of the user's file.
         compression: Of a quantized program: what quantizing did to it.
     """
-    (folder / "debug").mkdir()
+    folder.mkdir(parents=True)
     files = {
         "source_map": source_map,
         "source_text": quote_sources((item["source"] for item in source_map.get("ops", ())), program.source_root),
@@ -48,7 +53,7 @@ def write_debug(
         files["quantization"] = compression
     for name, document in files.items():
         text = json.dumps(document, indent=1, ensure_ascii=False)
-        (folder / "debug" / f"{name}.json").write_text(text + "\n", encoding="utf-8")
+        (folder / f"{name}.json").write_text(text + "\n", encoding="utf-8")
 
 
 def quote_sources(places: Iterable[str | None], source_root: Path) -> list[dict[str, Any]]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from edgex.export.packaging.debug_files import write_debug
+from edgex.export.packaging.debug_files import DEBUG_FOLDER, write_debug
 from edgex.export.packaging.manifest import make_manifest
 from edgex.export.packaging.package import list_files, write_manifest
 from edgex.export.proof.held_out import leave_held_out
@@ -40,7 +40,7 @@ class Package:
 
     def seal(self, cases: Sequence[Case]) -> None:
         """Write cases with other limits in place of those that are there."""
-        replace_golden(self.folder, self.model.cases, cases)
+        replace_golden(self.folder, self.model.all_cases, cases)
         write_manifest(self.folder, replace(self.manifest, files=list_files(self.folder, hashed=False)))
 
 
@@ -85,8 +85,12 @@ def write_package(
 ) -> Package:
     """All that the proof needs: native files, manifest, golden data, and the way from operators to lines."""
     manifest = write_native(folder, model, lowered, settings, quantization)
-    write_debug(folder, lowered.debug, model.program, compression)
-    write_golden(folder, model.cases)
+    if model.source.method is None:
+        write_debug(folder / DEBUG_FOLDER, lowered.debug, model.program, compression)
+    for own in model.methods if lowered.method_debug else ():
+        name = str(own.source.method)
+        write_debug(folder / DEBUG_FOLDER / name, lowered.method_debug[name], own.program)
+    write_golden(folder, model.all_cases)
     _copy_processor(folder, model.source.processor_files)
     write_manifest(folder, replace(manifest, files=list_files(folder, hashed=False)))
     return Package(folder, model, lowered, manifest)

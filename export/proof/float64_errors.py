@@ -94,14 +94,14 @@ def judge_by_float64(
         else:
             allowed, known = own - _DISTANCE_DB, f"eager float32 is itself {own:.0f} dB from float64"
         if own is not None and own < floor and failed[case.name] >= _rounded_down(allowed):
-            changed[case.name] = Case(case.name, "skipped", reason=f"{known} there, so that the case proves nothing")
+            changed[case.name] = case.skip(f"{known} there, so that the case proves nothing")
             sentences.append(f"{case.name}: proves nothing, for {known}")
             continue
         if failed[case.name] < floor:
             moved = _describe_movement(case, cases, eager, program, by_output[case.name], floor)
             if moved is not None:
                 known = moved
-                changed[case.name] = Case(case.name, "skipped", reason=f"{known}, so that the case proves nothing")
+                changed[case.name] = case.skip(f"{known}, so that the case proves nothing")
                 sentences.append(f"{case.name}: proves nothing, for {known}")
                 continue
         lowest = floor if case.name in EXTREME else max(floor, _rounded_down(allowed))

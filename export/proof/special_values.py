@@ -50,7 +50,9 @@ def describe_special_values(
     more = (
         [f"NaN and infinity: {len(told) - _SHOWN} more differences are in the manifest"] if len(told) > _SHOWN else []
     )
-    return {**verdict, "nan_inf": entries, "refuses": find_refused(verdict, cases)}, (*told[:_SHOWN], *more)
+    method = {} if model.source.method is None else {"method": model.source.method}
+    refused = [{**entry, **method} for entry in find_refused(verdict, cases)]
+    return {**verdict, "nan_inf": entries, "refuses": refused}, (*told[:_SHOWN], *more)
 
 
 def find_refused(verdict: Mapping[str, Any], cases: Sequence[Case]) -> list[dict[str, Any]]:

@@ -81,14 +81,17 @@ def answer_for_targets(
     models: Mapping[str, TargetModel], settings: ExportSettings, progress: Progress
 ) -> dict[str, TargetModel]:
     """`answer_cases` for every target; those that are compared with the same reference share its answers."""
-    known: dict[int, Sequence[Case]] = {}
-    answered: dict[str, TargetModel] = {}
-    for name, model in models.items():
-        reference = id(model.quantized)
+    known: dict[tuple[int, str | None], Sequence[Case]] = {}
+
+    def answer(model: TargetModel) -> TargetModel:
+        reference = id(model.quantized), model.source.method
         if reference not in known:
-            known[reference] = answer_cases(model, settings, progress).cases
-        answered[name] = replace(model, cases=known[reference])
-    return answered
+            cases = answer_cases(model, settings, progress).cases
+            method = model.source.method
+            known[reference] = cases if method is None else [replace(case, method=method) for case in cases]
+        return replace(model, cases=known[reference], others=tuple(answer(other) for other in model.others))
+
+    return {name: answer(model) for name, model in models.items()}
 
 
 def prove(
@@ -113,35 +116,33 @@ def prove(
     Raises:
         VerificationError: Its outputs are not eager's.
     """
-    progress("verify", f"{model.target}, in a fresh process")
+    whose = "" if model.source.method is None else f", method {model.source.method}"
+    progress("verify", f"{model.target}{whose}, in a fresh process")
     cases: Sequence[Case] = model.cases
+    method = model.source.method
     warnings: tuple[str, ...] = ()
     try:
-        verdict = verify_in_fresh_process(folder, cpu_reference=on_cpu)
+        verdict = verify_in_fresh_process(folder, cpu_reference=on_cpu, method=method)
     except VerificationError as error:
         # The process was killed. Where NaN and infinity did that, it is told like everything else about them.
-        cases = [_skipped(case) if case.kind == "report" else case for case in cases]
+        cases = [case.skip("the engine does not survive it") if case.kind == "report" else case for case in cases]
         seal(cases)
-        verdict = verify_in_fresh_process(folder, cpu_reference=on_cpu)
+        verdict = verify_in_fresh_process(folder, cpu_reference=on_cpu, method=method)
         warnings = (f"NaN or infinity in the inputs: {error.what}",)
     if not verdict["passed"]:
         ranked = judge_by_values(cases, verdict, model.rewritten.program)
         if any(old is not new for old, new in zip(cases, ranked, strict=True)):
             progress("verify", f"{model.target}, once more: indices by the values that they choose")
             seal(cases := ranked)
-            verdict = verify_in_fresh_process(folder, cpu_reference=on_cpu)
+            verdict = verify_in_fresh_process(folder, cpu_reference=on_cpu, method=method)
     if not verdict["passed"] and settings.judges_float32:
         judged = judge_by_float64(cases, verdict, model.eager, model.rewritten.program)
         if judged.sentences:
             progress("verify", f"{model.target}, once more: {len(judged.sentences)} stress cases enlarge rounding")
             seal(judged.cases)
-            verdict = verify_in_fresh_process(folder, cpu_reference=on_cpu)
+            verdict = verify_in_fresh_process(folder, cpu_reference=on_cpu, method=method)
             cases, warnings = judged.cases, (*warnings, *judged.sentences)
     if not verdict["passed"]:
         raise explain_failure(verdict, model.target)
     verdict, told = describe_special_values(verdict, cases, model)
     return Proof(verdict, cases, (*warnings, *told, *describe_repeats(verdict["repeats"]), *warn_of_more(cases)))
-
-
-def _skipped(case: Case) -> Case:
-    return Case(case.name, "skipped", reason="the engine does not survive it")

@@ -237,24 +237,30 @@ def carried_cases(cases: Sequence[Case], model_bytes: int) -> list[Case]:
     """The cases that travel with the artifact; the proof of the others stays in the manifest.
 
     Args:
-        cases: All that was proved. The first that is compared, the example, comes first; then the smallest, as long
-            as all together are no larger than the model, or than `CARRIED_BYTES`.
+        cases: All that was proved. The first of a method that is compared, its example, comes first; then the smallest,
+            as long as all together are no larger than the model, or than `CARRIED_BYTES`.
         model_bytes: Size of the native files.
     """
     room = max(CARRIED_BYTES, model_bytes)
-    example = next((case for case in cases if case.kind == "compare"), None)
+    examples: dict[str | None, Case] = {}
+    for case in cases:
+        if case.kind == "compare":
+            examples.setdefault(case.method, case)
+
+    def is_example(case: Case) -> bool:
+        return examples.get(case.method) is case
+
     carried: set[int] = set()
-    for at, case in sorted(enumerate(cases), key=lambda item: (item[1] is not example, _bytes_of(item[1]))):
+    for at, case in sorted(enumerate(cases), key=lambda item: (not is_example(item[1]), _bytes_of(item[1]))):
         size = _bytes_of(case)
-        if size <= CARRIED_CASE_BYTES and (size <= room or case is example):
+        if size <= CARRIED_CASE_BYTES and (size <= room or is_example(case)):
             carried.add(at)
             room -= size
     return [case if at in carried else _not_carried(case) for at, case in enumerate(cases)]
 
 
 def _not_carried(case: Case) -> Case:
-    size = f"{_bytes_of(case) / 1e6:.1f} MB"
-    return Case(case.name, "skipped", reason=f"proved at export; its {size} are not carried along")
+    return case.skip(f"proved at export; its {_bytes_of(case) / 1e6:.1f} MB are not carried along")
 
 
 def _bytes_of(case: Case) -> int:
@@ -271,17 +277,18 @@ def leave_out(cases: Sequence[Case], skip: Sequence[str]) -> list[Case]:
     for name in skip:
         if name not in names:
             raise VerificationError(f"--skip-case {name!r}: there is no such case", why=f"cases: {', '.join(names)}")
-    return [
-        Case(case.name, "skipped", reason="left out by --skip-case") if case.name in skip else case for case in cases
-    ]
+    return [case.skip("left out by --skip-case") if case.name in skip else case for case in cases]
 
 
-def verify_in_fresh_process(folder: Path, *, cpu_reference: bool = False) -> Mapping[str, Any]:
+def verify_in_fresh_process(
+    folder: Path, *, cpu_reference: bool = False, method: str | None = None
+) -> Mapping[str, Any]:
     """Have a fresh process load the artifact and run its cases, and judge what comes back.
 
     Args:
         folder: The artifact, under its temporary name.
         cpu_reference: The engine's CPU stands in for a device that is not here.
+        method: Whose cases; None is all methods'.
 
     Returns:
         The verification object (`edgex.verify/1`), passed or not.
@@ -292,7 +299,7 @@ def verify_in_fresh_process(folder: Path, *, cpu_reference: bool = False) -> Map
     """
     options = {"cpu_reference": True} if cpu_reference else {}
     try:
-        verdict, _ = verify(FreshProcess(), open_artifact(folder, "size"), options=options, check="size")
+        verdict, _ = verify(FreshProcess(), open_artifact(folder, "size").select(method), options=options, check="size")
     except ChildEnded as error:
         what = error.what.replace(folder.name, "the artifact")
         fix = "this is a fault of the engine on this model; try another --target, and please report it"
@@ -315,7 +322,8 @@ def explain_failure(document: Mapping[str, Any], target: str) -> ProofFailed:
     failed = [case for case in document["cases"] if case["verdict"] == "fail"]
     lines = [str(document["reason"])]
     if len(failed) > 1:
-        lines = [f"{c['name']}{', ' + c['output'] if c['output'] else ''}: {c['reason']}" for c in failed[:6]]
+        whose = f"method {failed[0]['method']}: " if "method" in failed[0] else ""
+        lines = [f"{whose}{c['name']}{', ' + c['output'] if c['output'] else ''}: {c['reason']}" for c in failed[:6]]
         lines += [f"… and {len(failed) - 6} more"] if len(failed) > 6 else []
     numeric = [case["sqnr_db"] for case in failed if case["sqnr_db"] is not None]
     if any(found["verdict"] == "fail" for repeat in document["repeats"] or () for found in repeat["differences"]):

@@ -2,6 +2,7 @@
 
 In a file the first hit wins, and a notice says which it was:
 
+0. `methods()`, where no other name is given: see `edgex.export.source.methods`;
 1. the given name;
 2. `get_model()` with `get_args()`;
 3. `model` with `example_inputs`;
@@ -17,7 +18,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,8 @@ from torch.export import ExportedProgram
 
 from edgex.errors import ArtifactError, RunError, UsageError, nearest_name
 from edgex.export.source.example_inputs import Call, apply_input_shapes, make_inputs, read_call
+from edgex.export.source.methods import NAME as METHODS
+from edgex.export.source.methods import MethodExample, read_methods
 from edgex.export.source.processors import find_processor_files
 from edgex.export.source.user_code.code_search import find_definition
 from edgex.export.source.user_code.user_line import line_at
@@ -36,7 +39,7 @@ from edgex.runtime.artifact.card import check_card
 from edgex.runtime.artifact.language_model import LanguageModel
 from edgex.runtime.engines.torch.pt2.archive import load_program
 
-__all__ = ["ModelSource", "check_weights", "find_model", "wrap_model"]
+__all__ = ["ModelSource", "check_weights", "find_model", "wrap_methods", "wrap_model"]
 
 _FILE = re.compile(r"^(?P<file>.+\.py)(?::(?P<name>\w+))?$")
 _MODULE = re.compile(r"^(?P<module>[A-Za-z_]\w*(\.\w+)*):(?P<name>\w+)$")
@@ -62,6 +65,8 @@ class ModelSource:
         processor_files: Files of a tokenizer or processor that travel with the model, by name.
         notices: What the user should know, a sentence each.
         language: What the artifact says of a language model; None for other models.
+        method: The method of the artifact that this is; None for `forward`, the only one.
+        others: The artifact's other methods; empty where there is one.
     """
 
     module: torch.nn.Module | ExportedProgram
@@ -79,15 +84,27 @@ class ModelSource:
     processor_files: Mapping[str, Path] = field(default_factory=dict)
     notices: tuple[str, ...] = ()
     language: LanguageModel | None = None
+    method: str | None = None
+    others: tuple[ModelSource, ...] = ()
+
+    @property
+    def whole(self) -> torch.nn.Module | ExportedProgram:
+        """The modules of all methods, as one module: what they share is in it once."""
+        modules = [self.module, *(other.module for other in self.others)]
+        return torch.nn.ModuleList(modules) if self.others else self.module  # type: ignore[arg-type]
 
     @property
     def parameters(self) -> int:
         """How many numbers the model has learned."""
-        return sum(parameter.numel() for parameter in self.module.parameters())
+        return sum(parameter.numel() for parameter in self.whole.parameters())
 
 
 def find_model(
-    spec: str, *, input_shapes: Mapping[str, tuple[int, ...]] | None = None, language: bool = False
+    spec: str,
+    *,
+    input_shapes: Mapping[str, tuple[int, ...]] | None = None,
+    language: bool = False,
+    several: bool = False,
 ) -> ModelSource:
     """Find a model and its example inputs.
 
@@ -96,6 +113,7 @@ def find_model(
         input_shapes: Shapes by input name. Where the file gives no example inputs, random ones are made; where it
             does, float inputs of another shape are drawn anew. All seeded.
         language: It is a language model: what it takes is known, and example inputs are not looked for.
+        several: The file's `methods()` are looked for; without it, a file that has them must be given with a name.
 
     Raises:
         UsageError: There is no such file or name, the file does not run, or what it gives is not a model.
@@ -113,6 +131,9 @@ def find_model(
         label, stem = match["module"], match["name"]
     else:
         raise _not_a_model(spec)
+    if callable(namespace.get(METHODS)) and match["name"] in (None, METHODS):
+        _check_several(label, shapes, language=language, several=several)
+        return _find_methods(namespace, stem, label, root)
     found = find_in_namespace(namespace, match["name"], label, root)
     if language:
         found = replace(found, examples=((), {}), examples_name="made for --llm")
@@ -154,6 +175,70 @@ def wrap_model(
     )
 
 
+def wrap_methods(methods: Mapping[str, Any], name: str | None = None) -> ModelSource:
+    """The source of several methods that Python code hands over.
+
+    Args:
+        methods: As `methods()` of a file returns them; see `edgex.export.source.methods`.
+        name: The artifact's NAME; None is the class name of the first method's module in lower case.
+
+    Raises:
+        UsageError: They are not as they must be.
+    """
+    read = read_methods(methods, "methods")
+    kind = type(read[0].owner)
+    file = getattr(sys.modules.get(kind.__module__), "__file__", None)
+    root = Path(file).resolve().parent if file else Path.cwd()
+    return _join_methods(read, name or kind.__name__.lower(), kind.__qualname__, root)
+
+
+def _check_several(label: str, shapes: Mapping[str, tuple[int, ...]], *, language: bool, several: bool) -> None:
+    """What a file with `methods()` is not taken for.
+
+    Raises:
+        UsageError: It is.
+    """
+    name = f"name one model of it: {label}:NAME"
+    if language:
+        raise UsageError(f"--llm makes its own methods, and {label} defines methods()", fix=name)
+    if not several:
+        raise UsageError(f"{label} defines methods(), which only `edgex export` takes", fix=name)
+    if shapes:
+        raise UsageError("--input-shape does not go with methods()", label, "give the example inputs in methods()")
+
+
+def _find_methods(namespace: Mapping[str, Any], name: str, label: str, root: Path) -> ModelSource:
+    """The methods of a file, with what else it says."""
+    place = f"{label}:{METHODS}()"
+    read = read_methods(run_user_code(namespace[METHODS], place, root), place)
+    source = _join_methods(read, name, f"{label}:{METHODS}", root)
+    card, card_place = _read_card(namespace, label, root)
+    return replace(source, model_card=card, card_place=card_place)
+
+
+def _join_methods(read: Sequence[MethodExample], name: str, description: str, root: Path) -> ModelSource:
+    """The source of the first method, which has the others."""
+    for method in read:
+        check_is_module(method.owner, f"method {method.name!r}")
+    notices = [f"model: {description}, methods: {', '.join(method.name for method in read)}"]
+    # Where methods share a module, it is put in eval mode once, and said once.
+    notices += [notice for method in read for notice in put_in_eval(method.owner)]
+    files = {name: path for method in read for name, path in find_processor_files(method.owner, root).items()}
+    first, *others = [
+        ModelSource(
+            method.module,
+            *method.call,
+            name=name,
+            description=description,
+            source_root=root,
+            dynamic_shapes=method.dynamic_shapes,
+            method=method.name,
+        )
+        for method in read
+    ]
+    return replace(first, others=tuple(others), notices=tuple(notices), processor_files=files)
+
+
 def _make_source(
     found: Found,
     namespace: Mapping[str, Any],
@@ -186,10 +271,7 @@ def _make_source(
     evaluate = namespace.get("evaluate")
     if evaluate is not None and not callable(evaluate):
         raise UsageError("evaluate is not a function", label, "define evaluate(run), which returns a score")
-    card, card_place = _read(namespace, "model_card", root) or {}, _find_card(namespace, label, root)
-    if not isinstance(card, Mapping):
-        raise UsageError(f"model_card is of type {type(card).__name__}", card_place, "make it a dict")
-    check_card(card, card_place)
+    card, card_place = _read_card(namespace, label, root)
     processor_files = find_processor_files(found.module, root)
     if processor_files:
         notices.append(f"carried in the artifact, for its inputs: {', '.join(processor_files)}")
@@ -219,6 +301,15 @@ def _read(namespace: Mapping[str, Any], name: str, root: Path) -> Any:
     return (
         run_user_code(value, f"{name}()", root) if callable(value) and not hasattr(value, "dynamic_shapes") else value
     )
+
+
+def _read_card(namespace: Mapping[str, Any], label: str, root: Path) -> tuple[Mapping[str, Any], str]:
+    """The file's `model_card`, checked, and where it is."""
+    card, place = _read(namespace, "model_card", root) or {}, _find_card(namespace, label, root)
+    if not isinstance(card, Mapping):
+        raise UsageError(f"model_card is of type {type(card).__name__}", place, "make it a dict")
+    check_card(card, place)
+    return card, place
 
 
 def _find_card(namespace: Mapping[str, Any], label: str, root: Path) -> str:

@@ -19,15 +19,17 @@ def find_source(
     """Find the model; refuse one that memory will not hold, while it is made or right after.
 
     Raises:
-        UsageError: There is no such model.
+        UsageError: There is no such model, or what is asked does not go with several methods.
         CaptureError: Its weights are no numbers, or not on the CPU.
         ArtifactError: Memory would not hold its export.
     """
+    from edgex.export.methods.refusals import check_methods
     from edgex.export.source.memory import check_memory, refusing_large_models
     from edgex.export.source.weights import check_weights
 
     def find_prepared() -> ModelSource:
         source = find()
+        check_methods(source, settings, delegates)
         if settings.language is None:
             return source
         from edgex.export.language_model.source import prepare_language_model
@@ -37,8 +39,8 @@ def find_source(
     if settings.memory_check:
         with refusing_large_models(read_available_bytes()):
             source = find_prepared()
-        check_memory(source.module, delegates, read_available_bytes(), settings.quantize)
+        check_memory(source.whole, delegates, read_available_bytes(), settings.quantize)
     else:
         source = find_prepared()
-    check_weights(source.module)
+    check_weights(source.whole)
     return source

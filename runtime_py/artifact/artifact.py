@@ -4,6 +4,7 @@
 NAME.TARGET.edgex/
   manifest.json         see edgex.runtime.artifact.manifest
   model.pte | model.onnx [+ model.onnx.data] | model.pt2
+  METHOD.onnx           in place of model.onnx, where there are several methods; their weights are in model.onnx.data
   state.safetensors     initial values of carried state (where the native file does not keep them)
   golden/               inputs and eager outputs, see edgex.runtime.artifact.golden
   debug/                operator -> module path and source line; quoted source lines; weights by name

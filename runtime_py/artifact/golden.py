@@ -93,6 +93,10 @@ class Case:
     min_sqnr_db: float | None = None
     method: str | None = None
 
+    def skip(self, reason: str) -> Case:
+        """What is left of it where it is not run: its name, and whose it is."""
+        return Case(self.name, "skipped", reason=reason, method=self.method)
+
 
 def write_golden(folder: Path, cases: Sequence[Case]) -> None:
     """Write cases into `folder/golden`."""

@@ -15,6 +15,7 @@
 ```
 
 A method whose entry in the native file has another name says so: `"native": "forward"`. Several methods may share one.
+Where each has a native file of its own, it names that: `"file": "encode.onnx"`.
 
 No durations, no timestamps, no absolute paths: two exports of one model give the same bytes.
 """
@@ -72,6 +73,7 @@ class Method:
         outputs: What the caller gets, in order.
         state: What the Session carries between runs; methods of one artifact share what has one name.
         native: The entry of the native file; None where it has the method's name.
+        file: The native file that holds it; None where all methods are in one.
     """
 
     name: str
@@ -79,6 +81,7 @@ class Method:
     outputs: tuple[TensorSpec, ...]
     state: tuple[StateSpec, ...] = ()
     native: str | None = None
+    file: str | None = None
 
     @property
     def entry(self) -> str:
@@ -93,6 +96,7 @@ class Method:
             "outputs": [spec.to_json() for spec in self.outputs],
             "state": [spec.to_json() for spec in self.state],
             **({} if self.native is None else {"native": self.native}),
+            **({} if self.file is None else {"file": self.file}),
         }
 
     @classmethod
@@ -104,6 +108,7 @@ class Method:
             tuple(TensorSpec.from_json(spec) for spec in data["outputs"]),
             tuple(StateSpec.from_json(spec) for spec in data["state"]),
             data.get("native"),
+            data.get("file"),
         )
 
 
@@ -205,13 +210,14 @@ class Manifest:
         return None if self.quantization is None else str(self.quantization["recipe"])
 
     def file(self, suffix: str) -> FileEntry:
-        """The first file whose path ends with `suffix`.
+        """The file of the method that is meant, where it has its own; else the first whose path ends with `suffix`.
 
         Raises:
             ArtifactError: There is none.
         """
+        own = self.method.file
         for entry in self.files:
-            if entry.path.endswith(suffix):
+            if entry.path.endswith(suffix) and (own is None or not own.endswith(suffix) or entry.path == own):
                 return entry
         raise ArtifactError(f"the artifact has no {suffix} file", fix="export the model again")
 
@@ -325,7 +331,10 @@ def _check_together(data: Mapping[str, Any]) -> None:
     _refuse_twice("method", (method["name"] for method in data["methods"]))
     if data.get("llm") is not None:
         _check_language_model(data["llm"], {method["name"]: method for method in data["methods"]})
+    files = {entry["path"] for entry in data["files"]}
     for method in data["methods"]:
+        if files and method.get("file") is not None and method["file"] not in files:
+            raise ValueError(f"its method {method['name']!r} is in {method['file']!r}, which is not there")
         for group in ("inputs", "outputs", "state"):
             _refuse_twice(f"entry of {group}", (spec["name"] for spec in method[group]))
         for spec in method["inputs"] + method["outputs"]:

@@ -39,7 +39,7 @@ _STATE = Object(
 )
 _METHOD = Object(
     {"name": LABEL, "inputs": List(_TENSOR), "outputs": List(_TENSOR), "state": List(_STATE)},
-    {"native": Optional(LABEL)},
+    {"native": Optional(LABEL), "file": Optional(PATH)},
 )
 # Empty while the artifact is being made: its files are hashed last.
 _FILE = Object({"path": PATH, "bytes": Integer(0, MAX_FILE_BYTES), "sha256": Text(r"(?:[0-9a-f]{64})?")})
@@ -59,13 +59,13 @@ _VERDICT = Object(
     {"name": LABEL, "output": Optional(LABEL), "verdict": OneOf(("pass", "fail", "warning", "inconclusive", "skipped"))}
     | {key: Optional(Number()) for key in ("max_abs_error", "sqnr_db", "reference_max")}
     | {"reason": Optional(_SENTENCE)},
-    {"reference": OneOf(("eager", "quantized"))},
+    {"reference": OneOf(("eager", "quantized")), "method": LABEL},
 )
 _SPECIAL = Object(
     dict.fromkeys(("input", "output", "eager", "engine"), LABEL),
-    {"count": Integer(1), "op": Optional(LABEL), "source": Optional(LABEL)},
+    {"count": Integer(1), "op": Optional(LABEL), "source": Optional(LABEL), "method": LABEL},
 )
-_REFUSED = Object({"values": OneOf(SPECIAL_INPUTS), "inputs": List(LABEL)})
+_REFUSED = Object({"values": OneOf(SPECIAL_INPUTS), "inputs": List(LABEL)}, {"method": LABEL})
 _DIFFERENCE = Object(
     {"case": LABEL, "output": Optional(LABEL), "max_abs_difference": Optional(Number(0)), "verdict": WORD}
 )

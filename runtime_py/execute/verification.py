@@ -41,6 +41,7 @@ class CaseResult:
         reason: Why, when there is something to say.
         reference: What it was compared with: `eager` or `quantized`; see `edgex.runtime.artifact.golden.Case`.
         special_values: How NaN and infinity come out otherwise than in eager.
+        method: What ran it, where the artifact has several methods.
     """
 
     name: str
@@ -52,11 +53,13 @@ class CaseResult:
     reason: str | None = None
     reference: Reference = "eager"
     special_values: tuple[SpecialValues, ...] = ()
+    method: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """One entry of `cases`, figures rounded to two digits (SQNR to whole dB)."""
         return {
             "name": self.name,
+            **self.of_method,
             "output": self.output,
             "reference": self.reference,
             "max_abs_error": round_significant(self.max_abs_error),
@@ -65,6 +68,11 @@ class CaseResult:
             "verdict": self.verdict,
             "reason": self.reason,
         }
+
+    @property
+    def of_method(self) -> dict[str, str]:
+        """The key `method` of what is told of it; none where the artifact has one method."""
+        return {} if self.method is None else {"method": self.method}
 
 
 @dataclass(frozen=True)
@@ -121,7 +129,7 @@ class Verification:
             "quantized_tolerance": None if self.quantized_tolerance is None else self.quantized_tolerance.to_json(),
             "cases": [case.to_json() for case in self.cases],
             "repeats": None if self.repeats is None else [found.to_json() for found in self.repeats],
-            "nan_inf": [found.to_json() for case in self.cases for found in case.special_values],
+            "nan_inf": [{**found.to_json(), **case.of_method} for case in self.cases for found in case.special_values],
         }
 
 
@@ -185,8 +193,13 @@ def _verify_method(
         for case in played
     ]
     result = executor.execute(artifact, replace(request, sequences=tuple(sequences)), progress)
-    verdict = judge_outputs(artifact, cases, result)
-    return _with_repeats(verdict, artifact, cases, result), result
+    verdict = _with_repeats(judge_outputs(artifact, cases, result), artifact, cases, result)
+    if len(artifact.manifest.methods) > 1:
+        name = artifact.manifest.method.name
+        reason = None if verdict.reason is None else f"method {name}: {verdict.reason}"
+        own = tuple(replace(case, method=name) for case in verdict.cases)
+        verdict = replace(verdict, cases=own, reason=reason)
+    return verdict, result
 
 
 def _merge(verdicts: Sequence[Verification]) -> Verification:

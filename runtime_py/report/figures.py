@@ -126,12 +126,13 @@ def draw_distribution(report: ProfileReport, width: int) -> Distribution | None:
 
 
 def describe_subject(report: ProfileReport) -> list[str]:
-    """Target, precision and threads."""
+    """Target, precision, method and threads."""
     settings = report.settings
     tuned = " (tuned)" if settings.threads_source == "tuned" else ""
     threads = [] if report.threads is None else [count(report.threads, "thread") + tuned]
     options = [f"{format_options({name: value})} (tuned)" for name, value in settings.tuned_options.items()]
-    return [report.artifact.target, report.artifact.numbers, *threads, *options]
+    method = [] if report.artifact.method is None else [f"method {report.artifact.method}"]
+    return [report.artifact.target, report.artifact.numbers, *method, *threads, *options]
 
 
 def format_options(options: Mapping[str, Any]) -> str:

@@ -33,9 +33,7 @@ class FiniteCheck:
             artifact: With the method that is meant.
         """
         self._artifact = artifact
-        refuses = {
-            str(entry["values"]): entry["inputs"] for entry in (artifact.manifest.verification or {}).get("refuses", ())
-        }
+        refuses = {str(entry["values"]): entry["inputs"] for entry in _entries(artifact, "refuses")}
         found = {
             at: tuple(kind for kind in _FIND if spec.name in refuses.get(kind, ()))
             for at, spec in enumerate(artifact.manifest.method.inputs)
@@ -75,9 +73,14 @@ class FiniteCheck:
         )
 
 
+def _entries(artifact: Artifact, key: str) -> list[Mapping[str, Any]]:
+    """What the proof found of the method that is meant; entries of artifacts with one method name none."""
+    found: Sequence[Mapping[str, Any]] = (artifact.manifest.verification or {}).get(key, ())
+    return [entry for entry in found if entry.get("method") in (None, artifact.manifest.method.name)]
+
+
 def _why(artifact: Artifact, kind: str) -> str:
-    entries: Sequence[Mapping[str, Any]] = (artifact.manifest.verification or {}).get("nan_inf", ())
-    entry = next((found for found in entries if found["input"] == kind), None)
+    entry = next((found for found in _entries(artifact, "nan_inf") if found["input"] == kind), None)
     if entry is None:
         return f"it was not proved with {kind} in its inputs"
     behind = f", behind {entry['op']}" if entry.get("op") else ""

@@ -44,12 +44,14 @@ class Loaded:
         runner: What was loaded first, and closes it.
         lock: Held while any of them runs.
         closed: Whether one of them has closed it.
+        runners: What runs each entry of the program that a session was asked for.
     """
 
     def __init__(self, runner: Runner) -> None:
         self.runner = runner
         self.lock = threading.Lock()
         self.closed = False
+        self.runners: dict[str, Runner] = {}
 
 
 class Session:
@@ -88,6 +90,7 @@ class Session:
         self.reopen: Callable[[str], Session] | None = None
         self._output_names = tuple(spec.name for spec in self.outputs)
         self._loaded = loaded or Loaded(runner)
+        self._loaded.runners[method.entry] = runner
         self._lock = self._loaded.lock
         self._signature = Signature(self.inputs, artifact.manifest.llm)
         self._fits = self._signature.fits
@@ -128,23 +131,27 @@ class Session:
             name: One of `methods`; this Session's own name gives this Session.
 
         Raises:
-            RunError: The artifact has no such method, or its engine loads one method of it only.
+            RunError: The artifact has no such method, its engine loads one method of it only, or the session is closed.
         """
         if name == self.artifact.manifest.method.name:
             return self
         artifact = self.artifact.select(name)
         method = artifact.manifest.method
-        runner = self.runner
-        if method.entry != self.artifact.manifest.method.entry:
-            if not isinstance(runner, HasMethods):
-                raise RunError(
-                    f"the engine {artifact.manifest.engine} runs one method of a loaded program",
-                    artifact.path.name,
-                    f"edgex.load(..., method={name!r}) opens it by itself",
-                )
-            runner = runner.method(method)
-        other = Session(artifact, runner, self._loaded)
-        other.settings, other.assignment = self.settings, self.assignment
+        with self._lock:
+            if self._closed:
+                raise RunError("this Session is closed", fix="edgex.load(...) opens a new one")
+            loaded = self._loaded
+            runner = loaded.runners.get(method.entry)
+            if runner is None:
+                if not isinstance(loaded.runner, HasMethods):
+                    raise RunError(
+                        f"the engine {artifact.manifest.engine} runs one method of a loaded program",
+                        artifact.path.name,
+                        f"edgex.load(..., method={name!r}) opens it by itself",
+                    )
+                runner = loaded.runner.method(method)
+        other = Session(artifact, runner, loaded)
+        other.settings, other.assignment, other.simulator = self.settings, self.assignment, self.simulator
         if self._finite is not None:
             other.refuse_non_finite()
         return other

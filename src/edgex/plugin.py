@@ -6,8 +6,8 @@ from edgex.plugin import Availability, Fallback, LoweredModule, PartitionPlan
 
 A **delegate** lowers programs for a target: a class with the members of `Delegate`, registered as an entry point in the
 group `edgex.delegates`. It may know more, and then has the members of `ChoosesRewrites`, `ImportsSlowly`,
-`KnowsMemory`, `Quantizes` or `SetsTolerances` as well. What helps against an operator that it leaves out goes into
-`Fallback.workaround`.
+`KnowsMemory`, `LowersMethods`, `Quantizes` or `SetsTolerances` as well. What helps against an operator that it leaves
+out goes into `Fallback.workaround`.
 
 An **engine** runs what delegates wrote: a class with the members of `Engine` (and of `PreloadingEngine`,
 `TracingEngine` or `TunableEngine`), in the group `edgex.engines`. Its `open` returns a `Session` around its own
@@ -28,6 +28,7 @@ from edgex.delegates.base import (
     ImportsSlowly,
     KnowsMemory,
     LoweredModule,
+    LowersMethods,
     Quantizes,
     SetsTolerances,
 )
@@ -80,6 +81,7 @@ __all__ = [
     "LoadSeconds",
     "LoweredModule",
     "LoweringError",
+    "LowersMethods",
     "Method",
     "OperatorRow",
     "PartitionPlan",

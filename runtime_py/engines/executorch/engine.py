@@ -6,6 +6,7 @@ stays whole, and outputs are the caller's own.
 
 from __future__ import annotations
 
+import copy
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -124,9 +125,12 @@ class ExecuTorchRunner:
         from edgex.runtime.engines.executorch.pte import read_pte
         from edgex.runtime.engines.executorch.threads import POOL
 
+        self._path = path
         self._where = path.parent.name
+        # Runners of other methods of the program, which end with it.
+        self._others: list[ExecuTorchRunner] = []
         self._uses_openmp = bool(plugins)
-        summary = read_pte(path)
+        summary = read_pte(path, method.entry)
         self.executed_on = describe_program(summary)
         self.planned_arena_bytes: int | None = summary.planned_arena_bytes
         self._pool = POOL
@@ -146,9 +150,20 @@ class ExecuTorchRunner:
             self.close()
             raise
 
-    def _load(self, path: Path, method: Method, summary: PteSummary, trace: bool) -> None:
-        import torch
+    def method(self, method: Method) -> ExecuTorchRunner:
+        """See `edgex.runtime.session.runner.HasMethods`; the methods have the program's weights in common."""
+        from edgex.runtime.engines.executorch.pte import read_pte
 
+        other = copy.copy(self)
+        other._others = []
+        summary = read_pte(self._path, method.entry)
+        other.executed_on = describe_program(summary)
+        other.planned_arena_bytes = summary.planned_arena_bytes
+        other._load_method(method, summary, self.load_seconds.program or 0.0)
+        self._others.append(other)
+        return other
+
+    def _load(self, path: Path, method: Method, summary: PteSummary, trace: bool) -> None:
         from edgex.runtime.engines.executorch import binding as executorch_binding
         from edgex.runtime.engines.executorch.errors import engine_error
 
@@ -158,6 +173,13 @@ class ExecuTorchRunner:
                 self._program = executorch_binding.load_program(path, trace)
         except (RuntimeError, MemoryError) as error:
             raise engine_error("load the program", error, self._stderr.tail(), self._where) from error
+        self._load_method(method, summary, time.perf_counter() - started)
+
+    def _load_method(self, method: Method, summary: PteSummary, program_seconds: float) -> None:
+        import torch
+
+        from edgex.runtime.engines.executorch.errors import engine_error
+
         loaded = time.perf_counter()
         try:
             with self._stderr.capture():
@@ -165,7 +187,7 @@ class ExecuTorchRunner:
         except (RuntimeError, MemoryError) as error:
             failure = engine_error("load the program's method", error, self._stderr.tail(), self._where)
             raise _missing_parts(summary, self._where, failure.why) or failure from error
-        self.load_seconds = LoadSeconds(loaded - started, time.perf_counter() - loaded)
+        self.load_seconds = LoadSeconds(program_seconds, time.perf_counter() - loaded)
         self._from_numpy = torch.from_numpy
         # Inputs and outputs that need more than a view. bfloat16 is float32 in NumPy.
         self._unlike_numpy = {i: spec for i, spec in enumerate(method.inputs) if _is_unlike_numpy(spec)}
@@ -278,9 +300,10 @@ class ExecuTorchRunner:
 
     def close(self) -> None:
         """Release the program, then the place in the thread pool: in this order."""
-        self._places = []
-        self._method = self._program = None
-        self._initial_state = {}
+        for runner in (*self._others, self):
+            runner._places = []
+            runner._method = runner._program = None
+            runner._initial_state = {}
         self._pool.leave()
         self._stderr.close()
 

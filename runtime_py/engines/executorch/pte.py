@@ -5,7 +5,8 @@ A .pte begins with a flatbuffer of the schema `executorch/schema/program.fbs`:
 ```
 bytes 0-3   offset of the root table `Program`       bytes 4-7   the identifier `ET12`
 Program        field 1  execution_plan: [ExecutionPlan]
-ExecutionPlan  field 6  operators: [Operator]   field 7  delegates: [BackendDelegate]
+ExecutionPlan  field 0  name: string
+               field 6  operators: [Operator]   field 7  delegates: [BackendDelegate]
                field 8  non_const_buffer_sizes: [int64]
 Operator       field 0  name: string   field 1  overload: string
 BackendDelegate  field 0  id: string
@@ -29,7 +30,7 @@ _IDENTIFIER_PREFIX = b"ET"
 
 @dataclass(frozen=True)
 class PteSummary:
-    """What the first method of a .pte needs.
+    """What a method of a .pte needs.
 
     Attributes:
         backends: Backend of each delegated region, in the file's order, for example `XnnpackBackend`.
@@ -42,28 +43,33 @@ class PteSummary:
     planned_arena_bytes: int
 
 
-def read_pte(path: Path) -> PteSummary:
+def read_pte(path: Path, method: str | None = None) -> PteSummary:
     """Read the summary; only the pages that hold the tables are touched, whatever the file's size.
+
+    Args:
+        path: The file.
+        method: Which method's; None, or one that the file lacks, is the first's: loading it says what is missing.
 
     Raises:
         ArtifactError: The file is not a .pte.
     """
     try:
         with path.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            return _summarize(data)
+            return _summarize(data, method)
     except (struct.error, IndexError, ValueError, MemoryError, OverflowError) as error:
         raise ArtifactError(
             f"{path.name} is not an ExecuTorch program", fix="export the model again", why=str(error)
         ) from error
 
 
-def _summarize(data: mmap.mmap) -> PteSummary:
+def _summarize(data: mmap.mmap, method: str | None) -> PteSummary:
     if data[4:6] != _IDENTIFIER_PREFIX:
         raise ValueError(f"its identifier is {data[4:8]!r}, not ET12")
     program = _Table(data, _u32(data, 0))
-    plan = next(program.tables(1), None)
-    if plan is None:
+    plans = list(program.tables(1))
+    if not plans:
         raise ValueError("it has no method")
+    plan = next((plan for plan in plans if plan.text(0) == method), plans[0])
     operators = []
     for operator in plan.tables(6):
         name, overload = operator.text(0), operator.text(1)

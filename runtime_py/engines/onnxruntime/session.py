@@ -27,6 +27,7 @@ from edgex.runtime.support.machine.threads import default_threads
 from edgex.runtime.support.native_stderr import capture_native_stderr, stdout_on_stderr
 
 if TYPE_CHECKING:
+    from edgex.runtime.artifact.manifest import Method
     from edgex.runtime.engines.onnxruntime.trace import OnnxProfile
 
 PROVIDER = "CPUExecutionProvider"
@@ -89,6 +90,9 @@ class OnnxRuntimeRunner:
         profile: OnnxProfile | None = None,
     ) -> None:
         self._artifact = artifact
+        self._choices, self._open_session = choices, open_session
+        # Runners of other methods, which end with this one.
+        self._others: list[OnnxRuntimeRunner] = []
         path = artifact.file(".onnx")
         check_external_data(artifact, path)
         with capture_native_stderr():
@@ -133,6 +137,12 @@ class OnnxRuntimeRunner:
         self._state_names = [spec.name for spec in carried]
         self._state: Sequence[np.ndarray] = self._initial
 
+    def method(self, method: Method) -> OnnxRuntimeRunner:
+        """See `edgex.runtime.session.runner.HasMethods`; the methods' files map the same file of weights."""
+        other = OnnxRuntimeRunner(self._artifact.select(method.name), self._choices, self._open_session)
+        self._others.append(other)
+        return other
+
     def execute(self, inputs: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
         """Run once.
 
@@ -168,6 +178,8 @@ class OnnxRuntimeRunner:
 
     def close(self) -> None:
         """Drop the session and the state."""
+        for other in self._others:
+            other.close()
         del self._run, self._end_profiling
         self._state = self._initial = []
 

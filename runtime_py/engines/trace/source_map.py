@@ -267,12 +267,16 @@ def read_debug(artifact: Artifact, file: str, shape: Shape) -> Any:
 
     Args:
         artifact: An opened artifact.
-        file: Its path as in the manifest.
+        file: Its path as in the manifest. Where each method has its own, that of the method that is meant lies in a
+            folder of its name: `debug/encode/weights.json`.
         shape: What it must be.
 
     Raises:
         ArtifactError: It is no JSON of that shape.
     """
+    own = file.replace("debug/", f"debug/{artifact.manifest.method.name}/", 1)
+    if any(entry.path == own for entry in artifact.manifest.files):
+        file = own
     if not any(entry.path == file for entry in artifact.manifest.files):
         return None
     document = artifact.read_json(file, _MAX_BYTES)

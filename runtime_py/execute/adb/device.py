@@ -77,7 +77,7 @@ class AdbDevice(Closing):
         prepared = prepare_sequences(artifact, request)
         if 0 in prepared.refused:
             raise prepared.refused[0]
-        program = read_pte(artifact.file(".pte"))
+        program = read_pte(artifact.file(".pte"), artifact.manifest.method.entry)
         progress("device", self._where)
         description = self._description
         if description.info.problems:
@@ -183,6 +183,12 @@ class AdbDevice(Closing):
             raise DeviceError(
                 f"the app on the device speaks protocol {app.get('protocol')}, this edgex speaks {PROTOCOL}",
                 self._where, "build the app with this edgex: edgex android ARTIFACT -o app --force",
+            )  # fmt: skip
+        # Apps of versions that knew one engine do not say which.
+        if app.get("engine", "executorch") != "executorch":
+            raise DeviceError(
+                f"the app on the device runs its model on {app['engine']}, and jobs are sent to ExecuTorch",
+                self._where, "install an app of an xnnpack artifact: edgex android ARTIFACT -o app",
             )  # fmt: skip
         exporter = artifact.manifest.producer.get("executorch", "unknown").partition("+")[0]
         if app.get("executorch") != exporter:

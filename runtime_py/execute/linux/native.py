@@ -37,7 +37,7 @@ class NativeMaker:
         if plugins is not None:
             folder = link.provide(plugins.name, plugins.digest, plugins.files, progress)
             command += [part for name in plugins.files for part in ("--plugin", f"{folder}/{name}")]
-        summary = read_pte(artifact.file(".pte"))
+        summary = read_pte(artifact.file(".pte"), artifact.manifest.method.entry)
         return Program(
             tuple(command),
             entry.sha256,

@@ -58,9 +58,10 @@ class PythonMaker:
         mark = hashlib.sha256(f"{artifact.digest} {(artifact.path / MANIFEST_FILE).read_text()}".encode())
         model = link.provide("artifact", mark.hexdigest()[:20], files, progress)
         main = artifact.manifest.file(".onnx")
-        command = ("env", f"PYTHONPATH={folder}", "PYTHONDONTWRITEBYTECODE=1", packages["executable"], "-m", WORKER)
+        python = ("env", f"PYTHONPATH={folder}", "PYTHONDONTWRITEBYTECODE=1", packages["executable"], "-m", WORKER)
         versions = {name: packages[name] for name in BUILDS if name in packages}
-        return Program((*command, "--artifact", model), main.sha256, None, versions, False, _NO_TRACE)
+        command = (*python, "--artifact", model, "--method", artifact.manifest.method.name)
+        return Program(command, main.sha256, None, versions, False, _NO_TRACE)
 
 
 def list_modules() -> dict[str, Path]:

@@ -27,6 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run as the flags say; the answer goes to stdout."""
     parser = argparse.ArgumentParser(prog=f"python3 -m {__name__}", allow_abbrev=False)
     parser.add_argument("--artifact", type=Path, required=True)
+    parser.add_argument("--method")
     parser.add_argument("--inputs", type=Path, required=True)
     parser.add_argument("--outputs", type=Path)
     parser.add_argument("--run-id", default="")
@@ -55,10 +56,10 @@ def _run(given: argparse.Namespace) -> None:
     engine.preload()
     _say("start", run_id=given.run_id, seconds=time.process_time(), peak_rss_bytes=_peak())
     manifest = parse_manifest((given.artifact / MANIFEST_FILE).read_text(encoding="utf-8"), given.artifact.name)
-    artifact = Artifact(given.artifact, manifest)
+    artifact = Artifact(given.artifact, manifest.select(given.method))
     started = time.perf_counter()
     _check(artifact)
-    model = manifest.file(".onnx")
+    model = artifact.manifest.file(".onnx")
     _say("model", sha256=model.sha256, bytes=model.bytes, seconds=time.perf_counter() - started)
     with engine.open(artifact, EngineSettings(given.threads)) as session:
         load = session.runner.load_seconds
@@ -77,7 +78,7 @@ def _run(given: argparse.Namespace) -> None:
         _say("first", seconds=played.first_seconds, peak_rss_bytes=played.first_peak_bytes)
         if given.outputs is not None:
             steps = [step for sequence in played.outputs for step in sequence]
-            given.outputs.write_bytes(b"".join(pack_tensors(manifest.method.outputs, one) for one in steps))
+            given.outputs.write_bytes(b"".join(pack_tensors(artifact.manifest.method.outputs, one) for one in steps))
         if given.runs != "0":
             counts = (
                 (None if given.warmup == "auto" else int(given.warmup)),

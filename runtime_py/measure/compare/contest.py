@@ -32,7 +32,7 @@ _LONG_CALL_SECONDS = 0.1
 # Up to this factor between the slowest and the fastest, all give the same number of samples.
 _ALIKE = 3.0
 
-_MIN_SESSIONS = 12
+MIN_SESSIONS = 12
 _MAX_FIRST_SESSIONS, _MAX_SESSIONS = 24, 300
 _MAX_ROUNDS_PER_SESSION = 8
 # Measured at least, where no number of rounds was given; a quiet machine needs no more.
@@ -137,6 +137,7 @@ def run_contest(
     contestants: Sequence[Contestant],
     *,
     processes: int = PROCESSES,
+    least_sessions: int = MIN_SESSIONS,
     max_seconds: float = BUDGET_SECONDS,
     counts_starts: bool = False,
     target: float = DEFAULT_MARGIN / 3,
@@ -152,6 +153,8 @@ def run_contest(
     Args:
         contestants: What is timed; the others are compared with the first.
         processes: How often all start in fresh processes at least; 1 or more.
+        least_sessions: Sessions of each over all processes, at least. Fewer make intervals wider, not wrong, and large
+            models take seconds to open.
         max_seconds: Measuring goes on for so long, in more processes, while the intervals are wider than the target;
             what the smallest schedule needs is measured in any case.
         counts_starts: Whether starting the processes and loading in them counts for `max_seconds`.
@@ -186,7 +189,7 @@ def run_contest(
                 paces[index] = contestants[index].start()
             if plan is None:
                 ordered = [paces[index] for index in range(len(contestants))]
-                plan = _plan(ordered, processes, min(max_seconds, _FIRST_SECONDS))
+                plan = _plan(ordered, processes, least_sessions, min(max_seconds, _FIRST_SECONDS))
             done = len(taken[0]) // plan.rounds_per_session
             # Half as many again in each process after the first ones, which start up once for all of them.
             sessions = plan.sessions if process <= processes else max(plan.sessions, done // 2)
@@ -231,7 +234,7 @@ def _run_session(
             taken[index].append(contestants[index].time_block(plan.passes[index], plan.lead_in[index]))
 
 
-def _plan(paces: Sequence[Pace], processes: int, seconds: float) -> ContestPlan:
+def _plan(paces: Sequence[Pace], processes: int, least_sessions: int, seconds: float) -> ContestPlan:
     wanted = _choose_samples(paces)
     passes = tuple(math.ceil(count / pace.samples_per_pass) for count, pace in zip(wanted, paces, strict=True))
     lead_in = tuple(pace.sample_seconds < _LONG_CALL_SECONDS for pace in paces)
@@ -242,7 +245,7 @@ def _plan(paces: Sequence[Pace], processes: int, seconds: float) -> ContestPlan:
     # About as much time for measuring with a session as for opening it.
     open_seconds = sum(pace.open_seconds for pace in paces)
     rounds = max(1, min(_MAX_ROUNDS_PER_SESSION, round(open_seconds / max(round_seconds, 1e-9))))
-    least = math.ceil(_MIN_SESSIONS / processes)
+    least = math.ceil(least_sessions / processes)
     most = max(least, _MAX_FIRST_SESSIONS // processes)
     affordable = int(seconds / processes / max(open_seconds + rounds * round_seconds, 1e-9))
     return ContestPlan(processes, max(least, min(most, affordable)), rounds, passes, lead_in)

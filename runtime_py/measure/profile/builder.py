@@ -93,6 +93,7 @@ def build_report(
             recipe=manifest.recipe,
             folder=artifact.path.name,
             made_by=manifest.producer.get("edgex"),
+            method=manifest.method.name if len(manifest.methods) > 1 else None,
         ),
         host=host,
         settings=settings,

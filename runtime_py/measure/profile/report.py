@@ -54,6 +54,7 @@ class ProfiledArtifact:
         recipe: What it is quantized to, for example `int8`; None for float artifacts.
         folder: Name of its folder, without those above it; None in reports of before it was noted.
         made_by: The version of edgex that wrote it; None where its manifest does not say.
+        method: What was run of it, where it has several methods.
     """
 
     name: str
@@ -66,6 +67,7 @@ class ProfiledArtifact:
     recipe: str | None = None
     folder: str | None = None
     made_by: str | None = None
+    method: str | None = None
 
     @property
     def numbers(self) -> str:

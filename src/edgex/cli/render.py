@@ -146,7 +146,7 @@ def describe_fallbacks(fallbacks: Sequence[Mapping[str, Any]]) -> list[str]:
     """What was left out, a line for each operator and reason, however many of the user's lines it stands on.
 
     ```
-    left out: 1 x aten.mean.dim at net.py:14 [attribute] XNNPACK averages with keepdim=True only
+    left out: 1 x aten.amax.default at net.py:14 [not_in_delegate] XNNPACK has no operator aten.amax.default
     left out: 12 x aten.cumsum.default at net.py:20, net.py:31, net.py:44 +3 more [not_in_delegate] …
     left out: 1 x aten.sort.stable, 1 x aten.cumsum.default at net.py:9 [not_in_delegate] …
     ```
@@ -240,11 +240,12 @@ def print_verification(document: Mapping[str, Any]) -> None:
     skipped: dict[str, list[str]] = {}
     for case in document["cases"]:
         if case["verdict"] == "skipped":
-            skipped.setdefault(case["reason"] or "no reason is recorded", []).append(case["name"])
+            skipped.setdefault(case["reason"] or "no reason is recorded", []).append(_case_name(case))
             continue
         reason = f"  {case['reason']}" if case["reason"] and case["verdict"] != "pass" else ""
         numbers = [_number(case[key]) for key in ("max_abs_error", "sqnr_db", "reference_max")]
-        name = case["name"] if case.get("reference", "eager") == "eager" else f"{case['name']} [quantized]"
+        name = _case_name(case)
+        name = name if case.get("reference", "eager") == "eager" else f"{name} [quantized]"
         rows.append((name, case["output"] or "", *numbers, case["verdict"] + reason))
     print_table(rows)
     for why, names in skipped.items():
@@ -260,6 +261,11 @@ def print_verification(document: Mapping[str, Any]) -> None:
         echo_labelled("passed" if stand_in else "passed:", text, indent=0, width=8, bold=True)
     else:
         echo_labelled("failed:", document["reason"], indent=0, width=8, colour="red", bold=True)
+
+
+def _case_name(case: Mapping[str, Any]) -> str:
+    """A case's name, with its method where the artifact has several."""
+    return f"{case['method']}: {case['name']}" if "method" in case else str(case["name"])
 
 
 def print_artifact(document: Mapping[str, Any]) -> None:

@@ -312,7 +312,7 @@ def _export(
     def find() -> ModelSource:
         from edgex.export.source.source import find_model
 
-        return find_model(model, input_shapes=shapes, language=settings.language is not None)
+        return find_model(model, input_shapes=shapes, language=settings.language is not None, several=True)
 
     try:
         name = parse_model_name(model).artifact_name

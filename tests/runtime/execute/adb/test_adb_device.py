@@ -254,6 +254,7 @@ def test_devices_that_cannot_run_it_are_refused(bench, artifact, properties, sen
     ("info", "sentence"),
     [
         ({"executorch": "1.4.1"}, "the app has ExecuTorch 1.4.1, the model was exported with 1.5.1"),
+        ({"engine": "onnxruntime"}, "the app on the device runs its model on onnxruntime"),
         ({"protocol": 2}, "the app on the device speaks protocol 2"),
         ({"backends": ["Other"]}, "the app's ExecuTorch lacks the backend XnnpackBackend"),
     ],

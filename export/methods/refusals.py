@@ -1,0 +1,73 @@
+"""What does not go with several methods in one artifact: said before the slow steps, or as soon as it is known."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from edgex.delegates.base import LowersMethods
+from edgex.errors import CaptureError, LoweringError, UsageError
+
+if TYPE_CHECKING:
+    from edgex.delegates.base import Delegate
+    from edgex.export.capture.program import Capture
+    from edgex.export.settings import ExportSettings
+    from edgex.export.source.source import ModelSource
+
+
+def check_methods(source: ModelSource, settings: ExportSettings, delegates: Sequence[Delegate]) -> None:
+    """Refuse flags and targets that take models of one method only.
+
+    Args:
+        source: The user's model; where it has one method, nothing is refused.
+        settings: What the user asked for.
+        delegates: Those of the targets.
+
+    Raises:
+        UsageError: A flag means one method.
+        LoweringError: A target makes artifacts of one method only.
+    """
+    if source.method is None:
+        return
+    flags = {
+        "--quantize": settings.quantize is not None,
+        "--dynamic": settings.dynamic,
+        "--exclude": settings.exclude,
+        "--skip-case": settings.skip_cases,
+        "--verify-data": settings.verify_data is not None,
+        "--llm": settings.language is not None,
+    }
+    instead = {
+        "--dynamic": "say in methods() which dimensions are dynamic, as the third value of a method",
+        "--llm": "name the decoder, for example file.py:get_model: --llm makes its own methods",
+    }
+    given = next((flag for flag, is_given in flags.items() if is_given), None)
+    if given is not None:
+        raise UsageError(
+            f"{given} does not go with methods()",
+            source.description,
+            instead.get(given, f"leave {given} out, or export one method by its own file.py:NAME"),
+        )
+    for delegate in delegates:
+        if not isinstance(delegate, LowersMethods):
+            raise LoweringError(
+                f"target {delegate.name!r} makes artifacts of one method",
+                source.description,
+                "export to a target that takes several: xnnpack, onednn, onnx-cpu; or each method by itself",
+            )
+
+
+def check_stateless(source: ModelSource, capture: Capture) -> None:
+    """Refuse a method that keeps state between runs: another method may read the same buffer, or write it.
+
+    Raises:
+        CaptureError: It does.
+    """
+    names = [spec.name.removeprefix("model.") for spec in capture.program.state]
+    if source.method is not None and names:
+        raise CaptureError(
+            f"method {source.method!r} changes {', '.join(names)}, and the methods of an artifact keep no state",
+            source.description,
+            "return the new value, and take the old one as an input; a decoder with a cache of its own is exported "
+            "with --llm",
+        )
