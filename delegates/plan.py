@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
@@ -120,6 +120,23 @@ class PartitionPlan:
             "delegate_calls": self.delegate_calls,
             "fallbacks": [{**asdict(fallback), "modules": list(fallback.modules)} for fallback in self.fallbacks],
         }
+
+
+def merge_plans(plans: Sequence[PartitionPlan]) -> PartitionPlan:
+    """The plan of several methods together: operators, calls and work add up, and so do equal fallbacks."""
+
+    def total(counts: Iterable[int | None]) -> int | None:
+        known = [count for count in counts if count is not None]
+        return sum(known) if known else None
+
+    return PartitionPlan(
+        delegated_ops=sum(plan.delegated_ops for plan in plans),
+        total_ops=sum(plan.total_ops for plan in plans),
+        delegate_calls=sum(plan.delegate_calls for plan in plans),
+        fallbacks=group_fallbacks([fallback for plan in plans for fallback in plan.fallbacks]),
+        delegated_flops=total(plan.delegated_flops for plan in plans),
+        total_flops=total(plan.total_flops for plan in plans),
+    )
 
 
 def group_fallbacks(single: Sequence[Fallback]) -> tuple[Fallback, ...]:

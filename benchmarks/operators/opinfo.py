@@ -13,7 +13,7 @@ import torch
 _LEFT_OUT = (
     *("bernoulli", "dropout", "rand", "normal", "uniform", "multinomial", "cauchy", "exponential", "geometric"),
     *("log_normal", "empty", "new_empty", "to_sparse", "sparse", "jiterator", "_loss", "nn.functional.ctc", "item"),
-    *("linalg", "cholesky", "svd_lowrank", "pca_lowrank", "stft", "bfloat16", "chalf"),
+    *("linalg", "cholesky", "svd_lowrank", "pca_lowrank", "stft", "bfloat16", "chalf", "backward"),
     *("cdouble", "cfloat", "complex", "torch_ops", "ops.aten._", "equal", "data_ptr", "resize", "as_strided"),
 )
 # Whole words only: "lu" is a part of "gelu".

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from edgex.delegates.graph.provenance import is_operator
-from edgex.delegates.graph.stale_symbols import retry_stale_symbols
+from edgex.delegates.graph.retracing import retry_stale_symbols
 from edgex.delegates.whole_programs import first_sentence
 from edgex.errors import LoweringError
 from edgex.runtime.support.dependency_messages import quiet_dependencies

@@ -6,7 +6,7 @@ Importing this module is cheap; the exporter itself (seconds) is imported inside
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -82,15 +82,21 @@ def _sizes_kept() -> Iterator[None]:
         yield
 
 
-def lower_to_edge(exported: ExportedProgram, partitioner: Any, *, planning: bool = False) -> Any:
+# The method of a program that has one.
+FORWARD = "forward"
+
+
+def lower_to_edge(
+    exported: ExportedProgram | Mapping[str, ExportedProgram], partitioner: Any, *, planning: bool = False
+) -> Any:
     """Decompose, partition and lower the partitions: the work of `to_edge_transform_and_lower`.
 
     ExecuTorch's own check for Core ATen is off: it stops at the first operator outside, even one that has a kernel.
     `edgex.delegates.executorch.kernels` finds all that have none.
 
     Args:
-        exported: The program; it is not changed.
-        partitioner: What its method `partition` raises comes out of here as it is.
+        exported: The program, or several by method; they are not changed.
+        partitioner: What its method `partition` raises comes out of here as it is; by method, where there are several.
         planning: It does raise: the program need not be good for more than to be partitioned.
 
     Returns:
@@ -99,11 +105,13 @@ def lower_to_edge(exported: ExportedProgram, partitioner: Any, *, planning: bool
     import torch
     from executorch.exir import EdgeCompileConfig, to_edge_transform_and_lower
 
+    programs = exported if isinstance(exported, Mapping) else {FORWARD: exported}
+    partitioners = partitioner if isinstance(exported, Mapping) else {FORWARD: partitioner}
     # Without no_grad, lowering a state update fails: it would write into a leaf that requires grad.
     with torch.no_grad(), _sizes_kept(), passes_by_kind() if planning else nullcontext():
         return to_edge_transform_and_lower(
-            spare_decompositions(exported, by_kind=planning),
-            partitioner=[partitioner],
+            {name: spare_decompositions(program, by_kind=planning) for name, program in programs.items()},
+            partitioner={name: [partitioners[name]] for name in programs},
             compile_config=EdgeCompileConfig(_check_ir_validity=False),
         )
 
@@ -124,10 +132,15 @@ def emit(edge: Any, *, plan_inputs: bool) -> Any:
     from executorch.exir import ExecutorchBackendConfig
     from executorch.exir.passes import MemoryPlanningPass
 
-    program = edge.exported_program()
+    programs = {name: edge.exported_program(name) for name in sorted(edge.methods)}
+    # Only programs of one method have state.
+    state = frozenset(name for program in programs.values() for name in _state_inputs(program))
     config = ExecutorchBackendConfig(
-        passes=[_initial_state_pass(_state_inputs(program))],
-        memory_planning_pass=MemoryPlanningPass(alloc_graph_input=plan_inputs or _returns_input(program)),
+        passes=[_initial_state_pass(state)],
+        memory_planning_pass={
+            name: MemoryPlanningPass(alloc_graph_input=plan_inputs or _returns_input(program))
+            for name, program in programs.items()
+        },
         # The Session finds a state tensor by its name.
         emit_mutable_buffer_names=True,
     )
@@ -135,28 +148,32 @@ def emit(edge: Any, *, plan_inputs: bool) -> Any:
         return edge.to_executorch(config)
 
 
-def emitted_kernels(emitted: Any) -> list[str]:
-    """Kernels that the emitted program calls, for example `aten::cumsum.out`, in order."""
-    plan = emitted.executorch_program.execution_plan[0]
+def _plan_of(emitted: Any, method: str) -> Any:
+    return next(plan for plan in emitted.executorch_program.execution_plan if plan.name == method)
+
+
+def emitted_kernels(emitted: Any, method: str = FORWARD) -> list[str]:
+    """Kernels that a method of the emitted program calls, for example `aten::cumsum.out`, in order."""
+    plan = _plan_of(emitted, method)
     return [f"{op.name}.{op.overload}" if op.overload else str(op.name) for op in plan.operators]
 
 
-def instruction_handles(emitted: Any) -> tuple[dict[int, tuple[int, ...]], list[int]]:
-    """Debug handles of each instruction of the program, and which instructions call a backend, in order."""
-    handles = emitted.debug_handle_map.get("forward", {})
+def instruction_handles(emitted: Any, method: str = FORWARD) -> tuple[dict[int, tuple[int, ...]], list[int]]:
+    """Debug handles of each instruction of a method, and which instructions call a backend, in order."""
+    handles = emitted.debug_handle_map.get(method, {})
     by_instruction = {
         int(instruction): tuple(found) if isinstance(found, (list, tuple)) else (found,)
         for instruction, found in handles.items()
     }
-    return by_instruction, sorted(int(call) for call in emitted.delegate_map.get("forward", {}))
+    return by_instruction, sorted(int(call) for call in emitted.delegate_map.get(method, {}))
 
 
-def instruction_kernels(emitted: Any) -> dict[int, str]:
-    """The kernel that each instruction calls, for example `aten::cumsum.out`; those that call none are not in it."""
+def instruction_kernels(emitted: Any, method: str = FORWARD) -> dict[int, str]:
+    """The kernel that each instruction of a method calls, for example `aten::cumsum.out`; others are not in it."""
     from executorch.exir.schema import KernelCall
 
-    plan = emitted.executorch_program.execution_plan[0]
-    names = emitted_kernels(emitted)
+    plan = _plan_of(emitted, method)
+    names = emitted_kernels(emitted, method)
     return {
         number: names[instruction.instr_args.op_index]
         for number, instruction in enumerate(plan.chains[0].instructions)
@@ -164,12 +181,12 @@ def instruction_kernels(emitted: Any) -> dict[int, str]:
     }
 
 
-def planned_spans(emitted: Any) -> list[PlannedSpan]:
-    """Every tensor that has a place in the planned arena, in the order of their first use."""
+def planned_spans(emitted: Any, method: str = FORWARD) -> list[PlannedSpan]:
+    """Every tensor of a method that has a place in the planned arena, in the order of their first use."""
     from executorch.exir.schema import DelegateCall, KernelCall, OptionalTensorList, Tensor, TensorList
     from executorch.exir.tensor import get_scalar_type
 
-    plan = emitted.executorch_program.execution_plan[0]
+    plan = _plan_of(emitted, method)
     used: dict[int, tuple[int, int]] = {}
     for number, instruction in enumerate(plan.chains[0].instructions):
         call = instruction.instr_args

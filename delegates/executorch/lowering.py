@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,9 +18,9 @@ from edgex.delegates.executorch.shared_constants import constants_of_regions
 from edgex.delegates.executorch.source_map import ReadRegion, make_source_map
 from edgex.delegates.graph.composite_operators import composites_listed_once
 from edgex.delegates.graph.provenance import source_in_trace
-from edgex.delegates.graph.stale_symbols import retry_stale_symbols
+from edgex.delegates.graph.retracing import retry_stale_symbols
 from edgex.delegates.graph.values import GraphValues, read_graph_values
-from edgex.delegates.plan import PartitionPlan
+from edgex.delegates.plan import PartitionPlan, merge_plans
 from edgex.errors import EdgexError, LoweringError
 from edgex.runtime.artifact.manifest import Requirements
 from edgex.runtime.support.dependency_messages import quiet_dependencies
@@ -56,7 +57,7 @@ def predict_plan(program: CapturedProgram, target: str, make_partitioner: MakePa
         found = read_partition(edge, program.source_root, refuse)
         raise _Partitioned
 
-    with _exporter(program, target), composites_listed_once(), suppress(_Partitioned):
+    with _exporter([program], target), composites_listed_once(), suppress(_Partitioned):
         retry_stale_symbols(
             lambda: exir.lower_to_edge(program.exported, make_partitioner(stop, program.excluded), planning=True)
         )
@@ -72,10 +73,43 @@ def lower_program(
     options: Mapping[str, Any],
     read_region: ReadRegion | None = None,
 ) -> LoweredModule:
-    """Lower to a .pte in memory.
+    """Lower to a .pte in memory; see `lower_methods`.
+
+    Raises:
+        LoweringError: Operators have no kernel (all are named), or ExecuTorch failed.
+    """
+    lowered = lower_methods(
+        {exir.FORWARD: program},
+        target,
+        make_partitioner,
+        plan_inputs=plan_inputs,
+        options=options,
+        read_region=read_region,
+    )
+    return replace(lowered, debug=lowered.method_debug[exir.FORWARD], method_debug={})
+
+
+@dataclass(frozen=True)
+class _Partitioning:
+    """What the partitioner was given and what it took, of one method."""
+
+    operators: tuple[EdgeOperator, ...]
+    values: GraphValues
+
+
+def lower_methods(
+    programs: Mapping[str, CapturedProgram],
+    target: str,
+    make_partitioner: MakePartitioner,
+    *,
+    plan_inputs: bool,
+    options: Mapping[str, Any],
+    read_region: ReadRegion | None = None,
+) -> LoweredModule:
+    """Lower programs to the methods of one .pte in memory: constants of the same bytes lie in it once.
 
     Args:
-        program: It is not changed; its weights are not copied.
+        programs: By method; they are not changed, their weights are not copied.
         target: The delegate's name, for messages.
         make_partitioner: Makes the target's partitioner.
         plan_inputs: See `edgex.delegates.executorch.exir.emit`.
@@ -85,25 +119,33 @@ def lower_program(
     Raises:
         LoweringError: Operators have no kernel (all are named), or ExecuTorch failed.
     """
-    seen: tuple[EdgeOperator, ...] = ()
-    flow = GraphValues({}, {}, {}, ())
+    seen: dict[str, _Partitioning] = {}
 
-    def watch(edge: ExportedProgram, refuse: Refuse) -> None:
-        nonlocal seen, flow
-        flow = read_graph_values(edge, [spec.name for spec in program.inputs])
-        seen = read_partition(edge, program.source_root, refuse)
-        # Here, before the backend packs weights: what cannot run is known already.
-        refuse_missing(make_plan(seen).fatal, target)
+    def watch(name: str) -> OnPartition:
+        def on_partition(edge: ExportedProgram, refuse: Refuse) -> None:
+            program = programs[name]
+            values = read_graph_values(edge, [spec.name for spec in program.inputs])
+            seen[name] = _Partitioning(read_partition(edge, program.source_root, refuse), values)
+            # Here, before the backend packs weights: what cannot run is known already.
+            refuse_missing(make_plan(seen[name].operators).fatal, target)
 
-    with _exporter(program, target), composites_listed_once():
+        return on_partition
+
+    with _exporter(programs.values(), target), composites_listed_once():
         edge = retry_stale_symbols(
-            lambda: exir.lower_to_edge(program.exported, make_partitioner(watch, program.excluded))
+            lambda: exir.lower_to_edge(
+                {name: program.exported for name, program in programs.items()},
+                {name: make_partitioner(watch(name), program.excluded) for name, program in programs.items()},
+            )
         )
-        regions = exir.regions_of(edge.exported_program())
+        regions = {name: exir.regions_of(edge.exported_program(name)) for name in programs}
         emitted = exir.emit(edge, plan_inputs=plan_inputs)
-    check_emitted(exir.emitted_kernels(emitted), target)
-    operators = assign_regions(seen, {name: i for i, region in enumerate(regions) for name in region.nodes})
-    plan = make_plan(operators)
+    operators: dict[str, tuple[EdgeOperator, ...]] = {}
+    for name in programs:
+        check_emitted(exir.emitted_kernels(emitted, name), target)
+        numbers = {node: number for number, region in enumerate(regions[name]) for node in region.nodes}
+        operators[name] = assign_regions(seen[name].operators, numbers)
+    plan = merge_plans([make_plan(found) for found in operators.values()])
 
     def write(folder: Path) -> None:
         with (folder / PROGRAM_FILE).open("wb") as stream:
@@ -112,13 +154,16 @@ def lower_program(
     return LoweredModule(
         files=(PROGRAM_FILE,),
         write=write,
-        methods=(program.method,),
+        methods=tuple(replace(program.method, name=name) for name, program in programs.items()),
         plan=plan,
         requirements=Requirements(ENGINE, minimum_version=_runtime_version()),
-        debug=make_source_map(operators, regions, emitted, flow, read_region),
+        method_debug={
+            name: make_source_map(found, regions[name], emitted, seen[name].values, read_region, name)
+            for name, found in operators.items()
+        },
         options=options,
         warnings=_warnings(plan, target),
-        regions=_captured_regions(operators),
+        regions=_captured_regions(operators[exir.FORWARD]) if exir.FORWARD in operators else {},
     )
 
 
@@ -136,10 +181,12 @@ class _Partitioned(Exception):
 
 
 @contextmanager
-def _exporter(program: CapturedProgram, target: str) -> Iterator[None]:
+def _exporter(programs: Collection[CapturedProgram], target: str) -> Iterator[None]:
     """The exporter imported, quiet, and its exceptions made into errors that the user can read."""
     exir.import_exporter()
-    with quiet_dependencies(), _tensors_kept(program.exported), shared_evaluations(), constants_of_regions():
+    with ExitStack() as stack, quiet_dependencies(), shared_evaluations(), constants_of_regions():
+        for program in programs:
+            stack.enter_context(_tensors_kept(program.exported))
         try:
             yield
         except (EdgexError, MemoryError):
@@ -149,7 +196,7 @@ def _exporter(program: CapturedProgram, target: str) -> Iterator[None]:
             lines = [line for line in text.splitlines() if line.strip() and not line.startswith(_NOISE)]
             raise LoweringError(
                 f"ExecuTorch could not lower the program for {target}",
-                source_in_trace(text, program.source_root),
+                source_in_trace(text, next(iter(programs)).source_root),
                 "run again with -v for the full trace; `edgex why MODEL -t onnx-cpu,reference` says whether another "
                 "target takes it",
                 why="\n".join(lines[:_WHY_LINES]),

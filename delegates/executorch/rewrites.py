@@ -13,6 +13,7 @@ PORTABLE_REWRITES = (
         "write_scans",
         "divide_as_eager",
         "write_elementary",
+        "write_special_functions",
         "write_powers",
         "drop_identities",
         "slice_apart",

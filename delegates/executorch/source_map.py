@@ -25,7 +25,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from edgex.delegates.executorch import exir
-from edgex.delegates.executorch.exir import Region
+from edgex.delegates.executorch.exir import PlannedSpan, Region
 from edgex.delegates.executorch.inner import InnerNode, assign_operators
 from edgex.delegates.executorch.partition import EdgeOperator
 from edgex.delegates.graph.values import GraphValues
@@ -42,6 +42,7 @@ def make_source_map(
     emitted: Any,
     flow: GraphValues,
     read_region: ReadRegion | None = None,
+    method: str = exir.FORWARD,
 ) -> dict[str, Any]:
     """The document; the same program gives the same bytes, and no path in it is absolute.
 
@@ -51,8 +52,9 @@ def make_source_map(
         emitted: The emitted program, for its instructions.
         flow: The values of the edge graph before it was partitioned.
         read_region: Reads a region's bytes; None where the backend reports its operators by their handles.
+        method: The method of the emitted program that all these are of.
     """
-    handles, calls = exir.instruction_handles(emitted)
+    handles, calls = exir.instruction_handles(emitted, method)
     delegates = []
     for index, region in enumerate(regions):
         inside = [item for item in operators if item.region == index]
@@ -65,14 +67,14 @@ def make_source_map(
         if read_region is not None:
             entry["nodes"] = assign_operators(inside, read_region(region.processed), flow)
         delegates.append(entry)
-    instructions = _instructions(operators, handles, exir.instruction_kernels(emitted))
+    instructions = _instructions(operators, handles, exir.instruction_kernels(emitted, method))
     return {
         "format": FORMAT,
         "ops": [_describe_operator(item, flow) for item in operators],
         **flow.to_json(),
         "delegates": delegates,
         "instructions": instructions,
-        "arena": _arena(emitted, instructions, delegates),
+        "arena": _arena(exir.planned_spans(emitted, method), instructions, delegates),
     }
 
 
@@ -116,7 +118,7 @@ def _base_name(operator: str) -> str:
 
 
 def _arena(
-    emitted: Any, instructions: Sequence[dict[str, Any]], delegates: Sequence[dict[str, Any]]
+    spans: Sequence[PlannedSpan], instructions: Sequence[dict[str, Any]], delegates: Sequence[dict[str, Any]]
 ) -> list[dict[str, Any]]:
     names = {item["id"]: item["ops"][0] for item in instructions if item["ops"]}
     names |= {entry["instruction"]: f"{entry['backend']} {entry['id']}" for entry in delegates}
@@ -128,5 +130,5 @@ def _arena(
             "first": span.first,
             "last": span.last,
         }
-        for span in exir.planned_spans(emitted)
+        for span in spans
     ]

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edgex.delegates.base import CapturedProgram
-from edgex.delegates.graph.stale_symbols import retry_stale_symbols
+from edgex.delegates.graph.retracing import retry_stale_symbols
 from edgex.runtime.artifact.specs import StateSpec
 from edgex.runtime.engines.state_file import STATE_FILE
 

@@ -15,7 +15,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from edgex.delegates.graph.provenance import is_operator, source_of
-from edgex.delegates.graph.stale_symbols import retry_stale_symbols
+from edgex.delegates.graph.retracing import retry_stale_symbols
 from edgex.delegates.litert.quantized import unfold_weights
 from edgex.delegates.whole_programs import first_sentence
 from edgex.errors import LoweringError

@@ -95,13 +95,22 @@ class OneDnnDelegate:
             plan_inputs=False,
             options=dataclasses.asdict(options),
         )
-        native = program.precision == "bf16" and not options.allow_emulated
-        requirements = dataclasses.replace(
-            lowered.requirements,
-            isa=BF16_ISA if native else (),
-            plugins=(PLUGIN,) if lowered.plan.delegate_calls else (),
+        return _finish(lowered, options, program)
+
+    def lower_methods(self, programs: Mapping[str, CapturedProgram], options: OneDnnOptions) -> LoweredModule:
+        """Lower to the methods of one `model.pte`, each with its own copy of weights; see `LowersMethods`."""
+        from edgex.delegates.executorch.lowering import lower_methods
+
+        first, *_ = programs.values()
+        _require_one_form(first, options)
+        lowered = lower_methods(
+            {name: _prepared(program) for name, program in programs.items()},
+            self.name,
+            _make_partitioner,
+            plan_inputs=False,
+            options=dataclasses.asdict(options),
         )
-        return dataclasses.replace(lowered, requirements=requirements, warnings=_warnings(lowered, options, program))
+        return _finish(lowered, options, first)
 
     def recipe_refusal(self, recipe: str) -> str:
         """Why every recipe but `int8` is refused."""
@@ -134,6 +143,17 @@ def _require_one_form(program: CapturedProgram, options: OneDnnOptions) -> None:
             fix="use --precision fp32, or --option allow_emulated=true for a processor that has it",
             why="every verification runs the artifact on this machine",
         )
+
+
+def _finish(lowered: LoweredModule, options: OneDnnOptions, program: CapturedProgram) -> LoweredModule:
+    """What was lowered, with what the machine that runs it must have."""
+    native = program.precision == "bf16" and not options.allow_emulated
+    requirements = dataclasses.replace(
+        lowered.requirements,
+        isa=BF16_ISA if native else (),
+        plugins=(PLUGIN,) if lowered.plan.delegate_calls else (),
+    )
+    return dataclasses.replace(lowered, requirements=requirements, warnings=_warnings(lowered, options, program))
 
 
 def _warnings(lowered: LoweredModule, options: OneDnnOptions, program: CapturedProgram) -> tuple[str, ...]:

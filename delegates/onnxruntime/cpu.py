@@ -99,6 +99,12 @@ class OnnxCpuDelegate:
 
         return lower_program(program, options.opset, self.engine)
 
+    def lower_methods(self, programs: Mapping[str, CapturedProgram], options: Any) -> LoweredModule:
+        """Translate each method to a file of its own, `encode.onnx`, over one file of weights; see `LowersMethods`."""
+        from edgex.delegates.onnxruntime.lowering import lower_methods
+
+        return lower_methods(programs, options.opset, self.engine)
+
     def quantizer(self, recipe: str) -> Quantizer | None:
         """The shared one for `int8`; other recipes are made of the float graph, in operators of ONNX Runtime's own."""
         return shared_quantizer(recipe) if recipe == "int8" else None

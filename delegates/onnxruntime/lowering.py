@@ -7,7 +7,7 @@ lift_state -> translate -> [quantize] -> names, axes, metadata -> kernels -> pla
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,7 +26,7 @@ from edgex.delegates.onnxruntime.graph.walk import operators
 from edgex.delegates.onnxruntime.quantize.recipes import Form, check_quantizable, quantize_graph
 from edgex.delegates.onnxruntime.versions import OLDEST_RUNTIME, newest
 from edgex.delegates.other_targets import name_other_targets
-from edgex.delegates.plan import Fallback, PartitionPlan, group_fallbacks
+from edgex.delegates.plan import Fallback, PartitionPlan, group_fallbacks, merge_plans
 from edgex.errors import LoweringError
 from edgex.runtime.artifact.manifest import Method, Requirements
 from edgex.runtime.artifact.specs import Dim, TensorSpec
@@ -108,11 +108,8 @@ def lower_program(program: CapturedProgram, opset: int, engine: str, checks: Che
     Raises:
         LoweringError: Something in it cannot be translated or run; all of it is named.
     """
-    with quiet_dependencies(everything=True):
-        assessed = _assess(program, opset, checks)
+    assessed = _take(program, opset, checks)
     model, lifted = assessed.model, assessed.lifted
-    if model is None or assessed.plan.fatal:
-        raise _refusal(assessed.plan, program, checks)
     method = program.method
 
     def write(folder: Path) -> None:
@@ -130,6 +127,47 @@ def lower_program(program: CapturedProgram, opset: int, engine: str, checks: Che
         options={"opset": opset},
         warnings=assessed.warnings,
     )
+
+
+def lower_methods(programs: Mapping[str, CapturedProgram], opset: int, engine: str) -> LoweredModule:
+    """Translate the methods of an artifact, each to a file of its own; weights of the same bytes lie in one file, once.
+
+    Raises:
+        LoweringError: Something in one of them cannot be translated or run; all of it is named.
+    """
+    taken = {name: _take(program, opset, CPU_CHECKS) for name, program in programs.items()}
+    models = {name: assessed.model for name, assessed in taken.items()}
+    minimum = OLDEST_RUNTIME[opset]
+    for assessed in taken.values():
+        minimum = newest(minimum, assessed.minimum_runtime)
+    return LoweredModule(
+        files=writer.method_files(models),
+        write=lambda folder: writer.write_methods(models, folder),
+        methods=tuple(
+            replace(program.method, name=name, file=writer.method_file(name)) for name, program in programs.items()
+        ),
+        plan=merge_plans([assessed.plan for assessed in taken.values()]),
+        requirements=Requirements(engine, minimum),
+        method_debug={
+            name: source_map.build_source_map(assessed.model, assessed.origins, programs[name].source_root)
+            for name, assessed in taken.items()
+        },
+        options={"opset": opset},
+        warnings=tuple(dict.fromkeys(warning for assessed in taken.values() for warning in assessed.warnings)),
+    )
+
+
+def _take(program: CapturedProgram, opset: int, checks: Checks) -> _Assessment:
+    """The model of a program.
+
+    Raises:
+        LoweringError: Something in it cannot be translated or run; all of it is named.
+    """
+    with quiet_dependencies(everything=True):
+        assessed = _assess(program, opset, checks)
+    if assessed.model is None or assessed.plan.fatal:
+        raise _refusal(assessed.plan, program, checks)
+    return assessed
 
 
 def _assess(program: CapturedProgram, opset: int, checks: Checks, *, planning: bool = False) -> _Assessment:

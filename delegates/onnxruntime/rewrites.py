@@ -14,5 +14,6 @@ ONNX_REWRITES = (
         "steady_logarithms",
         "write_angles",
         "write_elementary",
+        "write_special_functions",
     ),
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,7 +42,8 @@ class XnnpackDelegate:
     rewrites: tuple[str, ...] = (
         *("split_complex", "fold_literals", "unfold_attention", "split_alpha", "pad_averages", "write_gelu"),
         *("order_weights", "slice_pieces", "write_batches", "write_activations", "split_depthwise"),
-        *("write_variances", "write_channel_means"),
+        *("write_variances", "write_channel_means", "move_softmax", "permute_pixels"),
+        *("repeat_pixels", "gather_samples", "write_plane_means", "write_phases", "repeat_by_products"),
         *PORTABLE_REWRITES,
     )
 
@@ -89,13 +90,25 @@ class XnnpackDelegate:
     def lower(self, program: CapturedProgram, options: XnnpackOptions) -> LoweredModule:
         """Lower to `model.pte`; see `Delegate.lower`."""
         from edgex.delegates.executorch.lowering import lower_program
+
+        return self._lower(lower_program, program, options)
+
+    def lower_methods(self, programs: Mapping[str, CapturedProgram], options: XnnpackOptions) -> LoweredModule:
+        """Lower to the methods of one `model.pte`; see `LowersMethods`."""
+        from edgex.delegates.executorch.lowering import lower_methods
+
+        return self._lower(lower_methods, programs, options)
+
+    def _lower(self, lower: Callable[..., LoweredModule], given: Any, options: XnnpackOptions) -> LoweredModule:
         from edgex.delegates.xnnpack.layout_pass import softmax_in_order
         from edgex.delegates.xnnpack.pattern_passes import possible_patterns
+        from edgex.delegates.xnnpack.permute_pass import permutes_as_views
         from edgex.delegates.xnnpack.serialized import read_nodes
+        from edgex.delegates.xnnpack.transposed_products import products_transpose
 
-        with softmax_in_order(), possible_patterns():
-            return lower_program(
-                program,
+        with softmax_in_order(), permutes_as_views(), possible_patterns(), products_transpose():
+            return lower(
+                given,
                 self.name,
                 _make_partitioner,
                 plan_inputs=options.plan_inputs,

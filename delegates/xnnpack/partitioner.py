@@ -1,9 +1,9 @@
 """XNNPACK's partitioner with an ear: what it takes is unchanged but for a few gaps, and its reasons are kept.
 
-The gaps, each with a test: operators that come out wrong (`workarounds`); a buffer that the model changes is no
-constant weight (lowered as one, the program crashes when it is loaded); operators inside `torch.cond` are not kept
-whole for a partitioner that never looks there; and reasons, which it only logs, are collected, also those for which an
-operator was decomposed instead of being kept.
+The gaps, each with a test: operators that come out wrong (`workarounds`); ELU, which ExecuTorch 1.5 can lower but
+leaves out; a buffer that the model changes is no constant weight (lowered as one, the program crashes when it is
+loaded); operators inside `torch.cond` are not kept whole for a partitioner that never looks there; and reasons, which
+it only logs, are collected, also those for which an operator was decomposed instead of being kept.
 """
 
 from __future__ import annotations
@@ -14,11 +14,14 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from executorch.backends.xnnpack.partition.config import ALL_PARTITIONER_CONFIGS
+from executorch.backends.xnnpack.partition.config.generic_node_configs import EluConfig
 from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
 
 from edgex.delegates.executorch.exir import is_excluded, operator_name, origin_of
 from edgex.delegates.executorch.lowering import OnPartition
 from edgex.delegates.executorch.refusals import EXCLUDED, Refusal
+from edgex.delegates.graph.schema import named_arguments
 from edgex.delegates.xnnpack.reasons import explain_refusal
 from edgex.delegates.xnnpack.run_time_sizes import sizes_of_run_time
 from edgex.delegates.xnnpack.workarounds import refuse_wrong
@@ -38,7 +41,7 @@ def make_partitioner(on_partition: OnPartition, excluded: frozenset[str] = froze
 
 class _WatchedPartitioner(XnnpackPartitioner):  # type: ignore[misc]  # executorch ships no types
     def __init__(self, on_partition: OnPartition, excluded: frozenset[str]) -> None:
-        super().__init__()
+        super().__init__(configs=[*ALL_PARTITIONER_CONFIGS, EluConfig])
         self._on_partition, self._excluded = on_partition, excluded
         # Why an operator that XNNPACK would have liked whole was decomposed, by the operator's origin.
         self._taken_apart: dict[str | None, Refusal] = {}
@@ -64,6 +67,7 @@ class _WatchedPartitioner(XnnpackPartitioner):  # type: ignore[misc]  # executor
 
     def partition(self, exported_program: ExportedProgram) -> Any:
         """Tag the nodes, then tell what was done."""
+        _name_alpha(exported_program)
         with _collected_reasons() as reasons:
             result = super().partition(exported_program)
         self._on_partition(result.tagged_exported_program, lambda node: self._refuse(node, reasons, exported_program))
@@ -76,6 +80,13 @@ class _WatchedPartitioner(XnnpackPartitioner):  # type: ignore[misc]  # executor
         if refusal.code == "not_in_delegate":
             return self._taken_apart.get(origin_of(node), refusal)
         return refusal
+
+
+def _name_alpha(program: ExportedProgram) -> None:
+    """Give every ELU its alpha as an argument, which ExecuTorch reads by its place, also where it is the default."""
+    for node in program.graph.nodes:
+        if node.op == "call_function" and operator_name(node) == "aten.elu.default" and len(node.args) == 1:
+            node.args = (*node.args, named_arguments(node)["alpha"])
 
 
 class _Guard:

@@ -50,6 +50,7 @@ class Rule:
 _WORKAROUNDS = {
     "aten.native_layer_norm": "it runs in ExecuTorch's own kernel; --target onednn fuses it",
     "aten.embedding": "a table look-up costs little: nothing to do",
+    "aten.amax": "over height and width: F.adaptive_max_pool2d(x, 1).flatten(1)",
 }
 # Reshaping and slicing by a size that is known only when the model runs.
 _SIZED_VIEWS = ("aten.view_copy", "aten.slice_copy")

@@ -13,6 +13,7 @@ import torch
 from torch.export import ExportedProgram
 from torch.fx import Node
 
+from edgex.delegates.graph.schema import named_arguments
 from edgex.delegates.graph.torch_internals import FakeTensor
 
 _IMAGE_RANK = 4
@@ -66,6 +67,12 @@ def _bilinear(node: Node, _: ExportedProgram) -> str | None:
     if all(math.isclose(scale, ratio) for scale, ratio in zip(scales, ratios, strict=True)):
         return None
     return f"its bilinear resize scales by the sizes {ratios}, not by {list(scales)}"
+
+
+def _elu(node: Node, _: ExportedProgram) -> str | None:
+    given = named_arguments(node)
+    scales = given["scale"], given["input_scale"]
+    return None if scales == (1, 1) else f"its ELU has no scales of its own, here {scales}"
 
 
 def _root(node: Node, program: ExportedProgram) -> str | None:
@@ -147,6 +154,7 @@ def _shape(value: Any) -> torch.Size:
 _CHECKS: Mapping[str, Callable[[Node, ExportedProgram], str | None]] = {
     "max.dim": _maximum,
     "prelu.default": _prelu,
+    "elu.default": _elu,
     "upsample_bilinear2d.vec": _bilinear,
     "rsqrt.default": _root,
     "sqrt.default": _square_root,

@@ -65,6 +65,7 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
     from edgex.export.rewrites.indexing.mirrors import write_mirrors
     from edgex.export.rewrites.indexing.padding import slice_padding
     from edgex.export.rewrites.indexing.pieces import slice_pieces
+    from edgex.export.rewrites.indexing.pixels import permute_pixels
     from edgex.export.rewrites.indexing.reductions import name_dimensions
     from edgex.export.rewrites.indexing.rolling import slice_apart
     from edgex.export.rewrites.indexing.scatter import scatter_by_sums
@@ -74,6 +75,7 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
     from edgex.export.rewrites.literals import fold_literals
     from edgex.export.rewrites.norms.batch_statistics import write_batch_statistics
     from edgex.export.rewrites.norms.group_norm import write_group_norm
+    from edgex.export.rewrites.norms.softmax import move_softmax
     from edgex.export.rewrites.operators.activations import write_activations, write_gelu
     from edgex.export.rewrites.operators.arctangent import write_angles
     from edgex.export.rewrites.operators.channel_means import write_channel_means
@@ -83,16 +85,21 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
     from edgex.export.rewrites.operators.logarithms import steady_logarithms
     from edgex.export.rewrites.operators.powers import write_powers
     from edgex.export.rewrites.operators.scans import write_scans
+    from edgex.export.rewrites.operators.special_functions import write_special_functions
     from edgex.export.rewrites.operators.statistics import write_statistics, write_variances
     from edgex.export.rewrites.pooling.average import pad_averages, write_average_pools
     from edgex.export.rewrites.pooling.ceilings import pad_ceilings
     from edgex.export.rewrites.pooling.maximum import write_max_pools
+    from edgex.export.rewrites.pooling.planes import write_plane_means
     from edgex.export.rewrites.products.batches import write_batches
     from edgex.export.rewrites.products.conv3d import flatten_conv3d
     from edgex.export.rewrites.products.depthwise import split_depthwise
     from edgex.export.rewrites.products.einsum import split_einsum
     from edgex.export.rewrites.products.experts import write_experts
+    from edgex.export.rewrites.products.nearest import repeat_by_products, repeat_pixels
+    from edgex.export.rewrites.products.phases import write_phases
     from edgex.export.rewrites.products.resizes import write_corners, write_resizes
+    from edgex.export.rewrites.products.sampling import gather_samples
     from edgex.export.rewrites.regions import inline_regions
     from edgex.export.rewrites.weights.order import order_weights
     from edgex.export.rewrites.weights.returned import copy_returned_constants
@@ -128,23 +135,32 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
         ("pad_averages", True, pad_averages),
         ("write_batch_statistics", True, write_batch_statistics),
         ("write_group_norm", True, write_group_norm),
+        ("move_softmax", True, move_softmax),
+        # Ahead of the shuffles that they become.
+        ("write_phases", True, write_phases),
+        ("permute_pixels", True, permute_pixels),
         ("flatten_conv3d", True, flatten_conv3d),
         ("split_depthwise", True, split_depthwise),
         ("split_einsum", True, split_einsum),
         ("write_experts", True, write_experts),
+        ("gather_samples", True, gather_samples),
+        ("repeat_pixels", True, repeat_pixels),
+        ("repeat_by_products", True, repeat_by_products),
         ("write_resizes", True, write_resizes),
         ("write_corners", True, write_corners),
         ("write_gelu", True, write_gelu),
         ("write_activations", True, write_activations),
         ("write_statistics", True, write_statistics),
         ("write_variances", True, write_variances),
-        # Behind variances, which become means.
-        ("write_channel_means", True, write_channel_means),
         ("write_scans", True, write_scans),
+        ("write_special_functions", True, write_special_functions),
         ("steady_logarithms", True, steady_logarithms),
         ("divide_as_eager", True, divide_as_eager),
         ("write_angles", True, write_angles),
         ("write_powers", True, write_powers),
+        # Behind variances, which become means, and norms, which become sums.
+        ("write_channel_means", True, write_channel_means),
+        ("write_plane_means", True, write_plane_means),
         ("write_elementary", True, write_elementary),
         # Masks become constants, which attention looks at.
         ("fold_literals", True, fold_literals),

@@ -33,8 +33,16 @@ def rewrite_for_targets(
                 proved = rewrite_and_prove(program, eager, wanted)
             made[wanted] = replace(proved, program=convert_precision(proved.program, settings.precision))
             check_signature(program, made[wanted].program)
+    others = [rewrite_for_targets(other, jobs, settings, progress) for other in captured.others]
     return {
-        job.delegate.name: TargetModel(job, captured.source, eager, made[wanted_rewrites(job.delegate)]) for job in jobs
+        job.delegate.name: TargetModel(
+            job,
+            captured.source,
+            eager,
+            made[wanted_rewrites(job.delegate)],
+            others=tuple(models[job.delegate.name] for models in others),
+        )
+        for job in jobs
     }
 
 

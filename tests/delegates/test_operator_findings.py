@@ -32,6 +32,21 @@ class ReturnsItsWeight(nn.Module):
         return x + self.w, self.w
 
 
+class RelativePositions(nn.Module):
+    """Attention of Parakeet and Conformer: what a query has to do with a distance is slid into the mask."""
+
+    def __init__(self):
+        super().__init__()
+        self.projection = nn.Linear(16, 48)
+        self.distances = nn.Parameter(rand(2, 8, 15))
+
+    def forward(self, x):
+        q, k, v = (part.view(1, -1, 2, 8).transpose(1, 2) for part in self.projection(x).chunk(3, -1))
+        slid = F.pad(q @ self.distances, (1, 0)).view(1, 2, -1, 8)[:, :, 1:].view(1, 2, 8, 15)[..., :8]
+        y = F.scaled_dot_product_attention(q, k, v, attn_mask=slid * 0.35)
+        return y.transpose(1, 2).reshape(1, 8, -1)
+
+
 def channels_last():
     layers = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Flatten(), nn.Linear(64, 3))
     return layers.to(memory_format=torch.channels_last)
@@ -44,7 +59,12 @@ RIGHT = {
     "logsigmoid": (F.logsigmoid, (rand(4, 5).abs() * 4,), "onnx-cpu"),
     "a sigmoid's logarithm": (lambda x: torch.log(torch.sigmoid(x)), (rand(4, 5).abs() * 4,), "onnx-cpu"),
     "an epsilon that the optimizer takes for zero": (
-        lambda x: torch.log(1e-10 + x.relu()) + F.relu(x).mean(-1, keepdim=True).add(1e-12).rsqrt(),
+        lambda x: (
+            torch.log(1e-10 + x.relu())
+            + F.relu(x).mean(-1, keepdim=True).add(1e-12).rsqrt()
+            + x / (torch.linalg.vector_norm(x) + 1e-10)
+            + (x.mean().relu() - -1e-12).log()
+        ),
         (torch.cat([rand(3, 5), -torch.ones(1, 5)]),),
         "onnx-cpu",
     ),
@@ -66,6 +86,11 @@ RIGHT = {
     "angles": (torch.atan2, (rand(4, 5), rand(4, 5)), "onnx-cpu"),
     "logaddexp": (torch.logaddexp, (rand(4, 5) * 9, rand(5) * 9), "onnx-cpu"),
     "logcumsumexp": (lambda x: torch.logcumsumexp(x, 1), (rand(4, 5) * 9,), "onnx-cpu"),
+    "a logarithm's and an exponential's last digits": (
+        lambda x: torch.log1p(x) + torch.expm1(x + 1e-6), (rand(4, 5) * 1e-4,), "onnx-cpu"
+    ),
+    "relative positions": (RelativePositions(), (rand(1, 8, 16),), "onnx-cpu"),
+    "a squeeze of nothing": (lambda x: (x * 2).squeeze(1), (rand(2, 3),), "onnx-cpu"),
     "scattered means": (
         lambda x, s: torch.scatter_reduce(x, 1, PLACES, s, "mean"), (rand(2, 4), rand(2, 3)), "onnx-cpu"
     ),

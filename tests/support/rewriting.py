@@ -16,6 +16,17 @@ from edgex.runtime.session.numerics import measure_sqnr_db
 HERE = Path(__file__).parent
 
 
+class Calls(torch.nn.Module):
+    """A module of one function."""
+
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, *args):
+        return self.function(*args)
+
+
 def capture_program(module, *args, dynamic_shapes=None, state=(), randomise=True):
     """A CapturedProgram of an eval-mode module, with weights and statistics that make every term count."""
     module = module.eval()

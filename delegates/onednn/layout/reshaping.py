@@ -10,8 +10,9 @@ A boolean mask tells which scores count. Outside of the region, once for all lay
 
 from __future__ import annotations
 
-import copy
 from typing import TYPE_CHECKING
+
+from edgex.delegates.graph.retracing import dense_attention
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
@@ -20,42 +21,8 @@ if TYPE_CHECKING:
 
 def free_of_strides(program: ExportedProgram) -> ExportedProgram:
     """The program with `reshape` for `view` where it has attention; weights are shared, the original is not changed."""
-    import torch
-    from torch.export import ExportedProgram
-
-    aten = torch.ops.aten
-    attention = aten.scaled_dot_product_attention.default
-    if not program.graph.find_nodes(op="call_function", target=attention):
-        return program
-    graph = copy.deepcopy(program.graph)
-    signature = copy.deepcopy(program.graph_signature)
-    for original, node in zip(program.graph.nodes, graph.nodes, strict=True):
-        node.name = original.name
-        if node.op == "placeholder":
-            node.target = original.target
-        elif node.target is aten.view.default:
-            node.target = aten.reshape.default
     added: dict[Node, Node] = {}
-    for node in graph.find_nodes(op="call_function", target=attention):
-        _add_mask(graph, node, added)
-        with graph.inserting_after(node):
-            dense = graph.call_function(aten.clone.default, (node,), {"memory_format": torch.contiguous_format})
-        dense.meta = dict(node.meta)
-        with node.meta["val"].fake_mode:
-            dense.meta["val"] = node.meta["val"].clone(memory_format=torch.contiguous_format)
-        node.replace_all_uses_with(dense, delete_user_cb=lambda user, kept=dense: user is not kept)
-        signature.replace_all_uses(node.name, dense.name)  # where attention itself is an output
-    return ExportedProgram(
-        root=program.graph_module,
-        graph=graph,
-        graph_signature=signature,
-        state_dict=program.state_dict,
-        range_constraints=dict(program.range_constraints),
-        module_call_graph=program.module_call_graph,
-        example_inputs=program.example_inputs,
-        constants=program.constants,
-        verifiers=program.verifiers,  # the default one refuses writes in place, which are functionalized later
-    )
+    return dense_attention(program, lambda graph, node: _add_mask(graph, node, added))
 
 
 def _add_mask(graph: Graph, node: Node, added: dict[Node, Node]) -> None:

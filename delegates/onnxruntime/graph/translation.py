@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from edgex.delegates.graph.decomposition import spare_decompositions
-from edgex.delegates.graph.stale_symbols import retry_stale_symbols
+from edgex.delegates.graph.retracing import dense_attention, retry_stale_symbols
 from edgex.delegates.onnxruntime.graph.small_scalars import keep_small_scalars
 from edgex.delegates.onnxruntime.graph.torch_registry import (
     Diagnosis,
@@ -71,10 +71,14 @@ def translate(exported: ExportedProgram, opset: int, *, planning: bool = False) 
     import torch
 
     taken_apart: set[Any] = set()
+    is_dense = False
     while True:
         try:
             return _export(spare_decompositions(exported, by_kind=True) if planning else exported, opset)
         except torch.onnx.OnnxExporterError as error:
+            if not is_dense and _is_of_strides(error):
+                exported, is_dense = dense_attention(exported), True
+                continue
             found = _diagnose(error, exported, opset)
             # Some translations do not take every form of their operator (attention of rank 3, say). PyTorch's own
             # decomposition of it may do; each operator is tried once.
@@ -83,6 +87,14 @@ def translate(exported: ExportedProgram, opset: int, *, planning: bool = False) 
                 return _refused(found, error)
             taken_apart.add(found.failing.target)
             exported = _decompose(exported, {found.failing.target: retry})
+
+
+def _is_of_strides(error: BaseException) -> bool:
+    """Whether a `view` failed, at strides that an earlier pass did not have."""
+    cause: BaseException | None = error
+    while cause is not None and not (isinstance(cause, ValueError) and "Cannot view a tensor" in str(cause)):
+        cause = cause.__cause__
+    return cause is not None
 
 
 @contextmanager

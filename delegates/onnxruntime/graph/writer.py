@@ -10,14 +10,21 @@ GraphProto    every field but large initializers | { 0x2A <length> TensorProto }
 TensorProto   dims, data_type, name | 0x4A <length> raw_data
 ```
 
-Above 1.5 GB (a message may not reach 2 GB) weights go to `model.onnx.data` instead, as ONNX external data.
+Above 1.5 GB (a message may not reach 2 GB) weights go to `model.onnx.data` instead, as ONNX external data. So do those
+of an artifact with several methods, whose models then read the same bytes:
+
+```
+encode.onnx   embed.weight -> model.onnx.data, bytes 0 to 3199
+decode.onnx   embed.weight -> model.onnx.data, bytes 0 to 3199; head.weight -> bytes 3200 to 6399
+```
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
+from hashlib import sha256
 from pathlib import Path
 from typing import IO, Any
 
@@ -31,6 +38,8 @@ _GRAPH_INITIALIZER = b"\x2a"
 _TENSOR_RAW_DATA = b"\x4a"
 
 _SMALL_BYTES = 4096
+# Of weights in a file of their own; vectors of 512 bits begin where a kernel may load them at once.
+_ALIGNMENT = 64
 
 
 def native_files(model: Any) -> tuple[str, ...]:
@@ -65,6 +74,68 @@ def write_model(model: Any, folder: Path) -> None:
             _write_raw(tensor, file)
 
 
+def method_file(method: str) -> str:
+    """The model file of one of several methods."""
+    return f"{method}.onnx"
+
+
+def method_files(models: Mapping[str, Any]) -> tuple[str, ...]:
+    """Names of the files that `write_methods` writes."""
+    large = any(_is_large(value) for model in models.values() for value in model.graph.initializers.values())
+    return (*map(method_file, models), *((DATA_FILE,) if large else ()))
+
+
+def write_methods(models: Mapping[str, Any], folder: Path) -> None:
+    """Write the `onnx_ir.Model` of each method into a folder: the files that `method_files` names.
+
+    Args:
+        models: By method; weights of the same bytes are written once, whatever their names.
+        folder: Where to.
+    """
+    import onnx_ir
+
+    places: dict[bytes, int] = {}
+    with (folder / DATA_FILE).open("wb") as data:
+        for name, model in models.items():
+            _read_contiguously(model)
+            with _external(model, data, places):
+                proto = onnx_ir.serde.serialize_model(model)
+            (folder / method_file(name)).write_bytes(proto.SerializeToString(deterministic=True))
+    if not places:
+        (folder / DATA_FILE).unlink()
+
+
+@contextmanager
+def _external(model: Any, data: IO[bytes], places: dict[bytes, int]) -> Iterator[None]:
+    """Let the large initializers name a place in a file while the block runs; what is not there yet is written."""
+    import onnx_ir
+
+    kept = {name: value.const_value for name, value in model.graph.initializers.items() if _is_large(value)}
+    for name, tensor in kept.items():
+        content = tensor.tobytes()
+        digest = sha256(content).digest()
+        if digest not in places:
+            data.write(bytes(-data.tell() % _ALIGNMENT))
+            places[digest] = data.tell()
+            data.write(content)
+        model.graph.initializers[name].const_value = onnx_ir.ExternalTensor(
+            DATA_FILE, places[digest], len(content), tensor.dtype, shape=tensor.shape, name=tensor.name
+        )
+    try:
+        yield
+    finally:
+        for name, tensor in kept.items():
+            model.graph.initializers[name].const_value = tensor
+
+
+def _is_large(value: Any) -> bool:
+    """Whether an initializer is written apart from the model's message."""
+    import onnx_ir
+
+    tensor = value.const_value
+    return tensor.nbytes > _SMALL_BYTES and tensor.dtype is not onnx_ir.DataType.STRING
+
+
 def _read_contiguously(model: Any) -> None:
     """Let transposed weights be copied as they are written, one at a time.
 
@@ -89,15 +160,9 @@ def _read_contiguously(model: Any) -> None:
 @contextmanager
 def _without_large_initializers(model: Any) -> Iterator[list[tuple[str, Any]]]:
     """Take the large initializers out of the graph while the block runs; gives (name, tensor) in order."""
-    import onnx_ir
-
     initializers = model.graph.initializers
     everything = dict(initializers)
-    large = {
-        name: value
-        for name, value in everything.items()
-        if value.const_value.nbytes > _SMALL_BYTES and value.const_value.dtype is not onnx_ir.DataType.STRING
-    }
+    large = {name: value for name, value in everything.items() if _is_large(value)}
     for name in large:
         initializers.pop(name)
     try:

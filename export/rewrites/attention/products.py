@@ -23,16 +23,22 @@ after:   some = aten.any.dim(mask, -1, True)                                    
 
 Keys and values that the program repeats for the heads that share them are read as they were before.
 
-Rewritten: attention of float32 tensors of 4 dimensions of which only the batch may vary; with keys that several heads
-share too. Left alone: dropout, constant masks of more than `ALLOWANCE_BYTES`.
+Where the numbers of queries or keys vary, what a mask adds gets the shape of the scores, once for all layers, and no
+size is named:
+
+```
+after:   bias    = aten.cat.default([aten.squeeze.dim(mask, 0)] * groups, 1)     # [1, groups * length, keys]
+         scores  = aten.add.Tensor(aten.bmm.default(…), bias)                    # [shared, groups * length, keys]
+```
+
+Rewritten: attention of float32 tensors of 4 dimensions of which the batch may vary, or the numbers of queries and keys;
+with keys that several heads share too. Left alone: dropout, constant masks of more than `ALLOWANCE_BYTES`.
 """
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -40,13 +46,11 @@ from torch.fx import Node
 
 from edgex.delegates.base import CapturedProgram
 from edgex.delegates.graph.schema import named_arguments, operator_name
-from edgex.export.rewrites.attention.finite import may_be_infinite
+from edgex.export.rewrites.attention.biases import RANK, Biases, are_same, has_fixed_lengths, is_bias
 from edgex.export.rewrites.base import Rewrite, locations_of
 from edgex.export.rewrites.editing.building import Replacement
 from edgex.export.rewrites.editing.editor import ProgramEditor, constant_tensors
 from edgex.export.rewrites.literals import ALLOWANCE_BYTES
-
-_RANK = 4
 
 
 def unfold_attention(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite | None]:
@@ -59,7 +63,7 @@ def unfold_attention(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite
     if not found:
         return program, None
     editor = ProgramEditor(program)
-    biases = _Biases(constants)
+    biases = Biases(constants)
     for node in found:
         _unfold(editor, node, biases)
     detail = f"{len(found)} attention operator(s) became products of matrices"
@@ -72,20 +76,25 @@ def unfold_attention(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite
 def _is_taken(node: Node, constants: Mapping[Node, torch.Tensor]) -> bool:
     arguments = named_arguments(node)
     query, key, value = (arguments[name].meta["val"] for name in ("query", "key", "value"))
-    if arguments["dropout_p"] or not all(t.dim() == _RANK and t.dtype == torch.float32 for t in (query, key, value)):
+    if arguments["dropout_p"] or not all(t.dim() == RANK and t.dtype == torch.float32 for t in (query, key, value)):
         return False
-    sizes = [*query.shape[1:], *key.shape[1:], *value.shape[1:]]
-    if not all(isinstance(size, int) and size > 0 for size in sizes) or query.shape[0] == 0:
+    lengths = (query.shape[2], key.shape[2], value.shape[2])
+    fixed = [size for tensor in (query, key, value) for size in (tensor.shape[1], tensor.shape[3])]
+    if any(isinstance(size, int) and size == 0 for size in (query.shape[0], *lengths, *fixed)):
+        return False
+    if not all(isinstance(size, int) for size in (*fixed, *(() if has_fixed_lengths(query, key) else query.shape[:1]))):
         return False
     heads, shared = query.shape[1], key.shape[1]
-    if not query.shape[0] == key.shape[0] == value.shape[0] or shared != value.shape[1]:
+    if not are_same(query.shape[0], key.shape[0], value.shape[0]) or shared != value.shape[1]:
         return False
-    if heads != shared and (not arguments["enable_gqa"] or heads % shared):
+    if (heads != shared and (not arguments["enable_gqa"] or heads % shared)) or not are_same(*lengths[1:]):
         return False
     mask = arguments["attn_mask"]
     if mask is None:
-        return not arguments["is_causal"] or 4 * query.shape[2] * key.shape[2] <= ALLOWANCE_BYTES
-    return _is_bias(mask, query, key, heads != shared) and (
+        if not arguments["is_causal"] or not has_fixed_lengths(query, key):
+            return True
+        return int(4 * query.shape[2] * key.shape[2]) <= ALLOWANCE_BYTES
+    return is_bias(mask, query, key, heads != shared) and (
         mask not in constants or 4 * constants[mask].numel() <= ALLOWANCE_BYTES
     )
 
@@ -99,7 +108,7 @@ def _may_share(arguments: Mapping[str, Any]) -> bool:
     query, mask = arguments["query"].meta["val"], arguments["attn_mask"]
     if key.shape[1] != value.shape[1]:
         return False
-    return mask is None or _is_bias(mask, query, key, shared=True)
+    return mask is None or is_bias(mask, query, key, shared=True)
 
 
 def _unrepeated(tensor: Node) -> Node | None:
@@ -114,100 +123,16 @@ def _unrepeated(tensor: Node) -> Node | None:
         tensor = tensor.args[0]  # type: ignore[assignment]
     reshaped, repeated, _ = (step.meta["val"].shape for step in steps)
     source = tensor.meta["val"].shape
-    if len(source) != _RANK or steps[2].args[1] not in (2, -3) or len(repeated) != _RANK + 1:
+    if len(source) != RANK or steps[2].args[1] not in (2, -3) or len(repeated) != RANK + 1:
         return None
-    if not all(isinstance(size, int) for size in (*source[1:], *repeated[1:])):
+    if not all(isinstance(size, int) for size in (source[1], source[3], *repeated[1:3], repeated[4], reshaped[1])):
         return None
-    same = tuple(repeated[3:]) == tuple(source[2:]) and repeated[1] == source[1]
-    return tensor if same and reshaped[1] == source[1] * repeated[2] and reshaped[2:] == source[2:] else None
+    same = repeated[1] == source[1] and reshaped[1] == source[1] * repeated[2]
+    alike = zip(source[2:], repeated[3:], reshaped[2:], strict=True)
+    return tensor if same and all(are_same(*sizes) for sizes in alike) else None
 
 
-def _is_bias(mask: Node, query: torch.Tensor, key: torch.Tensor, shared: bool) -> bool:
-    """Whether a mask can be added to the scores as it is, and leaves each query and key its place."""
-    value = mask.meta["val"]
-    if value.dtype not in (torch.bool, torch.float32) or not 2 <= value.dim() <= _RANK:
-        return False
-    batch, heads, length, keys = (1,) * (_RANK - value.dim()) + tuple(value.shape)
-    if not isinstance(length, int) or length not in (1, query.shape[2]) or keys != key.shape[2]:
-        return False
-    if isinstance(batch, int) and isinstance(query.shape[0], int) and batch not in (1, query.shape[0]):
-        return False
-    if not isinstance(heads, int) or heads not in (1, query.shape[1]):
-        return False
-    return not shared or (isinstance(batch, int) and batch == heads == 1)
-
-
-@dataclass(frozen=True)
-class _Bias:
-    """What a mask adds to the scores, and what their result is multiplied by; both have the mask's dimensions."""
-
-    added: Node
-    kept: Node | None = None
-
-
-class _Biases:
-    """The biases of a program: one for all layers that mask alike."""
-
-    def __init__(self, constants: Mapping[Node, torch.Tensor]) -> None:
-        self._constants = constants
-        self._known: dict[tuple[Any, ...], _Bias] = {}
-
-    def find(self, step: Replacement, original: Mapping[str, Any], copied: Mapping[str, Any]) -> _Bias | None:
-        """The bias of an attention operator; None where nothing is masked."""
-        mask = original["attn_mask"]
-        lengths = tuple(int(original[name].meta["val"].shape[-2]) for name in ("query", "key"))
-        if mask is None and not original["is_causal"]:
-            return None
-        if mask is None:
-            return self._constant(step, torch.ones(lengths, dtype=torch.bool).tril())
-        values = self._constants.get(mask)
-        if values is None:
-            if mask.meta["val"].dtype != torch.bool and not may_be_infinite(mask, self._constants):
-                return _Bias(copied["attn_mask"])
-            return self._at_run_time(step, _same_mask(copied["attn_mask"]))
-        if hasattr(values, "fake_mode"):  # a trained bias, whose values `why` does not load
-            return _Bias(copied["attn_mask"])
-        return self._constant(step, values)
-
-    def _constant(self, step: Replacement, mask: torch.Tensor) -> _Bias:
-        seen = mask if mask.dtype == torch.bool else mask != -math.inf
-        some = seen.any(-1, keepdim=True)
-        empty = torch.zeros_like(mask, dtype=torch.float32).masked_fill(~seen & some, -math.inf)
-        values = empty if mask.dtype == torch.bool else torch.where(some, mask, 0.0)
-        # Each layer may have made a mask of its own.
-        key = (*mask.shape, hashlib.sha256(values.contiguous().numpy().tobytes()).digest(), bool(some.all()))
-        if key not in self._known:
-            kept = None if some.all() else step.constant("attention_rows", some.float().contiguous())
-            self._known[key] = _Bias(step.constant("attention_bias", values.contiguous()), kept)
-        return self._known[key]
-
-    def _at_run_time(self, step: Replacement, mask: Node) -> _Bias:
-        if (mask,) not in self._known:
-            aten = torch.ops.aten
-            whole = mask.meta["val"].dtype == torch.bool
-            seen = mask if whole else step.call(aten.ne.Scalar, mask, -math.inf)
-            some = step.call(aten.any.dim, seen, -1, True)
-            if whole:
-                allowed = step.call(aten.logical_or.default, mask, step.call(aten.logical_not.default, some))
-                none = step.call(aten.zeros_like.default, mask, dtype=torch.float32)
-                added = step.call(aten.where.ScalarOther, allowed, none, -math.inf)
-            else:
-                added = step.call(aten.where.ScalarOther, some, mask, 0.0)
-            self._known[(mask,)] = _Bias(added, step.call(aten.to.dtype, some, torch.float32))
-        return self._known[(mask,)]
-
-
-def _same_mask(mask: Node) -> Node:
-    """What a layer's own slice of a mask is all of."""
-    while operator_name(mask) in ("aten::slice", "aten::alias", "aten::detach"):
-        source = mask.args[0]
-        if not isinstance(source, Node) or source.meta["val"].shape != mask.meta["val"].shape:
-            break
-        mask = source
-    return mask
-
-
-def _unfold(editor: ProgramEditor, node: Node, biases: _Biases) -> None:
+def _unfold(editor: ProgramEditor, node: Node, biases: Biases) -> None:
     aten = torch.ops.aten
     step = Replacement(editor, node)
     # Read from the copy: what came in may have been replaced already.
@@ -216,18 +141,27 @@ def _unfold(editor: ProgramEditor, node: Node, biases: _Biases) -> None:
     batch, heads, length, width = query.meta["val"].shape
     if _may_share(named_arguments(node)):
         key, value = (_unrepeated(tensor) or tensor for tensor in (key, value))
-    groups = heads // key.meta["val"].shape[1]  # of queries that share a key
-    keys, first = key.meta["val"].shape[2], batch if isinstance(batch, int) else -1
+    keys, shared = key.meta["val"].shape[2], key.meta["val"].shape[1]
+    varies = not (isinstance(length, int) and isinstance(keys, int))
+    groups = heads // shared  # of queries that share a key
+    first = batch if isinstance(batch, int) else -1
     scale = arguments["scale"] if arguments["scale"] is not None else 1.0 / math.sqrt(width)
-    query = step.call(aten.reshape.default, query, [-1, groups * length, width])
+    rows = groups * length if isinstance(length, int) else -1
+    query = step.call(aten.reshape.default, query, [first * shared if rows < 0 else -1, rows, width])
     key, value = (
-        step.call(aten.reshape.default, tensor, [-1, *tensor.meta["val"].shape[2:]]) for tensor in (key, value)
+        step.call(aten.flatten.using_ints, tensor, 0, 1)
+        if varies
+        else step.call(aten.reshape.default, tensor, [-1, *tensor.meta["val"].shape[2:]])
+        for tensor in (key, value)
     )
     scaled = step.call(aten.mul.Tensor, query, scale)
     weights = step.call(aten.bmm.default, scaled, step.call(aten.transpose.int, key, 1, 2))
     bias = biases.find(step, named_arguments(node), arguments)
     if bias is None:
         weights = step.call(aten.softmax.int, weights, -1)
+    elif varies:
+        added = biases.of_products(step, bias.added, groups, length, batch, heads)
+        weights = step.call(aten.softmax.int, step.call(aten.add.Tensor, weights, added), -1)
     else:
         shape, added = [-1, groups, length, keys], bias.added
         if groups == 1:
@@ -239,7 +173,8 @@ def _unfold(editor: ProgramEditor, node: Node, biases: _Biases) -> None:
         weights = step.call(aten.softmax.int, weights, -1)
         weights = step.call(aten.reshape.default, weights, [-1, groups * length, keys])
     result = step.call(aten.bmm.default, weights, value)
-    result = step.call(aten.reshape.default, result, [first, heads, length, value.meta["val"].shape[-1]])
+    size = value.meta["val"].shape[-1]
+    result = step.call(aten.reshape.default, result, [first, heads, length if isinstance(length, int) else -1, size])
     if bias is not None and bias.kept is not None:
         result = step.call(aten.mul.Tensor, result, bias.kept)
     step.finish(result)

@@ -10,6 +10,10 @@ after:   y = aten.topk.default(x, 2, -1, False)[0][..., 1]
 before:  y = aten.quantile.scalar(x, 0.3, -1)                            # between the places 2 and 3 of 8
 after:   sorted = aten.topk.default(x, 8, -1, False)[0]
          y = sorted[..., 2] + (sorted[..., 3] - sorted[..., 2]) * 0.1   # and NaN where x has one
+
+before:  y, _ = aten.mode.default(x)                                     # the smallest of the most frequent values
+after:   counts = sum(x[..., None] == x[..., None, :], -1)
+         y = amin(where(counts == amax(counts, -1, True), x, inf), -1)
 ```
 
 The same for `argsort`, `msort`, `median` and `nanmedian`.
@@ -27,6 +31,7 @@ import torch
 from edgex.delegates.base import CapturedProgram
 from edgex.export.rewrites.base import Rewrite
 from edgex.export.rewrites.editing.substitution import Rules, static, substitute
+from edgex.export.rewrites.indexing.searching import LARGEST_TABLE
 
 aten = torch.ops.aten
 
@@ -44,6 +49,7 @@ def sort_by_topk(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite | N
         aten.nanmedian.dim: _nanmedian,
         aten.nanmedian.default: _nanmedian_of_all,
         aten.quantile.scalar: _quantile,
+        aten.mode.default: _mode,
     }
     return substitute(program, "sort_by_topk", rules, "{count} operator(s) ({operators}) became top-k")
 
@@ -140,3 +146,13 @@ def _median_of_all(x: torch.Tensor) -> Any:
         return NotImplemented
     found = _median(x.reshape(-1), 0, False)
     return found if found is NotImplemented else found[0]
+
+
+def _mode(x: torch.Tensor, dim: int, keepdim: bool) -> Any:
+    if x.dim() == 0 or not x.is_floating_point() or not static(*x.shape) or x.numel() * x.shape[dim] > LARGEST_TABLE:
+        return NotImplemented
+    rows = x.transpose(dim, -1)
+    counts = (rows.unsqueeze(-1) == rows.unsqueeze(-2)).to(x.dtype).sum(-1)
+    is_frequent = counts == counts.amax(-1, keepdim=True)
+    found = torch.where(is_frequent, rows, torch.full_like(rows, math.inf)).amin(-1, keepdim=True).transpose(dim, -1)
+    return found if keepdim else found.squeeze(dim), None

@@ -27,8 +27,8 @@ from typing import Any
 import torch
 
 from edgex.delegates.base import CapturedProgram
+from edgex.delegates.graph.retracing import retry_stale_symbols
 from edgex.delegates.graph.schema import operator_name, overload_of, schema_of
-from edgex.delegates.graph.stale_symbols import retry_stale_symbols
 from edgex.export.rewrites.base import Rewrite, locations_of
 from edgex.export.rewrites.constants import fold_constants
 from edgex.export.rewrites.editing.substitution import Rules, static, substitute

@@ -14,9 +14,16 @@ after:   n = exp(min(x, 20)) * (exp(min(x, 20)) + 2); y = x * (n / (n + 2))
 
 before:  y = aten.prelu.default(x, weight)                          # x: [1, 128, 200], not an image
 after:   y = relu(x) - weight.view(128, 1) * relu(-x)
+
+before:  y = aten.softplus.default(x)                               # log(1 + exp(x))
+after:   e = exp(-abs(x)); u = e + 1
+         y = relu(x) + (log(u) + (e - (u - 1)))                     # the last term is what rounding took from u
+
+before:  y = aten.selu.default(x)                                   # and `celu`
+after:   y = aten.elu.default(x, 1.6732632) * 1.050701
 ```
 
-ExecuTorch would run both in five of its own kernels.
+ExecuTorch would run them in up to seven of its own kernels. `logsigmoid(x)` is `-softplus(-x)`.
 """
 
 from __future__ import annotations
@@ -25,18 +32,25 @@ import math
 from typing import Any
 
 import torch
+from torch.nn import functional as F
 
 from edgex.delegates.base import CapturedProgram
 from edgex.export.rewrites.base import Rewrite
 from edgex.export.rewrites.editing.substitution import Rules, substitute
 
+aten = torch.ops.aten
+
 # XNNPACK has a PReLU for images.
 _IMAGE_RANK = 4
+# exp(-15) is less than half the last digit of 15 in float32.
+_LEAST_THRESHOLD = 15.0
+# Klambauer et al., Self-Normalizing Neural Networks, 2017, equation 14.
+_SELU_ALPHA, _SELU_SCALE = 1.6732632423543772, 1.0507009873554805
 
 
 def write_gelu(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite | None]:
     """Write every GELU with tanh as a sigmoid; the same program comes back without one."""
-    rules: Rules = {torch.ops.aten.gelu.default: _gelu}
+    rules: Rules = {aten.gelu.default: _gelu}
     return substitute(program, "write_gelu", rules, "{count} GELU(s) with tanh were written with the sigmoid")
 
 
@@ -48,8 +62,16 @@ def _gelu(x: torch.Tensor, approximate: str) -> Any:
 
 
 def write_activations(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite | None]:
-    """Write every Mish, and every PReLU of other tensors than images; the same program comes back without one."""
-    rules: Rules = {torch.ops.aten.mish.default: _mish, torch.ops.aten.prelu.default: _prelu}
+    """Write every such activation, PReLU of other tensors than images; the same program comes back without one."""
+    rules: Rules = {
+        aten.mish.default: _mish,
+        aten.prelu.default: _prelu,
+        aten.softplus.default: _softplus,
+        aten.log_sigmoid.default: lambda x: -_positive(-x),
+        aten.elu.default: _elu,
+        aten.selu.default: lambda x: F.elu(x, _SELU_ALPHA) * _SELU_SCALE,
+        aten.celu.default: lambda x, alpha: F.elu(x) if alpha == 1 else F.elu(x * (1 / alpha)) * alpha,
+    }
     return substitute(program, "write_activations", rules, "{count} activation(s) ({operators}) became simpler ones")
 
 
@@ -65,3 +87,23 @@ def _prelu(x: torch.Tensor, weight: torch.Tensor) -> Any:
         return NotImplemented
     slope = weight if weight.numel() == 1 or x.dim() == 1 else weight.view(-1, *[1] * (x.dim() - 2))
     return torch.relu(x) - slope * torch.relu(-x)
+
+
+def _softplus(x: torch.Tensor, beta: float, threshold: float) -> Any:
+    if threshold < _LEAST_THRESHOLD or beta <= 0:
+        return NotImplemented
+    return _positive(x) if beta == 1 else _positive(x * beta) * (1 / beta)
+
+
+def _positive(x: torch.Tensor) -> torch.Tensor:
+    """`log(1 + exp(x))`, with all of its digits below zero too."""
+    power = torch.exp(-torch.abs(x))
+    above_one = power + 1.0
+    return torch.relu(x) + (torch.log(above_one) + (power - (above_one - 1.0)))
+
+
+def _elu(x: torch.Tensor, alpha: float, scale: float, input_scale: float) -> Any:
+    if scale == input_scale == 1:
+        return NotImplemented
+    y = F.elu(x if input_scale == 1 else x * input_scale, alpha * input_scale)
+    return y if scale == input_scale else y * (scale / input_scale)

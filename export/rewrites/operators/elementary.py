@@ -9,15 +9,16 @@ after:   big, small = maximum(abs(a), abs(b)), minimum(abs(a), abs(b))
 | operator | becomes |
 |---|---|
 | `exp2(x)` | `pow(2, x)` |
-| `erfc(x)` | `1 - erf(x)` up to 0.5, above that `t * exp(-x * x + polynomial(t))` |
 | `fmax(a, b)`, `fmin(a, b)` | `maximum`, `minimum`, of the other where one is NaN |
 | `copysign(a, b)` | `abs(a)`, negated where `1 / b` or `b` is below zero |
 | `ldexp(a, b)` | `a * pow(2, b)` |
 | `round(x, decimals=d)` | `round(x * 10**d) / 10**d` |
 | `rrelu(x)` in eval mode | `leaky_relu` with the mean slope |
 | `signbit(x)` | `x < 0`, or `1 / x < 0` |
-| `erfinv(x)` | `x * polynomial(-log((1 - x) * (1 + x)))`, another polynomial in its root from 5 on |
 | `clamp(x, 0, 1.5)` | `clamp(x, 0.0, 1.5)`: PyTorch's ONNX exporter has none with bounds of two types |
+| `cosh(x)` | `h + 0.25 / h` with `h = exp(abs(x) - log(2))`, since `exp(x)` alone is infinite from 88.7 on |
+| `sinh(x)` | `h - 0.25 / h` with its sign, a series up to 1 |
+| `_is_all_true(x)`, `_is_any_true(x)` | `all(x)`, `any(x)`, of which they are other names |
 """
 
 from __future__ import annotations
@@ -33,30 +34,12 @@ from edgex.export.rewrites.editing.substitution import Rule, Rules, substitute
 
 aten = torch.ops.aten
 
-# Numerical Recipes in C, 2nd edition, section 6.2, `erfcc`: relative error below 1.2e-7 everywhere.
-_ERFC = (
-    *(-1.26551223, 1.00002368, 0.37409196, 0.09678418, -0.18628806),
-    *(0.27886807, -1.13520398, 1.48851587, -0.82215223, 0.17087277),
-)
-# M. Giles, Approximating the erfinv function, GPU Computing Gems Jade Edition, 2011, table 5: relative error below
-# 3.5e-7. The first is in w - 2.5 for w < 5, the second in sqrt(w) - 3; highest powers first.
-_ERFINV_CENTRE = (
-    *(2.81022636e-08, 3.43273939e-07, -3.5233877e-06, -4.39150654e-06, 0.00021858087),
-    *(-0.00125372503, -0.00417768164, 0.246640727, 1.50140941),
-)
-_ERFINV_TAIL = (
-    *(-0.000200214257, 0.000100950558, 0.00134934322, -0.00367342844, 0.00573950773),
-    *(-0.0076224613, 0.00943887047, 1.00167406, 2.83297682),
-)
-
 
 def write_elementary(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite | None]:
     """Write every such function in elementary ones; the same program comes back without one."""
     rules: Rules = {
         aten.exp2.default: Rule(_exp2),
         aten.special_exp2.default: Rule(_exp2),
-        aten.erfc.default: Rule(_erfc),
-        aten.special_erfc.default: Rule(_erfc),
         aten.fmax.default: Rule(_fmax),
         aten.fmin.default: Rule(_fmin),
         aten.hypot.default: Rule(_hypot),
@@ -66,27 +49,17 @@ def write_elementary(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite
         aten.ldexp.Tensor: Rule(_ldexp),
         aten.round.decimals: Rule(_round),
         aten.rrelu.default: Rule(_rrelu),
-        aten.erfinv.default: Rule(_erfinv),
-        aten.special_erfinv.default: Rule(_erfinv),
         aten.clamp.default: Rule(_clamp),
+        aten.sinh.default: Rule(_sinh),
+        aten.cosh.default: Rule(_cosh),
+        aten._is_all_true.default: Rule(torch.all),
+        aten._is_any_true.default: Rule(torch.any),
     }
     return substitute(program, "write_elementary", rules, "{count} operator(s) ({operators}) became elementary ones")
 
 
 def _exp2(x: torch.Tensor) -> Any:
     return torch.pow(2.0, x) if x.is_floating_point() else NotImplemented
-
-
-def _erfc(x: torch.Tensor) -> Any:
-    if x.dtype != torch.float32:
-        return NotImplemented
-    size = torch.abs(x)
-    t = torch.reciprocal(size * 0.5 + 1)
-    exponent = torch.full_like(x, _ERFC[-1])
-    for factor in reversed(_ERFC[:-1]):
-        exponent = exponent * t + factor
-    tail = t * torch.exp(exponent - size * size)
-    return torch.where(size < 0.5, 1 - torch.erf(x), torch.where(x < 0, 2 - tail, tail))
 
 
 def _fmax(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
@@ -146,26 +119,28 @@ def _rrelu(x: torch.Tensor, lower: float, upper: float, training: bool, *_genera
     return NotImplemented if training else torch.nn.functional.leaky_relu(x, (lower + upper) / 2)
 
 
-def _erfinv(x: torch.Tensor) -> Any:
-    if x.dtype != torch.float32:
-        return NotImplemented
-    w = -torch.log((1 - x) * (1 + x))  # NaN beyond 1
-    centre = _polynomial(_ERFINV_CENTRE, w - 2.5)
-    tail = _polynomial(_ERFINV_TAIL, torch.sqrt(torch.clamp(w, min=5.0, max=20.0)) - 3)
-    found = x * torch.where(w < 5, centre, tail)
-    found = torch.where(torch.abs(x) > 1, torch.full_like(x, math.nan), found)
-    return torch.where(torch.abs(x) == 1, x * math.inf, found)
-
-
-def _polynomial(factors: tuple[float, ...], x: torch.Tensor) -> torch.Tensor:
-    found = x * factors[0] + factors[1]
-    for factor in factors[2:]:
-        found = found * x + factor
-    return found
-
-
 def _clamp(x: torch.Tensor, least: float | None, most: float | None) -> Any:
     if not x.is_floating_point() or {type(least), type(most)} != {int, float}:
         return NotImplemented
     assert least is not None and most is not None
     return torch.clamp(x, float(least), float(most))
+
+
+def _sinh(x: torch.Tensor) -> Any:
+    if x.dtype != torch.float32:
+        return NotImplemented
+    half, square = _half_of_exponential(x), x * x
+    series = x * (1 + square * (1 / 6 + square * (1 / 120 + square * (1 / 5040 + square * (1 / 362880)))))
+    far = half - torch.reciprocal(half) * 0.25
+    return torch.where(torch.abs(x) < 1, series, torch.where(x < 0, -far, far))
+
+
+def _cosh(x: torch.Tensor) -> Any:
+    if x.dtype != torch.float32:
+        return NotImplemented
+    half = _half_of_exponential(x)
+    return half + torch.reciprocal(half) * 0.25
+
+
+def _half_of_exponential(x: torch.Tensor) -> torch.Tensor:
+    return torch.exp(torch.abs(x) - math.log(2))

@@ -9,7 +9,13 @@ after:   y = max(a, b) + log1p(exp(-abs(a - b)))
 
 before:  y = aten.log.default(aten.sigmoid.default(x))        # ONNX Runtime's sigmoid is 17 % off at -15, 0 from -18 on
 after:   y = log(1 / (1 + exp(-x)))
+
+before:  y = aten.log1p.default(x)                            # ONNX: log(1 + x), 0 where x is 1e-8
+after:   total = x + 1
+         y = where(abs(x) < 0.5, x * log(total) / (total - 1), log(total))
 ```
+
+The same for `binary_cross_entropy_with_logits`, which has a log-sigmoid in it.
 
 A probability that the model returns counts relatively too: 1e-7 is not 0 to who takes its logarithm. Large maps of
 them (masks) keep the quicker sigmoid.
@@ -50,6 +56,11 @@ def steady_logarithms(program: CapturedProgram) -> tuple[CapturedProgram, Rewrit
         aten.log_sigmoid.default: _log_sigmoid,
         aten.logaddexp.default: add_in_logarithms,
         aten.logaddexp2.default: _add_in_binary_logarithms,
+        aten.log1p.default: Rule(log1p, where=_is_float32),
+        aten.special_log1p.default: Rule(log1p, where=_is_float32),
+        aten.expm1.default: Rule(_expm1, where=_is_float32),
+        aten.special_expm1.default: Rule(_expm1, where=_is_float32),
+        aten.binary_cross_entropy_with_logits.default: Rule(_cross_entropy, where=_is_float32),
         aten.sigmoid.default: Rule(lambda x: torch.reciprocal(torch.exp(-x) + 1), where=_counts_relatively),
     }
     detail = "{count} operator(s) ({operators}) keep their digits where numbers are large"
@@ -62,11 +73,41 @@ def _log_sigmoid(x: torch.Tensor) -> torch.Tensor:
 
 def add_in_logarithms(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     """`log(exp(a) + exp(b))`."""
-    return torch.maximum(a, b) + torch.log1p(torch.exp(-_distance(a, b)))
+    return torch.maximum(a, b) + log1p(torch.exp(-_distance(a, b)))
 
 
 def _add_in_binary_logarithms(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    return torch.maximum(a, b) + torch.log1p(torch.pow(2.0, -_distance(a, b))) * (1 / math.log(2))
+    return torch.maximum(a, b) + log1p(torch.pow(2.0, -_distance(a, b))) * (1 / math.log(2))
+
+
+def log1p(x: torch.Tensor) -> torch.Tensor:
+    """`log(1 + x)` with the digits of a small x: what rounding makes of the sum is divided out again.
+
+    Source: W. Kahan; D. Goldberg, What Every Computer Scientist Should Know About Floating-Point Arithmetic, theorem 4.
+    """
+    total = x + 1
+    rest, found = total - 1, torch.log(total)
+    steady = torch.where(rest == 0, x, x * (found / rest))
+    return torch.where(torch.abs(x) < 0.5, steady, found)
+
+
+def _expm1(x: torch.Tensor) -> torch.Tensor:
+    """`exp(x) - 1` with the digits of a small x: `2 * t / (1 - t)` of `t = tanh(x / 2)`."""
+    t = torch.tanh(x * 0.5)
+    return torch.where(torch.abs(x) < 0.5, t * 2 / (1 - t), torch.exp(x) - 1)
+
+
+def _cross_entropy(
+    x: torch.Tensor, target: torch.Tensor, weight: torch.Tensor | None, positive: torch.Tensor | None, reduction: int
+) -> torch.Tensor:
+    loss = torch.nn.functional.softplus(-x)
+    loss = (1 - target) * x + (loss if positive is None else ((positive - 1) * target + 1) * loss)
+    loss = loss if weight is None else loss * weight
+    return loss.mean() if reduction == 1 else loss.sum() if reduction == 2 else loss
+
+
+def _is_float32(node: Node) -> bool:
+    return all(source.meta["val"].dtype == torch.float32 for source in node.all_input_nodes)
 
 
 def _distance(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:

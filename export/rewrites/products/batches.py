@@ -8,6 +8,12 @@ before:  y = aten.mm.default(texts, images)                                     
 after:   y = aten.bmm.default(texts.reshape(1, 2, 8), images.reshape(1, 8, 3)).reshape(2, 3)
 ```
 
+The numbers of rows and columns may vary; then no size is named:
+
+```
+after:   y = aten.bmm.default(q.flatten(0, 1), k.flatten(0, 1)).unflatten(0, [2, 4])
+```
+
 Left alone: matrices that are repeated, vectors, a single matrix of weights, which XNNPACK packs when it loads.
 """
 
@@ -58,14 +64,28 @@ def _linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) ->
 
 
 def _product(left: torch.Tensor, right: torch.Tensor) -> Any:
-    if left.dim() < 2 or not static(*left.shape, *right.shape) or not left.is_floating_point():
+    if left.dim() < 2 or not left.is_floating_point():
         return NotImplemented
+    if not static(*left.shape, *right.shape):
+        return _varying_product(left, right)
     if right.dim() == 2:
         rows = prod(left.shape[:-1])
         product = torch.bmm(left.reshape(1, rows, left.shape[-1]), right.reshape(1, *right.shape))
         return product.reshape(*left.shape[:-1], right.shape[-1])
-    if left.dim() < 4 or right.shape[:-2] != left.shape[:-2]:
+    if left.dim() < 3 or right.shape[:-2] != left.shape[:-2]:
         return NotImplemented
+    if left.dim() == 3:
+        return torch.bmm(left, right)
     count = prod(left.shape[:-2])
     product = torch.bmm(left.reshape(count, *left.shape[-2:]), right.reshape(count, *right.shape[-2:]))
     return product.reshape(*left.shape[:-2], *product.shape[-2:])
+
+
+def _varying_product(left: torch.Tensor, right: torch.Tensor) -> Any:
+    before = left.shape[:-2]
+    if not before or not static(*before, *right.shape[:-2]) or right.shape[:-2] != before:
+        return NotImplemented
+    if len(before) == 1:
+        return torch.bmm(left, right)
+    last = len(before) - 1
+    return torch.unflatten(torch.bmm(left.flatten(0, last), right.flatten(0, last)), 0, before)

@@ -6,13 +6,14 @@ import math
 
 import pytest
 import torch
-from rewriting import capture_program, check_vals, operators, run_program
+from rewriting import Calls, capture_program, check_vals, operators, run_program
 from torch.nn import functional as F
 
 from edgex.export.rewrites.indexing.diagonal import slice_diagonals
 from edgex.export.rewrites.indexing.mirrors import write_mirrors
 from edgex.export.rewrites.indexing.padding import slice_padding
 from edgex.export.rewrites.indexing.pieces import slice_pieces
+from edgex.export.rewrites.indexing.pixels import permute_pixels
 from edgex.export.rewrites.indexing.reductions import name_dimensions
 from edgex.export.rewrites.indexing.rolling import slice_apart
 from edgex.export.rewrites.indexing.scatter import scatter_by_sums
@@ -21,6 +22,7 @@ from edgex.export.rewrites.indexing.writes import fill_memory, return_writes
 from edgex.export.rewrites.literals import fold_literals
 from edgex.export.rewrites.norms.batch_statistics import write_batch_statistics
 from edgex.export.rewrites.norms.group_norm import write_group_norm
+from edgex.export.rewrites.norms.softmax import move_softmax
 from edgex.export.rewrites.operators.activations import write_activations, write_gelu
 from edgex.export.rewrites.operators.arctangent import write_angles
 from edgex.export.rewrites.operators.channel_means import write_channel_means
@@ -34,12 +36,16 @@ from edgex.export.rewrites.operators.statistics import write_statistics, write_v
 from edgex.export.rewrites.pooling.average import pad_averages, write_average_pools
 from edgex.export.rewrites.pooling.ceilings import pad_ceilings
 from edgex.export.rewrites.pooling.maximum import write_max_pools
+from edgex.export.rewrites.pooling.planes import write_plane_means
 from edgex.export.rewrites.products.batches import write_batches
 from edgex.export.rewrites.products.conv3d import flatten_conv3d
 from edgex.export.rewrites.products.depthwise import split_depthwise
 from edgex.export.rewrites.products.einsum import split_einsum
 from edgex.export.rewrites.products.experts import write_experts
+from edgex.export.rewrites.products.nearest import repeat_by_products, repeat_pixels
+from edgex.export.rewrites.products.phases import write_phases
 from edgex.export.rewrites.products.resizes import write_corners, write_resizes
+from edgex.export.rewrites.products.sampling import gather_samples
 from edgex.export.rewrites.weights.order import order_weights
 from edgex.export.rewrites.weights.returned import copy_returned_constants
 
@@ -55,21 +61,11 @@ def rand(*shape: int) -> torch.Tensor:
     return torch.randn(shape, generator=torch.Generator().manual_seed(len(shape)))
 
 
-class Calls(torch.nn.Module):
-    def __init__(self, function):
-        super().__init__()
-        self.function = function
-
-    def forward(self, *args):
-        return self.function(*args)
-
-
 ELEMENTARY = {
     "exp2": (torch.exp2, SPECIAL),
     "rrelu": (F.rrelu, SPECIAL),
-    "erfinv": (torch.erfinv, torch.cat([SPECIAL, torch.linspace(-1, 1, 200), 1 - torch.logspace(-7, -1, 50)])),
     "clamp by a whole number and another": (lambda x: x.clamp(0, 1.5), SPECIAL),
-    "erfc": (torch.special.erfc, torch.cat([SPECIAL, torch.linspace(-6, 9, 200)])),
+    "whether all are": (lambda x: torch._is_all_true(x > 0), SPECIAL),
     "fmax": (torch.fmax, LEFT, RIGHT),
     "fmin": (torch.fmin, LEFT, RIGHT),
     "hypot": (torch.hypot, LEFT, RIGHT),
@@ -85,6 +81,8 @@ SCANS = {
     "logcumsumexp": (lambda x: torch.logcumsumexp(x, 0), rand(9, 2) * 90),
     "cummax": (lambda x: torch.cummax(x, 1).values, rand(3, 7)),
     "cummin": (lambda x: torch.cummin(x, 0).values, rand(3, 7)),
+    "places of cummax": (lambda x: torch.cummax(x, -1), torch.stack([SPECIAL, SPECIAL.flip(0)])),
+    "places of whole numbers": (lambda x: torch.cummin(x, 0).indices, torch.tensor([[3, 3, 1, 2, 1]]).mT),
 }
 LOGARITHMS = {
     "logsigmoid": (F.logsigmoid, SPECIAL),
@@ -112,6 +110,7 @@ SORTS = {
     "median of numbers": (lambda x: x.nanmedian(0).values, SPECIAL.reshape(17, 1).repeat(1, 2)),
     "median of the numbers among all": (torch.nanmedian, SPECIAL),
     "median of no number": (lambda x: x.nanmedian(1, keepdim=True).values, torch.full((2, 3), math.nan)),
+    "mode": (lambda x: x.mode(0).values, torch.tensor([[2.0, 1, 1], [1, 3, 2], [2, 3, 3], [1, 0, math.nan]])),
     "quantile": (lambda x: torch.quantile(x, 0.3, 1), rand(3, 6)),
     "quantile of all": (lambda x: torch.quantile(x, 0.95, keepdim=True), rand(3, 7)),
     "quantile with NaN": (lambda x: torch.quantile(x, 0.25, 0, interpolation="higher"), SPECIAL),
@@ -223,6 +222,46 @@ ACTIVATIONS = {
     "mish": (F.mish, SPECIAL),
     "slopes of a sequence": (F.prelu, rand(2, 6, 5), rand(6)),
     "one slope": (F.prelu, SPECIAL, torch.tensor([0.2])),
+    "softplus": (F.softplus, SPECIAL),
+    "a sharper softplus": (lambda x: F.softplus(x, 2.5), SPECIAL),
+    "logsigmoid": (F.logsigmoid, SPECIAL),
+    "selu": (F.selu, SPECIAL),
+    "celu": (lambda x: F.celu(x, 0.4), SPECIAL),
+    "celu that is elu": (F.celu, SPECIAL),
+    "elu with scales": (lambda x: torch.ops.aten.elu(x, 0.7, 2.0, 1.5), SPECIAL),
+}
+SOFTMAXES = {
+    "of channels": (lambda x: x.softmax(1), rand(2, 5, 3, 4)),
+    "of rows": (lambda x: x.softmax(-2), rand(2, 5, 3)),
+    "of a table": (lambda x: x.softmax(0), rand(5, 3)),
+}
+PIXELS = {
+    "as tokens": (lambda x: x.flatten(2).transpose(1, 2), rand(2, 5, 3, 4)),
+    "as tokens by a permute": (lambda x: x.view(2, 5, 12).permute(0, 2, 1), rand(2, 5, 3, 4)),
+    "out of channels": (lambda x: F.pixel_shuffle(x, 2), rand(2, 12, 3, 4)),
+    "into channels": (lambda x: F.pixel_unshuffle(x, 2), rand(2, 3, 6, 4)),
+    "among channels": (lambda x: F.channel_shuffle(x, 3), rand(2, 12, 3, 4)),
+    "of tokens": (lambda x: x.transpose(-1, 1).unflatten(2, (3, 4)), rand(2, 12, 5)),
+    "of tokens by a transpose": (lambda x: x.transpose(1, 2).reshape(2, 5, 3, 4), rand(2, 12, 5)),
+}
+PLACES_OF_SAMPLES = rand(2, 4, 3, 2)
+SAMPLES = {
+    f"{padding}{', corners' if corners else ''}": (
+        lambda x, g, p=padding, c=corners: F.grid_sample(x, g, padding_mode=p, align_corners=c),
+        rand(2, 8, 6, 7), PLACES_OF_SAMPLES,
+    )
+    for padding in ("zeros", "border") for corners in (False, True)
+}  # fmt: skip
+PHASES = {
+    "of images": (torch.nn.ConvTranspose2d(3, 3, 4, 2, 1, groups=3), rand(1, 3, 5, 4)),
+    "of odd kernels": (torch.nn.ConvTranspose2d(3, 3, (3, 5), 2, (0, 1), (1, 0), groups=3), rand(2, 3, 5, 4)),
+    "of a sequence": (torch.nn.ConvTranspose1d(4, 4, 12, 2, 5, groups=4, bias=False), rand(1, 4, 9)),
+    "of kernels below the stride": (torch.nn.ConvTranspose1d(4, 4, 2, 3, groups=4), rand(1, 4, 9)),
+}
+NEAREST = {
+    "twice": (lambda x: F.interpolate(x, scale_factor=2), rand(2, 5, 3, 4)),
+    "to a size": (lambda x: F.interpolate(x, size=(9, 4)), rand(2, 5, 3, 4)),
+    "a sequence": (lambda x: F.interpolate(x, scale_factor=3), rand(2, 5, 4)),
 }
 REST = {
     "diagonal": (slice_diagonals, lambda x: x.diagonal(-1, 1, 2), rand(2, 3, 5, 2)),
@@ -231,6 +270,8 @@ REST = {
     "cropping": (slice_padding, lambda x: F.pad(x, (-1, 2, 1, -2)), rand(2, 5, 6)),
     "cropping only": (slice_padding, lambda x: F.pad(x, (-1, -2)), rand(2, 6)),
     "amax": (name_dimensions, torch.amax, rand(2, 3)),
+    "a squeeze of nothing": (name_dimensions, lambda x: x.squeeze(1), rand(2, 3)),
+    "a squeeze of one of two": (name_dimensions, lambda x: x.squeeze((0, 1)) * 2, rand(1, 3)),
     "group norm": (write_group_norm, torch.nn.GroupNorm(2, 4), rand(2, 4, 3, 3)),
     "instance norm": (write_group_norm, F.instance_norm, rand(2, 4, 3, 3)),
     "a ceiling": (
@@ -257,6 +298,7 @@ REST = {
     "windows shifted": (slice_apart, lambda x: x.roll((-1, 2), (1, 2)), rand(2, 4, 5)),
     "every second row": (slice_apart, lambda x: x[:, 1::2] * 2, rand(2, 4, 5)),
     "a norm": (write_powers, lambda x: x.norm(dim=-1, keepdim=True), rand(2, 4)),
+    "expansion": (repeat_by_products, lambda x: torch.cat([x, x[:, :1].expand(2, 3, 4)], 1), rand(2, 5, 4)),
     "the size that it has": (drop_identities, lambda x: x.expand(2, -1) * 2, rand(2, 4)),
     "batch statistics": (
         write_batch_statistics,
@@ -286,6 +328,12 @@ CHANNELS = {
     "mean": (lambda x: x.mean(1, keepdim=True), rand(2, 5, 3, 4)),
     "sum of a sequence": (lambda x: x.sum(-2), rand(2, 5, 4)),
 }
+PLANES = {
+    "mean": (lambda x: x.mean((2, 3)), rand(2, 5, 3, 4)),
+    "sum": (lambda x: x.sum((-1, -2), keepdim=True), rand(2, 5, 3, 4)),
+    "sum of pixels": (lambda x: x.sum((1, 2), keepdim=True), rand(2, 5, 3, 4)),
+    "mean of pixels": (lambda x: x.mean((1, 2)), rand(2, 5, 3, 4)),
+}
 VARIANCES = {
     "over channels": (lambda x: x.std(1, keepdim=True), rand(2, 5, 3)),
     "over planes": (lambda x: x.var((-1, -2), correction=0), rand(2, 5, 3, 4)),
@@ -294,6 +342,7 @@ TABLES = {
     write_variances: VARIANCES,
     split_depthwise: DEPTHWISE,
     write_channel_means: CHANNELS,
+    write_plane_means: PLANES,
     write_powers: POWERS,
     write_elementary: ELEMENTARY,
     write_scans: SCANS,
@@ -311,6 +360,11 @@ TABLES = {
     write_corners: CORNERS,
     write_statistics: STATISTICS,
     write_activations: ACTIVATIONS,
+    move_softmax: SOFTMAXES,
+    permute_pixels: PIXELS,
+    repeat_pixels: NEAREST,
+    write_phases: PHASES,
+    gather_samples: SAMPLES,
 }
 CASES = REST | {
     f"{run.__name__}, {name}": (run, *case) for run, cases in TABLES.items() for name, case in cases.items()
@@ -339,13 +393,31 @@ KEPT = {
     "indices that are used": (write_max_pools, lambda x: F.adaptive_max_pool2d(x, 4, return_indices=True)[1], IMAGE),
     "a ceiling that counts": (write_average_pools, lambda x: F.avg_pool2d(x, 5, 2, ceil_mode=True), IMAGE),
     "indices of a stable sort": (sort_by_topk, lambda x: torch.sort(x, stable=True).indices, rand(3, 5)),
-    "indices of a running maximum": (write_scans, lambda x: torch.cummax(x, 1).indices, rand(3, 5)),
     "slopes of an image": (write_activations, F.prelu, IMAGE, rand(3)),
     "a resize without corners": (write_corners, lambda x: F.interpolate(x, scale_factor=2, mode="bilinear"), IMAGE),
     "a variance of rows": (write_variances, lambda x: x.var(-1), IMAGE),
+    "a mean of planes": (write_plane_means, lambda x: x.mean((2, 3), keepdim=True), IMAGE),
     "a mean over height": (write_channel_means, lambda x: x.mean(2), IMAGE),
     "a depthwise kernel of 25": (split_depthwise, torch.nn.Conv2d(3, 3, 5, groups=3), IMAGE),
     "a maximum with its place": (write_statistics, lambda x: x.max(1), IMAGE),
+    "nearest samples": (
+        gather_samples,
+        lambda x, g: F.grid_sample(x, g, "nearest", align_corners=False),
+        rand(2, 8, 6, 7),
+        PLACES_OF_SAMPLES,
+    ),
+    "groups of channels": (write_phases, torch.nn.ConvTranspose2d(6, 6, 4, 2, groups=3), rand(1, 6, 4, 4)),
+    "samples of few channels": (
+        gather_samples,
+        lambda x, g: F.grid_sample(x, g, align_corners=False),
+        IMAGE,
+        PLACES_OF_SAMPLES,
+    ),
+    "elu": (write_activations, F.elu, SPECIAL),
+    "an early threshold": (write_activations, lambda x: F.softplus(x, threshold=5), SPECIAL),
+    "softmax of the last dimension": (move_softmax, lambda x: x.softmax(-1), IMAGE),
+    "other rows as columns": (permute_pixels, lambda x: x.reshape(2, 12, 36).transpose(1, 2), IMAGE),
+    "the nearest of a half": (repeat_pixels, lambda x: F.interpolate(x, scale_factor=1.5), IMAGE),
     "the other gelu": (write_gelu, F.gelu, SPECIAL),
     "a sigmoid whose digits do not count": (steady_logarithms, lambda x: (x * torch.sigmoid(x)).unsqueeze(1), SPECIAL),
     "floor division by a number": (divide_as_eager, lambda x: x // 2.5, SPECIAL),
@@ -367,6 +439,7 @@ OF_ANY_BATCH = {
     "pooling": (write_average_pools, lambda x: F.avg_pool3d(x, 2), VIDEO),
     "large kernel": (split_depthwise, torch.nn.Conv2d(3, 3, 7, groups=3), rand(2, 3, 8, 9)),
     "channels": (write_channel_means, lambda x: x.mean(1), IMAGE),
+    "softmax": (move_softmax, lambda x: x.softmax(1), IMAGE),
     "convolution": (flatten_conv3d, torch.nn.Conv3d(3, 4, 3), VIDEO),
     "group norm": (write_group_norm, torch.nn.GroupNorm(3, 3), IMAGE),
     "sort": (sort_by_topk, lambda x: x.median(1).values, rand(2, 7)),
@@ -403,6 +476,14 @@ def test_padding_with_what_is_there_is_written_for_sizes_that_vary(mode, most):
     for given in (rand(3, 16, 18), rand(3, 12, 40), rand(3, 40, 12)):
         (expected,), (found,) = run_program(before, given), run_program(after, given)
         assert torch.equal(found, expected)
+
+
+@pytest.mark.parametrize("function", [F.softplus, lambda x: -F.logsigmoid(-x)], ids=["softplus", "logsigmoid"])
+def test_a_softplus_keeps_its_digits_far_below_zero(function):
+    x = torch.linspace(-80, 30, 500)
+    after, _ = write_activations(capture_program(Calls(function), x))
+    (found,) = run_program(after, x)
+    torch.testing.assert_close(found.double(), F.softplus(x.double()), rtol=5e-7, atol=0)
 
 
 def test_kernels_of_convolutions_are_constants():

@@ -1,0 +1,80 @@
+"""Write bilinear sampling as four rows of a table for each place, and products with their weights.
+
+```
+before:  y = aten.grid_sampler.default(x, grid, 0, 0, False)            # x: [8, 32, 40, 40], grid: [8, 300, 4, 2]
+after:   table = x.permute(0, 2, 3, 1).reshape(12800, 32)
+         rows = aten.index_select.default(table, 0, places)             # [38400, 32], of the corners around each place
+         y = the sum over corners of rows * weights                     # then back to [8, 32, 300, 4]
+```
+
+ExecuTorch's kernel computes the place and the weights anew for every channel. Places are computed as floating-point
+numbers, in XNNPACK, and are whole and exact up to 2 ** 24. Corners outside of the image have the weight zero. Left
+alone: few channels, for which it is slower (RAFT's correlations have one), sampling of the nearest element, bicubic,
+with reflections, of volumes, and sizes that only a run knows.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from edgex.delegates.base import CapturedProgram
+from edgex.export.rewrites.base import Rewrite
+from edgex.export.rewrites.editing.substitution import Rules, static, substitute
+
+aten = torch.ops.aten
+
+# Whole numbers that float32 has without gaps.
+_MOST_PLACES = 2**24
+_FEWEST_CHANNELS = 8
+_BILINEAR, _ZEROS, _BORDER = 0, 0, 1
+
+
+def gather_samples(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite | None]:
+    """Write every such sampling; the same program comes back without one."""
+    rules: Rules = {aten.grid_sampler.default: _sampled, aten.grid_sampler_2d.default: _sampled}
+    return substitute(program, "gather_samples", rules, "{count} sampling(s) of places became rows of a table")
+
+
+def _sampled(x: torch.Tensor, grid: torch.Tensor, mode: int, padding: int, corners: bool) -> Any:
+    fits = x.dim() == 4 and x.dtype == grid.dtype == torch.float32 and static(*x.shape, *grid.shape)
+    if not fits or mode != _BILINEAR or padding not in (_ZEROS, _BORDER):
+        return NotImplemented
+    count, channels, height, width = x.shape
+    places = grid.shape[1] * grid.shape[2]
+    if channels < _FEWEST_CHANNELS or count * height * width > _MOST_PLACES:
+        return NotImplemented
+    flat = grid.reshape(count, places, 2)
+    columns = _neighbours(flat[:, :, 0:1], width, corners, padding == _BORDER)
+    rows = _neighbours(flat[:, :, 1:2], height, corners, padding == _BORDER)
+    first = torch.arange(count, dtype=torch.float32).view(count, 1, 1) * (height * width)
+    numbers = [row * float(width) + (column + first) for row, _ in rows for column, _ in columns]
+    weights = [by_row * by_column for _, by_row in rows for _, by_column in columns]
+    table = x.permute(0, 2, 3, 1).reshape(count * height * width, channels)
+    found = torch.index_select(table, 0, torch.cat(numbers).view(-1).to(torch.int64))
+    parts = (found * torch.cat(weights).view(-1, 1)).view(4, count * places, channels)
+    y = (parts[0:1] + parts[1:2]) + (parts[2:3] + parts[3:4])
+    return y.view(count, grid.shape[1], grid.shape[2], channels).permute(0, 3, 1, 2)
+
+
+def _neighbours(
+    place: torch.Tensor, size: int, corners: bool, border: bool
+) -> tuple[tuple[torch.Tensor, torch.Tensor], ...]:
+    """The elements before and behind a place between -1 and 1, as whole numbers in the image, and their weights."""
+    at = (place + 1.0) * ((size - 1) / 2) if corners else (place + 1.0) * (size / 2) - 0.5
+    at = torch.clamp(at, 0.0, float(size - 1)) if border else at
+    before = torch.floor(at)
+    behind, part = before + 1.0, at - before
+    return (_inside(before, size), (1.0 - part) * _is_inside(before, size)), (
+        _inside(behind, size), part * _is_inside(behind, size)
+    )  # fmt: skip
+
+
+def _inside(number: torch.Tensor, size: int) -> torch.Tensor:
+    return torch.clamp(number, 0.0, float(size - 1))
+
+
+def _is_inside(number: torch.Tensor, size: int) -> torch.Tensor:
+    """1 for whole numbers from 0 to below the size, 0 for others."""
+    return torch.clamp(number + 1.0, 0.0, 1.0) * torch.clamp(float(size) - number, 0.0, 1.0)
