@@ -59,6 +59,7 @@ PRIVATE_ATTRIBUTES: dict[str, set[str]] = {
     "edgex.delegates.graph.schema": {"_op", "_schema"},
     "edgex.delegates.graph.torch_internals": {"_cdata"},
     "edgex.delegates.litert.conversion": {"_run_convert_passes"},
+    "edgex.delegates.xnnpack.transposed_products": {"_node_visitor_dict"},
     "edgex.delegates.recipes.observers": {"_non_linear_param_search"},
     "edgex.export.capture.diagnosis.guard_lines": {"_log_guard"},
     "edgex.export.capture.example_run": {"_version"},
@@ -66,6 +67,8 @@ PRIVATE_ATTRIBUTES: dict[str, set[str]] = {
     # Documented for users, whatever its name.
     "edgex.export.language_model.valid_prefix": {"_check"},
     "edgex.export.quantization.pt2e": {"_annotated"},
+    # Operators of PyTorch's own.
+    "edgex.export.rewrites.operators.elementary": {"_is_all_true", "_is_any_true"},
     "edgex.export.source.leaves": {"_get_node_type"},
     "edgex.runtime.engines.litert.binding": {"_get_full_signature_list", "_get_ops_details"},
     "edgex.runtime.engines.torch.pt2.operators": {"_ops", "_schema"},
@@ -93,6 +96,7 @@ PRIVATE_ADAPTERS: dict[str, tuple[str, ...]] = {
     ),
     "edgex.delegates.xnnpack.layout_pass": ("executorch.backends.xnnpack._passes",),
     "edgex.delegates.xnnpack.pattern_passes": ("executorch.backends.xnnpack._passes",),
+    "edgex.delegates.xnnpack.permute_pass": ("executorch.backends.xnnpack._passes",),
     "edgex.delegates.xnnpack.serialized": ("executorch.exir._serialize",),
     "edgex.export.capture.shape_sources": ("torch._dynamo.source",),
     "edgex.export.capture.torch_internals": ("torch.utils._sympy",),

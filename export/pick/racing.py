@@ -14,7 +14,7 @@ A draw is an answer: whoever is not surely slower than the quickest, and not by 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from statistics import median
 
 from edgex.export.pick.contenders import (
@@ -28,11 +28,23 @@ from edgex.export.pick.contenders import (
     first_of_each,
 )
 from edgex.export.pick.heat import make_contestant
-from edgex.runtime.measure.compare.contest import run_contest
+from edgex.runtime.measure.compare.contest import MIN_SESSIONS, PROCESSES, run_contest
 from edgex.runtime.measure.statistics import DEFAULT_MARGIN, Nesting, RatioEstimate, estimate_ratio
 
 # Of the time that is given.
 _SEMIFINAL_SHARE, _FINAL_SHARE = 0.3, 0.7
+# Who is not surely slower goes on: the semifinal need not know more, and eight artifacts of 400 MB take 15 s to open.
+_SEMIFINAL_SESSIONS = 4
+
+
+@dataclass(frozen=True)
+class _Round:
+    """How a round is run: fresh processes of each, sessions of each over all of them, and seconds of measuring."""
+
+    stage: str
+    processes: int
+    least_sessions: int
+    seconds: float
 
 
 def run_race(heat: Heat, max_seconds: float, progress: Progress) -> Standing:
@@ -54,11 +66,13 @@ def run_race(heat: Heat, max_seconds: float, progress: Progress) -> Standing:
 
 
 def _race(close: Sequence[Contender], beaten: Sequence[Contender], max_seconds: float, progress: Progress) -> Standing:
-    for stage, share, processes in (("semifinal", _SEMIFINAL_SHARE, 1), ("final", _FINAL_SHARE, 3)):
+    semifinal = _Round("semifinal", 1, _SEMIFINAL_SESSIONS, _SEMIFINAL_SHARE * max_seconds)
+    final = _Round("final", PROCESSES, MIN_SESSIONS, _FINAL_SHARE * max_seconds)
+    for turn in (semifinal, final):
         if len(close) == 1:
             break
-        progress(stage, "; ".join(one.label for one in close))
-        close, slower = _run_round(close, share * max_seconds, processes, progress)
+        progress(turn.stage, "; ".join(one.label for one in close))
+        close, slower = _run_round(close, turn, progress)
         beaten = [*slower, *beaten]
     drawn = [one for one in close if one.ratio is None or _is_as_quick(one.ratio)]
     return Standing(tuple(drawn), (*(one for one in close if one not in drawn), *beaten))
@@ -74,11 +88,18 @@ def _find_recalled(standing: Standing) -> list[Contender]:
 
 
 def _run_round(
-    contenders: Sequence[Contender], seconds: float, processes: int, progress: Progress
+    contenders: Sequence[Contender], turn: _Round, progress: Progress
 ) -> tuple[list[Contender], list[Contender]]:
     """Time contenders in turns: the quickest first and all that are not surely slower; those that are."""
     contestants = [make_contestant(one.judged, one.threads, one.options) for one in contenders]
-    contest = run_contest(contestants, processes=processes, max_seconds=seconds, last_is_first=False, progress=progress)
+    contest = run_contest(
+        contestants,
+        processes=turn.processes,
+        least_sessions=turn.least_sessions,
+        max_seconds=turn.seconds,
+        last_is_first=False,
+        progress=progress,
+    )
     nesting = Nesting(contest.plan.rounds_per_session, contest.rounds_per_process)
     timed = [
         replace(one, seconds=median(median(samples) for samples in rounds))
