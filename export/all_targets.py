@@ -48,4 +48,4 @@ def expand_all(settings: ExportSettings, lacking: Mapping[str, str | None]) -> t
     if not named and not taken:
         raise UsageError("no target works here and takes what is asked", why=said, fix="edgex targets lists them")
     notices = (f"-t all leaves out {said}",) if left else ()
-    return replace(settings, targets=(*named, *taken)), notices
+    return replace(settings, targets=(*named, *taken), optional=tuple(taken)), notices

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from edgex.errors import EdgexError, QuantizationError, RunError, UsageError, VerificationError
+from edgex.errors import EdgexError, RunError, UsageError, VerificationError
 from edgex.export.result import ArtifactSizes, ExportedArtifact, ExportReport, Failure, StageClock, peak_rss_bytes
 from edgex.export.settings import ExportSettings, Job, check_settings
 from edgex.export.target_model import CapturedModel, Progress, TargetModel
@@ -61,8 +61,12 @@ def export_to_targets(
     artifacts: list[ExportedArtifact] = []
     failures: list[Failure] = []
     defects: list[Exception] = []
+    notices = captured.notices
     for job in jobs:
         target = job.delegate.name
+        if target in refused and target in settings.optional and captured.source.method is not None:
+            notices += (f"-t all leaves out {target}: {refused[target].what}",)
+            continue
         try:
             if target in refused:
                 raise refused[target]
@@ -83,7 +87,7 @@ def export_to_targets(
     if defects:
         raise defects[0]
     source = captured.source
-    return ExportReport(source.description, source.parameters, tuple(artifacts), tuple(failures), captured.notices)
+    return ExportReport(source.description, source.parameters, tuple(artifacts), tuple(failures), notices)
 
 
 def prepare_models(
@@ -92,11 +96,11 @@ def prepare_models(
     jobs: Sequence[Job],
     clock: StageClock,
     progress: Progress,
-) -> tuple[CapturedModel, dict[str, TargetModel], dict[str, QuantizationError]]:
+) -> tuple[CapturedModel, dict[str, TargetModel], dict[str, EdgexError]]:
     """The stages that come once, for all targets: find, capture, rewrite, quantize.
 
     Returns:
-        The captured model, each target's, and why some targets cannot quantize it.
+        The captured model, each target's, and why some targets cannot take or quantize it.
 
     Raises:
         EdgexError: The model cannot be found or captured.
@@ -105,6 +109,7 @@ def prepare_models(
         progress("import", "torch")
         from edgex.export.capture.stage import capture_source
         from edgex.export.excluding import exclude_operators
+        from edgex.export.methods.refusals import refuse_targets
         from edgex.export.quantization.stage import quantize_for_targets
         from edgex.export.rewrites.stage import rewrite_for_targets
         from edgex.export.source.stage import find_source
@@ -112,16 +117,18 @@ def prepare_models(
         progress("find", "the model and its example inputs")
         with quiet_loggers():  # the user's file may be the first to import one of them
             source = find_source(find, settings, [job.delegate for job in jobs])
+        refused: dict[str, EdgexError] = dict(refuse_targets(source, [job.delegate for job in jobs]))
+        jobs = [job for job in jobs if job.delegate.name not in refused]
     with clock.stage("capture"):
         progress("capture", source.description)
         captured = capture_source(source, settings.dynamic, progress)
     with clock.stage("rewrite"):
         models = exclude_operators(rewrite_for_targets(captured, jobs, settings, progress), settings.exclude)
     if settings.recipe is None:
-        return captured, models, {}
+        return captured, models, refused
     with clock.stage("quantize"):
-        models, refused = quantize_for_targets(models, captured, settings.recipe, settings, progress)
-    return captured, models, refused
+        models, unquantized = quantize_for_targets(models, captured, settings.recipe, settings, progress)
+    return captured, models, {**refused, **unquantized}
 
 
 def _plan_artifact(

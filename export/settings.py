@@ -50,6 +50,7 @@ class ExportSettings:
 
     Attributes:
         targets: Names of delegates, in the order in which they are exported.
+        optional: Those of them that `all` stands for: one that cannot take the model is left out, with a note.
         output: Folder, or path that ends in `.edgex`; None is the current folder.
         force: Replace an existing artifact.
         precision: One of `PRECISIONS`.
@@ -103,6 +104,7 @@ class ExportSettings:
     verify_data: Any = None
     bisect_seconds: float = BISECT_SECONDS
     language: LanguageRequest | None = None
+    optional: tuple[str, ...] = ()
 
     def tolerance_for(self, delegate: Delegate, precision: str | None = None) -> Tolerance:
         """The user's tolerance, else the target's for the recipe or the precision, with the user's limits.

@@ -15,17 +15,11 @@ if TYPE_CHECKING:
     from edgex.export.source.source import ModelSource
 
 
-def check_methods(source: ModelSource, settings: ExportSettings, delegates: Sequence[Delegate]) -> None:
-    """Refuse flags and targets that take models of one method only.
-
-    Args:
-        source: The user's model; where it has one method, nothing is refused.
-        settings: What the user asked for.
-        delegates: Those of the targets.
+def check_methods(source: ModelSource, settings: ExportSettings) -> None:
+    """Refuse flags that mean a model of one method; where the model has one, nothing is refused.
 
     Raises:
         UsageError: A flag means one method.
-        LoweringError: A target makes artifacts of one method only.
     """
     if source.method is None:
         return
@@ -48,13 +42,31 @@ def check_methods(source: ModelSource, settings: ExportSettings, delegates: Sequ
             source.description,
             instead.get(given, f"leave {given} out, or export one method by its own file.py:NAME"),
         )
-    for delegate in delegates:
-        if not isinstance(delegate, LowersMethods):
-            raise LoweringError(
-                f"target {delegate.name!r} makes artifacts of one method",
-                source.description,
-                "export to a target that takes several: xnnpack, onednn, onnx-cpu; or each method by itself",
-            )
+
+
+def refuse_targets(source: ModelSource, delegates: Sequence[Delegate]) -> dict[str, LoweringError]:
+    """Why targets make no artifact of a model of several methods.
+
+    Returns:
+        The error of each target that makes artifacts of one method only, by its name.
+
+    Raises:
+        LoweringError: None of the targets takes several.
+    """
+    if source.method is None:
+        return {}
+    refused = {
+        delegate.name: LoweringError(
+            f"target {delegate.name!r} makes artifacts of one method",
+            source.description,
+            "export to a target that takes several: xnnpack, onednn, onnx-cpu; or each method by itself",
+        )
+        for delegate in delegates
+        if not isinstance(delegate, LowersMethods)
+    }
+    if refused and len(refused) == len(delegates):
+        raise next(iter(refused.values()))
+    return refused
 
 
 def check_stateless(source: ModelSource, capture: Capture) -> None:

@@ -29,7 +29,7 @@ def find_source(
 
     def find_prepared() -> ModelSource:
         source = find()
-        check_methods(source, settings, delegates)
+        check_methods(source, settings)
         if settings.language is None:
             return source
         from edgex.export.language_model.source import prepare_language_model

@@ -14,7 +14,7 @@ def test_all_is_what_works_here_and_takes_what_is_asked() -> None:
     asked = ExportSettings(("all", "xnnpack"), precision="fp16")
     found, notices = expand_all(asked, {"onnx-cpu": "no ONNX Runtime", "reference": None})
     assert found.targets[0] == "xnnpack" and found.targets.count("xnnpack") == 1  # what is named is never left out
-    assert "reference" in found.targets
+    assert "reference" in found.optional and found.targets == ("xnnpack", *found.optional)
     assert not {"all", "onnx-cpu", "onednn"} & set(found.targets)
     (notice,) = notices
     assert "onnx-cpu: no ONNX Runtime" in notice and "onednn' does not take --precision fp16" in notice

@@ -15,6 +15,7 @@ from edgex.delegates.xnnpack.delegate import XnnpackDelegate, XnnpackOptions
 from edgex.errors import CaptureError, EdgexError, LoweringError, RunError, UsageError
 from edgex.export.capture.stage import capture_source
 from edgex.export.language_model.request import LanguageRequest
+from edgex.export.pipeline import export_to_targets
 from edgex.export.proof.verification import explain_failure
 from edgex.export.settings import ExportSettings
 from edgex.export.source.source import find_model, wrap_methods
@@ -257,14 +258,30 @@ def test_what_takes_one_model_names_the_way_to_it(model_file):
         ({"exclude": ("gelu",)}, "--exclude does not go with"),
         ({"verify_data": "random.npz"}, "--verify-data does not go with"),
         ({"language": LanguageRequest(8, 2)}, "--llm does not go with"),
-        ({"targets": ("onnx-cpu", "reference")}, "'reference' makes artifacts of one method"),
     ],
 )
-def test_flags_and_targets_of_one_method_are_refused_first(translator, changes, message):
+def test_flags_of_one_method_are_refused_first(translator, changes, message):
     source = wrap_methods({"encode": (translator.encode, (torch.arange(6)[None],))})
     settings = replace(ExportSettings(("onnx-cpu",)), **changes)
-    with pytest.raises((UsageError, LoweringError), match=message):
+    with pytest.raises(UsageError, match=message):
         find_source(lambda: source, settings, [get_delegate(name) for name in settings.targets])
+
+
+def test_targets_of_one_method_are_named_and_the_others_get_theirs(translator):
+    source = wrap_methods({"encode": (translator.encode, (torch.arange(6)[None],))})
+
+    def plan(*targets, optional=()):
+        return export_to_targets(lambda: source, ExportSettings(targets, optional=optional), name="net", dry_run=True)
+
+    with pytest.raises(LoweringError, match="'reference' makes artifacts of one method"):
+        plan("reference")
+    planned = plan("reference", "onnx-cpu")
+    assert [artifact.target for artifact in planned.artifacts] == ["onnx-cpu"]
+    assert [failure.target for failure in planned.failures] == ["reference"]
+    # `-t all` stands for what takes the model.
+    planned = plan("onnx-cpu", "reference", optional=("reference",))
+    assert [artifact.target for artifact in planned.artifacts] == ["onnx-cpu"] and planned.exit_code == 0
+    assert planned.notices[-1] == "-t all leaves out reference: target 'reference' makes artifacts of one method"
 
 
 class Counter(torch.nn.Module):
