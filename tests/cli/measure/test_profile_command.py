@@ -18,7 +18,7 @@ FEW = ("--warmup", "3", "--runs", "12", "-q")
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_every_target_gives_a_whole_report(target, exported, edgex):
-    artifact = exported("convnet", target)
+    artifact = exported("photonet", target)
     done = edgex("profile", str(artifact), "--threads", "1", "--json", *FEW)
     assert done.returncode == 0, done.stderr
     report = ProfileReport.from_json(json.loads(done.stdout))
@@ -33,7 +33,7 @@ def test_every_target_gives_a_whole_report(target, exported, edgex):
     assert report.complete and report.trace.runs >= 5
     assert report.trace.module_share >= 0.95 and report.trace.source_share >= 0.9
     assert {"conv", "head"} <= {row.module_path for row in report.ops}
-    assert [text.file for text in report.sources] == ["convnet.py"]
+    assert [text.file for text in report.sources] == ["photonet.py"]
     assert "self.head(x.mean((2, 3)))" in "".join(report.sources[0].lines)
     assert {row.module_path for row in report.memory.weights} == {"conv", "head"}
     assert bool(report.memory.arena) == (target == "xnnpack")

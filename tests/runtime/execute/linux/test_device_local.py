@@ -57,7 +57,7 @@ def test_state_is_carried_and_put_back(exported) -> None:
 
 
 def test_a_profile(exported) -> None:
-    artifact = open_artifact(exported("convnet", "xnnpack"))
+    artifact = open_artifact(exported("photonet", "xnnpack"))
     with open_executor("local-native") as device:
         report = profile_on(device, artifact, warmup=3, runs=20, threads=1)
     assert report.source == "device" and report.run_id and report.device["kind"] == "local-native"
