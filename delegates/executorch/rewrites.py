@@ -19,5 +19,6 @@ PORTABLE_REWRITES = (
         "slice_apart",
         "write_mirrors",
         "write_resizes",
+        "write_folds",
     ),
 )

@@ -89,6 +89,7 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
     from edgex.export.rewrites.operators.statistics import write_statistics, write_variances
     from edgex.export.rewrites.pooling.average import pad_averages, write_average_pools
     from edgex.export.rewrites.pooling.ceilings import pad_ceilings
+    from edgex.export.rewrites.pooling.folds import write_folds
     from edgex.export.rewrites.pooling.maximum import write_max_pools
     from edgex.export.rewrites.pooling.planes import write_plane_means
     from edgex.export.rewrites.products.batches import write_batches
@@ -125,6 +126,7 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
         ("scatter_by_sums", True, scatter_by_sums),
         ("search_by_comparisons", True, search_by_comparisons),
         ("slice_diagonals", True, slice_diagonals),
+        ("write_folds", True, write_folds),
         ("slice_padding", True, slice_padding),
         ("write_mirrors", True, write_mirrors),
         ("slice_apart", True, slice_apart),

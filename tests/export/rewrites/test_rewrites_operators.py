@@ -35,6 +35,7 @@ from edgex.export.rewrites.operators.scans import write_scans
 from edgex.export.rewrites.operators.statistics import write_statistics, write_variances
 from edgex.export.rewrites.pooling.average import pad_averages, write_average_pools
 from edgex.export.rewrites.pooling.ceilings import pad_ceilings
+from edgex.export.rewrites.pooling.folds import write_folds
 from edgex.export.rewrites.pooling.maximum import write_max_pools
 from edgex.export.rewrites.pooling.planes import write_plane_means
 from edgex.export.rewrites.products.batches import write_batches
@@ -263,6 +264,17 @@ NEAREST = {
     "to a size": (lambda x: F.interpolate(x, size=(9, 4)), rand(2, 5, 3, 4)),
     "a sequence": (lambda x: F.interpolate(x, scale_factor=3), rand(2, 5, 4)),
 }
+WINDOWS = {
+    "apart": (lambda x: F.unfold(x, (2, 3), stride=(2, 3)), rand(2, 5, 5, 7)),
+    "sharing elements": (lambda x: F.unfold(x, (3, 2), (2, 1), (1, 2), (2, 1)), rand(2, 5, 8, 7)),
+    "of one image": (lambda x: F.unfold(x, 2, padding=1), rand(5, 4, 4)),
+    "put back": (lambda x: F.fold(x, (8, 8), 2, stride=2), rand(2, 12, 16)),
+    "put back, padding dropped": (lambda x: F.fold(x, (6, 6), 2, padding=1, stride=2), rand(2, 12, 16)),
+    "put back short of the end": (lambda x: F.fold(x, (9, 8), 2, stride=2), rand(2, 12, 16)),
+    "added up": (lambda x: F.fold(x, (8, 7), 3, 1, 1, 2), rand(2, 18, 16)),
+    "added up, apart": (lambda x: F.fold(x, (9, 8), 2, (1, 3), 0, (3, 2)), rand(12, 9)),
+    "added up by ones": (lambda x: F.fold(x, (4, 5), (2, 3), padding=(0, 1)), rand(1, 12, 15)),
+}
 REST = {
     "diagonal": (slice_diagonals, lambda x: x.diagonal(-1, 1, 2), rand(2, 3, 5, 2)),
     "diagonal above": (slice_diagonals, lambda x: x.diagonal(2, 0, -1), rand(4, 3, 5)),
@@ -319,6 +331,8 @@ REST = {
 POWERS = {f"{power}": (lambda x, p=power: x**p, rand(3, 4).abs() + 0.5) for power in (-1, -0.5, 0.5, 3, 4)}
 DEPTHWISE = {
     "7 x 7": (torch.nn.Conv2d(3, 3, 7, padding=3, groups=3), rand(2, 3, 9, 8)),
+    "7 x 7, less padding": (torch.nn.Conv2d(3, 3, 7, padding=2, groups=3), rand(2, 3, 9, 8)),
+    "7 x 7, a stride, holes": (torch.nn.Conv2d(3, 6, 7, 2, (6, 5), 2, 3), rand(2, 3, 15, 15)),
     "a stride, holes": (torch.nn.Conv2d(3, 6, (9, 4), (2, 1), (4, 1), (1, 2), 3, False), rand(1, 3, 14, 9)),
     "two ways": (torch.nn.Conv2d(3, 3, 11, padding="same", groups=3), rand(1, 3, 8, 8)),
     "a sequence": (torch.nn.Conv1d(3, 3, 31, padding=15, groups=3), rand(1, 3, 40)),
@@ -364,6 +378,7 @@ TABLES = {
     permute_pixels: PIXELS,
     repeat_pixels: NEAREST,
     write_phases: PHASES,
+    write_folds: WINDOWS,
     gather_samples: SAMPLES,
 }
 CASES = REST | {
@@ -423,6 +438,7 @@ KEPT = {
     "floor division by a number": (divide_as_eager, lambda x: x // 2.5, SPECIAL),
     "no ellipsis": (split_einsum, lambda a, b: torch.einsum("ij,jk->ik", a, b), rand(3, 4), rand(4, 5)),
     "a diagonal that is written to": (slice_diagonals, lambda x: x.clone().diagonal().fill_(0), rand(3, 3)),
+    "windows of 81 that share elements": (write_folds, lambda x: F.unfold(x, 9), rand(1, 1, 12, 12)),
     "bags of maxima": (scatter_by_sums, lambda w, i: F.embedding_bag(i, w, mode="max"), rand(4, 5), PLACES),
 }
 
@@ -448,6 +464,8 @@ OF_ANY_BATCH = {
     "mirror": (write_mirrors, torch.nn.ReflectionPad2d(2), IMAGE),
     "resize": (write_corners, torch.nn.Upsample(scale_factor=2, mode="bilinear", align_corners=True), IMAGE),
     "variance": (write_statistics, lambda x: x.var((1, 2)), IMAGE),
+    "windows": (write_folds, torch.nn.Unfold(3, padding=1), IMAGE),
+    "windows put back": (write_folds, torch.nn.Fold((8, 8), 3, padding=1, stride=2), rand(2, 18, 16)),
 }
 
 
