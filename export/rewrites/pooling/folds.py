@@ -62,7 +62,8 @@ def _unfold(
         windows = torch.stack(
             [_every(band, -1, j * hole[1], columns, step[1]) for band in bands for j in range(wide)], -3
         )
-    return windows.reshape(*leading, channels * high * wide, rows * columns)
+    y = windows.reshape(*leading, channels * high * wide, rows * columns)
+    return y.clone() if 1 in (high, rows) else y  # which may be a view, and `x` may be written to later
 
 
 def _fold(
@@ -95,7 +96,7 @@ def _fold(
         bands = [wider.select(-3, i).transpose(-2, -1) for i in range(high)]
         y = _add_up(bands, hole[0], step[0], sizes[0] + 2 * sides[0]).transpose(-2, -1)
     y = y.narrow(-2, sides[0], sizes[0]).narrow(-1, sides[1], sizes[1])
-    return y.clone() if y._is_view() else y
+    return y.clone() if 1 in (high, rows) else y  # as above
 
 
 def _is_tiled(kernel: Sequence[int], dilation: Sequence[int], stride: Sequence[int]) -> bool:
