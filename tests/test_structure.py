@@ -69,6 +69,7 @@ PRIVATE_ATTRIBUTES: dict[str, set[str]] = {
     "edgex.export.quantization.pt2e": {"_annotated"},
     # Operators of PyTorch's own.
     "edgex.export.rewrites.operators.elementary": {"_is_all_true", "_is_any_true"},
+    "edgex.export.rewrites.products.resizes": {"_upsample_bilinear2d_aa", "_upsample_bicubic2d_aa"},
     "edgex.export.source.leaves": {"_get_node_type"},
     "edgex.runtime.engines.litert.binding": {"_get_full_signature_list", "_get_ops_details"},
     "edgex.runtime.engines.torch.pt2.operators": {"_ops", "_schema"},

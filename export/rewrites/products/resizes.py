@@ -7,8 +7,9 @@ after:   wide = linear(x, columns)                                      # column
 ```
 
 A row of a matrix has the few weights that PyTorch resizes with, and zeros. ExecuTorch's kernel computes one element at
-a time; for bicubic resizing there is none, and lowering gathers sixteen copies of the image. Left alone: sizes that
-only a run knows, and images so large that the zeros would cost more.
+a time; for bicubic resizing there is none, and lowering gathers sixteen copies of the image; resizing with
+`antialias=True` has neither kernel nor decomposition. Left alone: sizes that only a run knows, and images so large that
+the zeros would cost more, except where nothing else runs.
 """
 
 from __future__ import annotations
@@ -28,12 +29,19 @@ aten = torch.ops.aten
 # Multiplications for an element of the result, which ExecuTorch's kernel has in that time.
 _MOST_PRODUCTS = 512
 
+# What no engine under ExecuTorch runs, nor a decomposition of PyTorch.
+_ANTIALIASED: tuple[Any, ...] = (aten._upsample_bilinear2d_aa.vec, aten._upsample_bicubic2d_aa.vec)
+
 Resize = Callable[[torch.Tensor, Any, Any], torch.Tensor]
 
 
 def write_resizes(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite | None]:
-    """Write every bicubic resize, and every linear one of sequences; the same program comes back without one."""
-    rules: Rules = {aten.upsample_bicubic2d.vec: _bicubic, aten.upsample_linear1d.vec: _linear}
+    """Write every resize that is bicubic, antialiased, or of a sequence; the same program comes back without one."""
+    rules: Rules = {
+        aten.upsample_bicubic2d.vec: _bicubic,
+        aten.upsample_linear1d.vec: _linear,
+        **{operator: _antialiased(operator) for operator in _ANTIALIASED},
+    }
     return substitute(program, "write_resizes", rules, "{count} resize(s) became products with constant matrices")
 
 
@@ -57,7 +65,20 @@ def _linear(x: torch.Tensor, sizes: Sequence[int] | None, corners: bool, scales:
     return _by_matrices(x, sizes, scales, lambda one, to, by: aten.upsample_linear1d.vec(one, to, corners, by))
 
 
-def _by_matrices(x: torch.Tensor, sizes: Sequence[int] | None, scales: Sequence[float] | None, resize: Resize) -> Any:
+def _antialiased(operator: Any) -> Callable[..., Any]:
+    def write(x: torch.Tensor, sizes: Sequence[int] | None, corners: bool, scales: Sequence[float] | None) -> Any:
+        return _by_matrices(x, sizes, scales, lambda one, to, by: operator(one, to, corners, by), most=None)
+
+    return write
+
+
+def _by_matrices(
+    x: torch.Tensor,
+    sizes: Sequence[int] | None,
+    scales: Sequence[float] | None,
+    resize: Resize,
+    most: int | None = _MOST_PRODUCTS,
+) -> Any:
     directions = x.dim() - 2
     if not static(*x.shape[2:], *(sizes or ())) or x.dtype != torch.float32:
         return NotImplemented
@@ -67,7 +88,7 @@ def _by_matrices(x: torch.Tensor, sizes: Sequence[int] | None, scales: Sequence[
     new = list(sizes) if sizes else [int(size * scale) for size, scale in zip(old, scales or (), strict=True)]
     # Columns come first, and rows are then computed of as many as the result has.
     products = old[0] if directions == 1 else old[1] * old[0] / new[0] + old[0]
-    if products > _MOST_PRODUCTS:
+    if most is not None and products > most:
         return NotImplemented
     y = x
     for direction in reversed(range(directions)):

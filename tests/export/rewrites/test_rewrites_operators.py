@@ -206,7 +206,12 @@ RESIZES = {
     "bicubic, by a factor": (lambda x: F.interpolate(x, scale_factor=1.7, mode="bicubic"), IMAGE),
     "bicubic, corners": (lambda x: F.interpolate(x, size=(20, 5), mode="bicubic", align_corners=True), IMAGE),
     "a sequence": (lambda x: F.interpolate(x, scale_factor=2.5, mode="linear"), IMAGE[0]),
-}
+    "bicubic, antialiased": (lambda x: F.interpolate(x, size=(5, 20), mode="bicubic", antialias=True), IMAGE),
+    "bilinear, antialiased": (lambda x: F.interpolate(x, scale_factor=0.4, mode="bilinear", antialias=True), IMAGE),
+    "antialiased, corners": (
+        lambda x: F.interpolate(x, size=(5, 7), mode="bilinear", align_corners=True, antialias=True), IMAGE
+    ),
+}  # fmt: skip
 CORNERS = {
     "larger": (lambda x: F.interpolate(x, scale_factor=2, mode="bilinear", align_corners=True), IMAGE),
     "other sizes": (lambda x: F.interpolate(x, size=(5, 31), mode="bilinear", align_corners=True), IMAGE),
