@@ -38,6 +38,7 @@ from edgex.export.capture.dimensions.dynamic import (
 from edgex.export.capture.dimensions.fixes import explain_in_flags, read_suggestions, unify
 from edgex.export.capture.dimensions.recurrences import check_recurrences
 from edgex.export.capture.example_run import ExampleRun, describe_example, run_example
+from edgex.export.capture.fidelity import check_gives_eager
 from edgex.export.capture.flat import flatten_program
 from edgex.export.capture.mutation import find_written_placeholders, write_out_of_place
 from edgex.export.capture.python_state.buffer_references import references_followed
@@ -45,6 +46,7 @@ from edgex.export.capture.python_state.following import check_follows_eager
 from edgex.export.capture.python_state.trace_guard import values_kept
 from edgex.export.capture.state import find_state, own_initial_values
 from edgex.export.capture.torch_internals import uncompiled
+from edgex.export.capture.transforms import expand_transforms
 from edgex.export.proof.inner_precision import find_inner_precision
 from edgex.export.source.eager import EagerModel, reference_conditions
 from edgex.export.source.leaves import Leaf, name_outputs
@@ -97,7 +99,8 @@ def capture(
         dynamic: Dimensions by (input name, axis), instead of `dynamic_shapes`.
 
     Raises:
-        CaptureError: The model fails on its example inputs, or cannot be captured, or returns no tensors.
+        CaptureError: The model fails on its example inputs, or cannot be captured, or returns no tensors, or its
+            program gives other numbers than the model.
         UsageError: `dynamic` names an input or dimension that does not exist.
     """
     requests = dynamic or {}
@@ -121,7 +124,9 @@ def capture(
         calls = [(example.args, example.kwargs), _other_call(example, asked)]
         check_recurrences(example.module, calls, asked, source_root)
     exported, strict, why, asked = _export(example, asked, shapes, values, source_root, in_flags=bool(requests))
-    return _assemble(exported, example, asked, source_root, strict, [*notices, *example.notices, *why])
+    captured = _assemble(exported, example, asked, source_root, strict, [*notices, *example.notices, *why])
+    check_gives_eager(captured.program.exported, captured.eager, source_root)
+    return captured
 
 
 def capture_unrun(
@@ -300,6 +305,7 @@ def _assemble(
     notices: list[str],
 ) -> Capture:
     """The flat program, its specs and its state."""
+    exported = expand_transforms(exported)
     diagnosis.check_constants(exported, example.inputs)
     fix_constant_masks(exported)
     write_out_of_place(exported.graph)
