@@ -7,6 +7,7 @@
 #include <string>
 #include <type_traits>
 
+#include "library/thread_end.h"
 #include "oneapi/dnnl/dnnl.h"
 #include "oneapi/dnnl/dnnl_graph.h"
 
@@ -39,7 +40,7 @@ using Owner = std::unique_ptr<std::remove_pointer_t<Handle>, Destroyer<Handle, d
 using GraphOwner = Owner<dnnl_graph_graph_t, dnnl_graph_graph_destroy>;
 using OpOwner = Owner<dnnl_graph_op_t, dnnl_graph_op_destroy>;
 using PartitionOwner = Owner<dnnl_graph_partition_t, dnnl_graph_partition_destroy>;
-using CompiledOwner = Owner<dnnl_graph_compiled_partition_t, dnnl_graph_compiled_partition_destroy>;
+using CompiledOwner = Owner<dnnl_graph_compiled_partition_t, destroy_compiled>;
 using TensorOwner = Owner<dnnl_graph_tensor_t, dnnl_graph_tensor_destroy>;
 
 struct Device {

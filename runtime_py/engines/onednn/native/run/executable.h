@@ -107,6 +107,7 @@ class Executable {
     Call& call = calls_[i];
     if (call.own != nullptr) return run_own(*call.own, call.values, i);
     const ThreadScope threads(call.small ? 1 : 0);
+    const ThreadTables tables;
     check(dnnl_graph_compiled_partition_execute(call.compiled.get(), device().stream, call.inputs.size(),
                                                 call.inputs.data(), call.outputs.size(), call.outputs.data()),
           "running a partition");
