@@ -20,5 +20,6 @@ PORTABLE_REWRITES = (
         "write_mirrors",
         "write_resizes",
         "write_folds",
+        "write_bounds",
     ),
 )

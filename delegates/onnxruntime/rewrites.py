@@ -15,5 +15,6 @@ ONNX_REWRITES = (
         "write_angles",
         "write_elementary",
         "write_special_functions",
+        "write_bounds",
     ),
 )

@@ -59,6 +59,7 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
     from edgex.export.rewrites.attention.masks import write_masks
     from edgex.export.rewrites.attention.products import unfold_attention
     from edgex.export.rewrites.batch_norm import fold_batch_norm
+    from edgex.export.rewrites.bounds import write_bounds
     from edgex.export.rewrites.complex.numbers import split_complex
     from edgex.export.rewrites.constants import fold_constants
     from edgex.export.rewrites.indexing.diagonal import slice_diagonals
@@ -166,6 +167,7 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
         ("write_elementary", True, write_elementary),
         # Masks become constants, which attention looks at.
         ("fold_literals", True, fold_literals),
+        ("write_bounds", True, write_bounds),
         ("guard_empty_rows", True, guard_empty_rows),
         ("write_masks", True, write_masks),
         ("unfold_attention", True, unfold_attention),

@@ -186,6 +186,7 @@ class ProgramEditor:
             changes: Other fields of the CapturedProgram that change.
         """
         exported = self._program.exported
+        self.graph.eliminate_dead_code()  # leaves what writes, draws random numbers or checks
         removed = self._drop_unused()
         output_specs = self._output_specs(exported.graph_signature)
         # A submodule's own signature names inner nodes, which may be gone; the model's is that of the program.

@@ -8,6 +8,9 @@ before:  y = aten.expand.default(norm, [1, 9, 8]); z = aten.div.Tensor(x, y)    
 after:   z = aten.div.Tensor(x, norm)                                                   # which repeats it by itself
 ```
 
+before:  y = aten.cat.default([none, keys], -2)          # none: [0]; the first step of a cache
+after:   y = keys                                        # ExecuTorch stores no empty constant
+
 Lowering makes copies of them, and ExecuTorch 1.5 fails at a copy of a permuted tensor of three dimensions: at the
 dropout of every Whisper and DETR. Left alone: what is written to, and what the program returns.
 """
@@ -45,6 +48,7 @@ def drop_identities(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite 
     rules: Rules = {
         **{operator: Rule(_dropped, where=is_read) for operator in _DROPOUTS},
         **{operator: Rule(_converted, where=is_read) for operator in _CONVERSIONS},
+        aten.cat.default: Rule(_joined, where=lambda node: _joins_nothing(node, written)),
         aten.expand.default: Rule(_repeated, where=is_read, operands=_with_readers),
     }
     return substitute(
@@ -61,6 +65,27 @@ def _converted(x: torch.Tensor, *asked: Any) -> Any:
     dtypes = [one.dtype if isinstance(one, torch.Tensor) else one for one in asked]
     wanted = next((one for one in dtypes if isinstance(one, torch.dtype)), x.dtype)
     return x if wanted == x.dtype else NotImplemented
+
+
+def _joins_nothing(node: Node, written: set[Node]) -> bool:
+    """Whether some operands are empty, and what is left may be read in the result's place."""
+    operands = [one for one in node.args[0] if isinstance(one, Node)]  # type: ignore[union-attr]
+    filled = [one for one in operands if not _is_empty(one.meta["val"])]
+    if not filled or len(filled) == len(operands):
+        return False
+    single = len(filled) == 1
+    return not single or (filled[0] not in written and all(user.op == "call_function" for user in node.users))
+
+
+def _is_empty(x: torch.Tensor) -> bool:
+    return static(*x.shape) and x.numel() == 0
+
+
+def _joined(tensors: Sequence[torch.Tensor], dim: int) -> Any:
+    filled = [one for one in tensors if not _is_empty(one)]
+    if len({one.dtype for one in tensors}) > 1:
+        return NotImplemented  # an empty operand has its say in the result's dtype
+    return filled[0] if len(filled) == 1 else torch.cat(filled, dim)
 
 
 def _with_readers(node: Node) -> tuple[Any, ...]:

@@ -9,6 +9,7 @@ import torch
 from rewriting import Calls, capture_program, check_vals, operators, run_program
 from torch.nn import functional as F
 
+from edgex.export.rewrites.bounds import write_bounds
 from edgex.export.rewrites.indexing.diagonal import slice_diagonals
 from edgex.export.rewrites.indexing.mirrors import write_mirrors
 from edgex.export.rewrites.indexing.padding import slice_padding
@@ -56,6 +57,18 @@ SPECIAL = torch.tensor([
 LEFT, RIGHT = SPECIAL.repeat(len(SPECIAL)), SPECIAL.repeat_interleave(len(SPECIAL))
 SIGNED, DIVISORS = torch.arange(-20, 20), torch.tensor([3, -3, 5, -5] * 10)
 PLACES = torch.tensor([[0, 1, 1], [2, 0, 0]])
+
+
+class Clamped(torch.nn.Module):
+    """Between buffers without dimensions."""
+
+    def __init__(self, least, most):
+        super().__init__()
+        self.register_buffer("least", None if least is None else torch.tensor(least))
+        self.register_buffer("most", None if most is None else torch.tensor(most))
+
+    def forward(self, x):
+        return torch.clamp(x * 2, self.least, self.most)
 
 
 def rand(*shape: int) -> torch.Tensor:
@@ -309,6 +322,10 @@ REST = {
     "a computed weight": (write_batches, F.linear, rand(2, 4, 5), rand(3, 5), rand(3)),
     "a new dimension": (slice_pieces, lambda x: x.unsqueeze(1) * 2, rand(2, 4)),
     "a dimension less": (slice_pieces, lambda x: x.squeeze((0, 2)) * 2, rand(1, 4, 1)),
+    "constant bounds": (write_bounds, Clamped(-0.5, 0.25), rand(2, 4)),
+    "one constant bound, no end": (write_bounds, Clamped(None, math.inf), rand(2, 4)),
+    "a join with nothing": (drop_identities, lambda x: torch.cat([x.new_empty(0), x * 2], 1) * 2, rand(2, 4)),
+    "a join of two with nothing": (drop_identities, lambda x: torch.cat([x, x[:, :0], x * 2], 1), rand(2, 4)),
     "the dtype that it has": (drop_identities, lambda x: (x * 2).to(torch.float32) * 2, rand(2, 4)),
     "dropout that is off": (drop_identities, lambda x: F.dropout(x.mT, 0.5, False) * 2, rand(2, 4, 3)),
     "repetition by its reader": (drop_identities, lambda x, y: x / y.expand(2, 4), rand(2, 4), rand(2, 1)),
@@ -409,6 +426,7 @@ def test_the_operator_is_gone_and_its_numbers_stay(name):
 
 
 KEPT = {
+    "bounds for each column": (write_bounds, lambda x, y: torch.clamp(x, y, y + 1), rand(2, 4), rand(4)),
     "windows that do not divide": (write_max_pools, lambda x: F.adaptive_max_pool2d(x, 5), IMAGE),
     "indices that are used": (write_max_pools, lambda x: F.adaptive_max_pool2d(x, 4, return_indices=True)[1], IMAGE),
     "a ceiling that counts": (write_average_pools, lambda x: F.avg_pool2d(x, 5, 2, ceil_mode=True), IMAGE),
@@ -453,6 +471,11 @@ def test_what_does_not_fit_stays_as_it_is(name):
     run, function, *args = KEPT[name]
     before = capture_program(Calls(function), *args)
     assert run(before) == (before, None)
+
+
+def test_a_bound_that_is_nan_stays():
+    before = capture_program(Clamped(-1.0, math.nan), rand(2, 4), randomise=False)
+    assert write_bounds(before) == (before, None)
 
 
 BATCH = torch.export.Dim("batch", min=1, max=9)
