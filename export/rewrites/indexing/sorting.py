@@ -17,7 +17,8 @@ after:   counts = sum(x[..., None] == x[..., None, :], -1)
 ```
 
 The same for `argsort`, `msort`, `median` and `nanmedian`.
-A stable sort has an order among equals, which top-k has not: its values are sorted this way, its indices are not.
+A stable sort has an order among equals, which top-k has not: its values are sorted this way, its indices are found by
+counting, for each value, those that come before it.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ def sort_by_topk(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite | N
     rules: Rules = {
         aten.sort.default: _sort,
         aten.sort.stable: _stable,
+        aten.argsort.stable: lambda x, stable, dim, descending: _second(_stable(x, stable, dim, descending)),
         aten.argsort.default: lambda x, dim, descending: _second(_sort(x, dim, descending)),
         aten.msort.default: lambda x: _first(_sort(x, 0, False)),
         aten.kthvalue.default: _kth,
@@ -64,7 +66,26 @@ def _stable(x: torch.Tensor, stable: bool | None, dim: int, descending: bool) ->
     found = _sort(x, dim, descending)
     if found is NotImplemented or not stable:
         return found
-    return found[0], None
+    if not static(*x.shape) or x.numel() * x.shape[dim] > LARGEST_TABLE:
+        return found[0], None
+    return found[0], _order(x.transpose(dim, -1), descending).transpose(dim, -1)
+
+
+def _order(rows: torch.Tensor, descending: bool) -> torch.Tensor:
+    """Which places of each row come first, second and so on: of equal values the first place first, NaN the largest."""
+    count = rows.shape[-1]
+    other, own = rows.unsqueeze(-2), rows.unsqueeze(-1)
+    before, equal = (other > own) if descending else (other < own), other == own
+    if rows.is_floating_point():
+        unknown, unknown_own = torch.isnan(other), torch.isnan(own)
+        first, last = (unknown, unknown_own) if descending else (unknown_own, unknown)
+        before = before | (first & torch.logical_not(last))
+        equal = equal | (unknown & unknown_own)
+    places = torch.arange(count)
+    earlier = places.unsqueeze(0) < places.unsqueeze(1)
+    rank = (before | (equal & earlier)).to(torch.float32).sum(-1, keepdim=True).transpose(-1, -2)
+    found = (rank == places.unsqueeze(1).to(torch.float32)).to(torch.float32) * places.to(torch.float32)
+    return found.sum(-1).to(torch.int64)
 
 
 def _first(found: Any) -> Any:

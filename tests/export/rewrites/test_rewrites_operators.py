@@ -117,6 +117,16 @@ SORTS = {
     "indices": (lambda x: x.argsort(0, descending=True), rand(3, 5)),
     "msort": (torch.msort, rand(3, 5)),
     "stable": (lambda x: torch.sort(x, stable=True).values, rand(3, 5)),
+    **{
+        f"stable order{', falling' if falling else ''}": (
+            lambda x, d=falling: torch.sort(x, stable=True, dim=1, descending=d).indices,
+            torch.cat([rand(2, 17), SPECIAL[None], SPECIAL[None].flip(1), torch.ones(1, 17)]),
+        )
+        for falling in (False, True)
+    },
+    "a stable order of integers": (
+        lambda x: torch.argsort(x, dim=0, stable=True), torch.tensor([[3, 1], [1, 1], [3, 0], [1, 2]]),
+    ),
     "kthvalue": (lambda x: x.kthvalue(2).values, rand(3, 5)),
     "median": (lambda x: x.median(1).values, torch.cat([rand(3, 6), SPECIAL[:6][None]])),
     "median with NaN": (lambda x: x.median(0).values, SPECIAL.reshape(17, 1)),
@@ -430,7 +440,7 @@ KEPT = {
     "windows that do not divide": (write_max_pools, lambda x: F.adaptive_max_pool2d(x, 5), IMAGE),
     "indices that are used": (write_max_pools, lambda x: F.adaptive_max_pool2d(x, 4, return_indices=True)[1], IMAGE),
     "a ceiling that counts": (write_average_pools, lambda x: F.avg_pool2d(x, 5, 2, ceil_mode=True), IMAGE),
-    "indices of a stable sort": (sort_by_topk, lambda x: torch.sort(x, stable=True).indices, rand(3, 5)),
+    "indices of a long stable sort": (sort_by_topk, lambda x: torch.sort(x, stable=True).indices, rand(2, 5000)),
     "slopes of an image": (write_activations, F.prelu, IMAGE, rand(3)),
     "a resize without corners": (write_corners, lambda x: F.interpolate(x, scale_factor=2, mode="bilinear"), IMAGE),
     "a variance of rows": (write_variances, lambda x: x.var(-1), IMAGE),
