@@ -2,7 +2,8 @@
 
 ExecuTorch gives every reader of such a constant a copy, and all copies the constant's name. A region with two readers
 then has two inputs of one name, and torch fails on it: "`zeros` is not a buffer" (ExecuTorch 1.5; the initial state of
-a bidirectional LSTM of two layers). Done here before, a region has one copy, whose name is its own:
+a bidirectional LSTM of two layers), or finds a copy with the tag of another region. Done here before, a region has one
+copy, whose name is its own:
 
 ```
 before:  zeros -> a (region 0), b (region 1), c (region 1)
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from torch.export.graph_signature import ConstantArgument, InputKind, InputSpec, TensorArgument
@@ -44,7 +46,7 @@ def constants_of_regions() -> Iterator[None]:
 
 
 def separate_shared_constants(program: ExportedProgram) -> None:
-    """Give each region its own copy of a constant that it reads more than once and others read too; in place.
+    """Give each region its own copy of a constant that others read too; in place.
 
     Args:
         program: An edge program whose nodes are tagged by region.
@@ -59,10 +61,12 @@ def separate_shared_constants(program: ExportedProgram) -> None:
         if _TAG not in node.meta:
             continue
         readers = _readers_by_region(node)
-        if len(readers) == 1 or all(len(users) == 1 for tag, users in readers.items() if tag is not None):
+        if len(readers) <= 1:
             continue
-        for number, tag in enumerate(list(readers)[1:], 1):
-            specs.append(_copy(program, spec, node, f"of_{number}", tag, readers[tag]))
+        last = node
+        for tag in list(readers)[1:]:
+            last, copied = _copy(program, spec, node, last, tag, readers[tag])
+            specs.append(copied)
         _set_tag(node, next(iter(readers)))
     if len(specs) != len(signature.input_specs):
         signature.input_specs = specs
@@ -81,19 +85,21 @@ def _readers_by_region(node: Node) -> dict[str | None, list[Node]]:
 
 
 def _copy(
-    program: ExportedProgram, spec: InputSpec, node: Node, suffix: str, tag: str | None, readers: list[Node]
-) -> InputSpec:
-    """One more placeholder behind `node`, of the same tensor, for these readers."""
+    program: ExportedProgram, spec: InputSpec, node: Node, last: Node, tag: str | None, readers: list[Node]
+) -> tuple[Node, InputSpec]:
+    """One more placeholder behind `last`, of the same tensor as `node`, for these readers."""
     held: Any = program.constants if spec.target in program.constants else program.state_dict
-    target, name = f"{spec.target}_{suffix}", f"{node.name}_{suffix}"
+    names = {other.name for other in program.graph.nodes}
+    number = next(n for n in count(1) if f"{spec.target}_of_{n}" not in held and f"{node.name}_of_{n}" not in names)
+    target, name = f"{spec.target}_of_{number}", f"{node.name}_of_{number}"
     held[target] = held[spec.target]
-    with program.graph.inserting_after(node):
+    with program.graph.inserting_after(last):
         copied = program.graph.placeholder(name)
     copied.meta = dict(node.meta)
     _set_tag(copied, tag)
     for reader in readers:
         reader.replace_input_with(node, copied)
-    return InputSpec(spec.kind, TensorArgument(copied.name), target, spec.persistent)
+    return copied, InputSpec(spec.kind, TensorArgument(copied.name), target, spec.persistent)
 
 
 def _set_tag(node: Node, tag: str | None) -> None:

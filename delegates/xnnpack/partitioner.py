@@ -17,11 +17,13 @@ from typing import TYPE_CHECKING, Any
 from executorch.backends.xnnpack.partition.config import ALL_PARTITIONER_CONFIGS
 from executorch.backends.xnnpack.partition.config.generic_node_configs import EluConfig
 from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
+from executorch.exir.backend.utils import tag_constant_data
 
 from edgex.delegates.executorch.exir import is_excluded, operator_name, origin_of
 from edgex.delegates.executorch.lowering import OnPartition
 from edgex.delegates.executorch.refusals import EXCLUDED, Refusal
 from edgex.delegates.graph.schema import named_arguments
+from edgex.delegates.xnnpack.partition_cycles import TAG, separate_cycles
 from edgex.delegates.xnnpack.reasons import explain_refusal
 from edgex.delegates.xnnpack.run_time_sizes import sizes_of_run_time
 from edgex.delegates.xnnpack.workarounds import refuse_wrong
@@ -70,6 +72,10 @@ class _WatchedPartitioner(XnnpackPartitioner):  # type: ignore[misc]  # executor
         _name_alpha(exported_program)
         with _collected_reasons() as reasons:
             result = super().partition(exported_program)
+        separated = separate_cycles(result.tagged_exported_program.graph)
+        if separated:
+            result.partition_tags.update({new: result.partition_tags[old] for new, old in separated.items()})
+            _tag_constants(result.tagged_exported_program)
         self._on_partition(result.tagged_exported_program, lambda node: self._refuse(node, reasons, exported_program))
         return result
 
@@ -80,6 +86,13 @@ class _WatchedPartitioner(XnnpackPartitioner):  # type: ignore[misc]  # executor
         if refusal.code == "not_in_delegate":
             return self._taken_apart.get(origin_of(node), refusal)
         return refusal
+
+
+def _tag_constants(program: ExportedProgram) -> None:
+    """Give constants a tag of their readers, once more."""
+    for node in program.graph.find_nodes(op="placeholder"):
+        node.meta.pop(TAG, None)
+    tag_constant_data(program)
 
 
 def _name_alpha(program: ExportedProgram) -> None:

@@ -40,6 +40,26 @@ def test_each_region_has_one_copy_and_the_program_gives_what_it_gave() -> None:
     torch.testing.assert_close(edge.exported_program().module()(x), Shares()(x))
 
 
+class SharesOften(Shares):
+    """In four regions."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for _ in range(4):
+            x = torch.sigmoid(x * self.shared).cumsum(1)
+        return x
+
+
+def test_more_than_two_regions_have_a_copy_each_in_the_order_of_the_signature() -> None:
+    x = torch.randn(2, 3)
+    exported = torch.export.export(SharesOften(), (x,))
+    with constants_of_regions():
+        edge = exir.lower_to_edge(exported, _make_partitioner(lambda _edge, _refuse: None))
+    names = constants_by_region(edge)
+    assert [len(region) for region in names] == [1] * 4
+    assert len({tuple(region) for region in names}) == 4, names
+    torch.testing.assert_close(edge.exported_program().module()(x), SharesOften()(x))
+
+
 def test_without_it_executorch_names_two_inputs_of_a_region_alike() -> None:
     # Where this fails, ExecuTorch has mended it, and the module can go.
     exported = torch.export.export(Shares(), (torch.randn(2, 3),))

@@ -125,7 +125,8 @@ SORTS = {
         for falling in (False, True)
     },
     "a stable order of integers": (
-        lambda x: torch.argsort(x, dim=0, stable=True), torch.tensor([[3, 1], [1, 1], [3, 0], [1, 2]]),
+        lambda x: torch.argsort(x, dim=0, stable=True),
+        torch.tensor([[3, 1], [1, 1], [3, 0], [1, 2]]),
     ),
     "kthvalue": (lambda x: x.kthvalue(2).values, rand(3, 5)),
     "median": (lambda x: x.median(1).values, torch.cat([rand(3, 6), SPECIAL[:6][None]])),
