@@ -13,7 +13,7 @@ from edgex.delegates.base import CapturedProgram, KnowsSpecialValues
 from edgex.delegates.graph.provenance import source_of
 from edgex.delegates.graph.schema import leaves_of
 from edgex.export.proof.stress import takes_special
-from edgex.export.rewrites.proof import input_values
+from edgex.export.rewrites.editing.editor import input_values
 from edgex.export.source.eager import reference_conditions
 from edgex.runtime.artifact.golden import STRESS, Arrays, Case
 from edgex.runtime.artifact.shapes import SPECIAL_INPUTS

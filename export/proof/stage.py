@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edgex.errors import VerificationError
-from edgex.export.proof.float64_errors import judge_by_float64
 from edgex.export.proof.held_out import warn_of_more
 from edgex.export.proof.held_out_answers import answer_held_out
 from edgex.export.proof.language_cases import make_language_cases
-from edgex.export.proof.ranks import judge_by_values
+from edgex.export.proof.references.discretized import judge_by_features
+from edgex.export.proof.references.float64_errors import judge_by_float64
+from edgex.export.proof.references.ranks import judge_by_values
 from edgex.export.proof.special_values import describe_special_values
 from edgex.export.proof.verification import (
     explain_failure,
@@ -131,8 +132,9 @@ def prove(
         warnings = (f"NaN or infinity in the inputs: {error.what}",)
     if not verdict["passed"]:
         ranked = judge_by_values(cases, verdict, model.rewritten.program)
+        ranked = judge_by_features(ranked, verdict, model.rewritten.program)
         if any(old is not new for old, new in zip(cases, ranked, strict=True)):
-            progress("verify", f"{model.target}, once more: indices by the values that they choose")
+            progress("verify", f"{model.target}, once more: indices and rounded outputs by the values behind them")
             seal(cases := ranked)
             verdict = verify_in_fresh_process(folder, cpu_reference=on_cpu, method=method)
     if not verdict["passed"] and settings.judges_float32:

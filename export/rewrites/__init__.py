@@ -59,7 +59,6 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
     from edgex.export.rewrites.attention.masks import write_masks
     from edgex.export.rewrites.attention.products import unfold_attention
     from edgex.export.rewrites.batch_norm import fold_batch_norm
-    from edgex.export.rewrites.bounds import write_bounds
     from edgex.export.rewrites.complex.numbers import split_complex
     from edgex.export.rewrites.constants import fold_constants
     from edgex.export.rewrites.indexing.diagonal import slice_diagonals
@@ -103,6 +102,7 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
     from edgex.export.rewrites.products.resizes import write_corners, write_resizes
     from edgex.export.rewrites.products.sampling import gather_samples
     from edgex.export.rewrites.regions import inline_regions
+    from edgex.export.rewrites.weights.bounds import write_bounds
     from edgex.export.rewrites.weights.order import order_weights
     from edgex.export.rewrites.weights.returned import copy_returned_constants
 

@@ -2,7 +2,8 @@
 
 ```
 golden/index.json        {"format": "edgex.golden/1", "cases": [Case…]}
-golden/<case>.safetensors  keys `<step>/input/<name>`, `<step>/output/<name>`, `<step>/ranked/<axis>/<output>`
+golden/<case>.safetensors  keys `<step>/input/<name>`, `<step>/output/<name>`, `<step>/ranked/<axis>/<output>`,
+                           `<step>/least/<output>`, `<step>/most/<output>`
 ```
 
 A case is a sequence of steps run after one reset (one step for models without state). Values are stored
@@ -47,21 +48,32 @@ class Ranked:
 
 
 @dataclass(frozen=True)
+class Between:
+    """The least and the largest value that each element of an output may have; both of one shape."""
+
+    least: np.ndarray
+    most: np.ndarray
+
+
+@dataclass(frozen=True)
 class Step:
     """One run: inputs by name and, unless the case must be refused, eager's outputs by name.
 
-    `ranked` has, by output, what its indices choose from, where eager's choice is not the only right one.
+    `ranked` has, by output, what its indices choose from, where eager's choice is not the only right one; `between`
+    what an output may be that is rounded from numbers.
     """
 
     inputs: Arrays
     outputs: Arrays
     ranked: Mapping[str, Ranked] = field(default_factory=dict)
+    between: Mapping[str, Between] = field(default_factory=dict)
 
     @property
     def nbytes(self) -> int:
         """Bytes of all arrays."""
         arrays = (*self.inputs.values(), *self.outputs.values(), *(found.values for found in self.ranked.values()))
-        return sum(array.nbytes for array in arrays)
+        limits = (array for found in self.between.values() for array in (found.least, found.most))
+        return sum(array.nbytes for array in (*arrays, *limits))
 
 
 @dataclass(frozen=True)
@@ -120,6 +132,9 @@ def write_golden(folder: Path, cases: Sequence[Case]) -> None:
                 tensors |= {f"{at}/output/{name}": np.asarray(a, order="C") for name, a in step.outputs.items()}
                 for name, found in step.ranked.items():
                     tensors[f"{at}/ranked/{found.axis}/{name}"] = np.asarray(found.values, order="C")
+                for name, limits in step.between.items():
+                    tensors[f"{at}/least/{name}"] = np.asarray(limits.least, order="C")
+                    tensors[f"{at}/most/{name}"] = np.asarray(limits.most, order="C")
             # Written by Python: a full disk is then an OSError like everywhere else.
             (root / entry["file"]).write_bytes(save(tensors))
         index.append(entry)
@@ -193,6 +208,7 @@ def _read_case(artifact: Artifact, entry: Mapping[str, Any]) -> Case:
                 {k.removeprefix(inputs): v for k, v in tensors.items() if k.startswith(inputs)},
                 {k.removeprefix(outputs): v for k, v in tensors.items() if k.startswith(outputs)},
                 _read_ranked(tensors, f"{at}/ranked/"),
+                _read_between(tensors, at),
             )
             _check_step(artifact, entry, step)
             steps.append(step)
@@ -219,6 +235,19 @@ def _read_ranked(tensors: Arrays, prefix: str) -> dict[str, Ranked]:
             if not axis.isdecimal() or int(axis) >= values.ndim:
                 raise ValueError(f"{key!r} names no axis of its values")
             found[name] = Ranked(values, int(axis))
+    return found
+
+
+def _read_between(tensors: Arrays, at: int) -> dict[str, Between]:
+    least, most = f"{at}/least/", f"{at}/most/"
+    found: dict[str, Between] = {}
+    for key, values in tensors.items():
+        if key.startswith(least):
+            name = key.removeprefix(least)
+            other = tensors.get(most + name)
+            if other is None or other.shape != values.shape:
+                raise ValueError(f"{key!r} has no largest values of its shape")
+            found[name] = Between(values, other)
     return found
 
 

@@ -14,7 +14,14 @@ from edgex.runtime.artifact.golden import STRESS, Case, Layout, Reference, read_
 from edgex.runtime.artifact.shapes import SPECIAL_INPUTS
 from edgex.runtime.execute.base import Executor, Progress, no_progress
 from edgex.runtime.execute.request import Arrays, RunRequest, RunResult
-from edgex.runtime.session.numerics import Tolerance, Verdict, compare_choices, compare_output, round_significant
+from edgex.runtime.session.numerics import (
+    Tolerance,
+    Verdict,
+    compare_choices,
+    compare_limits,
+    compare_output,
+    round_significant,
+)
 from edgex.runtime.session.repeats import (
     LIMIT_SECONDS,
     Difference,
@@ -375,6 +382,9 @@ def _judge_case(
                 found = compare_choices(
                     step.outputs[output], outputs[at][output], ranked.values, ranked.axis, tolerance
                 )
+            if found.verdict == "fail" and output in step.between:
+                limits = step.between[output]
+                found = compare_limits(step.outputs[output], outputs[at][output], limits.least, limits.most)
             results.append(
                 CaseResult(
                     name,

@@ -169,6 +169,25 @@ def compare_choices(
     return compare_output(chosen[0], chosen[1], tolerance)
 
 
+def compare_limits(reference: np.ndarray, actual: np.ndarray, least: np.ndarray, most: np.ndarray) -> Comparison:
+    """Compare an output that was rounded from numbers with what it may be.
+
+    Args:
+        reference: Eager's output.
+        actual: The artifact's.
+        least: The least that each element may be; 0 and 1 for booleans.
+        most: The largest.
+    """
+    if actual.shape != least.shape or reference.dtype != actual.dtype:
+        return _compare_exactly(reference, actual, 1.0)
+    wide = actual.astype(np.float64)
+    error = np.abs(reference.astype(np.float64) - wide)
+    outside = int((~((wide >= least) & (wide <= most))).sum())
+    reason = f"{outside} of {actual.size} values are further off than rounding takes them" if outside else None
+    largest = float(np.abs(reference.astype(np.float64)).max(initial=0.0))
+    return Comparison(float(error.max(initial=0.0)), None, largest, "fail" if outside else "pass", reason)
+
+
 def _compare_exactly(reference: np.ndarray, actual: np.ndarray, min_equal: float) -> Comparison:
     """Integers and booleans: enough of them equal or not; a constant reference proves nothing by being equal."""
     error = np.abs(reference.astype(np.float64) - actual.astype(np.float64))

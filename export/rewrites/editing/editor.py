@@ -18,7 +18,7 @@ import copy
 import dataclasses
 import operator
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -75,6 +75,20 @@ def signature_of(exported: ExportedProgram) -> list[tuple[str, str, str]]:
         else:
             found.append((kind, type(value).__name__, ""))
     return found
+
+
+def input_values(program: CapturedProgram, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """What the placeholders of a program are given in one run; nothing that it writes to is the program's own."""
+    exported = program.exported
+    given = iter(inputs)
+    return [
+        next(given).clone()
+        if spec.kind is InputKind.USER_INPUT
+        else tensor_of(exported, spec).detach()
+        if spec.kind is InputKind.PARAMETER
+        else tensor_of(exported, spec).detach().clone()
+        for _, spec in placeholders(exported)
+    ]
 
 
 def tensor_of(exported: ExportedProgram, spec: InputSpec) -> torch.Tensor:

@@ -9,7 +9,6 @@ import torch
 from rewriting import Calls, capture_program, check_vals, operators, run_program
 from torch.nn import functional as F
 
-from edgex.export.rewrites.bounds import write_bounds
 from edgex.export.rewrites.indexing.diagonal import slice_diagonals
 from edgex.export.rewrites.indexing.mirrors import write_mirrors
 from edgex.export.rewrites.indexing.padding import slice_padding
@@ -48,6 +47,7 @@ from edgex.export.rewrites.products.nearest import repeat_by_products, repeat_pi
 from edgex.export.rewrites.products.phases import write_phases
 from edgex.export.rewrites.products.resizes import write_corners, write_resizes
 from edgex.export.rewrites.products.sampling import gather_samples
+from edgex.export.rewrites.weights.bounds import write_bounds
 from edgex.export.rewrites.weights.order import order_weights
 from edgex.export.rewrites.weights.returned import copy_returned_constants
 

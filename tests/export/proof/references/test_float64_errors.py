@@ -16,8 +16,8 @@ from edgex.delegates.base import CapturedProgram, LoweredModule
 from edgex.delegates.reference.delegate import ReferenceDelegate
 from edgex.export.capture.program import capture
 from edgex.export.pipeline import export_to_targets
-from edgex.export.proof.float64 import in_float64
-from edgex.export.proof.float64_errors import judge_by_float64, measure_movement_db, measure_own_error_db
+from edgex.export.proof.references.float64 import in_float64
+from edgex.export.proof.references.float64_errors import judge_by_float64, measure_movement_db, measure_own_error_db
 from edgex.export.result import ExportReport
 from edgex.export.settings import ExportSettings
 from edgex.export.source.source import wrap_model

@@ -22,8 +22,9 @@ import torch
 from torch.fx import Node
 
 from edgex.delegates.base import CapturedProgram
-from edgex.delegates.graph.schema import is_tuple, leaves_of, named_arguments, operator_name
-from edgex.export.rewrites.proof import input_values
+from edgex.delegates.graph.schema import is_tuple, named_arguments, operator_name
+from edgex.export.rewrites.discrete import Watch
+from edgex.export.rewrites.editing.editor import input_values
 from edgex.export.source.eager import reference_conditions
 from edgex.runtime.artifact.golden import Case, Ranked
 from edgex.runtime.session.numerics import EXACT_SQNR_DB, measure_sqnr_db
@@ -65,9 +66,8 @@ def judge_by_values(cases: Sequence[Case], verdict: Mapping[str, Any], program: 
     """
     failed = {(found["name"], found["output"]) for found in verdict["cases"] if found["verdict"] == "fail"}
     choices = {choice.output: choice for choice in _find_choices(program)}
-    if not failed or not all(output in choices for _, output in failed):
-        return tuple(cases)
-    return tuple(_with_ranks(case, [choices[o] for name, o in failed if name == case.name], program) for case in cases)
+    wrong = [(name, choices[output]) for name, output in failed if output in choices]
+    return tuple(_with_ranks(case, [choice for name, choice in wrong if name == case.name], program) for case in cases)
 
 
 def _find_choices(program: CapturedProgram) -> list[_Choice]:
@@ -102,8 +102,8 @@ def _with_ranks(case: Case, choices: Sequence[_Choice], program: CapturedProgram
     if not choices or len(case.steps) != 1 or (case.kind, case.reference) != ("compare", "eager"):
         return case
     (step,) = case.steps
-    tensors = _tensors_of(step.inputs, program)
-    watch = _Watch(program, {choice.node.all_input_nodes[0] for choice in choices})
+    tensors = tensors_of(step.inputs, program)
+    watch = Watch(program, {choice.node.all_input_nodes[0] for choice in choices})
     with reference_conditions():
         watch.run(*input_values(program, tensors))
     ranked = {}
@@ -132,7 +132,7 @@ def measure_order_db(case: Case, program: CapturedProgram, enough_db: Mapping[st
     least = dict.fromkeys(enough_db, EXACT_SQNR_DB)
     for seed in range(_MOVES):
         with reference_conditions():
-            results = _Shake(program, seed).run(*input_values(program, _tensors_of(step.inputs, program)))
+            results = _Shake(program, seed).run(*input_values(program, tensors_of(step.inputs, program)))
         for spec, result in zip(program.outputs, results[len(results) - len(program.outputs) :], strict=True):
             if spec.name in least:
                 least[spec.name] = min(least[spec.name], _distance_db(step.outputs[spec.name], result))
@@ -141,7 +141,8 @@ def measure_order_db(case: Case, program: CapturedProgram, enough_db: Mapping[st
     return least
 
 
-def _tensors_of(inputs: Mapping[str, np.ndarray], program: CapturedProgram) -> list[torch.Tensor]:
+def tensors_of(inputs: Mapping[str, np.ndarray], program: CapturedProgram) -> list[torch.Tensor]:
+    """A step's inputs in the order of the program's."""
     return [torch.from_numpy(np.array(inputs[spec.name])).to(getattr(torch, spec.dtype)) for spec in program.inputs]
 
 
@@ -169,20 +170,3 @@ class _Shake(torch.fx.Interpreter):
             noise = torch.rand(scores.shape, generator=self._random, dtype=scores.dtype) * 2 - 1
             args = (scores + noise * largest * _MOVED_BY, *args[1:])
         return super().call_function(target, args, kwargs)
-
-
-class _Watch(torch.fx.Interpreter):
-    """Keeps some values of a run."""
-
-    def __init__(self, program: CapturedProgram, watched: set[Node]) -> None:
-        super().__init__(program.exported.graph_module)
-        self._watched = watched
-        self.values: dict[Node, np.ndarray] = {}
-
-    def run_node(self, n: Node) -> Any:
-        value = super().run_node(n)
-        if n in self._watched:
-            (tensor,) = leaves_of(value)
-            tensor = tensor.detach()
-            self.values[n] = (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).clone().numpy()
-        return value

@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from edgex.export.proof.float64 import in_float64
-from edgex.export.proof.ranks import measure_order_db
+from edgex.export.proof.references.float64 import in_float64
+from edgex.export.proof.references.ranks import measure_order_db
 from edgex.runtime.artifact.golden import STRESS, Case
 from edgex.runtime.session.numerics import EXACT_SQNR_DB, measure_sqnr_db
 
