@@ -44,6 +44,7 @@ from edgex.export.capture.mutation import find_written_placeholders, write_out_o
 from edgex.export.capture.python_state.buffer_references import references_followed
 from edgex.export.capture.python_state.following import check_follows_eager
 from edgex.export.capture.python_state.trace_guard import values_kept
+from edgex.export.capture.scalar_indices import WritesAtTensors, read_at_tensors
 from edgex.export.capture.state import find_state, own_initial_values
 from edgex.export.capture.torch_internals import uncompiled
 from edgex.export.capture.transforms import expand_transforms
@@ -254,6 +255,7 @@ def _export(
             try:
                 if not strict:  # strict capture follows Python objects by itself
                     stack.enter_context(references_followed(module))
+                    stack.enter_context(WritesAtTensors())
                 return torch.export.export(module, values[0], values[1] or None, dynamic_shapes=shapes, strict=strict)
             except Exception as error:
                 return error
@@ -306,6 +308,7 @@ def _assemble(
 ) -> Capture:
     """The flat program, its specs and its state."""
     exported = expand_transforms(exported)
+    read_at_tensors(exported)
     diagnosis.check_constants(exported, example.inputs)
     fix_constant_masks(exported)
     write_out_of_place(exported.graph)

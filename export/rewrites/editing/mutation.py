@@ -84,6 +84,28 @@ def mutated_nodes(exported: ExportedProgram) -> set[Node]:
     return {node for node in exported.graph.nodes if classes.find(node) in roots}
 
 
+def overwritten_views(exported: ExportedProgram) -> set[Node]:
+    """The nodes whose storage some operator writes to before their last use: a copy in their place is another value."""
+    graph = exported.graph
+    at = {node: position for position, node in enumerate(graph.nodes)}
+    writers = [(at[node], arg) for node in graph.nodes for arg in _written_arguments(node, exported.graph_module)]
+    if not writers:
+        return set()
+    classes = _alias_classes(exported)
+    last: dict[Node, int] = {}
+    for node in reversed(graph.nodes):
+        views = (last[user] for user in node.users if classes.find(user) is classes.find(node))
+        last[node] = max([at[node], *(at[user] for user in node.users), *views])
+    written: dict[Node, list[int]] = {}
+    for position, arg in writers:
+        written.setdefault(classes.find(arg), []).append(position)
+    return {
+        node
+        for node in graph.nodes
+        if any(at[node] < position <= last[node] for position in written.get(classes.find(node), ()))
+    }
+
+
 def _written_arguments(node: Node, module: GraphModule) -> Iterator[Node]:
     if higher_order_name(node):
         if any(_has_mutation(region) for region in _regions(node, module)):

@@ -24,6 +24,7 @@ from typing import Any
 import torch
 from torch.fx import GraphModule, Node
 from torch.fx.experimental.proxy_tensor import make_fx
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from edgex.delegates.base import CapturedProgram
 from edgex.delegates.graph.schema import is_tuple, leaves_of, named_arguments, overload_of
@@ -121,8 +122,11 @@ def _trace(node: Node, given: Rule | Write) -> _Traced | None:
         applies = result is not NotImplemented
         return () if not applies else result
 
-    with torch.no_grad(), fake_mode_of(leaves_of(node.meta["val"])):
-        module = make_fx(write, pre_dispatch=not rule.apart)(*(tensor.meta["val"] for tensor in tensors))
+    try:
+        with torch.no_grad(), fake_mode_of(leaves_of(node.meta["val"])):
+            module = make_fx(write, pre_dispatch=not rule.apart)(*(tensor.meta["val"] for tensor in tensors))
+    except GuardOnDataDependentSymNode:  # the rule asks for a size that only a run finds
+        return None
     if not applies or not _gives_all(module, node):
         return None
     return _Traced(node, rule, module, tensors)

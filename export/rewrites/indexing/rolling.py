@@ -46,7 +46,7 @@ def _roll(x: torch.Tensor, shifts: Sequence[int], dims: Sequence[int] = ()) -> A
 
 
 def _every(x: torch.Tensor, dim: int, start: int | None, end: int | None, step: int) -> Any:
-    if not static(*x.shape, step) or not isinstance(start or 0, int) or not isinstance(end or 0, int):
+    if not static(*x.shape, step, *(at for at in (start, end) if at is not None)):
         return NotImplemented
     dim, shape, first = dim % max(x.dim(), 1), list(x.shape), start or 0
     whole = step > 1 and 0 <= first < step and (end is None or end >= shape[dim]) and shape[dim] % step == 0
