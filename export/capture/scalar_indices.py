@@ -5,7 +5,7 @@ table[t]                 # t: int64[], a time step or a position
 before:  n = aten.item(t);  row = aten.select.int(table, 0, n)          # n: a size that no engine can compute with
 after:   row = aten.index.Tensor(table, [t])
 
-cache[:, t] = row        # torch.export ends in "Could not extract specialized integer from data-dependent expression u0"
+cache[:, t] = row        # torch.export: "Could not extract specialized integer from data-dependent expression u0"
 after:   aten.index_put_(cache, [None, t], row)
 
 cache[t : t + 4] = rows
