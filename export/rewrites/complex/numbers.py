@@ -10,24 +10,31 @@ after:   re = aten.linear(x, cos)    im = aten.linear(x, -sin)          along th
 A complex value becomes its real and its imaginary part. A transform of length n is a product with an n x n matrix: more
 work than a fast transform, and for the lengths up to `LONGEST` that are taken, quick in every engine. All complex
 values of a program are replaced or none: inputs, outputs and state that are complex, and operators that are not in the
-table of `edgex.export.rewrites.complex.operators`, leave the program as it is.
+tables of `operators`, `moves`, `transforms` and `spectrograms`, leave the program as it is.
 """
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Callable
 from typing import Any
 
 from torch.fx import Node
 
 from edgex.delegates.base import CapturedProgram
-from edgex.delegates.graph.schema import operator_name
+from edgex.delegates.graph.schema import named_arguments, operator_name
 from edgex.export.rewrites.base import Rewrite, locations_of
-from edgex.export.rewrites.complex.operators import OPERATORS, NotTaken, Pair, Step, Work, is_complex
+from edgex.export.rewrites.complex.moves import ITEM, MOVES
+from edgex.export.rewrites.complex.operators import OPERATORS
+from edgex.export.rewrites.complex.parts import NotTaken, Pair, Step, Work, is_complex
 from edgex.export.rewrites.complex.spectrograms import split_istft, split_stft
+from edgex.export.rewrites.complex.transforms import TRANSFORMS
+from edgex.export.rewrites.constants import find_values
 from edgex.export.rewrites.editing.building import Replacement
 from edgex.export.rewrites.editing.editor import ProgramEditor, constant_tensors
 
-RULES = {**OPERATORS, "aten::stft": split_stft, "aten::istft": split_istft}
+_WINDOWED: dict[str, Callable[[Step, Node], Pair | Node]] = {"aten::stft": split_stft, "aten::istft": split_istft}
+RULES: dict[str, Callable[[Step, Node], Pair | Node]] = {**OPERATORS, **MOVES, **TRANSFORMS, **_WINDOWED}
 
 
 def split_complex(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite | None]:
@@ -37,10 +44,11 @@ def split_complex(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite | 
     if not found or not _all_taken(program, found, constants):
         return program, None
     editor = ProgramEditor(program)
-    work = Work(constants)
+    windows = [named_arguments(node).get("window") for node in found if operator_name(node) in _WINDOWED]
+    work = Work({**constants, **find_values(program, [window for window in windows if isinstance(window, Node)])})
     try:
         for node in found:
-            result = RULES[str(operator_name(node))](Step(Replacement(editor, node), work), node)
+            result = RULES[_name(node)](Step(Replacement(editor, node), work), node)
             if isinstance(result, Pair):
                 work.pairs[node] = result
             else:
@@ -56,6 +64,10 @@ def split_complex(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite | 
     return editor.finish(), Rewrite("split_complex", len(found), detail, locations_of(found, program.source_root))
 
 
+def _name(node: Node) -> str:
+    return ITEM if node.target is operator.getitem else str(operator_name(node))
+
+
 def _touches(node: Node) -> bool:
     """Whether an operator reads or makes something complex."""
     return any(is_complex(value) for value in [node, *node.all_input_nodes])
@@ -66,11 +78,7 @@ def _all_taken(program: CapturedProgram, found: list[Node], constants: Any) -> b
     graph = program.exported.graph
     inputs = [node for node in graph.find_nodes(op="placeholder") if is_complex(node)]
     outside = [node for node in graph.nodes if node.op != "call_function" and node.op != "placeholder" and _reads(node)]
-    return (
-        not outside
-        and all(node in constants for node in inputs)
-        and all(operator_name(node) in RULES for node in found)
-    )
+    return not outside and all(node in constants for node in inputs) and all(_name(node) in RULES for node in found)
 
 
 def _reads(node: Node) -> bool:

@@ -2,115 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable
 
 import torch
 from torch.fx import Node
 
-from edgex.delegates.graph.schema import leaves_of, named_arguments
-from edgex.export.rewrites.complex.fourier import Part, matrices, scale_of
-from edgex.export.rewrites.editing.building import Replacement
-
-# The longest transform that becomes a product with matrices: of 512 x 512 numbers, 1 MiB each.
-LONGEST = 512
+from edgex.delegates.graph.schema import named_arguments
+from edgex.export.rewrites.complex.parts import NotTaken, Pair, Step, is_complex
 
 _aten = torch.ops.aten
-
-
-class NotTaken(Exception):
-    """An operator is used in a way that has no real form here."""
-
-
-def is_complex(node: Node) -> bool:
-    """Whether a node gives something complex."""
-    return any(isinstance(leaf, torch.Tensor) and leaf.is_complex() for leaf in leaves_of(node.meta.get("val")))
-
-
-@dataclass(frozen=True)
-class Pair:
-    """A complex value: real part, and imaginary part or None for zero."""
-
-    real: Node
-    imag: Node | None
-
-
-@dataclass
-class Work:
-    """What the operators of one program share while they are replaced.
-
-    Attributes:
-        constants: Values of weights and constants, by node of the original.
-        pairs: What became of the values so far, by node of the original.
-        made: Every operator that was added.
-        added: Constants that were added, by name.
-    """
-
-    constants: Mapping[Node, torch.Tensor]
-    pairs: dict[Node, Pair] = field(default_factory=dict)
-    made: list[Node] = field(default_factory=list)
-    added: dict[str, Node] = field(default_factory=dict)
-
-
-class Step:
-    """One operator being replaced: reads pairs, adds real operators."""
-
-    def __init__(self, replacement: Replacement, work: Work) -> None:
-        self._replacement = replacement
-        self._work = work
-
-    def call(self, target: Any, *args: Any, **kwargs: Any) -> Node:
-        """Add an operator."""
-        node = self._replacement.call(target, *args, **kwargs)
-        self._work.made.append(node)
-        return node
-
-    def constant(self, name: str, tensor: torch.Tensor) -> Node:
-        """Add a constant, once for all operators that give the same name."""
-        if name not in self._work.added:
-            self._work.added[name] = self._replacement.constant(name, tensor.contiguous())
-        return self._work.added[name]
-
-    def value(self, node: Node) -> torch.Tensor:
-        """The value of a weight or constant."""
-        if node not in self._work.constants:
-            raise NotTaken
-        return self._work.constants[node]
-
-    def pair(self, value: Any) -> Pair:
-        """A node of the original as real and imaginary part; a real one has none."""
-        if not isinstance(value, Node):
-            raise NotTaken
-        if value in self._work.pairs:
-            return self._work.pairs[value]
-        if not is_complex(value):
-            return Pair(self._replacement.read(value), None)
-        if value not in self._work.constants:
-            raise NotTaken
-        tensor = self._work.constants[value].resolve_conj()
-        pair = Pair(
-            self.constant(f"{value.name}_real", tensor.real),
-            self.constant(f"{value.name}_imag", tensor.imag.resolve_neg()),
-        )
-        self._work.pairs[value] = pair
-        return pair
-
-    def add(self, one: Node | None, other: Node | None, minus: bool = False) -> Node | None:
-        """The sum or difference of two parts; None is zero."""
-        if other is None:
-            return one
-        if one is None:
-            return self.call(_aten.neg.default, other) if minus else other
-        return self.call(_aten.sub.Tensor if minus else _aten.add.Tensor, one, other)
-
-    def times(self, one: Node | None, other: Any) -> Node | None:
-        """The product of two parts; None is zero."""
-        return None if one is None or other is None else self.call(_aten.mul.Tensor, one, other)
-
-    def imag(self, pair: Pair) -> Node:
-        """The imaginary part, zeros where there is none."""
-        return pair.imag if pair.imag is not None else self.call(_aten.zeros_like.default, pair.real)
 
 
 def _view_as_complex(step: Step, node: Node) -> Pair:
@@ -241,47 +141,65 @@ def _conj(step: Step, node: Node) -> Pair:
     return Pair(pair.real, step.add(None, pair.imag, minus=True))
 
 
-def _both(step: Step, node: Node) -> Pair:
-    """An operator that moves elements, or changes the sign: the same for both parts."""
-    first, *rest = node.args
-    pair = step.pair(first)
-    read = torch.fx.map_arg(tuple(rest), lambda value: step.pair(value).real)
-    real = step.call(node.target, pair.real, *read, **node.kwargs)
-    return Pair(real, None if pair.imag is None else step.call(node.target, pair.imag, *read, **node.kwargs))
-
-
-def _literal(step: Step, node: Node) -> Pair:
-    """Zeros, ones or one number of a complex dtype."""
-    value = node.meta["val"]
-    number = complex(node.args[1]) if len(node.args) > 1 else 0.0  # type: ignore[arg-type]
-    if number.imag:
+def _square(step: Step, node: Node) -> Pair:
+    """`square`, and `pow` with 2."""
+    if len(node.args) > 1 and node.args[1] != 2:
         raise NotTaken
-    return Pair(step.call(_aten.full.default, list(value.shape), number.real, dtype=value.real.dtype), None)
-
-
-def _copy(step: Step, node: Node) -> Pair:
-    """What is written to a place takes its shape."""
-    pair, value = step.pair(node.args[1]), node.meta["val"]
-
-    def placed(part: Node | None) -> Node | None:
-        if part is None:
-            return None
-        part = step.call(_aten.to.dtype, part, value.real.dtype)
-        return step.call(_aten.expand.default, part, list(value.shape))
-
-    real = placed(pair.real)
+    pair = step.pair(node.args[0])
+    real = step.add(step.times(pair.real, pair.real), step.times(pair.imag, pair.imag), minus=True)
+    across = step.times(pair.real, pair.imag)
     assert real is not None
-    return Pair(real, placed(pair.imag))
+    return Pair(real, None if across is None else step.times(across, 2.0))
 
 
-def _scattered(step: Step, node: Node) -> Pair:
-    """`slice_scatter` and `select_scatter`."""
-    whole, part, *rest = node.args
-    pairs = [step.pair(whole), step.pair(part)]
-    real = step.call(node.target, pairs[0].real, pairs[1].real, *rest)
-    if all(pair.imag is None for pair in pairs):
-        return Pair(real, None)
-    return Pair(real, step.call(node.target, *(step.imag(pair) for pair in pairs), *rest))
+def _linear(step: Step, node: Node) -> Pair:
+    """A linear layer with a complex weight; its bias counts once."""
+    given = named_arguments(node)
+    one, other = step.pair(given["input"]), step.pair(given["weight"])
+
+    def times(left: Node | None, right: Node | None) -> Node | None:
+        return None if left is None or right is None else step.call(_aten.linear.default, left, right)
+
+    real = step.add(times(one.real, other.real), times(one.imag, other.imag), minus=True)
+    imag = step.add(times(one.real, other.imag), times(one.imag, other.real))
+    assert real is not None
+    if given["bias"] is None:
+        return Pair(real, imag)
+    bias = step.pair(given["bias"])
+    real = step.add(real, bias.real)
+    assert real is not None
+    return Pair(real, imag if bias.imag is None else step.add(imag, bias.imag))
+
+
+def _subtracted(step: Step, node: Node) -> Pair:
+    """`rsub`: a number without the tensor."""
+    given = named_arguments(node)
+    number = given["other"]
+    if given["alpha"] != 1 or not isinstance(number, (int, float)):
+        raise NotTaken
+    pair = step.pair(given["self"])
+    return Pair(step.call(_aten.rsub.Scalar, pair.real, number), step.add(None, pair.imag, minus=True))
+
+
+def _reciprocal(step: Step, node: Node) -> Pair:
+    pair = step.pair(node.args[0])
+    square = step.add(step.times(pair.real, pair.real), step.times(pair.imag, pair.imag))
+    imag = step.add(None, pair.imag, minus=True)
+    return Pair(
+        step.call(_aten.div.Tensor, pair.real, square),
+        None if imag is None else step.call(_aten.div.Tensor, imag, square),
+    )
+
+
+def _log(step: Step, node: Node) -> Pair:
+    return Pair(step.call(_aten.log.default, _abs(step, node)), _angle(step, node))
+
+
+def _sqrt(step: Step, node: Node) -> Pair:
+    """The root of half the angle."""
+    size = step.call(_aten.sqrt.default, _abs(step, node))
+    angle = step.call(_aten.mul.Tensor, _angle(step, node), 0.5)
+    return Pair(*(step.call(_aten.mul.Tensor, size, step.call(turn.default, angle)) for turn in (_aten.cos, _aten.sin)))
 
 
 def _product(step: Step, node: Node) -> Pair:
@@ -308,118 +226,6 @@ def _exp(step: Step, node: Node) -> Pair:
     return Pair(*(step.call(_aten.mul.Tensor, size, step.call(turn.default, angle)) for turn in (_aten.cos, _aten.sin)))
 
 
-def _joined(step: Step, node: Node) -> Pair:
-    """`cat` and `stack`."""
-    tensors, *rest = node.args
-    assert isinstance(tensors, (list, tuple))
-    pairs = [step.pair(value) for value in tensors]
-    real = step.call(node.target, [pair.real for pair in pairs], *rest)
-    if all(pair.imag is None for pair in pairs):
-        return Pair(real, None)
-    return Pair(real, step.call(node.target, [step.imag(pair) for pair in pairs], *rest))
-
-
-def _transform(inverse: bool, kind: str) -> Callable[[Step, Node], Pair | Node]:
-    """A Fourier transform along one or several dimensions.
-
-    Args:
-        inverse: Whether it goes back.
-        kind: `complex`; `real` where the first step takes half a spectrum of a real signal, or the last gives one.
-    """
-
-    def rule(step: Step, node: Node) -> Pair | Node:
-        arguments = named_arguments(node)
-        source = arguments["self"]
-        pair, rank = step.pair(source), source.meta["val"].dim()
-        dims = _dimensions(arguments, rank)
-        lengths = _lengths(arguments, source, dims, inverse and kind == "real")
-        last = dims[-1]
-        order = list(reversed(dims)) if not inverse else dims
-        for dim in order:
-            length = lengths[dim]
-            part: Part = kind if dim == last else "complex"  # type: ignore[assignment]
-            pair = _fitted(step, pair, dim, length // 2 + 1 if inverse and part == "real" else length)
-            scale = scale_of(arguments["norm"], length, inverse)
-            pair = _along(step, pair, dim % rank, length, inverse, part, scale)
-        return pair.real if inverse and kind == "real" else pair
-
-    return rule
-
-
-def _dimensions(arguments: Mapping[str, Any], rank: int) -> list[int]:
-    """The dimensions of a transform, from 0."""
-    dims = arguments["dim"]
-    if dims is None:
-        dims = list(range(rank))
-    return [dim % rank for dim in (dims if isinstance(dims, Sequence) else [dims])]
-
-
-def _lengths(arguments: Mapping[str, Any], source: Node, dims: Sequence[int], halved: bool) -> dict[int, int]:
-    """The length of each transform: what is asked for, or what the signal has."""
-    shape = source.meta["val"].shape
-    given = arguments["n"] if "n" in arguments else arguments["s"]
-    given = given if isinstance(given, Sequence) else [given] * len(dims)
-    lengths = {}
-    for dim, wish in zip(dims, given, strict=True):
-        size = shape[dim]
-        if not isinstance(size, int):
-            raise NotTaken
-        length = size
-        if halved and dim == dims[-1]:
-            length = 2 * (size - 1) if wish is None else wish
-        elif wish is not None:
-            length = wish
-        if not 0 < length <= LONGEST:
-            raise NotTaken
-        lengths[dim] = length
-    return lengths
-
-
-def _fitted(step: Step, pair: Pair, dim: int, size: int) -> Pair:
-    """What a transform reads: the first of a longer signal, and zeros behind a shorter one."""
-    shape = pair.real.meta["val"].shape
-
-    def fitted(part: Node | None) -> Node | None:
-        if part is None or shape[dim] == size:
-            return part
-        if shape[dim] > size:
-            return step.call(_aten.slice.Tensor, part, dim, 0, size)
-        behind = [0] * (2 * (len(shape) - 1 - dim)) + [0, size - shape[dim]]
-        return step.call(_aten.constant_pad_nd.default, part, behind, 0.0)
-
-    real = fitted(pair.real)
-    assert real is not None
-    return Pair(real, fitted(pair.imag))
-
-
-def _along(step: Step, pair: Pair, dim: int, length: int, inverse: bool, part: Part, scale: float) -> Pair:
-    """A transform along one dimension: products with matrices along the last, where it is moved to."""
-    rank = pair.real.meta["val"].dim()
-
-    def moved(value: Node) -> Node:
-        return value if dim == rank - 1 else step.call(_aten.transpose.int, value, dim, rank - 1)
-
-    def product(value: Node | None, matrix: torch.Tensor | None, which: str) -> Node | None:
-        if value is None or matrix is None:
-            return None
-        weight = step.constant(f"{name}_{which}", matrix)
-        return step.call(_aten.linear.default, moved(value), weight)
-
-    dtype = pair.real.meta["val"].dtype
-    made = matrices(length, inverse, part, scale, dtype)
-    name = f"fourier_{part}_{length}_{'inverse' if inverse else 'forward'}_{scale:.6g}_{dtype}".replace(".", "_")
-    real = step.add(product(pair.real, made.real_to_real, "rr"), product(pair.imag, made.imag_to_real, "ir"))
-    imag = step.add(product(pair.real, made.real_to_imag, "ri"), product(pair.imag, made.imag_to_imag, "ii"))
-    assert real is not None
-    return Pair(moved(real), None if imag is None else moved(imag))
-
-
-_MOVES = (
-    *("reshape", "view", "transpose", "permute", "unsqueeze", "squeeze", "slice", "select", "expand", "flatten"),
-    *("sum", "mean", "cumsum", "index", "index_select", "gather", "tril", "triu"),
-    *("contiguous", "clone", "neg", "flip", "roll", "unflatten", "alias", "detach", "lift_fresh_copy", "movedim"),
-)
-
 OPERATORS: dict[str, Callable[[Step, Node], Pair | Node]] = {
     "aten::view_as_complex": _view_as_complex,
     "aten::complex": _complex,
@@ -436,11 +242,13 @@ OPERATORS: dict[str, Callable[[Step, Node], Pair | Node]] = {
     "aten::mul": _mul,
     "aten::div": _div,
     "aten::exp": _exp,
-    "aten::zeros": _literal,
-    "aten::full": _literal,
-    "aten::copy": _copy,
-    "aten::slice_scatter": _scattered,
-    "aten::select_scatter": _scattered,
+    "aten::square": _square,
+    "aten::pow": _square,
+    "aten::linear": _linear,
+    "aten::rsub": _subtracted,
+    "aten::reciprocal": _reciprocal,
+    "aten::log": _log,
+    "aten::sqrt": _sqrt,
     "aten::einsum": _product,
     "aten::matmul": _product,
     "aten::mm": _product,
@@ -448,12 +256,4 @@ OPERATORS: dict[str, Callable[[Step, Node], Pair | Node]] = {
     "aten::conj": _conj,
     "aten::_conj": _conj,
     "aten::conj_physical": _conj,
-    "aten::resolve_conj": _both,
-    "aten::cat": _joined,
-    "aten::stack": _joined,
-    **{f"aten::{name}": _both for name in _MOVES},
-    **{f"aten::fft_{name}": _transform(inverse=False, kind="complex") for name in ("fft", "fft2", "fftn")},
-    **{f"aten::fft_{name}": _transform(inverse=True, kind="complex") for name in ("ifft", "ifft2", "ifftn")},
-    **{f"aten::fft_{name}": _transform(inverse=False, kind="real") for name in ("rfft", "rfft2", "rfftn")},
-    **{f"aten::fft_{name}": _transform(inverse=True, kind="real") for name in ("irfft", "irfft2", "irfftn")},
 }
