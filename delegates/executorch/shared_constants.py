@@ -9,6 +9,10 @@ copy, whose name is its own:
 before:  zeros -> a (region 0), b (region 1), c (region 1)
 after:   zeros -> a             zeros_of_1 -> b, c
 ```
+
+A kernel that several conv1d read, such as a layer that is called twice, is copied for each of them: XNNPACK's delegate
+gives kernels of one dimension a second one where a conv1d stands, and then knows the other conv1d no more
+(`conv1d_unsqueeze_pass.py`). Files hold equal constants once.
 """
 
 from __future__ import annotations
@@ -19,6 +23,8 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from torch.export.graph_signature import ConstantArgument, InputKind, InputSpec, TensorArgument
+
+from edgex.delegates.graph.schema import operator_name
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
@@ -64,10 +70,10 @@ def separate_shared_constants(program: ExportedProgram) -> None:
         if len(readers) <= 1:
             continue
         last = node
-        for tag in list(readers)[1:]:
-            last, copied = _copy(program, spec, node, last, tag, readers[tag])
+        for key in list(readers)[1:]:
+            last, copied = _copy(program, spec, node, last, key[0], readers[key])
             specs.append(copied)
-        _set_tag(node, next(iter(readers)))
+        _set_tag(node, next(iter(readers))[0])
     if len(specs) != len(signature.input_specs):
         signature.input_specs = specs
         program.graph_module.recompile()
@@ -77,11 +83,18 @@ def _placeholders(program: ExportedProgram) -> list[Node]:
     return [node for node in program.graph.nodes if node.op == "placeholder"]
 
 
-def _readers_by_region(node: Node) -> dict[str | None, list[Node]]:
-    found: dict[str | None, list[Node]] = {}
+def _readers_by_region(node: Node) -> dict[tuple[str | None, Node | None], list[Node]]:
+    """The readers of a constant, by region, and those apart that need one of their own."""
+    found: dict[tuple[str | None, Node | None], list[Node]] = {}
     for user in node.users:
-        found.setdefault(user.meta.get(_TAG), []).append(user)
+        tag = user.meta.get(_TAG)
+        alone = tag is not None and _is_conv1d(user, node)
+        found.setdefault((tag, user if alone else None), []).append(user)
     return found
+
+
+def _is_conv1d(user: Node, kernel: Node) -> bool:
+    return operator_name(user) == "aten::convolution" and user.args[1] is kernel and kernel.meta["val"].dim() == 3
 
 
 def _copy(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from edgex.delegates.graph.decomposition import spare_decompositions
 from edgex.delegates.graph.retracing import dense_attention, retry_stale_symbols
+from edgex.delegates.onnxruntime.graph.inlining import inline_functions
 from edgex.delegates.onnxruntime.graph.lost_initializers import register_lost_initializers
 from edgex.delegates.onnxruntime.graph.small_scalars import keep_small_scalars
 from edgex.delegates.onnxruntime.graph.torch_registry import (
@@ -133,6 +134,7 @@ def _export(exported: ExportedProgram, opset: int) -> Translated:
     assert onnx_program.exported_program is not None
     _replace_fake_weights(onnx_program.model)
     keep_small_scalars(onnx_program.model)
+    inline_functions(onnx_program.model)
     onnx_program.optimize()
     register_lost_initializers(onnx_program.model)
     written = onnx_program.model.graph.opset_imports.get("", opset)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from rewriting import capture_program
 
+from benchmarks.operators.proof import prove
 from edgex.delegates.xnnpack.delegate import XnnpackDelegate, XnnpackOptions
 from edgex.export.rewrites import apply_rewrites, wanted_rewrites
 
@@ -34,3 +35,20 @@ def test_more_than_six_dimensions_are_left_out():
     found = left_out(SevenDimensions(), torch.randn(1, 2, 9, 1, 1, 3, 3), torch.randn(1, 2, 9, 2, 2, 1, 1))
     assert found.keys() == {"aten.sigmoid.default", "aten.mul.Tensor"}
     assert all("6 dimensions at most, not 7" in reason for reason in found.values()), found
+
+
+class CalledTwice(torch.nn.Module):
+    """A layer of one dimension, over two inputs in one region and once more in another."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Conv1d(64, 64, 3, padding=1)
+
+    def forward(self, x, y):
+        first = self.layer(x) * torch.relu(self.layer(y))
+        return self.layer(torch.cumsum(first, 1) / 64)
+
+
+def test_a_kernel_of_one_dimension_that_several_convolutions_read():
+    proved = prove(CalledTwice(), (torch.randn(1, 64, 16), torch.randn(1, 64, 16)), "xnnpack")
+    assert proved.exit_code == 0, proved.reason
