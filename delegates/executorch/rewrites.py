@@ -21,5 +21,6 @@ PORTABLE_REWRITES = (
         "write_resizes",
         "write_folds",
         "write_bounds",
+        "write_small_matrices",
     ),
 )

@@ -16,5 +16,6 @@ ONNX_REWRITES = (
         "write_elementary",
         "write_special_functions",
         "write_bounds",
+        "write_small_matrices",
     ),
 )

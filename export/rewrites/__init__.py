@@ -73,6 +73,7 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
     from edgex.export.rewrites.indexing.sorting import sort_by_topk
     from edgex.export.rewrites.indexing.writes import fill_memory, return_writes
     from edgex.export.rewrites.literals import fold_literals
+    from edgex.export.rewrites.matrices.small import write_small_matrices
     from edgex.export.rewrites.norms.batch_statistics import write_batch_statistics
     from edgex.export.rewrites.norms.group_norm import write_group_norm
     from edgex.export.rewrites.norms.softmax import move_softmax
@@ -164,6 +165,8 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
         # Behind variances, which become means, and norms, which become sums.
         ("write_channel_means", True, write_channel_means),
         ("write_plane_means", True, write_plane_means),
+        # Behind means over channels: its sums are over rows of a matrix, of which a convolution is no quicker.
+        ("write_small_matrices", True, write_small_matrices),
         ("write_elementary", True, write_elementary),
         # Masks become constants, which attention looks at.
         ("fold_literals", True, fold_literals),

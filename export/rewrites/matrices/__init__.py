@@ -1,0 +1,1 @@
+"""Linear algebra on small matrices in elementary operators."""
