@@ -40,7 +40,15 @@ class XnnpackDelegate:
     leaves_out = True
     language_models = True
     rewrites: tuple[str, ...] = (
-        *("split_complex", "fold_literals", "unfold_attention", "split_alpha", "pad_averages", "write_gelu"),
+        *(
+            "split_complex",
+            "write_recurrences",
+            "fold_literals",
+            "unfold_attention",
+            "split_alpha",
+            "pad_averages",
+            "write_gelu",
+        ),
         *("order_weights", "slice_pieces", "write_batches", "write_activations", "split_depthwise"),
         *("write_variances", "write_channel_means", "move_softmax", "permute_pixels"),
         *("repeat_pixels", "gather_samples", "write_plane_means", "write_phases", "repeat_by_products"),

@@ -32,8 +32,8 @@ from edgex.delegates.base import CapturedProgram
 from edgex.delegates.graph.provenance import is_conversion, module_path_of
 from edgex.delegates.graph.schema import is_tuple, leaves_of
 from edgex.export.rewrites.editing.editor import (
+    FakeMode,
     constant_tensors,
-    fake_mode_of,
     first_free_name,
     placeholders,
     tensor_of,
@@ -84,7 +84,7 @@ def close_program(program: CapturedProgram, module: GraphModule) -> CapturedProg
     """
     old = program.exported
     constants = constant_tensors(program)
-    mode = fake_mode_of(value for node in old.graph.nodes for value in leaves_of(node.meta.get("val")))
+    mode = FakeMode(value for node in old.graph.nodes for value in leaves_of(node.meta.get("val")))
     lifted = _lift_constants(program, module)
     kept = [(node, spec) for node, spec in placeholders(old) if node not in constants]
     for (original, spec), node in zip(kept, module.graph.find_nodes(op="placeholder"), strict=True):
@@ -204,7 +204,7 @@ def _output_specs(old: ExportedProgram, graph: Graph) -> list[OutputSpec]:
     ]
 
 
-def _fill_values(graph: Graph, mode: Any) -> None:
+def _fill_values(graph: Graph, mode: FakeMode) -> None:
     """Give nodes that were inserted the fake tensor that they make."""
     for node in graph.nodes:
         if node.op == "call_function" and "val" not in node.meta:
@@ -236,9 +236,8 @@ def _is_between(node: Node) -> bool:
     return node.target is operator.getitem or is_conversion(str(node.target))
 
 
-def _as_fake(mode: Any, tensor: torch.Tensor | None) -> Any:
-    convert = getattr(mode, "from_tensor", None)
-    return tensor if convert is None or tensor is None else convert(tensor.detach(), static_shapes=True)
+def _as_fake(mode: FakeMode, tensor: torch.Tensor | None) -> Any:
+    return None if tensor is None else mode.convert(tensor.detach())
 
 
 def _keep_names(copies: Mapping[Node, Node]) -> None:

@@ -24,7 +24,7 @@ from edgex.delegates.recipes.recipes import Recipe
 from edgex.errors import QuantizationError
 from edgex.export.quantization.quantized import Quantized
 from edgex.export.quantization.unquantized import is_inside, list_float
-from edgex.export.rewrites.editing.editor import ProgramEditor, constant_tensors, fake_mode_of
+from edgex.export.rewrites.editing.editor import FakeMode, ProgramEditor, constant_tensors
 from edgex.runtime.support.dependency_messages import quiet_import
 
 if TYPE_CHECKING:
@@ -104,12 +104,11 @@ def _quantize_weight(editor: ProgramEditor, node: Node, weight: torch.Tensor, re
     )
     values = torch.ops.torchao.quantize_affine(tensor, [1, group], scale, zero_point, torch.int8, low, high)
     name = str(editor.spec(editor.node(node)).target)
-    mode: Any = fake_mode_of([node.meta["val"]])
+    mode = FakeMode([node.meta["val"]])
 
     def add(suffix: str, value: torch.Tensor) -> Node:
         value = value.reshape(weight.shape[0], -1)
-        fake = mode.from_tensor(value, static_shapes=True) if hasattr(mode, "from_tensor") else value
-        return editor.add_constant(f"{name}_{suffix}", value, fake, is_parameter=True)
+        return editor.add_constant(f"{name}_{suffix}", value, mode.convert(value), is_parameter=True)
 
     return _Weight(add("quantized", values), add("scale", scale), add("zero_point", zero_point), group)
 
@@ -144,6 +143,6 @@ def _add(graph: Graph, like: Node, target: Any, *args: Any) -> Node:
     keys = ("stack_trace", "nn_module_stack", "torch_fn")
     node.meta = {key: like.meta[key] for key in keys if key in like.meta}
     values = torch.fx.map_arg(args, lambda arg: arg.meta["val"])
-    with torch.no_grad(), fake_mode_of(v for v in values if isinstance(v, torch.Tensor)):
+    with torch.no_grad(), FakeMode(v for v in values if isinstance(v, torch.Tensor)):
         node.meta["val"] = target(*values)
     return node

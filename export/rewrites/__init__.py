@@ -102,6 +102,7 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
     from edgex.export.rewrites.products.phases import write_phases
     from edgex.export.rewrites.products.resizes import write_corners, write_resizes
     from edgex.export.rewrites.products.sampling import gather_samples
+    from edgex.export.rewrites.recurrences.layers import write_recurrences
     from edgex.export.rewrites.regions import inline_regions
     from edgex.export.rewrites.weights.bounds import write_bounds
     from edgex.export.rewrites.weights.order import order_weights
@@ -127,6 +128,7 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
         ("sort_by_topk", True, sort_by_topk),
         ("scatter_by_sums", True, scatter_by_sums),
         ("search_by_comparisons", True, search_by_comparisons),
+        ("write_recurrences", True, write_recurrences),
         ("slice_diagonals", True, slice_diagonals),
         ("write_folds", True, write_folds),
         ("slice_padding", True, slice_padding),

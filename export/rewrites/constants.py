@@ -30,7 +30,7 @@ from torch.fx import Node
 from edgex.delegates.base import CapturedProgram
 from edgex.delegates.graph.schema import is_tuple, leaves_of, operator_name, overload_of, schema_of
 from edgex.export.rewrites.base import Rewrite, locations_of
-from edgex.export.rewrites.editing.editor import ProgramEditor, constant_tensors, fake_mode_of, placeholders
+from edgex.export.rewrites.editing.editor import FakeMode, ProgramEditor, constant_tensors, placeholders
 from edgex.export.rewrites.editing.mutation import DisjointNodes, mutated_nodes
 from edgex.export.source.eager import reference_conditions
 
@@ -259,7 +259,7 @@ def _evaluate(
     uses = Counter(arg for node in needed for arg in node.all_input_nodes)
     values: dict[Node, Any] = {node: weights[node] for node in ancestors if node in weights}
     # The last bit of a sum depends on the number of threads, and an artifact must not.
-    with reference_conditions(), fake_mode_of(values.values()):
+    with reference_conditions(), FakeMode(values.values()):
         for node in needed:
             args, kwargs = torch.fx.map_arg((node.args, node.kwargs), values.__getitem__)
             assert callable(node.target)

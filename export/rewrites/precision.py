@@ -43,7 +43,7 @@ from edgex.delegates.graph.torch_internals import OpOverload
 from edgex.errors import LoweringError, UsageError, nearest_name
 from edgex.export.rewrites.base import location_of
 from edgex.export.rewrites.decisive import decisive_nodes, is_float32
-from edgex.export.rewrites.editing.editor import ProgramEditor, fake_mode_of, placeholders, tensor_of
+from edgex.export.rewrites.editing.editor import FakeMode, ProgramEditor, placeholders, tensor_of
 
 _DTYPES: Mapping[str, torch.dtype] = {"fp16": torch.float16, "bf16": torch.bfloat16}
 
@@ -94,7 +94,7 @@ class _Converter:
         self._float32: set[Node] = set()
         self._casts: dict[Node, Node] = {}
         self._before = {node: node.meta.get("val") for node in self._editor.graph.nodes}
-        self._fake_mode = fake_mode_of(leaves_of(list(self._before.values())))
+        self._fake_mode = FakeMode(leaves_of(list(self._before.values())))
 
     def convert(self) -> CapturedProgram:
         self._convert_placeholders()

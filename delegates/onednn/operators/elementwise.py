@@ -208,6 +208,8 @@ def _softmax(kind: str) -> Emit:
 
 # Rows as joined answers of a few branches have; 3 numbers of 7680 rows took 8.3 ms with the reference kernel.
 _SHORT_ROW = 32
+# Inputs of one `concat`, by its schema (oneDNN 3.2, `op_def.hpp`).
+_MOST_CONCATENATED = 64
 
 
 def _mean_of_image(builder: RegionBuilder, value: Value, shape: tuple[Size, ...]) -> Value:
@@ -289,7 +291,21 @@ def _concatenate(builder: RegionBuilder, node: Node) -> Value:
         raise Refused("dtype", "oneDNN concatenates tensors of one dtype and rank")
     if any(not isinstance(size, int) for size in shape):
         raise Refused("dynamic_shape", f"oneDNN concatenates static shapes only, not {list(shape)}")
-    return builder.op("concat", values, shape, axis=given["dim"] % len(shape))
+    return _joined(builder, values, given["dim"] % len(shape))
+
+
+def _joined(builder: RegionBuilder, values: list[Value], axis: int) -> Value:
+    """A concatenation of any number: parts of it first, where one operator takes no more."""
+    while len(values) > _MOST_CONCATENATED:
+        parts = [values[at : at + _MOST_CONCATENATED] for at in range(0, len(values), _MOST_CONCATENATED)]
+        values = [_join(builder, part, axis) if len(part) > 1 else part[0] for part in parts]
+    return _join(builder, values, axis)
+
+
+def _join(builder: RegionBuilder, values: list[Value], axis: int) -> Value:
+    first = values[0].shape
+    shape = (*first[:axis], sum(int(value.shape[axis]) for value in values), *first[axis + 1 :])
+    return builder.op("concat", values, shape, axis=axis)
 
 
 def _pad(builder: RegionBuilder, node: Node) -> Value:

@@ -10,7 +10,7 @@ import torch
 from torch.fx import Node
 
 from edgex.delegates.graph.schema import leaves_of
-from edgex.export.rewrites.editing.editor import ProgramEditor, fake_mode_of
+from edgex.export.rewrites.editing.editor import FakeMode, ProgramEditor
 
 
 class Replacement:
@@ -25,7 +25,7 @@ class Replacement:
         self._editor = editor
         self._original = original
         self._node = editor.node(original)
-        self._mode: Any = fake_mode_of(leaves_of(original.meta["val"]))
+        self._mode = FakeMode(leaves_of(original.meta["val"]))
 
     def read(self, original: Node) -> Node:
         """The copy of a node of the original program."""
@@ -59,7 +59,7 @@ class Replacement:
             if hasattr(tensor, "fake_mode"):
                 val = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype)
             else:
-                val = self._mode.from_tensor(tensor, static_shapes=True)
+                val = self._mode.convert(tensor)
         return self._editor.add_constant(name, tensor, val, is_parameter=is_parameter)
 
     def finish(self, result: Node | Sequence[Node | None]) -> None:

@@ -99,10 +99,35 @@ def tensor_of(exported: ExportedProgram, spec: InputSpec) -> torch.Tensor:
     return tensor
 
 
-def fake_mode_of(values: Iterable[Any]) -> contextlib.AbstractContextManager[Any]:
-    """The fake mode of the first fake tensor among the values, for `with`; else a context that does nothing."""
-    modes = (getattr(value, "fake_mode", None) for value in values)
-    return next((mode for mode in modes if mode is not None), contextlib.nullcontext())
+class FakeMode:
+    """The fake mode of the first fake tensor among some values, for `with`, any number of times; else nothing.
+
+    What operators ask of dynamic sizes within it is answered for the example's, and nothing is concluded from it: a
+    convolution asks for the batch, to choose a kernel of the tracing machine, and a range of 2 to 64 would end at 15.
+    """
+
+    def __init__(self, values: Iterable[Any]) -> None:
+        self._mode = next((mode for value in values if (mode := getattr(value, "fake_mode", None)) is not None), None)
+        self._open: list[contextlib.ExitStack] = []
+
+    def convert(self, tensor: torch.Tensor) -> torch.Tensor:
+        """A fake tensor of the same sizes and dtype; the tensor itself where nothing is fake."""
+        if self._mode is None:
+            return tensor
+        fake: torch.Tensor = self._mode.from_tensor(tensor, static_shapes=True)
+        return fake
+
+    def __enter__(self) -> Any:
+        with contextlib.ExitStack() as stack:
+            if self._mode is not None:
+                if self._mode.shape_env is not None:
+                    stack.enter_context(self._mode.shape_env.suppress_guards())
+                stack.enter_context(self._mode)
+            self._open.append(stack.pop_all())
+        return self._mode
+
+    def __exit__(self, *raised: Any) -> None:
+        self._open.pop().__exit__(*raised)
 
 
 class ProgramEditor:

@@ -30,7 +30,7 @@ from edgex.delegates.base import CapturedProgram
 from edgex.delegates.graph.schema import is_tuple, leaves_of, named_arguments, overload_of
 from edgex.export.rewrites.base import Rewrite, locations_of
 from edgex.export.rewrites.editing.building import Replacement
-from edgex.export.rewrites.editing.editor import ProgramEditor, constant_tensors, fake_mode_of
+from edgex.export.rewrites.editing.editor import FakeMode, ProgramEditor, constant_tensors
 from edgex.export.rewrites.editing.mutation import mutated_nodes
 
 Write = Callable[..., Any]
@@ -123,7 +123,7 @@ def _trace(node: Node, given: Rule | Write) -> _Traced | None:
         return () if not applies else result
 
     try:
-        with torch.no_grad(), fake_mode_of(leaves_of(node.meta["val"])):
+        with torch.no_grad(), FakeMode(leaves_of(node.meta["val"])):
             module = make_fx(write, pre_dispatch=not rule.apart)(*(tensor.meta["val"] for tensor in tensors))
     except GuardOnDataDependentSymNode:  # the rule asks for a size that only a run finds
         return None

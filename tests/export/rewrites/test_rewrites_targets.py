@@ -326,3 +326,15 @@ def test_masks_that_stay(name):
 def test_a_mask_of_an_input_stays():
     before = program_of(masked, QUERY, KEY, VALUE, LOWER)
     assert write_masks(before) == (before, None)
+
+
+def test_a_rewrite_narrows_no_dynamic_size():
+    """A convolution of the example's six items asks torch whether there are fewer than 16, to choose a kernel."""
+    batch = torch.export.Dim("batch", min=2, max=64)
+    program = program_of(lambda x: x.sum(1, keepdim=True), torch.randn(6, 4, 4), dynamic_shapes=(({0: batch},),))
+    before = str(program.exported.range_constraints)
+    after, rewrite = rewrites.apply_rewrites(program, ("write_channel_means",))
+    assert rewrite and str(after.exported.range_constraints) == before
+    (value,) = (node.meta["val"] for node in after.exported.graph.find_nodes(op="placeholder") if node.name != "mask")
+    size = value.shape[0]
+    assert not [guard for guard in size.node.shape_env.guards if str(size.node.expr) in str(guard.expr)]
