@@ -46,7 +46,14 @@ class OneDnnDelegate:
     recipes: tuple[str, ...] = ("int8",)
     leaves_out = True
     rewrites: tuple[str, ...] = (
-        *("split_complex", "write_recurrences", "fold_literals", "guard_empty_rows", "write_masks", "copy_returned_constants"),
+        *(
+            "split_complex",
+            "write_recurrences",
+            "fold_literals",
+            "guard_empty_rows",
+            "write_masks",
+            "copy_returned_constants",
+        ),
         *("write_corners", "write_statistics"),
         *PORTABLE_REWRITES,
     )

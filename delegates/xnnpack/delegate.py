@@ -51,7 +51,14 @@ class XnnpackDelegate:
         ),
         *("order_weights", "slice_pieces", "write_batches", "write_activations", "split_depthwise"),
         *("write_variances", "write_channel_means", "move_softmax", "permute_pixels"),
-        *("repeat_pixels", "gather_samples", "write_plane_means", "write_phases", "repeat_by_products"),
+        *(
+            "repeat_pixels",
+            "gather_samples",
+            "write_plane_means",
+            "write_row_means",
+            "write_phases",
+            "repeat_by_products",
+        ),
         *PORTABLE_REWRITES,
     )
 

@@ -121,8 +121,9 @@ def _is_not_negative(value: Any, program: ExportedProgram) -> bool:
     if not isinstance(value, Node):
         return False
     name = _name(value)
-    if name == "convolution.default":  # as a mean over channels is written
-        weighs = value.args[2] is None and _least(value.args[1], program) >= 0
+    if name in ("convolution.default", "linear.default"):  # as means over channels and along rows are written
+        weighs = len(value.args) < 3 or value.args[2] is None
+        weighs = weighs and _least(value.args[1], program) >= 0
         return weighs and _is_not_negative(value.args[0], program)
     if name == "mean.dim" or name.startswith(("view_copy", "sum.dim", "unsqueeze_copy", "squeeze_copy")):
         return _is_not_negative(value.args[0], program)

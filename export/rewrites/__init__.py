@@ -76,6 +76,7 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
     from edgex.export.rewrites.matrices.small import write_small_matrices
     from edgex.export.rewrites.norms.batch_statistics import write_batch_statistics
     from edgex.export.rewrites.norms.group_norm import write_group_norm
+    from edgex.export.rewrites.norms.row_means import write_row_means
     from edgex.export.rewrites.norms.softmax import move_softmax
     from edgex.export.rewrites.operators.activations import write_activations, write_gelu
     from edgex.export.rewrites.operators.arctangent import write_angles
@@ -167,6 +168,7 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
         # Behind variances, which become means, and norms, which become sums.
         ("write_channel_means", True, write_channel_means),
         ("write_plane_means", True, write_plane_means),
+        ("write_row_means", True, write_row_means),
         # Behind means over channels: its sums are over rows of a matrix, of which a convolution is no quicker.
         ("write_small_matrices", True, write_small_matrices),
         ("write_elementary", True, write_elementary),
