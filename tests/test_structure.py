@@ -70,6 +70,7 @@ PRIVATE_ATTRIBUTES: dict[str, set[str]] = {
     # Operators of PyTorch's own.
     "edgex.export.rewrites.matrices.small": {"_linalg_solve_ex", "_linalg_det", "_linalg_slogdet"},
     "edgex.export.rewrites.operators.elementary": {"_is_all_true", "_is_any_true"},
+    "edgex.export.rewrites.products.distances": {"_cdist_forward"},
     "edgex.export.rewrites.products.resizes": {"_upsample_bilinear2d_aa", "_upsample_bicubic2d_aa"},
     "edgex.export.source.leaves": {"_get_node_type"},
     "edgex.runtime.engines.litert.binding": {"_get_full_signature_list", "_get_ops_details"},

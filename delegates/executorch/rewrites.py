@@ -22,5 +22,6 @@ PORTABLE_REWRITES = (
         "write_folds",
         "write_bounds",
         "write_small_matrices",
+        "write_distances",
     ),
 )

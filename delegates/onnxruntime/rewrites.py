@@ -17,5 +17,7 @@ ONNX_REWRITES = (
         "write_special_functions",
         "write_bounds",
         "write_small_matrices",
+        "write_distances",
+        "fold_factories",
     ),
 )

@@ -72,7 +72,7 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
     from edgex.export.rewrites.indexing.searching import search_by_comparisons
     from edgex.export.rewrites.indexing.sorting import sort_by_topk
     from edgex.export.rewrites.indexing.writes import fill_memory, return_writes
-    from edgex.export.rewrites.literals import fold_literals
+    from edgex.export.rewrites.literals import fold_factories, fold_literals
     from edgex.export.rewrites.matrices.small import write_small_matrices
     from edgex.export.rewrites.norms.batch_statistics import write_batch_statistics
     from edgex.export.rewrites.norms.group_norm import write_group_norm
@@ -97,6 +97,7 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
     from edgex.export.rewrites.products.batches import write_batches
     from edgex.export.rewrites.products.conv3d import flatten_conv3d
     from edgex.export.rewrites.products.depthwise import split_depthwise
+    from edgex.export.rewrites.products.distances import write_distances
     from edgex.export.rewrites.products.einsum import split_einsum
     from edgex.export.rewrites.products.experts import write_experts
     from edgex.export.rewrites.products.nearest import repeat_by_products, repeat_pixels
@@ -130,6 +131,8 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
         ("scatter_by_sums", True, scatter_by_sums),
         ("search_by_comparisons", True, search_by_comparisons),
         ("write_recurrences", True, write_recurrences),
+        ("write_distances", True, write_distances),
+        ("fold_factories", True, fold_factories),
         ("slice_diagonals", True, slice_diagonals),
         ("write_folds", True, write_folds),
         ("slice_padding", True, slice_padding),

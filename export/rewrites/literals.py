@@ -20,11 +20,34 @@ from __future__ import annotations
 import operator
 
 from edgex.delegates.base import CapturedProgram
+from edgex.delegates.graph.schema import operator_name
 from edgex.export.rewrites.base import Rewrite, locations_of
 from edgex.export.rewrites.constants import find_literals, fold_nodes
 
 # A mask of 1024 x 1024 numbers.
 ALLOWANCE_BYTES = 4 * 1024 * 1024
+
+
+# Tables that PyTorch's ONNX exporter cannot write, and windows, of which it keeps 69 dB (Blackman and Hamming of 8).
+_FACTORIES = frozenset(
+    f"aten::{name}"
+    for name in (
+        *("fft_fftfreq", "fft_rfftfreq", "logspace", "kaiser_window", "bartlett_window"),
+        *("hann_window", "hamming_window", "blackman_window"),
+    )
+)
+
+
+def fold_factories(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite | None]:
+    """Fold tables for which an engine has no operator; the same program comes back where there is none."""
+    literals = find_literals(program, ALLOWANCE_BYTES)
+    tables = {node for node in literals if operator_name(node) in _FACTORIES}
+    folded = fold_nodes(program, tables, literals, {}, ALLOWANCE_BYTES)
+    if folded is None:
+        return program, None
+    rewritten, operators, count = folded
+    detail = f"{len(operators)} operator(s) that make a table became {count} constant(s)"
+    return rewritten, Rewrite("fold_factories", len(operators), detail, locations_of(operators, program.source_root))
 
 
 def fold_literals(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite | None]:
