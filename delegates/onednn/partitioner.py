@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from executorch.exir.backend.partitioner import DelegationSpec, Partitioner, PartitionResult
 from executorch.exir.backend.utils import tag_constant_data
+from torch.fx.experimental.symbolic_shapes import has_free_unbacked_symbols
 from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 from torch.fx.passes.operator_support import OperatorSupportBase
 
@@ -106,6 +107,9 @@ class _Judge(OperatorSupportBase):
         if not _tensors(node.meta.get("val")):
             reason = "it computes a size, which stays with the runtime: no region gives out numbers"
             return Refusal("dynamic_shape", reason, workaround=SIZES_ARE_CHEAP)
+        if any(_has_found_size(item) for item in (node, *node.all_input_nodes)):
+            reason = "it has a size that only a run finds, which may be 0: a region computes its sizes from its inputs'"
+            return Refusal("dynamic_shape", reason)
         if name not in OPERATORS:
             return refuse_unknown(name, f"oneDNN has no operator {name}")
         builder = RegionBuilder(constants=self._constants, free_input=free_input)
@@ -153,6 +157,10 @@ def _describe(operations: list[Operation]) -> Hashable:
         (step.kind, repr(sorted(step.attributes.items())), tuple(map(describe, (*step.inputs, step.output))))
         for step in operations
     )
+
+
+def _has_found_size(node: Node) -> bool:
+    return any(has_free_unbacked_symbols(tensor) for tensor in _tensors(node.meta.get("val")))
 
 
 def _tensors(value: Any) -> list[Any]:

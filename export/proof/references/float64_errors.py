@@ -129,7 +129,10 @@ def _describe_movement(
     ):
         return f"eager's answer moves as far ({moved_db:.0f} dB) when the last bits of the inputs do"
     # Outputs that do not depend on an order stay strict.
-    enough_db = {output: min(floor_db, found + _DISTANCE_DB) for output, found in found_db.items()}
+    enough_db = {
+        output: min(floor_db, found + _DISTANCE_DB) if found < floor_db else found + _DISTANCE_DB
+        for output, found in found_db.items()
+    }
     by_order_db = measure_order_db(case, program, enough_db)
     if by_order_db and all(by_order_db[output] <= enough for output, enough in enough_db.items()):
         least_db = min(by_order_db.values())

@@ -18,7 +18,8 @@ after:   total = x + 1
 The same for `binary_cross_entropy_with_logits`, which has a log-sigmoid in it.
 
 A probability that the model returns counts relatively too: 1e-7 is not 0 to who takes its logarithm. Large maps of
-them (masks) keep the quicker sigmoid.
+them (masks) keep the quicker sigmoid. So does one that is ranked: ONNX Runtime's ends at 1e-7, and makes equals of all
+boxes below.
 """
 
 from __future__ import annotations
@@ -39,6 +40,10 @@ _SENSITIVE = {
     *(aten.log.default, aten.log2.default, aten.log10.default, aten.reciprocal.default, aten.rsqrt.default),
     *(aten.sqrt.default, aten.pow.Tensor_Scalar, aten.pow.Tensor_Tensor),
 }
+_RANKING = {
+    *(aten.topk.default, aten.sort.default, aten.sort.stable, aten.argsort.default, aten.argsort.stable),
+    *(aten.argmax.default, aten.argmin.default, aten.max.dim, aten.min.dim),
+}
 _DIVISIONS = {aten.div.Tensor, aten.div.Tensor_mode}
 _VIEWS = {
     *(aten.view.default, aten.reshape.default, aten.slice.Tensor, aten.select.int, aten.unsqueeze.default),
@@ -46,6 +51,9 @@ _VIEWS = {
 }
 # They hand a relative error on.
 _PASSING = _VIEWS | {aten.mul.Tensor, aten.mul.Scalar, aten.clamp.default, aten.clamp_min.default, aten.add.Tensor}
+# They hand an order on.
+_MOVING = {aten.permute.default, aten.transpose.int, aten.contiguous.default, aten.cat.default, aten.amax.default}
+_MOST_RANKED = 1 << 20
 # As many probabilities as heads of classifiers return; four operators for one would cost a mask more than they bring.
 _MOST_RETURNED = 1 << 16
 
@@ -118,7 +126,7 @@ def _distance(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
 
 def _counts_relatively(node: Node) -> bool:
     """Whether a logarithm, a root or a denominator follows, or nothing: it is returned."""
-    if _is_returned(node):
+    if _is_returned(node) or _is_ranked(node):
         return True
     waiting, seen = [node], {node}
     while waiting:
@@ -127,6 +135,22 @@ def _counts_relatively(node: Node) -> bool:
             if user.target in _SENSITIVE or (user.target in _DIVISIONS and user.args[1] is value):
                 return True
             if user.target in _PASSING and user not in seen:
+                seen.add(user)
+                waiting.append(user)
+    return False
+
+
+def _is_ranked(node: Node) -> bool:
+    """Whether such values, not too many, are put into an order: boxes by their scores, pixels of a heat map."""
+    count = node.meta["val"].numel()
+    if not isinstance(count, int) or count > _MOST_RANKED:
+        return False
+    waiting, seen = [node], {node}
+    while waiting:
+        for user in waiting.pop().users:
+            if user.target in _RANKING:
+                return True
+            if user.target in _PASSING | _MOVING and user not in seen:
                 seen.add(user)
                 waiting.append(user)
     return False

@@ -8,9 +8,11 @@ import struct
 from pathlib import Path
 
 import pytest
+import torch
 from onednn_fuzzing import build_fuzzer, mixed, run_fuzzer
 from onednn_support import load, needs_onednn, read_pte, with_pte
 
+from benchmarks.operators.proof import prove
 from edgex.delegates.onednn.plan import graph_api
 from edgex.delegates.onednn.plan.format import checksum
 from edgex.errors import RunError
@@ -137,3 +139,23 @@ def test_a_shorter_plan_is_refused(small) -> None:
     for length in (20, 47):
         shorter = bytes(content[: start + length]) + bytes(len(content) - start - length)
         assert "the plan is damaged" in refusal(shorter, small)
+
+
+class RoutesByValue(torch.nn.Module):
+    """An expert takes the rows that a score chooses: how many is known in a run alone, and may be none."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.expert = torch.nn.Linear(8, 8), torch.nn.Linear(8, 8)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = torch.relu(self.first(x))
+        chosen = y.sum(-1) > 1.5
+        y[chosen] = torch.tanh(self.expert(y[chosen]))
+        return y
+
+
+def test_what_has_a_size_that_a_run_finds_stays_outside() -> None:
+    proved = prove(RoutesByValue(), (torch.randn(6, 8),), "onednn")
+    assert proved.exit_code == 0, proved.reason
+    assert proved.delegated

@@ -128,6 +128,10 @@ SORTS = {
         lambda x: torch.argsort(x, dim=0, stable=True),
         torch.tensor([[3, 1], [1, 1], [3, 0], [1, 2]]),
     ),
+    "a long stable order of integers, falling": (
+        lambda x: torch.sort(x, stable=True, dim=1, descending=True),
+        torch.randint(-90, 90, (2, 5000), generator=torch.Generator().manual_seed(3)),
+    ),
     "kthvalue": (lambda x: x.kthvalue(2).values, rand(3, 5)),
     "median": (lambda x: x.median(1).values, torch.cat([rand(3, 6), SPECIAL[:6][None]])),
     "median with NaN": (lambda x: x.median(0).values, SPECIAL.reshape(17, 1)),
