@@ -12,7 +12,7 @@ after:   zeros -> a             zeros_of_1 -> b, c
 
 A kernel that several conv1d read, such as a layer that is called twice, is copied for each of them: XNNPACK's delegate
 gives kernels of one dimension a second one where a conv1d stands, and then knows the other conv1d no more
-(`conv1d_unsqueeze_pass.py`). Files hold equal constants once.
+(`conv1d_unsqueeze_pass.py`); a batch norm becomes such a conv1d. Files hold equal constants once.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from torch.fx import Node
 
 _TAG = "delegation_tag"
+_BATCH_NORM = "aten::_native_batch_norm_legit_no_training"
 
 
 @contextmanager
@@ -88,7 +89,7 @@ def _readers_by_region(node: Node) -> dict[tuple[str | None, Node | None], list[
     found: dict[tuple[str | None, Node | None], list[Node]] = {}
     for user in node.users:
         tag = user.meta.get(_TAG)
-        alone = tag is not None and _is_conv1d(user, node)
+        alone = tag is not None and (_is_conv1d(user, node) or operator_name(user) == _BATCH_NORM)
         found.setdefault((tag, user if alone else None), []).append(user)
     return found
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from edgex.delegates.recipes.tolerances import QUANTIZED_TOLERANCE
 from edgex.errors import VerificationError
+from edgex.export.proof.sequences import STATE_NOT_SHOWN, make_sequence_case
 from edgex.export.proof.stress import StressInput, in_plain_form, make_stress_inputs
 from edgex.runtime.artifact.artifact import open_artifact
 from edgex.runtime.artifact.golden import Arrays, Case, Kind, Step
@@ -28,9 +29,6 @@ if TYPE_CHECKING:
     from edgex.export.quantization.running import GraphRunner
     from edgex.export.source.eager import EagerModel
 
-# A stateful model is run at least this often in a row: a dropped state is right at step 1 and wrong from step 2.
-SEQUENCE_STEPS = 4
-
 # Above this size (inputs and outputs of one case together) a case is proved at export but not carried along.
 CARRIED_CASE_BYTES = 32 << 20
 # Golden data may take as much as the model, and this much in any case.
@@ -40,8 +38,6 @@ CARRIED_BYTES = 8 << 20
 BOTH_ROUND_DB = 3.0
 # An output of nothing but zeros is 0 dB from any reference, one of another scale or sign is below.
 LEAST_SQNR_DB = 1.0
-
-STATE_NOT_SHOWN = "the outputs of the steps are those of a fresh start: these inputs do not show the state"
 
 
 def make_cases(
@@ -83,7 +79,13 @@ def make_cases(
         others.append(Case("example, as quantized", "compare", (answers.step(example),)))
     if program.state:
         progress("state")
-        others.append(_make_sequence_case(answers, [answers.arrays_of(step) for step in sequence or ()], example))
+        others.append(
+            make_sequence_case(
+                lambda inputs, fresh: answers.step(inputs, from_reset=fresh),
+                [answers.arrays_of(step) for step in sequence or ()],
+                example,
+            )
+        )
     for stress in make_stress_inputs(program.inputs, example, program.precision, quantized=program.recipe is not None):
         progress(stress.name)
         others.append(_answer_stress(answers, stress))
@@ -202,23 +204,6 @@ def allow_for_rounding(case: Case, in_float: Answers, example: Arrays) -> Case:
 def _reach(array: np.ndarray) -> float:
     """The largest absolute value; zero for inputs that are not quantized."""
     return float(np.abs(array).max(initial=0.0)) if array.dtype.kind == "f" else 0.0
-
-
-def _make_sequence_case(answers: Answers, given: Sequence[Arrays], example: Arrays) -> Case:
-    """Steps in a row whose outputs the state really changes; else a skipped case that says what is missing."""
-    steps_in = list(given) or [example] * SEQUENCE_STEPS
-    while len(steps_in) < SEQUENCE_STEPS:
-        steps_in.append(steps_in[-1])
-    name = f"state: {len(steps_in)} steps in a row"
-    fresh = [answers.step(inputs).outputs for inputs in steps_in[1:]]
-    steps = [answers.step(inputs, from_reset=at == 0) for at, inputs in enumerate(steps_in)]
-    changed = [
-        any(not np.array_equal(step.outputs[key], alone[key], equal_nan=True) for key in alone)
-        for step, alone in zip(steps[1:], fresh, strict=True)
-    ]
-    if any(changed):
-        return Case(name, "compare", tuple(steps))
-    return Case(name, "skipped", reason=STATE_NOT_SHOWN)
 
 
 def require_state_shown(cases: Sequence[Case], allow_inconclusive: bool) -> None:

@@ -53,11 +53,19 @@ def rewrite_and_prove(program: CapturedProgram, eager: EagerModel, wanted: Colle
         return ProvedRewrites(rewritten, applied)
     # The last first: one that prepares another, such as a folded mask, must not take the blame for it.
     names = [rewrite.name for rewrite in reversed(applied)]
-    for dropped in [*([name] for name in names), *(names[:count] for count in range(2, len(names) + 1))]:
+    for dropped in [*([name] for name in names), *(names[:count] for count in range(2, len(names)))]:
         without, rest = apply_rewrites(program, wanted, dropped)
         if _difference(without, eager) is None:
             return ProvedRewrites(without, rest, tuple(_sentence(name, wrong) for name in dropped))
-    return ProvedRewrites(program, (), tuple(_sentence(name, wrong) for name in names))
+    # Several that have nothing to do with each other: each that holds beside those before it stays.
+    dropped = list(names)
+    for name in reversed(names):
+        others = [other for other in dropped if other != name]
+        without, _ = apply_rewrites(program, wanted, others)
+        if _difference(without, eager) is None:
+            dropped = others
+    without, rest = apply_rewrites(program, wanted, dropped)
+    return ProvedRewrites(without, rest, tuple(_sentence(name, wrong) for name in dropped))
 
 
 def _sentence(name: str, wrong: str) -> str:

@@ -27,7 +27,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from edgex.delegates.base import CapturedProgram
-from edgex.delegates.graph.schema import is_tuple, leaves_of, named_arguments, overload_of
+from edgex.delegates.graph.schema import is_tuple, leaves_of, named_arguments, overload_of, schema_of
 from edgex.export.rewrites.base import Rewrite, locations_of
 from edgex.export.rewrites.editing.building import Replacement
 from edgex.export.rewrites.editing.editor import FakeMode, ProgramEditor, constant_tensors
@@ -83,7 +83,12 @@ def substitute(
     candidates = [node for node in program.exported.graph.nodes if node.op == "call_function" and node.target in rules]
     # What is written to later may be a view: the copy that takes its place would take the write.
     written = mutated_nodes(program.exported) if candidates else set()
-    traced = [found for node in candidates if node not in written if (found := _trace(node, rules[node.target]))]
+    traced = [
+        found
+        for node in candidates
+        if node not in written or _makes_new(node)
+        if (found := _trace(node, rules[node.target])) and (node not in written or _gives_new(found.module))
+    ]
     if not traced:
         return program, None
     constants = constant_tensors(program)
@@ -94,6 +99,25 @@ def substitute(
     names = ", ".join(dict.fromkeys(_name(node) for node in nodes))
     sentence = detail.format(count=len(nodes), operators=names)
     return editor.finish(), Rewrite(name, len(nodes), sentence, locations_of(nodes, program.source_root))
+
+
+def _makes_new(node: Node) -> bool:
+    """Whether an operator's results are memory of their own, whatever is written into them afterwards."""
+    overload = overload_of(node)
+    return (
+        overload is not None
+        and not schema_of(overload).is_mutable
+        and torch.Tag.maybe_aliasing_or_mutating not in overload.tags
+        and all(result.alias_info is None for result in schema_of(overload).returns)
+    )
+
+
+def _gives_new(module: GraphModule) -> bool:
+    """Whether the results of a traced rule are too, each of another operator, and nothing else reads them."""
+    found = [leaf for leaf in leaves_of(module.graph.output_node().args[0]) if isinstance(leaf, Node)]
+    makers = [leaf.args[0] if leaf.target is operator.getitem else leaf for leaf in found]
+    own = all(isinstance(maker, Node) and maker.op == "call_function" and _makes_new(maker) for maker in makers)
+    return own and len(set(found)) == len(found) and all(len(leaf.users) == 1 for leaf in found)
 
 
 def static(*sizes: object) -> bool:

@@ -6,11 +6,12 @@ import math
 
 import pytest
 import torch
-from rewriting import capture_program, check_vals, operators, run_program
+from rewriting import capture_program, check_rewrite, check_vals, operators, run_program
 
 from benchmarks.operators.proof import prove
 from edgex.export.rewrites.indexing import searching
 from edgex.export.rewrites.indexing.searching import search_by_comparisons
+from edgex.export.rewrites.indexing.sorting import sort_by_topk
 
 NUMBERS = torch.tensor([0.0, -0.0, 1.0, -1.0, 2.5, -3.7, math.inf, -math.inf, math.nan, 0.3, 1.0, 9.0])
 LIMITS = torch.tensor([-1.0, 0.0, 0.0, 1.0, 1.0, 1.0, 2.5])
@@ -124,3 +125,20 @@ def test_targets_find_what_eager_finds(target):
     proved = prove(Binning(), (rand(3, 7), rand(3, 9), torch.tensor([3, 18, 64, 65, 90])), target)
     assert proved.exit_code == 0, proved.reason
     assert "search_by_comparisons" in proved.rewrites
+
+
+def test_what_is_written_into_afterwards_is_sorted_too():
+    """Nucleus sampling: the sorted probabilities are cut off in place."""
+
+    class Nucleus(torch.nn.Module):
+        def forward(self, x):
+            values, places = torch.sort(torch.softmax(x, -1), dim=-1, descending=True)
+            values[values.cumsum(-1) - values > 0.6] = 0.0
+            values.div_(values.sum(-1, keepdim=True))
+            return torch.zeros_like(x).scatter_(1, places, values)
+
+    x = torch.randn(3, 9, generator=torch.Generator().manual_seed(0))
+    before = capture_program(Nucleus(), x)
+    after, rewrite = sort_by_topk(before)
+    check_rewrite(before, after, x)
+    assert rewrite.count == 1

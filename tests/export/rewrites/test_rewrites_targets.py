@@ -249,6 +249,24 @@ def test_a_rewrite_that_changes_numbers_is_dropped_and_named(name, monkeypatch, 
     torch.testing.assert_close(run_program(proved.program, random_like(4))[0], captured.eager.example_outputs[0])
 
 
+def test_two_wrong_rewrites_apart_from_each_other_take_no_third_one_with_them(monkeypatch, tmp_path):
+    def wrong(name):
+        def run(program):
+            made, rewrite = double_every_product(program)
+            return made, None if rewrite is None else Rewrite(name, 1, "", ())
+
+        return run
+
+    entries = tuple((name, False, wrong(name)) for name in ("first", "second"))
+    entries = (entries[0], ("fold_literals", False, fold_literals), entries[1])
+    monkeypatch.setattr(rewrites, "_passes", lambda: entries)
+    model = Call(lambda x: x * 3.0 + torch.arange(4).float().flip(0))
+    captured = capture(model.eval(), (random_like(4),), source_root=tmp_path)
+    proved = rewrite_and_prove(captured.program, captured.eager, ())
+    assert [rewrite.name for rewrite in proved.applied] == ["fold_literals"]
+    assert len(proved.dropped) == 2
+
+
 def test_proving_leaves_state_as_it_was(tmp_path):
     class Counter(nn.Module):
         def __init__(self):
