@@ -121,12 +121,9 @@ def _describe_movement(
     floor_db: float,
 ) -> str | None:
     """What small change moves eager's answer as far as the artifact is from it, by output; None where none does."""
-    moved_db = measure_movement_db(case, cases, eager)
-    if (
-        moved_db is not None
-        and moved_db < floor_db
-        and min(found_db.values()) >= _rounded_down(moved_db - _DISTANCE_DB)
-    ):
+    moved_by_output = measure_movement_db(case, cases, eager)
+    moved_db = _moved_as_far(moved_by_output or {}, found_db, floor_db)
+    if moved_db is not None:
         return f"eager's answer moves as far ({moved_db:.0f} dB) when the last bits of the inputs do"
     # Outputs that do not depend on an order stay strict.
     enough_db = {
@@ -138,6 +135,22 @@ def _describe_movement(
         least_db = min(by_order_db.values())
         return f"eager's answer moves as far ({least_db:.0f} dB) when the last bits of the scores that it sorts do"
     return None
+
+
+def _moved_as_far(moved_db: Mapping[str, float], found_db: Mapping[str, float], floor_db: float) -> float | None:
+    """The least that eager's numbers moved to, where the artifact's are not further off, and its integers moved too.
+
+    Integers are equal or not: where an artifact has others, eager must have had others of the same output.
+    """
+    numbers = {output: moved for output, moved in moved_db.items() if abs(moved) < EXACT_SQNR_DB}
+    least_db = min(numbers.values(), default=EXACT_SQNR_DB)
+    for output, found in found_db.items():
+        if abs(found) >= EXACT_SQNR_DB:
+            if moved_db.get(output, EXACT_SQNR_DB) > -EXACT_SQNR_DB:
+                return None
+        elif least_db >= floor_db or found < _rounded_down(least_db - _DISTANCE_DB):
+            return None
+    return least_db if found_db and moved_db else None
 
 
 def measure_own_error_db(case: Case, eager: EagerModel) -> float | None:
@@ -161,8 +174,8 @@ def measure_own_error_db(case: Case, eager: EagerModel) -> float | None:
     return min(found)
 
 
-def measure_movement_db(case: Case, cases: Sequence[Case], eager: EagerModel) -> float | None:
-    """SQNR in dB of eager's answer against its answers where the last bits of the inputs differ; the least of a few.
+def measure_movement_db(case: Case, cases: Sequence[Case], eager: EagerModel) -> dict[str, float] | None:
+    """SQNR in dB of eager's outputs against those where the last bits of the inputs differ; the least of a few.
 
     Args:
         case: Whose inputs are moved, by a share of their largest value, or of the example's where all are zero.
@@ -170,14 +183,14 @@ def measure_movement_db(case: Case, cases: Sequence[Case], eager: EagerModel) ->
         eager: The user's model.
 
     Returns:
-        None where no input has last bits, or eager fails.
+        By output; integers are equal or not. None where no input has last bits, or eager fails.
     """
     step = case.steps[0]
     if not any(array.dtype == np.float32 and array.size for array in step.inputs.values()):
         return None
     ordinary = next((other.steps[0].inputs for other in cases if other.steps), step.inputs)
     largest = {name: _largest(array) or _largest(ordinary[name]) for name, array in step.inputs.items()}
-    found = [EXACT_SQNR_DB]
+    found = dict.fromkeys(step.outputs, EXACT_SQNR_DB)
     for seed in range(_MOVES):
         random = np.random.default_rng(seed)
         moved = {
@@ -194,9 +207,13 @@ def measure_movement_db(case: Case, cases: Sequence[Case], eager: EagerModel) ->
         finally:
             eager.reset()
         for spec, tensor in zip(eager.outputs, answers, strict=True):
+            expected = step.outputs[spec.name]
             if tensor.dtype.is_floating_point:
-                found.append(measure_sqnr_db(step.outputs[spec.name], tensor.float().numpy()))
-    return min(found)
+                distance_db = measure_sqnr_db(expected, tensor.float().numpy())
+            else:
+                distance_db = EXACT_SQNR_DB if np.array_equal(expected, tensor.numpy()) else -EXACT_SQNR_DB
+            found[spec.name] = min(found[spec.name], distance_db)
+    return found
 
 
 def _largest(array: np.ndarray) -> float:

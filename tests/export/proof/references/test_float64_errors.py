@@ -17,13 +17,18 @@ from edgex.delegates.reference.delegate import ReferenceDelegate
 from edgex.export.capture.program import capture
 from edgex.export.pipeline import export_to_targets
 from edgex.export.proof.references.float64 import in_float64
-from edgex.export.proof.references.float64_errors import judge_by_float64, measure_movement_db, measure_own_error_db
+from edgex.export.proof.references.float64_errors import (
+    _moved_as_far,
+    judge_by_float64,
+    measure_movement_db,
+    measure_own_error_db,
+)
 from edgex.export.result import ExportReport
 from edgex.export.settings import ExportSettings
 from edgex.export.source.source import wrap_model
 from edgex.runtime.artifact.artifact import open_artifact
 from edgex.runtime.artifact.golden import Case, Step, read_golden
-from edgex.runtime.session.numerics import Tolerance, measure_sqnr_db
+from edgex.runtime.session.numerics import EXACT_SQNR_DB, Tolerance, measure_sqnr_db
 
 TRUTH = ReferenceDelegate.lower
 X = torch.rand(64, 32, generator=torch.Generator().manual_seed(0)) * 0.8 + 0.5
@@ -213,11 +218,22 @@ def test_where_the_last_bits_decide_eager_moves_as_far() -> None:
         zero = Case(
             "stress: zero", "compare", (Step({"input": 0 * x.numpy()}, {eager.outputs[0].name: answer.numpy()}),)
         )
-        found[name] = measure_movement_db(
-            zero, [Case("example", "compare", (Step({"input": x.numpy()}, {}),)), zero], eager
-        )
-    assert found["one layer"] is not None and found["one layer"] > 110, found
-    assert found["norms"] is not None and found["norms"] < 60, found
+        moved = measure_movement_db(zero, [Case("example", "compare", (Step({"input": x.numpy()}, {}),)), zero], eager)
+        assert moved is not None
+        (found[name],) = moved.values()
+    assert found["one layer"] > 110, found
+    assert found["norms"] < 60, found
+
+
+def test_integers_that_differ_must_have_moved_in_eager_too() -> None:
+    exact = EXACT_SQNR_DB
+    found = {"scores": 21.0, "matches": -exact}
+    assert _moved_as_far({"scores": 25.0, "matches": -exact}, found, 60.0) == 25.0
+    assert _moved_as_far({"scores": 25.0, "matches": exact}, found, 60.0) is None
+    assert _moved_as_far({"scores": 70.0, "matches": -exact}, found, 60.0) is None
+    assert _moved_as_far({"scores": 45.0, "matches": -exact}, found, 60.0) is None
+    assert _moved_as_far({"scores": 70.0, "matches": -exact}, {"matches": -exact}, 60.0) == 70.0
+    assert _moved_as_far({}, found, 60.0) is None
 
 
 class Detector(nn.Module):
