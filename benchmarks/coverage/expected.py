@@ -11,11 +11,7 @@ _VERIFIED = (0, "")
 
 # ExecuTorch has no kernel for these, or one that would be wrong (nonzero), and neither backend takes them.
 _WITHOUT_KERNEL = {
-    "embedding_bag": "aten._embedding_bag.default",
-    "sort_topk": "aten.sort.default",
     "nonzero": "aten.nonzero.default",
-    "int64_maths": "aten.__lshift__.Scalar",
-    "zero_and_five_dimensions": "aten.convolution.default, aten.max_pool3d_with_indices.default",
     "custom_operator": "edgex_coverage.soft_sign.default",
 }
 

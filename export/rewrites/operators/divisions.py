@@ -5,8 +5,10 @@ before:  y = aten.floor_divide.default(a, b)                  # floats; ExecuTor
 after:   y = where(b == 0, a / b, floor_divide(a, b))
 
 before:  y = aten.remainder.Tensor(a, b)                      # integers; ExecuTorch: the sign of a, as in C
-after:   r = fmod(a, b)
-         y = where((r != 0) & ((r < 0) != (b < 0)), r + b, r)
+after:   y = a - floor_divide(a, b) * b                        # its fmod of large integers goes by way of floats
+
+before:  y = aten.__rshift__.Scalar(a, 3)                     # no kernel
+after:   y = aten.div.Scalar_mode(a, 8, rounding_mode="floor")
 ```
 
 The same for division with `rounding_mode="floor"`.
@@ -34,8 +36,12 @@ def divide_as_eager(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite 
         aten.div.Scalar_mode: Rule(_divide),
         aten.remainder.Tensor: Rule(_remainder),
         aten.remainder.Scalar: Rule(_remainder),
+        aten.__lshift__.Scalar: Rule(_shifted_up),
+        aten.bitwise_left_shift.Tensor_Scalar: Rule(_shifted_up),
+        aten.__rshift__.Scalar: Rule(_shifted_down),
+        aten.bitwise_right_shift.Tensor_Scalar: Rule(_shifted_down),
     }
-    detail = "{count} division(s) ({operators}) by zero or of integers are as in PyTorch"
+    detail = "{count} division(s) ({operators}) by zero, of integers or by powers of two are as in PyTorch"
     return substitute(program, "divide_as_eager", rules, detail)
 
 
@@ -54,6 +60,16 @@ def _divide(a: torch.Tensor, b: Any, rounding_mode: str | None) -> Any:
 def _remainder(a: torch.Tensor, b: Any) -> Any:
     if torch.result_type(a, b).is_floating_point:
         return NotImplemented
-    rest = torch.fmod(a, b)
-    other_sign = (rest < 0) != (b < 0)
-    return torch.where((rest != 0) & other_sign, rest + b, rest)
+    return a - torch.div(a, b, rounding_mode="floor") * b
+
+
+def _shifted_up(x: torch.Tensor, by: int) -> Any:
+    if x.is_floating_point() or not 0 <= by < torch.iinfo(x.dtype).bits - 1:
+        return NotImplemented
+    return x * (1 << by)
+
+
+def _shifted_down(x: torch.Tensor, by: int) -> Any:
+    if x.is_floating_point() or not 0 <= by < torch.iinfo(x.dtype).bits - 1:
+        return NotImplemented
+    return torch.div(x, 1 << by, rounding_mode="floor")

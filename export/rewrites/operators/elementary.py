@@ -18,7 +18,6 @@ after:   big, small = maximum(abs(a), abs(b)), minimum(abs(a), abs(b))
 | `clamp(x, 0, 1.5)` | `clamp(x, 0.0, 1.5)`: PyTorch's ONNX exporter has none with bounds of two types |
 | `cosh(x)` | `h + 0.25 / h` with `h = exp(abs(x) - log(2))`, since `exp(x)` alone is infinite from 88.7 on |
 | `sinh(x)` | `h - 0.25 / h` with its sign, a series up to 1 |
-| `x << n`, `x >> n` of a number | `x * 2**n`, `x` divided by it and rounded down |
 | `_is_all_true(x)`, `_is_any_true(x)` | `all(x)`, `any(x)`, of which they are other names |
 """
 
@@ -53,10 +52,6 @@ def write_elementary(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite
         aten.clamp.default: Rule(_clamp),
         aten.sinh.default: Rule(_sinh),
         aten.cosh.default: Rule(_cosh),
-        aten.__lshift__.Scalar: Rule(_shifted_up),
-        aten.bitwise_left_shift.Tensor_Scalar: Rule(_shifted_up),
-        aten.__rshift__.Scalar: Rule(_shifted_down),
-        aten.bitwise_right_shift.Tensor_Scalar: Rule(_shifted_down),
         aten._is_all_true.default: Rule(torch.all),
         aten._is_any_true.default: Rule(torch.any),
     }
@@ -65,18 +60,6 @@ def write_elementary(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite
 
 def _exp2(x: torch.Tensor) -> Any:
     return torch.pow(2.0, x) if x.is_floating_point() else NotImplemented
-
-
-def _shifted_up(x: torch.Tensor, by: int) -> Any:
-    if x.is_floating_point() or not 0 <= by < torch.iinfo(x.dtype).bits - 1:
-        return NotImplemented
-    return x * (1 << by)
-
-
-def _shifted_down(x: torch.Tensor, by: int) -> Any:
-    if x.is_floating_point() or not 0 <= by < torch.iinfo(x.dtype).bits - 1:
-        return NotImplemented
-    return torch.div(x, 1 << by, rounding_mode="floor")
 
 
 def _fmax(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
