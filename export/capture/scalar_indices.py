@@ -27,6 +27,8 @@ from torch.overrides import TorchFunctionMode
 from edgex.delegates.graph.schema import given_arguments, nodes_in, operator_name, overload_of, schema_of
 from edgex.export.rewrites.editing.mutation import overwritten_views
 
+_INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8)
+
 
 class WritesAtTensors(TorchFunctionMode):
     """Writes `x[…, t] = y` as `index_put_` where `t` is a tensor without dimensions, or a number read from one."""
@@ -78,7 +80,7 @@ def _is_found(item: Any) -> bool:
     if isinstance(item, slice):
         return item.step in (None, 1) and item.stop is not None and _is_found(item.start)
     if isinstance(item, torch.Tensor):
-        return item.dim() == 0 and not item.is_floating_point() and not item.is_complex() and item.dtype != torch.bool
+        return item.dim() == 0 and item.dtype in _INTEGERS  # uint8 is a mask, as bool is
     return isinstance(item, torch.SymInt) and has_free_unbacked_symbols(item)
 
 

@@ -14,18 +14,21 @@ if TYPE_CHECKING:
     from edgex.export.settings import ExportSettings, Job
 
 
+# They make linear layers of what is none, and a recipe would take their weights for some of the model's.
+_MAKE_LAYERS = frozenset(("write_row_means", "write_recurrences"))
+
+
 def rewrite_for_targets(
     captured: CapturedModel, jobs: Sequence[Job], settings: ExportSettings, progress: Progress
 ) -> dict[str, TargetModel]:
     """Rewrite and convert; targets that ask for the same rewrites share their program."""
-    from edgex.export.rewrites import wanted_rewrites
     from edgex.export.rewrites.precision import convert_precision
     from edgex.export.rewrites.proof import ProvedRewrites, rewrite_and_prove
 
     program, eager = captured.capture.program, captured.capture.eager
     made: dict[tuple[str, ...], ProvedRewrites] = {}
     for job in jobs:
-        wanted = wanted_rewrites(job.delegate)
+        wanted = _wanted(job, settings)
         if wanted not in made:
             proved = ProvedRewrites(program, ())
             if settings.rewrite:
@@ -39,11 +42,18 @@ def rewrite_for_targets(
             job,
             captured.source,
             eager,
-            made[wanted_rewrites(job.delegate)],
+            made[_wanted(job, settings)],
             others=tuple(models[job.delegate.name] for models in others),
         )
         for job in jobs
     }
+
+
+def _wanted(job: Job, settings: ExportSettings) -> tuple[str, ...]:
+    from edgex.export.rewrites import wanted_rewrites
+
+    names = wanted_rewrites(job.delegate)
+    return names if settings.quantize is None else tuple(name for name in names if name not in _MAKE_LAYERS)
 
 
 def check_signature(before: CapturedProgram, after: CapturedProgram) -> None:

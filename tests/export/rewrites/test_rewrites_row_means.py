@@ -8,7 +8,10 @@ from rewriting import Untouched, capture_program, check_rewrite, operators
 from torch import nn
 
 from benchmarks.operators.proof import prove
+from edgex.export.pipeline import export_to_targets
 from edgex.export.rewrites.norms.row_means import write_row_means
+from edgex.export.settings import ExportSettings
+from edgex.export.source.source import wrap_model
 
 X = torch.randn(2, 5, 12, generator=torch.Generator().manual_seed(0))
 
@@ -76,3 +79,24 @@ def test_a_block_with_norms_is_one_call():
     proved = prove(Block(), (X,), "xnnpack", dynamic_shapes=({0: batch},))
     assert proved.exit_code == 0, proved.reason
     assert not [warning for warning in proved.warnings if "is called" in warning]
+
+
+@pytest.mark.parametrize("recipe", ["8da8w", "int8-dynamic"])
+def test_a_recipe_quantizes_the_models_layers_alone(recipe, tmp_path):
+    class Block(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.norm, self.layer, self.memory = nn.RMSNorm(32), nn.Linear(32, 32), nn.GRU(32, 32, batch_first=True)
+
+        def forward(self, x):
+            return self.memory(self.layer(self.norm(x)))[0]
+
+    x = torch.randn(2, 4, 32, generator=torch.Generator().manual_seed(0))
+    report = export_to_targets(
+        lambda: wrap_model(Block().eval(), (x,), {}, None, "block"),
+        ExportSettings(("xnnpack",), tmp_path, quantize=recipe),
+        name="block",
+        stop_at_failure=True,
+    )
+    (artifact,) = report.artifacts
+    assert not {"write_row_means", "write_recurrences"} & {rewrite["name"] for rewrite in artifact.rewrites}
