@@ -11,6 +11,8 @@ before:  ones = aten.ones.default([16, 16])
 after:   y    = aten.masked_fill.Scalar(scores, c_eq, -1e9)
 ```
 
+`fold_factories` folds the tables alone for which an engine has no operator.
+
 Not folded: random numbers, uninitialised memory, what the model writes to or returns, and what would become constants
 of more than `ALLOWANCE_BYTES` for one subgraph.
 """
@@ -19,6 +21,8 @@ from __future__ import annotations
 
 import operator
 
+from torch.fx import Node
+
 from edgex.delegates.base import CapturedProgram
 from edgex.delegates.graph.schema import operator_name
 from edgex.export.rewrites.base import Rewrite, locations_of
@@ -26,7 +30,6 @@ from edgex.export.rewrites.constants import find_literals, fold_nodes
 
 # A mask of 1024 x 1024 numbers.
 ALLOWANCE_BYTES = 4 * 1024 * 1024
-
 
 # Tables that PyTorch's ONNX exporter cannot write, and windows, of which it keeps 69 dB (Blackman and Hamming of 8).
 _FACTORIES = frozenset(
@@ -42,21 +45,23 @@ def fold_factories(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite |
     """Fold tables for which an engine has no operator; the same program comes back where there is none."""
     literals = find_literals(program, ALLOWANCE_BYTES)
     tables = {node for node in literals if operator_name(node) in _FACTORIES}
-    folded = fold_nodes(program, tables, literals, {}, ALLOWANCE_BYTES)
-    if folded is None:
-        return program, None
-    rewritten, operators, count = folded
-    detail = f"{len(operators)} operator(s) that make a table became {count} constant(s)"
-    return rewritten, Rewrite("fold_factories", len(operators), detail, locations_of(operators, program.source_root))
+    return _fold(program, tables, literals, "fold_factories", "make a table")
 
 
 def fold_literals(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite | None]:
     """Fold every subgraph that depends on literals only; the same program comes back where there is none."""
     literals = find_literals(program, ALLOWANCE_BYTES)
     worked = {node for node in literals if node.target is not operator.getitem}
-    folded = fold_nodes(program, worked, literals, {}, ALLOWANCE_BYTES)
+    return _fold(program, worked, literals, "fold_literals", "depend on no input")
+
+
+def _fold(
+    program: CapturedProgram, wanted: set[Node], literals: dict[Node, None], name: str, what: str
+) -> tuple[CapturedProgram, Rewrite | None]:
+    """Fold ``wanted``, as the rewrite ``name``; ``what`` its operators have in common."""
+    folded = fold_nodes(program, wanted, literals, {}, ALLOWANCE_BYTES)
     if folded is None:
         return program, None
     rewritten, operators, count = folded
-    detail = f"{len(operators)} operator(s) that depend on no input became {count} constant(s)"
-    return rewritten, Rewrite("fold_literals", len(operators), detail, locations_of(operators, program.source_root))
+    detail = f"{len(operators)} operator(s) that {what} became {count} constant(s)"
+    return rewritten, Rewrite(name, len(operators), detail, locations_of(operators, program.source_root))

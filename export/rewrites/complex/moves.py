@@ -87,11 +87,8 @@ def _padded(step: Step, node: Node) -> Pair:
 def _item(step: Step, node: Node) -> Pair:
     """One of several results."""
     pair = step.pair(node.args[0])
-    parts = [
-        None if part is None else step.call(operator.getitem, part, node.args[1]) for part in (pair.real, pair.imag)
-    ]
-    assert parts[0] is not None
-    return Pair(parts[0], parts[1])
+    real = step.call(operator.getitem, pair.real, node.args[1])
+    return Pair(real, None if pair.imag is None else step.call(operator.getitem, pair.imag, node.args[1]))
 
 
 def _copy(step: Step, node: Node) -> Pair:

@@ -8,9 +8,10 @@ after:   re = aten.linear(x, cos)    im = aten.linear(x, -sin)          along th
 ```
 
 A complex value becomes its real and its imaginary part. A transform of length n is a product with an n x n matrix: more
-work than a fast transform, and for the lengths up to `LONGEST` that are taken, quick in every engine. All complex
-values of a program are replaced or none: inputs, outputs and state that are complex, and operators that are not in the
-tables of `operators`, `moves`, `transforms` and `spectrograms`, leave the program as it is.
+work than a fast transform, and quick in every engine at the lengths for which it is taken; longer ones are two short
+ones (`transforms`). All complex values of a program are replaced or none: inputs, outputs and state that are complex,
+and operators that are not in the tables of `operators`, `moves`, `transforms` and `spectrograms`, leave the program as
+it is.
 """
 
 from __future__ import annotations
