@@ -17,6 +17,7 @@ before:  y = aten.avg_pool2d.default(x, [3, 3], [1, 1], [1, 1])                 
 after:   y = aten.avg_pool2d.default(aten.pad.default(x, [1, 1, 1, 1]), [3, 3], [1, 1])
 ```
 
+With a divisor of its own every window counts the same, and one that a ceiling adds is padding ahead of the pooling.
 An average over a box is the average over depth of the averages over planes, where padding counts or there is none.
 """
 
@@ -31,7 +32,7 @@ from torch.nn import functional as F
 from edgex.delegates.base import CapturedProgram
 from edgex.export.rewrites.base import Rewrite
 from edgex.export.rewrites.editing.substitution import Rules, static, substitute
-from edgex.export.rewrites.pooling.windows import adaptive_windows, ceiling_matters, each, over_planes
+from edgex.export.rewrites.pooling.windows import adaptive_windows, ceiling_matters, ceiling_pads, each, over_planes
 
 aten = torch.ops.aten
 
@@ -67,8 +68,11 @@ def _plain(
     stride = each(stride, 2) or kernel
     if not ceil_mode and divisor_override is None:
         return NotImplemented
-    if ceil_mode and ceiling_matters(x.shape[-2:], kernel, stride, padding, (1, 1)):
-        return NotImplemented
+    sizes = x.shape[-2:]
+    if ceil_mode and ceiling_matters(sizes, kernel, stride, padding, (1, 1)):
+        if divisor_override is None or not static(*sizes):
+            return NotImplemented
+        x, padding = F.pad(x, ceiling_pads(sizes, kernel, stride, padding)), [0, 0]
     if divisor_override is None:
         return F.avg_pool2d(x, kernel, stride, padding, False, count_include_pad)
     return F.avg_pool2d(x, kernel, stride, padding, False, True) * (kernel[0] * kernel[1] / divisor_override)
@@ -102,10 +106,13 @@ def _over_boxes(
 ) -> Any:
     kernel, padding = each(kernel_size, 3), each(padding, 3)
     stride = each(stride, 3) or kernel
-    if not static(*x.shape[-3:]) or (any(padding) and not count_include_pad):
+    sizes, counts_windows = x.shape[-3:], divisor_override is None
+    if not static(*sizes) or (any(padding) and not count_include_pad and counts_windows):
         return NotImplemented
-    if ceil_mode and ceiling_matters(x.shape[-3:], kernel, stride, padding, (1, 1, 1)):
-        return NotImplemented
+    if ceil_mode and ceiling_matters(sizes, kernel, stride, padding, (1, 1, 1)):
+        if counts_windows:
+            return NotImplemented
+        x, padding = F.pad(x, ceiling_pads(sizes, kernel, stride, padding)), [0, 0, 0]
     y = over_planes(x, F.avg_pool2d, kernel, stride, padding)
     return y if divisor_override is None else y * (kernel[0] * kernel[1] * kernel[2] / divisor_override)
 

@@ -20,7 +20,7 @@ from torch.nn import functional as F
 from edgex.delegates.base import CapturedProgram
 from edgex.export.rewrites.base import Rewrite
 from edgex.export.rewrites.editing.substitution import static, substitute
-from edgex.export.rewrites.pooling.windows import ceiling_matters, each
+from edgex.export.rewrites.pooling.windows import ceiling_count, ceiling_matters, ceiling_pads, each
 
 aten = torch.ops.aten
 
@@ -45,25 +45,19 @@ def _padded(
     sizes = x.shape[-2:]
     if not ceil_mode or not static(*sizes) or not ceiling_matters(sizes, kernel, stride, padding, (1, 1)):
         return NotImplemented
-    around: list[int] = []
-    factors = []
-    for size, window, step, pad in zip(sizes, kernel, stride, padding, strict=True):
-        counts = _counts(size, window, step, pad, count_include_pad)
-        around = [pad, (len(counts) - 1) * step + window - size - pad, *around]
-        factors.append([window / count for count in counts])
-    y = F.avg_pool2d(F.pad(x, around), kernel, stride)
+    y = F.avg_pool2d(F.pad(x, ceiling_pads(sizes, kernel, stride, padding)), kernel, stride)
     if divisor_override is not None:
         return y * (kernel[0] * kernel[1] / divisor_override)
-    rows, columns = (_literal(numbers, x) for numbers in factors)
+    rows, columns = (
+        _literal([window / count for count in _counts(size, window, step, pad, count_include_pad)], x)
+        for size, window, step, pad in zip(sizes, kernel, stride, padding, strict=True)
+    )
     return y * (rows[:, None] * columns)
 
 
 def _counts(size: int, window: int, step: int, pad: int, include_pad: bool) -> list[int]:
-    """How many elements PyTorch counts in each window along one dimension; no window begins in the last padding."""
-    windows = -(-(size + 2 * pad - window) // step) + 1
-    if (windows - 1) * step >= size + pad:
-        windows -= 1
-    starts = [number * step - pad for number in range(windows)]
+    """How many elements PyTorch counts in each window along one dimension."""
+    starts = [number * step - pad for number in range(ceiling_count(size, window, step, pad))]
     if include_pad:
         return [min(start + window, size + pad) - start for start in starts]
     return [min(start + window, size) - max(start, 0) for start in starts]

@@ -38,6 +38,22 @@ def ceiling_matters(
     return any(spans)
 
 
+def ceiling_count(size: int, window: int, step: int, pad: int) -> int:
+    """How many windows `ceil_mode` gives along one dimension; none begins in the last padding."""
+    count = -(-(size + 2 * pad - window) // step) + 1
+    return count - 1 if (count - 1) * step >= size + pad else count
+
+
+def ceiling_pads(
+    sizes: Sequence[int], kernel: Sequence[int], stride: Sequence[int], padding: Sequence[int]
+) -> list[int]:
+    """What `pad` takes so that plain pooling has the windows of `ceil_mode`: two numbers a dimension, last first."""
+    around: list[int] = []
+    for size, window, step, pad in zip(sizes, kernel, stride, padding, strict=True):
+        around = [pad, (ceiling_count(size, window, step, pad) - 1) * step + window - size - pad, *around]
+    return around
+
+
 def over_planes(
     x: torch.Tensor,
     pool: Callable[..., torch.Tensor],

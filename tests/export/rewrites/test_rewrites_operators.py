@@ -198,6 +198,14 @@ VIDEO, IMAGE = rand(2, 3, 4, 8, 8), rand(2, 3, 12, 12)
 AVERAGES = {
     "ceil_mode": (lambda x: F.avg_pool2d(x, 2, 2, ceil_mode=True), IMAGE),
     "a divisor": (lambda x: F.avg_pool2d(x, 3, 2, 1, divisor_override=5), IMAGE),
+    "a divisor, a ceiling that counts": (
+        lambda x: F.avg_pool2d(x, 4, (2, 3), 1, ceil_mode=True, count_include_pad=False, divisor_override=2),
+        rand(1, 3, 9, 9),
+    ),
+    "three dimensions, a divisor, a ceiling": (
+        lambda x: F.avg_pool3d(x, 2, 1, 1, ceil_mode=True, count_include_pad=False, divisor_override=2),
+        VIDEO,
+    ),
     "adaptive": (lambda x: F.adaptive_avg_pool2d(x, (4, 6)), IMAGE),
     "three dimensions": (lambda x: F.avg_pool3d(x, 3, 2, 1), VIDEO),
     "three adaptive ones": (lambda x: F.adaptive_avg_pool3d(x, (2, 1, 4)), VIDEO),
@@ -313,6 +321,7 @@ REST = {
     "diagonal above": (slice_diagonals, lambda x: x.diagonal(2, 0, -1), rand(4, 3, 5)),
     "diagonal beside infinity": (slice_diagonals, torch.diagonal, torch.tensor([[1, math.inf], [math.nan, 2]])),
     "cropping": (slice_padding, lambda x: F.pad(x, (-1, 2, 1, -2)), rand(2, 5, 6)),
+    "a piece counted from the end": (slice_padding, lambda x: torch.narrow_copy(x, -1, 2, 3), rand(2, 6)),
     "cropping only": (slice_padding, lambda x: F.pad(x, (-1, -2)), rand(2, 6)),
     "amax": (name_dimensions, torch.amax, rand(2, 3)),
     "a squeeze of nothing": (name_dimensions, lambda x: x.squeeze(1), rand(2, 3)),
