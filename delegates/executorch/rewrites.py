@@ -15,6 +15,7 @@ PORTABLE_REWRITES = (
         "write_elementary",
         "write_special_functions",
         "write_powers",
+        "expand_composites",
         "drop_identities",
         "slice_apart",
         "write_mirrors",

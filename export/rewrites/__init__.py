@@ -58,8 +58,8 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
     from edgex.export.rewrites.attention.empty_rows import guard_empty_rows
     from edgex.export.rewrites.attention.masks import write_masks
     from edgex.export.rewrites.attention.products import unfold_attention
-    from edgex.export.rewrites.batch_norm import fold_batch_norm
     from edgex.export.rewrites.complex.numbers import split_complex
+    from edgex.export.rewrites.composites import expand_composites
     from edgex.export.rewrites.constants import fold_constants
     from edgex.export.rewrites.indexing.diagonal import slice_diagonals
     from edgex.export.rewrites.indexing.mirrors import write_mirrors
@@ -74,6 +74,7 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
     from edgex.export.rewrites.indexing.writes import fill_memory, return_writes
     from edgex.export.rewrites.literals import fold_factories, fold_literals
     from edgex.export.rewrites.matrices.small import write_small_matrices
+    from edgex.export.rewrites.norms.batch_norm import fold_batch_norm
     from edgex.export.rewrites.norms.batch_statistics import write_batch_statistics
     from edgex.export.rewrites.norms.group_norm import write_group_norm
     from edgex.export.rewrites.norms.row_means import write_row_means
@@ -123,6 +124,7 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
         ("fill_memory", True, fill_memory),
         # Angles that forward makes are literals only when they are real.
         ("split_complex", True, split_complex),
+        ("expand_composites", True, expand_composites),
         ("drop_identities", True, drop_identities),
         # Operators in terms of others. `fold_literals` comes after them: they make positions and counts.
         ("order_weights", True, order_weights),

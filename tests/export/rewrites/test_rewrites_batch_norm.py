@@ -11,7 +11,7 @@ from torch import nn
 from torch.nn.utils.parametrizations import weight_norm
 
 from edgex.export.rewrites import apply_rewrites
-from edgex.export.rewrites.batch_norm import fold_batch_norm
+from edgex.export.rewrites.norms.batch_norm import fold_batch_norm
 
 CONVS = {1: nn.Conv1d, 2: nn.Conv2d, 3: nn.Conv3d}
 TRANSPOSED = {1: nn.ConvTranspose1d, 2: nn.ConvTranspose2d, 3: nn.ConvTranspose3d}
