@@ -111,13 +111,14 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--against", default="HEAD", metavar="REVISION", help="The committed outcomes to compare with.")
     parser.add_argument("-o", "--output", type=Path, default=PAGES, help="Folder of the page.")
     parser.add_argument("--timeout", type=float, default=600.0, help="Seconds a model may take on all its targets.")
+    parser.add_argument("--workers", type=int, default=1, help="Models at a time, on a machine with cores for them.")
     parser.add_argument("--memory", type=float, default=8.0, help="GiB a model may take.")
     parser.add_argument("--work", type=Path, default=WORK, help="Folder of the results.")
     return parser.parse_args(argv)
 
 
 def make_plan(entries: Sequence[Entry], targets: Sequence[str], given: argparse.Namespace) -> SweepPlan:
-    """The suite as a sweep: a process for each model with all targets, one at a time, nothing kept or measured."""
+    """The suite as a sweep: a process for each model with all targets, nothing kept or measured."""
     return SweepPlan(
         tuple(PlannedModel(spec_of(entry.name), entry.name) for entry in in_turns(entries)),
         tuple(targets),
@@ -126,7 +127,7 @@ def make_plan(entries: Sequence[Entry], targets: Sequence[str], given: argparse.
         stamp=sources_digest(),
         folder=ROOT,
         artifacts=NOWHERE,
-        workers=1,
+        workers=given.workers,
         limits=Limits(given.timeout, int(given.memory * GIB), retries=0),
     )
 

@@ -11,7 +11,7 @@ from benchmarks.processes import ROOT
 
 PACKAGES = (
     *("torch", "executorch", "onnx", "onnxscript", "onnxruntime", "onednn-cpu-gomp"),
-    *("transformers", "torchvision", "timm"),
+    *("transformers", "diffusers", "torchvision", "timm"),
 )
 _SOURCES = ("export", "delegates", "runtime_py", "src/edgex")
 _SUFFIXES = (".py", ".cpp", ".h")

@@ -12,7 +12,15 @@ from torch import nn
 TARGETS = ("xnnpack", "onnx-cpu", "onednn")
 
 # Libraries that edgex does not need itself; the extra `coverage` brings them.
-LIBRARIES = {"huggingface": ("transformers",), "torchvision": ("torchvision",), "timm": ("timm", "torchvision")}
+LIBRARIES = {
+    "huggingface": ("transformers",),
+    "modern": ("transformers", "diffusers"),
+    "torchvision": ("torchvision",),
+    "timm": ("timm", "torchvision"),
+    "large": ("transformers", "diffusers", "timm", "torchvision"),
+}
+# At published sizes: minutes and gigabytes each, so only a run that names it takes it.
+LARGE = "large"
 
 
 @dataclass(frozen=True)
@@ -44,16 +52,16 @@ class Entry:
 
     @property
     def group(self) -> str:
-        """`huggingface`, `torchvision`, `timm` or `hard`."""
+        """`hard`, `huggingface`, `modern`, `torchvision`, `timm` or `large`."""
         return self.name.split("/")[0]
 
 
 def all_entries() -> list[Entry]:
     """Every model, hard cases first; no library is imported."""
-    from benchmarks.coverage.models import hard_cases, huggingface, timm_models, torchvision_models
+    from benchmarks.coverage.models import hard_cases, huggingface, large, modern, timm_models, torchvision_models
 
-    groups = [hard_cases.entries(), huggingface.entries(), torchvision_models.entries(), timm_models.entries()]
-    return [entry for group in groups for entry in group]
+    modules = (hard_cases, huggingface, modern, torchvision_models, timm_models, large)
+    return [entry for module in modules for entry in module.entries()]
 
 
 # Small, and between them the kinds of layers that targets treat apart.
@@ -63,6 +71,8 @@ QUICK = (
     "huggingface/DistillGPT2",
     "huggingface/T5Small",
     "huggingface/GoogleFnet",
+    "modern/Qwen3",
+    "modern/SegFormer",
     "torchvision/resnet18",
     "torchvision/mobilenet_v3_small",
     "torchvision/shufflenet_v2_x0_5",
@@ -77,7 +87,7 @@ def select(entries: Sequence[Entry], only: Sequence[str], quick: bool) -> list[E
 
     Args:
         entries: All of them.
-        only: Patterns of names, `timm/*` for example; empty is all.
+        only: Patterns of names, `timm/*` for example; empty is all but `large/*`.
         quick: Those of `QUICK` alone.
 
     Raises:
@@ -91,7 +101,7 @@ def select(entries: Sequence[Entry], only: Sequence[str], quick: bool) -> list[E
     def taken(entry: Entry, patterns: Sequence[str]) -> bool:
         return any(fnmatch.fnmatchcase(entry.name, pattern) for pattern in patterns)
 
-    chosen = [entry for entry in entries if not only or taken(entry, only)]
+    chosen = [entry for entry in entries if (taken(entry, only) if only else entry.group != LARGE)]
     return [entry for entry in chosen if not quick or taken(entry, QUICK)]
 
 

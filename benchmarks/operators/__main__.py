@@ -13,6 +13,7 @@ import sys
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from benchmarks.operators.judge import TARGETS, Outcome, judge, read_known_issues
@@ -29,6 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--every", type=int, default=1, help="only one of so many operators")
     parser.add_argument("--target", action="append", default=[], choices=TARGETS)
     parser.add_argument("--samples", type=int, default=2, help="samples an operator (default: 2)")
+    parser.add_argument("--jobs", type=int, default=1, help="child processes at a time (default: 1)")
     parser.add_argument("-o", "--output", type=Path, help="outcomes as lines of JSON")
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     asked = parser.parse_args(arguments)
@@ -38,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(json.dumps(outcome.to_json()), flush=True)
         return 0
     names = asked.only or operator_names()[:: asked.every]
-    outcomes = list(_in_children(names, targets, asked.samples))
+    outcomes = list(_in_children(names, targets, asked.samples, asked.jobs))
     if asked.output is not None:
         asked.output.write_text("".join(json.dumps(found.to_json()) + "\n" for found in outcomes), encoding="utf-8")
     for target in targets:
@@ -59,28 +61,37 @@ def _run(names: Sequence[str], targets: Sequence[str], count: int) -> Iterator[O
                 yield judge(sample, target, known)
 
 
-def _in_children(names: Sequence[str], targets: Sequence[str], count: int) -> Iterator[Outcome]:
+def _in_children(names: Sequence[str], targets: Sequence[str], count: int, jobs: int) -> Iterator[Outcome]:
+    """What came of all operators, in their order."""
+    parts = [names[at : at + _AT_A_TIME] for at in range(0, len(names), _AT_A_TIME)]
+    with ThreadPoolExecutor(jobs) as pool:
+        for at, found in enumerate(pool.map(lambda part: list(_in_child(part, targets, count)), parts)):
+            yield from found
+            print(f"{len(names) - min(len(names), (at + 1) * _AT_A_TIME)} operators left", file=sys.stderr)
+
+
+def _in_child(names: Sequence[str], targets: Sequence[str], count: int) -> Iterator[Outcome]:
+    """What came of some operators in a process of their own, and in another where one of them ended it."""
     left = list(names)
     while left:
-        some, left = left[:_AT_A_TIME], left[_AT_A_TIME:]
         command = [sys.executable, "-m", "benchmarks.operators", "--child", "--samples", str(count)]
-        command += [part for name in some for part in ("--only", name)]
+        command += [part for name in left for part in ("--only", name)]
         command += [part for target in targets for part in ("--target", target)]
         try:
             done = subprocess.run(
-                command, capture_output=True, text=True, timeout=_SECONDS_EACH * len(some), check=False
+                command, capture_output=True, text=True, timeout=_SECONDS_EACH * len(left), check=False
             )
             text, code = done.stdout, done.returncode
         except subprocess.TimeoutExpired as error:
             text, code = error.stdout.decode() if isinstance(error.stdout, bytes) else "", 124
         found = [Outcome(**json.loads(line)) for line in text.splitlines() if line.startswith("{")]
         yield from found
-        if code != 0:
-            # The operator after the last that was told, or the first of all, ended the process.
-            last = found[-1].sample.partition("#")[0] if found else some[0]
-            yield from (Outcome(last, target, "wrong", code, "the process ended here") for target in targets)
-            left = some[some.index(last) + 1 :] + left
-        print(f"{len(left)} operators left", file=sys.stderr)
+        if code == 0:
+            return
+        # The operator after the last that was told, or the first of all, ended the process.
+        last = found[-1].sample.partition("#")[0] if found else left[0]
+        yield from (Outcome(last, target, "wrong", code, "the process ended here") for target in targets)
+        left = left[left.index(last) + 1 :]
 
 
 if __name__ == "__main__":

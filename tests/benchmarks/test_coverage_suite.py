@@ -23,7 +23,7 @@ from benchmarks.coverage.judge import (  # noqa: E402
     parse_outcomes,
     read_baseline,
 )
-from benchmarks.coverage.models import huggingface, timm_models, torchvision_models  # noqa: E402
+from benchmarks.coverage.models import huggingface, large, modern, timm_models, torchvision_models  # noqa: E402
 from benchmarks.coverage.outcome import Outcome, outcome_of_row, without_paths  # noqa: E402
 from benchmarks.coverage.report import render  # noqa: E402
 from benchmarks.coverage.suite import TARGETS, all_entries, in_turns, select  # noqa: E402
@@ -40,16 +40,21 @@ def test_the_suite_is_as_large_as_it_says():
     assert len(huggingface.ARCHITECTURES) + len(huggingface.GONE) == 46
     assert len(torchvision_models.entries()) == 40
     assert len(timm_models.entries()) == 60
+    assert len(modern.entries()) == 34
+    assert len(large.entries()) == 25
     names = [entry.name for entry in all_entries()]
-    assert len(set(names)) == len(names) == 165
+    assert len(set(names)) == len(names) == 224
     assert set(EXPECTED) == {(name, target) for name in names if name.startswith("hard/") for target in TARGETS}
 
 
 def test_models_are_chosen_by_pattern_and_taken_in_turns():
     entries = all_entries()
-    assert [entry.group for entry in in_turns(entries)[:5]] == ["hard", "huggingface", "torchvision", "timm", "hard"]
+    groups = ["hard", "huggingface", "modern", "torchvision", "timm", "large"]
+    assert [entry.group for entry in in_turns(entries)[:7]] == [*groups, "hard"]
+    assert {entry.group for entry in select(entries, [], quick=False)} == {*groups} - {"large"}
+    assert len(select(entries, ["large/*"], quick=False)) == 25
     assert [entry.name for entry in select(entries, ["timm/levit*"], quick=False)] == ["timm/levit_128s"]
-    assert {entry.group for entry in select(entries, [], quick=True)} == {"hard", "huggingface", "torchvision", "timm"}
+    assert {entry.group for entry in select(entries, [], quick=True)} == {*groups} - {"large"}
     assert main(["--only", "timm/nothing"]) == 2
 
 

@@ -101,29 +101,31 @@ _DIT = {
 }
 
 
-def _random(*shape: int) -> torch.Tensor:
+def draw_normal(*shape: int) -> torch.Tensor:
+    """Float32 noise, the same at every call."""
     return torch.randn(*shape, generator=torch.Generator().manual_seed(SEED))
 
 
-def _ids() -> torch.Tensor:
-    return torch.randint(5, 500, (1, _TOKENS), generator=torch.Generator().manual_seed(SEED))
+def draw_ids(count: int = _TOKENS) -> torch.Tensor:
+    """`[1, count]` words below 500, int64, the same at every call."""
+    return torch.randint(5, 500, (1, count), generator=torch.Generator().manual_seed(SEED))
 
 
 _CALLS: Mapping[str, Callable[[], dict[str, torch.Tensor]]] = {
-    "image": lambda: {"pixel_values": _random(1, 3, _SIDE, _SIDE)},
-    "video": lambda: {"pixel_values": _random(1, 4, 3, _SIDE, _SIDE)},
-    "words": lambda: {"input_ids": _ids()},
-    "both": lambda: {"input_ids": _ids(), "pixel_values": _random(1, 3, _SIDE, _SIDE)},
-    "sound": lambda: {"input_values": _random(1, 3200)},
-    "log-mel": lambda: {"input_features": _random(1, 16, 64), "decoder_input_ids": _ids()[:, :8]},
+    "image": lambda: {"pixel_values": draw_normal(1, 3, _SIDE, _SIDE)},
+    "video": lambda: {"pixel_values": draw_normal(1, 4, 3, _SIDE, _SIDE)},
+    "words": lambda: {"input_ids": draw_ids()},
+    "both": lambda: {"input_ids": draw_ids(), "pixel_values": draw_normal(1, 3, _SIDE, _SIDE)},
+    "sound": lambda: {"input_values": draw_normal(1, 3200)},
+    "log-mel": lambda: {"input_features": draw_normal(1, 16, 64), "decoder_input_ids": draw_ids()[:, :8]},
     "noise": lambda: {
-        "sample": _random(1, 4, 16, 16),
+        "sample": draw_normal(1, 4, 16, 16),
         "timestep": torch.tensor([3]),
-        "encoder_hidden_states": _random(1, 8, 32),
+        "encoder_hidden_states": draw_normal(1, 8, 32),
     },
-    "picture": lambda: {"sample": _random(1, 3, 32, 32)},
+    "picture": lambda: {"sample": draw_normal(1, 3, 32, 32)},
     "labelled": lambda: {
-        "hidden_states": _random(1, 4, 8, 8),
+        "hidden_states": draw_normal(1, 4, 8, 8),
         "timestep": torch.tensor([3]),
         "class_labels": torch.tensor([1]),
     },
@@ -237,9 +239,18 @@ def _make(name: str) -> Example:
     """The module with a call."""
     kind, config, call = FAMILIES[name]
     torch.manual_seed(SEED)
-    module = _of_diffusers(kind, config) if kind.startswith("diffusers.") else _of_transformers(kind, config)
-    inputs = _CALLS[call]()
+    module, inputs = build(kind, config), _CALLS[call]()
     return Example(draw_weights(module, (), inputs), (), inputs)
+
+
+def build(kind: str, config: Mapping[str, Any]) -> nn.Module:
+    """A module of transformers, or of diffusers where its class is named so.
+
+    Args:
+        kind: `LlamaForCausalLM`, `diffusers.AutoencoderKL`.
+        config: Arguments of its configuration; functions make configurations inside of it.
+    """
+    return _of_diffusers(kind, config) if kind.startswith("diffusers.") else _of_transformers(kind, config)
 
 
 def _of_transformers(kind: str, config: Mapping[str, Any]) -> nn.Module:
