@@ -10,9 +10,10 @@ Inputs far larger than the example's, and inputs that are all zero, fail only be
 how far they are. All zero is where a normalization divides what rounding left of nothing by the root of its epsilon:
 eager happens to be exact there, an engine that sums in another order is 60 to 70 dB from it, and each is right.
 
-Below the floor a case is skipped where eager's own answer moves as far when the last bits of the inputs do: several
-such normalizations in a row (optical flow, style transfer) end in noise, and nearly equal detections change places.
-Or the last bits of what it sorts: a network's rounding moves scores further than that of its inputs does.
+Below the floor a case is skipped where eager's own answer moves as far when the last bits of the inputs or of the
+weights do (`movement.py`): several such normalizations in a row (optical flow, style transfer) end in noise, gates and
+attention saturate far outside of their range, and nearly equal detections change places. Or the last bits of what it
+sorts: a network's rounding moves scores further than that of its inputs does.
 """
 
 from __future__ import annotations
@@ -23,9 +24,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from edgex.export.proof.references.float64 import in_float64
+from edgex.export.proof.references.movement import measure_movement_db, tensors_of
 from edgex.export.proof.references.ranks import measure_order_db
 from edgex.runtime.artifact.golden import STRESS, Case
 from edgex.runtime.session.numerics import EXACT_SQNR_DB, measure_sqnr_db
@@ -40,10 +40,6 @@ MULTIPLE = 4.0
 _DISTANCE_DB = 20 * math.log10(MULTIPLE - 1)
 # How far below the fixed limit nothing passes.
 FLOOR_DB = 20.0
-# How far inputs are moved to see how far eager's answer moves with them, as a share of the largest: the last bit.
-_MOVED_BY = float(np.finfo(np.float32).eps)
-# One time in three two scores that are nearly equal keep their order.
-_MOVES = 3
 # Cases that only fail below the floor, and what their inputs are.
 EXTREME = {
     f"{STRESS}large": "inputs far larger than the example's",
@@ -124,7 +120,7 @@ def _describe_movement(
     moved_by_output = measure_movement_db(case, cases, eager)
     moved_db = _moved_as_far(moved_by_output or {}, found_db, floor_db)
     if moved_db is not None:
-        return f"eager's answer moves as far ({moved_db:.0f} dB) when the last bits of the inputs do"
+        return f"eager's answer moves as far ({moved_db:.0f} dB) when the last bits of the inputs or of the weights do"
     # Outputs that do not depend on an order stay strict.
     enough_db = {
         output: min(floor_db, found + _DISTANCE_DB) if found < floor_db else found + _DISTANCE_DB
@@ -156,7 +152,7 @@ def _moved_as_far(moved_db: Mapping[str, float], found_db: Mapping[str, float], 
 def measure_own_error_db(case: Case, eager: EagerModel) -> float | None:
     """SQNR in dB of eager float32's answer against float64's; None where the model does not run in float64."""
     step = case.steps[0]
-    inputs = _tensors(step.inputs, eager)
+    inputs = tensors_of(step.inputs, eager)
     eager.reset()
     try:
         with warnings.catch_warnings(), in_float64(eager.module):
@@ -172,59 +168,6 @@ def measure_own_error_db(case: Case, eager: EagerModel) -> float | None:
         if reference.dtype.kind == "f":
             found.append(measure_sqnr_db(reference, step.outputs[spec.name]))
     return min(found)
-
-
-def measure_movement_db(case: Case, cases: Sequence[Case], eager: EagerModel) -> dict[str, float] | None:
-    """SQNR in dB of eager's outputs against those where the last bits of the inputs differ; the least of a few.
-
-    Args:
-        case: Whose inputs are moved, by a share of their largest value, or of the example's where all are zero.
-        cases: Those of the artifact, the example's among them.
-        eager: The user's model.
-
-    Returns:
-        By output; integers are equal or not. None where no input has last bits, or eager fails.
-    """
-    step = case.steps[0]
-    if not any(array.dtype == np.float32 and array.size for array in step.inputs.values()):
-        return None
-    ordinary = next((other.steps[0].inputs for other in cases if other.steps), step.inputs)
-    largest = {name: _largest(array) or _largest(ordinary[name]) for name, array in step.inputs.items()}
-    found = dict.fromkeys(step.outputs, EXACT_SQNR_DB)
-    for seed in range(_MOVES):
-        random = np.random.default_rng(seed)
-        moved = {
-            name: array + (random.uniform(-1, 1, array.shape) * _MOVED_BY * largest[name]).astype(array.dtype)
-            if array.dtype == np.float32
-            else array
-            for name, array in step.inputs.items()
-        }
-        eager.reset()
-        try:
-            answers = eager.run(_tensors(moved, eager))
-        except Exception:  # the user's own code, which may check its inputs
-            return None
-        finally:
-            eager.reset()
-        for spec, tensor in zip(eager.outputs, answers, strict=True):
-            expected = step.outputs[spec.name]
-            if tensor.dtype.is_floating_point:
-                distance_db = measure_sqnr_db(expected, tensor.float().numpy())
-            else:
-                distance_db = EXACT_SQNR_DB if np.array_equal(expected, tensor.numpy()) else -EXACT_SQNR_DB
-            found[spec.name] = min(found[spec.name], distance_db)
-    return found
-
-
-def _largest(array: np.ndarray) -> float:
-    finite = np.abs(array[np.isfinite(array)]) if array.dtype.kind == "f" else np.zeros(0)
-    return float(finite.max()) if finite.size else 0.0
-
-
-def _tensors(arrays: Mapping[str, np.ndarray], eager: EagerModel) -> list[Any]:
-    import torch
-
-    return [torch.from_numpy(np.array(arrays[spec.name])).to(getattr(torch, spec.dtype)) for spec in eager.inputs]
 
 
 def _is_stress(case: Case) -> bool:

@@ -1,0 +1,111 @@
+"""How far eager's own answer moves when the last bits of its inputs or of its weights do.
+
+Where that is far, rounding decides the answer: any engine that rounds at other places is as far from eager as eager is
+from itself. Moved inputs show what the first layers enlarge; moved weights imitate rounding in every layer (an
+EfficientNet on inputs sixteen times too large: 57 dB by its inputs, 15 dB by its weights).
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from edgex.runtime.artifact.golden import Case
+from edgex.runtime.session.numerics import EXACT_SQNR_DB, measure_sqnr_db
+
+if TYPE_CHECKING:
+    from edgex.export.source.eager import EagerModel
+
+# How far a number is moved: the last bit. Inputs as a share of their largest value, weights of their own.
+_MOVED_BY = float(np.finfo(np.float32).eps)
+# One time in three two scores that are nearly equal keep their order.
+_MOVES_OF_INPUTS = 3
+_MOVES_OF_WEIGHTS = 4
+
+
+def measure_movement_db(case: Case, cases: Sequence[Case], eager: EagerModel) -> dict[str, float] | None:
+    """SQNR in dB of eager's outputs against those where last bits differ; the least of a few.
+
+    Args:
+        case: Whose inputs are moved, by a share of their largest value, or of the example's where all are zero.
+        cases: Those of the artifact, the example's among them.
+        eager: The user's model; its weights are as they were afterwards.
+
+    Returns:
+        By output; integers are equal or not. None where no input has last bits, or eager fails.
+    """
+    step = case.steps[0]
+    if not any(array.dtype == np.float32 and array.size for array in step.inputs.values()):
+        return None
+    ordinary = next((other.steps[0].inputs for other in cases if other.steps), step.inputs)
+    largest = {name: _largest(array) or _largest(ordinary[name]) for name, array in step.inputs.items()}
+    found = dict.fromkeys(step.outputs, EXACT_SQNR_DB)
+    for seed in range(_MOVES_OF_INPUTS + _MOVES_OF_WEIGHTS):
+        inputs: Mapping[str, np.ndarray] = step.inputs
+        weights: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
+        if seed < _MOVES_OF_INPUTS:
+            inputs = _moved(step.inputs, largest, seed)
+        else:
+            weights = moved_weights(eager.module, seed)
+        eager.reset()
+        try:
+            with weights:
+                answers = eager.run(tensors_of(inputs, eager))
+        except Exception:  # the user's own code, which may check its inputs
+            return None
+        finally:
+            eager.reset()
+        for spec, tensor in zip(eager.outputs, answers, strict=True):
+            expected = step.outputs[spec.name]
+            if tensor.dtype.is_floating_point:
+                distance_db = measure_sqnr_db(expected, tensor.float().numpy())
+            else:
+                distance_db = EXACT_SQNR_DB if np.array_equal(expected, tensor.numpy()) else -EXACT_SQNR_DB
+            found[spec.name] = min(found[spec.name], distance_db)
+    return found
+
+
+@contextlib.contextmanager
+def moved_weights(module: Any, seed: int) -> Iterator[None]:
+    """Within it, each float32 parameter is off by at most its last bit; afterwards it is the same tensor as before.
+
+    Buffers stay: they may be tables, masks and state.
+    """
+    import torch
+
+    generator = torch.Generator().manual_seed(seed)
+    tensors = [*module.parameters()] if isinstance(module, torch.nn.Module) else []
+    saved = [(tensor, tensor.data) for tensor in tensors if tensor.dtype == torch.float32 and not tensor.is_inference()]
+    try:
+        for tensor, data in saved:
+            noise = torch.rand(data.shape, generator=generator) * 2 - 1
+            tensor.data = data * (1 + noise * _MOVED_BY)
+        yield
+    finally:
+        for tensor, data in saved:
+            tensor.data = data
+
+
+def tensors_of(arrays: Mapping[str, np.ndarray], eager: EagerModel) -> list[Any]:
+    """Arrays by input name as tensors in the order and dtypes that eager takes."""
+    import torch
+
+    return [torch.from_numpy(np.array(arrays[spec.name])).to(getattr(torch, spec.dtype)) for spec in eager.inputs]
+
+
+def _moved(arrays: Mapping[str, np.ndarray], largest: Mapping[str, float], seed: int) -> dict[str, np.ndarray]:
+    random = np.random.default_rng(seed)
+    return {
+        name: array + (random.uniform(-1, 1, array.shape) * _MOVED_BY * largest[name]).astype(array.dtype)
+        if array.dtype == np.float32
+        else array
+        for name, array in arrays.items()
+    }
+
+
+def _largest(array: np.ndarray) -> float:
+    finite = np.abs(array[np.isfinite(array)]) if array.dtype.kind == "f" else np.zeros(0)
+    return float(finite.max()) if finite.size else 0.0
