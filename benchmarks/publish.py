@@ -22,16 +22,18 @@ _NUMBERS = re.compile(r"\[\s+(?:-?\d[\d.eE+-]*,?\s+)+\]")
 
 
 def read_origin() -> dict[str, str]:
-    """Today's date (UTC), and the commit that is checked out, with `+` where files differ from it."""
-    origin = {"date": datetime.now(UTC).strftime("%Y-%m-%d"), "commit": "unknown"}
+    """Today's date (UTC), and the commit that is checked out."""
+    return {"date": datetime.now(UTC).strftime("%Y-%m-%d"), "commit": read_commit(ROOT)}
+
+
+def read_commit(folder: Path) -> str:
+    """The commit of a checkout, with `+` where files differ from it; `unknown` where git does not say."""
+    described = ["git", "describe", "--always", "--exclude=*", "--dirty=+", "--abbrev=7"]
     try:
-        described = ["git", "describe", "--always", "--exclude=*", "--dirty=+", "--abbrev=7"]
-        done = subprocess.run(described, cwd=ROOT, capture_output=True, text=True, check=False)
+        done = subprocess.run(described, cwd=folder, capture_output=True, text=True, check=False)
     except OSError:
-        return origin
-    if done.returncode == 0:
-        origin["commit"] = done.stdout.strip()
-    return origin
+        return "unknown"
+    return done.stdout.strip() if done.returncode == 0 else "unknown"
 
 
 def render_origin(origin: Mapping[str, str]) -> str:

@@ -25,7 +25,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 import edgex
-from edgex.runtime.measure.timing import compare_interleaved
+from edgex.runtime.measure.turns.calls import compare_interleaved
 from edgex.runtime.report.figures import describe_host
 from edgex.runtime.support.machine.activity import describe_activity, find_disturbances, take_snapshot
 from edgex.runtime.support.machine.host import read_host

@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 
 import edgex
+from benchmarks.cost.bare import bare_call
 from benchmarks.outcome import Goal, Outcome
 from benchmarks.processes import run_process
 from edgex.runtime.artifact.golden import read_example
-from edgex.runtime.measure.timing import compare_interleaved
+from edgex.runtime.measure.turns.calls import compare_interleaved
 from edgex.runtime.report.figures import format_seconds
 
 NAME = "overhead"
@@ -58,7 +59,7 @@ def _compare(path: Path, max_seconds: float) -> dict[str, Any]:
     with edgex.load(path, threads=1) as session:
         example = read_example(session.artifact)
         arrays = [example[spec.name] for spec in session.inputs]
-        bare = _bare_call(session.artifact.manifest.engine, path, arrays)
+        bare = bare_call(session.artifact.manifest.engine, path, arrays)
         calls: list[Callable[[], object]] = [bare, partial(session.run, *arrays), partial(np.copy, arrays[0])]
         result = compare_interleaved(calls, ["bare", "edgex", "copy"], max_seconds=max_seconds)
     judgement = result.judgements[0]
@@ -73,31 +74,6 @@ def _compare(path: Path, max_seconds: float) -> dict[str, Any]:
         "samples": result.summaries[0].n,
         **judgement.to_json(),
     }
-
-
-def _bare_call(engine: str, path: Path, arrays: list[np.ndarray]) -> Callable[[], object]:
-    """The engine's own call on the artifact's native file, with nothing left to prepare."""
-    if engine == "onnxruntime":
-        import onnxruntime
-
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = 1
-        options.inter_op_num_threads = 1
-        session = onnxruntime.InferenceSession(str(path / "model.onnx"), options, providers=["CPUExecutionProvider"])
-        feed = {node.name: array for node, array in zip(session.get_inputs(), arrays, strict=True)}
-        return partial(session.run, [node.name for node in session.get_outputs()], feed)
-    import torch
-    from executorch.extension.pybindings import _C
-
-    # The thread pool belongs to the process: it has the one thread that the Session, opened before, asked for.
-    program = _C._load_program(
-        str(path / "model.pte"),
-        enable_etdump=False,
-        debug_buffer_size=0,
-        program_verification=_C.Verification.InternalConsistency,
-    )
-    method = program.load_method("forward")
-    return partial(method, [torch.from_numpy(array) for array in arrays])
 
 
 def _row(model: str, target: str, figures: dict[str, Any]) -> list[str]:

@@ -127,7 +127,7 @@ def measure_all(name: str, folder: Path) -> None:
     """Load every artifact of a model, judge it, time all in turns; prints rows as JSON."""
     import edgex
     from benchmarks.quantization.models import MODELS
-    from edgex.runtime.measure.timing import compare_interleaved
+    from edgex.runtime.measure.turns.calls import compare_interleaved
 
     judged = MODELS[name]()
     arrays = [arg.numpy() for arg in judged.args]

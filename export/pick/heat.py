@@ -28,10 +28,10 @@ from edgex.export.pick.contenders import Contender, Dropped, Heat, Progress, cho
 from edgex.export.pick.judging import Judged
 from edgex.runtime.engines.base import Setting, list_settings
 from edgex.runtime.engines.registry import get_engine
-from edgex.runtime.measure.compare.contest import Pace
-from edgex.runtime.measure.compare.contestant import ProcessContestant
+from edgex.runtime.execute.request import Pace
 from edgex.runtime.measure.compare.numerics import choose_cases
 from edgex.runtime.measure.steps import choose_steps
+from edgex.runtime.measure.turns.artifacts import ArtifactContestant
 from edgex.runtime.report.figures import format_options
 from edgex.runtime.session.runner import EngineSettings
 from edgex.runtime.support.machine.activity import Snapshot, describe_activity, find_disturbances, take_snapshot
@@ -75,11 +75,11 @@ def _was_busy(before: Snapshot) -> bool:
     return bool(find_disturbances(dataclasses.replace(activity, involuntary_switches=None), cores))
 
 
-def make_contestant(judged: Judged, threads: int, options: Mapping[str, Any] | None = None) -> ProcessContestant:
+def make_contestant(judged: Judged, threads: int, options: Mapping[str, Any] | None = None) -> ArtifactContestant:
     """An artifact for a process of its own, not started yet."""
     artifact = judged.made.artifact
     settings = EngineSettings(threads, dict(options or {}))
-    return ProcessContestant(artifact, judged.made.candidate.label, choose_steps(artifact, None), settings, "size")
+    return ArtifactContestant(artifact, judged.made.candidate.label, choose_steps(artifact, None), settings, "size")
 
 
 @dataclass(frozen=True)
@@ -151,7 +151,7 @@ class _Heat:
                 continue
             expected = expected or answers
 
-    def _time(self, entry: _Entry, contestant: ProcessContestant, pace: Pace) -> None:
+    def _time(self, entry: _Entry, contestant: ArtifactContestant, pace: Pace) -> None:
         passes = max(3, min(50, round(_BLOCK_SECONDS / max(pace.sample_seconds * pace.samples_per_pass, 1e-9))))
         seconds = median(contestant.time_block(passes, lead_in=True))
         key = entry.candidate, entry.threads, entry.setting
@@ -165,7 +165,7 @@ class _Heat:
 
 
 @contextmanager
-def _running(entry: _Entry) -> Iterator[tuple[ProcessContestant, Pace]]:
+def _running(entry: _Entry) -> Iterator[tuple[ArtifactContestant, Pace]]:
     contestant = make_contestant(entry.judged, entry.threads, entry.options)
     try:
         yield contestant, contestant.start()

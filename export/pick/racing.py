@@ -28,8 +28,8 @@ from edgex.export.pick.contenders import (
     first_of_each,
 )
 from edgex.export.pick.heat import make_contestant
-from edgex.runtime.measure.compare.contest import MIN_SESSIONS, PROCESSES, run_contest
 from edgex.runtime.measure.statistics import DEFAULT_MARGIN, Nesting, RatioEstimate, estimate_ratio
+from edgex.runtime.measure.turns.contest import MIN_SESSIONS, PROCESSES, run_contest
 
 # Of the time that is given.
 _SEMIFINAL_SHARE, _FINAL_SHARE = 0.3, 0.7

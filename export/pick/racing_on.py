@@ -15,9 +15,9 @@ from edgex.export.pick.contenders import Contender, Heat, Progress, Standing, ch
 from edgex.export.pick.judging import Judged
 from edgex.runtime.execute.base import Executor
 from edgex.runtime.execute.request import RunRequest
-from edgex.runtime.measure.compare.in_turns import report_in_turns
 from edgex.runtime.measure.compare.reports import judge_reports
 from edgex.runtime.measure.steps import choose_steps
+from edgex.runtime.measure.turns.requests import report_in_turns
 
 
 def run_heat_on(executor: Executor, judged: Sequence[Judged], threads: Sequence[int], progress: Progress) -> Heat:

@@ -121,14 +121,14 @@ class _Turns:
 
     def _time_here(self) -> list[ProfileReport]:
         from edgex.runtime.measure.compare.artifacts import NOT_TRACED, report_contest
-        from edgex.runtime.measure.compare.contest import run_contest
-        from edgex.runtime.measure.compare.contestant import ProcessContestant
+        from edgex.runtime.measure.turns.artifacts import ArtifactContestant
+        from edgex.runtime.measure.turns.contest import run_contest
         from edgex.runtime.session.runner import EngineSettings
         from edgex.runtime.support.machine.activity import describe_activity, take_snapshot
 
         settings = EngineSettings(self._task.threads)
         contestants = [
-            ProcessContestant(artifact, artifact.path.name, steps, settings, "size")
+            ArtifactContestant(artifact, artifact.path.name, steps, settings, "size")
             for artifact, steps in zip(self._artifacts.values(), self._choose_steps(), strict=True)
         ]
         host, before = self._executor.host, take_snapshot()
@@ -144,7 +144,7 @@ class _Turns:
 
     def _time_on_device(self) -> list[ProfileReport]:
         from edgex.runtime.execute.request import RunRequest
-        from edgex.runtime.measure.compare.in_turns import report_in_turns
+        from edgex.runtime.measure.turns.requests import report_in_turns
 
         requests = [
             RunRequest((steps,), self._task.threads, {}, "size", runs=None, fresh_processes=1)

@@ -8,7 +8,8 @@ with open_executor("ssh:pi@raspberrypi") as executor:          # or InProcess(),
 | executor | runs it | for |
 |---|---|---|
 | `edgex.runtime.execute.here.in_process.InProcess` | in this process | one run, steady latency, operators |
-| `edgex.runtime.execute.here.fresh_process.FreshProcess` | in a process of its own | proof, load, first run, memory |
+| `edgex.runtime.execute.here.fresh_process.FreshProcess` | in a new process | proof, load, first run, memory |
+| `edgex.runtime.execute.here.kept_process.KeptProcess` | in one process, kept | timing in turns, many small requests |
 | `local-native`, `ssh:HOST` (`edgex.runtime.execute.linux`) | the native runner, or some files of edgex | Linux |
 | `adb:SERIAL` (`edgex.runtime.execute.adb`) | the benchmark app | Android |
 
@@ -234,11 +235,22 @@ def prepare_sequences(artifact: Artifact, request: RunRequest) -> Prepared:
     return Prepared(tuple(fitting.values()), tuple(fitting), refused)
 
 
-def refuse_options(request: RunRequest, address: str) -> None:
-    """A device's engine takes no settings.
+def refuse_what_needs_this_machine(request: RunRequest, address: str) -> None:
+    """A device's engine takes no settings, and no process is kept there from request to request.
 
     Raises:
-        UsageError: There are some.
+        UsageError: Either is asked for.
     """
     if request.options:
         raise UsageError(f"engine settings are for this machine, not for {address}", why=", ".join(request.options))
+    refuse_turn(request, address)
+
+
+def refuse_turn(request: RunRequest, address: str) -> None:
+    """Whoever keeps no process from request to request takes no turns.
+
+    Raises:
+        UsageError: One is asked for.
+    """
+    if request.turn is not None:
+        raise UsageError(f"turns need a process that is kept between requests, which {address} has not")

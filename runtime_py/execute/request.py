@@ -107,6 +107,42 @@ class DeviceOptions:
 
 
 @dataclass(frozen=True)
+class Turn:
+    """A part of a measurement that several artifacts take in turns, each in a process that is kept between requests.
+
+    What is timed is the first sequence of the request, once with all of its steps as a whole where there is state. The
+    first turn with these sequences also warms up, and its result has a `pace`.
+
+    Attributes:
+        session: Which session of the process: where it is not that of the turn before, the session is opened again,
+            elsewhere in memory, and warmed up.
+        passes: Samples, or whole sequences with state, that are timed; 0 only makes ready.
+        lead_in: Whether a pass comes before that is not counted.
+    """
+
+    session: int = 0
+    passes: int = 0
+    lead_in: bool = False
+
+
+@dataclass(frozen=True)
+class Pace:
+    """What is to be known of whoever takes turns before they can be planned.
+
+    Attributes:
+        sample_seconds: Mean wall time of one sample.
+        samples_per_pass: Samples of the smallest thing that is timed: 1, or those of one sequence with state.
+        rest_seconds: How long its threads take to come to rest after a turn.
+        open_seconds: How long opening its session took, warm-up of the new session included.
+    """
+
+    sample_seconds: float
+    samples_per_pass: int
+    rest_seconds: float
+    open_seconds: float
+
+
+@dataclass(frozen=True)
 class RunRequest:
     """What an executor is to do with an artifact.
 
@@ -123,6 +159,7 @@ class RunRequest:
         repeat_seconds: How long the sequences may be run once more in each of the ways of `repeats`, to see whether the
             same comes out; 0 does not. Only where a session can be opened as often as that needs: on this machine.
         trace: Also record operators and read meters, in runs that are not among the samples, where that can be done.
+        turn: Take a turn instead of `runs`; only executors that keep their process do. Outputs are then left out.
     """
 
     sequences: tuple[tuple[Mapping[str, Any], ...], ...]
@@ -134,6 +171,7 @@ class RunRequest:
     fresh_processes: int = 0
     trace: bool = False
     repeat_seconds: float = 0.0
+    turn: Turn | None = None
 
 
 @dataclass(frozen=True)
@@ -205,6 +243,8 @@ class RunResult:
         warmup_seconds: How long they took.
         warmup_settled: Whether two windows agreed; None when the number of runs was given.
         clock: Which clock.
+        pace: Of whom turns are asked, in the first of them; None in all others.
+        switches: How often the scheduler took a core away while a turn was timed.
         activity: What else the machine did while samples were taken; None where none were.
         versions: Of what ran it.
         simulator: What ran it in place of the device that the artifact is for; None where nothing did.
@@ -243,6 +283,8 @@ class RunResult:
     warmup_seconds: float = 0.0
     warmup_settled: bool | None = None
     clock: str = "time.perf_counter_ns"
+    pace: Pace | None = None
+    switches: int = 0
     activity: Activity | None = None
     versions: Mapping[str, str] = field(default_factory=dict)
     simulator: str | None = None

@@ -16,10 +16,11 @@ import numpy as np
 from edgex.errors import RunError, UsageError
 from edgex.runtime.artifact.artifact import Artifact, CheckLevel
 from edgex.runtime.artifact.specs import Dim
-from edgex.runtime.measure.compare.contest import Pace, run_contest
-from edgex.runtime.measure.compare.contestant import ProcessContestant
+from edgex.runtime.execute.request import Pace
 from edgex.runtime.measure.statistics import Judgement, Summary, summarize
 from edgex.runtime.measure.steps import Steps, choose_steps
+from edgex.runtime.measure.turns.artifacts import ArtifactContestant
+from edgex.runtime.measure.turns.contest import run_contest
 from edgex.runtime.session.runner import EngineSettings
 from edgex.runtime.support.machine.activity import (
     MeasurementWarning,
@@ -199,7 +200,7 @@ def _measure(
     return sorted(rows, key=lambda row: row.threads)
 
 
-class _Checked(ProcessContestant):
+class _Checked(ArtifactContestant):
     """A process that really runs with the threads that were asked for."""
 
     def start(self) -> Pace:

@@ -21,8 +21,7 @@ from edgex.export.settings import ExportSettings
 from edgex.export.target_model import TargetModel
 from edgex.runtime.artifact.artifact import open_artifact
 from edgex.runtime.artifact.golden import Arrays
-from edgex.runtime.execute.base import prepare_sequences
-from edgex.runtime.execute.here.fresh_process import Worker
+from edgex.runtime.execute.here.kept_process import KeptProcess
 from edgex.runtime.execute.request import RunRequest
 from edgex.runtime.session.numerics import Comparison, Tolerance, compare_output
 from edgex.runtime.support.dependency_messages import quiet_dependencies
@@ -79,7 +78,7 @@ class Judge:
     ) -> None:
         self._model, self._settings, self._tolerance, self._folder = model, settings, tolerance, folder
         self._whole_runs = whole_runs
-        self._worker: Worker | None = None
+        self._process = KeptProcess("a part of the model")
         self.judged = 0
 
     def judge(self, part: Part, recordings: Sequence[Recording], model: TargetModel | None = None) -> Verdict:
@@ -119,7 +118,7 @@ class Judge:
         try:
             return self._run(folder, chosen, lowered, gives, feeds, expected)
         except EdgexError as error:
-            self._end_worker()
+            self._process.close()
             return Verdict("refused" if self._whole_runs else "fails", reason=first_line(error))
         finally:
             shutil.rmtree(folder, ignore_errors=True)
@@ -135,18 +134,14 @@ class Judge:
     ) -> Verdict:
         write_native(folder, model, lowered, self._settings, self._model.quantization)
         artifact = open_artifact(folder, "size")
-        if self._worker is None:
-            self._worker = Worker(artifact, check="size", label="a part of the model")
-        else:
-            self._worker.open(artifact)
-        sequences = [(feed,) for feed in feeds.values() for _ in range(RUNS)]
-        prepared = prepare_sequences(artifact, RunRequest(tuple(sequences)))
-        played, refused, _ = self._worker.play(prepared.sequences)
-        for error in (*prepared.refused.values(), *refused.values()):
+        sequences = tuple((feed,) for feed in feeds.values() for _ in range(RUNS))
+        result = self._process.execute(artifact, RunRequest(sequences, check="size"))
+        for error in result.refused.values():
             raise error
         specs = artifact.manifest.method.outputs
         taken = [
-            {name: np.array(runs[0][spec.name]) for name, spec in zip(gives, specs, strict=True)} for runs in played
+            {name: np.array(runs[0][spec.name]) for name, spec in zip(gives, specs, strict=True)}
+            for runs in result.outputs
         ]
         firsts = taken[::RUNS]
         differ = any(
@@ -158,7 +153,7 @@ class Judge:
         verdict = self._compare(list(feeds), firsts, expected)
         return replace(
             verdict,
-            engine=str(self._worker.opened["executed_on"]),
+            engine=result.executed_on,
             delegated=delegated,
             outputs=dict(zip(feeds, firsts, strict=True)),
             runs_differ=differ,
@@ -179,18 +174,13 @@ class Judge:
         error_db = min(measured, default=None)
         return Verdict("right", error_db) if right else Verdict("wrong", error_db, worst.reason, case)
 
-    def _end_worker(self) -> None:
-        if self._worker is not None:
-            self._worker.kill()
-            self._worker = None
-
     def __enter__(self) -> Judge:
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._end_worker()
+        self._process.close()
 
 
 def as_model(model: TargetModel, program: CapturedProgram) -> TargetModel:

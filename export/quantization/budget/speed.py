@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edgex.runtime.engines.loading import load
-from edgex.runtime.measure.timing import compare_interleaved
+from edgex.runtime.measure.turns.calls import compare_interleaved
 from edgex.runtime.session.session import Session
 
 if TYPE_CHECKING:

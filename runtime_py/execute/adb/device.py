@@ -28,7 +28,7 @@ from edgex.runtime.execute.base import (
     keep_nothing,
     no_progress,
     prepare_sequences,
-    refuse_options,
+    refuse_what_needs_this_machine,
 )
 from edgex.runtime.execute.request import DeviceInfo, RunRequest, RunResult
 from edgex.runtime.execute.tracing import read_recorded
@@ -71,7 +71,7 @@ class AdbDevice(Closing):
         self, artifact: Artifact, request: RunRequest, progress: Progress = no_progress, keep: Keep = keep_nothing
     ) -> RunResult:
         """See `Executor`."""
-        refuse_options(request, self._where)
+        refuse_what_needs_this_machine(request, self._where)
         check_artifact(artifact, self._where)
         check_request(request)
         prepared = prepare_sequences(artifact, request)

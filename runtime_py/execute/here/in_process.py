@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING
 
 from edgex.runtime.artifact.artifact import Artifact
 from edgex.runtime.engines.loading import open_session
-from edgex.runtime.execute.base import Closing, Keep, Progress, describe_here, keep_nothing, no_progress
+from edgex.runtime.execute.base import (
+    Closing,
+    Keep,
+    Progress,
+    describe_here,
+    keep_nothing,
+    no_progress,
+    refuse_turn,
+)
 from edgex.runtime.execute.request import DeviceInfo, FreshRun, RunRequest, RunResult
 from edgex.runtime.execute.running import Played, make_workload, play_sequences, take_samples
 from edgex.runtime.session.session import Session
@@ -57,6 +65,7 @@ class InProcess(Closing):
         self, artifact: Artifact, request: RunRequest, progress: Progress = no_progress, keep: Keep = keep_nothing
     ) -> RunResult:
         """See `Executor`."""
+        refuse_turn(request, "the process that asks")
         with self._opened(artifact, request, progress) as session:
             if request.runs != 0 or request.fresh_processes:
                 refuse_timing(session.simulator, session.artifact.path.name)
@@ -152,9 +161,9 @@ def _start_cold(session: Session, request: RunRequest, progress: Progress) -> tu
     """Fresh processes with the settings of the session."""
     if not request.fresh_processes:
         return ()
-    from edgex.runtime.execute.here.fresh_process import FreshProcess
+    from edgex.runtime.execute.here.kept_process import start_cold
 
     # As many threads as here, though what a sweep found is no order of the caller's.
     threads = session.threads if session.threads_source == "tuned" else session.settings.threads
     fresh = replace(request, threads=threads, options=session.settings.options)
-    return FreshProcess().start_cold(session.artifact, fresh, progress)
+    return start_cold(session.artifact, fresh, progress)

@@ -1,22 +1,22 @@
-"""One artifact in a process of its own: the child's side of `edgex.runtime.execute.here.fresh_process.Worker`.
+"""One artifact in a process of its own: the child's side of `edgex.runtime.execute.here.client`.
 
 ```
 request                                                       answer
 {"do": "open", artifact, method, check, threads, options}     {executed_on, assignment, threads, planned_arena_bytes,
                                                               versions, simulator}; what was open before is closed
-{"do": "play", inputs: FILE, steps: [runs of each sequence], outputs: FILE or null, cold}
+{"do": "play", inputs: FILE, steps: [runs of each sequence], outputs: FILE or null, cold, timed}
                                                               {fresh: {…}, done: [steps], refused: {number: error},
                                                               left_out: {number: reason}}, and the event progress
 {"do": "repeat", seconds, outputs: FILE}                      {repeats: [{…, changed: [[number, steps]], refused}]};
                                                               the session is closed
 {"do": "sample", warmup, runs}                                {}, and the events warmup, plan, round
 {"do": "trace", seconds}                                      {trace: {…}} or {reason}
-{"do": "pace"}                                                {sample_seconds, …}: it is warm, and can be timed
+{"do": "pace"}                                                {pace: {…}, warmup: {…}, calls_per_sample}: it is warm
 {"do": "block", passes, lead_in}                              {seconds: […], switches}
 {"do": "reopen"}                                              {}: the session, elsewhere in memory, and warm
 ```
 
-What is sampled, traced and timed is the first sequence that was played. Files hold tensors: see
+What is sampled, traced and timed is the first sequence that was played with `timed`. Files hold tensors: see
 `edgex.runtime.execute.tensors`.
 """
 
@@ -110,13 +110,16 @@ class Worker:
             "simulator": None if self._session.simulator is None else self._session.simulator.words,
         }
 
-    def do_play(self, inputs: str, steps: list[int], outputs: str | None, cold: bool, tell: Tell) -> dict[str, Any]:
+    def do_play(
+        self, inputs: str, steps: list[int], outputs: str | None, cold: bool, timed: bool, tell: Tell
+    ) -> dict[str, Any]:
         """Run sequences, and write what comes out; `cold` where what it takes is wanted."""
         session, opened = self._open_session, self._opened
         assert opened is not None
         sets = iter(unpack_tensors(Path(inputs).read_bytes()))
         sequences = [[next(sets) for _ in range(count)] for count in steps]
-        self._steps = sequences[0] if sequences else ()
+        if timed:
+            self._steps = sequences[0] if sequences else ()
         if cold:
             refuse_timing(session.simulator, session.artifact.path.name)
         played = play_sequences(session, sequences, tell)
@@ -176,12 +179,14 @@ class Worker:
         self.do_reopen()
         reopening = time.perf_counter() - started - 2 * resting
         return {
-            "sample_seconds": warm.mean_seconds * self._calls_per_sample,
-            "samples_per_pass": len(self._passes),
-            "calls_per_sample": self._calls_per_sample,
-            "rest_seconds": resting,
-            "open_seconds": max(0.0, reopening),
+            "pace": {
+                "sample_seconds": warm.mean_seconds * self._calls_per_sample,
+                "samples_per_pass": len(self._passes),
+                "rest_seconds": resting,
+                "open_seconds": max(0.0, reopening),
+            },
             "warmup": asdict(warm),
+            "calls_per_sample": self._calls_per_sample,
         }
 
     def do_block(self, passes: int, lead_in: bool) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from edgex.runtime.execute.base import (
     keep_nothing,
     no_progress,
     prepare_sequences,
-    refuse_options,
+    refuse_what_needs_this_machine,
 )
 from edgex.runtime.execute.kit.text import DeviceText, text_flags
 from edgex.runtime.execute.linux.link import Done, Link, Sent, ShellJob, follow
@@ -65,7 +65,7 @@ class LinuxDevice(Closing):
         self, artifact: Artifact, request: RunRequest, progress: Progress = no_progress, keep: Keep = keep_nothing
     ) -> RunResult:
         """See `Executor`."""
-        refuse_options(request, self._link.address)
+        refuse_what_needs_this_machine(request, self._link.address)
         prepared = prepare_sequences(artifact, request)
         program, sent = self._provide(artifact, progress)
         run_id = secrets.token_hex(8)

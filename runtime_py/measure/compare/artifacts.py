@@ -9,14 +9,14 @@ from typing import Any
 from edgex.runtime.artifact.artifact import Artifact, CheckLevel
 from edgex.runtime.artifact.golden import Case
 from edgex.runtime.engines.trace.tracing import EngineTrace
-from edgex.runtime.measure.compare.contest import BUDGET_SECONDS, PROCESSES, Contest, run_contest
-from edgex.runtime.measure.compare.contestant import ProcessContestant
 from edgex.runtime.measure.compare.numerics import Numerics, choose_cases, measure_distance
 from edgex.runtime.measure.compare.operators import compare_traced
 from edgex.runtime.measure.compare.result import Compared, Comparison, Contrast, Method
 from edgex.runtime.measure.profile.builder import build_report
 from edgex.runtime.measure.profile.report import ProfileReport
 from edgex.runtime.measure.steps import choose_steps
+from edgex.runtime.measure.turns.artifacts import ArtifactContestant
+from edgex.runtime.measure.turns.contest import BUDGET_SECONDS, PROCESSES, Contest, run_contest
 from edgex.runtime.session.runner import EngineSettings
 from edgex.runtime.support.machine.activity import (
     Activity,
@@ -77,10 +77,10 @@ def compare_artifacts(
     sources = [artifact if differences else artifacts[0] for artifact in artifacts]
     sequences = [choose_steps(source, settings.inputs) for source in sources]
     contestants = [
-        ProcessContestant(artifact, label, steps, engine_settings, settings.check)
+        ArtifactContestant(artifact, label, steps, engine_settings, settings.check)
         for label, artifact, steps in zip(labels, artifacts, sequences, strict=True)
     ]
-    again = ProcessContestant(artifacts[0], labels[0], sequences[0], engine_settings, settings.check)
+    again = ArtifactContestant(artifacts[0], labels[0], sequences[0], engine_settings, settings.check)
     numerics: list[Numerics | None] = [None] * len(artifacts)
     traces: list[tuple[EngineTrace | None, str | None]] = []
 
@@ -128,7 +128,7 @@ def compare_artifacts(
 
 def report_contest(
     contest: Contest,
-    contestants: Sequence[ProcessContestant],
+    contestants: Sequence[ArtifactContestant],
     traces: Sequence[tuple[EngineTrace | None, str | None]],
     activity: Activity,
     host: HostInfo,
@@ -157,7 +157,7 @@ def report_contest(
     ]
 
 
-def _compare_outputs(cases: Sequence[Case], contestants: Sequence[ProcessContestant]) -> list[Numerics]:
+def _compare_outputs(cases: Sequence[Case], contestants: Sequence[ArtifactContestant]) -> list[Numerics]:
     outputs, refused = zip(*(contestant.run_cases(cases) for contestant in contestants), strict=True)
     return [
         measure_distance(cases, outputs[0], found, {**refused[0], **why})

@@ -9,8 +9,7 @@ from edgex.errors import UsageError
 from edgex.runtime.artifact.artifact import CheckLevel
 from edgex.runtime.execute.base import Executor
 from edgex.runtime.measure.compare.artifacts import CompareSettings, compare_artifacts
-from edgex.runtime.measure.compare.contest import BUDGET_SECONDS, PROCESSES
-from edgex.runtime.measure.compare.in_turns import compare_on
+from edgex.runtime.measure.compare.on_executor import compare_on
 from edgex.runtime.measure.compare.reports import compare_reports
 from edgex.runtime.measure.compare.result import Comparison
 from edgex.runtime.measure.compare.subjects import (
@@ -21,6 +20,7 @@ from edgex.runtime.measure.compare.subjects import (
     read_subjects,
     refuse_differences,
 )
+from edgex.runtime.measure.turns.contest import BUDGET_SECONDS, PROCESSES
 
 
 def compare(

@@ -43,7 +43,7 @@ def test_every_target_gives_a_whole_report(target, exported, edgex):
 def test_a_model_with_state_is_measured_in_sequences(target, exported, edgex, monkeypatch):
     fresh = FreshRun(check=1e-3, engine_import=0.5, program=2e-3, method=3e-3, first=0.01, peak_rss_bytes=1 << 20)
     # The processes are tested above.
-    monkeypatch.setattr("edgex.runtime.execute.here.fresh_process.FreshProcess.start_cold", lambda *_: (fresh,))
+    monkeypatch.setattr("edgex.runtime.execute.here.kept_process.start_cold", lambda *_: (fresh,))
     done = edgex("profile", str(exported("counter", target)), "--json", *FEW)
     assert done.returncode == 0, done.stderr
     settings = json.loads(done.stdout)["settings"]

@@ -28,7 +28,8 @@ from edgex.runtime.execute.address import open_executor, parse_address
 from edgex.runtime.execute.base import Executor
 from edgex.runtime.execute.here.fresh_process import FreshProcess
 from edgex.runtime.execute.here.in_process import InProcess
-from edgex.runtime.execute.request import DeviceOptions, RunRequest
+from edgex.runtime.execute.here.kept_process import KeptProcess
+from edgex.runtime.execute.request import DeviceOptions, RunRequest, Turn
 from edgex.runtime.execute.run import run_once
 from edgex.runtime.execute.verification import verify
 from edgex.runtime.measure.profile.collect import profile_on
@@ -47,6 +48,7 @@ class Place:
 EXECUTORS = [
     "in-process",
     "fresh-process",
+    "kept-process",
     pytest.param("local-native", marks=needs_compiler),
     pytest.param("ssh", marks=[needs_sshd, needs_compiler]),
     pytest.param("ssh-python", marks=needs_sshd),
@@ -72,7 +74,8 @@ def place(request, tmp_path_factory) -> Iterator[Place]:
         elif request.param == "local-native":
             executor = stack.enter_context(open_executor("local-native"))
         else:
-            executor = InProcess() if request.param == "in-process" else FreshProcess()
+            kinds = {"in-process": InProcess, "fresh-process": FreshProcess, "kept-process": KeptProcess}
+            executor = stack.enter_context(kinds[request.param]())
         yield Place(executor, *artifacts)
 
 
@@ -196,8 +199,21 @@ def test_settings_of_an_engine_are_refused_where_there_are_none(place: Place) ->
         place.executor.execute(place.plain, request)
 
 
+def test_turns_are_taken_or_refused(place: Place) -> None:
+    request = RunRequest(((example(place.plain),),), threads=1, turn=Turn(passes=4))
+    if not isinstance(place.executor, (FreshProcess, KeptProcess)):
+        with pytest.raises(UsageError, match="turns need a process that is kept"):
+            place.executor.execute(place.plain, request)
+        return
+    result = place.executor.execute(place.plain, request)
+    (samples,) = result.rounds
+    assert len(samples) == 4 * result.pace.samples_per_pass and min(samples) > 0
+    assert len(result.cold) == 1 and not result.outputs
+    assert result.pace.sample_seconds > 0 and result.warmup_runs > 0 and result.steps == 1
+
+
 def test_closing_twice_is_allowed() -> None:
-    for executor in (InProcess(), FreshProcess()):
+    for executor in (InProcess(), FreshProcess(), KeptProcess()):
         with executor:
             executor.close()
 

@@ -12,8 +12,8 @@ import pytest
 import edgex
 from edgex.errors import ArtifactError, RunError, UsageError
 from edgex.runtime.artifact.artifact import open_artifact
-from edgex.runtime.measure.compare.contestant import ProcessContestant
 from edgex.runtime.measure.steps import choose_steps
+from edgex.runtime.measure.turns.artifacts import ArtifactContestant
 from edgex.runtime.session.runner import EngineSettings
 
 # Real times are never asserted: one process, and the smallest schedule.
@@ -25,11 +25,11 @@ def contestant(exported):
     """Start a process for an exported artifact; ended after the test."""
     made = []
 
-    def make(model: str, target: str, **options) -> ProcessContestant:
+    def make(model: str, target: str, **options) -> ArtifactContestant:
         artifact = open_artifact(exported(model, target))
         steps = choose_steps(artifact, options.pop("inputs", None))
         settings = EngineSettings(options.pop("threads", 1), options)
-        made.append(ProcessContestant(artifact, artifact.path.name, steps, settings))
+        made.append(ArtifactContestant(artifact, artifact.path.name, steps, settings))
         return made[-1]
 
     yield make

@@ -335,7 +335,7 @@ class SimulatedRunner:
 def without_fresh_process(monkeypatch):
     """Simulated sessions cannot be opened by another process."""
     fresh = FreshRun(check=1e-3, engine_import=0.5, program=2e-3, method=3e-3, first=0.01, peak_rss_bytes=None)
-    monkeypatch.setattr("edgex.runtime.execute.here.fresh_process.FreshProcess.start_cold", lambda *_: (fresh,))
+    monkeypatch.setattr("edgex.runtime.execute.here.kept_process.start_cold", lambda *_: (fresh,))
 
 
 @pytest.mark.usefixtures("without_fresh_process")

@@ -138,8 +138,8 @@ def test_run_and_profile_say_where_the_threads_come_from(exported, edgex, monkey
     fresh = FreshRun(check=1e-3, engine_import=0.5, program=None, method=3e-3, first=0.01, peak_rss_bytes=1 << 20)
     asked = []
     monkeypatch.setattr(
-        "edgex.runtime.execute.here.fresh_process.FreshProcess.start_cold",
-        lambda _self, _artifact, request, _progress: asked.append(request.threads) or (fresh,),
+        "edgex.runtime.execute.here.kept_process.start_cold",
+        lambda _artifact, request, _progress: asked.append(request.threads) or (fresh,),
     )
     path = exported("convnet", "onnx-cpu")
     write_tuning(open_artifact(path).digest, Tuning(3), {})

@@ -1,4 +1,4 @@
-"""Time several contestants in turns: the schedule and the samples, whatever the contestants are.
+"""The loop of turns, the only one: `compare`, `sweep`, `pick` and devices time their contestants in it.
 
 ```
 process      fresh processes for all, a few times over
@@ -19,41 +19,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from edgex.runtime.execute.request import Pace
 from edgex.runtime.execute.sampling import Clock
 from edgex.runtime.measure.statistics import DEFAULT_MARGIN, Judgement, Nesting, Rounds, estimate_ratio, judge
-from edgex.runtime.measure.turns import BLOCK_SECONDS, MIN_BLOCK_SAMPLES, Turns, choose_block_samples
+from edgex.runtime.measure.turns.schedule import ContestPlan, Turns, plan_sessions
 
 PROCESSES = 3
 BUDGET_SECONDS = 20.0
 
-# A call as long as this does not feel the caches that the block before emptied, and one sample of it says enough.
-_LONG_CALL_SECONDS = 0.1
-
-# Up to this factor between the slowest and the fastest, all give the same number of samples.
-_ALIKE = 3.0
-
 MIN_SESSIONS = 12
-_MAX_FIRST_SESSIONS, _MAX_SESSIONS = 24, 300
-_MAX_ROUNDS_PER_SESSION = 8
+_MAX_SESSIONS = 300
 # Measured at least, where no number of rounds was given; a quiet machine needs no more.
 _FIRST_SECONDS = 4.0
-
-
-@dataclass(frozen=True)
-class Pace:
-    """What a contestant says of itself when it is ready.
-
-    Attributes:
-        sample_seconds: Mean wall time of one sample.
-        samples_per_pass: Samples of the smallest thing that it times: 1, or those of one sequence with state.
-        rest_seconds: How long its threads take to come to rest after a block.
-        open_seconds: How long opening its session took, warm-up of the new session included.
-    """
-
-    sample_seconds: float
-    samples_per_pass: int
-    rest_seconds: float
-    open_seconds: float
 
 
 class Contestant(Protocol):
@@ -74,25 +51,6 @@ class Contestant(Protocol):
     def stop(self) -> None:
         """End the process."""
         ...
-
-
-@dataclass(frozen=True)
-class ContestPlan:
-    """The schedule.
-
-    Attributes:
-        processes: How often all start in fresh processes at least.
-        sessions: Sessions of each in one of these processes.
-        rounds_per_session: Rounds with one session.
-        passes: Passes of each contestant in a block.
-        lead_in: Whether a block begins with a pass that is not counted, by contestant.
-    """
-
-    processes: int
-    sessions: int
-    rounds_per_session: int
-    passes: tuple[int, ...]
-    lead_in: tuple[bool, ...]
 
 
 @dataclass(frozen=True)
@@ -143,6 +101,7 @@ def run_contest(
     target: float = DEFAULT_MARGIN / 3,
     last_is_first: bool = True,
     seed: int = 0,
+    plan: Callable[[Sequence[Pace]], ContestPlan] | None = None,
     begin: Callable[[int], object] = lambda _index: None,
     at_end: Callable[[], None] = lambda: None,
     progress: Callable[[str, str], None] = lambda _stage, _detail: None,
@@ -162,6 +121,7 @@ def run_contest(
         last_is_first: The last contestant is the first once more, for the floor of a difference; it need not be known
             better than the others.
         seed: Of the order.
+        plan: Makes a schedule that is kept to, whatever the intervals; None makes one of the limits above.
         begin: Told which contestant does something, before it does.
         at_end: Called once everything is measured, while the last processes still run.
         progress: Told about each stage, with a detail.
@@ -170,7 +130,7 @@ def run_contest(
     processes = max(1, processes)
     order = Turns(len(contestants), random.Random(seed))
     taken: list[list[tuple[float, ...]]] = [[] for _ in contestants]
-    began, measuring, process, plan = clock(), 0, 0, None
+    began, measuring, process, schedule = clock(), 0, 0, None
 
     def spent(since: int) -> float:
         """Seconds that count for the limit, with those since the last sessions began."""
@@ -187,23 +147,34 @@ def run_contest(
             for index in order.shuffled():
                 begin(index)
                 paces[index] = contestants[index].start()
-            if plan is None:
+            if schedule is None:
                 ordered = [paces[index] for index in range(len(contestants))]
-                plan = _plan(ordered, processes, least_sessions, min(max_seconds, _FIRST_SECONDS))
-            done = len(taken[0]) // plan.rounds_per_session
+                seconds = min(max_seconds, _FIRST_SECONDS)
+                schedule = plan(ordered) if plan else plan_sessions(ordered, processes, least_sessions, seconds)
+            done = len(taken[0]) // schedule.rounds_per_session
             # Half as many again in each process after the first ones, which start up once for all of them.
-            sessions = plan.sessions if process <= processes else max(plan.sessions, done // 2)
+            sessions = schedule.sessions if process <= schedule.processes else max(schedule.sessions, done // 2)
             started = clock()
             for session in range(sessions):
                 progress("measure", f"session {session + 1} of {sessions}, process {process} of each")
-                _run_session(contestants, plan, order, taken, reopen=session > 0, begin=begin)
-                if process > processes and spent(started) >= max_seconds:
+                if session:
+                    for index in order.shuffled():
+                        begin(index)
+                        contestants[index].reopen()
+                for _ in range(schedule.rounds_per_session):
+                    for index in order.next():
+                        begin(index)
+                        block = contestants[index].time_block(schedule.passes[index], schedule.lead_in[index])
+                        taken[index].append(block)
+                if process > schedule.processes and spent(started) >= max_seconds:
                     break
             measuring += clock() - started
             in_process.append(len(taken[0]) - sum(in_process))
-            if process < processes:
+            if process < schedule.processes:
                 continue
-            width = _excess_width(taken, in_process, plan.rounds_per_session, target, last_is_first)
+            if plan is not None:
+                break
+            width = _excess_width(taken, in_process, schedule.rounds_per_session, target, last_is_first)
             if width is None or spent(clock()) >= max_seconds or done + sessions >= _MAX_SESSIONS:
                 break
             progress("measure longer", f"an interval is {200 * width:.1f} % wide")
@@ -212,60 +183,7 @@ def run_contest(
         for contestant in contestants:
             contestant.stop()
     rounds = tuple(tuple(samples) for samples in taken)
-    return Contest(plan, process, rounds, tuple(in_process), (clock() - began) / 1e9)
-
-
-def _run_session(
-    contestants: Sequence[Contestant],
-    plan: ContestPlan,
-    order: Turns,
-    taken: list[list[tuple[float, ...]]],
-    *,
-    reopen: bool,
-    begin: Callable[[int], object],
-) -> None:
-    if reopen:
-        for index in order.shuffled():
-            begin(index)
-            contestants[index].reopen()
-    for _ in range(plan.rounds_per_session):
-        for index in order.next():
-            begin(index)
-            taken[index].append(contestants[index].time_block(plan.passes[index], plan.lead_in[index]))
-
-
-def _plan(paces: Sequence[Pace], processes: int, least_sessions: int, seconds: float) -> ContestPlan:
-    wanted = _choose_samples(paces)
-    passes = tuple(math.ceil(count / pace.samples_per_pass) for count, pace in zip(wanted, paces, strict=True))
-    lead_in = tuple(pace.sample_seconds < _LONG_CALL_SECONDS for pace in paces)
-    round_seconds = sum(
-        (count + lead) * pace.samples_per_pass * pace.sample_seconds + pace.rest_seconds
-        for pace, count, lead in zip(paces, passes, lead_in, strict=True)
-    )
-    # About as much time for measuring with a session as for opening it.
-    open_seconds = sum(pace.open_seconds for pace in paces)
-    rounds = max(1, min(_MAX_ROUNDS_PER_SESSION, round(open_seconds / max(round_seconds, 1e-9))))
-    least = math.ceil(least_sessions / processes)
-    most = max(least, _MAX_FIRST_SESSIONS // processes)
-    affordable = int(seconds / processes / max(open_seconds + rounds * round_seconds, 1e-9))
-    return ContestPlan(processes, max(least, min(most, affordable)), rounds, passes, lead_in)
-
-
-def _choose_samples(paces: Sequence[Pace]) -> list[int]:
-    """Samples of each contestant in a block."""
-    # Waiting for threads to come to rest must not be most of the work.
-    block_seconds = max(BLOCK_SECONDS, max(pace.rest_seconds for pace in paces) / 2)
-    wanted = [
-        choose_block_samples(
-            pace.sample_seconds, block_seconds, 1 if pace.sample_seconds >= _LONG_CALL_SECONDS else MIN_BLOCK_SAMPLES
-        )
-        for pace in paces
-    ]
-    # Noise is skewed, and the median of few skewed samples depends on how many they are: where speeds are alike, the
-    # numbers must be the same, or the difference would show as one of speed.
-    seconds = [pace.sample_seconds for pace in paces]
-    alike = max(seconds) <= _ALIKE * min(seconds)
-    return [min(wanted)] * len(wanted) if alike else wanted
+    return Contest(schedule, process, rounds, tuple(in_process), (clock() - began) / 1e9)
 
 
 def _excess_width(

@@ -1,4 +1,4 @@
-"""Compare things by time: only ever interleaved, and only with as much certainty as the samples carry.
+"""Compare calls of this process by time: only ever interleaved, and only with as much certainty as samples carry.
 
 ```python
 result = compare_interleaved([lambda: a.run(x), lambda: b.run(x)], ["a", "b"])
@@ -11,16 +11,14 @@ The clock is an argument, so the rules here are tested on simulated machines. Ho
 
 from __future__ import annotations
 
-import math
-import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from edgex.runtime.execute.request import Pace
 from edgex.runtime.execute.sampling import (
     Call,
     Clock,
-    RoundPlan,
     WarmUp,
     Workload,
     collector_off,
@@ -30,10 +28,10 @@ from edgex.runtime.execute.sampling import (
     warm_up,
 )
 from edgex.runtime.measure.statistics import DEFAULT_MARGIN, Judgement, Summary, judge, summarize
-from edgex.runtime.measure.turns import Turns, choose_block_samples
+from edgex.runtime.measure.turns.contest import run_contest
+from edgex.runtime.measure.turns.schedule import plan_rounds_of_one_session
 
-_COMPARE_MIN_ROUNDS, _COMPARE_MAX_ROUNDS = 12, 200
-_COMPARE_BUDGET_SECONDS = 10.0
+_BUDGET_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
@@ -45,7 +43,6 @@ class InterleavedComparison:
         summaries: Figures of each.
         judgements: Each candidate but the first, compared with the first.
         rounds: Samples of each candidate in seconds, `[candidate][round][sample]`.
-        plans: How the samples of each were taken.
         warm_ups: How each warmed up.
     """
 
@@ -53,7 +50,6 @@ class InterleavedComparison:
     summaries: tuple[Summary, ...]
     judgements: tuple[Judgement, ...]
     rounds: tuple[tuple[tuple[float, ...], ...], ...]
-    plans: tuple[RoundPlan, ...]
     warm_ups: tuple[WarmUp, ...]
 
 
@@ -64,9 +60,8 @@ def compare_interleaved(
     baseline_again: Call | Workload | None = None,
     rounds: int | None = None,
     samples_per_round: int | None = None,
-    max_seconds: float = _COMPARE_BUDGET_SECONDS,
+    max_seconds: float = _BUDGET_SECONDS,
     margin: float = DEFAULT_MARGIN,
-    after_round: Callable[[int, int], object] | None = None,
     clock: Clock = time.perf_counter_ns,
 ) -> InterleavedComparison:
     """Time candidates in turns and compare each with the first.
@@ -85,7 +80,6 @@ def compare_interleaved(
         samples_per_round: Samples of each candidate in a round; None chooses about 5 ms worth, 3 to 25.
         max_seconds: For the choice of rounds only.
         margin: See `edgex.runtime.measure.statistics.judge`.
-        after_round: Called with finished rounds and all rounds, outside what is timed.
         clock: Nanoseconds.
 
     Raises:
@@ -93,54 +87,45 @@ def compare_interleaved(
     """
     if not candidates or len(candidates) != len(names):
         raise ValueError(f"{len(candidates)} candidates, {len(names)} names")
-    slots = [_as_workload(item) for item in (*candidates, baseline_again or candidates[0])]
-    warm_ups = [warm_up(workload, clock=clock) for workload in slots]
-    plans = _plan_blocks(slots, warm_ups, rounds, samples_per_round, max_seconds)
-    passes = [split_pass(workload, plan.calls_per_sample) for workload, plan in zip(slots, plans, strict=True)]
-    taken: list[list[tuple[float, ...]]] = [[] for _ in slots]
-    turns = Turns(len(slots), random.Random(0))
-    with collector_off():
-        for number in range(plans[0].rounds):
-            for slot in turns.next():
-                calls, reset = passes[slot], slots[slot].reset
-                time_passes(calls, 1, reset, clock)
-                block = plans[slot].samples_per_round // len(calls)
-                taken[slot].append(time_passes(calls, block, reset, clock))
-            if after_round is not None:
-                after_round(number + 1, plans[0].rounds)
-    own, again = taken[:-1], taken[-1]
+    contestants = [_Calls(item, clock) for item in (*candidates, baseline_again or candidates[0])]
+    contest = run_contest(
+        contestants,
+        plan=lambda paces: plan_rounds_of_one_session(paces, rounds, samples_per_round, max_seconds),
+        clock=clock,
+    )
+    *own, again = contest.rounds
     return InterleavedComparison(
         names=tuple(names),
         summaries=tuple(summarize(samples) for samples in own),
         judgements=tuple(judge(own[0], samples, again, margin) for samples in own[1:]),
-        rounds=tuple(tuple(samples) for samples in own),
-        plans=tuple(plans[:-1]),
-        warm_ups=tuple(warm_ups[:-1]),
+        rounds=tuple(own),
+        warm_ups=tuple(contestant.warm for contestant in contestants[:-1]),
     )
 
 
-def _as_workload(item: Call | Workload) -> Workload:
-    return item if isinstance(item, Workload) else Workload((item,))
+class _Calls:
+    """See `edgex.runtime.measure.turns.contest.Contestant`; its one session is whatever the calls hold."""
 
+    warm: WarmUp
 
-def _plan_blocks(
-    workloads: Sequence[Workload],
-    warm_ups: Sequence[WarmUp],
-    rounds: int | None,
-    samples: int | None,
-    max_seconds: float,
-) -> tuple[RoundPlan, ...]:
-    """Sizes of each candidate's blocks, and one number of rounds for all."""
-    sizes = []
-    round_seconds = []
-    for workload, warm in zip(workloads, warm_ups, strict=True):
-        per_sample = count_calls_per_sample(workload, warm.call_seconds)
-        per_pass = len(split_pass(workload, per_sample))
-        wanted = samples or choose_block_samples(warm.call_seconds * per_sample)
-        block = math.ceil(wanted / per_pass) * per_pass
-        sizes.append((block, per_sample))
-        round_seconds.append(warm.mean_seconds * per_sample * (block + per_pass))
-    if rounds is None:
-        affordable = int(max_seconds / max(sum(round_seconds), 1e-9))
-        rounds = max(_COMPARE_MIN_ROUNDS, min(_COMPARE_MAX_ROUNDS, affordable))
-    return tuple(RoundPlan(rounds * block, rounds, block, per_sample) for block, per_sample in sizes)
+    def __init__(self, calls: Call | Workload, clock: Clock) -> None:
+        self._workload = calls if isinstance(calls, Workload) else Workload((calls,))
+        self._clock = clock
+
+    def start(self) -> Pace:
+        self.warm = warm_up(self._workload, clock=self._clock)
+        per_sample = count_calls_per_sample(self._workload, self.warm.call_seconds)
+        self._pass = split_pass(self._workload, per_sample)
+        return Pace(self.warm.mean_seconds * per_sample, len(self._pass), 0.0, 0.0)
+
+    def reopen(self) -> None:
+        raise AssertionError("calls have one session")
+
+    def time_block(self, passes: int, lead_in: bool) -> tuple[float, ...]:
+        with collector_off():
+            if lead_in:
+                time_passes(self._pass, 1, self._workload.reset, self._clock)
+            return time_passes(self._pass, passes, self._workload.reset, self._clock)
+
+    def stop(self) -> None:
+        """There is nothing to end."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from edgex.runtime.measure.compare.contest import Pace, run_contest
+from edgex.runtime.execute.request import Pace
+from edgex.runtime.measure.turns.contest import run_contest
 
 
 class Machine:

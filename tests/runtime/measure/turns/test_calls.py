@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from edgex.runtime.execute.sampling import WarmUp, Workload, plan_rounds, sample_rounds, warm_up
-from edgex.runtime.measure.timing import compare_interleaved
+from edgex.runtime.measure.turns.calls import compare_interleaved
 
 
 class Machine:
@@ -257,7 +257,7 @@ def test_the_floor_can_come_from_a_baseline_that_was_loaded_again():
     assert judgement.estimate.ratio == pytest.approx(0.95)
     assert judgement.floor == pytest.approx(0.1)
     assert judgement.verdict == "undecided"
-    assert result.names == ("a", "b") and len(result.plans) == len(result.summaries) == 2
+    assert result.names == ("a", "b") and len(result.summaries) == len(result.rounds) == 2
 
 
 def test_names_and_candidates_must_match():
