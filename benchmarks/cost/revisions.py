@@ -22,7 +22,7 @@ NAME = "revisions"
 SIDES = ("before", "now")
 ROUNDS, QUICK_ROUNDS = 3, 1
 TARGETS = ("onnx-cpu", "xnnpack")
-MODELS, QUICK_MODELS = ("tiny", "resnet50"), ("tiny",)
+MODELS, QUICK_MODELS = ("resnet_small",), ("tiny",)
 # What noise of a shared machine leaves undecided is no regression.
 MOST_GROWTH = 1.1
 
