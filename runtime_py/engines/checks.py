@@ -38,11 +38,3 @@ def check_of(name: str, found: Availability, holds: str) -> Check:
 def first_failure(checks: Sequence[Check]) -> Check | None:
     """The lowest check that does not hold."""
     return next((check for check in checks if check.passed is False), None)
-
-
-def as_availability(checks: Sequence[Check]) -> Availability:
-    """Available when every check holds; else the first that does not, with its fix."""
-    failed = first_failure(checks)
-    if failed is None:
-        return Availability(True)
-    return Availability(False, f"{failed.name}: {failed.detail}", failed.fix)

@@ -177,14 +177,6 @@ class ExecutorKind(Protocol):
         ...
 
 
-def describe_here() -> DeviceInfo:
-    """This machine, for executors that run in it as it is."""
-    from edgex.runtime.support.machine.host import read_host
-
-    host = read_host()
-    return DeviceInfo("here", "here", host.cpu, abi=host.machine, os=host.system, features=host.isa or ())
-
-
 class Closing:
     """The end of a `with` block closes; nothing is held unless `close` says otherwise."""
 
@@ -198,6 +190,22 @@ class Closing:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+class Here(Closing):
+    """What all executors say that run on this machine as it is."""
+
+    def describe(self) -> DeviceInfo:
+        """See `Executor`."""
+        host = self.host
+        return DeviceInfo("here", "here", host.cpu, abi=host.machine, os=host.system, features=host.isa or ())
+
+    @property
+    def host(self) -> HostInfo:
+        """See `Executor`."""
+        from edgex.runtime.support.machine.host import read_host
+
+        return read_host()
 
 
 @dataclass(frozen=True)

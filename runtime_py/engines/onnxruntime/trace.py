@@ -178,7 +178,9 @@ def read_profile(runs: Sequence[_Run], optimized: Sequence[OnnxNode], sources: S
             placed.append((group[0], _row(first[group[0]], times, len(group), found, sources)))
     rows = [row for _, row in sorted(placed, key=lambda item: item[0])]
     left = [run.us - sum(event.us for event in run.events) for run in alike]
-    rows.append(_overhead_row(len(first), left))
+    middle = float(median(left))
+    # The profiler counts microseconds.
+    rows.append(OperatorRow.between_operators("ONNX Runtime", len(first), middle / 1e6 if middle >= 1.0 else 0.0))
     coverage = median(1.0 - rest / max(run.us, 1) for run, rest in zip(alike, left, strict=True))
     return EngineTrace(tuple(rows), len(alike), float(median(run.us for run in alike)) / 1e6, 1e-6, max(0.0, coverage))
 
@@ -259,22 +261,3 @@ def _count_flops(event: _Event, inputs: Sequence[OperatorTensor], kernel: tuple[
     if event.op == "ConvTranspose" and len(inputs) > 1:
         return 2 * math.prod(inputs[0].shape) * math.prod(inputs[1].shape[1:])
     return None
-
-
-def _overhead_row(count: int, left: Sequence[int]) -> OperatorRow:
-    middle = float(median(left))
-    return OperatorRow(
-        name="ONNX Runtime: between operators",
-        op_type="overhead",
-        delegate=None,
-        category="overhead",
-        count=count,
-        median_seconds=middle / 1e6 if middle >= 1.0 else None,
-        share=None,
-        module_path=None,
-        module_paths=(),
-        source=None,
-        sources=(),
-        operators=(),
-        map_confidence="none",
-    )

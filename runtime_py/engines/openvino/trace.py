@@ -53,7 +53,7 @@ def trace_openvino(artifact: Artifact, session: Session, runner: OpenVinoRunner,
     rows = [_row(name, kinds[name], taken[name], origins.get(name, (0, ()))[1], sources) for name in order]
     execute = median(whole)
     inside = sum(median(times) for times in taken.values())
-    rows.append(_overhead(len(rows), max(0.0, execute - inside)))
+    rows.append(OperatorRow.between_operators("OpenVINO", len(rows), max(0.0, execute - inside)))
     coverage = min(1.0, inside / max(execute, 1e-12))
     return EngineTrace(tuple(rows), len(whole), execute, _RESOLUTION_SECONDS, coverage)
 
@@ -111,21 +111,3 @@ def _find_operators(origins: Sequence[str], name: str, sources: SourceMap) -> li
         elif origin in by_output:
             found.setdefault(by_output[origin])
     return list(found)
-
-
-def _overhead(count: int, seconds: float) -> OperatorRow:
-    return OperatorRow(
-        name="OpenVINO: between operators",
-        op_type="overhead",
-        delegate=None,
-        category="overhead",
-        count=count,
-        median_seconds=seconds or None,
-        share=None,
-        module_path=None,
-        module_paths=(),
-        source=None,
-        sources=(),
-        operators=(),
-        map_confidence="none",
-    )

@@ -90,23 +90,7 @@ def read_times(names: list[str], times: np.ndarray[Any, np.dtype[np.int64]], sou
     rows = [_row(name, times[:, index], sources) for index, name in enumerate(names) if name in sources.operators]
     work = sum((times[:, index] for index, name in enumerate(names) if name in sources.operators), np.zeros_like(whole))
     left = float(np.median(whole - work)) / 1e9
-    rows.append(
-        OperatorRow(
-            name="PyTorch: between operators",
-            op_type="overhead",
-            delegate=None,
-            category="overhead",
-            count=len(rows),
-            median_seconds=left,
-            share=None,
-            module_path=None,
-            module_paths=(),
-            source=None,
-            sources=(),
-            operators=(),
-            map_confidence="none",
-        )
-    )
+    rows.append(OperatorRow.between_operators("PyTorch", len(rows), left))
     coverage = float(np.median(work / np.maximum(whole, 1)))
     return EngineTrace(tuple(rows), len(times), float(np.median(whole)) / 1e9, 1e-9, coverage)
 

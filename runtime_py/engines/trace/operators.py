@@ -73,6 +73,35 @@ class OperatorRow:
     roofline_fraction: float | None = None
 
     @classmethod
+    def between_operators(
+        cls, who: str, count: int, seconds: float, module: str | None = None, source: str | None = None
+    ) -> OperatorRow:
+        """The engine's, or a delegate's, own time.
+
+        Args:
+            who: What people call it.
+            count: Operators between which it passes.
+            seconds: In one run; 0 where it is below the clock's resolution.
+            module: Whose operators they are, where that is known.
+            source: `file.py:line` likewise.
+        """
+        return cls(
+            name=f"{who}: between operators",
+            op_type="overhead",
+            delegate=None,
+            category="overhead",
+            count=count,
+            median_seconds=seconds if seconds > 0 else None,
+            share=None,
+            module_path=module,
+            module_paths=() if module is None else (module,),
+            source=source,
+            sources=() if source is None else (source,),
+            operators=(),
+            map_confidence="none" if module is None and source is None else "exact",
+        )
+
+    @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> OperatorRow:
         """The inverse of `dataclasses.asdict`; unknown fields are ignored."""
         known = {field.name for field in fields(cls)}

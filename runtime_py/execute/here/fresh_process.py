@@ -7,23 +7,13 @@ what a user's program pays.
 from __future__ import annotations
 
 from edgex.runtime.artifact.artifact import Artifact
-from edgex.runtime.execute.base import Closing, Keep, Progress, describe_here, keep_nothing, no_progress
+from edgex.runtime.execute.base import Here, Keep, Progress, keep_nothing, no_progress
 from edgex.runtime.execute.here.kept_process import KeptProcess
-from edgex.runtime.execute.request import DeviceInfo, RunRequest, RunResult
-from edgex.runtime.support.machine.host import HostInfo, read_host
+from edgex.runtime.execute.request import RunRequest, RunResult
 
 
-class FreshProcess(Closing):
+class FreshProcess(Here):
     """See `edgex.runtime.execute.base.Executor`; nothing is held between requests."""
-
-    def describe(self) -> DeviceInfo:
-        """See `Executor`."""
-        return describe_here()
-
-    @property
-    def host(self) -> HostInfo:
-        """See `Executor`."""
-        return read_host()
 
     def execute(
         self, artifact: Artifact, request: RunRequest, progress: Progress = no_progress, keep: Keep = keep_nothing

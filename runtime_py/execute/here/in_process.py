@@ -12,15 +12,14 @@ from typing import TYPE_CHECKING
 from edgex.runtime.artifact.artifact import Artifact
 from edgex.runtime.engines.loading import open_session
 from edgex.runtime.execute.base import (
-    Closing,
+    Here,
     Keep,
     Progress,
-    describe_here,
     keep_nothing,
     no_progress,
     refuse_turn,
 )
-from edgex.runtime.execute.request import DeviceInfo, FreshRun, RunRequest, RunResult
+from edgex.runtime.execute.request import FreshRun, RunRequest, RunResult
 from edgex.runtime.execute.running import Played, make_workload, play_sequences, take_samples
 from edgex.runtime.session.session import Session
 from edgex.runtime.session.simulation import refuse_timing
@@ -28,10 +27,9 @@ from edgex.runtime.session.simulation import refuse_timing
 if TYPE_CHECKING:
     from edgex.runtime.execute.sampling import Clock
     from edgex.runtime.session.repeats import Repeat
-    from edgex.runtime.support.machine.host import HostInfo
 
 
-class InProcess(Closing):
+class InProcess(Here):
     """See `edgex.runtime.execute.base.Executor`."""
 
     def __init__(
@@ -49,17 +47,6 @@ class InProcess(Closing):
         self._session = session
         self._tuned = tuned
         self._clock = clock
-
-    def describe(self) -> DeviceInfo:
-        """See `Executor`."""
-        return describe_here()
-
-    @property
-    def host(self) -> HostInfo:
-        """See `Executor`."""
-        from edgex.runtime.support.machine.host import read_host
-
-        return read_host()
 
     def execute(
         self, artifact: Artifact, request: RunRequest, progress: Progress = no_progress, keep: Keep = keep_nothing

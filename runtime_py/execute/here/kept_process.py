@@ -14,24 +14,22 @@ from typing import Any
 from edgex.errors import EdgexError
 from edgex.runtime.artifact.artifact import Artifact
 from edgex.runtime.execute.base import (
-    Closing,
+    Here,
     Keep,
     Prepared,
     Progress,
-    describe_here,
     keep_nothing,
     no_progress,
     prepare_sequences,
 )
 from edgex.runtime.execute.here.client import WorkerClient
 from edgex.runtime.execute.here.sampled import collect_samples
-from edgex.runtime.execute.request import DeviceInfo, FreshRun, RunRequest, RunResult, Turn
+from edgex.runtime.execute.request import FreshRun, RunRequest, RunResult, Turn
 from edgex.runtime.execute.sampling import WarmUp
 from edgex.runtime.session.repeats import Repeat
-from edgex.runtime.support.machine.host import HostInfo, read_host
 
 
-class KeptProcess(Closing):
+class KeptProcess(Here):
     """See `edgex.runtime.execute.base.Executor`; one process for all requests with the same threads and settings."""
 
     def __init__(self, label: str | None = None) -> None:
@@ -48,15 +46,6 @@ class KeptProcess(Closing):
         self._timed: tuple[tuple[Mapping[str, Any], ...], ...] | None = None
         self._session = 0
         self._warm: WarmUp | None = None
-
-    def describe(self) -> DeviceInfo:
-        """See `Executor`."""
-        return describe_here()
-
-    @property
-    def host(self) -> HostInfo:
-        """See `Executor`."""
-        return read_host()
 
     def execute(
         self, artifact: Artifact, request: RunRequest, progress: Progress = no_progress, keep: Keep = keep_nothing

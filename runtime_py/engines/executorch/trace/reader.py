@@ -332,19 +332,5 @@ def _uncovered(call: _Call) -> _Columns:
 def _overhead_row(
     who: str, count: int, nanoseconds: _Columns, module: str | None = None, source: str | None = None
 ) -> OperatorRow:
-    median = float(np.median(nanoseconds)) / 1e9
-    return OperatorRow(
-        name=f"{who}: between operators",
-        op_type="overhead",
-        delegate=who if who != "ExecuTorch" else None,
-        category="overhead",
-        count=count,
-        median_seconds=median if median > 0 else None,
-        share=None,
-        module_path=module,
-        module_paths=() if module is None else (module,),
-        source=source,
-        sources=() if source is None else (source,),
-        operators=(),
-        map_confidence="none" if module is None and source is None else "exact",
-    )
+    row = OperatorRow.between_operators(who, count, float(np.median(nanoseconds)) / 1e9, module, source)
+    return row if who == "ExecuTorch" else dataclasses.replace(row, delegate=who)

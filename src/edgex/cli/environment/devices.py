@@ -8,7 +8,7 @@ import click
 
 from edgex.cli.failure import print_json
 from edgex.cli.options.command import make_command, option
-from edgex.cli.options.shared import json_option, quiet_option, timeout_option, verbose_option
+from edgex.cli.options.shared import common_options
 from edgex.cli.supervisor import supervise
 
 if TYPE_CHECKING:
@@ -24,10 +24,7 @@ if TYPE_CHECKING:
     group="Device",
     help="Look at this one too: ssh:[USER@]HOST[:PORT]; repeatable.",
 )
-@timeout_option
-@json_option
-@quiet_option
-@verbose_option
+@common_options()
 def command(asked: tuple[str, ...], timeout: float | None, as_json: bool, quiet: bool, verbose: bool) -> None:
     """List devices: this machine, phones that adb sees, and the hosts given with --device.
 

@@ -12,22 +12,13 @@ import click
 
 from edgex.cli.failure import print_json
 from edgex.cli.options.command import make_command, option
-from edgex.cli.options.shared import (
-    artifact_argument,
-    check_option,
-    force_option,
-    json_option,
-    output_option,
-    quiet_option,
-    timeout_option,
-    verbose_option,
-)
+from edgex.cli.options.shared import artifact_argument, check_option, common_options, output_option
 from edgex.cli.supervisor import supervise
 
 if TYPE_CHECKING:
     from edgex.export.android.delivery import Delivery
     from edgex.export.android.options import AppOptions, Flavor, ModelSource
-    from edgex.runtime.artifact.artifact import Artifact
+    from edgex.runtime.artifact.artifact import Artifact, CheckLevel
 
 _IMAGE_HELP = (
     "This input is a picture, scaled to 0..1, then (x - MEAN) / STD; default: the model card's. "
@@ -90,11 +81,7 @@ _IMAGE_HELP = (
 )
 @option("--build", is_flag=True, group="App", help="Build the debug APK with Gradle and the Android SDK.")
 @check_option
-@timeout_option
-@force_option
-@json_option
-@quiet_option
-@verbose_option
+@common_options(force=True)
 def command(
     artifact: str,
     output: Path | None,
@@ -108,7 +95,7 @@ def command(
     library_only: bool,
     aab: bool,
     build: bool,
-    check: str,
+    check: CheckLevel,
     timeout: float | None,
     force: bool,
     as_json: bool,
@@ -134,7 +121,7 @@ def command(
             )
         options = _read_options(application_id, name, labels, image_input, flavor, model_source)
         options = replace(options, delivery=cast("Delivery | None", delivery), library_only=library_only)
-        opened = open_artifact(artifact, "size" if check == "size" else "hash")
+        opened = open_artifact(artifact, check)
         app = generate_app(opened, output or Path(f"{opened.manifest.name}-android"), options, force=force)
         built: dict[str, str | None] = {"apk": None, "aab": None}
         if build:

@@ -13,17 +13,13 @@ from edgex.cli.options.command import make_command, option
 from edgex.cli.options.shared import (
     RENAMED,
     TARGETS,
+    common_options,
     dynamic_option,
-    force_option,
     input_shape_option,
     inputs_option,
-    json_option,
     model_argument,
     precision_option,
-    quiet_option,
     target_options_option,
-    timeout_option,
-    verbose_option,
 )
 from edgex.cli.supervisor import supervise
 
@@ -93,11 +89,7 @@ if TYPE_CHECKING:
     group="Target",
     help="Apply the rewrites that export applies.",
 )
-@timeout_option
-@force_option
-@json_option
-@quiet_option
-@verbose_option
+@common_options(force=True)
 def command(
     model: str,
     targets: tuple[str, ...],

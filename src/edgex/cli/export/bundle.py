@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -21,6 +22,9 @@ from edgex.cli.options.shared import (
     verbose_option,
 )
 from edgex.cli.supervisor import supervise
+
+if TYPE_CHECKING:
+    from edgex.runtime.artifact.artifact import CheckLevel
 
 
 @make_command("bundle")
@@ -53,7 +57,7 @@ def command(
     runtime: str,
     output: Path | None,
     executorch_wheel: Path | None,
-    check: str,
+    check: CheckLevel,
     timeout: float | None,
     force: bool,
     as_json: bool,
@@ -72,7 +76,7 @@ def command(
 
         if output is not None:
             check_output(output, force)
-        opened = open_artifact(artifact, "size" if check == "size" else "hash").select(method)
+        opened = open_artifact(artifact, check).select(method)
         folder = output or Path(f"{opened.manifest.name}-{runtime}")
         bundle = write_bundle(opened, runtime, folder, executorch_wheel, force=force)
         if as_json:

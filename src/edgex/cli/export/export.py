@@ -14,17 +14,13 @@ from edgex.cli.options.shared import (
     RENAMED,
     TARGETS,
     Share,
+    common_options,
     dynamic_option,
-    force_option,
     input_shape_option,
-    json_option,
     model_argument,
     output_option,
     precision_option,
-    quiet_option,
     target_options_option,
-    timeout_option,
-    verbose_option,
 )
 from edgex.cli.supervisor import leftovers_remover, supervise
 
@@ -209,12 +205,8 @@ if TYPE_CHECKING:
     group="Proof and limits",
     help="Refuse, before the slow steps, a model that memory will not hold.",
 )
-@timeout_option
 @option("--dry-run", is_flag=True, group="General", help="Capture and plan, but write nothing.")
-@force_option
-@json_option
-@quiet_option
-@verbose_option
+@common_options(force=True)
 def command(
     model: str,
     targets: tuple[str, ...],

@@ -13,16 +13,12 @@ from edgex.cli.options.command import make_command, option
 from edgex.cli.options.shared import (
     TARGETS,
     Share,
+    common_options,
     dynamic_option,
-    force_option,
     input_shape_option,
-    json_option,
     model_argument,
     output_option,
-    quiet_option,
     target_options_option,
-    timeout_option,
-    verbose_option,
 )
 from edgex.cli.run.place import device_flags, read_place
 from edgex.cli.supervisor import leftovers_remover, supervise
@@ -131,12 +127,8 @@ _INTERRUPTED = 130
     help="Write the result to this .html or .json too.",
 )
 @device_flags
-@timeout_option
 @option("--dry-run", is_flag=True, group="General", help="Show what would be exported and timed, and stop.")
-@force_option
-@json_option
-@quiet_option
-@verbose_option
+@common_options(force=True)
 def command(
     model: str,
     targets: tuple[str, ...],
@@ -155,8 +147,6 @@ def command(
     options: tuple[str, ...],
     report: Path | None,
     device: str | None,
-    executorch_wheel: Path | None,
-    device_python: str | None,
     timeout: float | None,
     dry_run: bool,
     force: bool,
@@ -174,7 +164,7 @@ def command(
         from edgex.export.pick.plan import PickSettings
         from edgex.export.settings import ExportSettings
 
-        place = read_place(device, executorch_wheel, device_python, {"--max-seconds": from_flag})
+        place = read_place(device, {"--max-seconds": from_flag})
         if report is not None:
             check_output(report, (".html", ".json"), force)
         export = ExportSettings(

@@ -10,16 +10,7 @@ import click
 
 from edgex.cli.failure import print_json
 from edgex.cli.options.command import make_command, option
-from edgex.cli.options.shared import (
-    TARGETS,
-    force_option,
-    json_option,
-    quiet_option,
-    target_options_option,
-    threads_option,
-    timeout_option,
-    verbose_option,
-)
+from edgex.cli.options.shared import TARGETS, common_options, target_options_option, threads_option
 from edgex.cli.supervisor import supervise
 from edgex.errors import UsageError
 
@@ -142,11 +133,7 @@ _INTERRUPTED = 130
     help="Add to the results of another plan, with other models, targets, precisions, recipes or devices.",
 )
 @option("--dry-run", is_flag=True, group="General", help="List the jobs and stop.")
-@timeout_option
-@force_option
-@json_option
-@quiet_option
-@verbose_option
+@common_options(force=True)
 def command(
     models: tuple[str, ...],
     targets: tuple[str, ...],

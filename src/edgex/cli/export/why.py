@@ -12,15 +12,12 @@ from edgex.cli.options.command import make_command, option
 from edgex.cli.options.shared import (
     RENAMED,
     TARGETS,
+    common_options,
     dynamic_option,
     input_shape_option,
-    json_option,
     model_argument,
     precision_option,
-    quiet_option,
     target_options_option,
-    timeout_option,
-    verbose_option,
 )
 from edgex.cli.supervisor import supervise
 
@@ -66,10 +63,7 @@ if TYPE_CHECKING:
     group="Target",
     help="Count with the rewrites that export applies.",
 )
-@timeout_option
-@json_option
-@quiet_option
-@verbose_option
+@common_options()
 def command(
     model: str,
     targets: tuple[str, ...],

@@ -12,17 +12,7 @@ from click.core import ParameterSource
 from edgex.cli.files import check_output, write_text
 from edgex.cli.options.command import make_command, option
 from edgex.cli.options.completion import ArtifactPath
-from edgex.cli.options.shared import (
-    check_option,
-    force_option,
-    inputs_option,
-    json_option,
-    output_option,
-    quiet_option,
-    threads_option,
-    timeout_option,
-    verbose_option,
-)
+from edgex.cli.options.shared import check_option, common_options, inputs_option, output_option, threads_option
 from edgex.cli.run.place import device_flags, read_place
 from edgex.cli.supervisor import supervise
 from edgex.errors import UsageError, VerificationError
@@ -75,11 +65,7 @@ _FORM_NAMES = "artifacts: NAME.TARGET.edgex; saved profiles: report.json"
 )
 @check_option
 @device_flags
-@timeout_option
-@force_option
-@json_option
-@quiet_option
-@verbose_option
+@common_options(force=True)
 def command(
     baseline_and_candidates: tuple[str, ...],
     inputs: tuple[str, ...],
@@ -89,10 +75,8 @@ def command(
     allow_different: bool,
     max_seconds: float,
     processes: int,
-    check: str,
+    check: CheckLevel,
     device: str | None,
-    executorch_wheel: Path | None,
-    device_python: str | None,
     timeout: float | None,
     force: bool,
     as_json: bool,
@@ -106,7 +90,7 @@ def command(
         flag: source(name) is ParameterSource.COMMANDLINE
         for flag, name in (("--max-seconds", "max_seconds"), ("--processes", "processes"))
     }
-    place = read_place(device, executorch_wheel, device_python, given)
+    place = read_place(device, given)
 
     def body() -> int:
         from edgex.cli.failure import report_failure
@@ -117,8 +101,7 @@ def command(
         limit = None if fail_on is None else parse_limit(fail_on)
         if output is not None:
             check_output(output, tuple(_FORMS), force)
-        level: CheckLevel = "size" if check == "size" else "hash"
-        values = _read_inputs(inputs, baseline_and_candidates, level, quiet=quiet)
+        values = _read_inputs(inputs, baseline_and_candidates, check, quiet=quiet)
         artifacts = [] if place.is_here else _open_artifacts(baseline_and_candidates)
         with StageProgress(quiet=quiet) as progress, place.opened(artifacts) as executor:
             comparison = compare(
@@ -128,7 +111,7 @@ def command(
                 allow_different=allow_different,
                 max_seconds=max_seconds,
                 processes=processes,
-                check=level,
+                check=check,
                 executor=None if place.is_here else executor,
                 progress=progress,
             )

@@ -15,15 +15,11 @@ from edgex.cli.options.shared import (
     allow_fallback_option,
     artifact_argument,
     check_option,
-    force_option,
+    common_options,
     inputs_option,
-    json_option,
     method_option,
     no_tuned_option,
-    quiet_option,
     threads_option,
-    timeout_option,
-    verbose_option,
 )
 from edgex.cli.run.place import device_flags, read_place
 from edgex.cli.supervisor import supervise
@@ -67,11 +63,7 @@ if TYPE_CHECKING:
 @check_option
 @allow_fallback_option
 @device_flags
-@timeout_option
-@force_option
-@json_option
-@quiet_option
-@verbose_option
+@common_options(force=True)
 def command(
     artifact: str,
     method: str | None,
@@ -88,11 +80,9 @@ def command(
     prompt_sizes: tuple[str, ...],
     new_sizes: tuple[str, ...],
     depths: tuple[str, ...],
-    check: str,
+    check: CheckLevel,
     allow_fallback: bool,
     device: str | None,
-    executorch_wheel: Path | None,
-    device_python: str | None,
     timeout: float | None,
     force: bool,
     as_json: bool,
@@ -104,15 +94,13 @@ def command(
     Interrupted, or out of time, it still writes what was measured to the given output, marked as not complete.
     """
     check_llm_flags(llm, outputs, force)
-    place = read_place(device, executorch_wheel, device_python, {"--sweep": sweep, "--allow-fallback": allow_fallback})
-
-    level: CheckLevel = "size" if check == "size" else "hash"
+    place = read_place(device, {"--sweep": sweep, "--allow-fallback": allow_fallback})
 
     def body() -> int:
         if llm:
             sizes = (prompt_sizes, new_sizes, depths)
             return run_llm_profile(
-                artifact, sizes, outputs, threads, runs, level, tuned=not no_tuned, as_json=as_json, quiet=quiet
+                artifact, sizes, outputs, threads, runs, check, tuned=not no_tuned, as_json=as_json, quiet=quiet
             )
         axes = None if sweep is None else check_sweep(sweep, outputs, force, threads=threads, counts=(warmup, runs))
         if axes is None:
@@ -125,8 +113,8 @@ def command(
         if axes is not None and method is not None:
             raise UsageError("--sweep measures the artifact's first method", fix="leave --method or --sweep out")
         if axes is not None:
-            return sweep_threads(artifact, axes, inputs, outputs, threads, level, as_json=as_json, quiet=quiet)
-        opened = open_artifact(artifact, level).select(method)
+            return sweep_threads(artifact, axes, inputs, outputs, threads, check, as_json=as_json, quiet=quiet)
+        opened = open_artifact(artifact, check).select(method)
         values = read_inputs(inputs, opened, quiet=quiet) if inputs else None
         options = {"allow_fallback": True} if allow_fallback else {}
         measured: list[ProfileReport] = []
@@ -140,7 +128,7 @@ def command(
                     runs,
                     threads=threads,
                     options=options,
-                    check=level,
+                    check=check,
                     progress=progress,
                     keep=measured.append,
                 )

@@ -29,9 +29,6 @@ GROUPS = (
 # Longer names stand on a line of their own.
 _NAME_WIDTH = 30
 
-# Those that `device_flags` adds.
-_DEVICE_OPTIONS = ("device", "device_python", "executorch_wheel", "app")
-
 
 class Option(click.Option):
     """An option that says under which heading of --help it stands."""
@@ -146,9 +143,7 @@ def given_flags(flags: Mapping[str, str]) -> list[str]:
 
 
 def _group_of(parameter: click.Parameter) -> str:
-    if isinstance(parameter, Option):
-        return parameter.group
-    return "Device" if parameter.name in _DEVICE_OPTIONS else "General"
+    return parameter.group if isinstance(parameter, Option) else "General"
 
 
 def _siblings(ctx: click.Context) -> Callable[[], Sequence[click.Command]]:

@@ -174,3 +174,18 @@ def output_option(help: str) -> Callable[[Any], Any]:
     return option(
         "-o", "--output", type=click.Path(path_type=Path), metavar="PATH", group="Input and output", help=help
     )
+
+
+def common_options(*, force: bool = False) -> Callable[[Any], Any]:
+    """`--timeout`, `--json`, `-q` and `-v`, which every command has that works for a while.
+
+    Args:
+        force: `--force` too, for commands that write what may exist.
+    """
+
+    def declare(command: Any) -> Any:
+        for declared in (verbose_option, quiet_option, json_option, *([force_option] if force else []), timeout_option):
+            command = declared(command)
+        return command
+
+    return declare

@@ -11,22 +11,14 @@ import click
 
 from edgex.cli.failure import print_json
 from edgex.cli.options.command import make_command, option
-from edgex.cli.options.shared import (
-    artifact_argument,
-    check_option,
-    json_option,
-    no_tuned_option,
-    quiet_option,
-    threads_option,
-    timeout_option,
-    verbose_option,
-)
+from edgex.cli.options.shared import artifact_argument, check_option, common_options, no_tuned_option, threads_option
 from edgex.cli.run.generation import ShownText, begin_text, describe_text, refuse_place, summarize_text
 from edgex.cli.run.place import device_flags, read_place
 from edgex.cli.supervisor import supervise
 from edgex.errors import TargetUnavailable, UsageError
 
 if TYPE_CHECKING:
+    from edgex.runtime.artifact.artifact import CheckLevel
     from edgex.runtime.generation.limits import Limits
     from edgex.runtime.generation.prompts import PromptReader
     from edgex.runtime.generation.sampling import Sampling
@@ -81,10 +73,7 @@ _GROUP = "Generation"
 @no_tuned_option
 @check_option
 @device_flags
-@timeout_option
-@json_option
-@quiet_option
-@verbose_option
+@common_options()
 def command(
     artifact: str,
     prompt: str | None,
@@ -101,10 +90,8 @@ def command(
     tokenizer: Path | None,
     threads: int | None,
     no_tuned: bool,
-    check: str,
+    check: CheckLevel,
     device: str | None,
-    executorch_wheel: Path | None,
-    device_python: str | None,
     timeout: float | None,
     as_json: bool,
     quiet: bool,
@@ -115,7 +102,7 @@ def command(
     Interrupted, it keeps the text so far.
     """
     given = _check_flags(prompt, ids, chat=chat, system=system, stop=stop)
-    place = read_place(device, executorch_wheel, device_python, {})
+    place = read_place(device, {})
     if place.address is not None and place.address.kind == "adb":
         refuse_place(place)
 
@@ -128,7 +115,7 @@ def command(
         from edgex.runtime.support.printable import escape_control
 
         # All that can be refused is refused before the engine loads the model.
-        opened = open_artifact(artifact, "size" if check == "size" else "hash")
+        opened = open_artifact(artifact, check)
         limits, settings = read_limits(opened), read_generation_settings(opened)
         reader = PromptReader(opened, limits.vocabulary, tokenizer)
         tokens = limits.check_ids(_read_prompt(given, reader, chat=chat, system=system))

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from edgex.cli.failure import print_json
 from edgex.cli.options.command import make_command
 from edgex.cli.options.shared import accepted_quiet_option, artifact_argument, check_option, json_option
+
+if TYPE_CHECKING:
+    from edgex.runtime.artifact.artifact import CheckLevel
 
 
 @make_command("inspect")
@@ -12,13 +17,13 @@ from edgex.cli.options.shared import accepted_quiet_option, artifact_argument, c
 @check_option
 @json_option
 @accepted_quiet_option
-def command(artifact: str, check: str, as_json: bool) -> None:
+def command(artifact: str, check: CheckLevel, as_json: bool) -> None:
     """Show the manifest of ARTIFACT with its sizes, after checking that its files are whole."""
     from edgex.cli.render import print_artifact
     from edgex.runtime.artifact.artifact import open_artifact
     from edgex.runtime.engines.onednn.compiled_sizes import describe_compiled_sizes
 
-    opened = open_artifact(artifact, "size" if check == "size" else "hash")
+    opened = open_artifact(artifact, check)
     compiled = describe_compiled_sizes(opened)
     sizes = {
         "total_bytes": opened.total_bytes,

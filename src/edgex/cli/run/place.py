@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -10,15 +11,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from edgex.cli.options.command import option
 from edgex.errors import UsageError
 
 if TYPE_CHECKING:
     from edgex.runtime.artifact.artifact import Artifact
     from edgex.runtime.execute.base import Executor, Progress
     from edgex.runtime.execute.request import Address, DeviceOptions
-
-# Where the value of --app waits for `read_place`, so that the commands need not hand it on.
-_APP = "edgex.cli.run.place.app"
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -93,43 +92,49 @@ class Place:
 
 def device_flags(command: _Command) -> _Command:
     """Add `--device` and what goes with it to a command."""
-    for option in (
-        click.option(
+    declare = functools.partial(option, group="Device")
+    keep: Mapping[str, Any] = {"callback": _keep, "expose_value": False}
+    for declared in (
+        declare(
             "--app",
             metavar="APP",
-            callback=_keep_app,
-            expose_value=False,
             help="adb: an APK, a project of edgex android, or the id of an installed app; default: the installed one.",
+            **keep,
         ),
-        click.option("--device-python", metavar="PATH", help="The device's Python with onnxruntime; default: python3."),
-        click.option(
+        declare(
+            "--device-python",
+            metavar="PATH",
+            help="The device's Python with onnxruntime; default: python3.",
+            **keep,
+        ),
+        declare(
             "--executorch-wheel",
             type=click.Path(path_type=Path),
             help="executorch's wheel for the device's architecture, where it is not this machine's; needed once.",
+            **keep,
         ),
-        click.option("--device", metavar="DEVICE", help="adb[:SERIAL], ssh:[USER@]HOST[:PORT] or local-native."),
+        declare("--device", metavar="DEVICE", help="adb[:SERIAL], ssh:[USER@]HOST[:PORT] or local-native."),
     ):
-        command = option(command)
+        command = declared(command)
     return command
 
 
-def _keep_app(context: click.Context, _parameter: click.Parameter, value: str | None) -> None:
-    context.meta[_APP] = value
+def _keep(context: click.Context, parameter: click.Parameter, value: Any) -> None:
+    context.meta[f"{__name__}.{parameter.name}"] = value
 
 
-def read_place(device: str | None, wheel: Path | None, python: str | None, refused: Mapping[str, object]) -> Place:
+def read_place(device: str | None, refused: Mapping[str, object]) -> Place:
     """The place that the flags name.
 
     Args:
         device: `--device`.
-        wheel: `--executorch-wheel`.
-        python: `--device-python`.
         refused: Flags that mean nothing on a device, with what they were given.
 
     Raises:
         UsageError: The address has another form, or a flag goes without or against it.
     """
-    app = click.get_current_context().meta[_APP]
+    kept = click.get_current_context().meta
+    wheel, python, app = (kept[f"{__name__}.{name}"] for name in ("executorch_wheel", "device_python", "app"))
     if device is None:
         for flag, given in (("--executorch-wheel", wheel), ("--device-python", python), ("--app", app)):
             if given is not None:

@@ -15,16 +15,12 @@ from edgex.cli.options.shared import (
     allow_fallback_option,
     artifact_argument,
     check_option,
-    force_option,
+    common_options,
     inputs_option,
-    json_option,
     method_option,
     no_tuned_option,
     output_option,
-    quiet_option,
     threads_option,
-    timeout_option,
-    verbose_option,
 )
 from edgex.cli.run.place import device_flags, read_place
 from edgex.cli.supervisor import supervise
@@ -33,6 +29,7 @@ from edgex.errors import RunError, UsageError
 if TYPE_CHECKING:
     import numpy as np
 
+    from edgex.runtime.artifact.artifact import CheckLevel
     from edgex.runtime.artifact.card import ImageInput
     from edgex.runtime.artifact.specs import TensorSpec
 
@@ -61,11 +58,7 @@ if TYPE_CHECKING:
     help="Run NaN and infinity also where the artifact is not proved to treat them as PyTorch does.",
 )
 @device_flags
-@timeout_option
-@force_option
-@json_option
-@quiet_option
-@verbose_option
+@common_options(force=True)
 def command(
     artifact: str,
     method: str | None,
@@ -74,12 +67,10 @@ def command(
     output: Path | None,
     threads: int | None,
     no_tuned: bool,
-    check: str,
+    check: CheckLevel,
     allow_fallback: bool,
     allow_non_finite: bool,
     device: str | None,
-    executorch_wheel: Path | None,
-    device_python: str | None,
     timeout: float | None,
     force: bool,
     as_json: bool,
@@ -89,7 +80,7 @@ def command(
     """Run ARTIFACT once, by default on the example inputs that it carries."""
     if output is not None:
         check_output(output, force)
-    place = read_place(device, executorch_wheel, device_python, {"--allow-fallback": allow_fallback})
+    place = read_place(device, {"--allow-fallback": allow_fallback})
 
     def body() -> int:
         from edgex.cli.run.inputs import read_inputs
@@ -98,7 +89,7 @@ def command(
         from edgex.runtime.execute.run import run_once
 
         declared = None if image is None else _read_image_option(image, inputs)
-        opened = open_artifact(artifact, "size" if check == "size" else "hash").select(method)
+        opened = open_artifact(artifact, check).select(method)
         notes: list[str] = []
         values = read_inputs(inputs, opened, declared, notes=notes, quiet=quiet)
         options = {"allow_fallback": True} if allow_fallback else {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -12,15 +13,15 @@ from edgex.cli.options.shared import (
     allow_fallback_option,
     artifact_argument,
     check_option,
-    json_option,
+    common_options,
     method_option,
-    quiet_option,
     threads_option,
-    timeout_option,
-    verbose_option,
 )
 from edgex.cli.run.place import device_flags, read_place
 from edgex.cli.supervisor import supervise
+
+if TYPE_CHECKING:
+    from edgex.runtime.artifact.artifact import CheckLevel
 
 
 @make_command("verify")
@@ -49,22 +50,17 @@ from edgex.cli.supervisor import supervise
     help="Let compiled code that was made elsewhere run here, from now on (target aoti): see SECURITY.md.",
 )
 @device_flags
-@timeout_option
-@json_option
-@quiet_option
-@verbose_option
+@common_options()
 def command(
     artifact: str,
     method: str | None,
-    check: str,
+    check: CheckLevel,
     threads: int | None,
     allow_fallback: bool,
     cpu_reference: bool,
     signed_by: Path | None,
     trust_code: bool,
     device: str | None,
-    executorch_wheel: Path | None,
-    device_python: str | None,
     timeout: float | None,
     as_json: bool,
     quiet: bool,
@@ -72,7 +68,7 @@ def command(
 ) -> None:
     """Check ARTIFACT again on this machine, or a device. Exit code 4 if its outputs are not eager PyTorch's."""
     refused = {"--allow-fallback": allow_fallback, "--cpu-reference": cpu_reference}
-    place = read_place(device, executorch_wheel, device_python, refused)
+    place = read_place(device, refused)
 
     def body() -> int:
         from edgex.cli.render import print_verification
@@ -87,7 +83,7 @@ def command(
 
             # Before anything else of it is read.
             signature = {"file": SIGNATURE_FILE, "key_sha256": verify_signature(Path(artifact), signed_by)}
-        opened = open_artifact(artifact, "size" if check == "size" else "hash").select(method)
+        opened = open_artifact(artifact, check).select(method)
         if trust_code:
             from edgex.runtime.engines.aoti.consent import trust_artifact
 

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from edgex.cli.failure import print_json
 from edgex.cli.options.command import make_command, option
 from edgex.cli.options.shared import accepted_quiet_option, artifact_argument, check_option
+
+if TYPE_CHECKING:
+    from edgex.runtime.artifact.artifact import CheckLevel
 
 
 @make_command("sbom")
@@ -22,7 +26,7 @@ from edgex.cli.options.shared import accepted_quiet_option, artifact_argument, c
 )
 @check_option
 @accepted_quiet_option
-def command(artifact: str, output: Path | None, check: str) -> None:
+def command(artifact: str, output: Path | None, check: CheckLevel) -> None:
     """Print the bill of materials of ARTIFACT: CycloneDX 1.7 in JSON, with the model, its files, packages and proof."""
     import json
 
@@ -31,7 +35,7 @@ def command(artifact: str, output: Path | None, check: str) -> None:
     from edgex.runtime.supply.sbom import make_sbom
     from edgex.runtime.support.publish import disk_errors, write_text
 
-    document = make_sbom(open_artifact(artifact, "size" if check == "size" else "hash"))
+    document = make_sbom(open_artifact(artifact, check))
     if output is None:
         print_json(document)
         return

@@ -10,7 +10,7 @@ import click
 
 from edgex.cli.failure import print_json
 from edgex.cli.options.command import make_command, option
-from edgex.cli.options.shared import TARGETS, json_option, quiet_option, timeout_option, verbose_option
+from edgex.cli.options.shared import TARGETS, common_options
 from edgex.cli.supervisor import supervise
 
 
@@ -43,10 +43,7 @@ from edgex.cli.supervisor import supervise
     group="Measurement",
     help="Samples of each of two measurements; 0 times nothing.",
 )
-@timeout_option
-@json_option
-@quiet_option
-@verbose_option
+@common_options()
 def command(
     models: tuple[str, ...],
     against: Path,
