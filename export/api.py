@@ -10,7 +10,7 @@ from typing import Any
 from edgex.errors import UsageError
 from edgex.export.language_model.request import read_request
 from edgex.export.pipeline import export_to_targets
-from edgex.export.python_words import in_python_words
+from edgex.export.python_errors import in_python_words
 from edgex.export.settings import BISECT_SECONDS, ExportSettings
 from edgex.runtime.artifact.artifact import Artifact, open_artifact
 from edgex.runtime.session.numerics import Tolerance

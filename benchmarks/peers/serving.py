@@ -76,20 +76,39 @@ def serve(call: Callable[[], object], facts: Mapping[str, Any]) -> None:
 
 
 def time_in_turns(servers: Sequence[Server], rounds: int, seconds_each: float) -> dict[str, list[list[float]]]:
-    """Seconds of the runs of each server, round by round, in alternating order.
+    """Seconds of the runs of each server, round by round, in the turns of a contest.
 
     Args:
         servers: All ready.
         rounds: Turns that each one gets.
         seconds_each: How long a turn lasts, about; three runs at least, of which the first warms the caches.
     """
-    counts = {}
-    for server in servers:
-        server.run(3)
-        counts[server.name] = max(3, round(seconds_each / median(server.run(3))))
-    found: dict[str, list[list[float]]] = {server.name: [] for server in servers}
-    for number in range(rounds):
-        for server in servers if number % 2 == 0 else reversed(servers):
+    # Here: the contenders' own environments have no edgex.
+    from edgex.runtime.execute.request import Pace
+    from edgex.runtime.measure.turns.contest import run_contest
+    from edgex.runtime.measure.turns.schedule import ContestPlan
+
+    class Contestant:
+        def __init__(self, server: Server) -> None:
+            self._server = server
+
+        def start(self) -> Pace:
+            self._server.run(3)
+            return Pace(median(self._server.run(3)), 1, _PAUSE_SECONDS, 0.0)
+
+        def reopen(self) -> None:
+            raise AssertionError("a server is not started again")
+
+        def time_block(self, passes: int, lead_in: bool) -> tuple[float, ...]:
             time.sleep(_PAUSE_SECONDS)
-            found[server.name].append(server.run(counts[server.name])[1:])
-    return found
+            return tuple(self._server.run(passes + lead_in)[lead_in:])
+
+        def stop(self) -> None:
+            """Whoever started it ends it."""
+
+    def plan(paces: Sequence[Pace]) -> ContestPlan:
+        passes = tuple(max(2, round(seconds_each / pace.sample_seconds) - 1) for pace in paces)
+        return ContestPlan(1, 1, rounds, passes, lead_in=(True,) * len(paces))
+
+    contest = run_contest([Contestant(server) for server in servers], plan=plan)
+    return {server.name: [list(turn) for turn in turns] for server, turns in zip(servers, contest.rounds, strict=True)}

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from edgex.export.bisect.amplifying import Amplified, find_amplified
+from edgex.export.bisect.error_growth import Amplified, find_amplified
+from edgex.export.bisect.locations import Places
 from edgex.export.bisect.parts.judging import Judge
 from edgex.export.bisect.parts.recording import Feed, Recording, record, run_watched
 from edgex.export.bisect.parts.steps import Whole, make_whole
-from edgex.export.bisect.places import Places
-from edgex.export.bisect.quantizing import find_losses
+from edgex.export.bisect.quantization_error import find_losses
 from edgex.export.bisect.report import Bisection, Growth, Workaround
 from edgex.export.bisect.search import Found, find_born
 from edgex.export.bisect.subject import Subject

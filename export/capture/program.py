@@ -35,19 +35,19 @@ from edgex.export.capture.dimensions.dynamic import (
     unchecked_guards,
     with_other_sizes,
 )
-from edgex.export.capture.dimensions.fixes import explain_in_flags, read_suggestions, unify
 from edgex.export.capture.dimensions.recurrences import check_recurrences
+from edgex.export.capture.dimensions.suggested_fixes import explain_in_flags, read_suggestions, unify
 from edgex.export.capture.example_run import ExampleRun, describe_example, run_example
 from edgex.export.capture.fidelity import check_gives_eager
-from edgex.export.capture.flat import flatten_program
+from edgex.export.capture.flat_signature import flatten_program
+from edgex.export.capture.function_transforms import expand_transforms
 from edgex.export.capture.mutation import find_written_placeholders, write_out_of_place
 from edgex.export.capture.python_state.buffer_references import references_followed
-from edgex.export.capture.python_state.following import check_follows_eager
+from edgex.export.capture.python_state.repeated_runs import check_follows_eager
 from edgex.export.capture.python_state.trace_guard import values_kept
 from edgex.export.capture.scalar_indices import WritesAtTensors, read_at_tensors
 from edgex.export.capture.state import find_state, own_initial_values
 from edgex.export.capture.torch_internals import uncompiled
-from edgex.export.capture.transforms import expand_transforms
 from edgex.export.proof.inner_precision import find_inner_precision
 from edgex.export.source.eager import EagerModel, reference_conditions
 from edgex.export.source.leaves import Leaf, name_outputs

@@ -60,6 +60,24 @@ class EnginePackage:
             )
 
 
+class PackagedEngine:
+    """What engines have in common that are one package of pip's.
+
+    Attributes:
+        package: It.
+    """
+
+    package: EnginePackage
+
+    def availability(self) -> Availability:
+        """Available wherever the package is installed."""
+        return self.package.availability()
+
+    def versions(self) -> Mapping[str, str]:
+        """The version of the installed package, by its distribution's name."""
+        return self.package.versions()
+
+
 def check_options(engine: str, options: Mapping[str, Any], known: Iterable[str] = ()) -> None:
     """Refuse options that an engine does not know.
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from edgex.errors import EdgexError
     from edgex.runtime.artifact.artifact import CheckLevel
     from edgex.runtime.engines.trace.tracing import EngineTrace
-    from edgex.runtime.execute.here.growth import MemoryGrowth
+    from edgex.runtime.execute.here.memory_growth import MemoryGrowth
     from edgex.runtime.session.repeats import Repeat
     from edgex.runtime.session.session import ThreadsSource
     from edgex.runtime.support.machine.activity import Activity, MeasurementWarning

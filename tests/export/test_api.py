@@ -6,7 +6,7 @@ from torch import nn
 
 import edgex
 from edgex.errors import TargetUnavailable, UsageError
-from edgex.export.python_words import translate
+from edgex.export.python_errors import translate
 
 
 class Sorted(nn.Module):

@@ -17,7 +17,7 @@ from edgex.runtime.engines.state_file import read_state
 from edgex.runtime.engines.torch.arrays import to_numpy, to_tensors, torch_threads
 from edgex.runtime.session.runner import LoadSeconds
 from edgex.runtime.support.native_stderr import capture_native_stderr
-from edgex.runtime.support.process.forks import OPENMP
+from edgex.runtime.support.process.fork_safety import OPENMP
 
 if TYPE_CHECKING:
     import torch

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from edgex.runtime.engines.base import Availability
 from edgex.runtime.engines.coreai.binding import INSTALL_COMMAND
-from edgex.runtime.engines.package import EnginePackage, check_options
+from edgex.runtime.engines.package import EnginePackage, PackagedEngine, check_options
 from edgex.runtime.session.runner import EngineSettings
 
 if TYPE_CHECKING:
@@ -17,16 +15,10 @@ if TYPE_CHECKING:
 PACKAGE = EnginePackage("coreai-core", INSTALL_COMMAND, pre_release=True)
 
 
-class CoreAiEngine:
+class CoreAiEngine(PackagedEngine):
     """Core AI's local runtime as an engine: CPU only. It tells no times of operators here, so it has no `trace`."""
 
-    def availability(self) -> Availability:
-        """Available wherever coreai-core is installed."""
-        return PACKAGE.availability()
-
-    def versions(self) -> Mapping[str, str]:
-        """The version of the installed coreai-core."""
-        return PACKAGE.versions()
+    package = PACKAGE
 
     def open(self, artifact: Artifact, settings: EngineSettings) -> Session:
         """Compile and load `model.aimodel`.

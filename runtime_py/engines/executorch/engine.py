@@ -23,7 +23,7 @@ from edgex.runtime.session.runner import EngineSettings, LoadSeconds
 from edgex.runtime.session.session import Session
 from edgex.runtime.support.entry_points import installed_version
 from edgex.runtime.support.native_stderr import NativeStderr, PythonStderr
-from edgex.runtime.support.process.forks import OPENMP
+from edgex.runtime.support.process.fork_safety import OPENMP
 from edgex.runtime.support.versions import is_older
 
 if TYPE_CHECKING:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from edgex.runtime.engines.base import Availability
 from edgex.runtime.engines.litert.binding import INSTALL_COMMAND
-from edgex.runtime.engines.package import EnginePackage, check_options
+from edgex.runtime.engines.package import EnginePackage, PackagedEngine, check_options
 from edgex.runtime.session.runner import EngineSettings
 
 if TYPE_CHECKING:
@@ -17,16 +15,10 @@ if TYPE_CHECKING:
 PACKAGE = EnginePackage("ai-edge-litert", INSTALL_COMMAND)
 
 
-class LiteRtEngine:
+class LiteRtEngine(PackagedEngine):
     """LiteRT as an engine. It tells no times of operators, so it has no `trace`."""
 
-    def availability(self) -> Availability:
-        """Available wherever ai-edge-litert is installed."""
-        return PACKAGE.availability()
-
-    def versions(self) -> Mapping[str, str]:
-        """The version of the installed ai-edge-litert."""
-        return PACKAGE.versions()
+    package = PACKAGE
 
     def open(self, artifact: Artifact, settings: EngineSettings) -> Session:
         """Load `model.tflite`.

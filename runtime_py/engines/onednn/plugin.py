@@ -9,7 +9,7 @@ from edgex.errors import TargetUnavailable
 from edgex.runtime.engines.base import Availability
 from edgex.runtime.engines.onednn.build import built_backend, require_backend
 from edgex.runtime.engines.onednn.library import find_library, require_machine
-from edgex.runtime.support.process.forks import OPENMP
+from edgex.runtime.support.process.fork_safety import OPENMP
 
 NAME = "onednn"
 BACKEND = "OneDnnGraphBackend"

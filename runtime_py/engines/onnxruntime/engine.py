@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from edgex.runtime.engines.base import Availability, Setting
-from edgex.runtime.engines.package import EnginePackage
+from edgex.runtime.engines.base import Setting
+from edgex.runtime.engines.package import EnginePackage, PackagedEngine
 from edgex.runtime.session.runner import EngineSettings
 
 if TYPE_CHECKING:
@@ -21,16 +21,10 @@ BUILDS = ("onnxruntime", "onnxruntime-migraphx", "onnxruntime-rocm", "onnxruntim
 PACKAGE = EnginePackage(BUILDS[0], INSTALL_COMMAND, BUILDS[1:])
 
 
-class OnnxRuntimeEngine:
+class OnnxRuntimeEngine(PackagedEngine):
     """ONNX Runtime as an engine."""
 
-    def availability(self) -> Availability:
-        """Available wherever onnxruntime is installed."""
-        return PACKAGE.availability()
-
-    def versions(self) -> Mapping[str, str]:
-        """The version of the installed build of onnxruntime, by its distribution's name."""
-        return PACKAGE.versions()
+    package = PACKAGE
 
     def open(self, artifact: Artifact, settings: EngineSettings) -> Session:
         """Load `model.onnx`.

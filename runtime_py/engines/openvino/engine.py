@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from edgex.runtime.engines.base import Availability, Setting
+from edgex.runtime.engines.base import Setting
 from edgex.runtime.engines.openvino.binding import INSTALL_COMMAND
-from edgex.runtime.engines.package import EnginePackage
+from edgex.runtime.engines.package import EnginePackage, PackagedEngine
 from edgex.runtime.session.runner import EngineSettings
 
 if TYPE_CHECKING:
@@ -18,16 +18,10 @@ if TYPE_CHECKING:
 PACKAGE = EnginePackage("openvino", INSTALL_COMMAND)
 
 
-class OpenVinoEngine:
+class OpenVinoEngine(PackagedEngine):
     """OpenVINO as an engine."""
 
-    def availability(self) -> Availability:
-        """Available wherever openvino is installed."""
-        return PACKAGE.availability()
-
-    def versions(self) -> Mapping[str, str]:
-        """The version of the installed openvino."""
-        return PACKAGE.versions()
+    package = PACKAGE
 
     def open(self, artifact: Artifact, settings: EngineSettings) -> Session:
         """Load `model.onnx`.

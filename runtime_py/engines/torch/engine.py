@@ -16,7 +16,7 @@ from edgex.runtime.engines.torch.quantized_operators import register_quantized_o
 from edgex.runtime.session.runner import EngineSettings, LoadSeconds
 from edgex.runtime.support.entry_points import installed_version
 from edgex.runtime.support.machine.threads import default_threads
-from edgex.runtime.support.process.forks import OPENMP
+from edgex.runtime.support.process.fork_safety import OPENMP
 
 if TYPE_CHECKING:
     import torch

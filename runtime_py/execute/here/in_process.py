@@ -80,7 +80,7 @@ class InProcess(Here):
         self, session: Session, request: RunRequest, result: RunResult, progress: Progress, keep: Keep
     ) -> RunResult:
         from edgex.runtime.engines.registry import get_engine
-        from edgex.runtime.execute.here.sampled import collect_samples
+        from edgex.runtime.execute.here.samples import collect_samples
 
         versions = get_engine(session.artifact.manifest.engine).versions()
         workload = make_workload(session, request.sequences[0])
@@ -102,7 +102,7 @@ class InProcess(Here):
         from statistics import median
 
         from edgex.runtime.engines.trace.tracing import run_sequence
-        from edgex.runtime.execute.here.growth import measure_growth, read_resident_bytes
+        from edgex.runtime.execute.here.memory_growth import measure_growth, read_resident_bytes
         from edgex.runtime.execute.here.meters import read_meters
         from edgex.runtime.execute.tracing import trace_session
 

@@ -23,7 +23,7 @@ from edgex.runtime.execute.base import (
     prepare_sequences,
 )
 from edgex.runtime.execute.here.client import WorkerClient
-from edgex.runtime.execute.here.sampled import collect_samples
+from edgex.runtime.execute.here.samples import collect_samples
 from edgex.runtime.execute.request import FreshRun, RunRequest, RunResult, Turn
 from edgex.runtime.execute.sampling import WarmUp
 from edgex.runtime.session.repeats import Repeat

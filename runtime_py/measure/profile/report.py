@@ -22,7 +22,7 @@ from edgex.runtime.engines.trace.operators import (
     Trace,
     WeightRow,
 )
-from edgex.runtime.execute.here.growth import MemoryGrowth
+from edgex.runtime.execute.here.memory_growth import MemoryGrowth
 from edgex.runtime.execute.request import FreshRun
 from edgex.runtime.measure.statistics import Rounds, Summary
 from edgex.runtime.support.json.dataclass_shapes import shape_of

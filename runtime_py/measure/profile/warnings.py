@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from edgex.runtime.execute.here.growth import MemoryGrowth
+from edgex.runtime.execute.here.memory_growth import MemoryGrowth
 from edgex.runtime.measure.profile.report import ProfileSettings
 from edgex.runtime.measure.statistics import MIN_ROUNDS, MIN_SAMPLES_P95, Rounds, Summary
 from edgex.runtime.support.machine.activity import Activity, MeasurementWarning, find_disturbances

@@ -157,15 +157,7 @@ def run_contest(
             started = clock()
             for session in range(sessions):
                 progress("measure", f"session {session + 1} of {sessions}, process {process} of each")
-                if session:
-                    for index in order.shuffled():
-                        begin(index)
-                        contestants[index].reopen()
-                for _ in range(schedule.rounds_per_session):
-                    for index in order.next():
-                        begin(index)
-                        block = contestants[index].time_block(schedule.passes[index], schedule.lead_in[index])
-                        taken[index].append(block)
+                _run_session(contestants, schedule, order, taken, reopen=session > 0, begin=begin)
                 if process > schedule.processes and spent(started) >= max_seconds:
                     break
             measuring += clock() - started
@@ -184,6 +176,25 @@ def run_contest(
             contestant.stop()
     rounds = tuple(tuple(samples) for samples in taken)
     return Contest(schedule, process, rounds, tuple(in_process), (clock() - began) / 1e9)
+
+
+def _run_session(
+    contestants: Sequence[Contestant],
+    schedule: ContestPlan,
+    order: Turns,
+    taken: list[list[tuple[float, ...]]],
+    *,
+    reopen: bool,
+    begin: Callable[[int], object],
+) -> None:
+    if reopen:
+        for index in order.shuffled():
+            begin(index)
+            contestants[index].reopen()
+    for _ in range(schedule.rounds_per_session):
+        for index in order.next():
+            begin(index)
+            taken[index].append(contestants[index].time_block(schedule.passes[index], schedule.lead_in[index]))
 
 
 def _excess_width(

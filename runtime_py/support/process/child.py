@@ -36,7 +36,7 @@ import edgex.errors
 from edgex.errors import EdgexError, RunError
 from edgex.runtime.support.process.programs import start_program
 from edgex.runtime.support.process.serving import MAIN_THREAD, OTHER_THREAD
-from edgex.runtime.support.process.shadows import explain_shadow
+from edgex.runtime.support.process.shadowed_modules import explain_shadow
 
 Event = Mapping[str, Any]
 

@@ -7,8 +7,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from edgex.cli.measure.files import by_option, check_outputs, outputs_option, show_report, top_option, write_outputs
 from edgex.cli.measure.llm import check_llm_flags, llm_options, run_llm_profile
+from edgex.cli.measure.report_files import (
+    by_option,
+    check_outputs,
+    outputs_option,
+    show_report,
+    top_option,
+    write_outputs,
+)
 from edgex.cli.measure.sweep import check_sweep, sweep_threads
 from edgex.cli.options.command import make_command, option
 from edgex.cli.options.shared import (

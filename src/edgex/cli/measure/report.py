@@ -8,7 +8,14 @@ from pathlib import Path
 import click
 
 from edgex.cli.failure import print_json
-from edgex.cli.measure.files import by_option, check_outputs, outputs_option, show_report, top_option, write_outputs
+from edgex.cli.measure.report_files import (
+    by_option,
+    check_outputs,
+    outputs_option,
+    show_report,
+    top_option,
+    write_outputs,
+)
 from edgex.cli.options.command import make_command, option
 from edgex.cli.options.shared import force_option, json_option, quiet_option
 from edgex.errors import UsageError

@@ -12,7 +12,7 @@ import pytest
 
 from edgex.errors import ArtifactError, RunError
 from edgex.runtime.support.process.child import Child, ChildEnded
-from edgex.runtime.support.process.shadows import explain_shadow, find_shadows
+from edgex.runtime.support.process.shadowed_modules import explain_shadow, find_shadows
 
 TASK = """
 import os, signal, sys, time

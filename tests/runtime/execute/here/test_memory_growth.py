@@ -6,7 +6,7 @@ import mmap
 import pytest
 
 from edgex import load, profile
-from edgex.runtime.execute.here.growth import judge_growth, measure_growth, read_resident_bytes
+from edgex.runtime.execute.here.memory_growth import judge_growth, measure_growth, read_resident_bytes
 from edgex.runtime.measure.profile.report import ProfileReport
 from edgex.runtime.measure.profile.warnings import warn_of_growth
 

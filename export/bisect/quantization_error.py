@@ -8,7 +8,7 @@ import torch
 from torch.fx import Node
 
 from edgex.delegates.base import CapturedProgram
-from edgex.export.bisect.amplifying import Amplified
+from edgex.export.bisect.error_growth import Amplified
 from edgex.export.bisect.parts.recording import Feed, run_watched
 from edgex.export.bisect.parts.steps import Whole
 from edgex.export.proof.verification import to_array
