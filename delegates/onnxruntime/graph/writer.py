@@ -28,6 +28,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import IO, Any
 
+from edgex.runtime.engines.onnxruntime.nodes import encode_varint
+
 MODEL_FILE = "model.onnx"
 DATA_FILE = "model.onnx.data"
 EXTERNAL_DATA_BYTES = 1536 << 20
@@ -64,11 +66,11 @@ def write_model(model: Any, folder: Path) -> None:
         file.write(proto.SerializeToString(deterministic=True))
         headers = [_header(name, tensor) for name, tensor in large]
         entries = [
-            _GRAPH_INITIALIZER + _varint(len(header) + tensor.nbytes) + header
+            _GRAPH_INITIALIZER + encode_varint(len(header) + tensor.nbytes) + header
             for header, (_, tensor) in zip(headers, large, strict=True)
         ]
         weights = sum(len(entry) + tensor.nbytes for entry, (_, tensor) in zip(entries, large, strict=True))
-        file.write(_MODEL_GRAPH + _varint(len(graph) + weights) + graph)
+        file.write(_MODEL_GRAPH + encode_varint(len(graph) + weights) + graph)
         for entry, (_, tensor) in zip(entries, large, strict=True):
             file.write(entry)
             _write_raw(tensor, file)
@@ -178,7 +180,7 @@ def _header(name: str, tensor: Any) -> bytes:
 
     proto = onnx.TensorProto(name=name, dims=tensor.shape.numpy(), data_type=int(tensor.dtype))
     header: bytes = proto.SerializeToString(deterministic=True)
-    return header + _TENSOR_RAW_DATA + _varint(tensor.nbytes)
+    return header + _TENSOR_RAW_DATA + encode_varint(tensor.nbytes)
 
 
 def _write_raw(tensor: Any, file: IO[bytes]) -> None:
@@ -186,13 +188,3 @@ def _write_raw(tensor: Any, file: IO[bytes]) -> None:
     tensor.tofile(file)
     if file.tell() - before != tensor.nbytes:
         raise AssertionError(f"{tensor.name} wrote {file.tell() - before} bytes instead of {tensor.nbytes}")
-
-
-def _varint(value: int) -> bytes:
-    """Protobuf's encoding of an unsigned number: seven bits a byte, the lowest first."""
-    encoded = bytearray()
-    while value > 0x7F:
-        encoded.append(value & 0x7F | 0x80)
-        value >>= 7
-    encoded.append(value)
-    return bytes(encoded)

@@ -118,14 +118,15 @@ def _text(field: int, text: str) -> bytes:
 
 
 def _message(field: int, content: bytes) -> bytes:
-    return _encode(field << 3 | _LENGTH) + _encode(len(content)) + content
+    return encode_varint(field << 3 | _LENGTH) + encode_varint(len(content)) + content
 
 
 def _number(field: int, value: int) -> bytes:
-    return _encode(field << 3 | _VARINT) + _encode(value)
+    return encode_varint(field << 3 | _VARINT) + encode_varint(value)
 
 
-def _encode(value: int) -> bytes:
+def encode_varint(value: int) -> bytes:
+    """Protobuf's encoding of an unsigned number: seven bits a byte, the lowest first."""
     encoded = bytearray()
     while value > 0x7F:
         encoded.append(value & 0x7F | 0x80)
