@@ -28,7 +28,7 @@ MOST_GROWTH = 1.1
 
 
 def measure(quick: bool, before: Path) -> Outcome:
-    """Run every command with both revisions, in turns.
+    """Run every command with both revisions, in turns; interrupted, it keeps the rounds that are whole.
 
     Args:
         quick: Few rounds and small models.
@@ -54,7 +54,14 @@ def measure(quick: bool, before: Path) -> Outcome:
 
         commands = _commands(edgex, folder, QUICK_MODELS if quick else MODELS)
         names = [f"{what}, {side}" for what in commands for side in SIDES]
-        interleave(names, QUICK_ROUNDS if quick else ROUNDS, run, NAME)
+        try:
+            interleave(names, QUICK_ROUNDS if quick else ROUNDS, run, NAME)
+        except KeyboardInterrupt:
+            # What whole rounds gave is as good as it was.
+            whole = min(len(found.get(what, {}).get(side, ())) for what in commands for side in SIDES)
+            if not whole:
+                raise
+            found = {what: {side: found[what][side][:whole] for side in SIDES} for what in commands}
     return _describe(found, {"before": read_commit(before), "now": read_commit(ROOT)})
 
 
