@@ -12,14 +12,16 @@ from edgex.cli.failure import print_json
 from edgex.cli.options.command import make_command, option
 from edgex.cli.options.shared import (
     RENAMED,
-    TARGETS,
+    calibration_option,
     common_options,
     dynamic_option,
     input_shape_option,
     inputs_option,
     model_argument,
     precision_option,
+    rewrite_option,
     target_options_option,
+    targets_option,
 )
 from edgex.cli.supervisor import supervise
 
@@ -30,16 +32,7 @@ if TYPE_CHECKING:
 
 @make_command("bisect", renamed=RENAMED)
 @model_argument
-@option(
-    "-t",
-    "--target",
-    "targets",
-    type=TARGETS,
-    multiple=True,
-    metavar="TARGET",
-    group="Target",
-    help="The target, one; an artifact has its own.",
-)
+@targets_option("The target, one; an artifact has its own.")
 @inputs_option
 @option(
     "--repro",
@@ -66,12 +59,7 @@ if TYPE_CHECKING:
     group="Precision and quantization",
     help="Quantize by a recipe, as export does.",
 )
-@option(
-    "--calibration",
-    metavar="SOURCE",
-    group="Precision and quantization",
-    help="data.npz, file.py:function or random:N, instead of the model file's calibration_data().",
-)
+@calibration_option
 @input_shape_option
 @dynamic_option
 @option(
@@ -82,13 +70,7 @@ if TYPE_CHECKING:
     help="What every operator's outputs are held to; default: what export holds the target's to.",
 )
 @target_options_option
-@option(
-    "--rewrite/--no-rewrite",
-    default=True,
-    show_default=True,
-    group="Target",
-    help="Apply the rewrites that export applies.",
-)
+@rewrite_option("Apply the rewrites that export applies.")
 @common_options(force=True)
 def command(
     model: str,

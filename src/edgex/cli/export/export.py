@@ -12,15 +12,17 @@ from edgex.cli.failure import advise, print_json, report_failure
 from edgex.cli.options.command import make_command, option
 from edgex.cli.options.shared import (
     RENAMED,
-    TARGETS,
     Share,
+    calibration_option,
     common_options,
     dynamic_option,
     input_shape_option,
     model_argument,
     output_option,
     precision_option,
+    rewrite_option,
     target_options_option,
+    targets_option,
 )
 from edgex.cli.supervisor import leftovers_remover, supervise
 
@@ -32,16 +34,8 @@ if TYPE_CHECKING:
 
 @make_command("export", renamed=RENAMED)
 @model_argument
-@option(
-    "-t",
-    "--target",
-    "targets",
-    type=TARGETS,
-    multiple=True,
-    required=True,
-    metavar="TARGET",
-    group="Target",
-    help="What to export to: several by comma or repeated, or all that work here; `edgex targets` lists them.",
+@targets_option(
+    "What to export to: several by comma or repeated, or all that work here; `edgex targets` lists them.", required=True
 )
 @output_option("The folder for the artifacts, or one artifact's path, which ends in .edgex; default: here.")
 @precision_option
@@ -60,12 +54,7 @@ if TYPE_CHECKING:
     group="Precision and quantization",
     help="How many weights share a scale, for recipes with 4-bit weights.",
 )
-@option(
-    "--calibration",
-    metavar="SOURCE",
-    group="Precision and quantization",
-    help="data.npz, file.py:function or random:N, instead of the model file's calibration_data().",
-)
+@calibration_option
 @option(
     "--calibration-samples",
     type=int,
@@ -157,13 +146,7 @@ if TYPE_CHECKING:
     "not measured: `edgex profile` shows the share of the time.",
 )
 @target_options_option
-@option(
-    "--rewrite/--no-rewrite",
-    default=True,
-    show_default=True,
-    group="Target",
-    help="Apply the rewrites of the graph that help the targets.",
-)
+@rewrite_option("Apply the rewrites of the graph that help the targets.")
 @option(
     "--skip-case",
     "skip_cases",

@@ -11,14 +11,15 @@ from click.core import ParameterSource
 from edgex.cli.failure import print_json
 from edgex.cli.options.command import make_command, option
 from edgex.cli.options.shared import (
-    TARGETS,
     Share,
+    calibration_option,
     common_options,
     dynamic_option,
     input_shape_option,
     model_argument,
     output_option,
     target_options_option,
+    targets_option,
 )
 from edgex.cli.run.place import device_flags, read_place
 from edgex.cli.supervisor import leftovers_remover, supervise
@@ -34,17 +35,7 @@ _INTERRUPTED = 130
 
 @make_command("pick")
 @model_argument
-@option(
-    "-t",
-    "--target",
-    "targets",
-    type=TARGETS,
-    multiple=True,
-    default=("all",),
-    metavar="TARGET",
-    group="Target",
-    help="What to pick from: several by comma or repeated; default: all that work here.",
-)
+@targets_option("What to pick from: several by comma or repeated; default: all that work here.", default=("all",))
 @output_option("The folder for the best artifact, or its path, which ends in .edgex; default: here.")
 @option(
     "--precision",
@@ -64,12 +55,7 @@ _INTERRUPTED = 130
     group="Precision and quantization",
     help="Recipes to try, none for the floating-point artifacts among them: none,int8,8da4w.",
 )
-@option(
-    "--calibration",
-    metavar="SOURCE",
-    group="Precision and quantization",
-    help="data.npz, file.py:function or random:N, instead of the model file's calibration_data().",
-)
+@calibration_option
 @option(
     "--max-drop",
     type=Share(),

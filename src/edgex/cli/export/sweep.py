@@ -10,7 +10,13 @@ import click
 
 from edgex.cli.failure import print_json
 from edgex.cli.options.command import make_command, option
-from edgex.cli.options.shared import TARGETS, common_options, target_options_option, threads_option
+from edgex.cli.options.shared import (
+    calibration_option,
+    common_options,
+    target_options_option,
+    targets_option,
+    threads_option,
+)
 from edgex.cli.supervisor import supervise
 from edgex.errors import UsageError
 
@@ -22,16 +28,7 @@ _INTERRUPTED = 130
 
 @make_command("sweep")
 @click.argument("models", nargs=-1, required=True, metavar="PLAN.toml|MODEL...")
-@option(
-    "-t",
-    "--target",
-    "targets",
-    type=TARGETS,
-    multiple=True,
-    metavar="TARGET",
-    group="Target",
-    help="What to export to: several by comma or repeated; default: all.",
-)
+@targets_option("What to export to: several by comma or repeated; default: all.")
 @target_options_option
 @option(
     "--precision",
@@ -47,12 +44,7 @@ _INTERRUPTED = 130
     group="Precision and quantization",
     help="Recipes, none for the floating-point artifacts among them: none,int8; default: none.",
 )
-@option(
-    "--calibration",
-    metavar="SOURCE",
-    group="Precision and quantization",
-    help="data.npz, file.py:function or random:N, instead of the model files' calibration_data().",
-)
+@calibration_option
 @option(
     "-o",
     "--output",

@@ -11,13 +11,14 @@ from edgex.cli.failure import print_json
 from edgex.cli.options.command import make_command, option
 from edgex.cli.options.shared import (
     RENAMED,
-    TARGETS,
     common_options,
     dynamic_option,
     input_shape_option,
     model_argument,
     precision_option,
+    rewrite_option,
     target_options_option,
+    targets_option,
 )
 from edgex.cli.supervisor import supervise
 
@@ -27,16 +28,7 @@ if TYPE_CHECKING:
 
 @make_command("why", renamed=RENAMED)
 @model_argument
-@option(
-    "-t",
-    "--target",
-    "targets",
-    type=TARGETS,
-    multiple=True,
-    metavar="TARGET",
-    group="Target",
-    help="Whom to ask, several by comma or repeated; default: all that can be asked here.",
-)
+@targets_option("Whom to ask, several by comma or repeated; default: all that can be asked here.")
 @option(
     "--profile",
     "report",
@@ -56,13 +48,7 @@ if TYPE_CHECKING:
 @input_shape_option
 @dynamic_option
 @target_options_option
-@option(
-    "--rewrite/--no-rewrite",
-    default=True,
-    show_default=True,
-    group="Target",
-    help="Count with the rewrites that export applies.",
-)
+@rewrite_option("Count with the rewrites that export applies.")
 @common_options()
 def command(
     model: str,

@@ -16,8 +16,6 @@ from edgex.cli.options.completion import ArtifactPath, ModelName, TargetNames
 artifact_argument = click.argument("artifact", type=ArtifactPath())
 model_argument = click.argument("model", type=ModelName())
 
-TARGETS = TargetNames()
-
 # `fix` is what an error tells to do next.
 RENAMED = {"--fix": "--rewrite", "--no-fix": "--no-rewrite"}
 
@@ -65,6 +63,12 @@ target_options_option = option(
     metavar="KEY=VALUE",
     group="Target",
     help="An option of the target; target.key=value for one of several targets; repeatable.",
+)
+calibration_option = option(
+    "--calibration",
+    metavar="SOURCE",
+    group="Precision and quantization",
+    help="data.npz, file.py:function or random:N, instead of calibration_data() beside the model.",
 )
 check_option = option(
     "--check",
@@ -154,6 +158,26 @@ verbose_option = option(
     group="General",
     help="Print tracebacks, defaults from a configuration file, and what dependencies log.",
 )
+
+
+def targets_option(help: str, **attributes: Any) -> Callable[[Any], Any]:
+    """`-t`.
+
+    Args:
+        help: What they are asked for.
+        attributes: As `option` takes them.
+    """
+    names = ("-t", "--target", "targets")
+    return option(*names, type=TargetNames(), multiple=True, metavar="TARGET", group="Target", help=help, **attributes)
+
+
+def rewrite_option(help: str) -> Callable[[Any], Any]:
+    """`--rewrite/--no-rewrite`.
+
+    Args:
+        help: What is done with the rewrites.
+    """
+    return option("--rewrite/--no-rewrite", default=True, show_default=True, group="Target", help=help)
 
 
 def threads_option(help: str) -> Callable[[Any], Any]:

@@ -10,7 +10,7 @@ import click
 
 from edgex.cli.failure import print_json
 from edgex.cli.options.command import make_command, option
-from edgex.cli.options.shared import TARGETS, common_options
+from edgex.cli.options.shared import common_options, targets_option
 from edgex.cli.supervisor import supervise
 
 
@@ -24,16 +24,7 @@ from edgex.cli.supervisor import supervise
     group="Target",
     help="The other environment: its folder, or its Python; it has edgex and other versions of the engines.",
 )
-@option(
-    "-t",
-    "--target",
-    "targets",
-    type=TARGETS,
-    multiple=True,
-    metavar="TARGET",
-    group="Target",
-    help="What to export to: several by comma or repeated; default: all that work here.",
-)
+@targets_option("What to export to: several by comma or repeated; default: all that work here.")
 @option(
     "--runs",
     type=click.IntRange(min=0),
