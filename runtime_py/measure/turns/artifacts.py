@@ -91,9 +91,9 @@ class ArtifactContestant:
 
     def result(self, rounds: Rounds, traced: tuple[EngineTrace | None, str | None]) -> RunResult:
         """All of it, in the form of a run that took samples."""
-        return replace(
-            self._last_start, cold=tuple(self.fresh), rounds=rounds, trace=traced[0], no_trace_reason=traced[1]
-        )
+        trace, reason = traced
+        own = tuple(tuple(samples) for samples in rounds)
+        return replace(self._last_start, cold=tuple(self.fresh), rounds=own, trace=trace, no_trace_reason=reason)
 
     def _take(self, turn: Turn, *, trace: bool = False) -> RunResult:
         return self._executor.execute(self.artifact, replace(self._request, turn=turn, trace=trace))

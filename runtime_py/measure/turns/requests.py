@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 from edgex.runtime.artifact.artifact import Artifact
 from edgex.runtime.execute.base import Executor, Progress, no_progress
@@ -42,7 +43,7 @@ def report_in_turns(
         EdgexError: An artifact or the device failed.
     """
     contestants = [
-        _Requests(executor, artifact, request, lambda turn, label=label: progress("compare", f"{label}, {turn}"))
+        _Requests(executor, artifact, request, partial(progress, "compare"), label)
         for artifact, request, label in zip(artifacts, requests, labels, strict=True)
     ]
     everybody = len(contestants)
@@ -57,9 +58,10 @@ class _Requests:
     """See `edgex.runtime.measure.turns.contest.Contestant`; each turn is whole: load, warm-up and samples."""
 
     def __init__(
-        self, executor: Executor, artifact: Artifact, request: RunRequest, tell: Callable[[str], object]
+        self, executor: Executor, artifact: Artifact, request: RunRequest, tell: Callable[[str], object], label: str
     ) -> None:
-        self._executor, self.artifact, self.request, self._tell = executor, artifact, request, tell
+        self._executor, self.artifact, self.request = executor, artifact, request
+        self._tell, self._label = tell, label
         self.results: list[RunResult] = []
 
     def start(self) -> Pace:
@@ -70,7 +72,7 @@ class _Requests:
         raise AssertionError("each turn opens its own session")
 
     def time_block(self, passes: int, lead_in: bool) -> tuple[float, ...]:
-        self._tell(f"turn {len(self.results) + 1} of {TURNS}")
+        self._tell(f"{self._label}, turn {len(self.results) + 1} of {TURNS}")
         request = replace(self.request, trace=self.request.trace and not self.results)
         self.results.append(self._executor.execute(self.artifact, request))
         return tuple(sample for samples in self.results[-1].rounds for sample in samples)
