@@ -27,7 +27,7 @@ from edgex.runtime.execute.sampling import (
     time_passes,
     warm_up,
 )
-from edgex.runtime.measure.statistics import DEFAULT_MARGIN, Judgement, Summary, judge, summarize
+from edgex.runtime.measure.statistics import DEFAULT_MARGIN, Judgement, Rounds, Summary, judge, summarize
 from edgex.runtime.measure.turns.contest import run_contest
 from edgex.runtime.measure.turns.schedule import plan_rounds_of_one_session
 
@@ -49,7 +49,7 @@ class InterleavedComparison:
     names: tuple[str, ...]
     summaries: tuple[Summary, ...]
     judgements: tuple[Judgement, ...]
-    rounds: tuple[tuple[tuple[float, ...], ...], ...]
+    rounds: tuple[Rounds, ...]
     warm_ups: tuple[WarmUp, ...]
 
 
