@@ -81,6 +81,14 @@ def test_wrong_sweeps_are_refused(flags, code, words, exported, edgex):
     assert words in done.stderr
 
 
+def test_threads_of_a_project_do_not_keep_a_sweep_from_varying_them(exported, edgex, tmp_path, monkeypatch):
+    (tmp_path / "edgex.toml").write_text("threads = 1\n[profile]\nruns = 9\n")
+    monkeypatch.chdir(tmp_path)
+    # Of a file that ends in none of the forms: refused behind the flags, and before anything runs.
+    done = edgex("profile", str(exported("convnet", "onnx-cpu")), "--sweep", "threads", "-o", "out.html")
+    assert done.returncode == 2 and "reports are written as .json or .md" in done.stderr
+
+
 def row(threads, verdict, median):
     judgement = None if verdict is None else Judgement(RatioEstimate(median, None), None, 0.03, verdict)
     return SweepRow(threads, None, summarize([[median]]), 1.0, judgement)

@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-from click.core import ParameterSource
 
 from edgex.cli.failure import print_json
-from edgex.cli.options.command import make_command, option
+from edgex.cli.options.command import given_flags, make_command, option
 from edgex.cli.options.shared import (
     Share,
     calibration_option,
@@ -142,7 +141,7 @@ def command(
 ) -> None:
     """Export MODEL in every combination of target, precision and recipe; keep the best for this machine or a device."""
     # On a device the turns are fixed.
-    from_flag = click.get_current_context().get_parameter_source("max_seconds") is ParameterSource.COMMANDLINE
+    fixed = dict.fromkeys(given_flags({"--max-seconds": "max_seconds"}), True)
 
     def body() -> int:
         from edgex.cli.files import check_output
@@ -150,7 +149,7 @@ def command(
         from edgex.export.pick.plan import PickSettings
         from edgex.export.settings import ExportSettings
 
-        place = read_place(device, {"--max-seconds": from_flag})
+        place = read_place(device, fixed)
         if report is not None:
             check_output(report, (".html", ".json"), force)
         export = ExportSettings(

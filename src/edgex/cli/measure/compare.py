@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-from click.core import ParameterSource
 
 from edgex.cli.files import check_output, write_text
-from edgex.cli.options.command import make_command, option
+from edgex.cli.options.command import given_flags, make_command, option
 from edgex.cli.options.completion import ArtifactPath
 from edgex.cli.options.shared import check_option, common_options, inputs_option, output_option, threads_option
 from edgex.cli.run.place import device_flags, read_place
@@ -85,12 +84,10 @@ def command(
 ) -> None:
     """Compare artifacts, timed in turns, or saved profiles, with the first."""
     # On a device the turns are fixed.
-    source = click.get_current_context().get_parameter_source
-    given = {
-        flag: source(name) is ParameterSource.COMMANDLINE
-        for flag, name in (("--max-seconds", "max_seconds"), ("--processes", "processes"))
-    }
-    place = read_place(device, given)
+    fixed = given_flags({"--max-seconds": "max_seconds", "--processes": "processes"})
+    place = read_place(device, dict.fromkeys(fixed, True))
+    if not given_flags({"--threads": "threads"}) and all(Path(path).is_file() for path in baseline_and_candidates):
+        threads = None  # a project's default is for what runs; saved reports have run
 
     def body() -> int:
         from edgex.cli.failure import report_failure

@@ -17,7 +17,7 @@ from edgex.cli.measure.report_files import (
     write_outputs,
 )
 from edgex.cli.measure.sweep import check_sweep, sweep_threads
-from edgex.cli.options.command import make_command, option
+from edgex.cli.options.command import given_flags, make_command, option
 from edgex.cli.options.shared import (
     allow_fallback_option,
     artifact_argument,
@@ -101,6 +101,7 @@ def command(
     Interrupted, or out of time, it still writes what was measured to the given output, marked as not complete.
     """
     check_llm_flags(llm, outputs, force)
+    given = given_flags({"--threads": "threads", "--warmup": "warmup", "--runs": "runs"})
     place = read_place(device, {"--sweep": sweep, "--allow-fallback": allow_fallback})
 
     def body() -> int:
@@ -109,7 +110,7 @@ def command(
             return run_llm_profile(
                 artifact, sizes, outputs, threads, runs, check, tuned=not no_tuned, as_json=as_json, quiet=quiet
             )
-        axes = None if sweep is None else check_sweep(sweep, outputs, force, threads=threads, counts=(warmup, runs))
+        axes = None if sweep is None else check_sweep(sweep, outputs, force, given)
         if axes is None:
             check_outputs(outputs, force)
         from edgex.cli.progress import StageProgress

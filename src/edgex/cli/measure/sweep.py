@@ -18,10 +18,14 @@ if TYPE_CHECKING:
 _FORMS = (".json", ".md")
 
 
-def check_sweep(
-    text: str, outputs: Sequence[Path], force: bool, *, threads: int | None, counts: tuple[int | None, ...]
-) -> tuple[str, ...]:
+def check_sweep(text: str, outputs: Sequence[Path], force: bool, given: Sequence[str]) -> tuple[str, ...]:
     """What `--sweep` names; its flags and outputs are checked before any slow step.
+
+    Args:
+        text: What it was given.
+        outputs: Files to write.
+        force: Replace those that exist.
+        given: `--threads`, `--warmup` and `--runs` where they stand on the command line; a project's defaults yield.
 
     Raises:
         UsageError: An axis is unknown, another flag says otherwise, or an output cannot be written.
@@ -37,9 +41,9 @@ def check_sweep(
             why=nearest_name(unknown[0], AXES) if unknown else None,
             fix="--sweep threads",
         )
-    if threads is not None and "threads" in axes:
+    if "--threads" in given and "threads" in axes:
         raise UsageError("--threads fixes what --sweep threads varies", fix="leave one of them out")
-    if any(count is not None for count in counts):
+    if "--warmup" in given or "--runs" in given:
         raise UsageError("--sweep chooses warm-up and runs itself", fix="leave --warmup and --runs out")
     for output in outputs:
         check_output(output, _FORMS, force)
