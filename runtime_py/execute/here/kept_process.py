@@ -42,6 +42,7 @@ class KeptProcess(Here):
         self._worker: WorkerClient | None = None
         self._artifact: Artifact | None = None
         self._settings: tuple[Any, ...] = ()
+        self._is_fresh = False
         # The sequences of which turns are taken, in which session, and how warming up for them went.
         self._timed: tuple[tuple[Mapping[str, Any], ...], ...] | None = None
         self._session = 0
@@ -71,6 +72,7 @@ class KeptProcess(Here):
         if self._worker is None or settings != self._settings:
             self.close()
             self._worker = WorkerClient(artifact, request.threads, request.options, request.check, self._label)
+            self._is_fresh = True
         elif artifact is not self._artifact:
             self._worker.open(artifact)
         else:
@@ -101,11 +103,16 @@ class KeptProcess(Here):
             timed=request.turn is not None or request.runs != 0,
             on_event=lambda event: progress(event["stage"], event["detail"]),
         )
+        if first is not None and self._is_fresh:
+            # What ran later found everything warm.
+            cold, self._is_fresh = cold or (first,), False
+        if request.runs != 0:
+            self._timed = None
         result = replace(
             _describe(worker, request),
             outputs=() if request.turn else prepared.spread(outputs),
             refused={**prepared.refused, **{prepared.numbers[at]: error for at, error in refused.items()}},
-            cold=cold or (() if first is None else (first,)),
+            cold=cold,
             left_out={prepared.numbers[at]: reason for at, reason in worker.left_out.items()},
         )
         if request.repeat_seconds:

@@ -49,11 +49,16 @@ def test_other_requests_between_turns_leave_what_is_timed(artifact, request_of_t
     with KeptProcess() as process:
         process.execute(artifact, replace(request_of_turns, turn=Turn()))
         played = process.execute(artifact, replace(request_of_turns, sequences=(other, request_of_turns.sequences[0])))
+        assert not played.cold
         assert [len(outputs) for outputs in played.outputs] == [1, 1]
         for name, array in played.outputs[0][0].items():
             assert not np.array_equal(array, played.outputs[1][0][name])
         traced = process.execute(artifact, replace(request_of_turns, turn=Turn(passes=1), trace=True))
         assert traced.pace is None and traced.trace is not None and traced.trace.rows
+        sampled = process.execute(artifact, replace(request_of_turns, sequences=(other,), warmup=1, runs=3))
+        assert sum(map(len, sampled.rounds)) == 3 and not sampled.cold
+        again = process.execute(artifact, replace(request_of_turns, turn=Turn(passes=1)))
+        assert again.pace is not None and not again.cold, "the workload is another by now"
 
 
 def test_other_settings_and_errors_have_another_process(artifact, request_of_turns, tmp_path):
