@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from edgex.errors import RunError
 from edgex.runtime.engines.onnxruntime.node_map import MOVERS, REORDERS, Found, NodeMap, count_nodes
 from edgex.runtime.engines.onnxruntime.nodes import OnnxNode, read_onnx_nodes
-from edgex.runtime.engines.trace.operators import Category, OperatorRow, OperatorTensor
+from edgex.runtime.engines.trace.operators import Category, Confidence, OperatorRow, OperatorTensor
 from edgex.runtime.engines.trace.source_map import SourceMap, count_bytes, read_source_map
 from edgex.runtime.engines.trace.tracing import WARMUP_RUNS, EngineTrace, TracePlan, run_sequences
 from edgex.runtime.support.disk.scratch import scratch_folder
@@ -186,26 +187,17 @@ def read_profile(runs: Sequence[_Run], optimized: Sequence[OnnxNode], sources: S
 
 
 def _row(event: _Event, times: Sequence[int], count: int, found: Found, sources: SourceMap) -> OperatorRow:
-    group = sources.group(found.operators)
     put_in = event.op in REORDERS or (event.op in MOVERS and found.put_in)
     category: Category = "layout" if put_in else "cast" if event.op in _CASTS else "compute"
     middle = float(median(times))
     inputs = event.inputs if found.put_in else (*event.inputs, *_packed_weights(event, found, sources))
     flops = _count_flops(event, inputs, _kernel_shape(event, found, sources))
-    return OperatorRow(
-        name=event.name,
-        op_type=event.op,
-        delegate=event.provider,
-        category=category,
-        count=count,
-        median_seconds=middle / 1e6 if middle >= 1.0 else None,
-        share=None,
-        module_path=next(iter(group.module_paths), None),
-        module_paths=group.module_paths,
-        source=next(iter(group.sources), None),
-        sources=group.sources,
+    confidence: Confidence = "none" if not found.operators else "aligned" if found.put_in else "exact"
+    seconds = middle / 1e6 if middle >= 1.0 else None
+    row = sources.group(found.operators).row(event.name, event.op, event.provider, category, confidence, seconds, count)
+    return dataclasses.replace(
+        row,
         operators=() if found.put_in else _aten_operators(found, sources),
-        map_confidence="none" if not found.operators else "aligned" if found.put_in else "exact",
         inputs=inputs,
         outputs=event.outputs,
         flops=None if flops is None else flops * count,

@@ -8,7 +8,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from edgex.errors import RunError
-from edgex.runtime.engines.trace.operators import Category, OperatorRow
+from edgex.runtime.engines.trace.operators import Category, Confidence, OperatorRow
 from edgex.runtime.engines.trace.source_map import SourceMap, read_source_map
 from edgex.runtime.engines.trace.tracing import WARMUP_RUNS, EngineTrace, TracePlan
 
@@ -74,31 +74,15 @@ def _row(
 ) -> OperatorRow:
     node_type, implementation = kind
     known = _find_operators(origins, name, sources)
-    group = sources.group(known)
     middle = median(seconds)
     category: Category = "compute" if known and node_type not in _LAYOUT else "layout"
     if node_type == "Convert":
         category = "cast"
-    return OperatorRow(
-        name=name,
-        # The type that it really ran in is part of the implementation's name: brgconv_avx512_f32.
-        op_type=f"{node_type} ({implementation})",
-        delegate="OpenVINO",
-        category=category,
-        count=1,
-        median_seconds=middle if middle >= _RESOLUTION_SECONDS else None,
-        share=None,
-        module_path=next(iter(group.module_paths), None),
-        module_paths=group.module_paths,
-        source=next(iter(group.sources), None),
-        sources=group.sources,
-        operators=group.operators,
-        map_confidence="exact" if known else "none",
-        inputs=group.inputs,
-        outputs=group.outputs,
-        flops=group.flops,
-        bytes=group.bytes,
-    )
+    # The type that it really ran in is part of the implementation's name: brgconv_avx512_f32.
+    op_type = f"{node_type} ({implementation})"
+    seconds = middle if middle >= _RESOLUTION_SECONDS else None
+    confidence: Confidence = "exact" if known else "none"
+    return sources.group(known).row(name, op_type, "OpenVINO", category, confidence, seconds)
 
 
 def _find_operators(origins: Sequence[str], name: str, sources: SourceMap) -> list[str]:

@@ -96,25 +96,7 @@ def read_times(names: list[str], times: np.ndarray[Any, np.dtype[np.int64]], sou
 
 
 def _row(name: str, nanoseconds: Any, sources: SourceMap) -> OperatorRow:
-    group = sources.group([name])
     operator = sources.operators[name].op
     category: Category = "cast" if operator.split(".")[1] in _CASTS else "compute"
-    return OperatorRow(
-        name=name,
-        op_type=operator,
-        delegate=None,
-        category=category,
-        count=1,
-        median_seconds=float(np.median(nanoseconds)) / 1e9,
-        share=None,
-        module_path=next(iter(group.module_paths), None),
-        module_paths=group.module_paths,
-        source=next(iter(group.sources), None),
-        sources=group.sources,
-        operators=group.operators,
-        map_confidence="exact",
-        inputs=group.inputs,
-        outputs=group.outputs,
-        flops=group.flops,
-        bytes=group.bytes,
-    )
+    seconds = float(np.median(nanoseconds)) / 1e9
+    return sources.group([name]).row(name, operator, None, category, "exact", seconds)

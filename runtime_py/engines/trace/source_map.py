@@ -9,7 +9,14 @@ from typing import Any
 
 from edgex.errors import ArtifactError
 from edgex.runtime.artifact.artifact import Artifact
-from edgex.runtime.engines.trace.operators import OperatorTensor, SourceText, WeightRow
+from edgex.runtime.engines.trace.operators import (
+    Category,
+    Confidence,
+    OperatorRow,
+    OperatorTensor,
+    SourceText,
+    WeightRow,
+)
 from edgex.runtime.engines.trace.sizes import evaluate_size
 from edgex.runtime.support.json.dataclass_shapes import shape_of
 from edgex.runtime.support.json.shapes import Anything, Either, Integer, List, Map, Object, Optional, Shape, Text
@@ -99,6 +106,37 @@ class OperatorGroup:
     outputs: tuple[OperatorTensor, ...] = ()
     flops: int | None = None
     bytes: int | None = None
+
+    def row(
+        self,
+        name: str,
+        op_type: str,
+        delegate: str | None,
+        category: Category,
+        confidence: Confidence,
+        seconds: float | None,
+        count: int = 1,
+    ) -> OperatorRow:
+        """What ran in their place; see `OperatorRow`. Seconds are those of all `count` runs together."""
+        return OperatorRow(
+            name=name,
+            op_type=op_type,
+            delegate=delegate,
+            category=category,
+            count=count,
+            median_seconds=seconds,
+            share=None,
+            module_path=next(iter(self.module_paths), None),
+            module_paths=self.module_paths,
+            source=next(iter(self.sources), None),
+            sources=self.sources,
+            operators=self.operators,
+            map_confidence=confidence,
+            inputs=self.inputs,
+            outputs=self.outputs,
+            flops=None if self.flops is None else self.flops * count,
+            bytes=None if self.bytes is None else self.bytes * count,
+        )
 
 
 @dataclass(frozen=True)

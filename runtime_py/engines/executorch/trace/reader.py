@@ -270,27 +270,9 @@ def _row(
     confidence: Confidence,
     sources: SourceMap,
 ) -> OperatorRow:
-    group = sources.group(names)
     median = float(np.median(nanoseconds)) / 1e9
-    return OperatorRow(
-        name=name,
-        op_type=op_type,
-        delegate=delegate,
-        category=category,
-        count=count,
-        median_seconds=median if median >= _resolution_seconds(nanoseconds) else None,
-        share=None,
-        module_path=next(iter(group.module_paths), None),
-        module_paths=group.module_paths,
-        source=next(iter(group.sources), None),
-        sources=group.sources,
-        operators=group.operators,
-        map_confidence=confidence,
-        inputs=group.inputs,
-        outputs=group.outputs,
-        flops=None if group.flops is None else group.flops * count,
-        bytes=None if group.bytes is None else group.bytes * count,
-    )
+    seconds = median if median >= _resolution_seconds(nanoseconds) else None
+    return sources.group(names).row(name, op_type, delegate, category, confidence, seconds, count)
 
 
 def _resolution_seconds(nanoseconds: _Columns) -> float:
