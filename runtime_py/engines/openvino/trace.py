@@ -80,9 +80,9 @@ def _row(
         category = "cast"
     # The type that it really ran in is part of the implementation's name: brgconv_avx512_f32.
     op_type = f"{node_type} ({implementation})"
-    seconds = middle if middle >= _RESOLUTION_SECONDS else None
+    took = middle if middle >= _RESOLUTION_SECONDS else None
     confidence: Confidence = "exact" if known else "none"
-    return sources.group(known).row(name, op_type, "OpenVINO", category, confidence, seconds)
+    return sources.group(known).row(name, op_type, "OpenVINO", category, confidence, took)
 
 
 def _find_operators(origins: Sequence[str], name: str, sources: SourceMap) -> list[str]:

@@ -139,7 +139,7 @@ def test_an_error_of_the_other_process_is_raised_here(contestant):
 def test_a_process_that_dies_is_named(contestant):
     one = contestant("convnet", "onnx-cpu")
     one.start()
-    os.kill(one._worker._child._process.pid, signal.SIGKILL)
+    os.kill(one._executor._worker._child._process.pid, signal.SIGKILL)
     with pytest.raises(RunError, match=r"convnet\.onnx-cpu\.edgex ended: killed by SIGKILL"):
         for _ in range(2):  # the first request may still find its pipe open
             one.time_block(1, lead_in=False)
