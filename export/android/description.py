@@ -30,7 +30,7 @@ def describe_app(
     screens: Screens,
     selection: GoldenSelection,
 ) -> dict[str, Any]:
-    """The app's manifest without its `golden` entry.
+    """The app's manifest without its `golden` and `state` entries.
 
     Args:
         artifact: What the app is made of.
@@ -51,9 +51,11 @@ def describe_app(
             "precision": manifest.precision,
             "digest": artifact.digest,
             "source": model_source_of(options.delivery, options.model_source),
+            "method": manifest.method.entry,
             "file": engine.model_file,
             "file_bytes": native.bytes,
             "sha256": native.sha256,
+            "weights": _describe_weights(artifact, engine),
             "artifact_bytes": artifact.total_bytes,
             "native_bytes": manifest.model_bytes,
             "planned_arena_bytes": engine.planned_arena_bytes,
@@ -89,9 +91,20 @@ def describe_app(
         "labels": list(screens.labels),
         "detection": screens.describe_detection(manifest.method.outputs),
         "text": screens.text,
+        "generation": screens.generation.entry,
+        "microphone": None if screens.microphone is None else screens.microphone.to_json(),
+        "provider": None if engine.provider is None else dict(engine.provider),
         "note": screens.note,
         "golden_left_out": selection.left_out,
     }
+
+
+def _describe_weights(artifact: Artifact, engine: AppEngine) -> dict[str, Any] | None:
+    """The second file that the model's own names; its name must stay."""
+    if engine.weights is None:
+        return None
+    file = artifact.manifest.file(".onnx.data")
+    return {"file": file.path, "sha256": file.sha256}
 
 
 def _text(value: Any) -> str | None:

@@ -8,6 +8,12 @@ from collections.abc import Iterable, Mapping
 Edits = Mapping[str, tuple[tuple[str, str], ...]]
 
 
+def join_edits(*several: Edits) -> Edits:
+    """All of them, in their order."""
+    names = dict.fromkeys(name for edits in several for name in edits)
+    return {name: tuple(pair for edits in several for pair in edits.get(name, ())) for name in names}
+
+
 def edit_text(name: str, text: str, pairs: Iterable[tuple[str, str]]) -> str:
     """The text with each pair's first replaced by its second.
 

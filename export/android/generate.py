@@ -46,8 +46,8 @@ class AndroidApp:
         model_sha256: Its SHA-256.
         model_place: Where on a device it must be pushed to; None where it is within the app.
         class_name: The class of the library that is written for the model.
-        screen: `image`, `text` or `tensors`: what the Run screen asks for.
-        shows: `classes`, `boxes`, `picture` or `tensors`: what it shows of the outputs.
+        screen: `image`, `sound`, `text`, `prompt` or `tensors`: what the Run screen asks for.
+        shows: `classes`, `boxes`, `picture`, `text` or `tensors`: what it shows of the outputs.
         golden_cases: How many cases the app replays.
         notices: What the user should know.
     """
@@ -94,7 +94,7 @@ def generate_app(artifact: Artifact, output: Path, options: AppOptions, *, force
     selection = select_golden(artifact)
     document = describe_app(artifact, engine, options, screens=screens, selection=selection)
     identity = _identify(artifact, options, engine)
-    written = write_project(artifact, output, options, engine, identity, document, selection, screens.vocabulary)
+    written = write_project(artifact, output, options, engine, identity, document, selection, screens.files)
     return AndroidApp(
         path=output,
         application_id=identity.application_id,
@@ -107,7 +107,7 @@ def generate_app(artifact: Artifact, output: Path, options: AppOptions, *, force
         model_sha256=document["model"]["sha256"],
         model_place=_find_place(identity, engine, document) if options.model_source == "push" else None,
         class_name=written.name,
-        screen="image" if written.picture is not None else "tensors" if screens.text is None else "text",
+        screen=screens.asks,
         shows=screens.kind,
         golden_cases=len(selection.cases),
         notices=(*screens.notices, *engine.notices, *_notice(document, options)),

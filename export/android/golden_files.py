@@ -13,6 +13,7 @@ from edgex.errors import ArtifactError
 from edgex.runtime.artifact.artifact import Artifact
 from edgex.runtime.artifact.golden import Case, read_golden
 from edgex.runtime.artifact.specs import TensorSpec
+from edgex.runtime.engines.state_file import read_state
 
 # What an app grows by. The first case is always carried.
 MAX_BYTES = 16 * 2**20
@@ -73,6 +74,25 @@ def write_golden_files(
         proof = {"reference": case.reference, "min_sqnr_db": case.min_sqnr_db}
         described.append({"name": case.name, **proof, "steps": steps})
     return described
+
+
+def write_state_files(folder: Path, artifact: Artifact) -> list[dict[str, Any]]:
+    """Write the initial values of state that the engine is handed below `folder/state`; none where its file keeps them.
+
+    Returns:
+        The `state` entry of the app's manifest, in the order of the graph's last inputs.
+
+    Raises:
+        ArtifactError: The artifact's values cannot be read.
+    """
+    carried = [spec for spec in artifact.manifest.method.state if spec.input is not None]
+    entries = []
+    for number, (spec, value) in enumerate(zip(carried, read_state(artifact) if carried else [], strict=True)):
+        name = f"state/{number:02d}.bin"
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(value.astype(value.dtype.newbyteorder("<")).tobytes())
+        entries.append({"name": spec.input, "dtype": spec.dtype, "shape": list(spec.shape), "file": name})
+    return entries
 
 
 def _write(folder: Path, tensors: Sequence[tuple[str, np.ndarray, TensorSpec]]) -> list[dict[str, Any]]:

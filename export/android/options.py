@@ -10,6 +10,7 @@ from typing import Literal
 from edgex.errors import UsageError
 from edgex.export.android.delivery import Delivery
 from edgex.runtime.artifact.card import ImageInput
+from edgex.runtime.artifact.card_microphone import MicrophoneCard
 
 Flavor = Literal["xnnpack", "vulkan"]
 ModelSource = Literal["asset", "push"]
@@ -35,6 +36,7 @@ class AppOptions:
         name: What the launcher shows.
         labels: Names of the classes.
         image: How a picture becomes the input.
+        microphone: The input that the app may record.
         flavor: Which of ExecuTorch's Android libraries the app is built with.
         model_source: `asset` carries the model within the app, `push` leaves it to `adb push`.
         delivery: When Google Play brings the model, in a pack of its own; None where it is within the app.
@@ -45,6 +47,7 @@ class AppOptions:
     name: str | None = None
     labels: tuple[str, ...] | None = None
     image: ImageInput | None = None
+    microphone: MicrophoneCard | None = None
     flavor: Flavor = "xnnpack"
     model_source: ModelSource = "asset"
     delivery: Delivery | None = None

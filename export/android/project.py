@@ -12,14 +12,14 @@ from typing import Any
 from edgex._version import __version__
 from edgex.errors import ArtifactError, UsageError
 from edgex.export.android.delivery import add_pack
-from edgex.export.android.edits import edit_text
+from edgex.export.android.edits import Edits, edit_text, join_edits
 from edgex.export.android.engine.app_engine import AppEngine
-from edgex.export.android.golden_files import GoldenSelection, write_golden_files
+from edgex.export.android.golden_files import GoldenSelection, write_golden_files, write_state_files
+from edgex.export.android.library.features import feature_edits
 from edgex.export.android.library.kotlin_class import ModelClass
 from edgex.export.android.library.kotlin_names import make_folder_name
 from edgex.export.android.library.operators import FILE as OPERATORS
 from edgex.export.android.library.readme import write_readme
-from edgex.export.android.library.text import VOCABULARY_FILE
 from edgex.export.android.options import AppOptions
 from edgex.export.android.templates import TEMPLATES, Identity, fill_template
 from edgex.runtime.artifact.artifact import Artifact, hash_file
@@ -70,7 +70,7 @@ def write_project(
     identity: Identity,
     document: dict[str, Any],
     selection: GoldenSelection,
-    vocabulary: Sequence[str] = (),
+    files: Sequence[tuple[str, Sequence[str]]] = (),
 ) -> ModelClass:
     """Write everything beside the output, then put it in its place; whatever fails leaves nothing.
 
@@ -81,14 +81,16 @@ def write_project(
     written = ModelClass(document, folder)
     with disk_errors(ArtifactError, f"cannot write {output}"), staged_folder(output) as temporary:
         library = temporary if options.library_only else temporary / LIBRARY
-        _copy_sources(temporary, library, options, engine, identity)
+        edits = join_edits(engine.edits, feature_edits(document))
+        _copy_sources(temporary, library, options, engine, identity, edits)
         assets = library / ASSETS / folder
         assets.mkdir(parents=True)
         method = artifact.manifest.method
         document["golden"] = write_golden_files(assets, selection.cases, method.inputs, method.outputs)
+        document["state"] = write_state_files(assets, artifact)
         _write_json(assets / "manifest.json", document)
-        if vocabulary:
-            (assets / VOCABULARY_FILE).write_text("".join(f"{token}\n" for token in vocabulary), encoding="utf-8")
+        for name, lines in files:
+            (assets / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
         held = assets
         if options.delivery is not None:
             held = add_pack(temporary, PROJECT / VARIANTS, options.delivery) / folder
@@ -115,13 +117,15 @@ def _take_over(old: Path, new: Path) -> None:
             shutil.copy2(source, new / source.relative_to(old))
 
 
-def _copy_sources(folder: Path, library: Path, options: AppOptions, engine: AppEngine, identity: Identity) -> None:
+def _copy_sources(
+    folder: Path, library: Path, options: AppOptions, engine: AppEngine, identity: Identity, edits: Edits
+) -> None:
     """The sample's files, those of the engine in their place, edited and filled in."""
     sources = {path: source for path, source in _list_sources(PROJECT).items() if path.parts[0] != VARIANTS}
-    section = None
-    if engine.variant is not None:
-        sources |= _list_sources(PROJECT / VARIANTS / engine.variant)
-        section = sources.pop(Path(ENGINE_SECTION)).read_text(encoding="utf-8")
+    for variant in engine.variants:
+        sources |= _list_sources(PROJECT / VARIANTS / variant)
+    said = sources.pop(Path(ENGINE_SECTION), None)
+    section = None if said is None else said.read_text(encoding="utf-8")
     for path, source in sorted(sources.items()):
         name = path.as_posix()
         if name in engine.left_out:
@@ -133,7 +137,7 @@ def _copy_sources(folder: Path, library: Path, options: AppOptions, engine: AppE
         else:
             target = folder / path
         target.parent.mkdir(parents=True, exist_ok=True)
-        content = edit_text(name, source.read_bytes().decode(), engine.edits.get(name, ()))
+        content = edit_text(name, source.read_bytes().decode(), edits.get(name, ()))
         if name == "README.md" and section is not None:
             content = _replace_last_section(content, section)
         if name in TEMPLATES:

@@ -20,17 +20,19 @@ _MAX_TENSOR_BYTES = 2**31 - 1 - 64
 
 
 def check_methods(artifact: Artifact) -> None:
-    """The app runs one method, `forward`.
+    """The app runs one program: one method, or those of a language model where they share it.
 
     Raises:
-        UsageError: The artifact has others, as those of language models do.
+        UsageError: The artifact has others.
     """
-    methods = [method.name for method in artifact.manifest.methods]
-    if methods != ["forward"]:
+    methods, llm = artifact.manifest.methods, artifact.manifest.llm
+    if llm is not None and len({method.entry for method in methods}) == 1:
+        return
+    if [method.name for method in methods] != ["forward"]:
         raise UsageError(
-            f"{artifact.path.name} is not for the Android app: it has the methods {', '.join(methods)}",
-            why="library and app run one method, forward",
-            fix=f"edgex export MODEL -t {artifact.manifest.target}, without --llm or methods()",
+            f"{artifact.path.name} is not for the Android app: it has the methods {', '.join(m.name for m in methods)}",
+            why="library and app run one program, forward or a language model of --llm",
+            fix=f"edgex export MODEL -t {artifact.manifest.target}, without methods()",
         )
 
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from edgex.errors import UsageError
-from edgex.export.android.library.text import find_text
+from edgex.export.android.library.generation import GenerationEntry, find_generation
+from edgex.export.android.library.text import VOCABULARY_FILE, find_text
 from edgex.export.android.options import AppOptions
 from edgex.export.android.refusals import check_labels
 from edgex.runtime.artifact.artifact import Artifact
@@ -19,6 +20,7 @@ from edgex.runtime.artifact.card import (
     read_output_image_card,
 )
 from edgex.runtime.artifact.card_detection import DetectionCard, check_detection, read_detection_card
+from edgex.runtime.artifact.card_microphone import MicrophoneCard, check_microphone, read_microphone_card
 from edgex.runtime.artifact.specs import TensorSpec
 
 _NOTE = (
@@ -33,34 +35,53 @@ class Screens:
 
     Attributes:
         image: How a picture becomes an input, or None.
+        alone: Whether the model has one input.
         painted: How an output holds a picture, or None.
         labels: Names of the classes; empty where there are none.
         scores: The output with a score for each label, or None.
         detection: How outputs hold boxes, or None.
         text: How text becomes all inputs, as in the app's manifest, or None.
-        vocabulary: The tokens of that by their ids.
+        generation: What a language model takes.
+        microphone: The input that is sound, where the app may record it, or None.
+        files: Names beside the app's manifest -> their lines: vocabularies and merges.
         note: A sentence for people where nothing says what the outputs of a picture are, or None.
         notices: What was left out, and why.
     """
 
     image: ImageInput | None
+    alone: bool
     painted: ImageInput | None
     labels: tuple[str, ...]
     scores: str | None
     detection: DetectionCard | None
     text: dict[str, Any] | None
-    vocabulary: tuple[str, ...]
+    generation: GenerationEntry
+    microphone: MicrophoneCard | None
+    files: tuple[tuple[str, tuple[str, ...]], ...]
     note: str | None
     notices: tuple[str, ...]
 
     @property
     def kind(self) -> str:
-        """`classes`, `boxes`, `picture`, or `tensors`: what the outputs are shown as."""
+        """`text`, `classes`, `boxes`, `picture`, or `tensors`: what the outputs are shown as."""
+        if self.generation.entry is not None:
+            return "text"
         if self.detection is not None:
             return "boxes"
         if self.painted is not None:
             return "picture"
         return "tensors" if self.scores is None else "classes"
+
+    @property
+    def asks(self) -> str:
+        """`prompt`, `text`, `image`, `sound` or `tensors`: what the screen asks for."""
+        if self.generation.entry is not None:
+            return "prompt"
+        if self.text is not None:
+            return "text"
+        if self.image is not None and self.alone:
+            return "image"
+        return "tensors" if self.microphone is None else "sound"
 
     def describe_detection(self, outputs: Sequence[TensorSpec]) -> dict[str, Any] | None:
         """The `detection` entry of the manifest, in which outputs are places."""
@@ -108,9 +129,15 @@ def find_screens(artifact: Artifact, options: AppOptions) -> Screens:
     labels, scores, left_out = _find_labels(artifact, options, detection)
     is_known = painted is not None or detection is not None or scores is not None
     note = _NOTE if image is not None and not is_known else None
-    text, vocabulary, unlike = find_text(artifact)
-    said = (*left_out, *notices, *unlike)
-    return Screens(image, painted, labels, scores, detection, text, vocabulary, note, said)
+    microphone = options.microphone or read_microphone_card(card, where)
+    if microphone is not None:
+        check_microphone(microphone, method.inputs, "--microphone" if options.microphone else where)
+    generation = find_generation(artifact)
+    text, vocabulary, unlike = find_text(artifact) if generation.entry is None else (None, (), ())
+    files = generation.files or (((VOCABULARY_FILE, vocabulary),) if vocabulary else ())
+    said = (*left_out, *notices, *unlike, *generation.notices)
+    alone = len(method.inputs) == 1
+    return Screens(image, alone, painted, labels, scores, detection, text, generation, microphone, files, note, said)
 
 
 def _find_labels(

@@ -8,7 +8,8 @@ model_card = {
 }
 ```
 
-`output_image` says of an output what `image` says of an input; `detection` how outputs hold boxes (`card_detection`).
+`output_image` says of an output what `image` says of an input; `detection` how outputs hold boxes
+(`card_detection`), `microphone` which input is sound (`card_microphone`).
 
 Other keys travel along; a key that looks like a misspelt one is refused, since its value would count for nothing.
 """
@@ -25,11 +26,12 @@ from typing import Any
 
 from edgex.errors import UsageError, nearest_name
 from edgex.runtime.artifact.card_detection import read_detection_card
+from edgex.runtime.artifact.card_microphone import read_microphone_card
 from edgex.runtime.artifact.specs import Dim, TensorSpec
 
 LAYOUTS = ("NCHW", "NHWC")
 COLORS = ("RGB", "BGR")
-_CARD_KEYS = ("labels", "image", "output_image", "detection", "description")
+_CARD_KEYS = ("labels", "image", "output_image", "detection", "microphone", "description")
 
 # How alike a key and a known one must be for it to be taken as misspelt: "lables", "Labels", "images".
 _ALIKE = 0.75
@@ -88,6 +90,7 @@ def check_card(card: Mapping[str, Any], where: str) -> None:
     read_image_card(card, where)
     read_output_image_card(card, where)
     read_detection_card(card, where)
+    read_microphone_card(card, where)
     try:
         json.dumps(card, allow_nan=False)
     except (TypeError, ValueError) as error:

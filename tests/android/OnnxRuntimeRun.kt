@@ -1,5 +1,5 @@
 import dev.edgex.model.GoldenStep
-import dev.edgex.model.GoldenTensor
+import dev.edgex.model.AssetTensor
 import dev.edgex.model.ModelManifest
 import dev.edgex.model.engine.EngineException
 import dev.edgex.model.engine.InferenceEngine
@@ -69,6 +69,6 @@ private class Desktop(private val assets: File, private val manifest: ModelManif
 
     override fun writeTrace(engine: InferenceEngine, runId: String) = engine.writeTrace(File(assets, "trace"))
 
-    private fun read(spec: TensorSpec, tensor: GoldenTensor): TensorData =
+    private fun read(spec: TensorSpec, tensor: AssetTensor): TensorData =
         TensorData.fromBytes(spec.dtype, tensor.shape, File(assets, tensor.file).readBytes())
 }

@@ -134,9 +134,13 @@ class Check:
         run("javac", "-nowarn", "-d", resources, *(self.work / "generated").rglob("*.java"))
         executorch = self.tools.executorch / "android" / "libs" / "classes.jar"
         # The library by itself, as an existing app takes it.
-        self.kotlin(library, self.model / "kotlin", [stubs, executorch, JSON, self.stdlib])
+        self.kotlin(library, self.model / "kotlin", [stubs, executorch, JSON, self.stdlib, self.coroutines])
         self.kotlin(app, self.main / "kotlin", [stubs, resources, library, JSON, self.stdlib])
         return "kotlinc compiled the library, and the app against it, with -Werror"
+
+    @property
+    def coroutines(self):
+        return self.tools.kotlin / "kotlinx-coroutines-core-jvm.jar"
 
     @property
     def stdlib(self):

@@ -1,1 +1,1 @@
-"""What can run a model in an Android app: ExecuTorch or ONNX Runtime, as the artifact says."""
+"""What can run a model in an Android app: ExecuTorch, ONNX Runtime or LiteRT, as the artifact says."""

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from edgex.errors import UsageError
 from edgex.export.android.edits import Edits
+from edgex.export.android.options import AppOptions
+from edgex.runtime.artifact.artifact import Artifact
 
 
 @dataclass(frozen=True)
@@ -24,9 +28,12 @@ class AppEngine:
         portable_operators: How many operators run outside the backends; None for engines without that distinction.
         planned_arena_bytes: Memory that the file plans for activations; None where it plans none.
         selected_operators: Text of `selected_operators.yaml`, or None.
-        variant: Folder of `samples/android/variants` whose files take the place of the sample's, or None.
+        variants: Folders of `samples/android/variants` with files in place of the sample's; the last of a name counts.
         left_out: Files of the sample that a project of this engine does not have.
         edits: What else differs from the sample.
+        weights: A second file of the artifact that holds weights, or None.
+        provider: Options of what computes in place of the CPU, as the engine spells them; None where nothing does.
+        abis: Processors that the library exists for.
         notices: What the user should know.
     """
 
@@ -42,9 +49,12 @@ class AppEngine:
     portable_operators: int | None = None
     planned_arena_bytes: int | None = None
     selected_operators: str | None = None
-    variant: str | None = None
+    variants: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
     edits: Edits = field(default_factory=dict)
+    weights: str | None = None
+    provider: Mapping[str, str] | None = None
+    abis: tuple[str, ...] = ("arm64-v8a", "x86_64")
     notices: tuple[str, ...] = ()
 
     @property
@@ -56,3 +66,16 @@ class AppEngine:
     def dependency(self) -> str:
         """As Gradle writes it, `org.pytorch:executorch-android:1.5.1`."""
         return f"{self.group}:{self.library}:{self.version}"
+
+
+def refuse_flavor(artifact: Artifact, options: AppOptions, label: str) -> None:
+    """Flavors are ExecuTorch's.
+
+    Raises:
+        UsageError: One is asked for.
+    """
+    if options.flavor != "xnnpack":
+        raise UsageError(
+            f"--flavor {options.flavor} is one of ExecuTorch's libraries, and {label} runs {artifact.path.name}",
+            fix="leave --flavor out, or: edgex export MODEL -t xnnpack",
+        )

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from edgex.errors import UsageError
 from edgex.export.android.engine.app_engine import AppEngine
 from edgex.export.android.engine.executorch import find_executorch
+from edgex.export.android.engine.litert import find_litert
 from edgex.export.android.engine.onnxruntime import find_onnxruntime
 from edgex.export.android.options import AppOptions
 from edgex.runtime.artifact.artifact import Artifact
@@ -14,6 +15,7 @@ from edgex.runtime.artifact.artifact import Artifact
 _FINDERS: Mapping[str, Callable[[Artifact, AppOptions], AppEngine]] = {
     "executorch": find_executorch,
     "onnxruntime": find_onnxruntime,
+    "litert": find_litert,
 }
 
 
@@ -30,7 +32,7 @@ def find_engine(artifact: Artifact, options: AppOptions) -> AppEngine:
     if engine not in _FINDERS:
         raise UsageError(
             f"{artifact.path.name} is not for Android: {engine} runs it",
-            why="an app runs ExecuTorch programs (.pte) or ONNX models",
-            fix="edgex export MODEL -t xnnpack, or -t onnx-cpu",
+            why="an app runs ExecuTorch programs (.pte), ONNX models or LiteRT models (.tflite)",
+            fix="edgex export MODEL -t xnnpack, -t onnx-cpu or -t litert",
         )
     return _FINDERS[engine](artifact, options)

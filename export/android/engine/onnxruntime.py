@@ -1,117 +1,96 @@
-"""ONNX Runtime in an app: it runs `model.onnx` of the target onnx-cpu, on its CPU provider."""
+"""ONNX Runtime in an app: it runs `model.onnx`, on its CPU provider or on a Snapdragon's HTP (target onnx-qnn)."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from edgex.errors import TargetUnavailable, UsageError
-from edgex.export.android.edits import Edits
-from edgex.export.android.engine.app_engine import AppEngine
+from edgex.export.android.edits import join_edits
+from edgex.export.android.engine.app_engine import AppEngine, refuse_flavor
+from edgex.export.android.engine.replacement import EXECUTORCH_SOURCE, replace_executorch
 from edgex.export.android.engine.versions import ONNXRUNTIME_AAR
 from edgex.export.android.options import AppOptions
 from edgex.runtime.artifact.artifact import Artifact
 from edgex.runtime.support.versions import is_older
 
-_PROVIDER = "CPUExecutionProvider"
 _SUFFIX = ".onnx"
+_DATA = ".onnx.data"
+_PINNED = "The newest without telemetry: builds from 1.29 on report to their makers."
+_LICENCES = "ONNX Runtime: MIT, Microsoft and others\\nKotlin: Apache 2.0, JetBrains"
+_CPU_EDITS = replace_executorch("ONNX Runtime", _SUFFIX, pinned=_PINNED, licences=_LICENCES)
 
-# What mentions ExecuTorch in the sample, beside the files of `variants/onnxruntime`.
-_EDITS: Edits = {
-    "README.md": (
-        ("plugin and ExecuTorch's library from", "plugin and ONNX Runtime's library from"),
-        ("adb push model.pte /sdcard", "adb push model.onnx /sdcard"),
-        ("SHA256.pte\n", "SHA256.onnx\n"),
+# The HTP is reached from 64-bit Arm alone. It reads its libraries as files, and one of them is the device's own.
+_QNN_EDITS = join_edits(
+    replace_executorch(
+        "ONNX Runtime",
+        _SUFFIX,
+        pinned=_PINNED,
+        licences=_LICENCES.replace("\\nKotlin", "\\nQNN: Qualcomm\\'s own licence\\nKotlin"),
     ),
-    "model/build.gradle.kts": (
-        (
-            "    // The version that exported the model: an older one cannot be relied on to read it.\n",
-            "    // The newest without telemetry: builds from 1.29 on report to their makers.\n",
+    {
+        "app/build.gradle.kts": (
+            (
+                "            // 64-bit, as the model was proved; the engine's library holds these processors.\n"
+                '            abiFilters += listOf("arm64-v8a", "x86_64")\n',
+                "            // The HTP is a Snapdragon's: there is none for x86.\n"
+                '            abiFilters += "arm64-v8a"\n',
+            ),
+            (
+                "    androidResources {\n",
+                "    packaging {\n"
+                "        // The HTP reads its libraries as files, so they are unpacked when the app is installed.\n"
+                "        jniLibs { useLegacyPackaging = true }\n"
+                "    }\n\n"
+                "    androidResources {\n",
+            ),
         ),
-        (
-            "    // A library takes no AAR along: the app brings -PedgexExecutorchAar.\n"
-            '    val localAar = providers.gradleProperty("edgexExecutorchAar").orNull\n'
-            "    if (localAar == null) implementation(engine) else compileOnly(files(localAar))\n",
-            "    implementation(engine)\n",
+        "app/src/main/AndroidManifest.xml": (
+            (
+                "        <!-- Lets release builds",
+                "        <!-- The device's own way to its HTP. -->\n"
+                "        <uses-native-library\n"
+                '            android:name="libcdsprpc.so"\n'
+                '            android:required="false"\n'
+                '            tools:targetApi="31" />\n\n'
+                "        <!-- Lets release builds",
+            ),
         ),
-        (
-            '        testInstrumentationRunner = "androidx.test.runner.AndroidJUnitRunner"\n',
-            '        testInstrumentationRunner = "androidx.test.runner.AndroidJUnitRunner"\n'
-            '        consumerProguardFiles("consumer-rules.pro")\n',
+        ".github/workflows/android.yml": (
+            (
+                "# Builds library and app, runs the tests of their logic, and replays the golden data on an emulator "
+                "that Gradle manages.\n",
+                "# Builds library and app, and runs the tests of their logic. No emulator has an HTP: the golden data "
+                "is for a phone.\n",
+            ),
         ),
-    ),
-    "app/build.gradle.kts": (
-        (
-            "    // -PedgexExecutorchAar=path takes an AAR of your own, for example one built for profiling; "
-            "the library compiles against it.\n"
-            '    providers.gradleProperty("edgexExecutorchAar").orNull?.let { localAar ->\n'
-            "        implementation(files(localAar))\n"
-            "        implementation(libs.fbjni)\n"
-            "        implementation(libs.nativeloader)\n"
-            "    }\n",
-            "",
-        ),
-    ),
-    "gradle/libs.versions.toml": (
-        (
-            "# Only where -PedgexExecutorchAar names a local file: it brings no dependencies along.\n"
-            'fbjni = "0.7.0"\nnativeloader = "0.10.5"\n',
-            "",
-        ),
-        (
-            'fbjni = { module = "com.facebook.fbjni:fbjni", version.ref = "fbjni" }\n'
-            'nativeloader = { module = "com.facebook.soloader:nativeloader", version.ref = "nativeloader" }\n',
-            "",
-        ),
-    ),
-    "app/src/main/AndroidManifest.xml": (
-        (
-            "\n    <!-- ExecuTorch's AAR declares the instrumentation of its own tests; an app must not carry it. -->\n"
-            "    <instrumentation\n"
-            '        android:name="androidx.test.runner.AndroidJUnitRunner"\n'
-            '        tools:node="remove" />\n',
-            "",
-        ),
-    ),
-    "app/src/main/res/values/strings.xml": (
-        (
-            "ExecuTorch: BSD 3-Clause, Meta Platforms and others\\nfbjni, nativeloader: Apache 2.0, Meta Platforms\\n"
-            "Kotlin, AndroidX: Apache 2.0, JetBrains and the Android Open Source Project",
-            "ONNX Runtime: MIT, Microsoft and others\\nKotlin: Apache 2.0, JetBrains",
-        ),
-    ),
-}
+    },
+)
 
 
 def find_onnxruntime(artifact: Artifact, options: AppOptions) -> AppEngine:
-    """ONNX Runtime's library for an artifact of onnx-cpu; it reads models of other versions too.
+    """ONNX Runtime's library for an artifact of onnx-cpu or onnx-qnn; it reads models of other versions too.
 
     Raises:
-        UsageError: The artifact is for another provider, has state or weights in a second file, or a flavor is asked
-            for, which are ExecuTorch's.
+        UsageError: The artifact is for another provider, its weights in a second file are not pushed, or a flavor is
+            asked for, which are ExecuTorch's.
         TargetUnavailable: It needs a newer ONNX Runtime.
     """
     manifest = artifact.manifest
     where = f"{artifact.path.name} is not for the Android app"
-    if manifest.target != "onnx-cpu":
+    if manifest.target not in ("onnx-cpu", "onnx-qnn"):
         raise UsageError(
             f"{where}: it is for {manifest.target}",
-            why="the app runs ONNX models on ONNX Runtime's CPU provider alone",
+            why="ONNX Runtime for Android has its CPU provider, and QNN in a build of its own",
             fix="edgex export MODEL -t onnx-cpu",
         )
-    if options.flavor != "xnnpack":
+    refuse_flavor(artifact, options, "ONNX Runtime")
+    beside = next((file.path for file in manifest.native_files if file.path.endswith(_DATA)), None)
+    if beside is not None and options.model_source != "push":
         raise UsageError(
-            f"--flavor {options.flavor} is one of ExecuTorch's libraries, and ONNX Runtime runs {artifact.path.name}",
-            fix="leave --flavor out, or: edgex export MODEL -t xnnpack",
-        )
-    if carried := [spec.name for spec in manifest.method.state if spec.input is not None]:
-        raise UsageError(
-            f"{where}: it has state, {', '.join(carried)}",
-            why="with ONNX Runtime the app would have to hand it back at each run, which it does not",
-            fix="edgex export MODEL -t xnnpack, where state lives in the program",
-        )
-    if beside := [file.path for file in manifest.native_files if file.path.endswith(".onnx.data")]:
-        raise UsageError(
-            f"{where}: its weights lie in {beside[0]} beside the model",
-            why="the app holds the model as one file, and ONNX files end at 2 GB",
-            fix="edgex export MODEL -t onnx-cpu --quantize int8, or -t xnnpack",
+            f"{where}: its weights lie in {beside} beside the model",
+            why="an app and Google Play's packs end before ONNX files do, at 2 GB",
+            fix="--model-source push, or export it with --quantize int8",
         )
     needed = manifest.requirements.minimum_version
     if needed is not None and is_older(ONNXRUNTIME_AAR, needed):
@@ -120,17 +99,36 @@ def find_onnxruntime(artifact: Artifact, options: AppOptions) -> AppEngine:
             fix="edgex export MODEL -t xnnpack",
             why="later libraries for Android report to their makers",
         )
+    is_qnn = manifest.target == "onnx-qnn"
     return AppEngine(
         name="onnxruntime",
         label="ONNX Runtime",
         group="com.microsoft.onnxruntime",
-        library="onnxruntime-android",
+        library="onnxruntime-android-qnn" if is_qnn else "onnxruntime-android",
         version=ONNXRUNTIME_AAR,
         exporter=manifest.producer.get("onnxruntime", "unknown"),
-        flavor="cpu",
+        flavor="qnn" if is_qnn else "cpu",
         suffix=_SUFFIX,
-        backends=(_PROVIDER,),
-        variant="onnxruntime",
-        left_out=("model/src/main/kotlin/dev/edgex/model/engine/ExecuTorchEngine.kt",),
-        edits=_EDITS,
+        backends=("QNNExecutionProvider",) if is_qnn else ("CPUExecutionProvider",),
+        variants=("onnxruntime", "onnxruntime-qnn" if is_qnn else "onnxruntime-cpu"),
+        left_out=(EXECUTORCH_SOURCE,),
+        edits=_QNN_EDITS if is_qnn else _CPU_EDITS,
+        weights=beside,
+        provider=_read_provider(manifest.options) if is_qnn else None,
+        abis=("arm64-v8a",) if is_qnn else ("arm64-v8a", "x86_64"),
+        notices=(_QNN_NOTICE,) if is_qnn else (),
     )
+
+
+_QNN_NOTICE = (
+    "the app brings Qualcomm's QNN libraries (com.qualcomm.qti:qnn-runtime, their own licence); it runs on Snapdragons "
+    "with an HTP alone; the context binary of an artifact is not taken along, the phone compiles the model itself"
+)
+
+
+def _read_provider(options: Mapping[str, Any]) -> dict[str, str]:
+    """The options that the model was proved with, but for the chip: the phone's own is found when it is loaded."""
+    given = dict(options.get("provider_options", {}))
+    for chip in ("soc_model", "htp_arch", "backend_path"):
+        given.pop(chip, None)
+    return {name: str(int(value) if isinstance(value, bool) else value) for name, value in sorted(given.items())}

@@ -1,4 +1,4 @@
-"""Which library for Android belongs to an artifact: ExecuTorch's and ONNX Runtime's, pinned."""
+"""Which library for Android belongs to an artifact: ExecuTorch's, ONNX Runtime's and LiteRT's, pinned."""
 
 from __future__ import annotations
 
@@ -15,7 +15,12 @@ EXECUTORCH_FLAVORS = {
 
 # On Maven Central since the summer of 2026, and in the builds of public projects as of November 2026; no registry here
 # has it. The last without telemetry, which came with 1.29.0: microsoft/onnxruntime PR 27379, and its docs/Privacy.md.
+# `onnxruntime-android-qnn` is there in the same version, and brings `com.qualcomm.qti:qnn-runtime`.
 ONNXRUNTIME_AAR = "1.28.0"
+
+# On Google's Maven, in the builds of public projects as of November 2026; of the version of the converter that this
+# package asks for. It has the interpreter, org.tensorflow.lite, for the CPU (ai.google.dev/edge/litert/android).
+LITERT_AAR = "2.3.0"
 
 
 def find_executorch_aar(exporter: str, where: str) -> str:

@@ -23,7 +23,7 @@ _ARRAYS = {
 }
 _MAX_LINE = 130
 # What the class calls its own values.
-_TAKEN_NAMES = frozenset({"model", "found", "sizes", "count", "picture", "labels"})
+_TAKEN_NAMES = frozenset({"model", "found", "sizes", "count", "picture", "labels", "sampling"})
 
 
 class ModelClass:
@@ -39,6 +39,8 @@ class ModelClass:
         detects: Whether the model card says how boxes are coded.
         paints: Whether the model card says that an output is a picture.
         reads_text: Whether the library makes all inputs of a text.
+        generates: Whether it is a language model.
+        takes_prompts: Whether the library has its tokenizer.
     """
 
     def __init__(self, document: Mapping[str, Any], folder: str) -> None:
@@ -53,12 +55,16 @@ class ModelClass:
         self.classifies = any(entry["activation"] for entry in document["outputs"])
         self.detects = document["detection"] is not None and self.picture is not None
         self.reads_text = document.get("text") is not None
+        generation = document.get("generation")
+        self.generates = generation is not None
+        self.takes_prompts = generation is not None and generation["tokenizer"] is not None
         self.paints = self.picture is not None and any(entry["image"] for entry in document["outputs"])
 
     def write(self) -> str:
         """The file."""
         parts = [self._head(), self._outputs(), self._run()]
         parts += [self._run_text()] if self.reads_text else []
+        parts += [self._generate()] if self.generates else []
         parts += [self._classify()] if self.classifies else []
         parts += [self._detect()] if self.detects else []
         parts += [self._paint()] if self.paints else []
@@ -73,6 +79,10 @@ class ModelClass:
         found |= {f"{PACKAGE}.tensor.TensorData", f"{PACKAGE}.tensor.tensorOf"}
         found |= {"android.graphics.Bitmap"} if "Bitmap" in body else set()
         found |= {f"{PACKAGE}.image.Detection"} if self.detects else set()
+        if self.generates:
+            found |= {f"{PACKAGE}.text.{name}" for name in ("Sampling", "Token", "generate")}
+            found |= {f"{PACKAGE}.text.idsOf"} if self.takes_prompts else set()
+            found |= {"kotlinx.coroutines.flow.Flow", "kotlinx.coroutines.flow.flow"}
         return "\n".join(f"import {name}" for name in sorted(found))
 
     def _head(self) -> str:
@@ -95,6 +105,12 @@ class ModelClass:
                 "",
                 "    /** Names of the classes, in the order of the scores. */",
                 "    val labels: List<String> get() = model.manifest.labels",
+            ]
+        if self.generates:
+            lines += [
+                "",
+                "    /** How the model's makers choose tokens; a copy with a seed gives the same text each time. */",
+                "    val sampling: Sampling get() = model.generation.sampling",
             ]
         return "\n".join(lines)
 
@@ -139,6 +155,27 @@ class ModelClass:
                 "    /** The likeliest classes of a text. */",
                 "    suspend fun classify(text: String, count: Int = 5): List<Guess> =",
                 "        model.guesses(model.run(model.tensorsOf(text)), count)",
+            ]
+        return "\n".join(lines)
+
+    def _generate(self) -> str:
+        how = ["maxNew: Int = 128", "sampling: Sampling = this.sampling"]
+        ends = "an id that ends texts, [maxNew] tokens, or no room for more"
+        lines = [
+            _wrap_doc(
+                "The tokens that follow a prompt of ids, each as soon as it is known, up to "
+                f"{ends}. Each call begins a text, which ends any other; cancelling ends it between two tokens.",
+                "    ",
+            ),
+            _wrap_call("    fun generate", ["prompt: IntArray", *how], ": Flow<Token> ="),
+            "        flow { model.generate(prompt.asList(), maxNew, sampling) { emit(it) } }",
+        ]
+        if self.takes_prompts:
+            lines += [
+                "",
+                "    /** The same for a text; special tokens in it, such as those of a chat, are read as such. */",
+                _wrap_call("    fun generate", ["prompt: String", *how], ": Flow<Token> ="),
+                "        flow { model.generate(model.idsOf(prompt), maxNew, sampling) { emit(it) } }",
             ]
         return "\n".join(lines)
 

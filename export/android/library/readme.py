@@ -30,8 +30,8 @@ The model runs on the device, with {engine}, without network or permission. Your
 
 ```kotlin
 android {{
-    defaultConfig {{ ndk {{ abiFilters += listOf("arm64-v8a", "x86_64") }} }} // 64-bit, as the model was proved
-    androidResources {{ noCompress += listOf("{suffix}", "bin") }} // an uncompressed model loads faster the first time
+    defaultConfig {{ ndk {{ abiFilters += listOf({abis}) }} }} // 64-bit, as the model was proved
+{packaging}    androidResources {{ noCompress += listOf("{suffix}", "bin") }} // loads faster the first time
 }}
 dependencies {{ implementation(project(":{module}")) }}
 ```
@@ -80,6 +80,8 @@ Generate it with `edgex android --library-only`, and copy its class and its fold
 module; the other sources are the same for every model of one version of edgex.
 """
 
+_PACKAGING = "    packaging { jniLibs { useLegacyPackaging = true } } // QNN reads its libraries as files\n"
+
 
 def write_readme(model: ModelClass, module: str, engine: AppEngine) -> str:
     """The README of a library.
@@ -106,6 +108,8 @@ def write_readme(model: ModelClass, module: str, engine: AppEngine) -> str:
         class_name=model.name,
         module=module,
         suffix=engine.suffix[1:],
+        abis=", ".join(f'"{abi}"' for abi in engine.abis),
+        packaging=_PACKAGING if engine.provider is not None else "",
         stem=_stem(model),
         imports="\n".join(f"import {name}" for name in sorted({*_IMPORTS, f"{PACKAGE}.{model.name}", *imported})),
         use=use,
@@ -150,7 +154,11 @@ def _show_use(model: ModelClass) -> tuple[str, set[str]]:
         given = ", ".join(["picture", *model.picture_sizes().values()])
     else:
         parameters, given = model.parameters(), ", ".join([*model.inputs, *model.sizes.values()])
-    if model.detects:
+    if model.generates:
+        verb, parameters = "write", ["prompt: String" if model.takes_prompts else "prompt: IntArray"]
+        shown = '"${it.text}"' if model.takes_prompts else '"${it.id} "'
+        lines = [f"model.generate(prompt).collect {{ Log.i({tag}, {shown}) }}"]
+    elif model.detects:
         verb = "detect"
         lines = [f'model.detect({given}).forEach {{ Log.i({tag}, "${{it.label}} at ${{it.left}}, ${{it.top}}") }}']
     elif model.classifies:
@@ -188,6 +196,9 @@ def _list_calls(model: ModelClass) -> list[tuple[str, str]]:
     if model.reads_text:
         calls.append(("run(text)", "runs once on a text, which the tokenizer of the export makes ids of"))
         calls += [("classify(text, count = 5)", "the likeliest classes of a text")] if model.classifies else []
+    if model.generates:
+        what = "text or ids" if model.takes_prompts else "ids"
+        calls.append(("generate(prompt, maxNew, sampling)", f"a `Flow` of the tokens that follow a prompt: {what}"))
     if model.document["model"]["stateful"]:
         calls.append(("reset()", "forgets what the model kept from run to run"))
     calls += [

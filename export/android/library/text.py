@@ -19,7 +19,7 @@ VOCABULARY_FILE = "vocabulary.txt"
 _NAMES = ("input_ids", "attention_mask", "token_type_ids")
 
 
-class _Unlike(Exception):
+class Unlike(Exception):
     """The tokenizer or the model is not of the kind that the library knows; the message says in what."""
 
 
@@ -38,7 +38,7 @@ def find_text(artifact: Artifact) -> tuple[dict[str, Any] | None, tuple[str, ...
     try:
         tokens = _read_vocabulary(tokenizer)
         entry = {**_find_places(artifact.manifest.method.inputs), **_describe(tokenizer)}
-    except _Unlike as unlike:
+    except Unlike as unlike:
         return None, (), (f"the app takes ids, not text: {unlike}",)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ArtifactError(f"{FILE} is no tokenizer", artifact.path.name, why=repr(error)) from error
@@ -48,10 +48,10 @@ def find_text(artifact: Artifact) -> tuple[dict[str, Any] | None, tuple[str, ...
 def _read_vocabulary(tokenizer: Mapping[str, Any]) -> tuple[str, ...]:
     model = tokenizer["model"]
     if model.get("type") != "WordPiece":
-        raise _Unlike(f"the tokenizer is {model.get('type')}, and the app has WordPiece alone")
+        raise Unlike(f"the tokenizer is {model.get('type')}, and the app has WordPiece alone")
     by_id = {int(number): str(token) for token, number in model["vocab"].items()}
     if sorted(by_id) != list(range(len(by_id))) or any(len(token.splitlines()) != 1 for token in by_id.values()):
-        raise _Unlike("the vocabulary has gaps, or tokens of several lines")
+        raise Unlike("the vocabulary has gaps, or tokens of several lines")
     return tuple(by_id[number] for number in range(len(by_id)))
 
 
@@ -59,9 +59,9 @@ def _describe(tokenizer: Mapping[str, Any]) -> dict[str, Any]:
     model, normalizer = tokenizer["model"], tokenizer.get("normalizer") or {}
     kinds = (normalizer.get("type"), (tokenizer.get("pre_tokenizer") or {}).get("type"))
     if kinds != ("BertNormalizer", "BertPreTokenizer"):
-        raise _Unlike(f"the tokenizer prepares text by {kinds[0]} and {kinds[1]}, and the app as BERT does alone")
+        raise Unlike(f"the tokenizer prepares text by {kinds[0]} and {kinds[1]}, and the app as BERT does alone")
     lowercase, accents = bool(normalizer["lowercase"]), normalizer.get("strip_accents")
-    opens, closes = _read_frame(tokenizer.get("post_processor"))
+    opens, closes = read_frame(tokenizer.get("post_processor"))
     padding = tokenizer.get("padding") or {}
     return {
         "vocabulary": VOCABULARY_FILE,
@@ -78,14 +78,18 @@ def _describe(tokenizer: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _read_frame(processor: Mapping[str, Any] | None) -> tuple[list[int], list[int]]:
-    """Ids before and behind one text."""
+def read_frame(processor: Mapping[str, Any] | None) -> tuple[list[int], list[int]]:
+    """Ids before and behind one text, as `post_processor` of `tokenizer.json` says.
+
+    Raises:
+        Unlike: By a step that is not known.
+    """
     if processor is None:
         return [], []
     if processor["type"] == "BertProcessing":
         return [int(processor["cls"][1])], [int(processor["sep"][1])]
     if processor["type"] != "TemplateProcessing":
-        raise _Unlike(f"the tokenizer puts ids around a text by {processor['type']}")
+        raise Unlike(f"the tokenizer puts ids around a text by {processor['type']}")
     around: tuple[list[int], list[int]] = ([], [])
     behind = 0
     for piece in processor["single"]:
@@ -101,12 +105,12 @@ def _find_places(inputs: Sequence[TensorSpec]) -> dict[str, int | None]:
     places: dict[str, int | None] = dict.fromkeys(_NAMES)
     for at, spec in enumerate(inputs):
         if spec.name not in places or not spec.dtype.startswith("int") or len(spec.shape) != 2:
-            raise _Unlike(f"{spec} is none of {', '.join(_NAMES)}, whole numbers of two dimensions")
+            raise Unlike(f"{spec} is none of {', '.join(_NAMES)}, whole numbers of two dimensions")
         places[spec.name] = at
     if places["input_ids"] is None or len({spec.shape for spec in inputs}) != 1:
-        raise _Unlike("the inputs are not input_ids and others of its shape")
+        raise Unlike("the inputs are not input_ids and others of its shape")
     first = inputs[0].shape[0]
     if (first if isinstance(first, int) else first.min) != 1:
-        raise _Unlike("the model takes several texts at once")
+        raise Unlike("the model takes several texts at once")
     ids, mask, types = (places[name] for name in _NAMES)
     return {"ids": ids, "mask": mask, "types": types}

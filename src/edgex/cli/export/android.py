@@ -46,6 +46,12 @@ _IMAGE_HELP = (
 )
 @option("--image-input", metavar="NAME:MEAN,STD", group="App", help=_IMAGE_HELP)
 @option(
+    "--microphone",
+    metavar="NAME:RATE",
+    group="App",
+    help="This input is sound, which the app may record: RATE values a second; default: the model card's, else never.",
+)
+@option(
     "--flavor",
     type=click.Choice(["xnnpack", "vulkan"]),
     default="xnnpack",
@@ -89,6 +95,7 @@ def command(
     name: str | None,
     labels: Path | None,
     image_input: str | None,
+    microphone: str | None,
     flavor: str,
     model_source: str,
     delivery: str | None,
@@ -119,7 +126,7 @@ def command(
                 "--delivery puts the model beside the app, for Google Play",
                 fix="leave --library-only and --model-source push out",
             )
-        options = _read_options(application_id, name, labels, image_input, flavor, model_source)
+        options = _read_options(application_id, name, labels, image_input, microphone, flavor, model_source)
         options = replace(options, delivery=cast("Delivery | None", delivery), library_only=library_only)
         opened = open_artifact(artifact, check)
         app = generate_app(opened, output or Path(f"{opened.manifest.name}-android"), options, force=force)
@@ -143,6 +150,7 @@ def _read_options(
     name: str | None,
     labels: Path | None,
     image_input: str | None,
+    microphone: str | None,
     flavor: str,
     model_source: str,
 ) -> AppOptions:
@@ -154,12 +162,14 @@ def _read_options(
         read_labels,
     )
     from edgex.runtime.artifact.card import parse_image_input
+    from edgex.runtime.artifact.card_microphone import parse_microphone
 
     return AppOptions(
         application_id=None if application_id is None else check_application_id(application_id),
         name=None if name is None else check_app_name(name),
         labels=None if labels is None else read_labels(labels),
         image=None if image_input is None else parse_image_input(image_input, "--image-input"),
+        microphone=None if microphone is None else parse_microphone(microphone),
         flavor=cast("Flavor", flavor),
         model_source=cast("ModelSource", model_source),
     )
@@ -178,7 +188,7 @@ def _describe_store(path: Path, document: dict[str, Any], application_id: str | 
         )
     if not (path / "keystore.properties").is_file():
         notes.append(
-            "no keystore.properties: the bundle is signed with the debug key, which a store refuses; make a key with "
+            "no keystore.properties, without which bundleRelease fails: a store refuses the debug key; make a key with "
             "keytool -genkeypair -keyalg RSA -validity 10000 -keystore upload.jks -alias upload, and name it there: "
             "storeFile, storePassword, keyAlias, keyPassword"
         )
@@ -191,6 +201,8 @@ def _describe_store(path: Path, document: dict[str, Any], application_id: str | 
 _SCREENS = {
     "image": "a picture",
     "text": "a text",
+    "prompt": "the beginning of a text",
+    "sound": "sound from the microphone, when asked",
     "picture": "a picture",
     "classes": "the likeliest classes",
     "boxes": "boxes in the picture",
@@ -221,6 +233,8 @@ def _print_app(document: dict[str, Any], artifact: Artifact, *, quiet: bool) -> 
     else:
         folder = shlex.quote(document["path"])
         click.echo(f"  next        cd {folder} && ./gradlew installDebug   (for a store: bundleRelease)")
-    if document["model_place"] is not None:
-        model = shlex.quote(str(artifact.file(Path(document["model_place"]).suffix)))
-        click.echo(f"  then        adb push {model} {document['model_place']}")
+    if (place := document["model_place"]) is not None:
+        model = artifact.file(Path(place).suffix)
+        click.echo(f"  then        adb push {shlex.quote(str(model))} {place}")
+        if (weights := model.with_name(f"{model.name}.data")).is_file():
+            click.echo(f"              adb push {shlex.quote(str(weights))} {Path(place).with_name(weights.name)}")

@@ -18,5 +18,7 @@ public class Activity extends android.view.ContextThemeWrapper {
     public final Application getApplication() { throw new android.app.Stub(); }
     public Intent getIntent() { throw new android.app.Stub(); }
     public Window getWindow() { throw new android.app.Stub(); }
+    public final void requestPermissions(String[] permissions, int requestCode) {}
+    public void onRequestPermissionsResult(int requestCode, String[] permissions, int[] grantResults) {}
     public void startActivityForResult(Intent intent, int requestCode) {}
 }

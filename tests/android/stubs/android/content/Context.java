@@ -9,6 +9,7 @@ public abstract class Context {
     public abstract String getPackageName();
     public abstract java.io.File getFilesDir();
     public abstract java.io.File getExternalFilesDir(String type);
+    public abstract int checkSelfPermission(String permission);
     public abstract void startActivity(Intent intent);
     public abstract Intent registerReceiver(BroadcastReceiver receiver, IntentFilter filter);
     public final <T> T getSystemService(Class<T> serviceClass) { throw new android.app.Stub(); }

@@ -9,6 +9,7 @@ public class ContextWrapper extends Context {
     public String getPackageName() { throw new android.app.Stub(); }
     public java.io.File getFilesDir() { throw new android.app.Stub(); }
     public java.io.File getExternalFilesDir(String type) { throw new android.app.Stub(); }
+    public int checkSelfPermission(String permission) { throw new android.app.Stub(); }
     public void startActivity(Intent intent) {}
     public Intent registerReceiver(BroadcastReceiver receiver, IntentFilter filter) { throw new android.app.Stub(); }
 }

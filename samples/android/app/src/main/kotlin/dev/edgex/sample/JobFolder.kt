@@ -5,6 +5,7 @@ import dev.edgex.model.AndroidPlatform
 import dev.edgex.model.EdgeModel
 import dev.edgex.model.engine.InferenceEngine
 import dev.edgex.model.engine.LoadMode
+import dev.edgex.model.engine.ModelProgram
 import dev.edgex.model.engine.modelEngine
 import dev.edgex.model.hash
 import dev.edgex.model.tensor.DType
@@ -53,7 +54,7 @@ class JobFiles(private val folder: JobFolder, private val job: Job, private val 
 
     override fun loadLibrary() = platform.loadLibrary()
 
-    override fun load(threads: Int, loadMode: LoadMode) = modelEngine.load(folder.model(job), threads, loadMode)
+    override fun load(threads: Int, loadMode: LoadMode) = modelEngine.load(ModelProgram(folder.model(job)), threads, loadMode)
 
     override fun readInput(file: String, dtype: DType, shape: IntArray): TensorData =
         TensorData.fromBytes(dtype, shape, folder.file(file).readBytes())

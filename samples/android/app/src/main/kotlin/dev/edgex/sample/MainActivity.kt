@@ -2,6 +2,7 @@ package dev.edgex.sample
 
 import android.app.Activity
 import android.content.Intent
+import android.content.pm.PackageManager.PERMISSION_GRANTED
 import android.os.Bundle
 import android.view.View
 import android.view.ViewGroup
@@ -16,6 +17,7 @@ import org.json.JSONException
 class MainActivity : Activity() {
     private var runner: ModelRunner? = null
     private var picker: PictureCard? = null
+    private var microphone: MicrophoneCard? = null
     private val cards = ArrayList<InputCard>()
     private lateinit var manifest: ModelManifest
     private lateinit var results: ResultCards
@@ -40,21 +42,27 @@ class MainActivity : Activity() {
         findViewById<Button>(R.id.details).setOnClickListener { startActivity(Intent(this, DetailsActivity::class.java)) }
         findViewById<Button>(R.id.prove).setOnClickListener { model.prove() }
         findViewById<Button>(R.id.run).setOnClickListener { if (inputsAreRight()) model.run() }
+        findViewById<Button>(R.id.stop).setOnClickListener { model.stop() }
         results = ResultCards(findViewById(R.id.results), manifest)
         addInputs(findViewById(R.id.inputs), model)
     }
 
     private fun addInputs(parent: ViewGroup, model: ModelRunner) {
+        if (manifest.generation != null) {
+            val hint = if (manifest.generation?.tokenizer == null) R.string.ids_hint else R.string.prompt_hint
+            cards += TextCard(parent, hint, model.prompt) { model.prompt = it }
+            return
+        }
         if (manifest.text != null) {
-            cards += TextCard(parent, model)
+            cards += TextCard(parent, R.string.text_hint, (model.choices.first() as? InputChoice.Text)?.text, model::useText)
             return
         }
         if (manifest.dynamicDims.isNotEmpty()) cards += SizesCard(parent, manifest.dynamicDims, model)
         manifest.inputs.forEachIndexed { at, input ->
-            if (input == manifest.imageInput) {
-                cards += PictureCard(this, parent, input, model, at).also { picker = it }
-            } else {
-                cards += TensorCard(parent, input, model, at)
+            cards += when (input) {
+                manifest.imageInput -> PictureCard(this, parent, input, model, at).also { picker = it }
+                manifest.soundInput -> MicrophoneCard(this, parent, input, model, at).also { microphone = it }
+                else -> TensorCard(parent, input, model, at)
             }
         }
     }
@@ -81,6 +89,11 @@ class MainActivity : Activity() {
         if (requestCode == PictureCard.REQUEST && resultCode == RESULT_OK) picker?.onPicked(uri)
     }
 
+    override fun onRequestPermissionsResult(requestCode: Int, permissions: Array<out String>, grantResults: IntArray) {
+        super.onRequestPermissionsResult(requestCode, permissions, grantResults)
+        if (requestCode == MicrophoneCard.REQUEST) microphone?.onAnswer(grantResults.firstOrNull() == PERMISSION_GRANTED)
+    }
+
     private fun show(state: RunState) {
         findViewById<ProgressBar>(R.id.busy).visibility = if (state.isBusy) View.VISIBLE else View.INVISIBLE
         findViewById<Button>(R.id.run).isEnabled = !state.isBusy
@@ -88,7 +101,10 @@ class MainActivity : Activity() {
         showText(R.id.error, state.error)
         findViewById<TextView>(R.id.parity).text = ParityText(resources).describe(state.parity)
         cards.forEach { it.refresh() }
+        val isWriting = state.isBusy && state.written != null && state.written.finish == null
+        findViewById<Button>(R.id.stop).visibility = if (isWriting) View.VISIBLE else View.GONE
         results.show(state.result)
+        state.written?.let(results::show)
     }
 
     private fun showBroken(error: Exception) {

@@ -7,11 +7,16 @@ import dev.edgex.model.ModelThread
 import dev.edgex.model.detections
 import dev.edgex.model.image.Detection
 import dev.edgex.model.image.Picture
+import dev.edgex.model.measure.CancelledException
 import dev.edgex.model.measure.Comparison
 import dev.edgex.model.measure.Parity
 import dev.edgex.model.measure.ParityReport
 import dev.edgex.model.tensor.TensorData
 import dev.edgex.model.tensor.TensorException
+import dev.edgex.model.tensor.elementCount
+import dev.edgex.model.text.Finish
+import dev.edgex.model.text.generate
+import dev.edgex.model.text.idsOf
 import java.util.concurrent.CopyOnWriteArrayList
 
 /** Where the values of one input come from. */
@@ -30,6 +35,9 @@ sealed interface InputChoice {
     data class Text(val text: String) : InputChoice
 
     data class Photo(val picture: Picture) : InputChoice
+
+    /** From -1 to 1, as the microphone gave them. */
+    class Sound(val samples: FloatArray) : InputChoice
 }
 
 /**
@@ -44,11 +52,15 @@ class RunResult(
     val detections: List<Detection>?,
 )
 
+/** What a language model has written so far, and in how many seconds; [finish] is there where it is whole. */
+class WrittenText(val text: String, val tokens: Int, val seconds: Double, val finish: Finish?)
+
 /** What the Run screen shows. */
 data class RunState(
     val isBusy: Boolean = false,
     val parity: ParityReport? = null,
     val result: RunResult? = null,
+    val written: WrittenText? = null,
     val error: String? = null,
 )
 
@@ -57,6 +69,15 @@ class ModelRunner(private val model: EdgeModel, private val platform: AndroidPla
     private val manifest = model.manifest
     val state = Watched(RunState())
     val choices: MutableList<InputChoice> = CopyOnWriteArrayList(manifest.inputs.map { InputChoice.Golden })
+
+    /** For a language model: a text, or ids where there is no tokenizer. */
+    var prompt = ""
+
+    /** Of the microphone, where it is an input. */
+    val sampleRate: Int get() = checkNotNull(manifest.microphone).sampleRate
+
+    @Volatile
+    private var isStopped = false
 
     /** Sizes of dynamic dimensions by name; at first those of the example. */
     val sizes: MutableMap<String, Int> = exampleSizes().toMutableMap()
@@ -71,10 +92,41 @@ class ModelRunner(private val model: EdgeModel, private val platform: AndroidPla
         state.value.copy(parity = parity)
     }
 
-    /** Runs once on the chosen inputs. */
+    /** Runs once on the chosen inputs; a language model goes on from the prompt. */
     fun run() {
         val sizes = sizes.toMap()
-        submit { runOnce(sizes) }
+        submit { if (manifest.generation == null) runOnce(sizes) else write() }
+    }
+
+    /** Ends the text that is being written. */
+    fun stop() {
+        isStopped = true
+    }
+
+    fun useText(text: String) {
+        val choice = if (text.isBlank()) InputChoice.Golden else InputChoice.Text(text)
+        for (at in choices.indices) choices[at] = choice
+    }
+
+    private suspend fun write(): RunState {
+        isStopped = false
+        val hasTokenizer = model.generation.tokenizer != null
+        val ids = if (hasTokenizer) model.idsOf(prompt) else prompt.split(' ', ',').filter { it.isNotBlank() }.map { it.toInt() }
+        val text = StringBuilder()
+        var tokens = 0
+        val started = System.nanoTime()
+        fun written(finish: Finish?) = WrittenText(text.toString(), tokens, (System.nanoTime() - started) / 1e9, finish)
+        val finish = try {
+            model.generate(ids, MAX_NEW) { token ->
+                tokens++
+                text.append(token.text ?: "${token.id} ")
+                state.set(state.value.copy(written = written(null)))
+                if (isStopped) throw CancelledException()
+            }
+        } catch (stopped: CancelledException) {
+            Finish.LENGTH
+        }
+        return state.value.copy(written = written(finish))
     }
 
     /** Reads a picture, which may take a while, makes it the input at this place, and runs. */
@@ -82,6 +134,16 @@ class ModelRunner(private val model: EdgeModel, private val platform: AndroidPla
         val sizes = sizes.toMap()
         submit {
             choices[at] = InputChoice.Photo(ModelThread.run(read))
+            runOnce(sizes)
+        }
+    }
+
+    /** Records as much sound as the input takes, makes it the input at this place, and runs. */
+    fun runOnSound(at: Int) {
+        val sizes = sizes.toMap()
+        submit {
+            val count = elementCount(manifest.inputs[at].spec.shapeFor(sizes)).toInt()
+            choices[at] = InputChoice.Sound(ModelThread.run { Recorder.record(sampleRate, count) })
             runOnce(sizes)
         }
     }
@@ -131,8 +193,13 @@ class ModelRunner(private val model: EdgeModel, private val platform: AndroidPla
             is InputChoice.Random -> tensor.fillRandom(choice.seed)
             is InputChoice.Typed -> tensor.fillTyped(choice.text)
             is InputChoice.Text -> throw TensorException("text makes all inputs at once")
+            is InputChoice.Sound -> tensor.also { for (at in 0 until it.size) it[at] = choice.samples[at].toDouble() }
             is InputChoice.Photo -> tensor.also { requireNotNull(input.image).fill(choice.picture, it) }
         }
+    }
+
+    private companion object {
+        const val MAX_NEW = 256
     }
 
     private fun exampleSizes(): Map<String, Int> {

@@ -41,6 +41,19 @@ class ResultCards(private val parent: ViewGroup, private val manifest: ModelMani
         }
     }
 
+    /** A text as far as it is written: called for each token, so that nothing is made anew but the text. */
+    fun show(written: WrittenText) {
+        if (parent.childCount == 0) {
+            addLine("")
+            addLine("")
+        }
+        val rate = if (written.seconds > 0) written.tokens / written.seconds else 0.0
+        lineAt(0).text = resources.getString(R.string.written, written.tokens, formatFigure(rate))
+        lineAt(1).text = written.text
+    }
+
+    private fun lineAt(place: Int): TextView = parent.getChildAt(place).findViewById(R.id.line)
+
     private fun addLine(text: String) {
         val row = inflater.inflate(R.layout.line_row, parent, false)
         row.findViewById<TextView>(R.id.line).text = text

@@ -35,13 +35,14 @@ class AndroidPlatform(private val context: Context, private val name: String, pr
         ((System.nanoTime() - started) / 1e9).also { librarySeconds = it }
     }
 
-    override fun load(threads: Int, loadMode: LoadMode): LoadedEngine = modelEngine.load(store.file, threads, loadMode)
+    override fun load(threads: Int, loadMode: LoadMode): LoadedEngine =
+        modelEngine.load(manifest.program(store.file) { readAsset(it.spec, it.values) }, threads, loadMode)
 
     override val loadModes: List<LoadMode> get() = modelEngine.loadModes
 
     override fun readGolden(step: GoldenStep): GoldenValues = GoldenValues(
-        manifest.inputs.zip(step.inputs).map { (input, tensor) -> read(input.spec, tensor) },
-        manifest.outputs.zip(step.outputs).map { (output, tensor) -> read(output.spec, tensor) },
+        manifest.inputs.zip(step.inputs).map { (input, tensor) -> readAsset(input.spec, tensor) },
+        manifest.outputs.zip(step.outputs).map { (output, tensor) -> readAsset(output.spec, tensor) },
     )
 
     override fun readText(file: String): String =
@@ -63,7 +64,7 @@ class AndroidPlatform(private val context: Context, private val name: String, pr
     /** Where reports are written for `adb pull`; null while the storage is not mounted. */
     fun reportFolder(): File? = context.getExternalFilesDir(EdgeModel.ASSETS)
 
-    private fun read(spec: TensorSpec, tensor: GoldenTensor): TensorData {
+    private fun readAsset(spec: TensorSpec, tensor: AssetTensor): TensorData {
         val content = context.assets.open("${EdgeModel.ASSETS}/$name/${tensor.file}").use { it.readBytes() }
         return TensorData.fromBytes(spec.dtype, tensor.shape, content)
     }

@@ -11,6 +11,8 @@ import dev.edgex.model.measure.ParityReport
 import dev.edgex.model.measure.Platform
 import dev.edgex.model.measure.ProgressListener
 import dev.edgex.model.tensor.TensorData
+import dev.edgex.model.text.BytePairs
+import dev.edgex.model.text.GenerationFormat
 import dev.edgex.model.text.WordPiece
 import dev.edgex.model.text.tensorsOf
 import java.io.Closeable
@@ -29,10 +31,21 @@ class EdgeModel(val manifest: ModelManifest, private val platform: Platform, pri
     private var engine: InferenceEngine? = null
     private var isClosed = false
 
-    private val tokenizer by lazy {
+    // Of a language model, the text whose keys and values it holds.
+    private var text: Any? = null
+
+    private val wordPiece by lazy {
         val format = requireNotNull(manifest.text) { "${manifest.model.name} has no tokenizer in this library" }
-        WordPiece(format, platform.readText(format.vocabularyFile).removeSuffix("\n").split('\n'))
+        WordPiece(format, readLines(format.vocabularyFile))
     }
+
+    /** The tokenizer of a language model, null where the library does not have it. */
+    internal val bytePairs: BytePairs? by lazy {
+        generation.tokenizer?.let { BytePairs(it, readLines(it.vocabularyFile), readLines(it.mergesFile)) }
+    }
+
+    /** What the language model takes. */
+    val generation: GenerationFormat get() = requireNotNull(manifest.generation) { "${manifest.model.name} is no language model" }
 
     fun input(name: String): InputInfo =
         requireNotNull(manifest.inputs.firstOrNull { it.spec.name == name }) { "the model has no input $name" }
@@ -41,10 +54,15 @@ class EdgeModel(val manifest: ModelManifest, private val platform: Platform, pri
     suspend fun load() = ModelThread.run { loaded() }.let {}
 
     /** Runs once. What a model keeps from run to run goes on from the run before. */
-    suspend fun run(inputs: List<TensorData>): ModelRun {
+    suspend fun run(inputs: List<TensorData>): ModelRun = run(inputs, null)
+
+    /** Runs once for a [text] that was begun, and fails where another call has used the model since. */
+    internal suspend fun run(inputs: List<TensorData>, text: Any?): ModelRun {
         manifest.check(inputs)
         return ModelThread.run {
             val engine = loaded()
+            check(text == null || text === this.text) { "another call has used ${manifest.model.name} since this text began" }
+            this.text = text
             engine.bind(inputs)
             val started = System.nanoTime()
             engine.run()
@@ -53,8 +71,14 @@ class EdgeModel(val manifest: ModelManifest, private val platform: Platform, pri
         }
     }
 
+    /** Begins a text of a language model's, which ends any other. One that counts its own position is loaded anew. */
+    internal suspend fun beginText(text: Any) = ModelThread.run {
+        if (manifest.inputs.size == 1) free()
+        this.text = text
+    }
+
     /** A text as the inputs of one run; reads the vocabulary when first called. */
-    suspend fun tensorsOf(text: String): List<TensorData> = ModelThread.run { tokenizer.tensorsOf(text, manifest) }
+    suspend fun tensorsOf(text: String): List<TensorData> = ModelThread.run { wordPiece.tensorsOf(text, manifest) }
 
     /** Forgets what the model kept from the runs before. */
     suspend fun reset() = ModelThread.run { if (manifest.model.isStateful) free() }
@@ -95,7 +119,10 @@ class EdgeModel(val manifest: ModelManifest, private val platform: Platform, pri
     private fun free() {
         engine?.close()
         engine = null
+        text = null
     }
+
+    private fun readLines(file: String): List<String> = platform.readText(file).removeSuffix("\n").split('\n')
 
     companion object {
         /** Where models lie in the assets: a folder for each, with its `manifest.json`. */

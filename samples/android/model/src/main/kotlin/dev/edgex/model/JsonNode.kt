@@ -16,7 +16,7 @@ private fun toJson(value: Any?): Any = when (value) {
 
 /** A value inside a JSON document that knows its path, so that whatever is wrong with it can be named. */
 class JsonNode private constructor(private val value: Any?, private val path: String) {
-    operator fun get(key: String): JsonNode = JsonNode(members().opt(key), "$path.$key")
+    operator fun get(key: String): JsonNode = JsonNode(entries().opt(key), "$path.$key")
 
     val isNull: Boolean get() = value == null || value == JSONObject.NULL
 
@@ -39,6 +39,8 @@ class JsonNode private constructor(private val value: Any?, private val path: St
         return List(items.length()) { JsonNode(items.opt(it), "$path[$it]") }
     }
 
+    fun members(): Map<String, JsonNode> = entries().keys().asSequence().map { it.toString() }.associateWith(::get)
+
     /** One of [choices], by the name that [label] gives each. */
     fun <T> choice(choices: Iterable<T>, label: (T) -> String): T {
         val text = text()
@@ -50,7 +52,7 @@ class JsonNode private constructor(private val value: Any?, private val path: St
         throw JSONException("$path must be $expected, but is $found")
     }
 
-    private fun members(): JSONObject = value as? JSONObject ?: wrong("an object")
+    private fun entries(): JSONObject = value as? JSONObject ?: wrong("an object")
 
     companion object {
         private const val SHOWN = 60

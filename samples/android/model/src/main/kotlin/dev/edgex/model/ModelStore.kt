@@ -49,7 +49,7 @@ class ModelStore(private val context: Context, private val name: String, private
             val digest = context.assets.open(asset).use { input ->
                 FileOutputStream(part).use { output -> copy(input, output).also { output.fd.sync() } }
             }
-            requireDigest(digest, "the model in this app's assets")
+            requireDigest(digest, manifest.model.sha256, "the model in this app's assets")
             if (!part.renameTo(file)) throw IOException("$part cannot be renamed")
         } finally {
             part.delete()
@@ -62,14 +62,17 @@ class ModelStore(private val context: Context, private val name: String, private
         if (!file.isFile) {
             throw IOException("The model is not on this device yet. Push it:\nadb push ${manifest.model.fileName} $file")
         }
-        requireDigest(hash(file), "the model that was brought")
+        requireDigest(hash(file), manifest.model.sha256, "the model that was brought")
+        manifest.model.weights?.let { weights ->
+            val beside = File(file.parentFile, weights.fileName)
+            if (!beside.isFile) throw IOException("The model's weights are not on this device yet. Push them:\nadb push ${weights.fileName} $beside")
+            requireDigest(hash(beside), weights.sha256, "the weights that were brought")
+        }
         checked = true
     }
 
-    private fun requireDigest(digest: String, what: String) {
-        if (digest != manifest.model.sha256) {
-            throw IOException("$what has the digest ${digest.take(12)}…, not ${manifest.model.sha256.take(12)}…")
-        }
+    private fun requireDigest(digest: String, expected: String, what: String) {
+        if (digest != expected) throw IOException("$what has the digest ${digest.take(12)}…, not ${expected.take(12)}…")
     }
 
     private companion object {

@@ -1,7 +1,5 @@
 package dev.edgex.model.engine
 
-import java.io.File
-
 /** An engine as a native library, and how it loads a model. Each is one file here, and nothing else names its classes. */
 interface EngineLibrary {
     /** The engine as people write it. */
@@ -19,5 +17,12 @@ interface EngineLibrary {
     /** What it can compute with, by the engine's own names. */
     fun registeredBackends(): List<String>
 
-    fun load(file: File, threads: Int, loadMode: LoadMode): LoadedEngine
+    /** Threads: 0 leaves the number to the engine. A way of loading that it does not have is refused. */
+    fun load(program: ModelProgram, threads: Int, loadMode: LoadMode): LoadedEngine
+
+    fun require(loadMode: LoadMode) {
+        if (loadMode !in loadModes) {
+            throw EngineException("$label has no load mode ${loadMode.label}; it has ${loadModes.joinToString { it.label }}")
+        }
+    }
 }

@@ -10,7 +10,7 @@ import org.pytorch.executorch.Module
 import org.pytorch.executorch.Tensor
 
 /** ExecuTorch behind [InferenceEngine]. Its API is experimental, so nothing outside this file names it. */
-class ExecuTorchEngine private constructor(private val module: Module) : InferenceEngine {
+class ExecuTorchEngine private constructor(private val module: Module, private val method: String) : InferenceEngine {
     private var inputs = emptyArray<EValue>()
     private var results = emptyArray<EValue>()
 
@@ -21,7 +21,7 @@ class ExecuTorchEngine private constructor(private val module: Module) : Inferen
     override fun run() {
         // Without inputs the runtime would run on ones that it makes up.
         check(inputs.isNotEmpty()) { "no inputs are bound" }
-        results = explained("run the model") { module.execute(METHOD, *inputs) }
+        results = explained("run the model") { module.execute(method, *inputs) }
     }
 
     override fun outputs(): List<TensorData> = results.map { value ->
@@ -70,7 +70,6 @@ class ExecuTorchEngine private constructor(private val module: Module) : Inferen
         override val label = "ExecuTorch"
         override val loadModes = LoadMode.entries
 
-        private const val METHOD = "forward"
         private const val NANOS = 1e9
 
         private val TYPES = mapOf(
@@ -104,18 +103,18 @@ class ExecuTorchEngine private constructor(private val module: Module) : Inferen
         override fun registeredBackends(): List<String> = ExecuTorchRuntime.getRegisteredBackends().asList()
 
         /** Loads the program and its method, which are timed apart. */
-        override fun load(file: File, threads: Int, loadMode: LoadMode): LoadedEngine {
+        override fun load(program: ModelProgram, threads: Int, loadMode: LoadMode): LoadedEngine {
             val started = System.nanoTime()
-            val module = explained("load the model") { Module.load(file.path, codeOf(loadMode), threads) }
+            val module = explained("load the model") { Module.load(program.file.path, codeOf(loadMode), threads) }
             val loaded = System.nanoTime()
             try {
-                explained("load the method $METHOD") { module.loadMethod(METHOD) }
+                explained("load the method ${program.method}") { module.loadMethod(program.method) }
             } catch (error: EngineException) {
                 module.close()
                 throw error
             }
             val times = LoadTimes((loaded - started) / NANOS, (System.nanoTime() - loaded) / NANOS)
-            return LoadedEngine(ExecuTorchEngine(module), times)
+            return LoadedEngine(ExecuTorchEngine(module, program.method), times)
         }
 
         private fun codeOf(mode: LoadMode): Int = when (mode) {

@@ -32,6 +32,8 @@ class TensorData private constructor(val dtype: DType, val shape: IntArray, val 
         }
     }
 
+    fun copy(): TensorData = allocate(dtype, shape).also { it.bytes.duplicate().put(bytes.duplicate()) }
+
     fun fill(value: Double): TensorData = apply { for (index in 0 until size) this[index] = value }
 
     /** Floats from the normal distribution; whole numbers from 0 to 9, which are valid for most tables of tokens. */

@@ -2,22 +2,30 @@ package dev.edgex.model.engine
 
 import ai.onnxruntime.OnnxJavaType
 import ai.onnxruntime.OnnxTensor
+import ai.onnxruntime.OnnxValue
 import ai.onnxruntime.OrtEnvironment
 import ai.onnxruntime.OrtException
 import ai.onnxruntime.OrtSession
 import dev.edgex.model.tensor.DType
 import dev.edgex.model.tensor.TensorData
 import dev.edgex.model.tensor.elementCount
-import java.io.File
 
-/** ONNX Runtime behind [InferenceEngine], on its CPU provider. Inputs and outputs go by their place, as in the export. */
+/** ONNX Runtime behind [InferenceEngine]. Inputs and outputs go by their place, as in the export; those of the state are the last. */
 class OnnxRuntimeEngine private constructor(
     private val session: OrtSession,
     private val options: OrtSession.SessionOptions,
+    state: List<CarriedState>,
 ) : InferenceEngine {
-    private val inputNames = session.inputNames.toList()
+    private val inputNames = session.inputNames.toList().dropLast(state.size)
+    private val stateNames = session.inputNames.toList().takeLast(state.size)
+    private val outputCount = session.outputNames.size - state.size
     private var inputs = emptyMap<String, OnnxTensor>()
     private var result: OrtSession.Result? = null
+
+    private val initial = state.map { toTensor(it.initial) }
+
+    // What the next run is given: what the last one gave, whose result it belongs to.
+    private var carried = stateNames.zip(initial)
 
     override fun bind(inputs: List<TensorData>) {
         if (inputs.size != inputNames.size) throw EngineException("the model takes ${inputNames.size} inputs, not ${inputs.size}")
@@ -27,16 +35,19 @@ class OnnxRuntimeEngine private constructor(
 
     override fun run() {
         check(inputs.isNotEmpty()) { "no inputs are bound" }
-        freeResult()
-        result = explained("run the model") { session.run(inputs) }
+        val found = explained("run the model") { session.run(inputs + carried) }
+        result?.close()
+        result = found
+        carried = stateNames.mapIndexed { at, name -> name to tensorOf(name, found.get(outputCount + at)) }
     }
 
-    override fun outputs(): List<TensorData> = checkNotNull(result) { "the model has not run" }.map { (name, value) ->
-        fromTensor(name, value as? OnnxTensor ?: throw EngineException("the output $name is not a tensor"))
+    override fun outputs(): List<TensorData> = checkNotNull(result) { "the model has not run" }.take(outputCount).map { (name, value) ->
+        fromTensor(name, tensorOf(name, value))
     }
 
     override fun close() {
-        freeResult()
+        result?.close()
+        initial.forEach { it.close() }
         freeInputs()
         session.close()
         options.close()
@@ -47,10 +58,8 @@ class OnnxRuntimeEngine private constructor(
         inputs = emptyMap()
     }
 
-    private fun freeResult() {
-        result?.close()
-        result = null
-    }
+    private fun tensorOf(name: String, value: OnnxValue): OnnxTensor =
+        value as? OnnxTensor ?: throw EngineException("the output $name is not a tensor")
 
     /** Not copied: the tensor reads the memory of [data] at each run. */
     private fun toTensor(data: TensorData): OnnxTensor {
@@ -109,20 +118,20 @@ class OnnxRuntimeEngine private constructor(
         override fun registeredBackends(): List<String> = OrtEnvironment.getAvailableProviders().map { it.getName() }
 
         /** Reading the file and preparing its kernels is one call of ONNX Runtime's. */
-        override fun load(file: File, threads: Int, loadMode: LoadMode): LoadedEngine {
-            if (loadMode !in loadModes) {
-                val known = loadModes.joinToString { it.label }
-                throw EngineException("ONNX Runtime has no load mode ${loadMode.label}; it has $known")
-            }
+        override fun load(program: ModelProgram, threads: Int, loadMode: LoadMode): LoadedEngine {
+            require(loadMode)
             val started = System.nanoTime()
             val options = OrtSession.SessionOptions()
             try {
                 if (threads > 0) options.setIntraOpNumThreads(threads)
                 options.setInterOpNumThreads(1)
                 options.setOptimizationLevel(OrtSession.SessionOptions.OptLevel.ALL_OPT)
-                val session = explained("load the model") { OrtEnvironment.getEnvironment().createSession(file.path, options) }
+                val session = explained("load the model") {
+                    program.provider?.let { options.use(it) }
+                    OrtEnvironment.getEnvironment().createSession(program.file.path, options)
+                }
                 val times = LoadTimes(program = null, method = (System.nanoTime() - started) / NANOS)
-                return LoadedEngine(OnnxRuntimeEngine(session, options), times)
+                return LoadedEngine(OnnxRuntimeEngine(session, options, program.state), times)
             } catch (error: EngineException) {
                 options.close()
                 throw error

@@ -1,0 +1,5 @@
+package org.tensorflow.lite;
+
+public final class TensorFlowLite {
+    public static void init() {}
+}
