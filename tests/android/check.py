@@ -1,74 +1,58 @@
 """`make android-check`: compile, test, assemble and validate the Android app with what can be had without Google's SDK.
 
-    python tests/android/check.py [ARTIFACT …]      default: the image classifier sample, exported first
+    python tests/android/check.py [FOLDER]      FOLDER is kept, and what was exported there is not exported again
 
-What it proves: resources link; the Kotlin compiles with -Werror, and calls only what Android's published method list
-has; the logic passes its tests, on the app's own golden data; edgex reads the app's report; the app reads the jobs of
-`--device adb`, and edgex its answers; D8 takes the classes; an APK and an AAB are assembled, signed and validated. What
-it does not: Gradle with Google's plugin, ART, a device. The APK holds no fbjni and an older ExecuTorch, so it would not
-run; it is thrown away.
+Of a model of every kind, exported first, the app is generated twice and must come out equal. Then: resources link; the
+Kotlin compiles with -Werror, and calls only what Android's published method list has; the logic passes its tests, on
+the golden data of every app; edgex reads the app's report; the app reads the jobs of `--device adb`, and edgex its
+answers; D8 takes the classes; an APK and an AAB of each model are assembled, signed and validated; the engines beside
+ExecuTorch compile, and ONNX Runtime's runs on its build for Linux. What it does not: Gradle with Google's plugin, ART,
+a device. The APKs hold no fbjni and an older ExecuTorch, so they would not run; they are thrown away.
 """
 
 import json
-import os
 import shutil
-import struct
-import subprocess
 import sys
 import tempfile
 import time
 import zipfile
+from functools import partial
 from pathlib import Path
 
 import api
 import class_file
+import engines
+import packages
+from process import export, join, require, run
 from text_check import compare_ids, make_reader
 from tools import FRAMEWORK, JSON, JUNIT, fetch_tools, missing_packages
 
 ROOT = Path(__file__).parent.parent.parent
-STUBS = Path(__file__).parent / "stubs"
+STUBS, RUNS = Path(__file__).parent / "stubs", Path(__file__).parent / "runs"
 APPLICATION = "dev.edgex.app.check"
-ABIS = ("arm64-v8a", "x86_64")
-# Of memory, on devices of Android 15 and later; the store asks for it.
-PAGE = 16384
 KOTLIN = Path("src") / "main" / "kotlin" / "dev" / "edgex" / "model"
 SOURCES = Path("samples") / "android" / "model" / KOTLIN
-# A model of every kind: dynamic, a classifier of sound, text, state, boxes.
+# A model of every kind: dynamic, a classifier of sound, text, state, boxes, and one that may record.
 _SAMPLES = ("digits", "keyword_spotter", "sentence_encoder", "decoder")
-MODELS = (*(ROOT / "samples" / f"{name}.py" for name in _SAMPLES), Path(__file__).parent / "detector.py")
-# What Google's plug-in makes of modelpack/build.gradle.kts.
-PACK_MANIFEST = f"""<manifest xmlns:android="http://schemas.android.com/apk/res/android"
-    xmlns:dist="http://schemas.android.com/apk/distribution" package="{APPLICATION}" split="modelpack">
-  <dist:module dist:type="ai-pack">
-    <dist:delivery><dist:on-demand /></dist:delivery>
-    <dist:fusing dist:include="true" />
-  </dist:module>
-  <application android:hasCode="false" />
-</manifest>
-"""
-KEY = ("-storepass", "android", "-keypass", "android", "-alias", "check")
-
-
-def run(*command, cwd=None, env=None):
-    """Run, and end the check with what was printed if it fails."""
-    done = subprocess.run([str(c) for c in command], cwd=cwd, env=env, capture_output=True, text=True)
-    if done.returncode != 0:
-        sys.exit(f"failed: {' '.join(map(str, command))[:300]}\n{done.stdout[-6000:]}\n{done.stderr[-6000:]}")
-    return done.stdout + done.stderr
-
-
-def require(condition, what):
-    if not condition:
-        sys.exit(f"failed: {what}")
+_OWN = ("detector", "listener")
+MODELS = (
+    *(ROOT / "samples" / f"{name}.py" for name in _SAMPLES),
+    *(Path(__file__).parent / "models" / f"{name}.py" for name in _OWN),
+)
 
 
 class Check:
     """The steps, in order; each takes what the ones before left in `work`."""
 
-    def __init__(self, tools, work, app, artifact=None):
-        self.tools, self.work, self.app, self.artifact = tools, work, app, artifact
-        self.main, self.model = app / "app" / "src" / "main", app / "model" / "src" / "main"
-        self.assets = self.model / "assets"
+    def __init__(self, tools, work, apps, artifact=None):
+        self.tools, self.work, self.apps, self.artifact = tools, work, apps, artifact
+        # Sources are the same for every model, so the first one's are compiled.
+        self.app = apps[0]
+        self.main, self.model = self.app / "app" / "src" / "main", self.app / "model" / "src" / "main"
+
+    @property
+    def application(self):
+        return APPLICATION
 
     def java(self, *arguments):
         # Each of these runs is short: the quick compiler and collector cost half the processor time.
@@ -79,9 +63,9 @@ class Check:
         folder.mkdir(exist_ok=True)
         return folder
 
-    def write_manifest(self):
+    def write_manifest(self, app):
         """What Gradle's plugin does: the placeholder, the instrumentation that is to be removed, libraries unpacked."""
-        text = (self.main / "AndroidManifest.xml").read_text()
+        text = (app / "app" / "src" / "main" / "AndroidManifest.xml").read_text()
         cut = text.index("    <!-- ExecuTorch's AAR declares")
         text = text[:cut] + text[text.index("</manifest>") :]
         text = text.replace("${applicationId}", APPLICATION).replace(
@@ -99,18 +83,20 @@ class Check:
             text = text.replace(f'"\x2e{name}"', f'"dev.edgex.sample.{name}"')
         (self.work / "AndroidManifest.xml").write_text(text)
 
-    def link(self, output, *more):
+    def link(self, app, output, *more):
+        """The resources of an app, with the assets of its library."""
+        self.write_manifest(app)
+        run("aapt2", "compile", "--dir", app / "app" / "src" / "main" / "res", "-o", self.work / "resources.zip")
         run(
             "aapt2", "link", "-I", FRAMEWORK, "--manifest", self.work / "AndroidManifest.xml",
             "--min-sdk-version", "26", "--target-sdk-version", "36", "--version-code", "1", "--version-name", "1",
-            "-A", self.assets, "-0", ".pte", "-0", ".bin", "-o", output, *more, self.work / "resources.zip",
+            "-A", app / "model" / "src" / "main" / "assets", "-0", ".pte", "-0", ".bin", "-o", output, *more,
+            self.work / "resources.zip",
         )  # fmt: skip
 
     def resources(self):
-        self.write_manifest()
-        run("aapt2", "compile", "--dir", self.main / "res", "-o", self.work / "resources.zip")
         generated = self.classes_of("generated")
-        self.link(self.work / "base.apk", "--java", generated, "--custom-package", "dev.edgex.sample")
+        self.link(self.app, self.work / "base.apk", "--java", generated, "--custom-package", "dev.edgex.sample")
         return "aapt2 compiled and linked the resources"
 
     def kotlin(self, output, sources, class_path, *more):
@@ -134,9 +120,19 @@ class Check:
         run("javac", "-nowarn", "-d", resources, *(self.work / "generated").rglob("*.java"))
         executorch = self.tools.executorch / "android" / "libs" / "classes.jar"
         # The library by itself, as an existing app takes it.
-        self.kotlin(library, self.model / "kotlin", [stubs, executorch, JSON, self.stdlib, self.coroutines])
+        self.kotlin(library, self.model / "kotlin", [stubs, executorch, JSON, self.stdlib])
         self.kotlin(app, self.main / "kotlin", [stubs, resources, library, JSON, self.stdlib])
-        return "kotlinc compiled the library, and the app against it, with -Werror"
+        shared = {path.name for path in (ROOT / SOURCES).glob("*.kt")}
+        own = [
+            path
+            for made in self.apps[1:]
+            for path in sorted((made / "model" / KOTLIN).glob("*.kt"))
+            if path.name not in shared
+        ]
+        require(len(own) == len(self.apps) - 1, f"not one class for each model: {own}")
+        with_flow = [library, stubs, self.stdlib, self.coroutines]
+        self.kotlin(self.classes_of("models"), own, with_flow)
+        return f"kotlinc compiled library, app and the classes of {len(own)} other models, with -Werror"
 
     @property
     def coroutines(self):
@@ -165,7 +161,7 @@ class Check:
 
     def compiled(self):
         """The class files of library and app."""
-        return sorted(path for name in ("library", "classes") for path in (self.work / name).rglob("*.class"))
+        return sorted(path for name in ("library", "classes", "models") for path in (self.work / name).rglob("*.class"))
 
     def tests(self):
         tests, own = self.classes_of("tests"), [self.work / name for name in ("library", "classes")]
@@ -176,7 +172,8 @@ class Check:
         self.kotlin(tests, [*sources, on_device], lib, f"-Xfriend-paths={','.join(map(str, own))}")
         files = sorted((path, root) for root in sources for path in root.rglob("*Test.kt"))
         names = [".".join(path.relative_to(root).with_suffix("").parts) for path, root in files]
-        folders = os.pathsep.join(str(path) for path in sorted((self.assets / "edgex").iterdir()))
+        assets = [path for app in self.apps for path in (app / "model" / "src" / "main" / "assets" / "edgex").iterdir()]
+        folders = join(assets)
         printed = self.java(
             f"-Dedgex.assets={folders}", f"-Dedgex.pillow={self.pictures()}",
             f"-Dedgex.report={self.work / 'report.json'}", f"-Dedgex.job={self.job()}", "-cp", join([tests, *lib]),
@@ -249,7 +246,8 @@ class Check:
         executorch = self.tools.executorch / "android" / "libs" / "classes.jar"
         self.java(
             "-cp", self.tools.bundletool, "com.android.tools.r8.D8", "--release", "--min-api", "26",
-            "--lib", self.platform_jar(), "--lib", JSON, "--output", out, *app, executorch, self.stdlib,
+            "--lib", self.platform_jar(), "--lib", JSON, "--output", out, *app,
+            executorch, self.stdlib, self.coroutines,
         )  # fmt: skip
         header = (out / "classes.dex").read_bytes()[:8]
         require(header.startswith(b"dex\n"), "D8 wrote no dex file")
@@ -263,214 +261,51 @@ class Check:
                 jar.write(entry, entry.relative_to(self.work / "stubs"))
         return path
 
-    def libraries(self):
-        base = self.tools.executorch / "third-party" / "android" / "libs" / "executorch"
-        return [(f"lib/{abi}/libexecutorch.so", base / abi / "libexecutorch.so") for abi in ABIS]
-
-    def sign_with(self):
-        store = self.work / "check.keystore"
-        if not store.is_file():
-            names = ("-dname", "CN=check", "-keyalg", "RSA", "-validity", "2")
-            run("keytool", "-genkeypair", "-keystore", store, *KEY, *names)
-        return store
-
-    def apk(self):
-        plain, aligned = self.work / "plain.apk", self.work / "app.apk"
-        shutil.copy(self.work / "base.apk", plain)
-        with zipfile.ZipFile(plain, "a") as archive:
-            archive.write(self.work / "dex" / "classes.dex", "classes.dex", zipfile.ZIP_DEFLATED)
-            for name, path in self.libraries():
-                archive.write(path, name, zipfile.ZIP_STORED)
-        run("zipalign", "-f", "-p", "4", plain, aligned)
-        run(
-            "apksigner", "sign", "--ks", self.sign_with(), "--ks-pass", "pass:android", "--ks-key-alias", "check",
-            "--min-sdk-version", "26", aligned,
-        )  # fmt: skip
-        verified = run("apksigner", "verify", "--verbose", "--min-sdk-version", "26", aligned)
-        require("v2 scheme (APK Signature Scheme v2): true" in verified, "the APK has no v2 signature")
-        badging = run("aapt2", "dump", "badging", aligned)
-        require(f"package: name='{APPLICATION}'" in badging, "the APK is called otherwise")
-        require("uses-permission" not in badging, "the APK asks for a permission")
-        require("launchable-activity: name='dev.edgex.sample.MainActivity'" in badging, "no launcher activity")
-        with zipfile.ZipFile(aligned) as archive:
-            model = next(entry for entry in archive.infolist() if entry.filename.endswith("/model.pte"))
-            require(model.compress_type == zipfile.ZIP_STORED, "the model is compressed")
-        return f"APK of {aligned.stat().st_size / 1e6:.0f} MB, signed (v2), no permission, model stored"
-
-    def bundle(self):
-        linked, module = self.work / "proto.apk", self.work / "base.zip"
-        self.link(linked, "--proto-format")
-        with zipfile.ZipFile(linked) as source, zipfile.ZipFile(module, "w", zipfile.ZIP_DEFLATED) as target:
-            for name in source.namelist():
-                moved = "manifest/AndroidManifest.xml" if name == "AndroidManifest.xml" else name
-                target.writestr(moved, source.read(name))
-            target.write(self.work / "dex" / "classes.dex", "dex/classes.dex")
-            for name, path in self.libraries():
-                target.write(path, name)
-        settings = {
-            "compression": {"uncompressedGlob": ["assets/**.pte", "assets/**.bin"]},
-            "optimizations": {"uncompressNativeLibraries": {"enabled": True, "alignment": "PAGE_ALIGNMENT_16K"}},
-        }
-        (self.work / "BundleConfig.json").write_text(json.dumps(settings))
-        bundle, tool = self.work / "app.aab", ("-jar", self.tools.bundletool)
-        self.java(
-            *tool,
-            "build-bundle",
-            f"--modules={module}",
-            f"--output={bundle}",
-            f"--config={self.work / 'BundleConfig.json'}",
-        )
-        self.java(*tool, "validate", f"--bundle={bundle}")
-        store = self.sign_with()
-        run("jarsigner", "-keystore", store, "-storepass", "android", "-keypass", "android", bundle, "check")
-        run("jarsigner", "-verify", bundle)
-        apks = self.work / "app.apks"
-        self.java(
-            *tool, "build-apks", f"--bundle={bundle}", f"--output={apks}", "--mode=universal", f"--ks={store}",
-            "--ks-pass=pass:android", "--ks-key-alias=check", "--key-pass=pass:android",
-            f"--aapt2={shutil.which('aapt2')}",
-        )  # fmt: skip
-        with zipfile.ZipFile(apks) as archive:
-            require("universal.apk" in archive.namelist(), "bundletool made no universal APK")
-            archive.extract("universal.apk", self.work)
-        places = stored_places(self.work / "universal.apk", ".so")
-        require(len(places) == len(ABIS), f"the universal APK holds {len(places)} stored libraries")
-        require(all(place % PAGE == 0 for place in places.values()), f"a library begins within a page: {places}")
-        return "AAB validated by bundletool, signed, and turned into a universal APK with libraries on pages of 16 KB"
-
-    def pack(self):
-        """The same app with its model in an AI pack, as `--delivery on-demand` writes it."""
-        packed = self.work / "packed"
-        run(sys.executable, "-m", "edgex", "android", self.artifact, "-o", packed, "--delivery", "on-demand")
-        library = packed / "model" / "src" / "main" / "kotlin" / "dev" / "edgex" / "model"
-        self.kotlin(self.classes_of("play"), library / "PackDelivery.kt", [self.work / "stubs", self.stdlib])
-        (self.work / "PackManifest.xml").write_text(PACK_MANIFEST)
-        linked, module = self.work / "pack.apk", self.work / "modelpack.zip"
-        run(
-            "aapt2", "link", "-I", FRAMEWORK, "--proto-format", "--manifest", self.work / "PackManifest.xml",
-            "-A", packed / "modelpack" / "src" / "main" / "assets", "-o", linked,
-        )  # fmt: skip
-        base = self.work / "thin.zip"
-        with zipfile.ZipFile(self.work / "base.zip") as source, zipfile.ZipFile(base, "w") as target:
-            for name in source.namelist():
-                if not name.endswith("/model.pte"):
-                    target.writestr(name, source.read(name))
-        with zipfile.ZipFile(linked) as source, zipfile.ZipFile(module, "w") as target:
-            target.writestr("manifest/AndroidManifest.xml", source.read("AndroidManifest.xml"))
-            for name in source.namelist():
-                if name.startswith("assets/"):
-                    target.writestr(name, source.read(name))
-        bundle, tool = self.work / "packed.aab", ("-jar", self.tools.bundletool)
-        self.java(*tool, "build-bundle", f"--modules={base},{module}", f"--output={bundle}")
-        printed = self.java(*tool, "validate", f"--bundle={bundle}")
-        require("modelpack" in printed, "bundletool sees no pack")
-        return "AAB with the model in an on-demand AI pack, validated by bundletool"
-
-    def onnxruntime(self):
-        """The app of an `onnx-cpu` artifact compiles with ONNX Runtime's classes, and runs on its build for Linux."""
-        import onnx
-
-        folder = self.classes_of("onnx")
-        run(sys.executable, "-m", "edgex", "export", ROOT / "samples" / "digits.py", "-t", "onnx-cpu", "-o", folder)
-        app = folder / "app"
-        run(sys.executable, "-m", "edgex", "android", folder / "digits.onnx-cpu.edgex", "-o", app)
-        library, screens = self.classes_of("onnx-library"), self.classes_of("onnx-app")
-        engine = [self.tools.onnxruntime, JSON, self.stdlib]
-        sources = [app / "model" / "src" / "main" / "kotlin", ROOT / "tests" / "android" / "OnnxRuntimeRun.kt"]
-        self.kotlin(library, sources, [self.work / "stubs", *engine])
-        shared = [self.work / name for name in ("stubs", "r")]
-        self.kotlin(screens, app / "app" / "src" / "main" / "kotlin", [*shared, library, *engine])
-        assets = app / "model" / "src" / "main" / "assets" / "edgex" / "digits"
-        # The jar's release reads the same operators, and files of an older container.
-        model = onnx.load(assets / "model.onnx")
-        model.ir_version = 9
-        onnx.save(model, assets / "model.onnx")
-        report = self.work / "onnx-report.json"
-        printed = self.java("-cp", join([library, *engine]), "OnnxRuntimeRunKt", assets, report)
-        self.report(report)
-        return f"the app with ONNX Runtime compiles, and its library replays on Linux: {printed.splitlines()[-1]}"
-
     def texts(self):
         """A library with a tokenizer: its class compiles, and it makes the ids that Hugging Face's tokenizers make."""
         made = make_reader(self.work / "reader")
         library, words = [self.work / "library", self.work / "stubs", JSON, self.stdlib], self.classes_of("words")
-        self.kotlin(words, [ROOT / "tests" / "android" / "WordPieceRun.kt", made / KOTLIN / "ReaderModel.kt"], library)
+        self.kotlin(words, [RUNS / "WordPieceRun.kt", made / KOTLIN / "ReaderModel.kt"], library)
         count = compare_ids(made, lambda *given: self.java("-cp", join([words, *library]), "WordPieceRunKt", *given))
         return f"a library with a tokenizer makes the ids of {count} texts that Hugging Face's tokenizers make"
 
-    def models(self):
-        """Libraries of models of every kind: the same twice, and their classes compile against the library."""
-        classes = []
-        shared = {path.name for path in (ROOT / SOURCES).glob("*.kt")}
-        for source in MODELS:
-            run(sys.executable, "-m", "edgex", "export", source, "-t", "xnnpack", "-o", self.work / "models")
-            artifact = self.work / "models" / f"{source.stem}.xnnpack.edgex"
-            made = [self.work / f"{source.stem}-{number}" / "library" for number in (1, 2)]
-            for folder in made:
-                run(sys.executable, "-m", "edgex", "android", artifact, "-o", folder, "--library-only")
-            files = [{p.relative_to(f): p.read_bytes() for p in f.rglob("*") if p.is_file()} for f in made]
-            require(files[0] == files[1], f"two libraries of {source.stem} differ")
-            own = [path for path in (made[0] / KOTLIN).glob("*.kt") if path.name not in shared]
-            require(len(own) == 1, f"{source.stem} has not one class of its own")
-            classes += own
-        library = [self.work / "library", self.work / "stubs", self.stdlib]
-        self.kotlin(self.classes_of("models-classes"), classes, library)
-        return f"the classes of {len(classes)} models compile, and come out equal twice"
 
-
-def stored_places(path, suffix):
-    """Where in an archive the content of each file that is stored, not compressed, begins."""
-    places = {}
-    with zipfile.ZipFile(path) as archive, path.open("rb") as stream:
-        for entry in archive.infolist():
-            if entry.filename.endswith(suffix) and entry.compress_type == zipfile.ZIP_STORED:
-                # The entry's own header has other extra fields than the archive's list.
-                stream.seek(entry.header_offset + 26)
-                name, extra = struct.unpack("<HH", stream.read(4))
-                places[entry.filename] = entry.header_offset + 30 + name + extra
-    return places
-
-
-def join(paths):
-    return os.pathsep.join(str(path) for path in paths)
-
-
-def make_app(artifact, folder):
-    """The app of an artifact, of the image classifier sample where none is given; and that artifact."""
-    if artifact is None:
-        sample = ROOT / "samples" / "image_classifier.py"
-        run(sys.executable, "-m", "edgex", "export", sample, "-t", "xnnpack", "-o", folder)
-        artifact = folder / "image_classifier.xnnpack.edgex"
-    run(sys.executable, "-m", "edgex", "android", artifact, "-o", folder / "app", "--application-id", APPLICATION)
-    return folder / "app", artifact
+def make_apps(folder):
+    """(apps, artifact of the first): every model exported, and its app generated twice."""
+    apps = []
+    for source in MODELS:
+        export(source, "xnnpack", folder)
+        shutil.rmtree(folder / source.stem, ignore_errors=True)
+        made = [folder / source.stem / number / "app" for number in ("first", "second")]
+        for path in made:
+            artifact = folder / f"{source.stem}.xnnpack.edgex"
+            path.parent.mkdir(parents=True)
+            run(sys.executable, "-m", "edgex", "android", artifact, "-o", path, "--application-id", APPLICATION)
+        files = [{p.relative_to(app): p.read_bytes() for p in app.rglob("*") if p.is_file()} for app in made]
+        require(files[0] == files[1], f"two apps of {source.stem} differ")
+        apps.append(made[0])
+    return apps, folder / f"{MODELS[0].stem}.xnnpack.edgex"
 
 
 def main():
     if missing := missing_packages():
         sys.exit(f"not checked: apt-get install {' '.join(missing)}")
     tools = fetch_tools(ROOT / ".android-check")
-    for artifact in [Path(text) for text in sys.argv[1:]] or [None]:
-        with tempfile.TemporaryDirectory(prefix="edgex-android-") as folder:
-            work = Path(folder)
-            check = Check(tools, work, *make_app(artifact, work))
-            steps = (
-                check.resources,
-                check.compile,
-                check.calls,
-                check.tests,
-                check.report,
-                check.answer,
-                check.dex,
-                check.apk,
-                check.bundle,
-                check.pack,
-                check.models,
-                check.onnxruntime,
-                check.texts,
-            )
-            for step in steps:
-                started = time.monotonic()
-                print(f"{step()}  ({time.monotonic() - started:.0f} s)", flush=True)
+    with tempfile.TemporaryDirectory(prefix="edgex-android-") as folder:
+        work, started = Path(sys.argv[1] if sys.argv[1:] else folder).resolve(), time.monotonic()
+        apps, artifact = make_apps(work / "models")
+        print(f"{len(apps)} models exported, their apps equal twice  ({time.monotonic() - started:.0f} s)", flush=True)
+        check = Check(tools, work, apps, artifact)
+        own = (check.resources, check.compile, check.calls, check.tests, check.report, check.answer, check.dex)
+        shared = (packages.build_all, packages.add_pack, engines.run_onnxruntime, engines.run_litert, engines.run_qnn)
+        for step in (
+            *own,
+            *(partial(step, check) for step in shared),
+            check.texts,
+            partial(engines.run_language, check),
+        ):
+            started = time.monotonic()
+            print(f"{step()}  ({time.monotonic() - started:.0f} s)", flush=True)
 
 
 if __name__ == "__main__":

@@ -89,7 +89,7 @@ def test_resources_compile_and_link(tmp_path):
     shutil.copytree(PROJECT, project)
     (project / "model/src/main/assets/edgex").mkdir(parents=True, exist_ok=True)
     work.mkdir()
-    check = Check(None, work, project)
+    check = Check(None, work, [project])
     check.resources()
     text = (work / "generated/dev/edgex/sample/R.java").read_text()
     assert "class plurals" in text

@@ -14,7 +14,7 @@ HERE = Path(__file__).parent
 def make_reader(folder):
     """The library of a classifier of texts, exported with its tokenizer; its folder."""
     folder.mkdir(exist_ok=True)
-    shutil.copy(HERE / "reader.py", folder)
+    shutil.copy(HERE / "models" / "reader.py", folder)
     (folder / "tokenizer.json").write_text(json.dumps(make_tokenizer()))
     edgex = [sys.executable, "-m", "edgex"]
     subprocess.run([*edgex, "export", "reader.py", "-t", "xnnpack", "-q"], cwd=folder, check=True, stdout=sys.stderr)

@@ -56,13 +56,8 @@ _QNN_EDITS = join_edits(
                 "        <!-- Lets release builds",
             ),
         ),
-        ".github/workflows/android.yml": (
-            (
-                "# Builds library and app, runs the tests of their logic, and replays the golden data on an emulator "
-                "that Gradle manages.\n",
-                "# Builds library and app, and runs the tests of their logic. No emulator has an HTP: the golden data "
-                "is for a phone.\n",
-            ),
+        "README.md": (
+            ("./gradlew :model:atdDebugAndroidTest   # the golden data, on an emulator that Gradle brings\n", ""),
         ),
     },
 )

@@ -4,13 +4,16 @@ import json
 import re
 from dataclasses import replace
 
+import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
 from edgex.errors import EdgexError
 from edgex.export.android.engine.versions import ONNXRUNTIME_AAR
 from edgex.export.android.generate import generate_app
 from edgex.export.android.options import AppOptions
 from edgex.export.android.project import PROJECT, VARIANTS
+from edgex.runtime.artifact.artifact import hash_file
 from edgex.runtime.artifact.manifest import parse_manifest
 
 ENGINES = "model/src/main/kotlin/dev/edgex/model/engine"
@@ -87,19 +90,74 @@ def test_a_model_may_be_pushed_or_come_in_a_pack(onnx_artifact_of, tmp_path):
     assert (packed.path / "modelpack/src/main/assets/edgex/tiny/model.onnx").is_file()
 
 
-def carried_state(manifest):
-    state = {"name": "count", "dtype": "float32", "shape": [1], "input": "state_in.count", "output": "state_out.count"}
-    manifest["methods"][0]["state"] = [state]
+def test_state_goes_along_with_its_initial_values(onnx_artifact_of, tmp_path):
+    """The engine's file keeps none: the library hands it from run to run."""
+
+    def carry(manifest):
+        folder = tmp_path / "made" / "tiny.onnx-cpu.edgex"
+        save_file({"count": np.array([2.5], np.float32)}, folder / "state.safetensors")
+        state = {"name": "count", "dtype": "float32", "shape": [1], "input": "state_in.count", "output": "out"}
+        manifest["methods"][0]["state"] = [state]
+        manifest["files"].append(
+            {
+                "path": "state.safetensors",
+                "bytes": (folder / "state.safetensors").stat().st_size,
+                "sha256": hash_file(folder / "state.safetensors"),
+            }
+        )
+
+    app = generate_app(onnx_artifact_of(carry), tmp_path / "app", AppOptions())
+    assets = app.path / "model/src/main/assets/edgex/tiny"
+    manifest = json.loads((assets / "manifest.json").read_text())
+    assert manifest["model"]["stateful"]
+    assert manifest["state"] == [{"name": "state_in.count", "dtype": "float32", "shape": [1], "file": "state/00.bin"}]
+    assert np.frombuffer((assets / "state/00.bin").read_bytes(), "<f4") == [2.5]
+    assert "suspend fun reset()" in (app.path / "model/src/main/kotlin/dev/edgex/model/TinyModel.kt").read_text()
+
+
+def test_weights_in_a_second_file_are_pushed(onnx_artifact_of, tmp_path):
+    def split(manifest):
+        folder = tmp_path / "made" / "tiny.onnx-cpu.edgex"
+        (folder / "model.onnx.data").write_bytes(bytes(8))
+        entry = {"path": "model.onnx.data", "bytes": 8, "sha256": hash_file(folder / "model.onnx.data")}
+        manifest["files"].append(entry)
+
+    artifact = onnx_artifact_of(split)
+    app = generate_app(artifact, tmp_path / "app", AppOptions(model_source="push"))
+    manifest = json.loads((app.path / "model/src/main/assets/edgex/tiny/manifest.json").read_text())
+    assert manifest["model"]["weights"] == {"file": "model.onnx.data", "sha256": artifact.manifest.file(".data").sha256}
+
+
+def test_an_artifact_for_the_htp_gets_the_build_with_qnn(onnx_artifact_of, tmp_path):
+    def for_htp(manifest):
+        chosen = {"soc_model": 57, "htp_arch": 75, "enable_htp_fp16_precision": True, "vtcm_mb": 8}
+        manifest.update(target="onnx-qnn", options={"soc": "sm8650", "provider_options": chosen})
+
+    app = generate_app(onnx_artifact_of(for_htp), tmp_path / "app", AppOptions())
+    manifest = json.loads((app.path / "model/src/main/assets/edgex/tiny/manifest.json").read_text())
+    # The phone's own chip is found when the model is loaded.
+    assert manifest["provider"] == {"enable_htp_fp16_precision": "1", "vtcm_mb": "8"}
+    assert manifest["model"]["backends"] == ["QNNExecutionProvider"]
+    assert f"onnxruntime-android-qnn:{ONNXRUNTIME_AAR}" in (app.path / "model/build.gradle.kts").read_text()
+    build = (app.path / "app/build.gradle.kts").read_text()
+    assert 'abiFilters += "arm64-v8a"' in build and "useLegacyPackaging = true" in build and "x86_64" not in build
+    assert "libcdsprpc.so" in (app.path / "app/src/main/AndroidManifest.xml").read_text()
+    assert "addQnn(" in (app.path / ENGINES / "OnnxRuntimeProvider.kt").read_text()
+    assert "QNN runtime" in (app.path / "LICENSE-THIRD-PARTY.md").read_text()
+    assert "HTP of a Snapdragon" in (app.path / "README.md").read_text()
+    assert "useLegacyPackaging = true" in (app.path / "model/README.md").read_text()
+    assert "atdDebugAndroidTest" not in (app.path / ".github/workflows/android.yml").read_text()
+    assert any("Snapdragon" in notice for notice in app.notices)
 
 
 def weights_beside(manifest):
-    manifest["files"].append({"path": "model.onnx.data", "bytes": 9, "sha256": "0" * 64})
+    entry = manifest["files"][0]
+    manifest["files"].append({**entry, "path": "model.onnx.data"})
 
 
 @pytest.mark.parametrize(
     ("change", "options", "code", "words"),
     [
-        (carried_state, {}, 2, "it has state, count"),
         (weights_beside, {}, 2, "weights lie in model.onnx.data"),
         (lambda manifest: manifest.update(target="onnx-rocm"), {}, 2, "it is for onnx-rocm"),
         (lambda manifest: manifest["requirements"].update(minimum_version="1.99"), {}, 7, "needs ONNX Runtime 1.99"),
@@ -117,10 +175,15 @@ def test_what_onnxruntime_cannot_run_here_is_refused_by_name(onnx_artifact_of, t
     assert not (tmp_path / "app").exists()
 
 
-def test_the_engine_is_named_by_one_file_of_its_variant():
+def test_the_engine_is_named_by_its_variants_alone():
     naming = {
         path.relative_to(PROJECT).as_posix()
         for path in PROJECT.rglob("*.kt")
         if re.search(r"\bai\.onnxruntime\b", path.read_text())
     }
-    assert naming == {f"{VARIANTS}/onnxruntime/{ENGINES}/OnnxRuntimeEngine.kt"}
+    assert naming == {
+        f"{VARIANTS}/{variant}/{ENGINES}/OnnxRuntime{name}.kt"
+        for variant, name in (
+            ("onnxruntime", "Engine"), ("onnxruntime-cpu", "Provider"), ("onnxruntime-qnn", "Provider"),
+        )
+    }  # fmt: skip

@@ -19,7 +19,7 @@ object Samples {
     fun text(stateful: Boolean = false, dtype: String = "float32"): String = """
         {"format": "edgex.android-model/1",
          "model": {"name": "tiny", "target": "xnnpack", "precision": "fp32", "digest": "d1", "source": "asset",
-           "file": "model.pte", "file_bytes": 10, "sha256": "${"a".repeat(64)}", "artifact_bytes": 20, "native_bytes": 10,
+           "method": "forward", "weights": null, "file": "model.pte", "file_bytes": 10, "sha256": "${"a".repeat(64)}", "artifact_bytes": 20, "native_bytes": 10,
            "planned_arena_bytes": 64, "backends": ["XnnpackBackend"], "portable_operators": 1, "parameters": 9,
            "stateful": $stateful, "description": null},
          "versions": {"edgex": "0.1.0", "engine": "executorch", "exporter": "1.5.1", "library": "executorch-android",
@@ -30,6 +30,7 @@ object Samples {
          "outputs": [{"name": "y", "dtype": "$dtype", "shape": [{"name": "batch", "min": 1, "max": 8}, 3],
            "activation": "logits", "image": null}],
          "labels": ["a", "b", "c"], "detection": null, "text": null, "note": null,
+         "generation": null, "microphone": null, "provider": null, "state": [],
          "golden": [
            {"name": "example", "reference": "eager", "min_sqnr_db": null, "steps": [{"inputs": [{"file": "i", "shape": [2, 3]}], "outputs": [{"file": "o", "shape": [2, 3]}]}]},
            {"name": "row", "reference": "eager", "min_sqnr_db": null, "steps": [

@@ -1,6 +1,7 @@
 package dev.edgex.model.text
 
 import dev.edgex.model.EdgeModel
+import dev.edgex.model.ModelThread
 import dev.edgex.model.tensor.TensorData
 import dev.edgex.model.tensor.TensorSpec
 
@@ -45,7 +46,7 @@ suspend fun EdgeModel.generate(
     }
     val text = ArrayList(prompt)
     val sampler = Sampler(sampling)
-    val decoder = bytePairs?.Decoder()
+    val decoder = ModelThread.run { bytePairs?.Decoder() }
     beginText(text)
     var cached = 0
     repeat(maxNew) {
@@ -55,7 +56,8 @@ suspend fun EdgeModel.generate(
             scores = run(inputsOf(chunk, cached), text).outputs.single()
             cached += chunk.size
         }
-        val id = sampler.choose(lastScores(checkNotNull(scores), format.vocabulary), text)
+        val last = checkNotNull(scores)
+        val id = ModelThread.run { sampler.choose(lastScores(last, format.vocabulary), text) }
         if (id in format.ends) return Finish.END
         text += id
         onToken(Token(id, decoder?.add(id)))
@@ -63,9 +65,10 @@ suspend fun EdgeModel.generate(
     return Finish.LENGTH
 }
 
-/** A text as the ids of a prompt. */
-fun EdgeModel.idsOf(text: String): List<Int> =
+/** A text as the ids of a prompt; reads the vocabulary when first called. */
+suspend fun EdgeModel.idsOf(text: String): List<Int> = ModelThread.run {
     generation.begins + requireNotNull(bytePairs) { "${manifest.model.name} has no tokenizer in this library" }.encode(text)
+}
 
 private fun EdgeModel.inputsOf(ids: List<Int>, position: Int): List<TensorData> {
     val (tokens, places) = manifest.inputs.map { it.spec }.let { it.first() to it.getOrNull(1) }
