@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from edgex.export.android.library.kotlin_names import make_class_name, make_names
+from edgex.export.android.library.kotlin_text import wrap_call, wrap_doc
 
 PACKAGE = "dev.edgex.model"
 # dtype -> (Kotlin's array, the library's function that makes one of a tensor)
@@ -21,9 +22,8 @@ _ARRAYS = {
     "int32": ("IntArray", "ints"),
     "int64": ("LongArray", "longs"),
 }
-_MAX_LINE = 130
-# What the class calls its own values.
-_TAKEN_NAMES = frozenset({"model", "found", "sizes", "count", "picture", "labels", "sampling"})
+# What the class calls its own values in functions that take the inputs.
+_TAKEN_NAMES = frozenset({"model", "found", "sizes", "count"})
 
 
 class ModelClass:
@@ -49,7 +49,7 @@ class ModelClass:
         self.inputs = make_names([entry["name"] for entry in document["inputs"]], _TAKEN_NAMES)
         self.outputs = make_names([entry["name"] for entry in document["outputs"]])
         dims = {d["name"]: None for entry in document["inputs"] for d in entry["shape"] if isinstance(d, dict)}
-        self.sizes = dict(zip(dims, make_names(list(dims), {*self.inputs, *_TAKEN_NAMES}), strict=True))
+        self.sizes = dict(zip(dims, make_names(list(dims), {*self.inputs, *_TAKEN_NAMES, "picture"}), strict=True))
         inputs = document["inputs"]
         self.picture = inputs[0] if len(inputs) == 1 and inputs[0]["image"] is not None else None
         self.classifies = any(entry["activation"] for entry in document["outputs"])
@@ -121,8 +121,8 @@ class ModelClass:
             notes.append(f"[{name}] is {describe_tensor(entry)}")
             if _is_dynamic(entry):
                 fields.append(f"val {_shape_of(name)}: IntArray")
-        doc = _wrap_doc(f"What one run gave, in C order: {', '.join(notes)}.", "    ")
-        return f"{doc}\n{_wrap_call('    class Outputs', fields, '')}"
+        doc = wrap_doc(f"What one run gave, in C order: {', '.join(notes)}.", "    ")
+        return f"{doc}\n{wrap_call('    class Outputs', fields, '')}"
 
     def _run(self) -> str:
         inputs = self.document["inputs"]
@@ -130,10 +130,10 @@ class ModelClass:
         state = (
             " What the model keeps goes on from run to run, see [reset]." if self.document["model"]["stateful"] else ""
         )
-        doc = _wrap_doc(f"Runs once on values in C order: {', '.join(notes)}.{state}", "    ")
-        lines = [doc, _wrap_call("    suspend fun run", self.parameters(), ": Outputs {")]
+        doc = wrap_doc(f"Runs once on values in C order: {', '.join(notes)}.{state}", "    ")
+        lines = [doc, wrap_call("    suspend fun run", self.parameters(), ": Outputs {")]
         if self.reads_text:
-            lines[-1] = _wrap_call("    suspend fun run", self.parameters(), ": Outputs =")
+            lines[-1] = wrap_call("    suspend fun run", self.parameters(), ": Outputs =")
             lines.append(f"        outputsOf(model.run({self._tensors()}).outputs)")
             lines += ["", "    private fun outputsOf(found: List<TensorData>): Outputs {"]
         else:
@@ -142,11 +142,11 @@ class ModelClass:
         for at, entry in enumerate(self.document["outputs"]):
             values.append(f"found[{at}].{_ARRAYS[entry['dtype']][1]}()")
             values += [f"found[{at}].shape"] if _is_dynamic(entry) else []
-        return "\n".join([*lines, _wrap_call("        return Outputs", values, ""), "    }"])
+        return "\n".join([*lines, wrap_call("        return Outputs", values, ""), "    }"])
 
     def _run_text(self) -> str:
         lines = [
-            _wrap_doc("Runs once on a text, of which the tokenizer makes ids; cut at what the model takes.", "    "),
+            wrap_doc("Runs once on a text, of which the tokenizer makes ids; cut at what the model takes.", "    "),
             "    suspend fun run(text: String): Outputs = outputsOf(model.run(model.tensorsOf(text)).outputs)",
         ]
         if self.classifies:
@@ -162,19 +162,19 @@ class ModelClass:
         how = ["maxNew: Int = 128", "sampling: Sampling = this.sampling"]
         ends = "an id that ends texts, [maxNew] tokens, or no room for more"
         lines = [
-            _wrap_doc(
+            wrap_doc(
                 "The tokens that follow a prompt of ids, each as soon as it is known, up to "
                 f"{ends}. Each call begins a text, which ends any other; cancelling ends it between two tokens.",
                 "    ",
             ),
-            _wrap_call("    fun generate", ["prompt: IntArray", *how], ": Flow<Token> ="),
+            wrap_call("    fun generate", ["prompt: IntArray", *how], ": Flow<Token> ="),
             "        flow { model.generate(prompt.asList(), maxNew, sampling) { emit(it) } }",
         ]
         if self.takes_prompts:
             lines += [
                 "",
                 "    /** The same for a text; special tokens in it, such as those of a chat, are read as such. */",
-                _wrap_call("    fun generate", ["prompt: String", *how], ": Flow<Token> ="),
+                wrap_call("    fun generate", ["prompt: String", *how], ": Flow<Token> ="),
                 "        flow { model.generate(model.idsOf(prompt), maxNew, sampling) { emit(it) } }",
             ]
         return "\n".join(lines)
@@ -189,12 +189,16 @@ class ModelClass:
         return f"tensors({', '.join([*self.inputs, *self.sizes.values()])})"
 
     def _make_tensors(self) -> str:
-        lines = [_wrap_call("    private fun tensors", self.parameters(), ": List<TensorData> {")]
-        lines += [f"        val sizes = mapOf({self._sizes(self.sizes)})"] if self.sizes else []
         made = []
         for name, entry in zip(self.inputs, self.document["inputs"], strict=True):
             made.append(f"{_input_of(entry)}.spec.tensorOf({name}{', sizes' if _is_dynamic(entry) else ''})")
-        return "\n".join([*lines, _wrap_call("        return listOf", made, ""), "    }"])
+        head = "    private fun tensors"
+        if not self.sizes:
+            opened = wrap_call(head, self.parameters(), ": List<TensorData> =")
+            return f"{opened}\n{wrap_call('        listOf', made, '')}"
+        lines = [wrap_call(head, self.parameters(), ": List<TensorData> {")]
+        lines.append(f"        val sizes = mapOf({self._sizes(self.sizes)})")
+        return "\n".join([*lines, wrap_call("        return listOf", made, ""), "    }"])
 
     def _sizes(self, names: Mapping[str, str]) -> str:
         return ", ".join(f'"{name}" to {kotlin}' for name, kotlin in names.items())
@@ -217,14 +221,14 @@ class ModelClass:
             return "\n".join(
                 [
                     "    /** The likeliest classes of a picture, resized and normalised as the model card says. */",
-                    _wrap_call("    suspend fun classify", given, ": List<Guess> ="),
+                    wrap_call("    suspend fun classify", given, ": List<Guess> ="),
                     f"        model.guesses(model.run(listOf({tensor})), count)",
                 ]
             )
         return "\n".join(
             [
                 "    /** The likeliest classes, by the first row of scores. */",
-                _wrap_call("    suspend fun classify", [*self.parameters(), "count: Int = 5"], ": List<Guess> ="),
+                wrap_call("    suspend fun classify", [*self.parameters(), "count: Int = 5"], ": List<Guess> ="),
                 f"        model.guesses(model.run({self._tensors()}), count)",
             ]
         )
@@ -235,7 +239,7 @@ class ModelClass:
         return "\n".join(
             [
                 "    /** What is in a picture, best first; boxes are in shares of its width and height. */",
-                _wrap_call("    suspend fun detect", ["picture: Bitmap", *parameters], ": List<Detection> {"),
+                wrap_call("    suspend fun detect", ["picture: Bitmap", *parameters], ": List<Detection> {"),
                 f"        val input = {_input_of(self.picture)}.tensorOf(picture{sizes})",
                 "        return model.detections(model.run(listOf(input)), input)",
                 "    }",
@@ -248,7 +252,7 @@ class ModelClass:
         return "\n".join(
             [
                 "    /** The picture that the model makes of a picture. */",
-                _wrap_call("    suspend fun transform", ["picture: Bitmap", *parameters], ": Bitmap ="),
+                wrap_call("    suspend fun transform", ["picture: Bitmap", *parameters], ": Bitmap ="),
                 f"        model.picture(model.run(listOf({_input_of(self.picture)}.tensorOf(picture{sizes}))))",
             ]
         )
@@ -269,8 +273,8 @@ class ModelClass:
                 "    suspend fun verifyOnDevice(): ParityReport = model.verifyOnDevice()",
                 "",
                 "    /** Load, first and steady latency and memory, on the golden data. */",
-                "    suspend fun measure(settings: BenchmarkSettings = BenchmarkSettings()): BenchmarkResult =",
-                "        model.measure(settings)",
+                "    suspend fun measure(settings: BenchmarkSettings = BenchmarkSettings()): BenchmarkResult = "
+                "model.measure(settings)",
                 "",
                 "    override fun close() = model.close()",
                 "",
@@ -297,26 +301,3 @@ def _is_dynamic(entry: Mapping[str, Any]) -> bool:
 
 def _shape_of(name: str) -> str:
     return f"{name.strip('`')}Shape"
-
-
-def _wrap_call(head: str, arguments: list[str], tail: str) -> str:
-    """`head(a, b)tail` on one line, or an argument a line where that is too long."""
-    line = f"{head}({', '.join(arguments)}){tail}"
-    if len(line) <= _MAX_LINE:
-        return line
-    indent = " " * (len(head) - len(head.lstrip()) + 4)
-    return "\n".join([f"{head}(", *(f"{indent}{argument}," for argument in arguments), f"{indent[4:]}){tail}"])
-
-
-def _wrap_doc(text: str, indent: str) -> str:
-    """A KDoc comment, on one line or on several."""
-    if len(line := f"{indent}/** {text} */") <= _MAX_LINE:
-        return line
-    lines, current = [], ""
-    for word in text.split():
-        if current and len(indent) + 3 + len(current) + 1 + len(word) > _MAX_LINE:
-            lines.append(current)
-            current = word
-        else:
-            current = f"{current} {word}".strip()
-    return "\n".join([f"{indent}/**", *(f"{indent} * {line}" for line in [*lines, current]), f"{indent} */"])

@@ -8,6 +8,9 @@ FILE = "selected_operators.yaml"
 
 # Operators in the portable library of ExecuTorch 1.5.1, kernels/portable/functions.yaml.
 PORTABLE_OPERATORS = 209
+# Code of a kernel on average: the exported functions of 275 in a libexecutorch.so for arm64 (1.3) have 906 kB.
+# What a compiler keeps to itself is not counted, so that a build saves this at least.
+_KERNEL_BYTES = 3300
 
 
 def write_operators(program: PteSummary, model: str) -> str:
@@ -23,6 +26,8 @@ def write_operators(program: PteSummary, model: str) -> str:
     lines = [
         f"# {len(kernels)} of the {PORTABLE_OPERATORS} operators in the portable library are needed: a build of",
         "# ExecuTorch that selects by this file leaves the other kernels out. The published library has them all.",
+        f"# Predicted saving: {(PORTABLE_OPERATORS - len(kernels)) * _KERNEL_BYTES / 1e6:.1f} MB of code or more, "
+        "with 3.3 kB a kernel on average (arm64).",
         f"# Backends that must be in: {', '.join(sorted(set(program.backends))) or 'none'}.",
         "build_features: []",
         "custom_classes: []",

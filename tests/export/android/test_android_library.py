@@ -159,6 +159,7 @@ def test_the_operators_are_those_that_the_program_names():
     assert sorted(found["operators"]) == sorted(found["et_kernel_metadata"]) == ["aten::add.out", "aten::cumsum.out"]
     assert found["operators"]["aten::add.out"]["debug_info"] == ["model.pte"]
     assert not found["include_all_operators"]
+    assert "# Predicted saving: 0.7 MB of code or more" in write_operators(program, "model.pte")
     assert yaml.safe_load(write_operators(PteSummary((), (), 0), "model.pte"))["operators"] == {}
 
 
