@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from edgex.errors import CaptureError
 from edgex.export.target_model import CapturedModel, Progress
 from edgex.runtime.artifact.card import check_card_labels, fit_image, read_image_card
+from edgex.runtime.artifact.card_microphone import check_microphone, read_microphone_card
 from edgex.runtime.artifact.language_model import TOKENS
 from edgex.runtime.artifact.specs import Dim
 
@@ -49,6 +50,9 @@ def capture_source(source: ModelSource, dynamic: Mapping[tuple[str, int], Dim], 
     image = read_image_card(source.model_card, source.card_place)
     if image is not None:
         fit_image(image, captured.program.inputs, source.card_place)
+    microphone = read_microphone_card(source.model_card, source.card_place)
+    if microphone is not None:
+        check_microphone(microphone, captured.program.inputs, source.card_place)
     unsure = check_card_labels(source.model_card, captured.program.outputs, source.card_place)
     notices = tuple(f"{whose}{notice}" for notice in (*captured.notices, *([unsure] if unsure else [])))
     methods = tuple(capture_source(other, {}, progress) for other in source.others)

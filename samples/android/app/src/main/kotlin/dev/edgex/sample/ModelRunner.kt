@@ -108,10 +108,13 @@ class ModelRunner(private val model: EdgeModel, private val platform: AndroidPla
         for (at in choices.indices) choices[at] = choice
     }
 
+    private fun parseIds(text: String): List<Int> = text.split(' ', ',').filter { it.isNotBlank() }.map { word ->
+        word.toIntOrNull() ?: throw TensorException("\"$word\" is no id")
+    }
+
     private suspend fun write(): RunState {
         isStopped = false
-        val hasTokenizer = model.generation.tokenizer != null
-        val ids = if (hasTokenizer) model.idsOf(prompt) else prompt.split(' ', ',').filter { it.isNotBlank() }.map { it.toInt() }
+        val ids = if (model.generation.tokenizer != null) model.idsOf(prompt) else parseIds(prompt)
         val text = StringBuilder()
         var tokens = 0
         val started = System.nanoTime()
