@@ -19,8 +19,6 @@ of more than `ALLOWANCE_BYTES` for one subgraph.
 
 from __future__ import annotations
 
-import operator
-
 from torch.fx import Node
 
 from edgex.delegates.base import CapturedProgram
@@ -31,12 +29,13 @@ from edgex.export.rewrites.constants import find_literals, fold_nodes
 # A mask of 1024 x 1024 numbers.
 ALLOWANCE_BYTES = 4 * 1024 * 1024
 
-# Tables that PyTorch's ONNX exporter cannot write, and windows, of which it keeps 69 dB (Blackman and Hamming of 8).
+# Tables that PyTorch's ONNX exporter cannot write, triangles, which it writes in 30 operators, and windows, of which it
+# keeps 69 dB (Blackman and Hamming of 8).
 _FACTORIES = frozenset(
     f"aten::{name}"
     for name in (
         *("fft_fftfreq", "fft_rfftfreq", "logspace", "kaiser_window", "bartlett_window"),
-        *("hann_window", "hamming_window", "blackman_window"),
+        *("hann_window", "hamming_window", "blackman_window", "tril_indices", "triu_indices"),
     )
 )
 
@@ -51,8 +50,7 @@ def fold_factories(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite |
 def fold_literals(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite | None]:
     """Fold every subgraph that depends on literals only; the same program comes back where there is none."""
     literals = find_literals(program, ALLOWANCE_BYTES)
-    worked = {node for node in literals if node.target is not operator.getitem}
-    return _fold(program, worked, literals, "fold_literals", "depend on no input")
+    return _fold(program, set(literals), literals, "fold_literals", "depend on no input")
 
 
 def _fold(

@@ -356,3 +356,17 @@ def test_a_rewrite_narrows_no_dynamic_size():
     (value,) = (node.meta["val"] for node in after.exported.graph.find_nodes(op="placeholder") if node.name != "mask")
     size = value.shape[0]
     assert not [guard for guard in size.node.shape_env.guards if str(size.node.expr) in str(guard.expr)]
+
+
+def test_tables_of_pairs_are_folded_through_their_rows():
+    x = random_like(2, 4, 4)
+
+    def pairs(x):
+        rows, columns = torch.tril_indices(4, 4, -1)
+        return x[:, rows, columns]
+
+    before = program_of(pairs, x)
+    after, rewrite = fold_literals(before)
+    check_rewrite(before, after, x)
+    assert rewrite.count == 2  # the table, and its parting; a tuple's element is none
+    assert operators(after) == [aten.index.Tensor]
