@@ -41,6 +41,8 @@ def export_model(
     bisect: bool = True,
     context: int | None = None,
     chunk: int | None = None,
+    head: str | None = None,
+    embedding: str | None = None,
 ) -> Artifact:
     """Export a module or an ExportedProgram to one target, prove it, and write it.
 
@@ -71,6 +73,8 @@ def export_model(
         context: The model is a language model, and this is how many tokens a text may have; see `docs/llm.md`. None
             for other models. `args` are not needed then.
         chunk: How many tokens one call of `prefill` takes at most; None is 256, or the context if that is less.
+        head: With a recipe, `int8` or `none` for the layer that gives a language model's scores.
+        embedding: With a recipe, `int8` for a language model's tables of embeddings.
 
     Raises:
         EdgexError: Whatever stage failed; nothing is left on disk then.
@@ -78,7 +82,8 @@ def export_model(
     from edgex.export.source.source import wrap_methods, wrap_model
 
     with in_python_words():
-        language = read_request(context is not None or chunk is not None, context, chunk)
+        sizes = (context, chunk, head, embedding)
+        language = read_request(any(size is not None for size in sizes), *sizes)
     settings = ExportSettings(
         targets=(target,),
         output=None if output is None else Path(output),

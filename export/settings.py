@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from edgex.delegates.base import Delegate, JudgesOptions, LeavesOut, TakesLanguageModels
-from edgex.delegates.recipes.quantizers import OBSERVERS, quantizer_availability
+from edgex.delegates.recipes.quantizers import LINEAR_RECIPES, OBSERVERS, quantizer_availability
 from edgex.delegates.recipes.recipes import Recipe, get_recipe
 from edgex.delegates.registry import check_recipe, find_tolerance, get_delegate, parse_options
 from edgex.errors import LoweringError, TargetUnavailable, UsageError, nearest_name
@@ -126,7 +126,11 @@ class ExportSettings:
     @property
     def recipe(self) -> Recipe | None:
         """The quantization recipe; `check_settings` has found it right."""
-        return None if self.quantize is None else get_recipe(self.quantize, self.group_size)
+        if self.quantize is None:
+            return None
+        recipe = get_recipe(self.quantize, self.group_size)
+        asked = self.language
+        return recipe if asked is None else dataclasses.replace(recipe, head=asked.head, embedding=asked.embedding)
 
 
 @dataclass(frozen=True)
@@ -191,7 +195,15 @@ def _check_language(settings: ExportSettings) -> None:
         raise UsageError(
             f"{given} does not go with --llm", fix=f"leave {given} out: --context and --chunk say the sizes"
         )
-    recipe = settings.recipe
+    recipe, asked = settings.recipe, settings.language
+    alone = None if asked is None else asked.quantized_alone
+    if recipe is None and alone is not None:
+        raise UsageError(f"{alone} without a recipe", fix="name the recipe of the other layers: --quantize 8da4w")
+    if alone is not None and settings.quantize not in LINEAR_RECIPES:
+        raise UsageError(
+            f"{alone} does not go with --quantize {settings.quantize}",
+            fix=f"use a recipe for linear layers: --quantize {' or '.join(LINEAR_RECIPES)}",
+        )
     if recipe is not None and recipe.needs_calibration:
         raise UsageError(
             f"--quantize {recipe.name} does not go with --llm",

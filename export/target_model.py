@@ -15,6 +15,7 @@ from edgex.runtime.artifact.golden import Case
 if TYPE_CHECKING:
     from edgex.delegates.base import CapturedProgram
     from edgex.export.capture.program import Capture
+    from edgex.export.proof.verification import QuantizedReference
     from edgex.export.quantization.model import QuantizedModel
     from edgex.export.rewrites.base import Rewrite
     from edgex.export.rewrites.proof import ProvedRewrites
@@ -57,6 +58,7 @@ class TargetModel:
         eager: It, running in PyTorch.
         rewritten: The program in the target's precision, with the rewrites that hold.
         quantized: What quantizing made of it; None without a recipe, or where the delegate quantizes as it lowers.
+        own_reference: What a delegate that quantizes as it lowers is held to; None where eager alone says.
         cases: What the artifact has to prove, with eager's answers; empty for a plan.
         others: The other methods of the artifact; empty where there is one.
     """
@@ -66,6 +68,7 @@ class TargetModel:
     eager: EagerModel
     rewritten: ProvedRewrites
     quantized: QuantizedModel | None = None
+    own_reference: QuantizedReference | None = None
     cases: Sequence[Case] = ()
     others: tuple[TargetModel, ...] = ()
 
@@ -78,6 +81,11 @@ class TargetModel:
     def all_cases(self) -> Sequence[Case]:
         """What all methods have to prove."""
         return [case for method in self.methods for case in method.cases] if self.others else self.cases
+
+    @property
+    def quantized_reference(self) -> QuantizedReference | None:
+        """PyTorch running the quantized program, where there is one."""
+        return self.own_reference if self.quantized is None else self.quantized.reference
 
     @property
     def target(self) -> str:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 # How the range of an activation is found in calibration data; see `edgex.delegates.recipes.observers`.
 OBSERVERS = ("histogram", "minmax", "percentile")
+# What `LinearWeights` writes.
+LINEAR_RECIPES = ("8da8w", "8da4w", "int8-weight", "int4-weight")
 
 _PACKAGES = ("torch", "torchao", "executorch")
 _INSTALL_COMMAND = "pip install 'edgex-toolchain[xnnpack]'"
@@ -116,7 +118,7 @@ def shared_quantizer(recipe: str) -> Quantizer | None:
         return SymmetricInt8(dynamic=recipe == "int8-dynamic")
     if recipe == "a16w8":
         return SymmetricInt8(activation_bits=16)
-    return LinearWeights() if recipe in ("8da8w", "8da4w", "int8-weight", "int4-weight") else None
+    return LinearWeights() if recipe in LINEAR_RECIPES else None
 
 
 def quantizer_availability() -> Availability:

@@ -10,6 +10,11 @@ from typing import Any, Literal
 
 from edgex.errors import UsageError, nearest_name
 
+# Of language models: the last layer, which gives the scores, as the recipe has every linear layer, or otherwise; and
+# the tables of embeddings, which no recipe takes by itself.
+Head = Literal["recipe", "int8", "float"]
+Table = Literal["float", "int8"]
+
 
 @dataclass(frozen=True)
 class Recipe:
@@ -22,6 +27,9 @@ class Recipe:
         weight_bits: 8 or 4, signed and symmetric.
         group_size: How many consecutive weights of an output channel share a scale; None for the whole channel.
         activation_bits: 8 or 16, signed with a zero point, unless activations are `float`.
+        head: Of a language model: `int8` gives the layer of the scores 8-bit weights (and leaves its activations to the
+            recipe), `float` leaves it alone.
+        embedding: `int8` keeps tables of embeddings in 8 bits, with one scale a row.
     """
 
     name: str
@@ -29,6 +37,8 @@ class Recipe:
     weight_bits: Literal[8, 4] = 8
     group_size: int | None = None
     activation_bits: Literal[8, 16] = 8
+    head: Head = "recipe"
+    embedding: Table = "float"
 
     @property
     def needs_calibration(self) -> bool:
@@ -72,6 +82,13 @@ def get_recipe(name: str, group_size: int | None = None) -> Recipe:
     return replace(recipe, group_size=group_size)
 
 
+def head_recipe(recipe: Recipe) -> Recipe | None:
+    """What a recipe makes of the layer that gives a language model's scores; None leaves it in float."""
+    if recipe.head == "float":
+        return None
+    return recipe if recipe.head == "recipe" else replace(recipe, weight_bits=8, group_size=None)
+
+
 def describe_recipe(recipe: Recipe) -> dict[str, Any]:
     """The manifest's `quantization` as far as the recipe tells; what calibration adds is None."""
     return {
@@ -79,6 +96,8 @@ def describe_recipe(recipe: Recipe) -> dict[str, Any]:
         "activations": recipe.activations,
         "weight_bits": recipe.weight_bits,
         "group_size": recipe.group_size,
+        **({} if recipe.head == "recipe" else {"head": recipe.head}),
+        **({} if recipe.embedding == "float" else {"embedding": recipe.embedding}),
         "observer": None,
         "calibration": None,
         "unquantized": None,

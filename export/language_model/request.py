@@ -1,15 +1,20 @@
-"""What `--llm` asks for: how long a text may be, and how much of it one call takes."""
+"""What `--llm` asks for: how long a text may be, how much of it one call takes, and what of it is kept in few bits."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import cast
 
-from edgex.errors import UsageError
+from edgex.delegates.recipes.recipes import Head, Table
+from edgex.errors import UsageError, nearest_name
 
 # How many tokens one call of prefill takes where nobody says: enough to keep a CPU's matrix kernels busy.
 USUAL_CHUNK = 256
 # A text needs a token that was given and one that follows.
 _LEAST_CONTEXT = 2
+# What users write, and what it means.
+_HEADS = {"int8": "int8", "none": "float"}
+_TABLES = {"int8": "int8", "none": "float"}
 
 
 @dataclass(frozen=True)
@@ -19,20 +24,41 @@ class LanguageRequest:
     Attributes:
         context: How many tokens a text may have, the prompt included.
         chunk: How many tokens one call of prefill takes at most.
+        head: What becomes of the layer that gives the scores under a recipe; see `Recipe`.
+        embedding: What becomes of the tables of embeddings under a recipe.
     """
 
     context: int
     chunk: int
+    head: Head = "recipe"
+    embedding: Table = "float"
+
+    @property
+    def quantized_alone(self) -> str | None:
+        """The flag that means something with `--quantize` only, where one is given."""
+        if self.head != "recipe":
+            return f"--head {_words(self.head)}"
+        return f"--embedding {self.embedding}" if self.embedding != "float" else None
 
 
-def read_request(llm: bool, context: int | None, chunk: int | None) -> LanguageRequest | None:
-    """`--llm`, `--context` and `--chunk`, checked; None where the model is no language model.
+def read_request(
+    llm: bool, context: int | None, chunk: int | None, head: str | None = None, embedding: str | None = None
+) -> LanguageRequest | None:
+    """`--llm` and the flags that go with it, checked; None where the model is no language model.
+
+    Args:
+        llm: Whether it is one.
+        context: `--context`.
+        chunk: `--chunk`.
+        head: `--head`: `int8`, `none` for float, or None for what the recipe makes of every layer.
+        embedding: `--embedding`: `int8`, or None or `none` for float.
 
     Raises:
         UsageError: They do not fit together.
     """
     if not llm:
-        for flag, value in (("--context", context), ("--chunk", chunk)):
+        flags = (("--context", context), ("--chunk", chunk), ("--head", head), ("--embedding", embedding))
+        for flag, value in flags:
             if value is not None:
                 raise UsageError(f"{flag} is for language models", fix=f"add --llm, or leave {flag} out")
         return None
@@ -46,11 +72,25 @@ def read_request(llm: bool, context: int | None, chunk: int | None) -> LanguageR
         raise UsageError(
             f"--context must be at least {_LEAST_CONTEXT}, not {context}", fix="say how many tokens a text may have"
         )
+    kept = cast(Head, _read_choice("--head", head, _HEADS, "recipe"))
+    table = cast(Table, _read_choice("--embedding", embedding, _TABLES, "float"))
     if chunk is None:
-        return LanguageRequest(context, min(USUAL_CHUNK, context))
+        return LanguageRequest(context, min(USUAL_CHUNK, context), kept, table)
     if not 1 <= chunk <= context:
         raise UsageError(
             f"--chunk must be 1 to the context of {context}, not {chunk}",
             fix=f"leave --chunk out, for {USUAL_CHUNK} or less",
         )
-    return LanguageRequest(context, chunk)
+    return LanguageRequest(context, chunk, kept, table)
+
+
+def _read_choice(flag: str, given: str | None, known: dict[str, str], otherwise: str) -> str:
+    if given is None:
+        return otherwise
+    if given not in known:
+        raise UsageError(f"{flag} {given} is unknown", why=nearest_name(given, tuple(known)))
+    return known[given]
+
+
+def _words(head: Head) -> str:
+    return next(word for word, meant in _HEADS.items() if meant == head)

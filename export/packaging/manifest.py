@@ -55,7 +55,7 @@ def make_manifest(
         quantization=quantization,
         verification={
             "tolerance": tolerance.to_json(),
-            "quantized_tolerance": None if model.quantized is None else QUANTIZED_TOLERANCE.to_json(),
+            "quantized_tolerance": None if model.quantized_reference is None else QUANTIZED_TOLERANCE.to_json(),
             "allow_inconclusive": allow_inconclusive,
         },
         status_reason=None,

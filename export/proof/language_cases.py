@@ -13,7 +13,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from edgex.export.language_model.source import SEED, pieces, random_text
-from edgex.export.proof.verification import Answers, QuantizedReference, allow_for_rounding, leave_out
+from edgex.export.proof.verification import (
+    LEAST_SQNR_DB,
+    Answers,
+    QuantizedReference,
+    allow_for_rounding,
+    leave_out,
+)
 from edgex.runtime.artifact.golden import Arrays, Case, Step
 from edgex.runtime.artifact.language_model import POSITION, TOKENS, LanguageModel
 
@@ -61,6 +67,9 @@ def make_language_cases(
         if quantized is not None:
             case = allow_for_rounding(replace(case, reference="quantized"), in_float, case.steps[0].inputs)
         cases.append(case)
+    if quantized is not None:
+        progress("what eager goes on with")
+        cases.append(_go_on(in_float, llm))
     refused = [
         Case(name, "refuse", (Step(_inputs(call), {}),), method=method) for name, method, call in _plan_refused(llm)
     ]
@@ -117,6 +126,23 @@ def _plan_refused(llm: LanguageModel) -> list[tuple[str, str | None, Call]]:
         ("no token at all", None, (0, np.zeros(0, np.int64))),
         (f"{llm.chunk + 1} tokens in one call", None, (0, np.zeros(llm.chunk + 1, np.int64))),
     ]
+
+
+def _go_on(in_float: Answers, llm: LanguageModel) -> Case:
+    """A prompt that eager goes on with its likeliest tokens: what quantization costs is read off this text.
+
+    Its scores alone say nothing final, since a small or untrained model is changed a lot by 4 bits; so only another
+    text than the model's own fails it.
+    """
+    after = min(DECODE_STEPS, llm.context // 2)
+    prompt = random_text(llm.vocabulary, min(llm.chunk, llm.context - after), SEED - 1)
+    steps = [in_float.step(_inputs((0, prompt)))]
+    for position in range(len(prompt), len(prompt) + after):
+        likeliest = next(iter(steps[-1].outputs.values())).reshape(-1, llm.vocabulary)[-1].argmax()
+        call = (position, np.array([likeliest], np.int64))
+        steps.append(in_float.step(_inputs(call), from_reset=False))
+    name = f"prompt of {_tokens(len(prompt))}, and what eager goes on with"
+    return Case(name, "compare", tuple(steps), min_sqnr_db=LEAST_SQNR_DB)
 
 
 def _answer(answers: Answers, name: str, method: str | None, calls: Sequence[Call]) -> Case:

@@ -52,7 +52,7 @@ def answer_cases(model: TargetModel, settings: ExportSettings, progress: Progres
     Raises:
         VerificationError: A case to be left out does not exist, or the inputs do not show the model's state.
     """
-    reference = None if model.quantized is None else model.quantized.reference
+    reference = model.quantized_reference
     if model.source.language is not None:
         program, llm = model.rewritten.program, model.source.language
         return replace(
@@ -85,7 +85,7 @@ def answer_for_targets(
     known: dict[tuple[int, str | None], Sequence[Case]] = {}
 
     def answer(model: TargetModel) -> TargetModel:
-        reference = id(model.quantized), model.source.method
+        reference = id(model.quantized_reference), model.source.method
         if reference not in known:
             cases = answer_cases(model, settings, progress).cases
             method = model.source.method

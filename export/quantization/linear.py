@@ -4,6 +4,9 @@
 before  linear(x, weight, bias)
 after   scale, zero = choose_qparams_affine(x)                  # 8da8w and 8da4w: at every run, for each token
         linear(dequantize(quantize(x, scale, zero)), dequantize(weight_quantized, weight_scale), bias)
+
+before  embedding(table, ids)                               # a language model's, where the recipe says so
+after   embedding(table_quantized, ids) * embedding(table_scale, ids)
 ```
 
 The operators are torchao's, and numbers and form are those of its `quantize_`. Written here, every operator keeps its
@@ -13,15 +16,17 @@ source line, and a `.pt2` file, which has no modules to swap, is quantized as we
 from __future__ import annotations
 
 import operator
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from edgex.delegates.base import CapturedProgram
 from edgex.delegates.graph.provenance import module_path_of
-from edgex.delegates.recipes.recipes import Recipe
+from edgex.delegates.recipes.recipes import Recipe, head_recipe
 from edgex.errors import QuantizationError
+from edgex.export.quantization.head import find_head
 from edgex.export.quantization.quantized import Quantized
 from edgex.export.quantization.unquantized import is_inside, list_float
 from edgex.export.rewrites.editing.editor import FakeMode, ProgramEditor, constant_tensors
@@ -50,21 +55,24 @@ def quantize_linear(program: CapturedProgram, recipe: Recipe, keep_float: frozen
     editor = ProgramEditor(program)
     constants = constant_tensors(program)
     excluded: dict[str, str] = {}
-    made: dict[Node, _Weight] = {}
+    weights = _Weights(editor, constants)
+    head = None if recipe.head == "recipe" else require_head(program)
     count = 0
     for node in program.exported.graph.nodes:
         if node.op != "call_function" or node.target is not torch.ops.aten.linear.default:
             continue
-        weight = node.args[1]
-        refusal = _refusal(constants.get(weight), recipe)
+        own = head_recipe(recipe) if node is head else recipe
+        if own is None:
+            excluded[node.name] = "--head none leaves it in float32"
+            continue
+        refusal = _refusal(constants.get(node.args[1]), own)
         if refusal is not None:
             excluded[node.name] = refusal
         elif not is_inside(module_path_of(node), keep_float):
-            # Layers that share a weight share the quantized one.
-            if weight not in made:
-                made[weight] = _quantize_weight(editor, weight, constants[weight], recipe)
-            _rewrite(editor, editor.node(node), made[weight], recipe)
+            _rewrite(editor, editor.node(node), weights.of(node.args[1], own), own)
             count += 1
+    if recipe.embedding == "int8":
+        _write_tables(editor, program, weights, recipe)
     if count == 0:
         raise QuantizationError(
             f"there is nothing in this model that {recipe.name} can quantize",
@@ -73,6 +81,71 @@ def quantize_linear(program: CapturedProgram, recipe: Recipe, keep_float: frozen
         )
     quantized = editor.finish(recipe=recipe, float_modules=keep_float)
     return Quantized(quantized, list_float(quantized, keep_float, excluded))
+
+
+def quantize_tables(program: CapturedProgram, recipe: Recipe) -> CapturedProgram:
+    """The program with its tables of embeddings in 8 bits and its linear layers as they are.
+
+    For delegates that quantize linear layers themselves while they lower.
+
+    Raises:
+        QuantizationError: It has no table.
+    """
+    with quiet_import():
+        import torchao.quantization.quant_primitives  # noqa: F401  # torch.ops.torchao
+
+    editor = ProgramEditor(program)
+    _write_tables(editor, program, _Weights(editor, constant_tensors(program)), recipe)
+    return editor.finish()
+
+
+def require_head(program: CapturedProgram) -> Node:
+    """The linear layer that gives a language model's scores.
+
+    Raises:
+        QuantizationError: No single linear layer does.
+    """
+    head = find_head(program.exported)
+    if head is None:
+        raise QuantizationError(
+            "no linear layer gives the scores of this model, so that there is no head to treat apart",
+            why="the scores are computed from more than one value",
+            fix="leave --head out",
+        )
+    return head
+
+
+def _write_tables(editor: ProgramEditor, program: CapturedProgram, weights: _Weights, recipe: Recipe) -> None:
+    """Let every float table of embeddings be read in 8 bits.
+
+    Raises:
+        QuantizationError: There is none.
+    """
+    tables = [
+        node
+        for node in program.exported.graph.nodes
+        if node.target is torch.ops.aten.embedding.default and weights.is_float_matrix(node.args[0])
+    ]
+    if not tables:
+        raise QuantizationError(
+            "there is no table of embeddings in this model",
+            why="no operator looks rows up",
+            fix="leave --embedding out",
+        )
+    for original in tables:
+        node, table = (
+            editor.node(original),
+            weights.of(original.args[0], replace(recipe, weight_bits=8, group_size=None)),
+        )
+        with editor.graph.inserting_before(node):
+            rows, scale = (
+                _add(editor.graph, node, torch.ops.aten.embedding.default, part, node.args[1])
+                for part in (table.values, table.scale)
+            )
+            wide = _add(editor.graph, node, torch.ops.aten.to.dtype, rows, torch.float32)
+            value = _add(editor.graph, node, torch.ops.aten.mul.Tensor, wide, scale)
+        node.replace_all_uses_with(value)
+        editor.graph.erase_node(node)
 
 
 def _refusal(weight: torch.Tensor | None, recipe: Recipe) -> str | None:
@@ -93,6 +166,26 @@ class _Weight:
     scale: Node
     zero_point: Node
     group: int
+
+
+class _Weights:
+    """The quantized weights of a program: what several operators read in the same bits is made once."""
+
+    def __init__(self, editor: ProgramEditor, constants: Mapping[Node, torch.Tensor]) -> None:
+        self._editor, self._constants = editor, constants
+        self._made: dict[tuple[Node, int, int | None], _Weight] = {}
+
+    def is_float_matrix(self, node: Any) -> bool:
+        """Whether it is a constant float32 matrix of more than one column."""
+        found = self._constants.get(node)
+        return found is not None and found.dtype == torch.float32 and found.dim() == 2 and found.shape[1] > 1
+
+    def of(self, node: Any, recipe: Recipe) -> _Weight:
+        """A constant in the bits of a recipe."""
+        key = (node, recipe.weight_bits, recipe.group_size)
+        if key not in self._made:
+            self._made[key] = _quantize_weight(self._editor, node, self._constants[node], recipe)
+        return self._made[key]
 
 
 def _quantize_weight(editor: ProgramEditor, node: Node, weight: torch.Tensor, recipe: Recipe) -> _Weight:

@@ -6,10 +6,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from edgex.delegates.recipes.quantizers import LINEAR_RECIPES, LinearWeights
 from edgex.errors import QuantizationError
+from edgex.export.proof.verification import QuantizedReference
 from edgex.export.quantization.calibration.samples import Samples, find_calibration
+from edgex.export.quantization.linear import quantize_linear, quantize_tables
 from edgex.export.quantization.model import QuantizedModel, quantize_once
 from edgex.export.quantization.quantize import Calibrated
+from edgex.export.quantization.running import GraphRunner
 from edgex.export.rewrites.stage import check_signature
 
 if TYPE_CHECKING:
@@ -55,12 +59,13 @@ def quantize_for_targets(
     failed: dict[str, QuantizationError] = {}
     # Targets that share a program share what is wrong with it.
     errors: dict[tuple[int, Quantizer], QuantizationError] = {}
+    lowered_later: list[str] = []
     for name, quantizer in quantizers.items():
         model = models[name]
         program = model.rewritten.program
         under_recipe = replace(model.rewritten, program=replace(program, recipe=recipe))
         if quantizer is None:
-            found[name] = replace(model, rewritten=under_recipe)
+            lowered_later.append(name)
             continue
         key = (id(program), quantizer)
         if key not in made and key not in errors:
@@ -82,7 +87,44 @@ def quantize_for_targets(
             failed[name] = errors[key]
         else:
             found[name] = replace(model, rewritten=under_recipe, quantized=made[key])
+    references = [quantized.reference for (_, quantizer), quantized in made.items() if quantizer == LinearWeights()]
+    for name in lowered_later:
+        try:
+            found[name] = _leave_to_delegate(models[name], recipe, references, progress)
+        except QuantizationError as error:
+            failed[name] = error
     return found, failed
+
+
+def _leave_to_delegate(
+    model: TargetModel, recipe: Recipe, references: list[QuantizedReference], progress: Progress
+) -> TargetModel:
+    """The model of a target that quantizes linear layers while it lowers.
+
+    A language model's answers are held to those of the same recipe in PyTorch, as a target's that is given a quantized
+    program: 4 bits alone take the scores of a small one so far from float that a wrong cache would pass for them.
+
+    Args:
+        model: In float.
+        recipe: What is asked for.
+        references: What other targets are held to under the recipe; one is added where there is none.
+        progress: Called with a stage and a detail.
+
+    Raises:
+        QuantizationError: The recipe does not fit the program.
+    """
+    program = model.rewritten.program
+    if recipe.embedding == "int8":
+        program = quantize_tables(program, recipe)
+        check_signature(model.rewritten.program, program)
+    rewritten = replace(model.rewritten, program=replace(program, recipe=recipe))
+    if model.source.language is None or recipe.name not in LINEAR_RECIPES:
+        return replace(model, rewritten=rewritten)
+    if not references:
+        progress("quantize", f"{recipe.name}, for the proof")
+        quantized = quantize_linear(model.rewritten.program, recipe, frozenset())
+        references.append(QuantizedReference(GraphRunner(quantized.program)))
+    return replace(model, rewritten=rewritten, own_reference=references[0])
 
 
 def _open_samples(source: ModelSource, eager: EagerModel, settings: ExportSettings, progress: Progress) -> Samples:

@@ -14,6 +14,7 @@ from edgex.runtime.artifact.golden import STRESS, Case, Layout, Reference, read_
 from edgex.runtime.artifact.shapes import SPECIAL_INPUTS
 from edgex.runtime.execute.base import Executor, Progress, no_progress
 from edgex.runtime.execute.request import Arrays, RunRequest, RunResult
+from edgex.runtime.session.agreement import Agreement, measure_agreement
 from edgex.runtime.session.numerics import (
     Tolerance,
     Verdict,
@@ -98,6 +99,7 @@ class Verification:
         assignment: How many nodes each provider of the engine ran; None where the engine does not tell.
         repeats: What the cases gave when they were run once more; None where they were not.
         simulator: What ran them in place of the device; None where nothing did.
+        agreement: Of a quantized language model, how far its choices are from eager's.
     """
 
     passed: bool
@@ -110,6 +112,7 @@ class Verification:
     quantized_tolerance: Tolerance | None = None
     repeats: tuple[RepeatVerdict, ...] | None = None
     simulator: str | None = None
+    agreement: Agreement | None = None
 
     @property
     def max_abs_error(self) -> float | None:
@@ -136,6 +139,7 @@ class Verification:
             "quantized_tolerance": None if self.quantized_tolerance is None else self.quantized_tolerance.to_json(),
             "cases": [case.to_json() for case in self.cases],
             "repeats": None if self.repeats is None else [found.to_json() for found in self.repeats],
+            **({} if self.agreement is None else {"agreement": self.agreement.to_json()}),
             "nan_inf": [{**found.to_json(), **case.of_method} for case in self.cases for found in case.special_values],
         }
 
@@ -221,6 +225,7 @@ def _merge(verdicts: Sequence[Verification]) -> Verification:
         reason=failed.reason,
         cases=tuple(case for verdict in verdicts for case in verdict.cases),
         repeats=merge_repeats([verdict.repeats for verdict in verdicts]),
+        agreement=next((verdict.agreement for verdict in verdicts if verdict.agreement is not None), None),
     )
 
 
@@ -270,6 +275,7 @@ def judge_outputs(artifact: Artifact, cases: Sequence[Case], result: RunResult) 
     names = [spec.name for spec in artifact.manifest.method.outputs]
     results: list[CaseResult] = []
     ordinary = _ordinary_rms(cases) if quantized_tolerance is not None else {}
+    agreement: Agreement | None = None
     number = 0
     for case in cases:
         if case.kind == "skipped":
@@ -290,6 +296,10 @@ def judge_outputs(artifact: Artifact, cases: Sequence[Case], result: RunResult) 
             strict_own = replace(quantized_tolerance, min_sqnr_db=least)
             results += _judge_case(case, names, outputs, refused, strict_own, ordinary)
         else:
+            if artifact.manifest.llm is not None and len(case.steps) == len(outputs) > 1:
+                agreement = measure_agreement(
+                    [step.outputs[names[0]] for step in case.steps], [o[names[0]] for o in outputs]
+                )
             own = tolerance if case.min_sqnr_db is None else Tolerance(case.min_sqnr_db, min_equal=tolerance.min_equal)
             results += _judge_case(case, names, outputs, refused, own, {})
     reason = _find_shortfall(results, names, bool((artifact.manifest.verification or {}).get("allow_inconclusive")))
@@ -303,6 +313,7 @@ def judge_outputs(artifact: Artifact, cases: Sequence[Case], result: RunResult) 
         result.assignment,
         quantized_tolerance,
         simulator=result.simulator,
+        agreement=agreement if quantized_tolerance is not None else None,
     )
 
 

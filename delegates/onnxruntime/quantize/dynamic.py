@@ -3,7 +3,8 @@
 ```
 int8-dynamic   DynamicQuantizeLinear -> MatMulInteger -> Cast -> Mul(scales) -> Add(bias)     one scale a tensor
 8da8w          the same with one scale a token, written out in standard operators
-8da4w          MatMulNBits, accuracy_level 4: activations are quantized block by block inside the kernel
+8da4w          MatMulNBits, accuracy_level 4: activations are quantized block by block inside the kernel; a head in
+               8 bits is one too
 int4-weight    MatMulNBits, accuracy_level 1: activations stay float32
 ```
 
@@ -16,7 +17,7 @@ from __future__ import annotations
 from typing import Any
 
 from edgex.delegates.onnxruntime.graph.edits import GraphEditor
-from edgex.delegates.onnxruntime.quantize.few_bits import channel_tensors, nibble_tensors
+from edgex.delegates.onnxruntime.quantize.few_bits import block_tensors, channel_tensors
 from edgex.delegates.onnxruntime.quantize.linears import Linear
 
 CONTRIB = "com.microsoft"
@@ -29,6 +30,7 @@ class LinearRewriter:
         """Begin to rewrite the graph that `editor` edits."""
         self._editor = editor
         self._weights: dict[int, tuple[Any, ...]] = {}
+        self._blocks: dict[tuple[int, int], tuple[Any, ...]] = {}
         self._activations: dict[int, tuple[Any, ...]] = {}
 
     def tensorwise(self, linear: Linear) -> None:
@@ -61,28 +63,30 @@ class LinearRewriter:
         channels = self._float("Mul", [centred, scales], f"{name}_channels", at, shape)
         self._finish(linear, self._float("Mul", [channels, scale], f"{name}_float", at, shape))
 
-    def nibbles(self, linear: Linear, group: int, accuracy_level: int) -> None:
-        """A product with weights in 4 bits.
+    def blocks(self, linear: Linear, bits: int, group: int, accuracy_level: int) -> None:
+        """A product with weights in 4 or 8 bits, in blocks that have a scale each.
 
         Args:
             linear: The layer.
+            bits: Of a weight.
             group: Input features that share a scale.
             accuracy_level: MatMulNBits's: 1 keeps activations float32, 4 quantizes them block by block.
         """
-        if linear.key not in self._weights:
-            packed, scales = nibble_tensors(linear.weight, group)
+        key = (linear.key, bits)
+        if key not in self._blocks:
+            packed, scales = block_tensors(linear.weight, bits, group)
             name = linear.weight.tensor.name
-            self._weights[linear.key] = (
-                self._editor.weight(f"{name}.int4", packed),
+            self._blocks[key] = (
+                self._editor.weight(f"{name}.int{bits}", packed),
                 self._editor.weight(f"{name}.scale", scales),
             )
-        inputs = [linear.activation, *self._weights[linear.key]]
+        inputs = [linear.activation, *self._blocks[key]]
         if linear.bias is not None:
             inputs += [None, None, linear.bias]
         attributes = {
             "K": linear.weight.inputs,
             "N": linear.weight.outputs,
-            "bits": 4,
+            "bits": bits,
             "block_size": group,
             "accuracy_level": accuracy_level,
         }

@@ -101,26 +101,31 @@ def channel_tensors(weight: FloatWeight, *, narrow: bool) -> tuple[Any, Any, Any
     )
 
 
-def nibble_tensors(weight: FloatWeight, group: int) -> tuple[Any, Any]:
-    """A weight in 4 bits as MatMulNBits reads it: two numbers a byte, the first in the low half, 8 stands for zero.
+def block_tensors(weight: FloatWeight, bits: int, group: int) -> tuple[Any, Any]:
+    """A weight as MatMulNBits reads it, unsigned: 8 stands for zero in 4 bits, 128 in 8.
+
+    Of 4 bits, two numbers share a byte, the first in the low half.
 
     Returns:
-        Lazy `onnx_ir` tensors: uint8 `[out, runs, group / 2]` and float32 scales `[out, runs]`.
+        Lazy `onnx_ir` tensors: uint8 `[out, runs, group * bits / 8]` and float32 scales `[out, runs]`.
     """
     import numpy as np
 
     runs = -(-weight.inputs // group)
 
     def packed() -> np.ndarray:
-        unsigned = (quantize_groups(weight.rows(), 4, group)[0] + 8).astype(np.uint8)
+        signed = quantize_groups(weight.rows(), bits, group)[0]
+        if bits == 8:
+            return signed.view(np.uint8) ^ np.uint8(0x80)
+        unsigned = (signed + 8).astype(np.uint8)
         both: np.ndarray = unsigned[..., 0::2] | (unsigned[..., 1::2] << 4)
         return both
 
     def scales() -> np.ndarray:
-        return quantize_groups(weight.rows(), 4, group)[1]
+        return quantize_groups(weight.rows(), bits, group)[1]
 
     return (
-        _lazy(packed, np.uint8, [weight.outputs, runs, group // 2]),
+        _lazy(packed, np.uint8, [weight.outputs, runs, group * bits // 8]),
         _lazy(scales, np.float32, [weight.outputs, runs]),
     )
 

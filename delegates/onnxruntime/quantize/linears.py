@@ -62,6 +62,25 @@ def find_linears(graph: Any, origins: dict[str, FxNode]) -> Iterator[Linear | Un
             yield _matmul(node)
 
 
+def find_head(graph: Any) -> Any:
+    """The last node of the linear layer that gives the graph's first output; None where no single one does."""
+    value = graph.outputs[0]
+    last = None
+    while (node := value.producer()) is not None and node.domain == "":
+        if node.op_type in ("MatMul", "Gemm"):
+            return last if last is not None and last.op_type == "Add" else node
+        data = [one for one in node.inputs if one is not None and not is_constant(one)]
+        if node.op_type not in _BEHIND_HEAD or not data or (node.op_type not in _VIEWS and len(data) != 1):
+            return None
+        value, last = data[0], node
+    return None
+
+
+# What may lie between the head and the output: its bias, the choice of the last token, a soft cap.
+_VIEWS = ("Squeeze", "Unsqueeze", "Slice", "Gather", "Reshape", "Identity")
+_BEHIND_HEAD = (*_VIEWS, "Add", "Mul", "Div", "Tanh", "Cast")
+
+
 def _gemm(node: Any) -> Linear | Unfit:
     def number(name: str, default: float) -> float:
         return float(node.attributes[name].value) if name in node.attributes else default

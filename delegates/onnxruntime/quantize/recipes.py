@@ -12,7 +12,7 @@ from edgex.delegates.graph.provenance import module_path_of
 from edgex.delegates.onnxruntime.graph.edits import GraphEditor
 from edgex.delegates.onnxruntime.quantize import qdq
 from edgex.delegates.onnxruntime.quantize.dynamic import CONTRIB, LinearRewriter
-from edgex.delegates.onnxruntime.quantize.linears import Linear, Unfit, find_linears
+from edgex.delegates.onnxruntime.quantize.linears import Linear, Unfit, find_head, find_linears
 from edgex.errors import QuantizationError
 
 if TYPE_CHECKING:
@@ -24,6 +24,10 @@ MIGRAPHX_RECIPES = ("int8",)
 
 # The oldest ONNX Runtime whose MatMulNBits has a bias; tried.
 MATMUL_NBITS_RUNTIME = "1.20"
+# And that takes 8 bits; tried.
+MATMUL_8BITS_RUNTIME = "1.22"
+# Inputs that share a scale in a head of 8 bits: what MatMulNBits has in place of a whole row.
+_HEAD_GROUP = 32
 
 OLDEST_QUANTIZED_OPSET = 18
 
@@ -145,6 +149,7 @@ def _while_lowering(editor: GraphEditor, program: CapturedProgram) -> Quantized:
     left: list[tuple[str, Any]] = []
     count = 0
     crowded: list[Any] = []
+    head = None if recipe.head == "recipe" else find_head(editor.graph)
     for found in find_linears(editor.graph, editor.origins):
         node = found.node if isinstance(found, Unfit) else found.last
         if _stays_float(node, editor.origins, program.float_modules):
@@ -152,7 +157,13 @@ def _while_lowering(editor: GraphEditor, program: CapturedProgram) -> Quantized:
         if isinstance(found, Unfit):
             left.append((found.reason, node))
             continue
+        if node is head and recipe.head == "float":
+            left.append(("--head none leaves it so", node))
+            continue
         count += 1
+        if node is head:
+            _rewrite_head(rewriter, found, recipe)
+            continue
         if recipe.name in _ACCURACY_LEVELS and _rows(found.activation) >= _MANY_ROWS:
             crowded.append(node)
         _rewrite(rewriter, found, recipe)
@@ -177,7 +188,7 @@ def _while_lowering(editor: GraphEditor, program: CapturedProgram) -> Quantized:
             "quicker",
         )
     editor.graph.opset_imports[CONTRIB] = 1
-    return Quantized(texts, MATMUL_NBITS_RUNTIME)
+    return Quantized(texts, MATMUL_8BITS_RUNTIME if recipe.head == "int8" else MATMUL_NBITS_RUNTIME)
 
 
 def _rows(activation: Any) -> int:
@@ -192,7 +203,15 @@ def _rewrite(rewriter: LinearRewriter, linear: Linear, recipe: Any) -> None:
     elif recipe.name == "8da8w":
         rewriter.tokenwise(linear)
     else:
-        rewriter.nibbles(linear, recipe.group_size, _ACCURACY_LEVELS[recipe.name])
+        rewriter.blocks(linear, 4, recipe.group_size, _ACCURACY_LEVELS[recipe.name])
+
+
+def _rewrite_head(rewriter: LinearRewriter, linear: Linear, recipe: Any) -> None:
+    """8 bits for the layer of the scores, whatever the others have."""
+    if recipe.name == "8da8w":
+        rewriter.tokenwise(linear)
+    else:
+        rewriter.blocks(linear, 8, _HEAD_GROUP, _ACCURACY_LEVELS[recipe.name])
 
 
 def _nothing(recipe: str, why: str) -> QuantizationError:

@@ -193,8 +193,18 @@ def describe_verification(verification: Mapping[str, Any]) -> str:
         ]
     else:
         numbers += [] if sqnr is None else [_describe_sqnr(sqnr)]
+    agreement = verification.get("agreement")
+    choices = [] if agreement is None else [_describe_agreement(agreement)]
     same = _describe_same_bits(verification.get("repeats"))
-    return "; ".join([shown, *([", ".join(numbers)] if numbers else []), *([same] if same else [])])
+    return "; ".join([shown, *([", ".join(numbers)] if numbers else []), *choices, *([same] if same else [])])
+
+
+def _describe_agreement(agreement: Mapping[str, Any]) -> str:
+    """`KL divergence 0.012, the likeliest token 97 % the same, the first 20 of 33 tokens`: beside eager."""
+    return (
+        f"beside eager KL divergence {agreement['kl_divergence']:.2g}, the likeliest token the same in "
+        f"{agreement['top1']:.0%} of {agreement['calls']} calls, the first {agreement['greedy_prefix']} in a row"
+    )
 
 
 def _describe_same_bits(repeats: Sequence[Mapping[str, Any]] | None) -> str | None:

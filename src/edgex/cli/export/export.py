@@ -114,6 +114,18 @@ if TYPE_CHECKING:
     group="Language models",
     help="How many tokens one call of prefill takes at most; default: 256.",
 )
+@option(
+    "--head",
+    type=click.Choice(["int8", "none"]),
+    group="Language models",
+    help="Weights of the layer that gives the scores, with --quantize; default: as the recipe's.",
+)
+@option(
+    "--embedding",
+    type=click.Choice(["int8", "none"]),
+    group="Language models",
+    help="The tables of embeddings, with --quantize; default: none.",
+)
 @input_shape_option
 @dynamic_option
 @option(
@@ -207,6 +219,8 @@ def command(
     llm: bool,
     context: int | None,
     chunk: int | None,
+    head: str | None,
+    embedding: str | None,
     shapes: tuple[str, ...],
     dynamic: tuple[str, ...],
     atol: float | None,
@@ -235,7 +249,7 @@ def command(
         from edgex.export.language_model.request import read_request
         from edgex.export.settings import BISECT_SECONDS, ExportSettings, Limits
 
-        language = read_request(llm, context, chunk)
+        language = read_request(llm, context, chunk, head, embedding)
         sizes = parse_shapes(shapes)
         recipe = None if quantize == "none" else quantize
         settings = ExportSettings(
