@@ -307,7 +307,7 @@ def check_delegate(delegate: Delegate, settings: ExportSettings) -> Delegate:
         raise LoweringError(
             f"target {delegate.name!r} does not take --llm",
             why="nobody has proved a cache on it that two methods share",
-            fix="export to a target that does: xnnpack, onnx-cpu, reference",
+            fix="export to a target that does: xnnpack, onednn, onnx-cpu, reference",
         )
     if settings.quantize is not None:
         check_recipe(delegate, delegate.name, settings.quantize)

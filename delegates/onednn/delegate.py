@@ -45,6 +45,7 @@ class OneDnnDelegate:
     packages: tuple[str, ...] = ("executorch", "onednn-cpu-gomp", "torch", "torchao")
     recipes: tuple[str, ...] = ("int8",)
     leaves_out = True
+    language_models = True
     rewrites: tuple[str, ...] = (
         *(
             "split_complex",

@@ -18,6 +18,8 @@ from edgex.delegates.graph.provenance import module_path_of, source_of
 from edgex.delegates.graph.state import LiftedProgram, lift_state, write_state
 from edgex.delegates.graph.work import count_flops, sum_flops
 from edgex.delegates.onnxruntime import kernels
+from edgex.delegates.onnxruntime.fused.group_query import states_in_place
+from edgex.delegates.onnxruntime.fused.norms import divide_by_roots
 from edgex.delegates.onnxruntime.graph import signature, source_map, writer
 from edgex.delegates.onnxruntime.graph.edits import GraphEditor
 from edgex.delegates.onnxruntime.graph.reshapes import plain_reshapes
@@ -111,6 +113,8 @@ def lower_program(program: CapturedProgram, opset: int, engine: str, checks: Che
     assessed = _take(program, opset, checks)
     model, lifted = assessed.model, assessed.lifted
     method = program.method
+    in_place = states_in_place(model, [str(spec.input) for spec in lifted.carried])
+    state = tuple(replace(spec, in_place=True) if spec.input in in_place else spec for spec in lifted.state)
 
     def write(folder: Path) -> None:
         writer.write_model(model, folder)
@@ -120,7 +124,7 @@ def lower_program(program: CapturedProgram, opset: int, engine: str, checks: Che
     return LoweredModule(
         files=writer.native_files(model) + ((STATE_FILE,) if lifted.carried else ()),
         write=write,
-        methods=(Method(method.name, method.inputs, method.outputs, lifted.state),),
+        methods=(Method(method.name, method.inputs, method.outputs, state),),
         plan=assessed.plan,
         requirements=Requirements(engine, newest(OLDEST_RUNTIME[opset], assessed.minimum_runtime)),
         debug=source_map.build_source_map(model, assessed.origins, program.source_root),
@@ -183,6 +187,8 @@ def _assess(program: CapturedProgram, opset: int, checks: Checks, *, planning: b
     origins = source_map.origins(model, result.program)
     plain_reshapes(model)
     quantized = quantize_graph(model, origins, program, checks.form)
+    if program.recipe is None or program.recipe.activations != "static":
+        divide_by_roots(GraphEditor(model, origins))
     checks.edit(GraphEditor(model, origins))
     signature.name_axes(model, result.program, program.inputs)
     signature.name_signature(

@@ -55,6 +55,7 @@ def apply_rewrites(
 def _passes() -> tuple[tuple[str, bool, Pass], ...]:
     """Name, whether it runs on request only, and the pass, in order; torch is imported here, not with the package."""
     from edgex.export.rewrites.alpha import split_alpha
+    from edgex.export.rewrites.attention.cached import write_cached_attention
     from edgex.export.rewrites.attention.empty_rows import guard_empty_rows
     from edgex.export.rewrites.attention.masks import write_masks
     from edgex.export.rewrites.attention.products import unfold_attention
@@ -119,6 +120,8 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
         # way round nothing would be found, and batch norm leaves no new subgraph of weights behind.
         ("fold_constants", False, fold_constants),
         ("fold_batch_norm", False, fold_batch_norm),
+        # Before what takes attention and its mask apart.
+        ("write_cached_attention", True, write_cached_attention),
         # Before the rest, which leaves alone what is written to later.
         ("return_writes", True, return_writes),
         ("fill_memory", True, fill_memory),

@@ -35,7 +35,8 @@ _DIM = Object({"name": LABEL, "min": _SIZE, "max": _SIZE})
 _TENSOR = Object({"name": LABEL, "dtype": OneOf(NUMPY_DTYPES), "shape": List(Either(_SIZE, _DIM), most=_MAX_RANK)})
 _STATE = Object(
     {"name": LABEL, "dtype": OneOf(NUMPY_DTYPES), "shape": List(_SIZE, most=_MAX_RANK)}
-    | {"input": Optional(LABEL), "output": Optional(LABEL)}
+    | {"input": Optional(LABEL), "output": Optional(LABEL)},
+    {"in_place": Truth()},
 )
 _METHOD = Object(
     {"name": LABEL, "inputs": List(_TENSOR), "outputs": List(_TENSOR), "state": List(_STATE)},

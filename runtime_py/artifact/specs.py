@@ -108,6 +108,7 @@ class StateSpec:
         shape: Its static shape.
         input: Name of the native file's hidden input that receives the value; None where the file keeps state itself.
         output: Name of the native file's hidden output that returns the new value; None likewise.
+        in_place: Whether both may be the same memory: what writes the new value reads the old one as it goes.
     """
 
     name: str
@@ -115,6 +116,7 @@ class StateSpec:
     shape: tuple[int, ...]
     input: str | None = None
     output: str | None = None
+    in_place: bool = False
 
     @property
     def numpy_dtype(self) -> np.dtype[Any]:
@@ -129,10 +131,12 @@ class StateSpec:
             "shape": list(self.shape),
             "input": self.input,
             "output": self.output,
+            **({"in_place": True} if self.in_place else {}),
         }
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> StateSpec:
         """The inverse of `to_json`."""
         shape = tuple(int(size) for size in data["shape"])
-        return cls(str(data["name"]), str(data["dtype"]), shape, data["input"], data["output"])
+        in_place = bool(data.get("in_place", False))
+        return cls(str(data["name"]), str(data["dtype"]), shape, data["input"], data["output"], in_place)

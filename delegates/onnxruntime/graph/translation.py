@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from edgex.delegates.graph.decomposition import spare_decompositions
 from edgex.delegates.graph.retracing import dense_attention, retry_stale_symbols
+from edgex.delegates.onnxruntime.fused.group_query import attention_translation
 from edgex.delegates.onnxruntime.graph.inlining import inline_functions
 from edgex.delegates.onnxruntime.graph.lost_initializers import register_lost_initializers
 from edgex.delegates.onnxruntime.graph.small_scalars import keep_small_scalars
@@ -128,7 +129,14 @@ def _export(exported: ExportedProgram, opset: int) -> Translated:
 
     with translations_kept():
         onnx_program = retry_stale_symbols(
-            lambda: torch.onnx.export(exported, dynamo=True, opset_version=opset, optimize=False, verbose=False)
+            lambda: torch.onnx.export(
+                exported,
+                dynamo=True,
+                opset_version=opset,
+                optimize=False,
+                verbose=False,
+                custom_translation_table=attention_translation(),
+            )
         )
     assert onnx_program is not None
     assert onnx_program.exported_program is not None

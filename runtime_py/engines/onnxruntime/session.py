@@ -20,6 +20,7 @@ from edgex.runtime.engines.onnxruntime.external_data import check_external_data
 from edgex.runtime.engines.onnxruntime.provider.opening import read_flag
 from edgex.runtime.engines.onnxruntime.provider.sessions import OpenedSession
 from edgex.runtime.engines.onnxruntime.signature import check_signature
+from edgex.runtime.engines.onnxruntime.state_in_place import StateInPlace, keeps_in_place
 from edgex.runtime.engines.package import check_options
 from edgex.runtime.engines.state_file import read_state
 from edgex.runtime.session.runner import EngineSettings, LoadSeconds
@@ -136,6 +137,8 @@ class OnnxRuntimeRunner:
         self._initial = read_state(artifact) if carried else []
         self._state_names = [spec.name for spec in carried]
         self._state: Sequence[np.ndarray] = self._initial
+        in_place = keeps_in_place(artifact.manifest.method)
+        self._in_place = StateInPlace(session, artifact.manifest.method, self._initial) if in_place else None
 
     def method(self, method: Method) -> OnnxRuntimeRunner:
         """See `edgex.runtime.session.runner.HasMethods`; the methods' files map the same file of weights."""
@@ -148,29 +151,44 @@ class OnnxRuntimeRunner:
 
         ONNX Runtime reads the inputs where they are; the outputs are its own memory, handed over uncopied.
         """
+        if self._in_place is not None:
+            try:
+                return self._in_place.run(inputs)
+            except Exception as error:  # see __init__
+                raise self._failed(error) from error
         # Without state, both lists have the user's length.
         feed = dict(zip(self._input_names, (*inputs, *self._state), strict=True))
         try:
             outputs = self._run(self._output_names, feed)
         except Exception as error:  # see __init__
-            failed = RunError("ONNX Runtime failed to run the model", self._artifact.path.name, why=_sentence(error))
-            raise _locate(failed, self._artifact) from error
+            raise self._failed(error) from error
         if self._state:
             self._state = outputs[self._user_outputs :]
             del outputs[self._user_outputs :]
         return tuple(outputs)
 
+    def _failed(self, error: Exception) -> EdgexError:
+        failed = RunError("ONNX Runtime failed to run the model", self._artifact.path.name, why=_sentence(error))
+        return _locate(failed, self._artifact)
+
     def reset(self) -> None:
         """Start the next run from the initial values; no run writes to them."""
+        if self._in_place is not None:
+            self._in_place.reset()
         self._state = self._initial
 
     def read_state(self) -> dict[str, np.ndarray]:
         """Copies of the carried state."""
-        return {name: value.copy() for name, value in zip(self._state_names, self._state, strict=True)}
+        values = self._state if self._in_place is None else self._in_place.values
+        return {name: value.copy() for name, value in zip(self._state_names, values, strict=True)}
 
     def write_state(self, values: Mapping[str, np.ndarray]) -> None:
         """Start the next run from these values."""
-        self._state = [values[name] for name in self._state_names]
+        given = [values[name] for name in self._state_names]
+        if self._in_place is None:
+            self._state = given
+        else:
+            self._in_place.write(given)
 
     def end_profile(self) -> Path:
         """Write the profile of the runs so far, for a session that was opened with one."""
@@ -181,6 +199,7 @@ class OnnxRuntimeRunner:
         for other in self._others:
             other.close()
         del self._run, self._end_profiling
+        self._in_place = None
         self._state = self._initial = []
 
 

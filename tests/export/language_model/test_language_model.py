@@ -256,7 +256,7 @@ def test_sizes_that_do_not_fit_together_are_refused(given, words):
 @pytest.mark.parametrize(
     ("settings", "kind", "words"),
     [
-        ({"target": "onednn"}, LoweringError, "does not take --llm"),
+        ({"target": "aoti"}, LoweringError, "does not take --llm"),
         ({"quantize": "int8"}, UsageError, "does not go with --llm"),
         ({"max_drop": 0.1, "quantize": "8da4w"}, UsageError, "--max-drop does not go with"),
     ],

@@ -1,0 +1,1 @@
+"""Forms in which ONNX Runtime has one kernel for what are several operators in ONNX."""
