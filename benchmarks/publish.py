@@ -73,6 +73,7 @@ def renderers() -> dict[str, Callable[[Any], str]]:
     from benchmarks import outcome
     from benchmarks.coverage import report
     from benchmarks.onednn import amx, comparison
+    from benchmarks.operators import page as operators
     from benchmarks.quantization import page as quantization
     from benchmarks.speed import page as speed
 
@@ -84,6 +85,7 @@ def renderers() -> dict[str, Callable[[Any], str]]:
         "onednn-amx": amx.render,
         "onednn-bf16": lambda document: comparison.render(document, "onednn-bf16"),
         "onednn-zen4": lambda document: comparison.render(document, "onednn-zen4"),
+        "operators": operators.render,
         "quantization": quantization.render,
     }
 

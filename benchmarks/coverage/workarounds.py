@@ -22,18 +22,20 @@ LongformerSelfAttention.forward = attend_to_windows
 model.config.onnx_export = True
 ```"""
 
-_REPGHOSTNET = """On inputs 16 times as large as the example onnx-cpu's outputs are 0.3 dB short of the limit; on the \
-example itself and the other stress inputs they are within it. `-t xnnpack` verifies the model with the usual limits; \
-for onnx-cpu say which accuracy is enough, as the error proposes: `--min-sqnr 75 --atol 0.07`."""
+_T5 = """The suite draws weights that drive T5's attention, which divides its scores by nothing, into saturation: \
+xnnpack's sums end 78 dB from eager's where 80 are asked, and a bisect finds each half of the model right by itself \
+(89 dB). `-t onnx-cpu` and `-t onednn` verify it with the usual limits; for xnnpack say which accuracy is enough, as \
+the error proposes: `--min-sqnr 77 --atol 5.1e-05`."""
 
-_EFFICIENTNET = """On inputs 16 times as large as the example onednn's outputs are 42 dB from eager's. The limit, what \
-PyTorch's own kernels agree on less 20 dB, is 53 dB; the example itself and the other stress inputs are within theirs. \
-`-t xnnpack` and `-t onnx-cpu` verify the model with the usual limits; for onednn say which accuracy is enough, as the \
-error proposes: `--min-sqnr 41 --atol 160`."""
+_EFFICIENTNET = """On inputs 16 times as large as the example, all negative, its gates (sigmoids of \
+squeeze-and-excite) saturate: xnnpack and onednn end 53 and 55 dB from eager where 60 are asked, and a bisect finds each \
+half of the model right by itself (97 dB). The example itself and the other stress inputs are within their limits. \
+`-t onnx-cpu` verifies the model with the usual ones; for the others say which accuracy is enough, as the error \
+proposes: `--min-sqnr 52 --atol 86`."""
 
 # By model; a model that no longer fails has none.
 WORKAROUNDS: Mapping[str, str] = {
     "huggingface/AllenaiLongformerBase": _LONGFORMER,
-    "timm/repghostnet_050": _REPGHOSTNET,
-    "torchvision/efficientnet_b0": _EFFICIENTNET,
+    "large/T5-small": _T5,
+    "large/efficientnet_b0": _EFFICIENTNET,
 }

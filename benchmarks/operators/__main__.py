@@ -18,13 +18,14 @@ from pathlib import Path
 
 from benchmarks.operators.judge import TARGETS, Outcome, judge, read_known_issues
 from benchmarks.operators.opinfo import operator_names, samples_of
+from benchmarks.operators.page import write_page
 
 _AT_A_TIME = 20
 _SECONDS_EACH = 120
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run, print the counts, and write the outcomes where asked."""
+    """Run, print the counts, write the outcomes where asked, and the page after a whole run."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.operators", description=__doc__.splitlines()[0])
     parser.add_argument("--only", action="append", default=[], help="operators by name, repeatable")
     parser.add_argument("--every", type=int, default=1, help="only one of so many operators")
@@ -43,6 +44,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     outcomes = list(_in_children(names, targets, asked.samples, asked.jobs))
     if asked.output is not None:
         asked.output.write_text("".join(json.dumps(found.to_json()) + "\n" for found in outcomes), encoding="utf-8")
+    if not asked.only and asked.every == 1 and targets == TARGETS:
+        write_page(outcomes, asked.samples)
     for target in targets:
         counts = Counter(found.kind for found in outcomes if found.target == target)
         print(f"{target}: {', '.join(f'{count} {kind}' for kind, count in sorted(counts.items()))}")

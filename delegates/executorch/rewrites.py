@@ -17,6 +17,7 @@ PORTABLE_REWRITES = (
         "write_powers",
         "expand_composites",
         "drop_identities",
+        "write_formulas",
         "slice_apart",
         "write_mirrors",
         "write_resizes",

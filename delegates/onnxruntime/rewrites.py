@@ -7,6 +7,8 @@ ONNX_REWRITES = (
     *("return_writes", "fill_memory", "search_by_comparisons", "write_experts", "split_complex"),
     *("guard_empty_rows", "sort_by_topk", "scatter_by_sums", "slice_diagonals", "name_dimensions", "write_max_pools"),
     *(
+        "expand_composites",
+        "write_formulas",
         "write_average_pools",
         "write_batch_statistics",
         "split_einsum",

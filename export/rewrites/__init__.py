@@ -77,14 +77,15 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
     from edgex.export.rewrites.matrices.small import write_small_matrices
     from edgex.export.rewrites.norms.batch_norm import fold_batch_norm
     from edgex.export.rewrites.norms.batch_statistics import write_batch_statistics
+    from edgex.export.rewrites.norms.channel_means import write_channel_means
     from edgex.export.rewrites.norms.group_norm import write_group_norm
     from edgex.export.rewrites.norms.row_means import write_row_means
     from edgex.export.rewrites.norms.softmax import move_softmax
     from edgex.export.rewrites.operators.activations import write_activations, write_gelu
     from edgex.export.rewrites.operators.arctangent import write_angles
-    from edgex.export.rewrites.operators.channel_means import write_channel_means
     from edgex.export.rewrites.operators.divisions import divide_as_eager
     from edgex.export.rewrites.operators.elementary import write_elementary
+    from edgex.export.rewrites.operators.formulas import write_formulas
     from edgex.export.rewrites.operators.identities import drop_identities
     from edgex.export.rewrites.operators.logarithms import steady_logarithms
     from edgex.export.rewrites.operators.powers import write_powers
@@ -129,6 +130,8 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
         ("split_complex", True, split_complex),
         ("expand_composites", True, expand_composites),
         ("drop_identities", True, drop_identities),
+        # Before scattering and logarithms, of which some of its formulas are made.
+        ("write_formulas", True, write_formulas),
         # Operators in terms of others. `fold_literals` comes after them: they make positions and counts.
         ("order_weights", True, order_weights),
         ("copy_returned_constants", True, copy_returned_constants),

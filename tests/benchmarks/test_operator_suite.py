@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.operators.judge import TARGETS, judge, read_known_issues
+from benchmarks.operators.judge import TARGETS, Outcome, judge, read_known_issues
 from benchmarks.operators.opinfo import operator_names, samples_of
+from benchmarks.operators.page import render, summarize
 
 QUICK = ("nn.functional.gelu", "fmax", "nn.functional.adaptive_max_pool2d", "diagonal", "cumprod", "logaddexp")
 
@@ -31,3 +32,17 @@ def test_known_issues_name_operators_and_give_reasons():
         target, _, operator = key.partition("/")
         assert target in (*TARGETS, "*") and operator in names, key
         assert reason
+
+
+def test_the_page_counts_and_names_what_is_not_right():
+    reason = "xnnpack cannot run aten.put.default\nopinfo.py:48\naten.put.default at opinfo.py:48: no backend takes it"
+    outcomes = [
+        Outcome("put#0", "xnnpack", "refused", 5, reason),
+        Outcome("put#1", "xnnpack", "refused", 5, reason),
+        Outcome("put#0", "onednn", "refused", 5, reason.replace("xnnpack", "onednn")),
+        Outcome("abs#0", "xnnpack", "right"),
+    ]
+    page = render(summarize(outcomes, 2, {"date": "2026-11-25", "commit": "0000000"}))
+    assert "| `xnnpack` | 1 | 2 | 0 | 0 |" in page
+    assert "| put | `xnnpack`, `onednn` | refused | aten.put.default: no backend takes it |" in page
+    assert page.count("| put |") == 1

@@ -63,7 +63,6 @@ def steady_logarithms(program: CapturedProgram) -> tuple[CapturedProgram, Rewrit
     rules: Rules = {
         aten.log_sigmoid.default: _log_sigmoid,
         aten.logaddexp.default: add_in_logarithms,
-        aten.logaddexp2.default: _add_in_binary_logarithms,
         aten.log1p.default: Rule(log1p, where=_is_float32),
         aten.special_log1p.default: Rule(log1p, where=_is_float32),
         aten.expm1.default: Rule(_expm1, where=_is_float32),
@@ -84,7 +83,8 @@ def add_in_logarithms(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     return torch.maximum(a, b) + log1p(torch.exp(-_distance(a, b)))
 
 
-def _add_in_binary_logarithms(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+def add_in_binary_logarithms(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """`log2(2**a + 2**b)`."""
     return torch.maximum(a, b) + log1p(torch.pow(2.0, -_distance(a, b))) * (1 / math.log(2))
 
 

@@ -21,11 +21,11 @@ from edgex.export.rewrites.indexing.sorting import sort_by_topk
 from edgex.export.rewrites.indexing.writes import fill_memory, return_writes
 from edgex.export.rewrites.literals import fold_literals
 from edgex.export.rewrites.norms.batch_statistics import write_batch_statistics
+from edgex.export.rewrites.norms.channel_means import write_channel_means
 from edgex.export.rewrites.norms.group_norm import write_group_norm
 from edgex.export.rewrites.norms.softmax import move_softmax
 from edgex.export.rewrites.operators.activations import write_activations, write_gelu
 from edgex.export.rewrites.operators.arctangent import write_angles
-from edgex.export.rewrites.operators.channel_means import write_channel_means
 from edgex.export.rewrites.operators.divisions import divide_as_eager
 from edgex.export.rewrites.operators.elementary import write_elementary
 from edgex.export.rewrites.operators.identities import drop_identities

@@ -1,0 +1,64 @@
+"""Operators that are a short formula of others: the operator goes, the numbers stay."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from rewriting import Calls, capture_program, operators, run_program
+from torch import nn
+from torch.nn import functional as F
+
+from edgex.export.rewrites.operators.formulas import write_formulas
+
+_RANDOM = torch.Generator().manual_seed(0)
+
+
+def _draw(*shape: int) -> torch.Tensor:
+    return torch.randn(*shape, generator=_RANDOM)
+
+
+A, B, ROW = _draw(3, 4, 5), _draw(3, 5, 6), _draw(4)
+INDEX = torch.tensor([[0, 1, 1, 2], [2, 0, 1, 0]])
+WEIGHT, BIAS = _draw(7, 4, 5), _draw(7)
+
+CASES = {
+    "addbmm": (lambda x, a, b: torch.addbmm(x, a, b, beta=0.5, alpha=2), (_draw(4, 6), A, B)),
+    "addmv": (torch.addmv, (_draw(4), _draw(4, 5), _draw(5))),
+    "dist 2": (lambda a, b: torch.dist(a, b), (A, _draw(3, 4, 5))),
+    "dist 1": (lambda a, b: torch.dist(a, b, 1), (A, _draw(3, 4, 5))),
+    "dist inf": (lambda a, b: torch.dist(a, b, math.inf), (A, _draw(3, 4, 5))),
+    "bilinear": (lambda a, b: F.bilinear(a, b, WEIGHT, BIAS), (_draw(2, 3, 4), _draw(2, 3, 5))),
+    "bilinear without bias": (lambda a, b: F.bilinear(a, b, WEIGHT), (_draw(3, 4), _draw(3, 5))),
+    "angle": (torch.angle, (torch.tensor([1.0, -2.0, 0.0, math.nan, -math.inf]),)),
+    "logaddexp2": (torch.logaddexp2, (_draw(4, 5) * 40, _draw(4, 5) * 40)),
+    "scatter add": (lambda x, s: x.scatter(0, INDEX, s, reduce="add"), (_draw(3, 4), _draw(2, 4))),
+    "scatter multiply": (lambda x, s: x.scatter(0, INDEX, s, reduce="multiply"), (_draw(3, 4), _draw(2, 4))),
+    "scatter a number": (lambda x: x.scatter(0, INDEX, 2.5, reduce="add"), (_draw(3, 4),)),
+    "gather": (lambda x, at: x.gather(0, at), (_draw(3, 4), INDEX.int())),
+    "to float64": (lambda x: x.to(torch.float64, non_blocking=True) * 2, (ROW,)),
+    "to the same": (lambda x: (x * 2).to("cpu", non_blocking=True), (ROW,)),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_formula_computes_the_same(name):
+    call, inputs = CASES[name]
+    before = capture_program(Calls(call), *inputs)
+    after, rewrite = write_formulas(before)
+    assert rewrite is not None
+    assert write_formulas(after) == (after, None)  # nothing is left of it
+    for got, expected in zip(run_program(after, *inputs), run_program(before, *inputs), strict=True):
+        torch.testing.assert_close(got, expected, rtol=2e-5, atol=1e-5, equal_nan=True)
+
+
+def test_an_ordinary_gather_and_conversion_are_left_alone():
+    program = capture_program(Calls(lambda x: x.gather(0, INDEX).to(torch.float64)), _draw(3, 4))
+    assert write_formulas(program) == (program, None)
+
+
+def test_a_bilinear_layer_keeps_its_weights_as_constants():
+    program = capture_program(nn.Bilinear(4, 5, 7), _draw(3, 4), _draw(3, 5))
+    after, _ = write_formulas(program)
+    assert "aten.bilinear.default" not in operators(after)
