@@ -101,7 +101,6 @@ SCANS = {
 LOGARITHMS = {
     "logsigmoid": (F.logsigmoid, SPECIAL),
     "logaddexp": (torch.logaddexp, LEFT, RIGHT),
-    "logaddexp2": (torch.logaddexp2, LEFT, RIGHT),
     "a sigmoid's logarithm": (lambda x: torch.log(torch.sigmoid(x) * 2), SPECIAL),
     "a sigmoid that is returned": (lambda x: torch.sigmoid(x * 2).unsqueeze(1), SPECIAL),
     "a sigmoid as denominator": (lambda x: 1 / torch.sigmoid(x), SPECIAL),
