@@ -11,7 +11,6 @@ from edgex.errors import ArtifactError, RunError
 from edgex.runtime.artifact.artifact import Artifact, CheckLevel, open_artifact
 from edgex.runtime.engines.base import Engine, list_settings
 from edgex.runtime.engines.registry import get_engine
-from edgex.runtime.engines.trial import require_trial
 from edgex.runtime.session.runner import EngineSettings
 from edgex.runtime.session.session import Session
 from edgex.runtime.support.tuning import Tuning, read_tuning
@@ -53,6 +52,8 @@ def load(
     artifact = open_artifact(path, check).select(method)
     if isolate:
         versions = get_engine(artifact.manifest.engine).versions()
+        from edgex.runtime.engines.trial import require_trial
+
         require_trial(artifact, EngineSettings(threads, dict(options or {})), versions, hashed=check == "hash")
     return open_session(artifact, threads, options or {}, tuned=tuned, allow_non_finite=allow_non_finite)
 

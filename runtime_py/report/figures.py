@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from edgex.runtime.engines.trace.operators import OperatorTensor
-from edgex.runtime.measure.profile.report import ProfileReport
-from edgex.runtime.support.machine.host import HostInfo
+if TYPE_CHECKING:
+    # `edgex run` formats numbers too, and has no use for what measures.
+    from edgex.runtime.engines.trace.operators import OperatorTensor
+    from edgex.runtime.measure.profile.report import ProfileReport
+    from edgex.runtime.support.machine.host import HostInfo
 
 _UNITS = (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6), ("ns", 1e-9))
 _BARS = "▁▂▃▄▅▆▇█"

@@ -6,14 +6,10 @@ from typing import TYPE_CHECKING
 
 from edgex.errors import TargetUnavailable, nearest_name
 from edgex.runtime.engines.onnxruntime.provider.opening import MARK, ProviderOpening
-from edgex.runtime.engines.qnn.opening import HtpOpening
-from edgex.runtime.engines.rocm.opening import GpuOpening
 from edgex.runtime.session.runner import EngineSettings
 
 if TYPE_CHECKING:
     from edgex.runtime.artifact.artifact import Artifact
-
-_OPENINGS: dict[str, type[ProviderOpening]] = {opening.provider.name: opening for opening in (GpuOpening, HtpOpening)}
 
 
 def choose_opening(artifact: Artifact, settings: EngineSettings) -> ProviderOpening | None:
@@ -26,11 +22,16 @@ def choose_opening(artifact: Artifact, settings: EngineSettings) -> ProviderOpen
     name = artifact.manifest.options.get(MARK)
     if name is None:
         return None
-    if name not in _OPENINGS:
+    # Most artifacts are the CPU provider's, and need none of this.
+    from edgex.runtime.engines.qnn.opening import HtpOpening
+    from edgex.runtime.engines.rocm.opening import GpuOpening
+
+    openings: dict[str, type[ProviderOpening]] = {found.provider.name: found for found in (GpuOpening, HtpOpening)}
+    if name not in openings:
         raise TargetUnavailable(
             f"this edgex knows no execution provider {name!r}",
             artifact.path.name,
             f"install the edgex that wrote it ({artifact.manifest.producer.get('edgex', 'another version')})",
-            why=nearest_name(str(name), _OPENINGS),
+            why=nearest_name(str(name), openings),
         )
-    return _OPENINGS[name](artifact, settings)
+    return openings[name](artifact, settings)

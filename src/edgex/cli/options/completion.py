@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
-from click.shell_completion import CompletionItem
 from click.types import StringParamType
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 
 class TargetNames(StringParamType):
@@ -17,6 +19,8 @@ class TargetNames(StringParamType):
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         """Names of the registered targets, behind what was typed before the last comma."""
+        from click.shell_completion import CompletionItem
+
         before, comma, last = incomplete.rpartition(",")
         return [
             CompletionItem(before + comma + name)
@@ -36,6 +40,8 @@ class ArtifactPath(click.Path):
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         """Artifacts in the folder that was typed and in those inside it; without any, folders."""
+        from click.shell_completion import CompletionItem
+
         folder = Path(incomplete if incomplete.endswith("/") else Path(incomplete).parent)
         found = sorted(
             str(path)
@@ -53,6 +59,8 @@ class ModelName(StringParamType):
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         """Files."""
+        from click.shell_completion import CompletionItem
+
         return [CompletionItem(incomplete, type="file")]
 
 
