@@ -116,7 +116,8 @@ def _run(command: Sequence[str], path: str) -> tuple[float, str]:
 
 def _describe(found: Mapping[str, Mapping[str, list[float]]], commits: Mapping[str, str]) -> Outcome:
     ratios = {what: median(sides["now"]) / median(sides["before"]) for what, sides in found.items()}
-    rounds = len(next(iter(found.values()))["now"])
+    counts = sorted({len(sides["now"]) for sides in found.values()})
+    rounds = " to ".join(str(count) for count in dict.fromkeys((counts[0], counts[-1])))
     return Outcome(
         NAME,
         "Before and after the tree was rebuilt by stages",
