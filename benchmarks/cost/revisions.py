@@ -127,6 +127,8 @@ def _describe(found: Mapping[str, Mapping[str, list[float]]], commits: Mapping[s
             "Processor time, user and system, of a process and its children, because the machine was shared: wall time "
             "would be its neighbours'. Exports are whole commands, imports and proof included; the proof of *now* "
             "has more cases and runs each of them more than once.",
+            "Between the two lie all features since, not the rebuilding alone: *now* also refuses NaN in inputs, "
+            "checks what files of others hold before it reads them, and runs each captured program against the model.",
             "A *Session* row is what one `session.run` takes beyond the engine's own call on the tiny model, from "
             "blocks of both in turns in one process.",
         ),
