@@ -55,7 +55,7 @@ class OneDnnDelegate:
             "write_masks",
             "copy_returned_constants",
         ),
-        *("write_corners", "write_statistics"),
+        *("write_corners", "write_statistics", "write_activations", "write_phases", "gather_samples"),
         *PORTABLE_REWRITES,
     )
 

@@ -79,6 +79,8 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
     from edgex.export.rewrites.norms.batch_statistics import write_batch_statistics
     from edgex.export.rewrites.norms.channel_means import write_channel_means
     from edgex.export.rewrites.norms.group_norm import write_group_norm
+    from edgex.export.rewrites.norms.lengths import bound_lengths
+    from edgex.export.rewrites.norms.plane_norms import write_plane_norms
     from edgex.export.rewrites.norms.row_means import write_row_means
     from edgex.export.rewrites.norms.softmax import move_softmax
     from edgex.export.rewrites.operators.activations import write_activations, write_gelu
@@ -94,6 +96,7 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
     from edgex.export.rewrites.operators.statistics import write_statistics, write_variances
     from edgex.export.rewrites.pooling.average import pad_averages, write_average_pools
     from edgex.export.rewrites.pooling.ceilings import pad_ceilings
+    from edgex.export.rewrites.pooling.extremes import pool_extremes
     from edgex.export.rewrites.pooling.folds import write_folds
     from edgex.export.rewrites.pooling.maximum import write_max_pools
     from edgex.export.rewrites.pooling.planes import write_plane_means
@@ -152,6 +155,7 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
         ("pad_ceilings", True, pad_ceilings),
         ("pad_averages", True, pad_averages),
         ("write_batch_statistics", True, write_batch_statistics),
+        ("write_plane_norms", True, write_plane_norms),
         ("write_group_norm", True, write_group_norm),
         ("move_softmax", True, move_softmax),
         # Ahead of the shuffles that they become.
@@ -175,11 +179,14 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
         ("steady_logarithms", True, steady_logarithms),
         ("divide_as_eager", True, divide_as_eager),
         ("write_angles", True, write_angles),
+        # Ahead of powers, which take norms apart.
+        ("bound_lengths", True, bound_lengths),
         ("write_powers", True, write_powers),
         # Behind variances, which become means, and norms, which become sums.
         ("write_channel_means", True, write_channel_means),
         ("write_plane_means", True, write_plane_means),
         ("write_row_means", True, write_row_means),
+        ("pool_extremes", True, pool_extremes),
         # Behind means over channels: its sums are over rows of a matrix, of which a convolution is no quicker.
         ("write_small_matrices", True, write_small_matrices),
         ("write_elementary", True, write_elementary),

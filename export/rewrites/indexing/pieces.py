@@ -13,6 +13,9 @@ after:   a = aten.slice.Tensor(x, 1, 0, 3); b = aten.slice.Tensor(x, 1, 3, 8)
 before:  y = aten.alias.default(x); z = y + 1                                           # x[:, :5], which is all of x
 after:   z = x + 1
 
+before:  y = aten.slice.Tensor(x, 1, 1, 14, 2)                                          # x: [1, 14, 14, 64]
+after:   y = aten.slice.Tensor(x.reshape(1, 7, 2, 14, 64), 2, 1, 2).reshape(1, 7, 14, 64)
+
 before:  y = aten.unsqueeze.default(x, 0); z = aten.squeeze.dim(y, 1)                   # x: [1, 8]
 after:   y = x.reshape(1, 1, 8); z = y.reshape(1, 8)
 ```
@@ -25,12 +28,16 @@ from typing import Any
 
 import torch
 from torch.fx import Node
+from torch.nn import functional as F
 
 from edgex.delegates.base import CapturedProgram
 from edgex.export.rewrites.base import Rewrite
 from edgex.export.rewrites.editing.substitution import Rule, Rules, static, substitute
 
 aten = torch.ops.aten
+
+# Of XNNPACK's tensors; a group is one more.
+_MOST_DIMENSIONS = 6
 
 
 def slice_pieces(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite | None]:
@@ -46,6 +53,7 @@ def slice_pieces(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite | N
         aten.split_with_sizes.default: _by_sizes,
         aten.split.Tensor: _of_size,
         aten.chunk.default: _chunks,
+        aten.slice.Tensor: _with_step,
     }
     return substitute(program, "slice_pieces", rules, "{count} operator(s) ({operators}) became slices and views")
 
@@ -100,6 +108,27 @@ def _of_size(x: torch.Tensor, size: int, dim: int = 0) -> Any:
         return NotImplemented
     length = x.shape[dim]
     return _by_sizes(x, [min(size, length - start) for start in range(0, length, size)], dim)
+
+
+def _with_step(x: torch.Tensor, dim: int, start: int | None, end: int | None, step: int) -> Any:
+    """Every so many elements, as the first ones of groups."""
+    if step == 1 or not static(start or 0, end or 0, step, *x.shape) or not x.is_floating_point():
+        return NotImplemented
+    dim, size = dim % x.dim(), x.shape[dim]
+    chosen = range(size)[start:end:step]
+    if len(chosen) < 2 or x.dim() >= _MOST_DIMENSIONS:
+        return NotImplemented
+    # The groups begin ahead of the first element where they would end behind the last one of the tensor.
+    first = min(chosen.start, size - len(chosen) * step)
+    if first < 0:
+        x, first = F.pad(x, [0, 0] * (x.dim() - 1 - dim) + [0, -first]), 0
+    within = chosen.start - first
+    ahead, behind = list(x.shape[:dim]), list(x.shape[dim + 1 :])
+    groups = aten.slice.Tensor(x, dim, first, first + len(chosen) * step).view([*ahead, len(chosen), step, *behind])
+    if not behind:  # elements become rows, which are copied as one
+        groups = groups.transpose(dim, dim + 1)
+        return aten.slice.Tensor(groups, dim, within, within + 1).view([*ahead, len(chosen)])
+    return aten.slice.Tensor(groups, dim + 1, within, within + 1).view([*ahead, len(chosen), *behind])
 
 
 def _chunks(x: torch.Tensor, chunks: int, dim: int = 0) -> Any:

@@ -6,10 +6,10 @@ after:   wide = linear(x, columns)                                      # column
          y = linear(wide.transpose(2, 3), rows).transpose(2, 3)         # rows: [32, 16]
 ```
 
-A row of a matrix has the few weights that PyTorch resizes with, and zeros. ExecuTorch's kernel computes one element at
-a time; for bicubic resizing there is none, and lowering gathers sixteen copies of the image; resizing with
-`antialias=True` has neither kernel nor decomposition. Left alone: sizes that only a run knows, and images so large that
-the zeros would cost more, except where nothing else runs.
+A row of a matrix has the few weights that PyTorch resizes with, and zeros; a single 1 for the nearest element, by other
+factors than whole ones. ExecuTorch's kernel computes one element at a time; for bicubic resizing there is none, and
+lowering gathers sixteen copies of the image; resizing with `antialias=True` has neither kernel nor decomposition. Left
+alone: sizes that only a run knows, and images so large that the zeros would cost more, except where nothing else runs.
 """
 
 from __future__ import annotations
@@ -29,6 +29,9 @@ aten = torch.ops.aten
 # Multiplications for an element of the result, which ExecuTorch's kernel has in that time.
 _MOST_PRODUCTS = 512
 
+# As many for a copy of one element.
+_MOST_FOR_NEAREST = 128
+
 # What no engine under ExecuTorch runs, nor a decomposition of PyTorch.
 _ANTIALIASED: tuple[Any, ...] = (aten._upsample_bilinear2d_aa.vec, aten._upsample_bicubic2d_aa.vec)
 
@@ -36,10 +39,12 @@ Resize = Callable[[torch.Tensor, Any, Any], torch.Tensor]
 
 
 def write_resizes(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite | None]:
-    """Write every resize that is bicubic, antialiased, or of a sequence; the same program comes back without one."""
+    """Write every resize that is bicubic, antialiased, to the nearest element by no whole factor, or of a sequence."""
     rules: Rules = {
         aten.upsample_bicubic2d.vec: _bicubic,
         aten.upsample_linear1d.vec: _linear,
+        aten.upsample_nearest1d.vec: _nearest(aten.upsample_nearest1d.vec),
+        aten.upsample_nearest2d.vec: _nearest(aten.upsample_nearest2d.vec),
         **{operator: _antialiased(operator) for operator in _ANTIALIASED},
     }
     return substitute(program, "write_resizes", rules, "{count} resize(s) became products with constant matrices")
@@ -63,6 +68,20 @@ def _bicubic(x: torch.Tensor, sizes: Sequence[int] | None, corners: bool, scales
 
 def _linear(x: torch.Tensor, sizes: Sequence[int] | None, corners: bool, scales: Sequence[float] | None) -> Any:
     return _by_matrices(x, sizes, scales, lambda one, to, by: aten.upsample_linear1d.vec(one, to, corners, by))
+
+
+def _nearest(operator: Any) -> Callable[..., Any]:
+    """By other factors than whole ones, which engines have."""
+
+    def write(x: torch.Tensor, sizes: Sequence[int] | None, scales: Sequence[float] | None) -> Any:
+        if not static(*x.shape[2:], *(sizes or ())):
+            return NotImplemented
+        factors = scales or [new / old for new, old in zip(sizes or (), x.shape[2:], strict=True)]
+        if all(factor >= 1 and factor == int(factor) for factor in factors):
+            return NotImplemented
+        return _by_matrices(x, sizes, scales, lambda one, to, by: operator(one, to, by), most=_MOST_FOR_NEAREST)
+
+    return write
 
 
 def _antialiased(operator: Any) -> Callable[..., Any]:
