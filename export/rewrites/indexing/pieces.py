@@ -13,8 +13,8 @@ after:   a = aten.slice.Tensor(x, 1, 0, 3); b = aten.slice.Tensor(x, 1, 3, 8)
 before:  y = aten.alias.default(x); z = y + 1                                           # x[:, :5], which is all of x
 after:   z = x + 1
 
-before:  y = aten.slice.Tensor(x, 1, 1, 14, 2)                                          # x: [1, 14, 14, 64]
-after:   y = aten.slice.Tensor(x.reshape(1, 7, 2, 14, 64), 2, 1, 2).reshape(1, 7, 14, 64)
+before:  y = aten.slice.Tensor(x, 1, 0, 9223372036854775807, 2)                         # x: [1, 7, 7, 64]
+after:   y = pad(x, to 8 rows).reshape(1, 4, 2, 7, 64)[:, :, 0:1].reshape(1, 4, 7, 64)
 
 before:  y = aten.unsqueeze.default(x, 0); z = aten.squeeze.dim(y, 1)                   # x: [1, 8]
 after:   y = x.reshape(1, 1, 8); z = y.reshape(1, 8)
@@ -33,11 +33,9 @@ from torch.nn import functional as F
 from edgex.delegates.base import CapturedProgram
 from edgex.export.rewrites.base import Rewrite
 from edgex.export.rewrites.editing.substitution import Rule, Rules, static, substitute
+from edgex.export.rewrites.indexing.rolling import every
 
 aten = torch.ops.aten
-
-# Of XNNPACK's tensors; a group is one more.
-_MOST_DIMENSIONS = 6
 
 
 def slice_pieces(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite | None]:
@@ -111,24 +109,15 @@ def _of_size(x: torch.Tensor, size: int, dim: int = 0) -> Any:
 
 
 def _with_step(x: torch.Tensor, dim: int, start: int | None, end: int | None, step: int) -> Any:
-    """Every so many elements, as the first ones of groups."""
-    if step == 1 or not static(start or 0, end or 0, step, *x.shape) or not x.is_floating_point():
+    """Every so many elements of a dimension that ends within the last group; others are slices by now."""
+    if not static(step, *x.shape) or step < 2 or x.dim() == 0:
         return NotImplemented
-    dim, size = dim % x.dim(), x.shape[dim]
-    chosen = range(size)[start:end:step]
-    if len(chosen) < 2 or x.dim() >= _MOST_DIMENSIONS:
+    dim = dim % x.dim()
+    chosen = range(x.shape[dim])[start:end:step] if static(start or 0, end or 0) else range(0)
+    missing = chosen.start + len(chosen) * step - x.shape[dim]
+    if missing <= 0:
         return NotImplemented
-    # The groups begin ahead of the first element where they would end behind the last one of the tensor.
-    first = min(chosen.start, size - len(chosen) * step)
-    if first < 0:
-        x, first = F.pad(x, [0, 0] * (x.dim() - 1 - dim) + [0, -first]), 0
-    within = chosen.start - first
-    ahead, behind = list(x.shape[:dim]), list(x.shape[dim + 1 :])
-    groups = aten.slice.Tensor(x, dim, first, first + len(chosen) * step).view([*ahead, len(chosen), step, *behind])
-    if not behind:  # elements become rows, which are copied as one
-        groups = groups.transpose(dim, dim + 1)
-        return aten.slice.Tensor(groups, dim, within, within + 1).view([*ahead, len(chosen)])
-    return aten.slice.Tensor(groups, dim + 1, within, within + 1).view([*ahead, len(chosen), *behind])
+    return every(F.pad(x, [0, 0] * (x.dim() - 1 - dim) + [0, missing]), dim, chosen.start, x.shape[dim], step)
 
 
 def _chunks(x: torch.Tensor, chunks: int, dim: int = 0) -> Any:

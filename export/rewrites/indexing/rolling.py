@@ -30,7 +30,7 @@ _MOST_DIMENSIONS = 6
 
 def slice_apart(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite | None]:
     """Write every such operator of fixed sizes; the same program comes back without one."""
-    rules: Rules = {aten.roll.default: _roll, aten.slice.Tensor: _every}
+    rules: Rules = {aten.roll.default: _roll, aten.slice.Tensor: every}
     return substitute(program, "slice_apart", rules, "{count} operator(s) ({operators}) became slices of step 1")
 
 
@@ -45,12 +45,32 @@ def _roll(x: torch.Tensor, shifts: Sequence[int], dims: Sequence[int] = ()) -> A
     return x if any(shift % max(x.shape[dim], 1) for shift, dim in zip(shifts, dims, strict=True)) else x.clone()
 
 
-def _every(x: torch.Tensor, dim: int, start: int | None, end: int | None, step: int) -> Any:
+def every(x: torch.Tensor, dim: int, start: int | None, end: int | None, step: int) -> Any:
+    """`x[start:end:step]` along a dimension, as one element of each group of `step`.
+
+    Args:
+        x: Floating point, of fixed sizes, with room for the groups' dimension.
+        dim: Along which.
+        start: As a slice has it.
+        end: Likewise.
+        step: At least 2 where it applies.
+
+    Returns:
+        The slice, or `NotImplemented`, also where no groups of that size are in the tensor.
+    """
     if not static(*x.shape, step, *(at for at in (start, end) if at is not None)):
         return NotImplemented
-    dim, shape, first = dim % max(x.dim(), 1), list(x.shape), start or 0
-    whole = step > 1 and 0 <= first < step and (end is None or end >= shape[dim]) and shape[dim] % step == 0
-    if not whole or x.dim() >= _MOST_DIMENSIONS or not x.is_floating_point() or not x.is_contiguous():
+    if step < 2 or not 0 < x.dim() < _MOST_DIMENSIONS or not x.is_floating_point():
         return NotImplemented
-    parts = x.view([*shape[:dim], shape[dim] // step, step, *shape[dim + 1 :]])
-    return parts.narrow(dim + 1, first, 1).view([*shape[:dim], shape[dim] // step, *shape[dim + 1 :]])
+    dim = dim % x.dim()
+    size, ahead, behind = x.shape[dim], list(x.shape[:dim]), list(x.shape[dim + 1 :])
+    chosen = range(size)[start:end:step]
+    count = len(chosen)
+    # Groups begin ahead of the first element where they would else end behind the tensor.
+    first = min(chosen.start, size - count * step)
+    if count < 2 or first < 0:
+        return NotImplemented
+    parts, within = x.narrow(dim, first, count * step).view([*ahead, count, step, *behind]), chosen.start - first
+    if not behind:  # elements become rows, each of which is copied at once
+        return parts.transpose(dim, dim + 1).narrow(dim, within, 1).view([*ahead, count])
+    return parts.narrow(dim + 1, within, 1).view([*ahead, count, *behind])

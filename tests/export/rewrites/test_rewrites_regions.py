@@ -11,6 +11,7 @@ from torch.nn import functional as F
 
 from edgex.export.pipeline import export_to_targets
 from edgex.export.rewrites.indexing.pieces import slice_pieces
+from edgex.export.rewrites.indexing.rolling import slice_apart
 from edgex.export.rewrites.norms.lengths import bound_lengths
 from edgex.export.rewrites.norms.plane_norms import write_plane_norms
 from edgex.export.rewrites.pooling.extremes import pool_extremes
@@ -50,11 +51,13 @@ TAKEN = {
     "groups without weights": (write_plane_norms, lambda x, *_: normal(x, 2, None, None)),
     "cosines": (bound_lengths, lambda x, *_: F.normalize(x, dim=-1)),
     "cosines of channels": (bound_lengths, lambda x, *_: F.normalize(x, dim=1, eps=3.0)),
-    "every second row": (slice_pieces, lambda x, *_: x[:, :, 1::2]),
-    "every fifth column": (slice_pieces, lambda x, *_: x[..., 3::5]),
-    "every seventh, the last ones": (slice_pieces, lambda x, *_: x[..., 4::7]),
+    "every second channel, of what is not contiguous": (slice_apart, lambda x, *_: x.transpose(2, 3)[:, 1::2]),
+    "every fifth column": (slice_apart, lambda x, *_: x[..., 2::5]),
+    "the last ones": (slice_apart, lambda x, *_: x[:, 3::4]),
+    "up to a place": (slice_apart, lambda x, *_: x[:, 1:-1:3]),
+    "the last row of an odd number": (slice_pieces, lambda x, *_: x[:, :, ::2]),
     "groups longer than the tensor": (slice_pieces, lambda x, *_: x[:, :, ::8]),
-    "up to a place": (slice_pieces, lambda x, *_: x[:, 1:-2:3]),
+    "the last columns of groups": (slice_pieces, lambda x, *_: x[..., 1::7]),
     "a size": (write_resizes, lambda x, *_: F.interpolate(x, size=(13, 25))),
     "a factor": (write_resizes, lambda x, *_: F.interpolate(x, scale_factor=1.5)),
     "smaller": (write_resizes, lambda x, *_: F.interpolate(x, size=(4, 12))),
@@ -90,7 +93,7 @@ def test_the_numbers_stay(name):
     assert not set(operators(after)) & set(GONE.get(write, ()))
     if write is write_resizes:
         assert operators(after).count("aten.linear.default") == len(function(IMAGE).shape) - 2
-    if write is slice_pieces:
+    if write in (slice_apart, slice_pieces):
         slices = after.exported.graph.find_nodes(op="call_function", target=torch.ops.aten.slice.Tensor)
         assert all(len(node.args) < 5 or node.args[4] == 1 for node in slices)
 
