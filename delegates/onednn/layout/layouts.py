@@ -60,6 +60,8 @@ class _Assignment:
         self._strided = {value for step in own for value in (*step.inputs, step.output)}
         self._images = _quantized_images([step for step in builder.steps if isinstance(step, Operation)])
         self._made_of_images: set[Value] = set()
+        # oneDNN may join what is opaque in another order than by rows, and keeps it in what is computed of it.
+        self._joined: set[Value] = set()
         self.operations: list[Operation] = []
         self._copies: dict[tuple[Value, tuple[int, ...]], Value] = {}
         self._claimed: set[Value] = set()
@@ -92,6 +94,8 @@ class _Assignment:
             and any(operand in self._made_of_images for operand in step.inputs)
         ):
             self._made_of_images.add(value)
+        if step.kind == "concat" or (step.kind in _ELEMENTWISE and any(one in self._joined for one in step.inputs)):
+            self._joined.add(value)
         expected = [layout for output, layout in self._outputs if output is value]
         if (step.kind in _DENSE_KINDS or step.kind in _SOFTMAX) and (expected or value in self._children):
             value.layout = Layout(value.shape, dense_strides(value.shape, order))
@@ -179,7 +183,7 @@ class _Assignment:
         """Bring what a softmax or a reduction runs over innermost, by a copy if need be, and tell the order."""
         value = step.inputs[0]
         order = innermost(value, dims)
-        if value.opaque and (order != row_major(value) or value in self._made_of_images):
+        if value.opaque and (order != row_major(value) or value in self._made_of_images or value in self._joined):
             # A convolution can write its channels innermost; what else is made, only in rows without loss.
             written = order if value in self._made_of_images and order == channels_last(value) else row_major(value)
             value.opaque = False

@@ -127,6 +127,14 @@ def relative_places(x: torch.Tensor, layer: nn.Module, rows: nn.Module, columns:
     return (scores + by_row + by_column).flatten(4, 5).flatten(2, 3).softmax(-1) @ value
 
 
+def sinks(x: torch.Tensor) -> torch.Tensor:
+    """Attention with a score that no key has (gpt-oss), also behind a scale; and a maximum of what is joined."""
+    query, key, value = x.unflatten(-1, (3, 4, 8)).permute(2, 0, 3, 1, 4)
+    scores = torch.cat([query @ key.transpose(-2, -1), query[..., :1].abs()], -1)
+    mixed = scores.softmax(-1)[..., :-1] @ value + (scores * 0.5).softmax(-1)[..., :-1] @ value
+    return mixed + scores.amax(-1, keepdim=True)
+
+
 def all_operators(x: torch.Tensor, *layers: nn.Module) -> list[torch.Tensor]:
     """Every case of the operators' table, in one program."""
     found: list[torch.Tensor] = []
@@ -149,6 +157,7 @@ CASES: dict[str, tuple] = {
     "rows_by_hand": (rows_by_hand, (2, 9, 16), nn.Linear(16, 32), nn.Embedding(1, 16)),
     "merged_patches": (merged_patches, (1, 14, 14, 8), nn.LayerNorm(32), nn.Linear(32, 16)),
     "windows_of_heads": (windows_of_heads, (8, 16, 32), nn.Linear(32, 96), nn.Embedding(4, 256), nn.Embedding(8, 256)),
+    "sinks": (sinks, (2, 9, 96)),
     "relative_places": (relative_places, (2, 16, 32), nn.Linear(32, 96), nn.Embedding(16, 8), nn.Embedding(16, 8)),
     "glu": (glu, IMAGE, nn.Linear(16, 32)),
     "channel_glu": (channel_glu, IMAGE, nn.Conv2d(32, 64, 1)),
