@@ -129,7 +129,7 @@ class Cosine(nn.Module):
 
 
 class Enlarged(nn.Module):
-    """What oneDNN 3.2 has a reference kernel for: a transposed convolution of every channel by itself."""
+    """What oneDNN 3.2 has a slow kernel for: a transposed convolution of every channel by itself."""
 
     def __init__(self):
         super().__init__()
