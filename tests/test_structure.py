@@ -63,7 +63,9 @@ PRIVATE_ATTRIBUTES: dict[str, set[str]] = {
     "edgex.delegates.recipes.observers": {"_non_linear_param_search"},
     "edgex.export.capture.diagnosis.guard_lines": {"_log_guard"},
     "edgex.export.capture.example_run": {"_version"},
-    "edgex.export.capture.torch_internals": {"_buffers", "_guards_code", "_orig_mod", "_parameters", "_version"},
+    "edgex.export.capture.torch_internals": {
+        *("_buffers", "_guards_code", "_orig_mod", "_parameters", "_validate_args", "_version"),
+    },
     # Documented for users, whatever its name.
     "edgex.export.language_model.valid_prefix": {"_check"},
     "edgex.export.quantization.pt2e": {"_annotated"},
@@ -102,7 +104,11 @@ PRIVATE_ADAPTERS: dict[str, tuple[str, ...]] = {
     "edgex.delegates.xnnpack.permute_pass": ("executorch.backends.xnnpack._passes",),
     "edgex.delegates.xnnpack.serialized": ("executorch.exir._serialize",),
     "edgex.export.capture.shape_sources": ("torch._dynamo.source",),
-    "edgex.export.capture.torch_internals": ("torch.utils._sympy",),
+    "edgex.export.capture.torch_internals": (
+        "torch.utils._sympy",
+        "torch.utils._python_dispatch",
+        "torch._C.DisableTorchFunction",
+    ),
     "edgex.export.language_model.valid_prefix": ("torch._check",),
     "edgex.runtime.engines.aoti.binding": ("torch._C._aoti",),
     "edgex.runtime.engines.executorch.binding": ("executorch.extension.pybindings",),

@@ -42,7 +42,9 @@ from edgex.export.capture.fidelity import check_gives_eager
 from edgex.export.capture.flat_signature import flatten_program
 from edgex.export.capture.function_transforms import expand_transforms
 from edgex.export.capture.mutation import find_written_placeholders, write_out_of_place
+from edgex.export.capture.python_state import distributions
 from edgex.export.capture.python_state.buffer_references import references_followed
+from edgex.export.capture.python_state.known_values import values_known
 from edgex.export.capture.python_state.repeated_runs import check_follows_eager
 from edgex.export.capture.python_state.trace_guard import values_kept
 from edgex.export.capture.scalar_indices import WritesAtTensors, read_at_tensors
@@ -248,6 +250,8 @@ def _export(
         CaptureError: Both ways fail.
     """
     module = example.module
+    state = {name for names in example.touched.values() for name in names}
+    unchecked = False
 
     def export(strict: bool) -> ExportedProgram | Exception:
         # Outside of `try`: where values cannot be put back, edgex is at fault and not the model.
@@ -255,7 +259,10 @@ def _export(
             try:
                 if not strict:  # strict capture follows Python objects by itself
                     stack.enter_context(references_followed(module))
+                    stack.enter_context(values_known(module, state))
                     stack.enter_context(WritesAtTensors())
+                if unchecked:
+                    stack.enter_context(distributions.without_checks())
                 return torch.export.export(module, values[0], values[1] or None, dynamic_shapes=shapes, strict=strict)
             except Exception as error:
                 return error
@@ -264,6 +271,10 @@ def _export(
     notices: list[str] = []
     for strict in (False, True):
         program = export(strict)
+        if isinstance(program, Exception) and not unchecked and distributions.fails_in_check(program):
+            unchecked = True
+            notices.append(distributions.NOTICE)
+            program = export(strict)
         while isinstance(program, Exception):
             unified, same = unify(asked, read_suggestions(str(program)))
             if not same:

@@ -1,8 +1,9 @@
-"""What capture needs of private parts of torch: bounds of sizes, counts of writes, where modules keep tensors."""
+"""What capture needs of private parts of torch: bounds of sizes, counts of writes, modules' tensors, pauses."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -60,3 +61,21 @@ def uncompiled(module: torch.nn.Module) -> torch.nn.Module:
 def tensor_stores(module: torch.nn.Module) -> list[dict[str, Any]]:
     """The dictionaries in which a module, without its submodules, keeps parameters, buffers and plain attributes."""
     return [module._parameters, module._buffers, vars(module)]
+
+
+@contextlib.contextmanager
+def without_tracing() -> Iterator[None]:
+    """Compute on real tensors in the middle of a trace: no operator of the block is seen by torch.export."""
+    import torch
+    from torch._C import DisableTorchFunction
+    from torch.utils._python_dispatch import _disable_current_modes
+
+    with DisableTorchFunction(), _disable_current_modes(), torch.no_grad():
+        yield
+
+
+def distributions_checked() -> bool:
+    """Whether `torch.distributions` checks values by default; there is only a function that sets it."""
+    import torch
+
+    return bool(torch.distributions.Distribution._validate_args)

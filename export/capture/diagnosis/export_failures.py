@@ -37,6 +37,7 @@ _STFT_FIX = (
     "compute it with torch.nn.functional.conv1d, whose weight is a windowed DFT basis in a buffer, or leave the length "
     "static"
 )
+_OTHER_WAY_FIX = "give the inputs that it then does without, such as an attention mask, or take the line out of forward"
 _PYTHON_FIX = (
     "move it out of forward, into __init__ or into the code around the model, or write it with torch operators"
 )
@@ -73,6 +74,15 @@ def explain_export_failure(
         line = next(filter(None, lines), None)
         what, why, fix = mixed
         return CaptureError(what, None if line is None else str(line), fix, why=why)
+    if _is_of_python(errors[0]) and "no exception handler" in str(errors[-1]):
+        line = next(filter(None, lines), None)
+        why = (
+            f"{type(errors[0]).__name__}: {first_line(errors[0])}; in eager it runs, so the model goes another way "
+            "while it is exported (torch.compiler.is_compiling() and the like)"
+        )
+        return CaptureError(
+            "forward fails while it is traced", None if line is None else str(line), _OTHER_WAY_FIX, why=why
+        )
     for error, own_line in zip(errors, lines, strict=True):
         rule = _find_rule(error)
         if rule is not None:
@@ -88,6 +98,11 @@ def explain_export_failure(
         _PYTHON_FIX,
         why=f"{type(errors[0]).__name__}: {first_line(errors[0])}",
     )
+
+
+def _is_of_python(error: Exception) -> bool:
+    """Whether the model's own Python raised it, and not torch."""
+    return type(error) in (TypeError, AttributeError, KeyError, IndexError, NameError, UnboundLocalError)
 
 
 def explain_strict(error: Exception, source_root: Path) -> str:
