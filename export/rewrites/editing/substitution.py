@@ -12,12 +12,13 @@ after:   neg      = aten.neg.default(x)
 A rule is called with every argument that the operator's schema declares, in order: fake tensors of the program's sizes
 and dtypes, and literals. It gives the result, None in place of a result of several that nothing may use, or
 `NotImplemented` where it does not apply. What of the traced operators depends on weights alone is computed here.
+Operators that are alike (the layers of a network, the steps of a recurrence) are traced once.
 """
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -83,11 +84,12 @@ def substitute(
     candidates = [node for node in program.exported.graph.nodes if node.op == "call_function" and node.target in rules]
     # What is written to later may be a view: the copy that takes its place would take the write.
     written = mutated_nodes(program.exported) if candidates else set()
+    alike: dict[Hashable, GraphModule | None] = {}
     traced = [
         found
         for node in candidates
         if node not in written or _makes_new(node)
-        if (found := _trace(node, rules[node.target])) and (node not in written or _gives_new(found.module))
+        if (found := _trace(node, rules[node.target], alike)) and (node not in written or _gives_new(found.module))
     ]
     if not traced:
         return program, None
@@ -130,13 +132,53 @@ def used_results(node: Node) -> frozenset[int]:
     return frozenset(user.args[1] for user in node.users if user.target is operator.getitem and user.users)  # type: ignore[misc]
 
 
-def _trace(node: Node, given: Rule | Write) -> _Traced | None:
-    """The operators of a rule at a node; None where the rule does not apply."""
+def _trace(node: Node, given: Rule | Write, alike: dict[Hashable, GraphModule | None]) -> _Traced | None:
+    """The operators of a rule at a node; None where the rule does not apply.
+
+    Args:
+        node: The operator.
+        given: Its rule.
+        alike: What rules gave before, by `_likeness`; added to.
+    """
     rule = given if isinstance(given, Rule) else Rule(given)
     if not rule.where(node):
         return None
     arguments = rule.arguments(node)
     tensors = tuple(leaf for leaf in leaves_of(arguments) if isinstance(leaf, Node))
+    places: dict[Node, int] = {}
+    likeness = _likeness(arguments, places)
+    key = None if likeness is None else (node.target, likeness)
+    if key is None or key not in alike:
+        module = _write(node, rule, arguments, tensors)
+        if key is not None:
+            alike[key] = module
+    else:
+        module = alike[key]
+    return None if module is None or not _gives_all(module, node) else _Traced(node, rule, module, tensors)
+
+
+def _likeness(argument: Any, places: dict[Node, int]) -> Hashable | None:
+    """What a rule sees of its arguments; None where sizes are dynamic, whose symbols belong to one place.
+
+    Args:
+        argument: A node, a literal, or a list of such.
+        places: The nodes seen so far: a rule may look whether two are the same.
+    """
+    if isinstance(argument, list | tuple):
+        parts = [_likeness(element, places) for element in argument]
+        return None if None in parts else tuple(parts)
+    if not isinstance(argument, Node):
+        dynamic = isinstance(argument, torch.SymInt | torch.SymFloat | torch.SymBool)
+        return None if dynamic else (type(argument), repr(argument))
+    value = argument.meta["val"]
+    if not isinstance(value, torch.Tensor) or not static(*value.shape, *value.stride()):
+        return None
+    place = places.setdefault(argument, len(places))
+    return place, value.dtype, tuple(value.shape), value.stride(), value.requires_grad
+
+
+def _write(node: Node, rule: Rule, arguments: Any, tensors: tuple[Node, ...]) -> GraphModule | None:
+    """Trace a rule; None where it does not apply."""
     applies = True
 
     def write(*values: Any) -> Any:
@@ -151,9 +193,7 @@ def _trace(node: Node, given: Rule | Write) -> _Traced | None:
             module = make_fx(write, pre_dispatch=not rule.apart)(*(tensor.meta["val"] for tensor in tensors))
     except GuardOnDataDependentSymNode:  # the rule asks for a size that only a run finds
         return None
-    if not applies or not _gives_all(module, node):
-        return None
-    return _Traced(node, rule, module, tensors)
+    return module if applies else None
 
 
 def _filled(argument: Any, values: Any) -> Any:

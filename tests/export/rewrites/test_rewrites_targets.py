@@ -18,6 +18,7 @@ from edgex.export.rewrites.attention.masks import write_masks
 from edgex.export.rewrites.attention.products import unfold_attention
 from edgex.export.rewrites.base import Rewrite
 from edgex.export.rewrites.editing.editor import ProgramEditor
+from edgex.export.rewrites.editing.substitution import substitute
 from edgex.export.rewrites.literals import ALLOWANCE_BYTES, fold_literals
 from edgex.export.rewrites.precision import convert_precision
 from edgex.export.rewrites.proof import rewrite_and_prove
@@ -370,3 +371,19 @@ def test_tables_of_pairs_are_folded_through_their_rows():
     check_rewrite(before, after, x)
     assert rewrite.count == 2  # the table, and its parting; a tuple's element is none
     assert operators(after) == [aten.index.Tensor]
+
+
+def test_operators_that_are_alike_are_traced_once():
+    x, y = random_like(3, 4), random_like(3, 4, seed=1)
+    seen = []
+
+    def multiplied(one, other):
+        seen.append((tuple(one.shape), one is other))
+        return one.square() if one is other else other * one
+
+    before = program_of(lambda x, y: (x * y, y * x * x, x * x, x[:2] * y[:2], x.t() * y.t()), x, y)
+    after, rewrite = substitute(before, "swap", {aten.mul.Tensor: multiplied}, "{count}")
+    check_rewrite(before, after, x, y)
+    assert rewrite.count == 6
+    # Alike are neither a product with itself nor other sizes, nor another order in memory.
+    assert seen == [((3, 4), False), ((3, 4), True), ((2, 4), False), ((4, 3), False)]
