@@ -89,17 +89,34 @@ def refuse_dynamic(taker: str, why: str, inputs: Sequence[TensorSpec]) -> Loweri
         why: Its reason, a sentence.
         inputs: The program's.
     """
-    lines, flags = [why], []
+    lines = [why]
     for spec in inputs:
         dims = [(axis, dim) for axis, dim in enumerate(spec.shape) if isinstance(dim, Dim)]
         lines += [f"input {spec.name}: dimension {axis} is {dim}" for axis, dim in dims]
-        if dims:
-            sizes = [str(dim.max if isinstance(dim, Dim) else dim) for dim in spec.shape]
-            flags.append(f"--input-shape {spec.name}={'x'.join(sizes)}")
     return LoweringError(
         f"{taker} converts fixed sizes, and this model has dynamic ones",
-        fix=f"export one artifact a size, without --dynamic and dynamic_shapes: {' '.join(flags)}",
+        fix=suggest_sizes(inputs),
         why="\n".join(lines),
+    )
+
+
+def suggest_sizes(inputs: Sequence[TensorSpec]) -> str:
+    """What to export instead of dynamic dimensions: a method for each of some sizes, with the flags that say so.
+
+    Args:
+        inputs: The program's; those that vary are named, with their smallest and largest size.
+    """
+    dims = [(spec.name, axis, dim) for spec in inputs for axis, dim in enumerate(spec.shape) if isinstance(dim, Dim)]
+    flags, told = [], set[str]()
+    for name, axis, dim in dims:
+        shared = sum(other.name == dim.name for *_, other in dims) > 1
+        sizes = ",".join(map(str, dict.fromkeys((max(1, dim.min), dim.max))))
+        label = f"{dim.name}=" if shared else ""
+        flags.append(f"--sizes {name}:{axis}={label.rstrip('=') if dim.name in told else label + sizes}")
+        told |= {dim.name} if shared else set()
+    return (
+        "leave --dynamic and dynamic_shapes out, and name the sizes that you need, each of which becomes a method that "
+        f"shares the weights: {' '.join(flags)}"
     )
 
 

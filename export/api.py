@@ -9,6 +9,7 @@ from typing import Any
 
 from edgex.errors import UsageError
 from edgex.export.language_model.request import read_request
+from edgex.export.methods.sizes import parse_sizes
 from edgex.export.pipeline import export_to_targets
 from edgex.export.python_errors import in_python_words
 from edgex.export.settings import BISECT_SECONDS, ExportSettings
@@ -43,6 +44,7 @@ def export_model(
     chunk: int | None = None,
     head: str | None = None,
     embedding: str | None = None,
+    sizes: Sequence[str] = (),
 ) -> Artifact:
     """Export a module or an ExportedProgram to one target, prove it, and write it.
 
@@ -75,6 +77,7 @@ def export_model(
         chunk: How many tokens one call of `prefill` takes at most; None is 256, or the context if that is less.
         head: With a recipe, `int8` or `none` for the layer that gives a language model's scores.
         embedding: With a recipe, `int8` for a language model's tables of embeddings.
+        sizes: Fixed sizes that become a method each, as the command line's `--sizes` has them: `["x:0=1,4"]`.
 
     Raises:
         EdgexError: Whatever stage failed; nothing is left on disk then.
@@ -82,8 +85,9 @@ def export_model(
     from edgex.export.source.source import wrap_methods, wrap_model
 
     with in_python_words():
-        sizes = (context, chunk, head, embedding)
-        language = read_request(any(size is not None for size in sizes), *sizes)
+        asked = (context, chunk, head, embedding)
+        language = read_request(any(one is not None for one in asked), *asked)
+        fixed = parse_sizes(sizes)
     settings = ExportSettings(
         targets=(target,),
         output=None if output is None else Path(output),
@@ -101,6 +105,7 @@ def export_model(
         verify_data=verify_data,
         bisect_seconds=BISECT_SECONDS if bisect else 0.0,
         language=language,
+        sizes=fixed,
     )
     with in_python_words():
         if isinstance(model, Mapping):

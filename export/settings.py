@@ -15,6 +15,7 @@ from edgex.delegates.recipes.recipes import Recipe, get_recipe
 from edgex.delegates.registry import check_recipe, find_tolerance, get_delegate, parse_options
 from edgex.errors import LoweringError, TargetUnavailable, UsageError, nearest_name
 from edgex.export.language_model.request import LanguageRequest
+from edgex.export.methods.sizes import Sizes
 from edgex.export.packaging.package import Destination, resolve_destination
 from edgex.export.proof.held_out import check_verify_data
 from edgex.export.quantization.calibration.samples import check_calibration
@@ -77,6 +78,7 @@ class ExportSettings:
             file's `calibration_data`; None for none.
         bisect_seconds: How long the operators at fault are looked for where a proof fails; 0 is not at all.
         language: What is asked of a language model; None where the model is none.
+        sizes: The fixed sizes that become a method each; see `edgex.export.methods.sizes`.
     """
 
     targets: tuple[str, ...]
@@ -105,6 +107,7 @@ class ExportSettings:
     bisect_seconds: float = BISECT_SECONDS
     language: LanguageRequest | None = None
     optional: tuple[str, ...] = ()
+    sizes: tuple[Sizes, ...] = ()
 
     def tolerance_for(self, delegate: Delegate, precision: str | None = None) -> Tolerance:
         """The user's tolerance, else the target's for the recipe or the precision, with the user's limits.
@@ -167,6 +170,8 @@ def check_settings(settings: ExportSettings, name: str) -> list[Job]:
         check_verify_data(settings.verify_data)
     if settings.language is not None:
         _check_language(settings)
+    if settings.sizes:
+        _check_sizes(settings)
     delegates = [get_delegate(target) for target in settings.targets]
     options = _split_options(delegates, settings.options)
     for delegate, option in zip(delegates, options, strict=True):
@@ -210,6 +215,32 @@ def _check_language(settings: ExportSettings) -> None:
             why="it needs the ranges of activations, which would have to be calibrated on texts",
             fix="use a recipe that needs none: --quantize 8da4w",
         )
+
+
+def _check_sizes(settings: ExportSettings) -> None:
+    """Refuse flags that mean one size of the model beside `--sizes`.
+
+    Raises:
+        UsageError: There is one.
+    """
+    flags = {
+        "--dynamic": settings.dynamic,
+        "--llm": settings.language is not None,
+        "--exclude": settings.exclude,
+        "--skip-case": settings.skip_cases,
+        "--verify-data": settings.verify_data is not None,
+        "--max-drop": settings.max_drop is not None,
+        "--require-speedup": settings.require_speedup,
+    }
+    given = next((flag for flag, is_given in flags.items() if is_given), None)
+    if given == "--dynamic":
+        raise UsageError(
+            "--dynamic does not go with --sizes",
+            why="one lets a size vary between bounds, the other makes a method for each of some sizes",
+            fix="leave --sizes out on targets that take sizes that vary; `edgex targets` lists them",
+        )
+    if given is not None:
+        raise UsageError(f"{given} does not go with --sizes", fix=f"leave {given} out, or export one size")
 
 
 def check_options(delegate: Delegate, options: Any, precision: str, recipe: str | None) -> None:

@@ -8,7 +8,7 @@ captured and proves. So its parts are called on the captured program; an upgrade
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -95,12 +95,13 @@ def find_unknown(decomposed: ExportedProgram) -> list[Node]:
     return [node for node in decomposed.graph.nodes if is_operator(node) and lowerings.lookup(node.target) is None]
 
 
-def convert(decomposed: ExportedProgram, inputs: Sequence[str], *, quantized: bool, source_root: Path) -> bytes:
+def convert(
+    programs: Mapping[str, tuple[ExportedProgram, Sequence[str]]], *, quantized: bool, source_root: Path
+) -> bytes:
     """The `.tflite` file; integers of 64 bits stay what they are.
 
     Args:
-        decomposed: What `decompose` gave, with its weights.
-        inputs: Names of its inputs, in order.
+        programs: By signature: what `decompose` gave, with its weights, and the names of its inputs in order.
         quantized: It holds quantize and dequantize operators of PT2E.
         source_root: Folder of the user's file, for the line in errors.
 
@@ -109,20 +110,23 @@ def convert(decomposed: ExportedProgram, inputs: Sequence[str], *, quantized: bo
     """
     from litert_torch._convert import litert_converter
 
-    signature: Any = SimpleNamespace(name=SIGNATURE, flat_arg_names=list(inputs))
-    if decomposed.example_inputs is None:
-        # A program whose state was lifted has none; they are looked at for their place, not for their values.
-        users = set(decomposed.graph_signature.user_inputs)
-        placeholders = decomposed.graph.find_nodes(op="placeholder")
-        decomposed.example_inputs = (tuple(node.meta["val"] for node in placeholders if node.name in users), {})
+    signatures: list[Any] = []
+    for name, (decomposed, inputs) in programs.items():
+        signatures.append(SimpleNamespace(name=name, flat_arg_names=list(inputs)))
+        if decomposed.example_inputs is None:
+            # A program whose state was lifted has none; they are looked at for their place, not for their values.
+            users = set(decomposed.graph_signature.user_inputs)
+            placeholders = decomposed.graph.find_nodes(op="placeholder")
+            decomposed.example_inputs = (tuple(node.meta["val"] for node in placeholders if node.name in users), {})
+    graphs = [decomposed for decomposed, _ in programs.values()]
     with capture_native_stderr():
         try:
             model = litert_converter.exported_programs_to_flatbuffer(
-                [decomposed], [signature], quant_config=_quantization() if quantized else None, enable_x64=True
+                graphs, signatures, quant_config=_quantization() if quantized else None, enable_x64=True
             )
             content: bytes = model.to_bytes()
         except Exception as error:  # MLIR's and torch's own, of no common kind
-            raise _refusal(str(error), decomposed, source_root) from error
+            raise _refusal(str(error), graphs, source_root) from error
     custom = list_custom_operators(content)
     if custom:
         raise LoweringError(
@@ -154,7 +158,7 @@ def _quantization() -> Any:
     return QuantConfig(PT2EQuantizer().set_global(config))
 
 
-def _refusal(message: str, decomposed: ExportedProgram, source_root: Path) -> LoweringError:
+def _refusal(message: str, graphs: Sequence[ExportedProgram], source_root: Path) -> LoweringError:
     """The error for what the converter says, with the operators that it means and the user's line.
 
     It names the innermost line, which is torch's own more often than not: `torch/nn/modules/conv.py:1198:0: error: …`.
@@ -164,7 +168,10 @@ def _refusal(message: str, decomposed: ExportedProgram, source_root: Path) -> Lo
     frames = tuple(f'File "{place["file"]}", line {place["line"]},' for place in places)
     reason = places[0]["reason"] if places else first_sentence(message)
     there = [
-        node for node in decomposed.graph.nodes if is_operator(node) and _innermost(node).startswith(frames or "?")
+        node
+        for decomposed in graphs
+        for node in decomposed.graph.nodes
+        if is_operator(node) and _innermost(node).startswith(frames or "?")
     ]
     # Of all that one line became, what the reason speaks of: `mhlo.convolution`.
     named = [node for node in there if str(node.target).split(".")[1] in reason] or there

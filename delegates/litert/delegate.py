@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from edgex.delegates.base import Availability, CapturedProgram, LoweredModule
@@ -77,6 +78,16 @@ class LiteRtDelegate:
         from edgex.delegates.litert.lowering import lower_program
 
         return lower_program(program)
+
+    def lower_methods(self, programs: Mapping[str, CapturedProgram], options: LiteRtOptions) -> LoweredModule:
+        """Convert each method to a signature of `model.tflite`; see `LowersMethods`.
+
+        Raises:
+            LoweringError: Operators of one of them are not converted; all are named.
+        """
+        from edgex.delegates.litert.lowering import lower_methods
+
+        return lower_methods(programs)
 
     def quantizer(self, recipe: str) -> Quantizer | None:
         """The shared one for `int8`."""

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from edgex.delegates.base import CapturedProgram, LoweredModule
 from edgex.delegates.graph.composite_operators import composites_listed_once
 from edgex.delegates.graph.provenance import is_operator
+from edgex.delegates.graph.source_map import build_source_map
 from edgex.delegates.litert import conversion
-from edgex.delegates.plan import PartitionPlan
+from edgex.delegates.plan import PartitionPlan, merge_plans
 from edgex.delegates.whole_lowering import WholeProgram, assess_whole, pack_whole
 from edgex.delegates.whole_programs import (
     Refusal,
@@ -52,7 +55,54 @@ def lower_program(program: CapturedProgram) -> LoweredModule:
         return _lower(program)
 
 
+def lower_methods(programs: Mapping[str, CapturedProgram]) -> LoweredModule:
+    """Convert the methods of an artifact to one file, a signature each; LiteRT keeps equal weights once.
+
+    Raises:
+        LoweringError: Something in one of them is not converted; all of it is named.
+    """
+    with conversion.quiet():
+        wholes = {name: _take(program) for name, program in programs.items()}
+        quantized = any(program.recipe is not None for program in programs.values())
+        content = conversion.convert(
+            {name: (whole.decomposed, whole.input_names(programs[name].method)) for name, whole in wholes.items()},
+            quantized=quantized,
+            source_root=next(iter(programs.values())).source_root,
+        )
+
+    def write(folder: Path) -> None:
+        (folder / MODEL_FILE).write_bytes(content)
+
+    return LoweredModule(
+        files=(MODEL_FILE,),
+        write=write,
+        methods=tuple(replace(program.method, name=name) for name, program in programs.items()),
+        plan=merge_plans([whole.plan for whole in wholes.values()]),
+        requirements=Requirements(ENGINE, OLDEST_RUNTIME),
+        method_debug={name: build_source_map(program) for name, program in programs.items()},
+    )
+
+
 def _lower(program: CapturedProgram) -> LoweredModule:
+    whole = _take(program)
+    content = conversion.convert(
+        {conversion.SIGNATURE: (whole.decomposed, whole.input_names(program.method))},
+        quantized=program.recipe is not None,
+        source_root=program.source_root,
+    )
+
+    def write(folder: Path) -> None:
+        (folder / MODEL_FILE).write_bytes(content)
+
+    return pack_whole(program, whole, Requirements(ENGINE, OLDEST_RUNTIME), [MODEL_FILE], write)
+
+
+def _take(program: CapturedProgram) -> WholeProgram:
+    """The program for the converter.
+
+    Raises:
+        LoweringError: Something in it is not converted; all of it is named.
+    """
     refusal = refuse_signature(TAKER, (*program.inputs, *program.outputs))
     if refusal is not None:
         raise refusal
@@ -63,17 +113,7 @@ def _lower(program: CapturedProgram) -> LoweredModule:
     whole = _assess(program)
     if whole.plan.fatal:
         raise refuse_program(TAKER, whole.plan)
-    content = conversion.convert(
-        whole.decomposed,
-        whole.input_names(program.method),
-        quantized=program.recipe is not None,
-        source_root=program.source_root,
-    )
-
-    def write(folder: Path) -> None:
-        (folder / MODEL_FILE).write_bytes(content)
-
-    return pack_whole(program, whole, Requirements(ENGINE, OLDEST_RUNTIME), [MODEL_FILE], write)
+    return whole
 
 
 def _plan_varying(program: CapturedProgram) -> PartitionPlan | None:

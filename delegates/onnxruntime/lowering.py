@@ -29,6 +29,7 @@ from edgex.delegates.onnxruntime.quantize.recipes import Form, check_quantizable
 from edgex.delegates.onnxruntime.versions import OLDEST_RUNTIME, newest
 from edgex.delegates.other_targets import name_other_targets
 from edgex.delegates.plan import Fallback, PartitionPlan, group_fallbacks, merge_plans
+from edgex.delegates.whole_programs import suggest_sizes
 from edgex.errors import LoweringError
 from edgex.runtime.artifact.manifest import Method, Requirements
 from edgex.runtime.artifact.specs import Dim, TensorSpec
@@ -133,13 +134,15 @@ def lower_program(program: CapturedProgram, opset: int, engine: str, checks: Che
     )
 
 
-def lower_methods(programs: Mapping[str, CapturedProgram], opset: int, engine: str) -> LoweredModule:
+def lower_methods(
+    programs: Mapping[str, CapturedProgram], opset: int, engine: str, checks: Checks = CPU_CHECKS
+) -> LoweredModule:
     """Translate the methods of an artifact, each to a file of its own; weights of the same bytes lie in one file, once.
 
     Raises:
         LoweringError: Something in one of them cannot be translated or run; all of it is named.
     """
-    taken = {name: _take(program, opset, CPU_CHECKS) for name, program in programs.items()}
+    taken = {name: _take(program, opset, checks) for name, program in programs.items()}
     models = {name: assessed.model for name, assessed in taken.items()}
     minimum = OLDEST_RUNTIME[opset]
     for assessed in taken.values():
@@ -302,15 +305,14 @@ def _refusal(plan: PartitionPlan, program: CapturedProgram, checks: Checks) -> L
 
 def _dynamic_refusal(checks: Checks, inputs: Sequence[TensorSpec]) -> LoweringError:
     """Every dynamic dimension, and the flags that fix them."""
-    lines, flags = [], []
-    for spec in inputs:
-        dims = [(axis, dim) for axis, dim in enumerate(spec.shape) if isinstance(dim, Dim)]
-        lines += [f"input {spec.name}: dimension {axis} is {d.name}={d.min}..{d.max}" for axis, d in dims]
-        sizes = [str(dim.max if isinstance(dim, Dim) else dim) for dim in spec.shape]
-        flags.append(f"--input-shape {spec.name}={'x'.join(sizes)}")
+    lines = [
+        f"input {spec.name}: dimension {axis} is {dim.name}={dim.min}..{dim.max}"
+        for spec in inputs
+        for axis, dim in enumerate(spec.shape)
+        if isinstance(dim, Dim)
+    ]
     return LoweringError(
         f"{checks.taker} compiles for fixed sizes, and this model has dynamic ones",
-        fix=f"export one artifact a size, without --dynamic and dynamic_shapes: {' '.join(flags)}"
-        + ("; or --option allow_fallback=true" if checks.other_sizes_on_cpu else ""),
+        fix=suggest_sizes(inputs) + ("; or --option allow_fallback=true" if checks.other_sizes_on_cpu else ""),
         why="\n".join(lines),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
 from edgex.delegates.base import CapturedProgram, LoweredModule
@@ -79,7 +80,24 @@ class ProviderDelegate:
         """
         from edgex.delegates.onnxruntime.lowering import lower_program
 
-        lowered = lower_program(program, options.opset, self.engine, self.graph_checks(options))
+        return self._name_provider(
+            lower_program(program, options.opset, self.engine, self.graph_checks(options)), options
+        )
+
+    def lower_methods(self, programs: Mapping[str, CapturedProgram], options: Any) -> LoweredModule:
+        """Translate each method to a file of its own over one file of weights; see `LowersMethods`.
+
+        Raises:
+            LoweringError: As `lower`.
+        """
+        from edgex.delegates.onnxruntime.lowering import lower_methods
+
+        return self._name_provider(
+            lower_methods(programs, options.opset, self.engine, self.graph_checks(options)), options
+        )
+
+    def _name_provider(self, lowered: LoweredModule, options: Any) -> LoweredModule:
+        """The same with who is to run it, which the manifest says."""
         return dataclasses.replace(
             lowered,
             options={

@@ -30,9 +30,11 @@ def check_methods(source: ModelSource, settings: ExportSettings) -> None:
         "--skip-case": settings.skip_cases,
         "--verify-data": settings.verify_data is not None,
         "--llm": settings.language is not None,
+        "--sizes": settings.sizes,
     }
     instead = {
         "--dynamic": "say in methods() which dimensions are dynamic, as the third value of a method",
+        "--sizes": "give each size a method of its own in methods()",
         "--llm": "name the decoder, for example file.py:get_model: --llm makes its own methods",
     }
     given = next((flag for flag, is_given in flags.items() if is_given), None)
@@ -59,7 +61,9 @@ def refuse_targets(source: ModelSource, delegates: Sequence[Delegate]) -> dict[s
         delegate.name: LoweringError(
             f"target {delegate.name!r} makes artifacts of one method",
             source.description,
-            "export to a target that takes several: xnnpack, onednn, onnx-cpu; or each method by itself",
+            "export with --dynamic, which this target takes, or to a target that takes --sizes: onnx-qnn, litert"
+            if source.by_size
+            else "export to a target that takes several: xnnpack, onednn, onnx-cpu; or each method by itself",
         )
         for delegate in delegates
         if not isinstance(delegate, LowersMethods)

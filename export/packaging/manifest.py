@@ -68,4 +68,5 @@ def make_manifest(
             "card": dict(source.model_card),
         },
         llm=source.language,
+        by_size=source.by_size,
     )

@@ -59,7 +59,7 @@ def quantize_once(calibrated: Calibrated, keep_float: frozenset[str] = frozenset
     """
     quantized = calibrated.quantize(keep_float)
     samples = calibrated.samples
-    held_out = () if samples is None else tuple(samples.held_out)
+    held_out = () if samples is None or calibrated.borrowed else tuple(samples.held_out)
     reference = QuantizedReference(GraphRunner(quantized.program), held_out)
     return QuantizedModel(calibrated, quantized, reference, _warnings(samples, quantized))
 

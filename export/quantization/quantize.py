@@ -41,6 +41,7 @@ class Calibrated:
         samples: The data; None for recipes that need none.
         ranges: The observers that saw the data, by the name of the value that they saw.
         progress: Called with a stage and a detail.
+        borrowed: The ranges are those of the same model at another size, which the data has: it is not run here.
     """
 
     program: CapturedProgram
@@ -50,6 +51,7 @@ class Calibrated:
     samples: Samples | None
     ranges: dict[str, Any] = field(default_factory=dict)
     progress: Callable[[str, str], None] = lambda _stage, _detail: None
+    borrowed: bool = False
 
     def quantize(self, keep_float: frozenset[str] = frozenset()) -> Quantized:
         """Convert.
@@ -101,6 +103,12 @@ class Calibrated:
     def _fill(self, observed: pt2e.Observed) -> None:
         """Give every observer what it must have seen."""
         missing = pt2e.adopt(observed, self.ranges)
+        if missing and self.borrowed:
+            raise QuantizationError(
+                f"{self.recipe.name}: at this size the model computes values that it does not at the data's",
+                why=f"no range is known of {', '.join(sorted(missing)[:4])}",
+                fix="export this size by itself, with data of its size",
+            )
         if missing:
             assert self.samples is not None
             self._run(observed, self.samples)

@@ -49,6 +49,8 @@ def quantize_for_targets(
     Raises:
         UsageError: The calibration data is missing or wrong.
     """
+    if captured.source.by_size:
+        return _quantize_sizes(models, captured, recipe, settings, progress)
     quantizers = {name: model.job.delegate.quantizer(recipe.name) for name, model in models.items()}
     observed = any(quantizer is not None and quantizer.observed for quantizer in quantizers.values())
     eager = captured.capture.eager
@@ -125,6 +127,29 @@ def _leave_to_delegate(
         quantized = quantize_linear(model.rewritten.program, recipe, frozenset())
         references.append(QuantizedReference(GraphRunner(quantized.program)))
     return replace(model, rewritten=rewritten, own_reference=references[0])
+
+
+def _quantize_sizes(
+    models: Mapping[str, TargetModel],
+    captured: CapturedModel,
+    recipe: Recipe,
+    settings: ExportSettings,
+    progress: Progress,
+) -> tuple[dict[str, TargetModel], dict[str, QuantizationError]]:
+    """The same for one model at several sizes: see `edgex.export.quantization.sizes`."""
+    from edgex.export.quantization.sizes import find_calibrated_size, join_sizes
+
+    captures = [captured, *captured.others]
+    methods = [
+        {name: replace(model.methods[place], others=()) for name, model in models.items()}
+        for place in range(len(captures))
+    ]
+    at = find_calibrated_size(captures, settings) if recipe.needs_calibration else 0
+    own = captures[at]
+    alone = replace(own, source=replace(own.source, by_size=False, others=()), others=())
+    methods[at], failed = quantize_for_targets(methods[at], alone, recipe, settings, progress)
+    found, failed_others = join_sizes(methods, at, recipe, progress)
+    return found, {**failed, **failed_others}
 
 
 def _open_samples(source: ModelSource, eager: EagerModel, settings: ExportSettings, progress: Progress) -> Samples:

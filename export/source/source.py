@@ -67,6 +67,7 @@ class ModelSource:
         language: What the artifact says of a language model; None for other models.
         method: The method of the artifact that this is; None for `forward`, the only one.
         others: The artifact's other methods; empty where there is one.
+        by_size: The methods are one model at several sizes.
     """
 
     module: torch.nn.Module | ExportedProgram
@@ -86,6 +87,7 @@ class ModelSource:
     language: LanguageModel | None = None
     method: str | None = None
     others: tuple[ModelSource, ...] = ()
+    by_size: bool = False
 
     @property
     def whole(self) -> torch.nn.Module | ExportedProgram:

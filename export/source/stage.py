@@ -24,6 +24,7 @@ def find_source(
         ArtifactError: Memory would not hold its export.
     """
     from edgex.export.methods.refusals import check_methods
+    from edgex.export.methods.sizes import split_by_size
     from edgex.export.source.memory import check_memory, refusing_large_models
     from edgex.export.source.weights import check_weights
 
@@ -31,7 +32,7 @@ def find_source(
         source = find()
         check_methods(source, settings)
         if settings.language is None:
-            return source
+            return split_by_size(source, settings.sizes)
         from edgex.export.language_model.source import prepare_language_model
 
         return prepare_language_model(source, settings.language)

@@ -15,7 +15,8 @@
 ```
 
 A method whose entry in the native file has another name says so: `"native": "forward"`. Several methods may share one.
-Where each has a native file of its own, it names that: `"file": "encode.onnx"`.
+Where each has a native file of its own, it names that: `"file": "encode.onnx"`. `"by_size": true` says that the methods
+are one model at several fixed sizes, of which a Session takes the one that its inputs have.
 
 No durations, no timestamps, no absolute paths: two exports of one model give the same bytes.
 """
@@ -156,6 +157,7 @@ class Manifest:
     model: Mapping[str, Any] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
     llm: LanguageModel | None = None
+    by_size: bool = False
     edited: bool = False
     selected: str | None = None
 
@@ -247,6 +249,7 @@ class Manifest:
             "settings": dict(self.settings),
             "model": dict(self.model),
             **({} if self.llm is None else {"llm": self.llm.to_json()}),
+            **({"by_size": True} if self.by_size else {}),
         }
 
     def dumps(self) -> str:
@@ -309,6 +312,7 @@ def parse_manifest(text: bytes | str, where: str) -> Manifest:
         model=data["model"],
         settings=data.get("settings", {}),
         llm=None if data.get("llm") is None else LanguageModel.from_json(data["llm"]),
+        by_size=data.get("by_size", False),
         edited="checksum" in data and data["checksum"] != _checksum(data),
     )
 
@@ -331,6 +335,8 @@ def _check_together(data: Mapping[str, Any]) -> None:
     _refuse_twice("method", (method["name"] for method in data["methods"]))
     if data.get("llm") is not None:
         _check_language_model(data["llm"], {method["name"]: method for method in data["methods"]})
+    if data.get("by_size"):
+        _check_sizes(data["methods"])
     files = {entry["path"] for entry in data["files"]}
     for method in data["methods"]:
         if files and method.get("file") is not None and method["file"] not in files:
@@ -360,6 +366,22 @@ def _check_language_model(llm: Mapping[str, Any], methods: Mapping[str, Mapping[
         raise ValueError(f"its chunk of {llm['chunk']} is larger than its context of {llm['context']}")
     if any(token >= llm["vocabulary"] for token in (*llm["eos"], llm["bos"] or 0)):
         raise ValueError("it begins or ends texts with a token outside its vocabulary")
+
+
+def _check_sizes(methods: Sequence[Mapping[str, Any]]) -> None:
+    """Methods of which one is chosen by its sizes take the same inputs, each with other fixed sizes."""
+    shapes = []
+    for method in methods:
+        specs = method["inputs"]
+        if [(s["name"], s["dtype"], len(s["shape"])) for s in specs] != [
+            (s["name"], s["dtype"], len(s["shape"])) for s in methods[0]["inputs"]
+        ]:
+            raise ValueError(f"its method {method['name']!r} takes other inputs, and is chosen by their sizes")
+        if any(isinstance(dim, dict) for spec in specs for dim in spec["shape"]):
+            raise ValueError(f"its method {method['name']!r} has sizes that vary, and is chosen by fixed ones")
+        shapes.append([spec["shape"] for spec in specs])
+    if any(shape in shapes[:at] for at, shape in enumerate(shapes)):
+        raise ValueError("two of its methods take the same sizes, by which one is chosen")
 
 
 def _refuse_twice(what: str, names: Iterable[str]) -> None:

@@ -114,7 +114,7 @@ MANIFEST = Object(
     | {"status": OneOf(("verified", "assembled", "simulated")), "status_reason": Optional(_SENTENCE)}
     | {"requirements": _REQUIREMENTS, "rewrites": List(_REWRITE), "model": _MODEL}
     | {"options": Object({}, {"provider_options": Map(Anything()), "execution_provider": Optional(WORD)})},
-    {"settings": Object({}, {"exclude": List(LABEL), "rewrite": Truth()}), "llm": Optional(_LLM)},
+    {"settings": Object({}, {"exclude": List(LABEL), "rewrite": Truth()}), "llm": Optional(_LLM), "by_size": Truth()},
 )
 
 _CASE = Object(

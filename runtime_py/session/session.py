@@ -23,6 +23,7 @@ import numpy as np
 from edgex.errors import RunError
 from edgex.runtime.artifact.artifact import Artifact
 from edgex.runtime.artifact.specs import TensorSpec
+from edgex.runtime.session.by_size import SizeTable
 from edgex.runtime.session.non_finite import FiniteCheck
 from edgex.runtime.session.outputs import Outputs
 from edgex.runtime.session.runner import EngineSettings, HasMethods, HasReadableState, Runner
@@ -56,6 +57,8 @@ class Loaded:
 
 class Session:
     """One method of a loaded artifact, the first unless another is selected.
+
+    Where the methods are one model at several sizes and none is selected, each run takes the one that its inputs have.
 
     Serves one thread at a time: it locks; open a second Session for independent state.
 
@@ -95,6 +98,10 @@ class Session:
         self._signature = Signature(self.inputs, artifact.manifest.llm)
         self._fits = self._signature.fits
         self._finite: FiniteCheck | None = None
+        chooses = artifact.manifest.by_size and artifact.manifest.selected is None
+        self._sizes = SizeTable(artifact.manifest) if chooses else None
+        # Sessions on other sizes, by the method's name: opened when they are first asked for.
+        self._others: dict[str, Session] = {}
 
     @property
     def executed_on(self) -> str:
@@ -176,7 +183,12 @@ class Session:
             RunError: An input is missing, unknown, of another dtype or shape, or holds NaN or infinity that the
                 artifact does not treat as eager does; or the engine failed.
         """
-        arrays = args if not kwargs and self._fits(args) else self._signature.prepare(*args, **kwargs)
+        if not kwargs and self._fits(args):
+            arrays: Any = args
+        else:
+            if self._sizes is not None and (other := self._of_sizes(self._sizes, args, kwargs)) is not self:
+                return other.run(*args, **kwargs)
+            arrays = self._signature.prepare(*args, **kwargs)
         if self._finite is not None:
             self._finite.require(arrays)
         with self._lock:
@@ -201,10 +213,28 @@ class Session:
         Raises:
             RunError: As `run`, before the engine.
         """
+        if self._sizes is not None and (other := self._of_sizes(self._sizes, args, kwargs)) is not self:
+            return other.prepare(*args, **kwargs)
         arrays = self._signature.prepare(*args, **kwargs)
         if self._finite is not None:
             self._finite.require(arrays)
         return arrays
+
+    def _of_sizes(self, table: SizeTable, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Session:
+        """The session whose method takes inputs of these sizes.
+
+        Raises:
+            RunError: There is none, or an input is missing or unknown.
+        """
+        values = self._signature.bind(*args, **kwargs)
+        name = table.find(values)
+        if name is None:
+            raise table.refuse(values)
+        if name == self.artifact.manifest.method.name:
+            return self
+        if name not in self._others:
+            self._others[name] = self.method(name)
+        return self._others[name]
 
     def reset(self) -> None:
         """Give every state tensor its initial value; without state, nothing happens."""

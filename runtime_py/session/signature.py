@@ -51,17 +51,29 @@ class Signature:
         Raises:
             RunError: An input is missing, unknown, of another dtype or shape.
         """
-        positional: tuple[Any, ...] = args
-        if len(args) == 1 and isinstance(args[0], Mapping):
-            positional, kwargs = (), {**_texts(args[0]), **kwargs}
-        fits = not kwargs and len(positional) == len(self._expected)
-        values = positional if fits else self._bind(positional, kwargs)
+        values = self.bind(*args, **kwargs)
         arrays = [self._convert(value, spec) for value, spec in zip(values, self.inputs, strict=True)]
         if self._has_dims:
             self._check_shared_dims(arrays)
         if self._llm is not None and (fault := self._llm.fault(*arrays)):
             raise fault
         return arrays
+
+    def bind(self, *args: Any, **kwargs: Any) -> Sequence[Any]:
+        """The inputs as they are given, in the manifest's order; their dtypes and sizes are not looked at.
+
+        Args:
+            *args: As for `prepare`.
+            **kwargs: As for `prepare`.
+
+        Raises:
+            RunError: An input is missing or unknown.
+        """
+        positional: tuple[Any, ...] = args
+        if len(args) == 1 and isinstance(args[0], Mapping):
+            positional, kwargs = (), {**_texts(args[0]), **kwargs}
+        fits = not kwargs and len(positional) == len(self._expected)
+        return positional if fits else self._bind(positional, kwargs)
 
     def prepare_named(self, *args: Any, **kwargs: Any) -> dict[str, np.ndarray]:
         """As `prepare`; the arrays by name."""

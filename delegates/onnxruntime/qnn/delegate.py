@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.util
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -17,7 +17,7 @@ from typing import Any
 from edgex.delegates.base import Availability, CapturedProgram, LoweredModule
 from edgex.delegates.onnxruntime.provider import ProviderDelegate
 from edgex.delegates.onnxruntime.versions import NEWEST_OPSET, OLDEST_OPSET
-from edgex.errors import nearest_name
+from edgex.errors import LoweringError, nearest_name
 from edgex.runtime.engines.checks import Check
 from edgex.runtime.engines.qnn.detection import check_package
 from edgex.runtime.engines.qnn.opening import SIMULATION_SECONDS
@@ -183,6 +183,22 @@ class OnnxQnnDelegate(ProviderDelegate):
             compile_context(folder, MODEL_FILE, self.provider_options(options))
 
         return dataclasses.replace(lowered, files=(*lowered.files, *CONTEXT_FILES), write=write)
+
+    def lower_methods(self, programs: Mapping[str, CapturedProgram], options: Any) -> LoweredModule:
+        """See `ProviderDelegate`.
+
+        Raises:
+            LoweringError: As `lower`; or a context binary is asked for, which holds one method.
+        """
+        if options.context:
+            raise LoweringError(
+                "a context binary holds one method, and this artifact would have several",
+                fix="leave --option context=true out: QNN compiles each method when it is first run; or export one "
+                "size an artifact",
+                why="the provider writes binaries that share their weights (ep.share_ep_contexts), and onnxruntime-qnn "
+                "2.7.0 dies when its simulator loads them: what has not run is not written",
+            )
+        return super().lower_methods(programs, options)
 
     def simulator(self, options: OnnxQnnOptions) -> str | None:
         """See `ProviderDelegate`."""

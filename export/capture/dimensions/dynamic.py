@@ -165,7 +165,7 @@ def with_other_sizes(leaves: Sequence[Leaf], asked: Sequence[Asked]) -> list[Any
         value = leaf.value
         for (name, axis), size in sizes.items():
             if leaf.is_tensor and leaf.name == name:
-                value = _resize(value, axis, size)
+                value = resize(value, axis, size)
         values.append(value)
     return values
 
@@ -194,7 +194,7 @@ def enlarge_single_sizes(leaves: Sequence[Leaf], asked: Sequence[Asked]) -> list
         if leaf.is_tensor:
             for item in asked:
                 if item.input == leaf.name and (size := sizes.get((item.input, item.axis))) is not None:
-                    value = _resize(value, item.axis, size)
+                    value = resize(value, item.axis, size)
             if id(value) in seen:
                 value = value.clone()
             seen.add(id(value))
@@ -219,7 +219,7 @@ def _sizes_to_trace(leaves: Sequence[Leaf], asked: Sequence[Asked]) -> dict[tupl
     return sizes
 
 
-def _resize(tensor: torch.Tensor, axis: int, size: int) -> torch.Tensor:
+def resize(tensor: torch.Tensor, axis: int, size: int) -> torch.Tensor:
     """The tensor with another size along one axis: its slices repeated, so that integers stay in their range."""
     if tensor.shape[axis] == 0:
         return tensor.new_zeros([size if at == axis else have for at, have in enumerate(tensor.shape)])

@@ -32,6 +32,8 @@ def check_speed(
         return _untimed(model.target, settings, f"not timed against float32: {package.lowered.assembled_reason}")
     if package.lowered.simulator is not None:
         return _untimed(model.target, settings, "not timed against float32: a simulator's times are not the device's")
+    if model.others:
+        return _untimed(model.target, settings, "not timed against float32: it has several sizes")
     progress("time", f"{model.target} against its float32 sibling")
     program = replace(model.rewritten.program, recipe=None, float_modules=frozenset())
     plain = replace(model, rewritten=replace(model.rewritten, program=program), quantized=None)

@@ -254,7 +254,7 @@ class Samples:
                 break
             self._number = number
             self._progress(number, self)
-            sample = _as_tensors(sample, self.data.flat, self._label, self._eager, self.unbatched)
+            sample = read_sample(sample, self.data.flat, self._label, self._eager, self.unbatched)
             if number % HELD_OUT_EVERY == 0 and len(self.held_out) < self._most_held_out:
                 self.held_out.append((number, sample))
             else:
@@ -289,10 +289,21 @@ class Samples:
         return None
 
 
-def _as_tensors(
+def read_sample(
     sample: Any, flat: bool, label: str, eager: EagerModel, unbatched: dict[str, None]
 ) -> list[torch.Tensor]:
-    """The sample's tensors in the order of the inputs, each as the model takes it; names without a batch are added."""
+    """The sample's tensors in the order of the inputs, each as the model takes it.
+
+    Args:
+        sample: As the data gives it.
+        flat: It is a list of tensors in that order already.
+        label: What it is called in messages.
+        eager: Gives names, dtypes and shapes.
+        unbatched: Gets the names of the inputs that came without a batch dimension.
+
+    Raises:
+        UsageError: It is not what the model takes, or holds NaN or infinity.
+    """
     from edgex.export.source.example_inputs import read_call
 
     tensors = sample

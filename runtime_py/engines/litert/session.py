@@ -5,12 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from edgex.errors import ArtifactError, RunError
 from edgex.runtime.artifact.artifact import Artifact
-from edgex.runtime.engines.litert.binding import DELEGATE_OPERATOR, list_operators, open_interpreter, read_signature
+from edgex.runtime.artifact.manifest import Method
+from edgex.runtime.engines.litert.binding import DELEGATE_OPERATOR, Subgraph, list_operators, open_interpreter
 from edgex.runtime.engines.state_file import read_state
 from edgex.runtime.session.runner import LoadSeconds
 from edgex.runtime.support.machine.threads import default_threads
@@ -22,32 +24,41 @@ _NOTHING_SAID = "Registration failed."
 
 
 class LiteRtRunner:
-    """One interpreter. The signature's first inputs and outputs are the user's, the rest is carried state."""
+    """One signature of an interpreter. Its first inputs and outputs are the user's, the rest is carried state."""
 
     planned_arena_bytes: int | None = None
 
-    def __init__(self, artifact: Artifact, threads: int | None) -> None:
-        self._name = artifact.path.name
+    def __init__(self, artifact: Artifact, threads: int | None, interpreter: Any = None) -> None:
+        """Load it.
+
+        Args:
+            artifact: Its manifest says which method is meant.
+            threads: For one run.
+            interpreter: Of the same artifact, which has loaded the file already; None loads it.
+        """
+        self._artifact, self._name = artifact, artifact.path.name
         path = artifact.file(".tflite")
         _check_magic(path, self._name)
         self.threads: int | None = threads or default_threads()
         with capture_native_stderr() as captured:
             try:
                 started = time.perf_counter()
-                interpreter = open_interpreter(path, self.threads)
+                self._interpreter = interpreter or open_interpreter(path, self.threads)
                 read = time.perf_counter()
-                interpreter.allocate_tensors()
-                inputs, outputs = read_signature(interpreter)
+                self._subgraph = Subgraph(self._interpreter, artifact.manifest.method.entry)
             except (ValueError, RuntimeError) as error:
                 told = str(error) or captured.tail() or ""
                 raise RunError(
                     f"LiteRT cannot load {path.name}", self._name, "export the model again", why=sentence(told)
                 ) from error
         self.load_seconds = LoadSeconds(read - started, time.perf_counter() - read)
-        regions = list_operators(interpreter).count(DELEGATE_OPERATOR)
+        regions = list_operators(self._interpreter).count(DELEGATE_OPERATOR)
         self.executed_on = "litert: XNNPACK" if regions else "litert: built-in kernels"
-        self._interpreter = interpreter
-        self._bind(artifact, inputs, outputs)
+        self._bind(artifact, self._subgraph.inputs, self._subgraph.outputs)
+
+    def method(self, method: Method) -> LiteRtRunner:
+        """See `edgex.runtime.session.runner.HasMethods`: another signature of the loaded file."""
+        return LiteRtRunner(self._artifact.select(method.name), self.threads, self._interpreter)
 
     def _bind(self, artifact: Artifact, inputs: dict[str, int], outputs: dict[str, int]) -> None:
         """Tensor numbers in the manifest's order: inputs by name, outputs by place."""
@@ -70,12 +81,9 @@ class LiteRtRunner:
 
     def execute(self, inputs: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
         """Run once. LiteRT copies the inputs; the outputs are copies, owned by the caller."""
-        interpreter = self._interpreter
         try:
-            for number, array in zip(self._inputs, (*inputs, *self._state), strict=True):
-                interpreter.set_tensor(number, array)
-            interpreter.invoke()
-            outputs = [interpreter.get_tensor(number) for number in self._outputs]
+            # Both have as many: checked when it was loaded, and by the Session.
+            outputs = self._subgraph.run(list(zip(self._inputs, (*inputs, *self._state))), self._outputs)  # noqa: B905
         except (ValueError, RuntimeError) as error:
             raise RunError("LiteRT failed to run the model", self._name, why=sentence(str(error))) from error
         if self._state:
@@ -89,7 +97,7 @@ class LiteRtRunner:
 
     def close(self) -> None:
         """Drop the interpreter and the state."""
-        del self._interpreter
+        del self._subgraph, self._interpreter
         self._state = self._initial = []
 
 

@@ -21,6 +21,7 @@ from edgex.cli.options.shared import (
     output_option,
     precision_option,
     rewrite_option,
+    sizes_option,
     target_options_option,
     targets_option,
 )
@@ -128,6 +129,7 @@ if TYPE_CHECKING:
 )
 @input_shape_option
 @dynamic_option
+@sizes_option
 @option(
     "--atol",
     type=float,
@@ -223,6 +225,7 @@ def command(
     embedding: str | None,
     shapes: tuple[str, ...],
     dynamic: tuple[str, ...],
+    fixed: tuple[str, ...],
     atol: float | None,
     rtol: float | None,
     min_sqnr: float | None,
@@ -247,6 +250,7 @@ def command(
     def body() -> int:
         from edgex.cli.flags import parse_dynamic, parse_key_values, parse_shapes, split_list
         from edgex.export.language_model.request import read_request
+        from edgex.export.methods.sizes import parse_sizes
         from edgex.export.settings import BISECT_SECONDS, ExportSettings, Limits
 
         language = read_request(llm, context, chunk, head, embedding)
@@ -273,6 +277,7 @@ def command(
             allow_inconclusive=allow_inconclusive,
             skip_cases=skip_cases,
             dynamic=parse_dynamic(dynamic),
+            sizes=parse_sizes(fixed),
             memory_check=memory_check,
             exclude=split_list(exclude),
             verify_data=verify_data,

@@ -48,6 +48,15 @@ dynamic_option = option(
     help="Let a dimension vary between bounds: x:0=1..8; by comma or repeated. Inputs share one by its name: "
     "ids:1=L=8..128,mask:1=L.",
 )
+sizes_option = option(
+    "--sizes",
+    "fixed",
+    multiple=True,
+    metavar="NAME:AXIS=SIZE,SIZE…",
+    group="Model",
+    help="Make a method for each of some fixed sizes, which share the weights: x:0=1,4; repeatable. Inputs share one "
+    "by its name: --sizes ids:1=L=16,64 --sizes mask:1=L.",
+)
 precision_option = option(
     "--precision",
     default="fp32",

@@ -87,11 +87,13 @@ def command(
         from edgex.runtime.artifact.artifact import open_artifact
         from edgex.runtime.artifact.card import read_labels
         from edgex.runtime.execute.run import run_once
+        from edgex.runtime.session.by_size import select_by_size
 
         declared = None if image is None else _read_image_option(image, inputs)
         opened = open_artifact(artifact, check).select(method)
         notes: list[str] = []
         values = read_inputs(inputs, opened, declared, notes=notes, quiet=quiet)
+        opened = select_by_size(opened, values)
         options = {"allow_fallback": True} if allow_fallback else {}
         with place.progress(quiet=quiet) as progress, place.opened([opened], tuned=not no_tuned) as executor:
             results, answer = run_once(
