@@ -75,6 +75,9 @@ PRIVATE_ATTRIBUTES: dict[str, set[str]] = {
     "edgex.export.rewrites.products.distances": {"_cdist_forward"},
     "edgex.export.rewrites.products.resizes": {"_upsample_bilinear2d_aa", "_upsample_bicubic2d_aa"},
     "edgex.export.source.leaves": {"_get_node_type"},
+    "edgex.runtime.engines.coreai.waiting": {
+        *("_asyncio_future_blocking", "_get_running_loop", "_set_running_loop"),
+    },
     "edgex.runtime.engines.litert.binding": {"_get_full_signature_list", "_get_ops_details", "_interpreter"},
     "edgex.runtime.engines.torch.pt2.operators": {"_ops", "_schema"},
     "edgex.runtime.engines.executorch.binding": {

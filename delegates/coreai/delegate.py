@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from edgex.delegates.base import Availability, CapturedProgram, LoweredModule
 from edgex.delegates.plan import PartitionPlan
 from edgex.delegates.recipes.quantizers import Quantizer
+from edgex.delegates.whole_programs import WHOLE_REWRITES
 from edgex.runtime.support.entry_points import installed_version
 
 INSTALL_COMMAND = "pip install --pre 'edgex-toolchain[coreai]'"
@@ -26,8 +27,7 @@ class CoreAiDelegate:
     precisions: tuple[str, ...] = ("fp32", "fp16")
     packages: tuple[str, ...] = ("torch", "coreai-torch")
     recipes: tuple[str, ...] = ()
-    # There is top-k and no sort, no complex number to rely on; attention without a key gives NaN or worse.
-    rewrites: tuple[str, ...] = ("split_complex", "guard_empty_rows", "sort_by_topk")
+    rewrites: tuple[str, ...] = WHOLE_REWRITES
 
     def availability(self) -> Availability:
         """Whether torch, coreai-torch and coreai-core are installed; none of them is imported."""

@@ -64,11 +64,22 @@ def decompose(exported: ExportedProgram, *, quantized: bool) -> ExportedProgram:
     program = retry_stale_symbols(lambda: exported.run_decompositions({}))
     if quantized:
         program = unfold_weights(program)
-    program = fx_infra.safe_run_decompositions(program, fx_infra.decomp.pre_convert_decomp(), can_skip=False)
+    first = {**fx_infra.decomp.pre_convert_decomp(), **(_gathers() if quantized else {})}
+    program = fx_infra.safe_run_decompositions(program, first, can_skip=False)
     program = core._run_convert_passes(program)
     table = {**fx_infra.decomp.pre_lower_decomp(), **_selections()}
     lowered: ExportedProgram = fx_infra.safe_run_decompositions(program, table, can_skip=False)
     return lowered
+
+
+def _gathers() -> dict[Any, Any]:
+    """Embeddings as gathers: LiteRT's own operator takes no table of bytes whose zero is another than 0."""
+    import torch
+
+    def gather(table: Any, indices: Any, *_options: Any) -> Any:
+        return torch.index_select(table, 0, indices.reshape(-1)).reshape(*indices.shape, table.shape[1])
+
+    return {torch.ops.aten.embedding.default: gather}
 
 
 def _selections() -> dict[Any, Any]:

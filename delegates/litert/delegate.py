@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from edgex.delegates.base import Availability, CapturedProgram, LoweredModule
 from edgex.delegates.plan import PartitionPlan
 from edgex.delegates.recipes.quantizers import Quantizer, shared_quantizer
+from edgex.delegates.whole_programs import WHOLE_REWRITES
 from edgex.runtime.support.entry_points import installed_version
 
 INSTALL_COMMAND = "pip install 'edgex-toolchain[litert]'"
@@ -27,8 +28,7 @@ class LiteRtDelegate:
     precisions: tuple[str, ...] = ("fp32",)
     packages: tuple[str, ...] = ("torch", "litert-torch")
     recipes: tuple[str, ...] = ("int8",)
-    # There is top-k and no sort, no complex number to rely on; attention without a key gives NaN or worse.
-    rewrites: tuple[str, ...] = ("split_complex", "guard_empty_rows", "sort_by_topk")
+    rewrites: tuple[str, ...] = WHOLE_REWRITES
 
     def availability(self) -> Availability:
         """Whether torch, litert-torch and ai-edge-litert are installed; none of them is imported."""

@@ -100,6 +100,7 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
     from edgex.export.rewrites.pooling.folds import write_folds
     from edgex.export.rewrites.pooling.maximum import write_max_pools
     from edgex.export.rewrites.pooling.planes import write_plane_means
+    from edgex.export.rewrites.pooling.uneven import write_uneven_averages
     from edgex.export.rewrites.products.batches import write_batches
     from edgex.export.rewrites.products.conv3d import flatten_conv3d
     from edgex.export.rewrites.products.depthwise import split_depthwise
@@ -113,6 +114,7 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
     from edgex.export.rewrites.recurrences.layers import write_recurrences
     from edgex.export.rewrites.regions import inline_regions
     from edgex.export.rewrites.weights.bounds import write_bounds
+    from edgex.export.rewrites.weights.dilation import fill_dilation
     from edgex.export.rewrites.weights.order import order_weights
     from edgex.export.rewrites.weights.returned import copy_returned_constants
 
@@ -152,6 +154,7 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
         ("name_dimensions", True, name_dimensions),
         ("write_max_pools", True, write_max_pools),
         ("write_average_pools", True, write_average_pools),
+        ("write_uneven_averages", True, write_uneven_averages),
         ("pad_ceilings", True, pad_ceilings),
         ("pad_averages", True, pad_averages),
         ("write_batch_statistics", True, write_batch_statistics),
@@ -162,6 +165,7 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
         ("write_phases", True, write_phases),
         ("permute_pixels", True, permute_pixels),
         ("flatten_conv3d", True, flatten_conv3d),
+        ("fill_dilation", True, fill_dilation),
         ("split_depthwise", True, split_depthwise),
         ("split_einsum", True, split_einsum),
         ("write_experts", True, write_experts),

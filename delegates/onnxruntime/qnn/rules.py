@@ -33,7 +33,7 @@ def qnn_refusals(model: Any, *, options: Mapping[str, Any], fatal: bool) -> tupl
         fatal: Whether that is in the way of the export.
 
     Raises:
-        LoweringError: QNN takes every node and cannot compile them, or its compiler dies of them.
+        LoweringError: QNN refuses no node and cannot compile them, or its compiler dies of them or takes too long.
     """
     dynamic = _dynamic_sizes(model)
     if dynamic:
@@ -46,13 +46,18 @@ def qnn_refusals(model: Any, *, options: Mapping[str, Any], fatal: bool) -> tupl
         except ChildEnded as error:
             raise LoweringError(
                 f"QNN cannot compile this model: {error.what}",
-                fix="export to another target: -t onnx-cpu; and please report it",
+                fix="smaller inputs, or another target: -t onnx-cpu"
+                if error.timed_out
+                else "export to another target: -t onnx-cpu; and please report it",
                 why=error.why,
             ) from error
     if trace.failure is not None:
+        too_large = "MEM_ALLOC" in trace.failure
         raise LoweringError(
-            "QNN takes every operator of this model, and cannot compile them",
-            fix="another --option soc=…, or another target: -t onnx-cpu",
+            "QNN names no operator of this model that it leaves, and cannot compile it",
+            fix="smaller inputs or --quantize int8, which takes half the memory; or another target: -t onnx-cpu"
+            if too_large
+            else "another --option soc=…, or another target: -t onnx-cpu",
             why=trace.failure,
         )
     workaround = "--option allow_fallback=true leaves it to the CPU" if fatal else None

@@ -1,6 +1,7 @@
 """The one place that imports coreai.runtime: packages and format are betas, and what moves is mended here.
 
-The runtime's calls are coroutines. Each model has an event loop of its own, which runs while somebody waits for it.
+The runtime's calls are coroutines. Each model has an event loop of its own to be opened and closed in, which runs while
+somebody waits for it; runs are waited for without one, see `edgex.runtime.engines.coreai.waiting`.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from edgex.errors import TargetUnavailable
+from edgex.runtime.engines.coreai.waiting import CallLoop
 
 INSTALL_COMMAND = "pip install --pre 'edgex-toolchain[run-coreai]'"
 ENTRY_POINT = "main"
@@ -52,6 +54,7 @@ class CoreAiFunction:
 
         self._array = runtime.NDArray
         self._loop = asyncio.new_event_loop()
+        self._calls = CallLoop()
         self._threads: ThreadPoolExecutor | None = None
         self._opened: Any = None
         try:
@@ -69,7 +72,7 @@ class CoreAiFunction:
     def __call__(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Run once; the outputs are views of memory that is Core AI's."""
         given = {name: self._array(array) for name, array in inputs.items()}
-        found = self._wait(self._function(inputs=given))
+        found = self._calls.wait(self._function(inputs=given))
         return {name: array.numpy() for name, array in found.items()}
 
     def close(self) -> None:

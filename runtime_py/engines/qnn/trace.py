@@ -77,7 +77,7 @@ def answer(request: Mapping[str, Any], _tell: Tell) -> dict[str, Any]:
     """The child's side: open the model strictly, and read what the provider wrote.
 
     Raises:
-        EdgexError: The provider cannot be used here, or wrote nothing.
+        EdgexError: The provider cannot be used here.
     """
     folder = Path(request["folder"])
     log = os.open(folder / _LOG, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
@@ -99,7 +99,8 @@ def answer(request: Mapping[str, Any], _tell: Tell) -> dict[str, Any]:
     except RunError as error:
         failure = error.why or error.what
     if not (folder / _TRACE).is_file():
-        raise RunError("the QNN provider says nothing of the model", why=failure)
+        # Its compiler gives up before it tells: a graph that does not fit into the HTP's memory, for example.
+        return {"left": [], "failure": failure or "the QNN provider says nothing of the model"}
     left = read_trace((folder / _TRACE).read_text(), (folder / _LOG).read_text(errors="replace"))
     return {"left": [vars(node) for node in left], "failure": None if left else failure}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from edgex.errors import DeviceError
@@ -176,12 +176,16 @@ class _Job:
             raise DeviceError(
                 "the device ran another model than it was given", self.link.address, why=f"its SHA-256 is {digest}"
             )
+        given_up = main.found.get("left_out", {})
+        left_out = {int(number): str(given_up["reason"]) for number in given_up.get("sequences", ())}
         trace, reason = read_recorded(files.get(_TRACE), self.artifact, sequences[0][0])
         return RunResult(
             executed_on=self.program.executed_on or str(loaded.get("executed_on")),
             threads=loaded.get("threads"),
-            outputs=self.prepared.spread(self._split_outputs(files[_OUTPUTS])),
+            outputs=self.prepared.spread(self._split_outputs(files[_OUTPUTS], left_out)),
             refused=self.prepared.refused,
+            simulator=loaded.get("simulator"),
+            left_out={self.prepared.numbers[at]: reason for at, reason in left_out.items()},
             threads_source="default" if request.threads is None else "given",
             planned_arena_bytes=self.program.planned_arena_bytes,
             cold=tuple(one.cold() for one in said[: request.fresh_processes] or [main]),
@@ -244,13 +248,14 @@ class _Job:
         counts = ("--warmup", self.request.warmup), ("--runs", self.request.runs)
         return [part for flag, count in counts for part in (flag, "auto" if count is None else str(count))]
 
-    def _split_outputs(self, data: bytes) -> tuple[tuple[Arrays, ...], ...]:
+    def _split_outputs(self, data: bytes, left_out: Collection[int]) -> tuple[tuple[Arrays, ...], ...]:
         try:
             flat = unpack_tensors(data)
         except (ValueError, KeyError) as error:
             raise DeviceError("the outputs arrived damaged", self.link.address, why=str(error)) from error
-        expected = sum(len(steps) for steps in self.prepared.sequences)
+        counts = [0 if at in left_out else len(steps) for at, steps in enumerate(self.prepared.sequences)]
+        expected = sum(counts)
         if len(flat) != expected:
             raise DeviceError("the outputs arrived damaged", self.link.address, why=f"{len(flat)} of {expected} sets")
         left = iter(flat)
-        return tuple(tuple(next(left) for _ in steps) for steps in self.prepared.sequences)
+        return tuple(tuple(next(left) for _ in range(count)) for count in counts)

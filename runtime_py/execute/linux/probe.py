@@ -20,6 +20,7 @@ _PACKAGES = (
     "onnxruntime-migraphx",
     "onnxruntime-rocm",
     "onnxruntime-gpu",
+    "onnxruntime-qnn",
 )
 _PYTHON = f"""import importlib.metadata as m, sys
 print("python", sys.version.split()[0])

@@ -6,12 +6,15 @@ import ast
 import hashlib
 import importlib.util
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from edgex.errors import DeviceError
 from edgex.runtime.artifact.artifact import Artifact
 from edgex.runtime.artifact.manifest import MANIFEST_FILE
 from edgex.runtime.engines.onnxruntime.engine import BUILDS
+from edgex.runtime.engines.onnxruntime.provider.opening import MARK
+from edgex.runtime.engines.qnn.provider import DISTRIBUTION, OLDEST, QNN
 from edgex.runtime.execute.base import Progress
 from edgex.runtime.execute.linux.link import Link
 from edgex.runtime.execute.linux.probe import Probed, read_packages
@@ -28,6 +31,27 @@ _LATE = (
     "edgex.runtime.session.session",
 )
 _LEAST_PYTHON = "3.11"
+
+
+@dataclass(frozen=True)
+class _Plugin:
+    """A distribution that brings a provider, on a device.
+
+    Attributes:
+        distribution: Its name.
+        least: The oldest version that is a plug-in.
+        libc: The oldest glibc that its wheels for a processor run on, by the processor.
+    """
+
+    distribution: str
+    least: str
+    libc: Mapping[str, tuple[int, int]]
+
+
+# By the name of the provider in the manifest. The tags of the wheels of onnxruntime-qnn 2.7.0.
+_PLUGINS: Mapping[str, _Plugin] = {
+    QNN.name: _Plugin(DISTRIBUTION, OLDEST, {"aarch64": (2, 34), "x86_64": (2, 35)}),
+}
 _NO_TRACE = "operators of ONNX artifacts are not recorded on a device"
 
 
@@ -45,6 +69,9 @@ class PythonMaker:
         """Send the files of edgex and of the artifact unless they are there."""
         packages = read_packages(link, self._python)
         _refuse_environment(artifact, packages, link.address, self._python)
+        plugin = _PLUGINS.get(str(artifact.manifest.options.get(MARK)))
+        if plugin is not None:
+            _refuse_plugin(plugin, packages, there, link.address, self._python)
         progress("runner", f"Python {packages['python']} of the device")
         code = list_modules()
         digest = hashlib.sha256()
@@ -59,7 +86,8 @@ class PythonMaker:
         model = link.provide("artifact", mark.hexdigest()[:20], files, progress)
         main = artifact.manifest.file(".onnx")
         python = ("env", f"PYTHONPATH={folder}", "PYTHONDONTWRITEBYTECODE=1", packages["executable"], "-m", WORKER)
-        versions = {name: packages[name] for name in BUILDS if name in packages}
+        brought = () if plugin is None else (plugin.distribution,)
+        versions = {name: packages[name] for name in (*BUILDS, *brought) if name in packages}
         command = (*python, "--artifact", model, "--method", artifact.manifest.method.name)
         return Program(command, main.sha256, None, versions, False, _NO_TRACE)
 
@@ -136,6 +164,30 @@ def _refuse_environment(artifact: Artifact, packages: Mapping[str, str], address
             address,
             f"on the device: {name} -m pip install 'onnxruntime>={least}'",
         )
+
+
+def _refuse_plugin(plugin: _Plugin, packages: Mapping[str, str], there: Probed, address: str, name: str) -> None:
+    """What a provider needs of the device beside ONNX Runtime; the worker's own checks come after it."""
+    installed = packages.get(plugin.distribution)
+    if installed is not None and not is_older(installed, plugin.least):
+        return
+    least = plugin.libc.get(there.machine)
+    if least is None or there.libc is None or there.libc < least:
+        found = "no glibc" if there.libc is None else f"glibc {'.'.join(map(str, there.libc))}"
+        wants = "no such processor" if least is None else f"glibc {least[0]}.{least[1]} or newer"
+        raise DeviceError(
+            f"there is no {plugin.distribution} for the device ({there.machine}, {found})",
+            address,
+            "run it on a device with a newer system, or export for onnx-cpu",
+            why=f"its wheels are for {wants}",
+        )
+    what = f"has {plugin.distribution} {installed}, which is too old" if installed else f"lacks {plugin.distribution}"
+    raise DeviceError(
+        f"the device's {name} {what}",
+        address,
+        f"on the device: {name} -m pip install '{plugin.distribution}>={plugin.least}'; its libraries are under the "
+        "vendor's licence, which that accepts",
+    )
 
 
 def _has_state_file(artifact: Artifact) -> bool:

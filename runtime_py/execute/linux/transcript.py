@@ -2,7 +2,8 @@
 
 ```
 start {run_id, seconds, peak_rss_bytes}   model {sha256, bytes, seconds}   progress {stage, detail}
-loaded {program_seconds, method_seconds, threads, peak_rss_bytes, executed_on?}   first {seconds, peak_rss_bytes}
+loaded {program_seconds, method_seconds, threads, peak_rss_bytes, executed_on?, simulator?}
+first {seconds, peak_rss_bytes}   left_out {sequences: […], reason}          # the last ones: not simulated
 warmup {runs, seconds, settled}   plan {samples, rounds, calls_per_sample, steps}   round {seconds: […]}
 token {id, seconds}   generated {finish, seed, decoded, load_seconds, prefill_seconds, decode_seconds, sampling_seconds}
 done {run_id, peak_rss_bytes}     error {kind: input|engine, what, code}
@@ -31,8 +32,9 @@ _EVENTS: dict[str, Shape] = {
     "loaded": Object(
         {"method_seconds": Number(0)},
         {"program_seconds": _SECONDS, "threads": Optional(_COUNT)}
-        | {"peak_rss_bytes": _BYTES, "executed_on": Optional(Text())},
+        | {"peak_rss_bytes": _BYTES, "executed_on": Optional(Text()), "simulator": Optional(Text())},
     ),
+    "left_out": Object({"sequences": List(_COUNT), "reason": Text()}),
     "first": Object({"seconds": Number(0)}, {"peak_rss_bytes": _BYTES}),
     "warmup": Object({}, {"runs": _COUNT, "seconds": Number(0), "settled": Optional(Truth())}),
     "plan": Object({"samples": _COUNT, "rounds": _COUNT}, {"calls_per_sample": _COUNT, "steps": _COUNT}),

@@ -69,12 +69,15 @@ def _run(given: argparse.Namespace) -> None:
             method_seconds=load.method,
             threads=session.threads,
             executed_on=session.executed_on,
+            simulator=None if session.simulator is None else session.simulator.words,
             peak_rss_bytes=_peak(),
         )
         sequences = _read_sequences(given)
-        played = play_sequences(session, sequences)
+        played = play_sequences(session, sequences, _say)
         for error in played.refused.values():
             raise error
+        if played.left_out:
+            _say("left_out", sequences=sorted(played.left_out), reason=next(iter(played.left_out.values())))
         _say("first", seconds=played.first_seconds, peak_rss_bytes=played.first_peak_bytes)
         if given.outputs is not None:
             steps = [step for sequence in played.outputs for step in sequence]

@@ -128,7 +128,7 @@ def test_dynamic_sizes_are_refused_with_the_thread_and_the_way_on(tmp_path: Path
             nn.Linear(6, 2), (torch.rand(3, 6),), target="litert", output=tmp_path, dynamic_shapes=shapes
         )
     assert "litert-torch issue #870" in str(caught.value.why) and "batch=1..8" in str(caught.value.why)
-    assert "--input-shape input=8x6" in str(caught.value.fix)
+    assert "--sizes input:0=1,8" in str(caught.value.fix)
 
 
 def test_precisions_and_recipes_that_it_lacks(tmp_path: Path) -> None:

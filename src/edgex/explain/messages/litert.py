@@ -19,7 +19,7 @@ MESSAGES: tuple[Entry, ...] = (
         "litert",
         r"\[[\d, -]*-9223372036854775808",
         "A dimension is dynamic, and litert-torch lowers most operators through JAX, which wants numbers.",
-        "export one file a size: edgex export MODEL -t litert --input-shape NAME=1x8",
+        "make a signature for each size: edgex export MODEL -t litert --sizes NAME:0=1,8",
         ("google-ai-edge/litert-torch#870", "google-ai-edge/litert-torch#1024", "keras-team/keras#22996"),
         quote="AssertionError: float32[1,-9223372036854775808]",
     ),

@@ -142,7 +142,7 @@ def test_sizes_that_vary_are_refused_with_the_flags_that_fix_them(tmp_path: Path
             nn.Sequential(nn.Linear(6, 4), nn.ReLU()), (torch.randn(3, 6),), target="onnx-qnn", output=tmp_path,
             precision="fp16", dynamic_shapes=shapes,
         )  # fmt: skip
-    assert "--input-shape input=8x6" in str(caught.value.fix) and "allow_fallback" not in str(caught.value.fix)
+    assert "--sizes input:0=" in str(caught.value.fix) and "allow_fallback" not in str(caught.value.fix)
 
 
 def test_where_the_provider_is_missing_it_does_not_run(half: Path, monkeypatch: pytest.MonkeyPatch) -> None:
