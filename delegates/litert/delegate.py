@@ -28,7 +28,8 @@ class LiteRtDelegate:
     precisions: tuple[str, ...] = ("fp32",)
     packages: tuple[str, ...] = ("torch", "litert-torch")
     recipes: tuple[str, ...] = ("int8",)
-    rewrites: tuple[str, ...] = WHOLE_REWRITES
+    # litert-torch writes no transposed convolution with padding.
+    rewrites: tuple[str, ...] = (*WHOLE_REWRITES, "crop_transposed")
 
     def availability(self) -> Availability:
         """Whether torch, litert-torch and ai-edge-litert are installed; none of them is imported."""

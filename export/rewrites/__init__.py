@@ -114,6 +114,7 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
     from edgex.export.rewrites.recurrences.layers import write_recurrences
     from edgex.export.rewrites.regions import inline_regions
     from edgex.export.rewrites.weights.bounds import write_bounds
+    from edgex.export.rewrites.weights.crops import crop_transposed
     from edgex.export.rewrites.weights.dilation import fill_dilation
     from edgex.export.rewrites.weights.order import order_weights
     from edgex.export.rewrites.weights.returned import copy_returned_constants
@@ -166,6 +167,7 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
         ("permute_pixels", True, permute_pixels),
         ("flatten_conv3d", True, flatten_conv3d),
         ("fill_dilation", True, fill_dilation),
+        ("crop_transposed", True, crop_transposed),
         ("split_depthwise", True, split_depthwise),
         ("split_einsum", True, split_einsum),
         ("write_experts", True, write_experts),

@@ -16,6 +16,7 @@ from typing import Any
 
 from edgex.delegates.base import Availability, CapturedProgram, LoweredModule
 from edgex.delegates.onnxruntime.provider import ProviderDelegate
+from edgex.delegates.onnxruntime.rewrites import ONNX_REWRITES
 from edgex.delegates.onnxruntime.versions import NEWEST_OPSET, OLDEST_OPSET
 from edgex.errors import LoweringError, nearest_name
 from edgex.runtime.engines.checks import Check
@@ -82,6 +83,7 @@ class OnnxQnnDelegate(ProviderDelegate):
     precisions: tuple[str, ...] = ("fp16",)
     packages: tuple[str, ...] = ("torch", "onnx", "onnxscript", DISTRIBUTION)
     recipes: tuple[str, ...] = ("int8", "a16w8")
+    rewrites: tuple[str, ...] = (*ONNX_REWRITES, "fill_dilation")
 
     def availability(self) -> Availability:
         """Whether torch, onnx, onnxscript, onnxruntime and the provider are installed; none of them is imported."""

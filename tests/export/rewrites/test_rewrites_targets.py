@@ -20,8 +20,11 @@ from edgex.export.rewrites.base import Rewrite
 from edgex.export.rewrites.editing.editor import ProgramEditor
 from edgex.export.rewrites.editing.substitution import substitute
 from edgex.export.rewrites.literals import ALLOWANCE_BYTES, fold_literals
+from edgex.export.rewrites.pooling.uneven import write_uneven_averages
 from edgex.export.rewrites.precision import convert_precision
 from edgex.export.rewrites.proof import rewrite_and_prove
+from edgex.export.rewrites.weights.crops import crop_transposed
+from edgex.export.rewrites.weights.dilation import fill_dilation
 
 aten = torch.ops.aten
 
@@ -387,3 +390,47 @@ def test_operators_that_are_alike_are_traced_once():
     assert rewrite.count == 6
     # Alike are neither a product with itself nor other sizes, nor another order in memory.
     assert seen == [((3, 4), False), ((3, 4), True), ((2, 4), False), ((4, 3), False)]
+
+
+@pytest.mark.parametrize("options", [{}, {"padding": 1}, {"padding": 2, "output_padding": 1, "groups": 2}])
+def test_holes_of_transposed_convolutions_become_zeros(options):
+    layer = nn.ConvTranspose2d(4, 6, (3, 2), stride=(2, 3), dilation=(2, 3), **options)
+    before = capture_program(layer, random_like(2, 4, 5, 4))
+    after, rewrite = fill_dilation(before)
+    check_rewrite(before, after, random_like(2, 4, 5, 4))
+    assert rewrite.name == "fill_dilation"
+    (node,) = after.exported.graph.find_nodes(op="call_function", target=aten.conv_transpose2d.input)
+    assert list(node.args[1].meta["val"].shape[2:]) == [5, 4] and not any(hole > 1 for hole in node.args[7:8])
+
+
+@pytest.mark.parametrize(
+    ("layer", "shape"),
+    [
+        (nn.ConvTranspose2d(4, 6, 3, stride=2, padding=1, output_padding=1), (2, 4, 5, 4)),
+        (
+            nn.ConvTranspose2d(4, 6, (4, 3), stride=(2, 3), padding=(1, 0), output_padding=(0, 2), groups=2),
+            (1, 4, 5, 4),
+        ),
+        (nn.ConvTranspose1d(4, 6, 5, stride=3, padding=1, output_padding=2), (1, 4, 7)),
+    ],
+)
+def test_padding_of_transposed_convolutions_becomes_a_crop(layer, shape):
+    before = capture_program(layer, random_like(*shape))
+    after, rewrite = crop_transposed(before)
+    check_rewrite(before, after, random_like(*shape))
+    assert rewrite.count == 1
+    assert crop_transposed(after) == (after, None)
+
+
+@pytest.mark.parametrize(("size", "wanted"), [((2, 2), (7, 7)), ((7, 5), (3, None)), ((9, 4), (2, 3))])
+def test_averages_over_windows_of_different_sizes_become_products(size, wanted):
+    x = random_like(2, 3, *size)
+    before = program_of(lambda x: nn.functional.adaptive_avg_pool2d(x, wanted), x)
+    after, rewrite = write_uneven_averages(before)
+    check_rewrite(before, after, x)
+    assert rewrite.count == 1 and aten.adaptive_avg_pool2d.default not in operators(after)
+
+
+def test_averages_over_equal_windows_are_left_alone():
+    before = program_of(lambda x: nn.functional.adaptive_avg_pool2d(x, 2), random_like(1, 3, 8, 6))
+    assert write_uneven_averages(before) == (before, None)
