@@ -59,6 +59,7 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
     from edgex.export.rewrites.attention.empty_rows import guard_empty_rows
     from edgex.export.rewrites.attention.masks import write_masks
     from edgex.export.rewrites.attention.products import unfold_attention
+    from edgex.export.rewrites.attention.windows import write_windows
     from edgex.export.rewrites.complex.numbers import split_complex
     from edgex.export.rewrites.composites import expand_composites
     from edgex.export.rewrites.constants import fold_constants
@@ -201,6 +202,7 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
         ("write_bounds", True, write_bounds),
         ("guard_empty_rows", True, guard_empty_rows),
         ("write_masks", True, write_masks),
+        ("write_windows", True, write_windows),
         ("unfold_attention", True, unfold_attention),
         ("slice_pieces", True, slice_pieces),
         ("write_batches", True, write_batches),

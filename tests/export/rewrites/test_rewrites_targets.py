@@ -16,6 +16,7 @@ from edgex.export.rewrites.alpha import split_alpha
 from edgex.export.rewrites.attention.empty_rows import guard_empty_rows
 from edgex.export.rewrites.attention.masks import write_masks
 from edgex.export.rewrites.attention.products import unfold_attention
+from edgex.export.rewrites.attention.windows import write_windows
 from edgex.export.rewrites.base import Rewrite
 from edgex.export.rewrites.editing.editor import ProgramEditor
 from edgex.export.rewrites.editing.substitution import substitute
@@ -434,3 +435,27 @@ def test_averages_over_windows_of_different_sizes_become_products(size, wanted):
 def test_averages_over_equal_windows_are_left_alone():
     before = program_of(lambda x: nn.functional.adaptive_avg_pool2d(x, 2), random_like(1, 3, 8, 6))
     assert write_uneven_averages(before) == (before, None)
+
+
+@pytest.mark.parametrize("order", [(0, 1, 3, 2, 4, 5), (0, 2, 4, 1, 3, 5), (5, 3, 4, 0, 2, 1), (1, 0, 2, 3, 5, 4)])
+def test_permutations_of_many_dimensions_become_several_of_four(order):
+    x = random_like(2, 12, 15, 4)
+
+    def windows(x):
+        y = x.view(2, 4, 3, 5, 3, 4).permute(order).contiguous()
+        return torch.relu(y.view(-1, 9, 4)) + 1
+
+    before = program_of(windows, x)
+    after, rewrite = write_windows(before)
+    check_rewrite(before, after, x, min_sqnr_db=200)
+    assert rewrite.count == 1
+    dims = [node.meta["val"].dim() for node in after.exported.graph.nodes if "val" in node.meta]
+    assert max(dims) <= 5, dims
+
+
+def test_what_many_dimensions_are_read_in_stays():
+    x = random_like(2, 3, 2, 3, 2, 3)
+    before = program_of(lambda x: torch.softmax(x.transpose(1, 4), -1), x)
+    after, rewrite = write_windows(before)
+    check_rewrite(before, after, x, min_sqnr_db=200)
+    assert rewrite.count == 1 and write_windows(program_of(lambda x: x[0].permute(4, 3, 2, 1, 0), x))[1] is None
