@@ -72,6 +72,7 @@ def renderers() -> dict[str, Callable[[Any], str]]:
     """Page name -> function from its figures to its text."""
     from benchmarks import outcome
     from benchmarks.coverage import report
+    from benchmarks.devices import page as devices
     from benchmarks.onednn import amx, comparison
     from benchmarks.operators import page as operators
     from benchmarks.quantization import page as quantization
@@ -80,6 +81,7 @@ def renderers() -> dict[str, Callable[[Any], str]]:
     surveyed = {"speed": speed.render} if read_data("speed") is not None else {}  # from its first run on
     return surveyed | {
         "coverage": report.render_document,
+        "devices": devices.render,
         "edgex": lambda document: outcome.render_page(document["benchmarks"]),
         "onednn": comparison.render,
         "onednn-amx": amx.render,

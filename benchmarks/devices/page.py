@@ -19,6 +19,12 @@ def is_proved(outcome: Mapping[str, Any]) -> bool:
     return outcome["status"] in _PROVED
 
 
+def is_unfinished(outcome: Mapping[str, Any]) -> bool:
+    """Whether time was up before anything was found out; a proof that had failed is a finding."""
+    timed_out = outcome["exit_code"] == 124 or "took too long" in (outcome["what"] or "")
+    return not is_proved(outcome) and timed_out and outcome["stage"] != "bisect"
+
+
 def render(document: Mapping[str, Any]) -> str:
     """The page from its figures."""
     versions = ", ".join(f"{name} {number}" for name, number in document["packages"].items())
@@ -55,8 +61,8 @@ def _real(found: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def _count(outcomes: Sequence[Mapping[str, Any]]) -> str:
-    proved = sum(map(is_proved, outcomes))
-    return f"{proved} of {len(outcomes)}" + (f", {proved / len(outcomes):.0%}" if outcomes else "")
+    proved, count = sum(map(is_proved, outcomes)), len(outcomes) - sum(map(is_unfinished, outcomes))
+    return f"{proved} of {count}" + (f", {proved / count:.0%}" if count else "")
 
 
 def _summary(kinds: Mapping[str, Any]) -> str:
@@ -70,7 +76,7 @@ def _summary(kinds: Mapping[str, Any]) -> str:
 def _goals(kinds: Mapping[str, Any]) -> str:
     lines = []
     for name, found in kinds.items():
-        goal, real = KINDS[name].goal, _real(found)
+        goal, real = KINDS[name].goal, [outcome for outcome in _real(found) if not is_unfinished(outcome)]
         if goal is not None and real:
             share = sum(map(is_proved, real)) / len(real)
             word = "met" if share >= goal else "**not met**"
@@ -97,7 +103,9 @@ def _reasons(kinds: Mapping[str, Any]) -> str:
 
 def _reason(outcome: Mapping[str, Any]) -> str:
     """What failed, without what differs from model to model."""
-    if outcome["stage"] == "numerics":
+    if is_unfinished(outcome):
+        return "not counted above: not finished in its time on a busy machine"
+    if outcome["stage"] in ("numerics", "bisect"):
         return "the proof: outputs are further from eager's than the limit allows"
     lines = [line.partition(": ")[2] or line for line in (outcome["why"] or "").splitlines()]
     told = "; ".join(dict.fromkeys(line.strip() for line in lines[:2] if line.strip()))
@@ -121,8 +129,11 @@ def _tables(kinds: Mapping[str, Any]) -> list[str]:
 def _figure(outcome: Mapping[str, Any] | None) -> str:
     if outcome is None:
         return "not run"
+    if is_unfinished(outcome):
+        return "not finished"
     if not is_proved(outcome):
-        return f"**{outcome['stage']}, {outcome['exit_code']}**"
+        stage, code = ("numerics", 4) if outcome["stage"] == "bisect" else (outcome["stage"], outcome["exit_code"])
+        return f"**{stage}, {code}**"
     ratio = outcome["min_sqnr_db"]
     return "exact" if ratio is None else f"{ratio:.0f}"
 

@@ -6,7 +6,7 @@ value's name, so that converting again with other operators in floating point ne
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -55,7 +55,37 @@ def prepare(program: CapturedProgram, quantizer: QuantizerRecipe, observer: str,
     with _silence():
         from torchao.quantization.pt2e.quantize_pt2e import prepare_pt2e
 
-        return Observed(program, prepare_pt2e(open_program(program), quantizer.make(observer, takes)))
+        module = open_program(program)
+        hidden = _hide_norms(module)
+        prepared = prepare_pt2e(module, quantizer.make(observer, takes))
+        _show_norms(prepared, hidden)
+        return Observed(program, prepared)
+
+
+def _hide_norms(module: GraphModule) -> list[str]:
+    """Put an alias between convolutions and the batch norms that edgex has left behind them; their names.
+
+    torchao folds such a norm into the weights although others read the convolution as well, as in a residual path.
+    """
+    import torch
+
+    names = []
+    for norm in module.graph.find_nodes(op="call_function", target=torch.ops.aten.batch_norm.default):
+        with module.graph.inserting_before(norm):
+            alias = module.graph.call_function(torch.ops.aten.alias.default, (norm.args[0],))
+        alias.meta = {**norm.args[0].meta}
+        norm.replace_input_with(norm.args[0], alias)
+        names.append(alias.name)
+    return names
+
+
+def _show_norms(module: GraphModule, hidden: Sequence[str]) -> None:
+    """Take these away again."""
+    for node in list(module.graph.nodes):
+        if node.name in hidden:
+            node.replace_all_uses_with(node.args[0])
+            module.graph.erase_node(node)
+    module.recompile()
 
 
 def observe_weights(observed: Observed) -> None:

@@ -15,13 +15,12 @@ from __future__ import annotations
 
 import asyncio
 import queue
-import time
 from collections.abc import Callable, Coroutine
 from typing import Any
 
 
-class CallLoop(asyncio.AbstractEventLoop):
-    """What stands as the running loop of this thread while one coroutine is waited for."""
+class CallLoop:
+    """What stands as the running loop of this thread while one coroutine is waited for; asyncio asks no more of one."""
 
     def __init__(self) -> None:
         self._calls: queue.SimpleQueue[tuple[Callable[..., object], tuple[Any, ...]]] = queue.SimpleQueue()
@@ -29,7 +28,8 @@ class CallLoop(asyncio.AbstractEventLoop):
     def wait(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
         """The coroutine's result; another loop that runs in this thread stands still meanwhile."""
         before = asyncio._get_running_loop()
-        asyncio._set_running_loop(self)
+        as_loop: Any = self
+        asyncio._set_running_loop(as_loop)
         try:
             while True:
                 try:
@@ -46,26 +46,21 @@ class CallLoop(asyncio.AbstractEventLoop):
 
     def create_future(self) -> asyncio.Future[Any]:
         """A future of this loop."""
-        return asyncio.Future(loop=self)
+        as_loop: Any = self
+        return asyncio.Future(loop=as_loop)
 
-    def call_soon(self, callback: Callable[..., object], *args: Any, context: Any = None) -> Any:
-        """Have the waiting thread call something; from any thread."""
+    def call_soon(self, callback: Callable[..., object], *args: Any, context: Any = None) -> None:
+        """Have the waiting thread call something."""
         self._calls.put((callback, args))
 
-    call_soon_threadsafe = call_soon
+    def call_soon_threadsafe(self, callback: Callable[..., object], *args: Any, context: Any = None) -> None:
+        """The same, from any thread."""
+        self._calls.put((callback, args))
 
     def get_debug(self) -> bool:
         """No."""
         return False
 
-    def is_running(self) -> bool:
-        """It is asked for while it does."""
-        return True
-
     def is_closed(self) -> bool:
         """It has nothing to close."""
         return False
-
-    def time(self) -> float:
-        """Seconds of a clock that never goes back."""
-        return time.monotonic()

@@ -172,6 +172,34 @@ def test_masks_stay_in_float_with_the_reason(quantized: Quantized) -> None:
         assert str(item.source).startswith("test_quantize.py:")
 
 
+class ReadTwice(nn.Module):
+    """A convolution that a batch norm and a residual path read: its weights must stay what they are."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.norm, self.next = nn.Conv2d(3, 4, 1), nn.BatchNorm2d(4), nn.Conv2d(4, 4, 1)
+        self.norm.running_var.fill_(0.04)  # type: ignore[union-attr]
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.conv(x)
+        return y + self.next(torch.relu(self.norm(y)))
+
+
+def test_a_norm_is_not_folded_into_weights_that_others_read() -> None:
+    torch.manual_seed(0)
+    net, x = ReadTwice().eval(), torch.randn(2, 3, 6, 6)
+    captured = capture(net, (x,), source_root=HERE)
+    source = wrap_model(net, (x,), {})
+    samples = Samples(find_calibration([x] * 8, source, captured.eager), captured.eager, HERE)
+    found = quantize_program(captured.program, get_recipe("int8"), shared_quantizer("int8"), samples)  # type: ignore[arg-type]
+    (y,) = GraphRunner(found.program).run([x])
+    ratio = measure_sqnr_db(net(x).detach().numpy(), y.detach().numpy())
+    assert ratio > 25, f"{ratio:.1f} dB"
+    assert "aten.batch_norm.default" in operators(found.program) and "aten.alias.default" not in operators(
+        found.program
+    )
+
+
 def test_other_layers_in_float_need_no_data_again(
     calibrated: tuple[Calibrated, Data], quantized: Quantized, net: Capture
 ) -> None:
