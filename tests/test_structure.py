@@ -70,6 +70,7 @@ PRIVATE_ATTRIBUTES: dict[str, set[str]] = {
     "edgex.export.language_model.valid_prefix": {"_check"},
     "edgex.export.quantization.pt2e": {"_annotated"},
     # Operators of PyTorch's own.
+    "edgex.export.rewrites.attention.windows": {"_unsafe_view"},
     "edgex.export.rewrites.matrices.small": {"_linalg_solve_ex", "_linalg_det", "_linalg_slogdet"},
     "edgex.export.rewrites.operators.elementary": {"_is_all_true", "_is_any_true"},
     "edgex.export.rewrites.products.distances": {"_cdist_forward"},

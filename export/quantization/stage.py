@@ -136,8 +136,8 @@ def _quantize_sizes(
     settings: ExportSettings,
     progress: Progress,
 ) -> tuple[dict[str, TargetModel], dict[str, QuantizationError]]:
-    """The same for one model at several sizes: see `edgex.export.quantization.sizes`."""
-    from edgex.export.quantization.sizes import find_calibrated_size, join_sizes
+    """The same for one model at several sizes: see `edgex.export.methods.ranges`."""
+    from edgex.export.methods.ranges import find_calibrated_size, join_sizes
 
     captures = [captured, *captured.others]
     methods = [
