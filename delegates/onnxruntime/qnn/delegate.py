@@ -135,7 +135,7 @@ class OnnxQnnDelegate(ProviderDelegate):
     def graph_checks(self, options: OnnxQnnOptions) -> Any:
         """See `ProviderDelegate`: the provider is asked; the CPU needs no kernels."""
         from edgex.delegates.onnxruntime.lowering import Checks
-        from edgex.delegates.onnxruntime.qnn.edits import flatten_gathers
+        from edgex.delegates.onnxruntime.qnn.edits import write_for_htp
         from edgex.delegates.onnxruntime.qnn.rules import qnn_refusals
 
         find_left = partial(qnn_refusals, options=self.provider_options(options), fatal=not options.allow_fallback)
@@ -146,7 +146,7 @@ class OnnxQnnDelegate(ProviderDelegate):
             other_sizes_on_cpu=False,
             runtime_kernels=False,
             form="units",
-            edit=flatten_gathers,
+            edit=write_for_htp,
         )
 
     def provider_options(self, options: OnnxQnnOptions) -> dict[str, Any]:

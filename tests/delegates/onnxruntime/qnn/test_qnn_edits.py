@@ -8,7 +8,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from edgex.delegates.onnxruntime.graph.edits import GraphEditor
-from edgex.delegates.onnxruntime.qnn.edits import flatten_gathers
+from edgex.delegates.onnxruntime.qnn.edits import flatten_gathers, unfold_norms
 from edgex.runtime.engines.onnxruntime.session import import_onnxruntime
 
 ort = import_onnxruntime()
@@ -40,3 +40,38 @@ def test_gathers_along_several_axes_become_one(data: tuple, indices: tuple, *, c
         for one in (proto, changed)
     )
     np.testing.assert_array_equal(after, before)
+
+
+@pytest.mark.parametrize(("wide", "axis"), [(True, -1), (True, 1), (False, -1)])
+def test_layer_norms_before_16_bits_are_taken_apart(*, wide: bool, axis: int) -> None:
+    random = np.random.default_rng(0)
+    x = random.normal(size=(2, 5, 8)).astype(np.float32)
+    own = (5, 8) if axis == 1 else (8,)
+    dtype = np.uint16 if wide else np.uint8
+    weights = {
+        "scale": random.normal(size=own).astype(np.float32),
+        "bias": random.normal(size=own).astype(np.float32),
+        "step": np.array(1e-4 if wide else 0.04, np.float32),
+        "zero": np.array(2 ** (15 if wide else 7), dtype),
+    }
+    info = helper.make_tensor_value_info
+    graph = helper.make_graph(
+        [
+            helper.make_node("LayerNormalization", ["x", "scale", "bias"], ["n"], name="norm", axis=axis, epsilon=1e-3),
+            helper.make_node("QuantizeLinear", ["n", "step", "zero"], ["q"], name="quantize"),
+            helper.make_node("DequantizeLinear", ["q", "step", "zero"], ["y"], name="dequantize"),
+        ],
+        "g", [info("x", TensorProto.FLOAT, x.shape)], [info("y", TensorProto.FLOAT, x.shape)],
+        [numpy_helper.from_array(value, name) for name, value in weights.items()],
+        value_info=[info("n", TensorProto.FLOAT, x.shape)],
+    )  # fmt: skip
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    model = onnx_ir.from_proto(proto)
+    unfold_norms(GraphEditor(model, {}))
+    changed = onnx_ir.to_proto(model)
+    assert ("LayerNormalization" in {node.op_type for node in changed.graph.node}) is not wide
+    before, after = (
+        ort.InferenceSession(one.SerializeToString(), providers=["CPUExecutionProvider"]).run(None, {"x": x})[0]
+        for one in (proto, changed)
+    )
+    np.testing.assert_allclose(after, before, atol=2e-4 if wide else 0)
