@@ -49,7 +49,7 @@ def qnn_refusals(model: Any, *, options: Mapping[str, Any], fatal: bool) -> tupl
                 fix="smaller inputs, or another target: -t onnx-cpu"
                 if error.timed_out
                 else "export to another target: -t onnx-cpu; and please report it",
-                why=error.why,
+                why=_without_banner(error.why),
             ) from error
     if trace.failure is not None:
         too_large = "MEM_ALLOC" in trace.failure
@@ -62,6 +62,12 @@ def qnn_refusals(model: Any, *, options: Mapping[str, Any], fatal: bool) -> tupl
         )
     workaround = "--option allow_fallback=true leaves it to the CPU" if fatal else None
     return tuple(MissingKernel(node.name, _code_of(node.reason), node.reason, fatal, workaround) for node in trace.left)
+
+
+def _without_banner(said: str | None) -> str | None:
+    """What the process said at its end, without the line that the provider's library always begins with."""
+    lines = [line for line in (said or "").splitlines() if "# LIBNATIVE:" not in line]
+    return "\n".join(lines).strip() or None
 
 
 def _dynamic_sizes(model: Any) -> str:
