@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 # They make linear layers of what is none, and a recipe would take their weights for some of the model's.
-_MAKE_LAYERS = frozenset(("write_row_means", "write_recurrences", "write_plane_norms"))
+_MAKE_LAYERS = frozenset(("write_row_means", "write_recurrences", "write_plane_norms", "write_uneven_averages"))
 
 
 def rewrite_for_targets(
