@@ -52,7 +52,29 @@ def decompose(exported: ExportedProgram) -> ExportedProgram:
 
     table = get_decomp_table()
     decomposed: ExportedProgram = retry_stale_symbols(lambda: exported.run_decompositions(table))
+    _drop_layouts(decomposed)
     return decomposed
+
+
+def _drop_layouts(decomposed: ExportedProgram) -> None:
+    """Take out `as_strided` that only names another memory layout, as global pooling of channels_last images has it.
+
+    ```
+    before:  as_strided = aten.as_strided(mean, [1, 320, 1, 1], [320, 1, 320, 320])     # mean: [1, 320, 1, 1]
+    after:   mean
+    ```
+    """
+    import torch
+
+    for node in decomposed.graph.find_nodes(op="call_function", target=torch.ops.aten.as_strided.default):
+        source, sizes, strides, *offset = node.args
+        value = source.meta["val"]
+        moving = [axis for axis, size in enumerate(value.shape) if size != 1]
+        same = list(sizes) == list(value.shape) and not any(offset)
+        if same and all(strides[axis] == value.stride(axis) for axis in moving):
+            node.replace_all_uses_with(source)
+            decomposed.graph.erase_node(node)
+    decomposed.graph_module.recompile()
 
 
 def find_unknown(decomposed: ExportedProgram) -> list[Node]:
