@@ -107,7 +107,7 @@ def pack_whole(
     def write(folder: Path) -> None:
         write_model(folder)
         if lifted.carried:
-            write_state(lifted, folder)
+            write_state(lifted.initial, folder)
 
     return LoweredModule(
         files=(*files, *((STATE_FILE,) if lifted.carried else ())),

@@ -44,6 +44,7 @@ def export_model(
     chunk: int | None = None,
     head: str | None = None,
     embedding: str | None = None,
+    source: int | None = None,
     sizes: Sequence[str] = (),
 ) -> Artifact:
     """Export a module or an ExportedProgram to one target, prove it, and write it.
@@ -77,6 +78,7 @@ def export_model(
         chunk: How many tokens one call of `prefill` takes at most; None is 256, or the context if that is less.
         head: With a recipe, `int8` or `none` for the layer that gives a language model's scores.
         embedding: With a recipe, `int8` for a language model's tables of embeddings.
+        source: Of a model with an encoder of text: how many tokens it reads at most; None is `context`.
         sizes: Fixed sizes that become a method each, as the command line's `--sizes` has them: `["x:0=1,4"]`.
 
     Raises:
@@ -85,7 +87,7 @@ def export_model(
     from edgex.export.source.source import wrap_methods, wrap_model
 
     with in_python_words():
-        asked = (context, chunk, head, embedding)
+        asked = (context, chunk, source, head, embedding)
         language = read_request(any(one is not None for one in asked), *asked)
         fixed = parse_sizes(sizes)
     settings = ExportSettings(
@@ -110,11 +112,11 @@ def export_model(
     with in_python_words():
         if isinstance(model, Mapping):
             _check_alone(args=args, kwargs=kwargs, dynamic_shapes=dynamic_shapes)
-            source = wrap_methods(model, name)
+            found = wrap_methods(model, name)
         else:
-            source = wrap_model(model, tuple(args), dict(kwargs or {}), dynamic_shapes, name)
-        source = replace(source, evaluate=evaluate)
-        report = export_to_targets(lambda: source, settings, name=source.name, stop_at_failure=True)
+            found = wrap_model(model, tuple(args), dict(kwargs or {}), dynamic_shapes, name)
+        found = replace(found, evaluate=evaluate)
+        report = export_to_targets(lambda: found, settings, name=found.name, stop_at_failure=True)
         return open_artifact(str(report.artifacts[0].path), check="size")
 
 

@@ -109,14 +109,16 @@ class TargetModel:
     def warnings(self) -> tuple[str, ...]:
         """What is to be said of the program before it is lowered."""
         dropped = (sentence for method in self.methods for sentence in method.rewritten.dropped)
-        return (*dict.fromkeys(dropped), *(() if self.quantized is None else self.quantized.warnings))
+        quantized = (warning for own in self.methods if own.quantized is not None for warning in own.quantized.warnings)
+        return (*dict.fromkeys(dropped), *dict.fromkeys(quantized))
 
     @property
     def quantization(self) -> Mapping[str, Any] | None:
         """The manifest's `quantization`; what a delegate does itself while it lowers is in its plan and options."""
-        if self.quantized is not None:
-            return self.quantized.to_json()
-        recipe = self.rewritten.program.recipe
+        said = [own.quantized.to_json() for own in self.methods if own.quantized is not None]
+        if said:
+            return {**said[0], "unquantized": [operator for own in said for operator in own["unquantized"]]}
+        recipe = next((own.rewritten.program.recipe for own in self.methods if own.rewritten.program.recipe), None)
         return None if recipe is None else describe_recipe(recipe)
 
     @property

@@ -27,11 +27,11 @@ xnnpack's sums end 78 dB from eager's where 80 are asked, and a bisect finds eac
 (89 dB). `-t onnx-cpu` and `-t onednn` verify it with the usual limits; for xnnpack say which accuracy is enough, as \
 the error proposes: `--min-sqnr 77 --atol 5.1e-05`."""
 
-_EFFICIENTNET = """On inputs 16 times as large as the example, all negative, its gates (sigmoids of squeeze-and- \
-excite) saturate: xnnpack and onednn end 53 and 55 dB from eager where 60 are asked, and a bisect finds each half of \
-the model right by itself (97 dB). The example itself and the other stress inputs are within their limits. `-t onnx- \
-cpu` verifies the model with the usual ones; for the others say which accuracy is enough, as the error proposes: \
-`--min-sqnr 52 --atol 86`."""
+_EFFICIENTNET = """On inputs 16 times as large as the example, all negative, its gates (sigmoids of \
+squeeze-and-excite) saturate: xnnpack and onednn end 53 and 55 dB from eager where 60 are asked, and a bisect finds \
+each half of the model right by itself (97 dB). The example itself and the other stress inputs are within their \
+limits. `-t onnx-cpu` verifies the model with the usual ones; for the others say which accuracy is enough, as the \
+error proposes: `--min-sqnr 52 --atol 86`."""
 
 # By model; a model that no longer fails has none.
 WORKAROUNDS: Mapping[str, str] = {

@@ -133,14 +133,16 @@ def emit(edge: Any, *, plan_inputs: bool) -> Any:
     from executorch.exir.passes import MemoryPlanningPass
 
     programs = {name: edge.exported_program(name) for name in sorted(edge.methods)}
-    # Only programs of one method have state.
     state = frozenset(name for program in programs.values() for name in _state_inputs(program))
+    planned = {name: plan_inputs or _returns_input(program) for name, program in programs.items()}
     config = ExecutorchBackendConfig(
         passes=[_initial_state_pass(state)],
-        memory_planning_pass={
-            name: MemoryPlanningPass(alloc_graph_input=plan_inputs or _returns_input(program))
-            for name, program in programs.items()
-        },
+        memory_planning_pass=(
+            # One pass for all methods: it gives state of one name one place, which is why inputs go one way in all.
+            MemoryPlanningPass(alloc_graph_input=any(planned.values()), share_mutable_buffers=True)
+            if state and len(programs) > 1
+            else {name: MemoryPlanningPass(alloc_graph_input=inputs) for name, inputs in planned.items()}
+        ),
         # The Session finds a state tensor by its name.
         emit_mutable_buffer_names=True,
     )

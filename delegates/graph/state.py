@@ -10,6 +10,7 @@ Their converters alone drop the mutation without a word: the first run is right,
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -35,7 +36,8 @@ class LiftedProgram:
     Attributes:
         exported: Its user inputs are the model's, then one for each entry of `carried`; outputs likewise.
         state: All of the program's state, in the captured order; what is carried names its input and output.
-        carried: The part of `state` that is carried, in the order of the added inputs and outputs.
+        carried: The part of `state` that is carried, in the order of the added inputs and outputs; what is only read
+            has no output.
         initial: The value of each carried tensor before the first run, by name.
     """
 
@@ -45,29 +47,46 @@ class LiftedProgram:
     initial: dict[str, Tensor]
 
 
-def lift_state(program: CapturedProgram) -> LiftedProgram:
-    """Turn the program's state into user inputs and outputs; the program is not changed."""
+def lift_state(program: CapturedProgram, *, shared: bool = False) -> LiftedProgram:
+    """Turn the program's state into user inputs and outputs; the program is not changed.
+
+    Args:
+        program: What has state.
+        shared: Other methods may write what it only reads: that is an input, too, without an output.
+    """
     if not program.state:
         return LiftedProgram(program.exported, (), (), {})
     # Only now do mutations show in the signature: a captured graph still holds `add_` and its like.
     functional = retry_stale_symbols(lambda: program.exported.run_decompositions({}))
     mutated = set(functional.graph_signature.buffers_to_mutate.values()) & {spec.name for spec in program.state}
+    kept = _unchanged(functional)
+    mutated -= set() if shared else kept
     # A buffer that the decomposed graph no longer writes keeps its value: it stays a constant of the model.
     state = tuple(
-        StateSpec(s.name, s.dtype, s.shape, INPUT_PREFIX + s.name, OUTPUT_PREFIX + s.name) if s.name in mutated else s
+        StateSpec(s.name, s.dtype, s.shape, INPUT_PREFIX + s.name, None if s.name in kept else OUTPUT_PREFIX + s.name)
+        if s.name in mutated
+        else s
         for s in program.state
     )
     carried = tuple(spec for spec in state if spec.input is not None)
     source = {**functional.constants, **functional.state_dict}
     initial = {spec.name: source[spec.name] for spec in carried}
-    return LiftedProgram(_rewrite(functional, [spec.name for spec in carried]), state, carried, initial)
+    return LiftedProgram(_rewrite(functional, carried), state, carried, initial)
 
 
-def _rewrite(functional: ExportedProgram, names: list[str]) -> ExportedProgram:
-    """The program with the named buffers' placeholders and new values moved to the ends of inputs and outputs."""
+def _unchanged(functional: ExportedProgram) -> set[str]:
+    """Buffers whose new value is the old one: a method reads what another writes (see `edgex.export.methods.state`)."""
+    signature = functional.graph_signature
+    placeholders = {buffer: name for name, buffer in signature.inputs_to_buffers.items()}
+    return {buffer for new, buffer in signature.buffers_to_mutate.items() if placeholders.get(buffer) == new}
+
+
+def _rewrite(functional: ExportedProgram, carried: Sequence[StateSpec]) -> ExportedProgram:
+    """The program with the carried buffers' placeholders and new values moved to the ends of inputs and outputs."""
     from torch.export import ExportedProgram
 
-    signature = _lifted_signature(functional, names)
+    names = [spec.name for spec in carried]
+    signature = _lifted_signature(functional, names, [spec.name for spec in carried if spec.output is not None])
     module = functional.graph_module
     graph = module.graph
     nodes = {node.name: node for node in graph.nodes}
@@ -95,7 +114,7 @@ def _output_args(graph: Any) -> tuple[Any, ...]:
     return tuple(graph.output_node().args[0])
 
 
-def _lifted_signature(functional: ExportedProgram, names: list[str]) -> ExportGraphSignature:
+def _lifted_signature(functional: ExportedProgram, names: list[str], changed: list[str]) -> ExportGraphSignature:
     from torch.export.graph_signature import ExportGraphSignature, InputKind, InputSpec, OutputKind, OutputSpec
 
     old = functional.graph_signature
@@ -104,7 +123,7 @@ def _lifted_signature(functional: ExportedProgram, names: list[str]) -> ExportGr
     placeholder_of = {s.target: s for s in old.input_specs if s.kind is InputKind.BUFFER}
     new_value_of = {s.target: s for s in old.output_specs if s.kind is OutputKind.BUFFER_MUTATION}
     inputs += [InputSpec(InputKind.USER_INPUT, placeholder_of[name].arg, None) for name in names]
-    outputs += [OutputSpec(OutputKind.USER_OUTPUT, new_value_of[name].arg, None) for name in names]
+    outputs += [OutputSpec(OutputKind.USER_OUTPUT, new_value_of[name].arg, None) for name in changed]
     return ExportGraphSignature(inputs, outputs)
 
 
@@ -121,11 +140,11 @@ def _flat_call(signature: ExportGraphSignature) -> Any:
     return ModuleCallEntry("", ModuleCallSignature([], [], in_spec, out_spec))
 
 
-def write_state(lifted: LiftedProgram, folder: Path) -> None:
+def write_state(initial: Mapping[str, Tensor], folder: Path) -> None:
     """Write the initial values of the carried state as `state.safetensors`."""
     from safetensors.torch import save_file
 
-    save_file({name: _as_stored(tensor) for name, tensor in lifted.initial.items()}, folder / STATE_FILE)
+    save_file({name: _as_stored(tensor) for name, tensor in initial.items()}, folder / STATE_FILE)
 
 
 def _as_stored(tensor: Tensor) -> Tensor:

@@ -120,7 +120,7 @@ def lower_program(program: CapturedProgram, opset: int, engine: str, checks: Che
     def write(folder: Path) -> None:
         writer.write_model(model, folder)
         if lifted.carried:
-            write_state(lifted, folder)
+            write_state(lifted.initial, folder)
 
     return LoweredModule(
         files=writer.native_files(model) + ((STATE_FILE,) if lifted.carried else ()),
@@ -142,16 +142,25 @@ def lower_methods(
     Raises:
         LoweringError: Something in one of them cannot be translated or run; all of it is named.
     """
-    taken = {name: _take(program, opset, checks) for name, program in programs.items()}
+    taken = {name: _take(program, opset, checks, shared=True) for name, program in programs.items()}
     models = {name: assessed.model for name, assessed in taken.items()}
     minimum = OLDEST_RUNTIME[opset]
+    initial: dict[str, Any] = {}
     for assessed in taken.values():
         minimum = newest(minimum, assessed.minimum_runtime)
+        initial |= assessed.lifted.initial
+
+    def write(folder: Path) -> None:
+        writer.write_methods(models, folder)
+        if initial:
+            write_state(initial, folder)
+
     return LoweredModule(
-        files=writer.method_files(models),
-        write=lambda folder: writer.write_methods(models, folder),
+        files=writer.method_files(models) + ((STATE_FILE,) if initial else ()),
+        write=write,
         methods=tuple(
-            replace(program.method, name=name, file=writer.method_file(name)) for name, program in programs.items()
+            replace(program.method, name=name, file=writer.method_file(name), state=taken[name].lifted.state)
+            for name, program in programs.items()
         ),
         plan=merge_plans([assessed.plan for assessed in taken.values()]),
         requirements=Requirements(engine, minimum),
@@ -164,23 +173,25 @@ def lower_methods(
     )
 
 
-def _take(program: CapturedProgram, opset: int, checks: Checks) -> _Assessment:
-    """The model of a program.
+def _take(program: CapturedProgram, opset: int, checks: Checks, *, shared: bool = False) -> _Assessment:
+    """The model of a program, whose state other methods may share.
 
     Raises:
         LoweringError: Something in it cannot be translated or run; all of it is named.
     """
     with quiet_dependencies(everything=True):
-        assessed = _assess(program, opset, checks)
+        assessed = _assess(program, opset, checks, shared=shared)
     if assessed.model is None or assessed.plan.fatal:
         raise _refusal(assessed.plan, program, checks)
     return assessed
 
 
-def _assess(program: CapturedProgram, opset: int, checks: Checks, *, planning: bool = False) -> _Assessment:
+def _assess(
+    program: CapturedProgram, opset: int, checks: Checks, *, planning: bool = False, shared: bool = False
+) -> _Assessment:
     check_quantizable(program, opset)
     with decomposition_errors("functional operators"):
-        lifted = lift_state(program)
+        lifted = lift_state(program, shared=shared)
     result = translate(lifted.exported, opset, planning=planning)
     if isinstance(result, Refused):
         fallbacks = [_left_out(node, why, program.source_root) for node, why in result.left]
@@ -197,7 +208,7 @@ def _assess(program: CapturedProgram, opset: int, checks: Checks, *, planning: b
     signature.name_signature(
         model,
         [*(spec.name for spec in program.inputs), *(str(spec.input) for spec in lifted.carried)],
-        [*(spec.name for spec in program.outputs), *(str(spec.output) for spec in lifted.carried)],
+        [*(spec.name for spec in program.outputs), *(spec.output for spec in lifted.carried if spec.output)],
     )
     signature.strip_metadata(model)
     left, fallbacks = _find_refused(checks.find(model), origins, program.source_root)

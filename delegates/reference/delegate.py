@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from edgex.delegates.base import Availability, CapturedProgram, LoweredModule
 from edgex.delegates.graph.provenance import is_operator
 from edgex.delegates.graph.source_map import build_source_map
-from edgex.delegates.plan import PartitionPlan
+from edgex.delegates.plan import PartitionPlan, merge_plans
 from edgex.delegates.recipes.quantizers import Quantizer, shared_quantizer
 from edgex.delegates.recipes.recipes import RECIPE_NAMES
 from edgex.runtime.artifact.manifest import Requirements
@@ -66,6 +67,25 @@ class ReferenceDelegate:
             plan=self.plan(program, options),
             requirements=Requirements(self.engine, "2.13"),
             debug=build_source_map(program),
+        )
+
+    def lower_methods(self, programs: Mapping[str, CapturedProgram], options: ReferenceOptions) -> LoweredModule:
+        """Write each method's program to a file of its own, `encode.pt2`, with its own weights; see `LowersMethods`."""
+        files = {name: f"{name}.pt2" for name in programs}
+
+        def write(folder: Path) -> None:
+            import torch
+
+            for name, program in programs.items():
+                torch.export.save(program.exported, folder / files[name])
+
+        return LoweredModule(
+            files=tuple(files.values()),
+            write=write,
+            methods=tuple(replace(program.method, name=name, file=files[name]) for name, program in programs.items()),
+            plan=merge_plans([self.plan(program, options) for program in programs.values()]),
+            requirements=Requirements(self.engine, "2.13"),
+            method_debug={name: build_source_map(program) for name, program in programs.items()},
         )
 
     def recipe_refusal(self, recipe: str) -> str:

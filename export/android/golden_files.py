@@ -41,6 +41,7 @@ def select_golden(artifact: Artifact) -> GoldenSelection:
         ArtifactError: There is nothing to replay.
     """
     comparing = [case for case in read_golden(artifact) if case.kind == "compare" and case.layout == "contiguous"]
+    comparing = [case for case in comparing if not case.over_methods]
     if not comparing:
         raise ArtifactError("the artifact holds no golden data to replay", artifact.path.name, "export the model again")
     chosen: list[Case] = []

@@ -10,7 +10,6 @@ from edgex.errors import CaptureError
 from edgex.export.target_model import CapturedModel, Progress
 from edgex.runtime.artifact.card import check_card_labels, fit_image, read_image_card
 from edgex.runtime.artifact.card_microphone import check_microphone, read_microphone_card
-from edgex.runtime.artifact.language_model import TOKENS
 from edgex.runtime.artifact.specs import Dim
 
 if TYPE_CHECKING:
@@ -26,10 +25,8 @@ def capture_source(source: ModelSource, dynamic: Mapping[tuple[str, int], Dim], 
     """
     from edgex.export.capture.diagnosis.blockers import find_blockers
     from edgex.export.capture.program import capture
-    from edgex.export.methods.refusals import check_stateless
+    from edgex.export.methods.state import share_state
 
-    if source.language is not None and source.language.chunk > 1:
-        dynamic = {(TOKENS, 1): Dim("n", 1, source.language.chunk)}
     whose = "" if source.method is None else f"method {source.method!r}: "
     try:
         captured = capture(
@@ -38,7 +35,7 @@ def capture_source(source: ModelSource, dynamic: Mapping[tuple[str, int], Dim], 
             source.kwargs,
             source.dynamic_shapes,
             source_root=source.source_root,
-            dynamic=dynamic,
+            dynamic=dynamic or source.dynamic,
         )
     except CaptureError as error:
         error.what = f"{whose}{error.what}"
@@ -46,7 +43,6 @@ def capture_source(source: ModelSource, dynamic: Mapping[tuple[str, int], Dim], 
         first, *others = find_blockers(source, error)
         first.others = tuple(others)
         raise
-    check_stateless(source, captured)
     image = read_image_card(source.model_card, source.card_place)
     if image is not None:
         fit_image(image, captured.program.inputs, source.card_place)
@@ -55,5 +51,8 @@ def capture_source(source: ModelSource, dynamic: Mapping[tuple[str, int], Dim], 
         check_microphone(microphone, captured.program.inputs, source.card_place)
     unsure = check_card_labels(source.model_card, captured.program.outputs, source.card_place)
     notices = tuple(f"{whose}{notice}" for notice in (*captured.notices, *([unsure] if unsure else [])))
-    methods = tuple(capture_source(other, {}, progress) for other in source.others)
-    return CapturedModel(source, replace(captured, notices=notices), methods)
+    model = CapturedModel(source, replace(captured, notices=notices))
+    if not source.others:
+        return model
+    model, *methods = share_state([model, *(capture_source(other, {}, progress) for other in source.others)])
+    return replace(model, others=tuple(methods))

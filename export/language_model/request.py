@@ -24,12 +24,14 @@ class LanguageRequest:
     Attributes:
         context: How many tokens a text may have, the prompt included.
         chunk: How many tokens one call of prefill takes at most.
+        source: How many tokens an encoder reads at most; None is as many as the context, or as the model can.
         head: What becomes of the layer that gives the scores under a recipe; see `Recipe`.
         embedding: What becomes of the tables of embeddings under a recipe.
     """
 
     context: int
     chunk: int
+    source: int | None = None
     head: Head = "recipe"
     embedding: Table = "float"
 
@@ -42,7 +44,12 @@ class LanguageRequest:
 
 
 def read_request(
-    llm: bool, context: int | None, chunk: int | None, head: str | None = None, embedding: str | None = None
+    llm: bool,
+    context: int | None,
+    chunk: int | None,
+    source: int | None = None,
+    head: str | None = None,
+    embedding: str | None = None,
 ) -> LanguageRequest | None:
     """`--llm` and the flags that go with it, checked; None where the model is no language model.
 
@@ -50,6 +57,7 @@ def read_request(
         llm: Whether it is one.
         context: `--context`.
         chunk: `--chunk`.
+        source: `--source`.
         head: `--head`: `int8`, `none` for float, or None for what the recipe makes of every layer.
         embedding: `--embedding`: `int8`, or None or `none` for float.
 
@@ -57,8 +65,8 @@ def read_request(
         UsageError: They do not fit together.
     """
     if not llm:
-        flags = (("--context", context), ("--chunk", chunk), ("--head", head), ("--embedding", embedding))
-        for flag, value in flags:
+        flags = (("--context", context), ("--chunk", chunk), ("--source", source))
+        for flag, value in (*flags, ("--head", head), ("--embedding", embedding)):
             if value is not None:
                 raise UsageError(f"{flag} is for language models", fix=f"add --llm, or leave {flag} out")
         return None
@@ -72,16 +80,18 @@ def read_request(
         raise UsageError(
             f"--context must be at least {_LEAST_CONTEXT}, not {context}", fix="say how many tokens a text may have"
         )
+    if source is not None and source < 1:
+        raise UsageError(f"--source must be at least 1, not {source}", fix="say how many tokens the encoder may read")
     kept = cast(Head, _read_choice("--head", head, _HEADS, "recipe"))
     table = cast(Table, _read_choice("--embedding", embedding, _TABLES, "float"))
     if chunk is None:
-        return LanguageRequest(context, min(USUAL_CHUNK, context), kept, table)
+        return LanguageRequest(context, min(USUAL_CHUNK, context), source, kept, table)
     if not 1 <= chunk <= context:
         raise UsageError(
             f"--chunk must be 1 to the context of {context}, not {chunk}",
             fix=f"leave --chunk out, for {USUAL_CHUNK} or less",
         )
-    return LanguageRequest(context, chunk, kept, table)
+    return LanguageRequest(context, chunk, source, kept, table)
 
 
 def _read_choice(flag: str, given: str | None, known: dict[str, str], otherwise: str) -> str:

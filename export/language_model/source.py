@@ -15,6 +15,8 @@ import numpy as np
 import torch
 
 from edgex.errors import CaptureError, UsageError
+from edgex.export.language_model.encoder import Encoder, find_encoder
+from edgex.export.language_model.encoder_decoder import CachedEncoderDecoder
 from edgex.export.language_model.module import NextToken, check_logits, check_takes_position, find_head
 from edgex.export.language_model.tokens import Ends, check_tokenizer, read_ends
 from edgex.export.language_model.transformers_cache import CachedDecoder, is_transformers_model, with_cache
@@ -23,7 +25,8 @@ from edgex.export.source.eager import BufferSnapshot, reference_conditions
 from edgex.export.source.processors import find_files_beside
 from edgex.export.source.user_file import run_user_code
 from edgex.export.source.weights import shorten
-from edgex.runtime.artifact.language_model import LanguageModel
+from edgex.runtime.artifact.language_model import ENCODE, PREFILL, TOKENS, LanguageModel
+from edgex.runtime.artifact.specs import Dim
 from edgex.runtime.session.numerics import measure_sqnr_db
 
 if TYPE_CHECKING:
@@ -68,12 +71,30 @@ def prepare_language_model(source: ModelSource, asked: LanguageRequest) -> Model
             why="an exported program has no methods",
         )
     module, where = source.module, source.description
+    notices = list(_in_float32(module))
     if is_transformers_model(module):
-        module = with_cache(module, asked.context, where)
+        example = source.args[0] if source.args else source.kwargs.get(getattr(module, "main_input_name", ""))
+        module = with_cache(module, asked, where, example)
     else:
         check_takes_position(module, where)
-    notices = list(_in_float32(module))
+        if asked.source is not None:
+            raise UsageError(
+                "--source is for models of transformers",
+                where,
+                "leave it out: the encoder's example inputs and dynamic_shapes say its sizes",
+            )
+    encoder = find_encoder(module, source)
+    if encoder is not None and asked.quantized_alone is not None:
+        raise UsageError(
+            f"{asked.quantized_alone} does not go with a model that has an encoder",
+            where,
+            "leave it out: --quantize makes the same of every linear layer, the encoder's too",
+        )
     model = NextToken(module).eval()
+    pristine = BufferSnapshot(model)
+    if encoder is not None:
+        encoder.run(model, where, source.source_root)
+    # What the decoder begins with: all its texts are about the example.
     buffers = BufferSnapshot(model)
     decoder = _Decoder(model, buffers, where, source.source_root)
     count = min(2, asked.chunk)
@@ -86,6 +107,8 @@ def prepare_language_model(source: ModelSource, asked: LanguageRequest) -> Model
     ends = read_ends(source.module, source.model_card, files, where)
     ends.check(vocabulary, where)
     check_tokenizer(files, vocabulary)
+    if encoder is not None and not ends.start and ends.bos is not None:
+        ends = replace(ends, start=(ends.bos,))
     if not ends.eos:
         notices.append(
             "nothing says which token ends a text: generation goes on until --max-new, or the context is full"
@@ -94,21 +117,46 @@ def prepare_language_model(source: ModelSource, asked: LanguageRequest) -> Model
     notices.append(f"the cache of {asked.context} tokens takes {sum(map(_bytes, cache.values())):,} bytes")
     model, seen = decoder.show_prefix(asked, vocabulary, cache)
     notices.append(seen)
+    pristine.restore()
     text = random_text(vocabulary, asked.chunk)
-    return replace(
+    whole = replace(
         source,
         module=model,
         args=(torch.from_numpy(text[None]), torch.zeros(1, dtype=torch.int64)),
         kwargs={},
         processor_files=files,
         notices=(*source.notices, *notices),
-        language=describe(asked, vocabulary, ends, cache),
+        language=describe(asked, vocabulary, ends, cache, encodes=encoder is not None),
         dynamic_shapes=None,
+        dynamic={} if asked.chunk == 1 else {(TOKENS, 1): Dim("n", 1, asked.chunk)},
         example_sequence=None,
+    )
+    return whole if encoder is None else _with_encoder(whole, encoder)
+
+
+def _with_encoder(decoder: ModelSource, encoder: Encoder) -> ModelSource:
+    """The source of the method `encode`, which has that of the decoder beside it."""
+    return replace(
+        decoder,
+        module=encoder.module,
+        args=encoder.args,
+        kwargs=encoder.kwargs,
+        dynamic_shapes=encoder.dynamic_shapes,
+        dynamic=encoder.dynamic,
+        language=None,
+        method=ENCODE,
+        others=(replace(decoder, method=PREFILL, processor_files={}, notices=()),),
     )
 
 
-def describe(asked: LanguageRequest, vocabulary: int, ends: Ends, cache: Mapping[str, torch.Tensor]) -> LanguageModel:
+def describe(
+    asked: LanguageRequest,
+    vocabulary: int,
+    ends: Ends,
+    cache: Mapping[str, torch.Tensor],
+    *,
+    encodes: bool = False,
+) -> LanguageModel:
     """The manifest's `llm`."""
     largest = max(cache.values(), key=_bytes)
     return LanguageModel(
@@ -119,6 +167,8 @@ def describe(asked: LanguageRequest, vocabulary: int, ends: Ends, cache: Mapping
         eos=ends.eos,
         cache_bytes=sum(map(_bytes, cache.values())),
         cache_dtype=str(largest.dtype).removeprefix("torch."),
+        encode=ENCODE if encodes else None,
+        start=ends.start if encodes else (),
     )
 
 
@@ -252,7 +302,7 @@ class _Decoder:
         inner = self._model.model
 
         def read() -> torch.Tensor:
-            if at_once and isinstance(inner, CachedDecoder):
+            if at_once and isinstance(inner, CachedDecoder | CachedEncoderDecoder):
                 return inner.without_cache(tokens)
             logits: torch.Tensor
             for part in parts:

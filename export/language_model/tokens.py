@@ -20,10 +20,12 @@ class Ends:
     Attributes:
         bos: Begins one; None where it is not known.
         eos: End one; empty where they are not known.
+        start: What a decoder behind an encoder begins with; empty where it is not known.
     """
 
     bos: int | None
     eos: tuple[int, ...]
+    start: tuple[int, ...] = ()
 
     def check(self, vocabulary: int, where: str) -> None:
         """Refuse tokens that the model does not know.
@@ -31,7 +33,11 @@ class Ends:
         Raises:
             UsageError: One is outside the vocabulary.
         """
-        for word, token in (*(("eos_token_id", token) for token in self.eos), ("bos_token_id", self.bos)):
+        for word, token in (
+            *(("eos_token_id", token) for token in self.eos),
+            *(("decoder_start_token_id", token) for token in self.start),
+            ("bos_token_id", self.bos),
+        ):
             if token is not None and not 0 <= token < vocabulary:
                 raise UsageError(f"{word} is {token}, outside the vocabulary of {vocabulary}", where)
 
@@ -41,7 +47,7 @@ def read_ends(module: Any, card: Mapping[str, Any], files: Mapping[str, Path], w
 
     Args:
         module: A model of transformers has both configs.
-        card: `model_card` of the user's file: `bos_token_id`, `eos_token_id`.
+        card: `model_card` of the user's file: `bos_token_id`, `eos_token_id`, `decoder_start_token_id`.
         files: Those of the tokenizer.
         where: The model, for messages.
 
@@ -64,7 +70,11 @@ def read_ends(module: Any, card: Mapping[str, Any], files: Mapping[str, Path], w
                 return tokens
         return ()
 
-    return Ends(next(iter(first("bos_token_id")), None), tuple(dict.fromkeys(first("eos_token_id"))))
+    return Ends(
+        next(iter(first("bos_token_id")), None),
+        tuple(dict.fromkeys(first("eos_token_id"))),
+        first("decoder_start_token_id"),
+    )
 
 
 def check_tokenizer(files: Mapping[str, Path], vocabulary: int) -> None:

@@ -1,4 +1,4 @@
-"""A decoder of Hugging Face's transformers with a cache of fixed size, in buffers of its own.
+"""A model of Hugging Face's transformers with a cache of fixed size, in buffers of its own.
 
 transformers' own static cache counts how much of it is full. Here the position says so, which the caller gives: taking
 tokens back, and beginning anew, cost nothing.
@@ -6,15 +6,19 @@ tokens back, and beginning anew, cost nothing.
 
 from __future__ import annotations
 
-import inspect
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from edgex.errors import CaptureError, UsageError
+from edgex.export.language_model.cache_layers import Shapes, cache_keyword, make_cache, register_cache, takes
+from edgex.export.language_model.encoder_decoder import CachedEncoderDecoder, choose_source
 from edgex.export.source.eager import reference_conditions
 from edgex.runtime.support.machine.memory import read_available_bytes
+
+if TYPE_CHECKING:
+    from edgex.export.language_model.request import LanguageRequest
 
 _LEAST_VERSION = 5
 
@@ -28,7 +32,7 @@ def is_transformers_model(module: torch.nn.Module) -> bool:
 class CachedDecoder(torch.nn.Module):
     """A `PreTrainedModel` that keeps keys and values of all positions in the buffers `keys_0`, `values_0` and so on."""
 
-    def __init__(self, model: Any, shapes: list[tuple[tuple[int, ...], tuple[int, ...]]], context: int) -> None:
+    def __init__(self, model: Any, shapes: Shapes, context: int) -> None:
         """Make an empty cache.
 
         Args:
@@ -39,22 +43,16 @@ class CachedDecoder(torch.nn.Module):
         super().__init__()
         self.model = model
         self.layers, self.context = len(shapes), context
-        for layer, (keys, values) in enumerate(shapes):
-            self.register_buffer(f"keys_{layer}", torch.zeros(keys[0], keys[1], context, keys[3]))
-            self.register_buffer(f"values_{layer}", torch.zeros(values[0], values[1], context, values[3]))
-        self._keywords = {"logits_to_keep": 1} if _takes(model, "logits_to_keep") else {}
+        register_cache(self, "", shapes, context)
+        self._keywords = {"logits_to_keep": 1} if takes(model, "logits_to_keep") else {}
 
     def forward(self, tokens: torch.Tensor, position: torch.Tensor) -> torch.Tensor:
         """Scores `[1, vocabulary]` of what follows the last token."""
         places = position + torch.arange(tokens.shape[1])
-        layers = [
-            _make_layer(getattr(self, f"keys_{at}"), getattr(self, f"values_{at}"), position, places)
-            for at in range(self.layers)
-        ]
         output = self.model(
             input_ids=tokens,
             position_ids=places[None],
-            past_key_values=sys.modules["transformers"].Cache(layers=layers),
+            **{cache_keyword(self.model): make_cache(self, "", self.layers, places, position[0])},
             use_cache=True,
             return_dict=True,
             **self._keywords,
@@ -68,13 +66,16 @@ class CachedDecoder(torch.nn.Module):
         return logits[:, -1]
 
 
-def with_cache(model: Any, context: int, where: str) -> CachedDecoder:
-    """A decoder with a cache of fixed size.
+def with_cache(
+    model: Any, asked: LanguageRequest, where: str, example: torch.Tensor | None = None
+) -> CachedDecoder | CachedEncoderDecoder:
+    """A model with a cache of fixed size.
 
     Args:
         model: A `PreTrainedModel`.
-        context: How many tokens the cache holds.
+        asked: How many tokens the cache holds, and how many the encoder reads.
         where: The model, for messages.
+        example: What its encoder reads, where the user's file says so.
 
     Raises:
         UsageError: The model was made for shorter texts, or memory does not hold the cache.
@@ -86,28 +87,29 @@ def with_cache(model: Any, context: int, where: str) -> CachedDecoder:
             f"transformers {transformers.__version__} is too old for --llm",
             fix=f"pip install 'transformers>={_LEAST_VERSION}'",
         )
-    config = model.config.get_text_config()
-    if getattr(model.config, "is_encoder_decoder", False):
-        raise CaptureError(
-            f"{where} has an encoder and a decoder",
-            why="--llm is for models that are a decoder only",
-            fix="export its encoder and its decoder without --llm, one artifact each",
-        )
+    context = asked.context
+    encodes = bool(getattr(model.config, "is_encoder_decoder", False))
+    config = model.config.get_text_config(**({"decoder": True} if encodes else {}))
+    if asked.source is not None and not encodes:
+        raise UsageError(f"--source is for models with an encoder, and {where} has none", fix="leave it out")
     if not model.can_generate():
         raise CaptureError(
             f"{where} is no decoder: it does not continue a text",
             why="its class cannot generate",
-            fix="load it as one, such as AutoModelForCausalLM, or export it without --llm",
+            fix="load it as one, such as AutoModelForCausalLM or AutoModelForSeq2SeqLM, or export it without --llm",
         )
-    most = getattr(config, "max_position_embeddings", None)
+    most = getattr(config, "max_target_positions", None) or getattr(config, "max_position_embeddings", None)
     if isinstance(most, int) and context > most:
         raise UsageError(
             f"--context {context} is longer than {where} can read",
             why=f"its config has {most} positions",
             fix=f"--context {most}",
         )
-    shapes = _read_shapes(model, where)
+    source = choose_source(model, asked, where, example) if encodes else None
+    shapes, cross = _read_shapes(model, where, None if source is None else source.example)
+    longest = 0 if source is None else source.longest or cross[0][0][2]
     needed = sum(4 * context * shape[1] * shape[3] for pair in shapes for shape in pair)
+    needed += sum(4 * longest * shape[1] * shape[3] for pair in cross for shape in pair)
     available = read_available_bytes()
     # The example, eager's run and the proof each hold one.
     if available is not None and 2 * needed > available:
@@ -118,14 +120,28 @@ def with_cache(model: Any, context: int, where: str) -> CachedDecoder:
             f"{needed / 1e9:.1f} GB, needed twice to prove them; {available / 1e9:.1f} GB are free",
             fix=f"--context {max(2, int(context * available / (2 * needed)))}",
         )
-    return CachedDecoder(model, shapes, context)
-
-
-def _read_shapes(model: Any, where: str) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
-    """What each layer keeps of one token, seen in a run of one."""
-    cache = sys.modules["transformers"].DynamicCache(config=model.config)
+    if source is None:
+        return CachedDecoder(model, shapes, context)
     with reference_conditions():
-        model(input_ids=torch.zeros(1, 1, dtype=torch.int64), past_key_values=cache, use_cache=True)
+        return CachedEncoderDecoder(model, shapes, cross, context, source.example, source.longest)
+
+
+def _read_shapes(model: Any, where: str, source: torch.Tensor | None) -> tuple[Shapes, Shapes]:
+    """What each layer keeps of one token, and of the source, seen in a run of one."""
+    transformers = sys.modules["transformers"]
+    token, keyword = torch.zeros(1, 1, dtype=torch.int64), cache_keyword(model)
+    with reference_conditions():
+        if source is None:
+            cache = transformers.DynamicCache(config=model.config)
+            model(input_ids=token, **{keyword: cache}, use_cache=True)
+            return _shapes_of(cache, where), []
+        cache = transformers.EncoderDecoderCache(transformers.DynamicCache(), transformers.DynamicCache())
+        given = {model.main_input_name: source, "decoder_input_ids": token, keyword: cache}
+        model(**given, use_cache=True)
+    return _shapes_of(cache.self_attention_cache, where), _shapes_of(cache.cross_attention_cache, where)
+
+
+def _shapes_of(cache: Any, where: str) -> Shapes:
     shapes = []
     for number, layer in enumerate(cache.layers):
         keys, values = getattr(layer, "keys", None), getattr(layer, "values", None)
@@ -141,39 +157,3 @@ def _read_shapes(model: Any, where: str) -> list[tuple[tuple[int, ...], tuple[in
     if not shapes:
         raise CaptureError(f"{where} keeps no cache", fix="give a decoder, such as a ...ForCausalLM")
     return shapes
-
-
-def _takes(model: Any, keyword: str) -> bool:
-    return keyword in inspect.signature(model.forward).parameters
-
-
-def _make_layer(keys: torch.Tensor, values: torch.Tensor, position: torch.Tensor, places: torch.Tensor) -> Any:
-    """One layer's cache as transformers' decoders use one; its memory is the given buffers."""
-    base = sys.modules["transformers.cache_utils"].CacheLayerMixin
-
-    class PositionedLayer(base):  # type: ignore[misc,valid-type]  # transformers is not there when this is checked
-        is_compileable = True
-        is_sliding = False
-
-        def __init__(self) -> None:
-            super().__init__()
-            self.keys, self.values, self.is_initialized = keys, values, True
-
-        def lazy_initialization(self, key_states: Any, value_states: Any) -> None:
-            """Nothing is left to be made."""
-
-        def update(self, key_states: Any, value_states: Any, *_args: Any, **_kwargs: Any) -> tuple[Any, Any]:
-            keys.index_copy_(2, places, key_states)
-            values.index_copy_(2, places, value_states)
-            return keys, values
-
-        def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
-            return keys.shape[2], 0
-
-        def get_seq_length(self) -> Any:
-            return position[0]
-
-        def get_max_length(self) -> int:
-            return keys.shape[2]
-
-    return PositionedLayer()

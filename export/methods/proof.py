@@ -54,6 +54,7 @@ def _merge(verdicts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     def of_all(key: str) -> list[Any]:
         return [entry for verdict in verdicts for entry in verdict[key] or ()]
 
+    agreement = next((verdict["agreement"] for verdict in verdicts if "agreement" in verdict), None)
     errors = [verdict["max_abs_error"] for verdict in verdicts if verdict["max_abs_error"] is not None]
     ratios = [verdict["min_sqnr_db"] for verdict in verdicts if verdict["min_sqnr_db"] is not None]
     return {
@@ -64,6 +65,7 @@ def _merge(verdicts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "repeats": _merge_repeats(of_all("repeats")) if verdicts[0]["repeats"] is not None else None,
         "nan_inf": of_all("nan_inf"),
         "refuses": of_all("refuses"),
+        **({} if agreement is None else {"agreement": agreement}),
     }
 
 

@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from edgex.delegates.base import LowersMethods
-from edgex.errors import CaptureError, LoweringError, UsageError
+from edgex.errors import LoweringError, UsageError
 
 if TYPE_CHECKING:
     from edgex.delegates.base import Delegate
-    from edgex.export.capture.program import Capture
     from edgex.export.settings import ExportSettings
     from edgex.export.source.source import ModelSource
 
@@ -24,7 +23,8 @@ def check_methods(source: ModelSource, settings: ExportSettings) -> None:
     if source.method is None:
         return
     flags = {
-        "--quantize": settings.quantize is not None,
+        "--max-drop": settings.max_drop is not None,
+        "--require-speedup": settings.require_speedup,
         "--dynamic": settings.dynamic,
         "--exclude": settings.exclude,
         "--skip-case": settings.skip_cases,
@@ -40,7 +40,7 @@ def check_methods(source: ModelSource, settings: ExportSettings) -> None:
     given = next((flag for flag, is_given in flags.items() if is_given), None)
     if given is not None:
         raise UsageError(
-            f"{given} does not go with methods()",
+            f"{given} does not go with several methods",
             source.description,
             instead.get(given, f"leave {given} out, or export one method by its own file.py:NAME"),
         )
@@ -63,7 +63,7 @@ def refuse_targets(source: ModelSource, delegates: Sequence[Delegate]) -> dict[s
             source.description,
             "export with --dynamic, which this target takes, or to a target that takes --sizes: onnx-qnn, litert"
             if source.by_size
-            else "export to a target that takes several: xnnpack, onednn, onnx-cpu; or each method by itself",
+            else "export to a target that takes several: xnnpack, onednn, onnx-cpu, reference; or each method by itself",
         )
         for delegate in delegates
         if not isinstance(delegate, LowersMethods)
@@ -71,19 +71,3 @@ def refuse_targets(source: ModelSource, delegates: Sequence[Delegate]) -> dict[s
     if refused and len(refused) == len(delegates):
         raise next(iter(refused.values()))
     return refused
-
-
-def check_stateless(source: ModelSource, capture: Capture) -> None:
-    """Refuse a method that keeps state between runs: another method may read the same buffer, or write it.
-
-    Raises:
-        CaptureError: It does.
-    """
-    names = [spec.name.removeprefix("model.") for spec in capture.program.state]
-    if source.method is not None and names:
-        raise CaptureError(
-            f"method {source.method!r} changes {', '.join(names)}, and the methods of an artifact keep no state",
-            source.description,
-            "return the new value, and take the old one as an input; a decoder with a cache of its own is exported "
-            "with --llm",
-        )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from edgex._version import __version__
 from edgex.delegates.recipes.tolerances import QUANTIZED_TOLERANCE
 from edgex.export.language_model.methods import language_methods
-from edgex.runtime.artifact.manifest import Manifest
+from edgex.runtime.artifact.manifest import Manifest, Method
 from edgex.runtime.engines.registry import get_engine
 from edgex.runtime.session.numerics import Tolerance
 from edgex.runtime.support.entry_points import installed_version
@@ -47,7 +47,11 @@ def make_manifest(
         target=model.target,
         engine=delegate.engine,
         precision=model.rewritten.program.precision,
-        methods=lowered.methods if source.language is None else language_methods(lowered.methods[0], source.language),
+        methods=tuple(
+            named
+            for own, method in zip(model.methods, lowered.methods, strict=True)
+            for named in _name_methods(own, method)
+        ),
         files=(),
         producer={"edgex": __version__, **dict(sorted(producer.items()))},
         delegation=lowered.plan.to_json(),
@@ -55,7 +59,9 @@ def make_manifest(
         quantization=quantization,
         verification={
             "tolerance": tolerance.to_json(),
-            "quantized_tolerance": None if model.quantized_reference is None else QUANTIZED_TOLERANCE.to_json(),
+            "quantized_tolerance": None
+            if all(own.quantized_reference is None for own in model.methods)
+            else QUANTIZED_TOLERANCE.to_json(),
             "allow_inconclusive": allow_inconclusive,
         },
         status_reason=None,
@@ -67,6 +73,12 @@ def make_manifest(
             "parameters": source.parameters,
             "card": dict(source.model_card),
         },
-        llm=source.language,
+        llm=next((own.source.language for own in model.methods if own.source.language is not None), None),
         by_size=source.by_size,
     )
+
+
+def _name_methods(model: TargetModel, method: Method) -> tuple[Method, ...]:
+    """What the manifest lists of a lowered method: of a decoder, `prefill` and `decode`."""
+    language = model.source.language
+    return (method,) if language is None else language_methods(method, language)

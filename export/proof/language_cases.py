@@ -16,16 +16,20 @@ from edgex.export.language_model.source import SEED, pieces, random_text
 from edgex.export.proof.verification import (
     LEAST_SQNR_DB,
     Answers,
+    AnswersOverMethods,
     QuantizedReference,
     allow_for_rounding,
     leave_out,
 )
 from edgex.runtime.artifact.golden import Arrays, Case, Step
 from edgex.runtime.artifact.language_model import POSITION, TOKENS, LanguageModel
+from edgex.runtime.artifact.specs import Dim
 
 if TYPE_CHECKING:
     from edgex.delegates.base import CapturedProgram
+    from edgex.export.quantization.running import GraphRunner
     from edgex.export.source.eager import EagerModel
+    from edgex.export.target_model import TargetModel
 
 DECODE_STEPS = 32
 
@@ -40,6 +44,7 @@ def make_language_cases(
     skip: Sequence[str] = (),
     progress: Callable[[str], None] = lambda _: None,
     quantized: QuantizedReference | None = None,
+    encoder: TargetModel | None = None,
 ) -> list[Case]:
     """Every text that the artifact has to read as eager does, and what it has to refuse.
 
@@ -50,30 +55,43 @@ def make_language_cases(
         skip: Names of cases that the user chose to leave out; they are listed as skipped.
         progress: Called with each case's name.
         quantized: The quantized program, where there is one: engines are held to it, and to eager by one text.
+        encoder: Reads what a text is about, before it: another source for each.
 
     Raises:
         VerificationError: `skip` names a case that does not exist.
     """
     in_float = Answers(program, eager)
     answers = in_float if quantized is None else Answers(program, quantized.model)
+    whole = in_float
+    encode = encoder_quantized = None
+    if encoder is not None:
+        encode = EncoderAnswers(encoder)
+        whole = AnswersOverMethods({llm.prefill: in_float, encode.method: encode.answers}, llm.prefill)
+        if quantized is not None:
+            runner = runner_of(encoder)
+            quantized.model.share_state([runner])
+            encoder_quantized = EncoderAnswers(encoder, runner)
     plans = _plan_calls(llm)
     cases: list[Case] = []
     for number, (name, method, calls) in enumerate(plans):
         progress(name)
         if quantized is not None and number == 0:
-            cases.append(_answer(in_float, name, method, calls))
+            cases.append(_answer(in_float, name, method, calls, encode, number))
             name = f"{name}, as quantized"
-        case = _answer(answers, name, method, calls)
+        case = _answer(answers, name, method, calls, encode if quantized is None else encoder_quantized, number)
         if quantized is not None:
-            case = allow_for_rounding(replace(case, reference="quantized"), in_float, case.steps[0].inputs)
+            case = allow_for_rounding(replace(case, reference="quantized"), whole, case.steps[0].inputs)
         cases.append(case)
     if quantized is not None:
         progress("what eager goes on with")
-        cases.append(_go_on(in_float, llm))
+        cases.append(_go_on(in_float, llm, encode))
     refused = [
         Case(name, "refuse", (Step(_inputs(call), {}),), method=method) for name, method, call in _plan_refused(llm)
     ]
-    return leave_out([*cases, *refused], skip)
+    cases += refused
+    if encoder is not None:  # the artifact's first method is another one
+        cases = [replace(case, method=case.method or llm.prefill) for case in cases]
+    return leave_out(cases, skip)
 
 
 def _plan_calls(llm: LanguageModel) -> list[tuple[str, str | None, list[Call]]]:
@@ -128,7 +146,7 @@ def _plan_refused(llm: LanguageModel) -> list[tuple[str, str | None, Call]]:
     ]
 
 
-def _go_on(in_float: Answers, llm: LanguageModel) -> Case:
+def _go_on(in_float: Answers, llm: LanguageModel, encoder: EncoderAnswers | None) -> Case:
     """A prompt that eager goes on with its likeliest tokens: what quantization costs is read off this text.
 
     Its scores alone say nothing final, since a small or untrained model is changed a lot by 4 bits; so only another
@@ -136,18 +154,72 @@ def _go_on(in_float: Answers, llm: LanguageModel) -> Case:
     """
     after = min(DECODE_STEPS, llm.context // 2)
     prompt = random_text(llm.vocabulary, min(llm.chunk, llm.context - after), SEED - 1)
-    steps = [in_float.step(_inputs((0, prompt)))]
+    begin = () if encoder is None else (encoder.step(0),)
+    steps = [in_float.step(_inputs((0, prompt)), from_reset=encoder is None)]
     for position in range(len(prompt), len(prompt) + after):
         likeliest = next(iter(steps[-1].outputs.values())).reshape(-1, llm.vocabulary)[-1].argmax()
         call = (position, np.array([likeliest], np.int64))
         steps.append(in_float.step(_inputs(call), from_reset=False))
     name = f"prompt of {_tokens(len(prompt))}, and what eager goes on with"
-    return Case(name, "compare", tuple(steps), min_sqnr_db=LEAST_SQNR_DB)
+    return Case(name, "compare", (*begin, *steps), min_sqnr_db=LEAST_SQNR_DB)
 
 
-def _answer(answers: Answers, name: str, method: str | None, calls: Sequence[Call]) -> Case:
-    steps = tuple(answers.step(_inputs(call), from_reset=number == 0) for number, call in enumerate(calls))
-    return Case(name, "compare", steps, method=method)
+def _answer(
+    answers: Answers,
+    name: str,
+    method: str | None,
+    calls: Sequence[Call],
+    encoder: EncoderAnswers | None,
+    seed: int,
+) -> Case:
+    begin = () if encoder is None else (encoder.step(seed),)
+    steps = (
+        answers.step(_inputs(call), from_reset=number == 0 and encoder is None) for number, call in enumerate(calls)
+    )
+    return Case(name, "compare", (*begin, *steps), method=method)
+
+
+def runner_of(model: TargetModel) -> GraphRunner:
+    """What runs a method as its target lowers it: quantized, or in floating point where nothing of it is."""
+    from edgex.export.quantization.running import GraphRunner
+
+    reference = model.quantized_reference
+    return GraphRunner(model.rewritten.program) if reference is None else reference.model
+
+
+class EncoderAnswers:
+    """What an encoder says to sources like its example: its values in other places, at lengths that vary."""
+
+    def __init__(self, model: TargetModel, runner: GraphRunner | None = None) -> None:
+        """Say who answers.
+
+        Args:
+            model: The method.
+            runner: What runs it quantized; None is eager.
+        """
+        self.method = str(model.source.method)
+        self.answers = Answers(model.rewritten.program, model.eager if runner is None else runner)
+        self._inputs = model.rewritten.program.inputs
+        self._example = self.answers.arrays_of(model.eager.example)
+
+    def step(self, seed: int) -> Step:
+        """Read a source, from the initial state; the first is the example."""
+        return replace(self.answers.step(self._make_inputs(seed)), method=self.method)
+
+    def _make_inputs(self, seed: int) -> Arrays:
+        if seed == 0:
+            return self._example
+        numbers = np.random.default_rng(SEED + seed)
+        sizes: dict[str, int] = {}
+        found = {}
+        for spec in self._inputs:
+            values = self._example[spec.name]
+            shape = [
+                sizes.setdefault(dim.name, int(numbers.integers(dim.min, dim.max + 1))) if isinstance(dim, Dim) else dim
+                for dim in spec.shape
+            ]
+            found[spec.name] = numbers.choice(values.reshape(-1), shape) if values.size else values
+        return found
 
 
 def _inputs(call: Call) -> Arrays:

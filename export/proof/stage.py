@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edgex.errors import VerificationError
+from edgex.export.methods.sequences import make_shared_case, shared_state
 from edgex.export.proof.held_out import warn_of_more
 from edgex.export.proof.held_out_answers import answer_held_out
 from edgex.export.proof.language_cases import make_language_cases
 from edgex.export.proof.references.discretized import judge_by_features
 from edgex.export.proof.references.float64_errors import judge_by_float64
 from edgex.export.proof.references.ranks import judge_by_values
+from edgex.export.proof.sequences import STATE_NOT_SHOWN
 from edgex.export.proof.special_values import describe_special_values
 from edgex.export.proof.verification import (
     explain_failure,
@@ -46,8 +48,22 @@ class Proof:
     warnings: tuple[str, ...] = ()
 
 
-def answer_cases(model: TargetModel, settings: ExportSettings, progress: Progress) -> TargetModel:
+def answer_cases(
+    model: TargetModel,
+    settings: ExportSettings,
+    progress: Progress,
+    *,
+    shares_state: bool = False,
+    encoder: TargetModel | None = None,
+) -> TargetModel:
     """The model with what its artifact has to prove, and the answers.
+
+    Args:
+        model: One method.
+        settings: Say what is left out.
+        progress: Called with a stage and a detail.
+        shares_state: Whether other methods write or read its state.
+        encoder: The method that a language model's texts begin with.
 
     Raises:
         VerificationError: A case to be left out does not exist, or the inputs do not show the model's state.
@@ -64,6 +80,7 @@ def answer_cases(model: TargetModel, settings: ExportSettings, progress: Progres
                 settings.skip_cases,
                 lambda case: progress("reference", case),
                 reference,
+                encoder,
             ),
         )
     cases = make_cases(
@@ -74,6 +91,9 @@ def answer_cases(model: TargetModel, settings: ExportSettings, progress: Progres
         lambda case: progress("reference", case),
         reference,
     )
+    if model.source.method is not None and shares_state:
+        # What it shares is shown with the other methods.
+        cases = [case for case in cases if case.reason != STATE_NOT_SHOWN]
     require_state_shown(cases, settings.allow_inconclusive)
     return replace(model, cases=[*cases, *answer_held_out(model, settings, progress)])
 
@@ -84,15 +104,32 @@ def answer_for_targets(
     """`answer_cases` for every target; those that are compared with the same reference share its answers."""
     known: dict[tuple[int, str | None], Sequence[Case]] = {}
 
-    def answer(model: TargetModel) -> TargetModel:
+    def answer(model: TargetModel, sharing: Sequence[TargetModel]) -> TargetModel:
         reference = id(model.quantized_reference), model.source.method
         if reference not in known:
-            cases = answer_cases(model, settings, progress).cases
+            shares = any(model is other for other in sharing)
+            encoder = whole if model.source.language is not None and model is not whole else None
+            answered = answer_cases(model, settings, progress, shares_state=shares, encoder=encoder)
             method = model.source.method
-            known[reference] = cases if method is None else [replace(case, method=method) for case in cases]
-        return replace(model, cases=known[reference], others=tuple(answer(other) for other in model.others))
+            known[reference] = [replace(case, method=case.method or method) for case in answered.cases]
+            if sharing and model is sharing[0] and not speaks:
+                progress("reference", "runs of several methods")
+                given = whole.source.method_sequence
+                known[reference] = [
+                    *known[reference],
+                    make_shared_case(sharing, given, allow_inconclusive=settings.allow_inconclusive),
+                ]
+        return replace(model, cases=known[reference])
 
-    return {name: answer(model) for name, model in models.items()}
+    found = {}
+    for name, whole in models.items():
+        names = shared_state(whole.methods) if whole.others else ()
+        # Texts of a language model go over its methods themselves.
+        speaks = any(method.source.language is not None for method in whole.methods)
+        sharing = [method for method in whole.methods if method.source.method in names]
+        first, *others = [answer(method, sharing) for method in whole.methods]
+        found[name] = replace(first, others=tuple(others))
+    return found
 
 
 def prove(
@@ -120,15 +157,17 @@ def prove(
     whose = "" if model.source.method is None else f", method {model.source.method}"
     progress("verify", f"{model.target}{whose}, in a fresh process")
     cases: Sequence[Case] = model.cases
-    method = model.source.method
+    methods: tuple[str, ...] = () if model.source.method is None else (model.source.method,)
+    if methods and model.source.language is not None:
+        methods = (model.source.language.prefill, model.source.language.decode)
     warnings: tuple[str, ...] = ()
     try:
-        verdict = verify_in_fresh_process(folder, cpu_reference=on_cpu, method=method)
+        verdict = verify_in_fresh_process(folder, cpu_reference=on_cpu, methods=methods)
     except VerificationError as error:
         # The process was killed. Where NaN and infinity did that, it is told like everything else about them.
         cases = [case.skip("the engine does not survive it") if case.kind == "report" else case for case in cases]
         seal(cases)
-        verdict = verify_in_fresh_process(folder, cpu_reference=on_cpu, method=method)
+        verdict = verify_in_fresh_process(folder, cpu_reference=on_cpu, methods=methods)
         warnings = (f"NaN or infinity in the inputs: {error.what}",)
     if not verdict["passed"]:
         ranked = judge_by_values(cases, verdict, model.rewritten.program)
@@ -136,13 +175,13 @@ def prove(
         if any(old is not new for old, new in zip(cases, ranked, strict=True)):
             progress("verify", f"{model.target}, once more: indices and rounded outputs by the values behind them")
             seal(cases := ranked)
-            verdict = verify_in_fresh_process(folder, cpu_reference=on_cpu, method=method)
+            verdict = verify_in_fresh_process(folder, cpu_reference=on_cpu, methods=methods)
     if not verdict["passed"] and settings.judges_float32:
         judged = judge_by_float64(cases, verdict, model.eager, model.rewritten.program)
         if judged.sentences:
             progress("verify", f"{model.target}, once more: {len(judged.sentences)} stress cases enlarge rounding")
             seal(judged.cases)
-            verdict = verify_in_fresh_process(folder, cpu_reference=on_cpu, method=method)
+            verdict = verify_in_fresh_process(folder, cpu_reference=on_cpu, methods=methods)
             cases, warnings = judged.cases, (*warnings, *judged.sentences)
     if not verdict["passed"]:
         raise explain_failure(verdict, model.target)

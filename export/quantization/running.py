@@ -35,12 +35,24 @@ class GraphRunner:
         self._specs = [spec for node, spec in placeholders(exported) if node not in constants]
         self._module = exported.graph_module if module is None else module
         self._state: dict[str, torch.Tensor] = {}
+        self._sharing: tuple[GraphRunner, ...] = (self,)
+        self.reset()
+
+    def share_state(self, others: Sequence[GraphRunner]) -> None:
+        """Keep one state with these, as the methods of an artifact do; all are as at the start afterwards."""
+        group = (self, *(other for other in others if other is not self))
+        for runner in group:
+            runner._state, runner._sharing = self._state, group
         self.reset()
 
     def reset(self) -> None:
-        """Put back the initial state."""
+        """Put back the initial state, that of all methods where several share it."""
+        for runner in self._sharing:
+            runner._reset_own()
+
+    def _reset_own(self) -> None:
         state = {spec.name for spec in self._program.state}
-        self._state = {
+        self._state |= {
             str(spec.target): tensor_of(self._program.exported, spec).detach().clone()
             for spec in self._specs
             if spec.target in state

@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from edgex.delegates.recipes.quantizers import LINEAR_RECIPES, LinearWeights
-from edgex.errors import QuantizationError
+from edgex.errors import QuantizationError, UsageError
 from edgex.export.proof.verification import QuantizedReference
-from edgex.export.quantization.calibration.samples import Samples, find_calibration
+from edgex.export.quantization.calibration.samples import Samples, find_calibration, of_method
 from edgex.export.quantization.linear import quantize_linear, quantize_tables
 from edgex.export.quantization.model import QuantizedModel, quantize_once
 from edgex.export.quantization.quantize import Calibrated
@@ -51,9 +51,54 @@ def quantize_for_targets(
     """
     if captured.source.by_size:
         return _quantize_sizes(models, captured, recipe, settings, progress)
+    speaks = any(one.source.language is not None for one in (captured, *captured.others))
+    methods = [_quantize_method(models, captured, recipe, settings, progress, speaks=speaks)]
+    for at, other in enumerate(captured.others):
+        own = {name: model.others[at] for name, model in models.items()}
+        methods.append(_quantize_method(own, other, recipe, settings, progress, speaks=speaks))
+    if len(methods) == 1:
+        return methods[0]
+    joined: dict[str, TargetModel] = {}
+    failed: dict[str, QuantizationError] = {}
+    for name, model in models.items():
+        if all(name in errors for _, errors in methods):
+            failed[name] = methods[0][1][name]
+            continue
+        # A method in which nothing can be quantized stays as it is; that is said.
+        parts = [
+            found[name] if name in found else _left_float(own, errors[name])
+            for own, (found, errors) in zip(model.methods, methods, strict=True)
+        ]
+        joined[name] = replace(parts[0], others=tuple(parts[1:]))
+    return joined, failed
+
+
+def _left_float(model: TargetModel, error: QuantizationError) -> TargetModel:
+    """A method that stays in floating point, with a warning that says why."""
+    warning = f"method {model.source.method} stays in floating point: {error.what}"
+    return replace(model, rewritten=replace(model.rewritten, dropped=(*model.rewritten.dropped, warning)))
+
+
+def _quantize_method(
+    models: Mapping[str, TargetModel],
+    captured: CapturedModel,
+    recipe: Recipe,
+    settings: ExportSettings,
+    progress: Progress,
+    *,
+    speaks: bool,
+) -> tuple[dict[str, TargetModel], dict[str, QuantizationError]]:
+    """`quantize_for_targets` of one method, whatever others the models have; `speaks`: of a language model."""
     quantizers = {name: model.job.delegate.quantizer(recipe.name) for name, model in models.items()}
     observed = any(quantizer is not None and quantizer.observed for quantizer in quantizers.values())
     eager = captured.capture.eager
+    if observed and captured.source.method is not None and captured.capture.program.state:
+        raise UsageError(
+            f"--quantize {recipe.name} does not go with method {captured.source.method!r}, which keeps state",
+            captured.source.description,
+            "use a recipe that needs no calibration, such as 8da4w or 8da8w",
+            why="ranges of what it reads would have to be observed over runs of all methods in a row",
+        )
     samples = _open_samples(captured.source, eager, settings, progress) if observed else None
     common_values = frozenset(node.name for node in captured.capture.program.exported.graph.nodes)
     made: dict[tuple[int, Quantizer], QuantizedModel] = {}
@@ -92,14 +137,14 @@ def quantize_for_targets(
     references = [quantized.reference for (_, quantizer), quantized in made.items() if quantizer == LinearWeights()]
     for name in lowered_later:
         try:
-            found[name] = _leave_to_delegate(models[name], recipe, references, progress)
+            found[name] = _leave_to_delegate(models[name], recipe, references, progress, speaks=speaks)
         except QuantizationError as error:
             failed[name] = error
     return found, failed
 
 
 def _leave_to_delegate(
-    model: TargetModel, recipe: Recipe, references: list[QuantizedReference], progress: Progress
+    model: TargetModel, recipe: Recipe, references: list[QuantizedReference], progress: Progress, *, speaks: bool
 ) -> TargetModel:
     """The model of a target that quantizes linear layers while it lowers.
 
@@ -111,6 +156,7 @@ def _leave_to_delegate(
         recipe: What is asked for.
         references: What other targets are held to under the recipe; one is added where there is none.
         progress: Called with a stage and a detail.
+        speaks: Whether it is a method of a language model.
 
     Raises:
         QuantizationError: The recipe does not fit the program.
@@ -120,7 +166,7 @@ def _leave_to_delegate(
         program = quantize_tables(program, recipe)
         check_signature(model.rewritten.program, program)
     rewritten = replace(model.rewritten, program=replace(program, recipe=recipe))
-    if model.source.language is None or recipe.name not in LINEAR_RECIPES:
+    if not speaks or recipe.name not in LINEAR_RECIPES:
         return replace(model, rewritten=rewritten)
     if not references:
         progress("quantize", f"{recipe.name}, for the proof")
@@ -153,7 +199,7 @@ def _quantize_sizes(
 
 
 def _open_samples(source: ModelSource, eager: EagerModel, settings: ExportSettings, progress: Progress) -> Samples:
-    data = find_calibration(settings.calibration, source, eager)
+    data = find_calibration(of_method(settings.calibration, source.method), source, eager)
 
     def tell(number: int | None, samples: Samples) -> None:
         if number is not None:

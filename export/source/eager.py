@@ -134,6 +134,7 @@ class EagerModel:
         self._call = call
         self._leaves, self._structure = pytree.tree_flatten((args, dict(kwargs)))
         self._buffers = buffers
+        self._others: tuple[BufferSnapshot, ...] = ()
         self.inputs = inputs
         self.outputs = outputs
         self.example = [leaf for leaf in self._leaves if isinstance(leaf, torch.Tensor)]
@@ -162,8 +163,13 @@ class EagerModel:
         return self._call
 
     def reset(self) -> None:
-        """Put back the initial state."""
-        self._buffers.restore()
+        """Put back the initial state, that of all methods where several share it."""
+        for buffers in (self._buffers, *self._others):
+            buffers.restore()
+
+    def reset_with(self, others: Sequence[EagerModel]) -> None:
+        """Put back what these methods change, too, from now on."""
+        self._others = tuple(other._buffers for other in others if other is not self)
 
     def flatten(self, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None) -> list[torch.Tensor]:
         """The tensors of another call of the same structure, in the order of `inputs`.

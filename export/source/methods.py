@@ -19,20 +19,22 @@ from __future__ import annotations
 import functools
 import inspect
 import keyword
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import FunctionType, MethodType
 from typing import Any
 
 import torch
 
-from edgex.errors import UsageError
+from edgex.errors import UsageError, nearest_name
 from edgex.export.source.example_inputs import Call, read_call
 
 NAME = "methods"
 # What a manifest lists at most.
 MOST = 100
 
+_SEQUENCE_FORM = """give runs in a row, each with its method, for instance
+       example_sequence = [("prefill", (tokens, start)), ("decode", (token, position)), ...]"""
 _FORM = """return a dict of (module or its method, example inputs), for instance
        return {"encode": (model.encode, (audio,)), "decode": (model.decode, (tokens, memory))}"""
 
@@ -118,6 +120,37 @@ def _check_name(name: Any, place: str) -> None:
     )
 
 
+def read_method_sequence(
+    value: Any, methods: Sequence[MethodExample], place: str
+) -> tuple[tuple[str, Call], ...] | None:
+    """Read an `example_sequence` over methods: runs in a row, each `(method, example inputs)`.
+
+    Args:
+        value: What the user gives; None where there is none.
+        methods: Those of the artifact.
+        place: What gave it, for messages.
+
+    Raises:
+        UsageError: It is of another form, or a step does not fit its method.
+    """
+    if value is None:
+        return None
+    if not isinstance(value, list | tuple):
+        raise UsageError(f"{place} is of type {type(value).__name__}", fix=_SEQUENCE_FORM)
+    known = {method.name: method for method in methods}
+    steps = []
+    for at, step in enumerate(value):
+        where = f"{place}[{at}]"
+        if not isinstance(step, tuple) or len(step) != 2 or not isinstance(step[0], str):
+            raise UsageError(f"{where} is not (method, example inputs)", fix=_SEQUENCE_FORM)
+        if step[0] not in known:
+            raise UsageError(f"{where} names no method: {step[0]!r}", why=nearest_name(step[0], known))
+        call = read_call(step[1], where)
+        check_fits(known[step[0]].module, call, where)
+        steps.append((step[0], call))
+    return tuple(steps)
+
+
 def _read_method(name: str, entry: Any, place: str) -> MethodExample:
     if not isinstance(entry, tuple) or len(entry) not in (2, 3):
         raise UsageError(f"{place} is not (module or its method, example inputs)", fix=_FORM)
@@ -129,7 +162,18 @@ def _read_method(name: str, entry: Any, place: str) -> MethodExample:
             fix="give a torch.nn.Module, or a method that is bound to one: model.encode",
         )
     module = given if owner is given else BoundMethod(given, owner)
-    args, kwargs = read_call(examples, place)
+    call = read_call(examples, place)
+    check_fits(module, call, place)
+    return MethodExample(name, module, owner, call, shapes[0] if shapes else None)
+
+
+def check_fits(module: torch.nn.Module, call: Call, place: str) -> None:
+    """Refuse example inputs that a module cannot be called with.
+
+    Raises:
+        UsageError: They do not fit its parameters.
+    """
+    args, kwargs = call
     try:
         inspect.signature(module.forward).bind(*args, **kwargs)
     except TypeError as error:
@@ -138,7 +182,6 @@ def _read_method(name: str, entry: Any, place: str) -> MethodExample:
             why=str(error),
             fix="give one value for each parameter, in order in a tuple or by name in a dict",
         ) from error
-    return MethodExample(name, module, owner, (args, kwargs), shapes[0] if shapes else None)
 
 
 def describe_parameters(module: torch.nn.Module) -> str:

@@ -29,14 +29,15 @@ from torch.export import ExportedProgram
 from edgex.errors import ArtifactError, RunError, UsageError, nearest_name
 from edgex.export.source.example_inputs import Call, apply_input_shapes, make_inputs, read_call
 from edgex.export.source.methods import NAME as METHODS
-from edgex.export.source.methods import MethodExample, read_methods
+from edgex.export.source.methods import MethodExample, read_method_sequence, read_methods
 from edgex.export.source.processors import find_processor_files
 from edgex.export.source.user_code.code_search import find_definition
 from edgex.export.source.user_code.user_line import line_at
 from edgex.export.source.user_file import Found, find_in_namespace, load_file, load_module, run_user_code
 from edgex.export.source.weights import check_weights, put_in_eval
 from edgex.runtime.artifact.card import check_card
-from edgex.runtime.artifact.language_model import LanguageModel
+from edgex.runtime.artifact.language_model import ENCODE, LanguageModel
+from edgex.runtime.artifact.specs import Dim
 from edgex.runtime.engines.torch.pt2.archive import load_program
 
 __all__ = ["ModelSource", "check_weights", "find_model", "wrap_methods", "wrap_model"]
@@ -64,10 +65,12 @@ class ModelSource:
         card_place: The line that gives it, for messages.
         processor_files: Files of a tokenizer or processor that travel with the model, by name.
         notices: What the user should know, a sentence each.
-        language: What the artifact says of a language model; None for other models.
+        language: What the artifact says of a language model; None for other models, and for its encoder.
         method: The method of the artifact that this is; None for `forward`, the only one.
         others: The artifact's other methods; empty where there is one.
         by_size: The methods are one model at several sizes.
+        method_sequence: Several runs in a row, each a method's; None when not given. The first method has it.
+        dynamic: Dimensions by input and axis, instead of `dynamic_shapes`.
     """
 
     module: torch.nn.Module | ExportedProgram
@@ -88,6 +91,8 @@ class ModelSource:
     method: str | None = None
     others: tuple[ModelSource, ...] = ()
     by_size: bool = False
+    method_sequence: tuple[tuple[str, Call], ...] | None = None
+    dynamic: Mapping[tuple[str, int], Dim] = field(default_factory=dict)
 
     @property
     def whole(self) -> torch.nn.Module | ExportedProgram:
@@ -137,9 +142,15 @@ def find_model(
         _check_several(label, shapes, language=language, several=several)
         return _find_methods(namespace, stem, label, root)
     found = find_in_namespace(namespace, match["name"], label, root)
-    if language:
+    if language and (found.examples is None or not _has_encoder(found.module)):
         found = replace(found, examples=((), {}), examples_name="made for --llm")
     return _make_source(found, namespace, shapes, match["name"] or stem, label, root)
+
+
+def _has_encoder(module: Any) -> bool:
+    """Whether a language model has one, whose inputs are then the example inputs of the file."""
+    config = getattr(module, "config", None)
+    return hasattr(module, ENCODE) or bool(getattr(config, "is_encoder_decoder", False))
 
 
 def wrap_model(
@@ -215,7 +226,19 @@ def _find_methods(namespace: Mapping[str, Any], name: str, label: str, root: Pat
     read = read_methods(run_user_code(namespace[METHODS], place, root), place)
     source = _join_methods(read, name, f"{label}:{METHODS}", root)
     card, card_place = _read_card(namespace, label, root)
-    return replace(source, model_card=card, card_place=card_place)
+    samples = namespace.get("calibration_data")
+    source = replace(
+        source,
+        calibration_data=_samples_of(samples, source.method),
+        others=tuple(replace(one, calibration_data=_samples_of(samples, one.method)) for one in source.others),
+    )
+    sequence = read_method_sequence(_read(namespace, "example_sequence", root), read, f"{label}:example_sequence")
+    return replace(source, model_card=card, card_place=card_place, method_sequence=sequence)
+
+
+def _samples_of(samples: Any, method: str | None) -> Any:
+    """A method's entry of `calibration_data`; None where the file gives none for it."""
+    return samples.get(method) if isinstance(samples, Mapping) else None
 
 
 def _join_methods(read: Sequence[MethodExample], name: str, description: str, root: Path) -> ModelSource:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from edgex.runtime.support.machine.memory import read_available_bytes
@@ -35,7 +36,9 @@ def find_source(
             return split_by_size(source, settings.sizes)
         from edgex.export.language_model.source import prepare_language_model
 
-        return prepare_language_model(source, settings.language)
+        source = prepare_language_model(source, settings.language)
+        check_methods(source, replace(settings, language=None))
+        return source
 
     if settings.memory_check:
         with refusing_large_models(read_available_bytes()):

@@ -60,13 +60,15 @@ class Step:
     """One run: inputs by name and, unless the case must be refused, eager's outputs by name.
 
     `ranked` has, by output, what its indices choose from, where eager's choice is not the only right one; `between`
-    what an output may be that is rounded from numbers.
+    what an output may be that is rounded from numbers. `method` runs it where that is another than the case's: a
+    sequence over methods shows the state that they share.
     """
 
     inputs: Arrays
     outputs: Arrays
     ranked: Mapping[str, Ranked] = field(default_factory=dict)
     between: Mapping[str, Between] = field(default_factory=dict)
+    method: str | None = None
 
     @property
     def nbytes(self) -> int:
@@ -105,6 +107,16 @@ class Case:
     min_sqnr_db: float | None = None
     method: str | None = None
 
+    @property
+    def over_methods(self) -> bool:
+        """Whether other methods than the case's own run some of its steps."""
+        return len(self.own_steps) < len(self.steps)
+
+    @property
+    def own_steps(self) -> tuple[Step, ...]:
+        """The steps that the case's own method runs."""
+        return tuple(step for step in self.steps if step.method in (None, self.method))
+
     def skip(self, reason: str) -> Case:
         """What is left of it where it is not run: its name, and whose it is."""
         return Case(self.name, "skipped", reason=reason, method=self.method)
@@ -122,6 +134,8 @@ def write_golden(folder: Path, cases: Sequence[Case]) -> None:
         entry |= {"layout": case.layout, "reason": case.reason, "seed": case.seed, "file": None}
         entry |= {"reference": case.reference, "min_sqnr_db": case.min_sqnr_db}
         entry |= {} if case.method is None else {"method": case.method}
+        if any(step.method is not None for step in case.steps):
+            entry["step_methods"] = [step.method for step in case.steps]
         if case.steps:
             slug = re.sub(r"[^a-z0-9]+", "-", case.name.lower()).strip("-")
             entry["file"] = f"{number:02d}-{slug}.safetensors"
@@ -189,10 +203,10 @@ def golden_of_method(artifact: Artifact) -> list[Case]:
 
 
 def read_example(artifact: Artifact) -> dict[str, np.ndarray]:
-    """The example inputs by name: the first step of the first case that is compared."""
+    """The example inputs by name: the method's first step of the first case that is compared."""
     for case in golden_of_method(artifact):
-        if case.kind == "compare":
-            return dict(case.steps[0].inputs)
+        if case.kind == "compare" and (own := case.own_steps):
+            return dict(own[0].inputs)
     raise ArtifactError("the artifact holds no example inputs", artifact.path.name, "give inputs with -i")
 
 
@@ -202,6 +216,7 @@ def _read_case(artifact: Artifact, entry: Mapping[str, Any]) -> Case:
     steps: list[Step] = []
     if entry["file"] is not None:
         tensors = load_file(artifact.path / FOLDER / entry["file"])
+        methods = entry.get("step_methods") or ()
         for at in range(entry["steps"]):
             inputs, outputs = f"{at}/input/", f"{at}/output/"
             step = Step(
@@ -209,6 +224,7 @@ def _read_case(artifact: Artifact, entry: Mapping[str, Any]) -> Case:
                 {k.removeprefix(outputs): v for k, v in tensors.items() if k.startswith(outputs)},
                 _read_ranked(tensors, f"{at}/ranked/"),
                 _read_between(tensors, at),
+                methods[at] if at < len(methods) else None,
             )
             _check_step(artifact, entry, step)
             steps.append(step)
@@ -253,7 +269,7 @@ def _read_between(tensors: Arrays, at: int) -> dict[str, Between]:
 
 def _check_step(artifact: Artifact, entry: Mapping[str, Any], step: Step) -> None:
     """A step holds what its method takes and, where it is to be compared, gives."""
-    named = entry.get("method")
+    named = step.method or entry.get("method")
     method = artifact.manifest.methods[0] if named is None else artifact.manifest.find_method(named)
     kinds = [("input", step.inputs, method.inputs)]
     if entry["kind"] == "compare":

@@ -8,6 +8,9 @@
 Both methods take `tokens` int64 `[1, n]` and `position` int64 `[1]`, the place of the first of them in the text. They
 give the scores of what follows the last of them, float32 `[1, vocabulary]`. Nothing but `position` says how much of the
 cache counts: a smaller one takes tokens back.
+
+A model with an encoder has `"encode": "encode", "start": [0]` besides: the method that reads what the text is about,
+and the tokens that its texts begin with.
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ from edgex.errors import RunError
 if TYPE_CHECKING:
     import numpy as np
 
-PREFILL, DECODE = "prefill", "decode"
+ENCODE, PREFILL, DECODE = "encode", "prefill", "decode"
 TOKENS, POSITION = "tokens", "position"
 
 
@@ -39,6 +42,8 @@ class LanguageModel:
         cache_dtype: What it is kept in.
         prefill: Name of the method that takes several tokens.
         decode: Name of the method that takes one.
+        encode: Name of the method that reads what the text is about; None where there is none.
+        start: What texts begin with where nobody says otherwise; only with an encoder.
     """
 
     vocabulary: int
@@ -50,16 +55,19 @@ class LanguageModel:
     cache_dtype: str = "float32"
     prefill: str = PREFILL
     decode: str = DECODE
+    encode: str | None = None
+    start: tuple[int, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """A JSON object with the fields as they are named here."""
-        return {**asdict(self), "eos": list(self.eos)}
+        said = {**asdict(self), "eos": list(self.eos), "start": list(self.start)}
+        return said if self.encode is not None else {k: v for k, v in said.items() if k not in ("encode", "start")}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> LanguageModel:
         """The inverse of `to_json`."""
-        known = {name: data[name] for name in cls.__dataclass_fields__}
-        return cls(**{**known, "eos": tuple(data["eos"])})
+        known = {name: data[name] for name in cls.__dataclass_fields__ if name in data}
+        return cls(**{**known, "eos": tuple(data["eos"]), "start": tuple(data.get("start", ()))})
 
     def fault(self, tokens: np.ndarray, position: np.ndarray) -> RunError | None:
         """Why the engine must not see these tokens at this position; None where it may.

@@ -166,6 +166,11 @@ class Manifest:
         """The method that a Session runs: the selected one, else the first, which is `forward` in most artifacts."""
         return self.methods[0] if self.selected is None else self.find_method(self.selected)
 
+    @property
+    def language_method(self) -> LanguageModel | None:
+        """What bounds tokens and positions of the method that is meant; None where it takes others, as an encoder."""
+        return self.llm if self.llm is not None and self.method.name in (self.llm.prefill, self.llm.decode) else None
+
     def find_method(self, name: str) -> Method:
         """The method of a name.
 
@@ -362,9 +367,11 @@ def _check_language_model(llm: Mapping[str, Any], methods: Mapping[str, Mapping[
             raise ValueError(f"its method {name!r} does not take {TOKENS} and {POSITION}")
         if [spec["shape"] for spec in outputs] != [[1, llm["vocabulary"]]]:
             raise ValueError(f"its method {name!r} does not give scores of {llm['vocabulary']} tokens")
+    if llm.get("encode") is not None and llm["encode"] not in methods:
+        raise ValueError(f"its llm names a method {llm['encode']!r}, which is not there")
     if llm["chunk"] > llm["context"]:
         raise ValueError(f"its chunk of {llm['chunk']} is larger than its context of {llm['context']}")
-    if any(token >= llm["vocabulary"] for token in (*llm["eos"], llm["bos"] or 0)):
+    if any(token >= llm["vocabulary"] for token in (*llm["eos"], *llm.get("start", ()), llm["bos"] or 0)):
         raise ValueError("it begins or ends texts with a token outside its vocabulary")
 
 

@@ -104,7 +104,8 @@ _TOKEN = Integer(0, _MAX_SIZE)
 _LLM = Object(
     {"vocabulary": _COUNT, "context": _COUNT, "chunk": _COUNT, "cache_bytes": _SIZE}
     | {"bos": Optional(_TOKEN), "eos": List(_TOKEN, most=10_000)}
-    | {"cache_dtype": OneOf(NUMPY_DTYPES), "prefill": LABEL, "decode": LABEL}
+    | {"cache_dtype": OneOf(NUMPY_DTYPES), "prefill": LABEL, "decode": LABEL},
+    {"encode": LABEL, "start": List(_TOKEN, most=10_000)},
 )
 
 MANIFEST = Object(
@@ -121,6 +122,7 @@ _CASE = Object(
     {"name": LABEL, "kind": OneOf(("compare", "refuse", "report", "skipped")), "steps": Integer(0, MAX_STEPS)}
     | {"layout": OneOf(("contiguous", "transposed", "channels_last")), "reason": Optional(_SENTENCE)}
     | {"seed": Optional(Integer()), "file": Optional(PATH)},
-    {"reference": OneOf(("eager", "quantized")), "min_sqnr_db": Optional(Number()), "method": Optional(LABEL)},
+    {"reference": OneOf(("eager", "quantized")), "min_sqnr_db": Optional(Number()), "method": Optional(LABEL)}
+    | {"step_methods": List(Optional(LABEL), most=MAX_STEPS)},
 )
 GOLDEN_INDEX = Object({"format": LABEL, "cases": List(_CASE, most=10_000)})

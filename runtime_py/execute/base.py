@@ -21,9 +21,9 @@ from. A new place to run is a class with the methods of `Executor`, and an entry
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import TracebackType
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from edgex.errors import EdgexError, RunError, UsageError
 from edgex.runtime.artifact.artifact import Artifact
@@ -32,9 +32,11 @@ from edgex.runtime.execute.request import (
     Arrays,
     DeviceInfo,
     DeviceOptions,
+    MethodInputs,
     RunRequest,
     RunResult,
     TextRequest,
+    method_of,
 )
 from edgex.runtime.session.signature import Signature
 
@@ -215,32 +217,58 @@ class Prepared:
     Attributes:
         sequences: Those that fit, as C-contiguous arrays in the manifest's dtypes (bfloat16 as float32).
         numbers: Which of the request's they are.
-        refused: Why the others do not fit, by number.
+        refused: Why others do not fit, by number.
+        left_out: Why others cannot be run there, by number.
     """
 
     sequences: tuple[tuple[Arrays, ...], ...]
     numbers: tuple[int, ...]
     refused: Mapping[int, EdgexError]
+    left_out: Mapping[int, str] = field(default_factory=dict)
 
     def spread(self, outputs: Sequence[tuple[Arrays, ...]]) -> Sequence[tuple[Arrays, ...]]:
         """Outputs of the sequences that fit, with none for those that did not."""
-        if not self.refused:
+        if not self.refused and not self.left_out:
             return outputs
         found = dict(zip(self.numbers, outputs, strict=True))
-        return tuple(found.get(number, ()) for number in range(len(self.numbers) + len(self.refused)))
+        others = len(self.refused) + len(self.left_out)
+        return tuple(found.get(number, ()) for number in range(len(self.numbers) + others))
 
 
-def prepare_sequences(artifact: Artifact, request: RunRequest) -> Prepared:
-    """Check the inputs of every sequence, for an executor that sends them elsewhere."""
-    signature = Signature(artifact.manifest.method.inputs, artifact.manifest.llm)
+_ONE_METHOD = "it runs several methods in turn, and a process there runs one"
+
+
+def prepare_sequences(artifact: Artifact, request: RunRequest, *, one_method: bool = False) -> Prepared:
+    """Check the inputs of every sequence, for an executor that sends them elsewhere.
+
+    Args:
+        artifact: What runs.
+        request: What is wanted.
+        one_method: What runs there has one method loaded: sequences over several are left out.
+    """
+    manifest = artifact.manifest
+    signatures = {
+        name: Signature.of(manifest.select(name))
+        for name in {method_of(step) for sequence in request.sequences for step in sequence}
+    }
     fitting: dict[int, tuple[Arrays, ...]] = {}
     refused: dict[int, EdgexError] = {}
+    left_out: dict[int, str] = {}
     for number, sequence in enumerate(request.sequences):
+        if one_method and any(method_of(step) is not None for step in sequence):
+            left_out[number] = _ONE_METHOD
+            continue
         try:
-            fitting[number] = tuple(signature.prepare_named(**step) for step in sequence)
+            fitting[number] = tuple(_prepare_step(step, signatures) for step in sequence)
         except RunError as error:
             refused[number] = error
-    return Prepared(tuple(fitting.values()), tuple(fitting), refused)
+    return Prepared(tuple(fitting.values()), tuple(fitting), refused, left_out)
+
+
+def _prepare_step(step: Mapping[str, Any], signatures: Mapping[str | None, Signature]) -> Arrays:
+    method = method_of(step)
+    inputs = signatures[method].prepare_named(**step)
+    return inputs if method is None else MethodInputs(method, inputs)
 
 
 def refuse_what_needs_this_machine(request: RunRequest, address: str) -> None:

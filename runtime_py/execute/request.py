@@ -23,6 +23,23 @@ if TYPE_CHECKING:
 Arrays = Mapping[str, np.ndarray]
 
 
+class MethodInputs(dict[str, Any]):
+    """Inputs of a step that another method runs than the one that the artifact was opened with.
+
+    Attributes:
+        method: Its name.
+    """
+
+    def __init__(self, method: str, inputs: Arrays) -> None:
+        super().__init__(inputs)
+        self.method = method
+
+
+def method_of(step: Mapping[str, Any]) -> str | None:
+    """The method that runs a step; None is the one that the artifact was opened with."""
+    return step.method if isinstance(step, MethodInputs) else None
+
+
 @dataclass(frozen=True)
 class DeviceInfo:
     """A machine that runs artifacts; None where it does not tell.
@@ -149,7 +166,8 @@ class RunRequest:
     Attributes:
         sequences: Runs whose outputs are wanted. Each sequence starts from the initial state; its steps are inputs by
             name, of whatever `Session.run` takes: every executor checks them first, and refuses a sequence that does
-            not fit.
+            not fit. A step that is `MethodInputs` is run by another method of what is loaded, where the executor can do
+            that; else its sequence is left out.
         threads: Threads of a run; None leaves it to the engine.
         options: Engine settings by name; devices take none.
         check: How the artifact is checked before it is loaded.
@@ -184,6 +202,7 @@ class TextRequest:
         sampling: How each is chosen.
         ignore_eos: Go on behind an id that ends a text.
         threads: Threads of a run; None leaves it to the engine.
+        source: What the encoder takes, by name; None for a model without one.
     """
 
     ids: tuple[int, ...]
@@ -191,6 +210,7 @@ class TextRequest:
     sampling: Sampling = GREEDY
     ignore_eos: bool = False
     threads: int | None = None
+    source: Arrays | None = None
 
 
 @dataclass(frozen=True)

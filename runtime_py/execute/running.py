@@ -16,6 +16,7 @@ import numpy as np
 from edgex.errors import RunError
 from edgex.runtime.artifact.artifact import Artifact
 from edgex.runtime.engines.base import Engine, PreloadingEngine
+from edgex.runtime.execute.request import method_of
 from edgex.runtime.session.runner import EngineSettings
 from edgex.runtime.session.session import Session
 from edgex.runtime.session.simulation import refuse_timing
@@ -72,17 +73,24 @@ def play_sequences(session: Session, sequences: Sequence[Steps], tell: Tell = la
         found: list[dict[str, np.ndarray]] = []
         try:
             for step in steps:
+                own = session_of(session, step)
                 started = time.perf_counter()
-                results = session.run(**step)
+                results = own.run(**step)
                 if played.first_seconds is None:
                     played.first_seconds = time.perf_counter() - started
                     played.first_peak_bytes = read_peak_rss_bytes()
-                found.append({spec.name: array for spec, array in zip(session.outputs, results, strict=True)})
+                found.append({spec.name: array for spec, array in zip(own.outputs, results, strict=True)})
         except RunError as error:
             played.refused[number] = error
         played.outputs.append(tuple(found))
     session.reset()
     return played
+
+
+def session_of(session: Session, step: Mapping[str, Any]) -> Session:
+    """The session on the method that runs a step."""
+    method = method_of(step)
+    return session if method is None else session.method(method)
 
 
 def make_workload(session: Session, steps: Steps) -> Workload:
@@ -95,9 +103,9 @@ def make_workload(session: Session, steps: Steps) -> Workload:
 
     refuse_timing(session.simulator, session.artifact.path.name)
     kept = steps if session.state else steps[:1]
-    arrays = [session.prepare(**step) for step in kept]
+    calls = [(own.run, own.prepare(**step)) for step in kept for own in [session_of(session, step)]]
     return Workload(
-        tuple(functools.partial(session.run, *one) for one in arrays), session.reset if session.state else None
+        tuple(functools.partial(run, *arrays) for run, arrays in calls), session.reset if session.state else None
     )
 
 

@@ -10,10 +10,10 @@ import numpy as np
 
 from edgex.errors import ArtifactError, EdgexError, RunError
 from edgex.runtime.artifact.artifact import Artifact, CheckLevel
-from edgex.runtime.artifact.golden import STRESS, Case, Layout, Reference, read_golden
+from edgex.runtime.artifact.golden import STRESS, Case, Layout, Reference, Step, read_golden
 from edgex.runtime.artifact.shapes import SPECIAL_INPUTS
 from edgex.runtime.execute.base import Executor, Progress, no_progress
-from edgex.runtime.execute.request import Arrays, RunRequest, RunResult
+from edgex.runtime.execute.request import Arrays, MethodInputs, RunRequest, RunResult
 from edgex.runtime.session.agreement import Agreement, measure_agreement
 from edgex.runtime.session.numerics import (
     Tolerance,
@@ -153,6 +153,7 @@ def verify(
     check: CheckLevel = "hash",
     progress: Progress = no_progress,
     repeat_seconds: float = LIMIT_SECONDS,
+    methods: Sequence[str] = (),
 ) -> tuple[Verification, RunResult]:
     """Run every golden case of an artifact, and compare its outputs with eager's, here.
 
@@ -166,6 +167,7 @@ def verify(
         options: Engine settings by name.
         check: How the artifact is checked before it is loaded.
         progress: Told about each stage, with a detail.
+        methods: Whose cases run, where not all of the artifact's do and none is selected.
         repeat_seconds: How long the cases may be run once more in each way, where the executor can do that.
 
     Raises:
@@ -175,6 +177,7 @@ def verify(
     """
     manifest = artifact.manifest
     names = [method.name for method in manifest.methods] if manifest.selected is None else [manifest.selected]
+    names = [name for name in names if not methods or name in methods]
     cases = read_golden(artifact)
     given = {name: [case for case in cases if (case.method or manifest.methods[0].name) == name] for name in names}
     found = [
@@ -199,10 +202,7 @@ def _verify_method(
     played = [case for case in cases if case.kind != "skipped"]
     if not any(case.kind == "compare" for case in played):
         raise ArtifactError("the artifact holds no golden cases", artifact.path.name, "export the model again")
-    sequences = [
-        tuple({key: lay_out(value, case.layout) for key, value in step.inputs.items()} for step in case.steps)
-        for case in played
-    ]
+    sequences = [tuple(_inputs_of(step, case) for step in case.steps) for case in played]
     result = executor.execute(artifact, replace(request, sequences=tuple(sequences)), progress)
     verdict = _with_repeats(judge_outputs(artifact, cases, result), artifact, cases, result)
     if len(artifact.manifest.methods) > 1:
@@ -211,6 +211,17 @@ def _verify_method(
         own = tuple(replace(case, method=name) for case in verdict.cases)
         verdict = replace(verdict, cases=own, reason=reason)
     return verdict, result
+
+
+def _name_step(case: Case, at: int) -> str:
+    method = case.steps[at].method if at < len(case.steps) else None
+    own = "" if method is None else f" ({method})"
+    return case.name if len(case.steps) <= 1 else f"{case.name}, step {at + 1}{own}"
+
+
+def _inputs_of(step: Step, case: Case) -> Mapping[str, Any]:
+    inputs = {key: lay_out(value, case.layout) for key, value in step.inputs.items()}
+    return inputs if step.method in (None, case.method) else MethodInputs(str(step.method), inputs)
 
 
 def _merge(verdicts: Sequence[Verification]) -> Verification:
@@ -254,7 +265,7 @@ def _judge_repeat(repeat: Repeat, artifact: Artifact, cases: Sequence[Case], res
             continue
         first, later = result.outputs[number], repeat.outputs[number]
         for at in range(max(len(first), len(later), 1)):
-            name = case.name if len(case.steps) <= 1 else f"{case.name}, step {at + 1}"
+            name = _name_step(case, at)
             if at >= min(len(first), len(later)):
                 found = verdicts.get((name, None))
                 reason = "it ran in one of the runs only" if found is None else found.reason
@@ -296,9 +307,11 @@ def judge_outputs(artifact: Artifact, cases: Sequence[Case], result: RunResult) 
             strict_own = replace(quantized_tolerance, min_sqnr_db=least)
             results += _judge_case(case, names, outputs, refused, strict_own, ordinary)
         else:
-            if artifact.manifest.llm is not None and len(case.steps) == len(outputs) > 1:
+            if artifact.manifest.language_method is not None and len(case.steps) == len(outputs) > 1:
+                # A source that was encoded before the text is none of it.
+                read = [pair for pair in zip(case.steps, outputs, strict=True) if pair[0].method is None]
                 agreement = measure_agreement(
-                    [step.outputs[names[0]] for step in case.steps], [o[names[0]] for o in outputs]
+                    [step.outputs[names[0]] for step, _ in read], [found[names[0]] for _, found in read]
                 )
             own = tolerance if case.min_sqnr_db is None else Tolerance(case.min_sqnr_db, min_equal=tolerance.min_equal)
             results += _judge_case(case, names, outputs, refused, own, {})
@@ -379,12 +392,12 @@ def _judge_case(
     """The verdicts on one case; `floors` is the ordinary root mean square by output."""
     results: list[CaseResult] = []
     for at, step in enumerate(case.steps):
-        name = case.name if len(case.steps) == 1 else f"{case.name}, step {at + 1}"
+        name = _name_step(case, at)
         if at >= len(outputs):
             reason = " ".join(str(refused or "it gave no outputs").split())
             results.append(CaseResult(name, None, "fail", reason=reason, reference=case.reference))
             break
-        for output in names:
+        for output in step.outputs if step.method is not None else names:
             if output not in outputs[at]:
                 raise RunError(f"there is no output {output!r}", case.name, why=f"there is {', '.join(outputs[at])}")
             found = compare_output(step.outputs[output], outputs[at][output], tolerance, floors.get(output, 0.0))

@@ -3,6 +3,7 @@
 ```
 prefill(tokens[1, n], position[1]) -> scores[1, V]      the next n tokens of a text
 decode(tokens[1, 1], position[1])  -> scores[1, V]      the next one
+encode(source)                                          what the text is about, where the model has an encoder
 ```
 
 Artifacts that were exported with `--llm` have both methods. An ordinary artifact of a decoder with a cache has one,
@@ -17,6 +18,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from edgex.errors import RunError
 from edgex.runtime.artifact.artifact import Artifact
 from edgex.runtime.artifact.specs import Dim, StateSpec, TensorSpec
 from edgex.runtime.generation.limits import Limits, counts_itself, read_limits
@@ -33,8 +35,8 @@ class LoadedMethod(Protocol):
         """Another method of what is loaded, over the same cache."""
         ...
 
-    def run(self, *args: Any) -> Sequence[np.ndarray]:
-        """Run once, inputs in order."""
+    def run(self, *args: Any, **kwargs: Any) -> Sequence[np.ndarray]:
+        """Run once, inputs in order or by name."""
         ...
 
     def reset(self) -> None:
@@ -58,8 +60,11 @@ class CachedDecoder:
         counts_itself: Whether the model keeps its own position, so that nothing can be taken back.
     """
 
-    def __init__(self, prefill: LoadedMethod, decode: LoadedMethod, limits: Limits) -> None:
+    def __init__(
+        self, prefill: LoadedMethod, decode: LoadedMethod, limits: Limits, encode: LoadedMethod | None = None
+    ) -> None:
         self.limits = limits
+        self._encode = encode
         self._prefill, self._decode = prefill, decode
         self.counts_itself = counts_itself(decode.artifact.manifest.method)
         position = None if self.counts_itself else prefill.inputs[1]
@@ -86,6 +91,20 @@ class CachedDecoder:
     def cache_bytes(self) -> int:
         """Size of the cache."""
         return sum(prod(spec.shape) * spec.numpy_dtype.itemsize for spec in self.state)
+
+    def encode(self, *args: Any, **kwargs: Any) -> None:
+        """Have the encoder read a source; what it makes of it stays in the cache.
+
+        Args:
+            *args: Its inputs in order.
+            **kwargs: Its inputs by name.
+
+        Raises:
+            RunError: There is no encoder, or the inputs are not what it takes.
+        """
+        if self._encode is None:
+            raise RunError("the model has no encoder", fix="give it tokens alone")
+        self._encode.run(*args, **kwargs)
 
     def decode(self, token: int, position: int) -> np.ndarray:
         """Run one token.
@@ -153,4 +172,5 @@ def read_decoder(loaded: LoadedMethod) -> CachedDecoder:
     limits, llm = read_limits(loaded.artifact), loaded.artifact.manifest.llm
     if llm is None:
         return CachedDecoder(loaded, loaded, limits)
-    return CachedDecoder(loaded.method(llm.prefill), loaded.method(llm.decode), limits)
+    encode = None if llm.encode is None else loaded.method(llm.encode)
+    return CachedDecoder(loaded.method(llm.prefill), loaded.method(llm.decode), limits, encode)

@@ -8,6 +8,8 @@ with edgex.load("chat.xnnpack.edgex") as session:
     generator.rewind(5)                          # the last five tokens were not wanted
     generator.save("prefix.safetensors")         # restored later, in another process, without running them again
 ```
+
+A model with an encoder is given what the text is about first: `generator.feed(features)`, or `generator.feed("text")`.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -33,6 +35,11 @@ from edgex.runtime.generation.tokenizer import Tokenizer
 # Why a stream ended: an id that ends texts, as many tokens as were asked for, or no room left in the cache.
 Finish = Literal["eos", "length", "context"]
 
+NO_SOURCE = (
+    "the encoder has not been given its input",
+    None,
+    "generator.feed(...) first: its inputs as the method `encode` takes them, or a text where it reads tokens",
+)
 NOTHING = ("there is no token to go on from", None, "give at least one id; the model's bos, if it has one")
 
 
@@ -46,6 +53,7 @@ class Spent:
         decoded: Generated tokens that were run.
         decode_seconds: In the engine's calls for them.
         sampling_seconds: Choosing tokens.
+        encode_seconds: In the engine's calls of the encoder.
     """
 
     prefilled: int = 0
@@ -53,6 +61,7 @@ class Spent:
     decoded: int = 0
     decode_seconds: float = 0.0
     sampling_seconds: float = 0.0
+    encode_seconds: float = 0.0
 
 
 class Generator:
@@ -80,6 +89,8 @@ class Generator:
         # Of `_text`, how many tokens the cache holds; the others, at most one, are run before anything else is.
         self._cached = 0
         self._scores: np.ndarray | None = None
+        # Whether there is something that the text can be about; a decoder alone needs nothing.
+        self._fed = decoder.limits.source is None
 
     @property
     def limits(self) -> Limits:
@@ -101,6 +112,40 @@ class Generator:
         """How many more tokens the cache takes; None where there is no end."""
         return None if self.limits.context is None else self.limits.context - len(self._text)
 
+    def feed(self, *args: Any, **kwargs: Any) -> None:
+        """Have the encoder read what the text is about; the text begins anew.
+
+        Args:
+            *args: The encoder's inputs in order; or one text, where it reads tokens.
+            **kwargs: Its inputs by name.
+
+        Raises:
+            RunError: The model has no encoder, or the inputs are not what it takes: then the text stays as it was.
+            EdgexError: There is no tokenizer for the text.
+        """
+        values: tuple[Any, ...] = args
+        text = values[0] if len(values) == 1 else None
+        if isinstance(text, str) and self.limits.reads_text:
+            values, kwargs = (), dict(self.limits.check_source(self._prompts.encode(text)))
+        started = time.perf_counter()
+        self._decoder.encode(*values, **kwargs)
+        self.spent.encode_seconds += time.perf_counter() - started
+        self._text.clear()
+        self._cached, self._scores, self._fed = 0, None, True
+
+    def _begin(self, ids: Iterable[int]) -> list[int]:
+        """Tokens that can be appended; what texts begin with, where there is none yet and none is given.
+
+        Raises:
+            RunError: They cannot, or the encoder was given nothing.
+        """
+        if not self._fed:
+            raise RunError(*NO_SOURCE)
+        found = self.limits.check_ids(ids, len(self._text))
+        if not found and not self._text:
+            found = list(self.limits.start)
+        return found
+
     def prefill(self, ids: Iterable[int]) -> np.ndarray:
         """Append tokens to the text.
 
@@ -113,7 +158,7 @@ class Generator:
         Raises:
             RunError: There is none, one is no id of the vocabulary, they do not fit the context, or the engine failed.
         """
-        found = self.limits.check_ids(ids, len(self._text))
+        found = self._begin(ids)
         if not found:
             raise RunError(*NOTHING)
         self._text += found
@@ -127,7 +172,7 @@ class Generator:
         """Append tokens, then generate until the text ends.
 
         Args:
-            ids: What comes first; none goes on with the text as it is.
+            ids: What comes first; none goes on with the text as it is, or begins one as a model with an encoder does.
             max_new: The most tokens to generate.
             sampling: How each is chosen.
             ignore_eos: Go on behind an id that ends a text.
@@ -141,7 +186,7 @@ class Generator:
         if max_new < 0:
             raise RunError(f"max_new must be 0 or more, not {max_new}")
         sampler = Sampler(sampling)
-        found = self.limits.check_ids(ids, len(self._text))
+        found = self._begin(ids)
         if not found and not self._text:
             raise RunError(*NOTHING)
         self._text += found
@@ -159,7 +204,7 @@ class Generator:
 
     def stream_text(
         self,
-        prompt: Prompt,
+        prompt: Prompt = (),
         *,
         max_new: int = 128,
         sampling: Sampling = GREEDY,
@@ -169,7 +214,7 @@ class Generator:
         """As `stream`, with text on both sides.
 
         Args:
-            prompt: Text, messages for the chat template, or ids.
+            prompt: Text, messages for the chat template, or ids; what none of them means is said at `stream`.
             max_new: The most tokens to generate.
             sampling: How each is chosen.
             stop: Texts at which generation ends; they are not shown.
@@ -246,10 +291,11 @@ class Generator:
                 self._cached, self._scores = len(self._text), None
 
     def reset(self) -> None:
-        """Forget the text; the cache has its initial value again."""
+        """Forget the text, and what it is about; the cache has its initial value again."""
         self._decoder.reset()
         self._text.clear()
         self._cached, self._scores = 0, None
+        self._fed = self.limits.source is None
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the text and the cache to a file; see `edgex.runtime.generation.prefix`.
@@ -283,7 +329,7 @@ class Generator:
         self.reset()
         decoder.write_state(found.state)
         self._text += found.ids
-        self._cached, self._scores = len(found.ids), found.scores
+        self._cached, self._scores, self._fed = len(found.ids), found.scores, True
 
     def _run_rest(self) -> None:
         """Run what the cache does not hold yet; the last token again where its scores are not known.

@@ -10,7 +10,7 @@ import numpy as np
 from edgex.errors import RunError
 from edgex.runtime.artifact.artifact import Artifact
 from edgex.runtime.artifact.manifest import Method
-from edgex.runtime.artifact.specs import Dim
+from edgex.runtime.artifact.specs import Dim, TensorSpec
 from edgex.runtime.generation.settings import read_generation_settings
 
 _INTEGERS = ("int64", "int32")
@@ -27,6 +27,8 @@ class Limits:
         chunk: The most tokens that one run takes.
         bos: The id that a text begins with; None where there is none, or nobody says.
         eos: Ids that end a text; none where nobody says.
+        start: Ids that a text begins with behind an encoder, where nobody gives others.
+        source: What the encoder takes; None where the model has none.
     """
 
     vocabulary: int
@@ -34,6 +36,29 @@ class Limits:
     chunk: int = 1
     bos: int | None = None
     eos: tuple[int, ...] = ()
+    start: tuple[int, ...] = ()
+    source: tuple[TensorSpec, ...] | None = None
+
+    @property
+    def reads_text(self) -> bool:
+        """Whether the encoder reads ids, `[1, n]`, so that a text can be its source."""
+        specs = self.source or ()
+        return len(specs) == 1 and specs[0].dtype in _INTEGERS and len(specs[0].shape) == 2
+
+    def check_source(self, ids: Iterable[int]) -> dict[str, np.ndarray]:
+        """Ids as the encoder's input; its engine checks how many there are.
+
+        Args:
+            ids: From a list, a tuple or an array.
+
+        Raises:
+            RunError: One is no whole number, or there is none.
+        """
+        assert self.source is not None and self.reads_text
+        found, spec = _as_ids(ids), self.source[0]
+        if not found:
+            raise RunError("there is no token for the encoder to read", fix="give at least one id")
+        return {spec.name: np.array([found], spec.numpy_dtype)}
 
     def check_ids(self, ids: Iterable[int], taken: int = 0) -> list[int]:
         """Ids that can be run.
@@ -71,7 +96,9 @@ def read_limits(artifact: Artifact) -> Limits:
     """
     settings, llm = read_generation_settings(artifact), artifact.manifest.llm
     if llm is not None:
-        return Limits(llm.vocabulary, llm.context, llm.chunk, llm.bos, llm.eos or settings.eos)
+        source = None if llm.encode is None else artifact.manifest.find_method(llm.encode).inputs
+        eos = llm.eos or settings.eos
+        return Limits(llm.vocabulary, llm.context, llm.chunk, llm.bos, eos, llm.start, source)
     method, where = artifact.manifest.method, artifact.path.name
     why = _why_no_decoder(method)
     if why is not None:

@@ -31,8 +31,8 @@ def choose_steps(artifact: Artifact, inputs: Inputs | None) -> Steps:
         ArtifactError: There are no example inputs and none were given.
         RunError: The inputs do not fit.
     """
-    signature = Signature(artifact.manifest.method.inputs, artifact.manifest.llm)
-    proved = [case.steps for case in golden_of_method(artifact) if case.kind == "compare"]
+    signature = Signature.of(artifact.manifest)
+    proved = [case.own_steps for case in golden_of_method(artifact) if case.kind == "compare" and case.own_steps]
     state = bool(artifact.manifest.method.state)
     steps = max(proved, key=len, default=()) if state else tuple(proved[0][:1]) if proved else ()
     if inputs is not None:

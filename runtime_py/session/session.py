@@ -46,6 +46,7 @@ class Loaded:
         lock: Held while any of them runs.
         closed: Whether one of them has closed it.
         runners: What runs each entry of the program that a session was asked for.
+        stateful: Those among them that keep state.
     """
 
     def __init__(self, runner: Runner) -> None:
@@ -53,6 +54,7 @@ class Loaded:
         self.lock = threading.Lock()
         self.closed = False
         self.runners: dict[str, Runner] = {}
+        self.stateful: dict[str, Runner] = {}
 
 
 class Session:
@@ -94,8 +96,10 @@ class Session:
         self._output_names = tuple(spec.name for spec in self.outputs)
         self._loaded = loaded or Loaded(runner)
         self._loaded.runners[method.entry] = runner
+        if method.state:
+            self._loaded.stateful[method.entry] = runner
         self._lock = self._loaded.lock
-        self._signature = Signature(self.inputs, artifact.manifest.llm)
+        self._signature = Signature.of(artifact.manifest)
         self._fits = self._signature.fits
         self._finite: FiniteCheck | None = None
         chooses = artifact.manifest.by_size and artifact.manifest.selected is None
@@ -237,12 +241,12 @@ class Session:
         return self._others[name]
 
     def reset(self) -> None:
-        """Give every state tensor its initial value; without state, nothing happens."""
+        """Give every state tensor of what is loaded its initial value, whichever method keeps it."""
         with self._lock:
             if self._closed:
                 raise RunError("this Session is closed", fix="edgex.load(...) opens a new one")
-            if self.state:
-                self.runner.reset()
+            for runner in self._loaded.stateful.values():
+                runner.reset()
 
     def read_state(self) -> dict[str, np.ndarray]:
         """Copies of the state's tensors by name; bfloat16 as float32.

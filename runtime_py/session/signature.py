@@ -13,6 +13,7 @@ import numpy as np
 
 from edgex.errors import RunError, nearest_name
 from edgex.runtime.artifact.language_model import LanguageModel
+from edgex.runtime.artifact.manifest import Manifest
 from edgex.runtime.artifact.specs import Dim, TensorSpec
 
 
@@ -36,6 +37,11 @@ class Signature:
         self._expected = [(spec.numpy_dtype, spec.static_shape) for spec in self.inputs]
         self._has_dims = not all(spec.is_static for spec in self.inputs)
         self._input_names = tuple(spec.name for spec in self.inputs)
+
+    @classmethod
+    def of(cls, manifest: Manifest) -> Signature:
+        """That of the method that is meant."""
+        return cls(manifest.method.inputs, manifest.language_method)
 
     def prepare(self, *args: Any, **kwargs: Any) -> list[np.ndarray]:
         """Check inputs.

@@ -33,7 +33,8 @@ def check_speed(
     if package.lowered.simulator is not None:
         return _untimed(model.target, settings, "not timed against float32: a simulator's times are not the device's")
     if model.others:
-        return _untimed(model.target, settings, "not timed against float32: it has several sizes")
+        which = "sizes" if model.source.by_size else "methods"
+        return _untimed(model.target, settings, f"not timed against float32: the artifact has several {which}")
     progress("time", f"{model.target} against its float32 sibling")
     program = replace(model.rewritten.program, recipe=None, float_modules=frozenset())
     plain = replace(model, rewritten=replace(model.rewritten, program=program), quantized=None)
@@ -66,8 +67,8 @@ def _untimed(target: str, settings: ExportSettings, reason: str) -> tuple[None, 
 
 
 def report_compression(model: TargetModel) -> dict[str, Any] | None:
-    """The compression report; None where the delegate quantizes while it lowers, or nothing is quantized."""
-    if model.quantized is None:
+    """The compression report; None where the delegate quantizes as it lowers, nothing is, or for several methods."""
+    if model.quantized is None or model.others:
         return None
     from edgex.export.quantization.budget.compression import describe_compression
 

@@ -92,6 +92,31 @@ def check_calibration(value: Any, flag: str = "--calibration") -> None:
         )  # fmt: skip
 
 
+def of_method(value: Any, method: str | None) -> Any:
+    """What is given for one of several methods: of a dict by method its own entry, of random data the same.
+
+    Args:
+        value: As `find_calibration` takes it, or a dict by method.
+        method: Its name; None where the model has one method.
+
+    Raises:
+        UsageError: A file says nothing of methods, or the method is not in the dict.
+    """
+    if method is None or value is None:
+        return value
+    if isinstance(value, str):
+        if _RANDOM.match(value):
+            return value
+        raise UsageError(
+            f"--calibration {value} does not go with several methods",
+            fix='define calibration_data = {"METHOD": samples, …} in the file, or use --calibration random:32',
+        )
+    if not isinstance(value, Mapping) or method not in value:
+        has = f"there are {', '.join(map(str, value))}" if isinstance(value, Mapping) else "it is no dict by method"
+        raise UsageError(f"there is no calibration data for method {method!r}", why=has, fix="give each method its own")
+    return value[method]
+
+
 def find_calibration(value: Any, source: ModelSource, eager: EagerModel, name: str = "calibration") -> CalibrationData:
     """The data that the user gave, else the model file's.
 

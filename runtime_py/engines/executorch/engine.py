@@ -84,6 +84,7 @@ class ExecuTorchEngine:
             trace=trace,
             plugins=plugins,
         )
+        runner.load_companions(artifact.manifest.methods)
         return Session(artifact, runner)
 
     def preload(self) -> None:
@@ -129,6 +130,9 @@ class ExecuTorchRunner:
         self._where = path.parent.name
         # Runners of other methods of the program, which end with it.
         self._others: list[ExecuTorchRunner] = []
+        # Those with which it has state in common, by entry.
+        self._companions: dict[str, ExecuTorchRunner] = {}
+        self._methods: tuple[Method, ...] = (method,)
         self._uses_openmp = bool(plugins)
         summary = read_pte(path, method.entry)
         self.executed_on = describe_program(summary)
@@ -152,16 +156,42 @@ class ExecuTorchRunner:
 
     def method(self, method: Method) -> ExecuTorchRunner:
         """See `edgex.runtime.session.runner.HasMethods`; the methods have the program's weights in common."""
+        found = self._companions.get(method.entry)
+        if found is None:
+            found = self._load_other(method)
+            self._others.append(found)
+            found.load_companions(self._methods)
+        return found
+
+    def _load_other(self, method: Method) -> ExecuTorchRunner:
         from edgex.runtime.engines.executorch.pte import read_pte
 
         other = copy.copy(self)
-        other._others = []
+        other._others, other._companions = [], {}
         summary = read_pte(self._path, method.entry)
         other.executed_on = describe_program(summary)
         other.planned_arena_bytes = summary.planned_arena_bytes
         other._load_method(method, summary, self.load_seconds.program or 0.0)
-        self._others.append(other)
         return other
+
+    def load_companions(self, methods: Sequence[Method]) -> None:
+        """Load the methods with which this one has state in common, before any of them runs.
+
+        Loading a method writes the initial values of its state: loaded later, it would undo what others have written.
+
+        Raises:
+            RunError: One cannot be loaded.
+        """
+        self._methods = tuple(methods)
+        names = set(self._initial_state)
+        left = [method for method in methods if method.entry != self._entry]
+        while joined := next((method for method in left if names & {spec.name for spec in method.state}), None):
+            left = [method for method in left if method.entry != joined.entry]
+            names |= {spec.name for spec in joined.state}
+            self._companions[joined.entry] = self._load_other(joined)
+        for other in self._companions.values():
+            other._methods, other._companions = self._methods, {**self._companions, self._entry: self}
+        self._others += self._companions.values()
 
     def _load(self, path: Path, method: Method, summary: PteSummary, trace: bool) -> None:
         from edgex.runtime.engines.executorch import binding as executorch_binding
@@ -188,6 +218,7 @@ class ExecuTorchRunner:
             failure = engine_error("load the program's method", error, self._stderr.tail(), self._where)
             raise _missing_parts(summary, self._where, failure.why) or failure from error
         self.load_seconds = LoadSeconds(program_seconds, time.perf_counter() - loaded)
+        self._entry = method.entry
         self._from_numpy = torch.from_numpy
         # Inputs and outputs that need more than a view. bfloat16 is float32 in NumPy.
         self._unlike_numpy = {i: spec for i, spec in enumerate(method.inputs) if _is_unlike_numpy(spec)}

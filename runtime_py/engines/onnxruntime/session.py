@@ -134,16 +134,23 @@ class OnnxRuntimeRunner:
         carried = [spec for spec in artifact.manifest.method.state if spec.input is not None]
         check_signature(artifact, self._input_names, self._output_names)
         self._user_outputs = len(artifact.manifest.method.outputs)
-        self._initial = read_state(artifact) if carried else []
-        self._state_names = [spec.name for spec in carried]
-        self._state: Sequence[np.ndarray] = self._initial
+        self._initial = dict(zip((spec.name for spec in carried), read_state(artifact), strict=True)) if carried else {}
+        self._state_names = list(self._initial)
+        self._changed = [spec.name for spec in carried if spec.output is not None]
+        # By name: the methods of an artifact have one such table.
+        self._state = dict(self._initial)
         in_place = keeps_in_place(artifact.manifest.method)
-        self._in_place = StateInPlace(session, artifact.manifest.method, self._initial) if in_place else None
+        initial = list(self._initial.values())
+        self._in_place = StateInPlace(session, artifact.manifest.method, initial) if in_place else None
 
     def method(self, method: Method) -> OnnxRuntimeRunner:
         """See `edgex.runtime.session.runner.HasMethods`; the methods' files map the same file of weights."""
         other = OnnxRuntimeRunner(self._artifact.select(method.name), self._choices, self._open_session)
         self._others.append(other)
+        # What is new to the artifact has its initial value; what it has already written, or will, is the same tensor.
+        self._initial |= other._initial
+        self._state |= {name: value for name, value in other._state.items() if name not in self._state}
+        other._initial, other._state = self._initial, self._state
         return other
 
     def execute(self, inputs: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
@@ -157,13 +164,14 @@ class OnnxRuntimeRunner:
             except Exception as error:  # see __init__
                 raise self._failed(error) from error
         # Without state, both lists have the user's length.
-        feed = dict(zip(self._input_names, (*inputs, *self._state), strict=True))
+        state = self._state
+        feed = dict(zip(self._input_names, (*inputs, *[state[name] for name in self._state_names]), strict=True))
         try:
             outputs = self._run(self._output_names, feed)
         except Exception as error:  # see __init__
             raise self._failed(error) from error
-        if self._state:
-            self._state = outputs[self._user_outputs :]
+        if self._changed:
+            state.update(zip(self._changed, outputs[self._user_outputs :], strict=True))
             del outputs[self._user_outputs :]
         return tuple(outputs)
 
@@ -175,20 +183,20 @@ class OnnxRuntimeRunner:
         """Start the next run from the initial values; no run writes to them."""
         if self._in_place is not None:
             self._in_place.reset()
-        self._state = self._initial
+        self._state.update(self._initial)
 
     def read_state(self) -> dict[str, np.ndarray]:
         """Copies of the carried state."""
-        values = self._state if self._in_place is None else self._in_place.values
-        return {name: value.copy() for name, value in zip(self._state_names, values, strict=True)}
+        if self._in_place is not None:
+            return {name: value.copy() for name, value in zip(self._state_names, self._in_place.values, strict=True)}
+        return {name: self._state[name].copy() for name in self._state_names}
 
     def write_state(self, values: Mapping[str, np.ndarray]) -> None:
         """Start the next run from these values."""
-        given = [values[name] for name in self._state_names]
         if self._in_place is None:
-            self._state = given
+            self._state.update(values)
         else:
-            self._in_place.write(given)
+            self._in_place.write([values[name] for name in self._state_names])
 
     def end_profile(self) -> Path:
         """Write the profile of the runs so far, for a session that was opened with one."""
@@ -200,7 +208,7 @@ class OnnxRuntimeRunner:
             other.close()
         del self._run, self._end_profiling
         self._in_place = None
-        self._state = self._initial = []
+        self._state = self._initial = {}
 
 
 def import_onnxruntime() -> ModuleType:

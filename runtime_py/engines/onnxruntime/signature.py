@@ -21,12 +21,14 @@ def check_signature(artifact: Artifact, inputs: Sequence[str], outputs: Sequence
     """
     method = artifact.manifest.method
     carried = [spec for spec in method.state if spec.input is not None]
+    # A method that only reads what another writes hands nothing back.
+    returned = [spec.output for spec in carried if spec.output is not None]
     users = len(method.inputs), len(method.outputs)
     if (
         len(inputs) != users[0] + len(carried)
-        or len(outputs) != users[1] + len(carried)
+        or len(outputs) != users[1] + len(returned)
         or list(inputs[users[0] :]) != [str(spec.input) for spec in carried]
-        or list(outputs[users[1] :]) != [str(spec.output) for spec in carried]
+        or list(outputs[users[1] :]) != returned
     ):
         raise ArtifactError(
             "model.onnx does not have the inputs and outputs that the manifest lists",

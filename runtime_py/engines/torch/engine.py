@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import torch
 
     from edgex.runtime.artifact.artifact import Artifact
+    from edgex.runtime.artifact.manifest import Method
     from edgex.runtime.engines.torch.trace import NodeTimer
     from edgex.runtime.engines.trace.tracing import EngineTrace, TracePlan
     from edgex.runtime.session.session import Session
@@ -76,7 +77,14 @@ class TorchRunner:
 
     planned_arena_bytes: int | None = None
 
-    def __init__(self, artifact: Artifact, threads: int | None) -> None:
+    def __init__(self, artifact: Artifact, threads: int | None, shared: Mapping[str, Any] | None = None) -> None:
+        """Load the program of the method that is meant.
+
+        Args:
+            artifact: Has it.
+            threads: Of a run; None is the usual number.
+            shared: State tensors of other methods by name, which this one keeps as its own.
+        """
         import torch
 
         OPENMP.enter()
@@ -86,14 +94,21 @@ class TorchRunner:
         loaded = time.perf_counter()
         # The Session checks inputs; torch's own guards are source text made of what the file says.
         self._module: torch.nn.Module = program.module(check_guards=False)
+        names = {state.name for state in artifact.manifest.method.state}
+        initial = {name: buffer.detach().clone() for name, buffer in self._module.named_buffers() if name in names}
         self._call: Callable[..., Any] = self._module
         self.load_seconds = LoadSeconds(loaded - started, time.perf_counter() - loaded)
         self.executed_on = "torch: eager CPU"
         self._threads = threads if threads is not None else default_threads()
         self.threads: int | None = self._threads
-        names = {state.name for state in artifact.manifest.method.state}
+        for name in names & (shared or {}).keys():
+            owner, _, key = name.rpartition(".")
+            setattr(self._module.get_submodule(owner), key, (shared or {})[name])
+        self._artifact, self._others = artifact, list[TorchRunner]()
         self._state = {name: buffer for name, buffer in self._module.named_buffers() if name in names}
-        self._initial = {name: buffer.detach().clone() for name, buffer in self._state.items()}
+        # Of all methods: what is loaded later has the tensors of what was there.
+        self._shared: dict[str, Any] = {**(shared or {}), **self._state}
+        self._initial = initial
         self._input_dtypes = [getattr(torch, spec.dtype) for spec in artifact.manifest.method.inputs]
 
     def execute(self, inputs: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
@@ -108,6 +123,13 @@ class TorchRunner:
         except RuntimeError as error:
             raise RunError("torch failed to run the program", why=str(error)) from error
         return tuple(to_numpy(output) for output in outputs)
+
+    def method(self, method: Method) -> TorchRunner:
+        """See `edgex.runtime.session.runner.HasMethods`; each method has its own weights, and state is shared."""
+        other = TorchRunner(self._artifact.select(method.name), self._threads, self._shared)
+        self._shared |= other._shared
+        self._others.append(other)
+        return other
 
     def time_nodes(self) -> NodeTimer:
         """Let a timer make all further runs, node by node."""
@@ -138,5 +160,7 @@ class TorchRunner:
 
     def close(self) -> None:
         """Drop the program."""
+        for other in self._others:
+            other.close()
         del self._module, self._call
         self._state, self._initial = {}, {}

@@ -312,7 +312,7 @@ def read_debug(artifact: Artifact, file: str, shape: Shape) -> Any:
     Raises:
         ArtifactError: It is no JSON of that shape.
     """
-    own = file.replace("debug/", f"debug/{artifact.manifest.method.name}/", 1)
+    own = file.replace("debug/", f"debug/{artifact.manifest.method.entry}/", 1)
     if any(entry.path == own for entry in artifact.manifest.files):
         file = own
     if not any(entry.path == file for entry in artifact.manifest.files):

@@ -74,7 +74,7 @@ class AdbDevice(Closing):
         refuse_what_needs_this_machine(request, self._where)
         check_artifact(artifact, self._where)
         check_request(request)
-        prepared = prepare_sequences(artifact, request)
+        prepared = prepare_sequences(artifact, request, one_method=True)
         if 0 in prepared.refused:
             raise prepared.refused[0]
         program = read_pte(artifact.file(".pte"), artifact.manifest.method.entry)
@@ -136,6 +136,7 @@ class AdbDevice(Closing):
             return replace(
                 result,
                 refused=prepared.refused,
+                left_out=prepared.left_out,
                 threads_source="default" if request.threads is None else "given",
                 copy_seconds=copy_seconds,
                 copied_bytes=0 if copy_seconds is None else native.bytes,

@@ -11,7 +11,7 @@ from edgex.errors import EdgexError
 from edgex.runtime.artifact.artifact import Artifact, CheckLevel
 from edgex.runtime.engines.trace.operators import ArenaSpan, OperatorRow
 from edgex.runtime.engines.trace.tracing import EngineTrace
-from edgex.runtime.execute.request import Arrays, FreshRun, Pace
+from edgex.runtime.execute.request import Arrays, FreshRun, Pace, method_of
 from edgex.runtime.execute.sampling import WarmUp
 from edgex.runtime.execute.tensors import pack_tensors, unpack_tensors
 from edgex.runtime.session.repeats import Repeat
@@ -99,17 +99,17 @@ class WorkerClient:
             Outputs per sequence and step; why the engine refused some; load and first run of this process, None where
             none could be run.
         """
-        method = self._artifact.manifest.method
         with scratch_folder("run") as folder:
             inputs, written = folder / _INPUTS, folder / _OUTPUTS
             with inputs.open("wb") as stream:
                 for step in (step for sequence in sequences for step in sequence):
+                    method = self._artifact.select(method_of(step)).manifest.method
                     stream.write(pack_tensors(method.inputs, step))
             answer = self._child.ask(
                 {
                     "do": "play",
                     "inputs": str(inputs),
-                    "steps": [len(sequence) for sequence in sequences],
+                    "steps": [[method_of(step) for step in sequence] for sequence in sequences],
                     "outputs": str(written) if outputs else None,
                     "cold": cold,
                     "timed": timed,

@@ -4,7 +4,7 @@
 request                                                       answer
 {"do": "open", artifact, method, check, threads, options}     {executed_on, assignment, threads, planned_arena_bytes,
                                                               versions, simulator}; what was open before is closed
-{"do": "play", inputs: FILE, steps: [runs of each sequence], outputs: FILE or null, cold, timed}
+{"do": "play", inputs: FILE, steps: [[method or null of each run] of each sequence], outputs: FILE or null, cold, timed}
                                                               {fresh: {…}, done: [steps], refused: {number: error},
                                                               left_out: {number: reason}}, and the event progress
 {"do": "repeat", seconds, outputs: FILE}                      {repeats: [{…, changed: [[number, steps]], refused}]};
@@ -28,11 +28,12 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from edgex.errors import RunError
 from edgex.runtime.artifact.artifact import open_artifact
 from edgex.runtime.engines.registry import get_engine
+from edgex.runtime.execute.request import MethodInputs, method_of
 from edgex.runtime.execute.running import (
     FreshSession,
     Played,
@@ -111,13 +112,15 @@ class Worker:
         }
 
     def do_play(
-        self, inputs: str, steps: list[int], outputs: str | None, cold: bool, timed: bool, tell: Tell
+        self, inputs: str, steps: list[list[str | None]], outputs: str | None, cold: bool, timed: bool, tell: Tell
     ) -> dict[str, Any]:
         """Run sequences, and write what comes out; `cold` where what it takes is wanted."""
         session, opened = self._open_session, self._opened
         assert opened is not None
         sets = iter(unpack_tensors(Path(inputs).read_bytes()))
-        sequences = [[next(sets) for _ in range(count)] for count in steps]
+        sequences = [
+            [next(sets) if method is None else MethodInputs(method, next(sets)) for method in one] for one in steps
+        ]
         if timed:
             self._steps = sequences[0] if sequences else ()
         if cold:
@@ -126,8 +129,8 @@ class Worker:
         self._played = sequences[: len(sequences) - len(played.left_out)], played
         if outputs is not None:
             with Path(outputs).open("wb") as stream:
-                for one in (step for sequence in played.outputs for step in sequence):
-                    stream.write(pack_tensors(session.outputs, one))
+                for found, given in zip(played.outputs, sequences, strict=True):
+                    _write_outputs(stream, session, found, given)
         return {
             "fresh": opened.describe(played),
             "done": [len(sequence) for sequence in played.outputs],
@@ -145,8 +148,8 @@ class Worker:
         self._session = None
         found = Repeats(session, *self._played, seconds, opening).run()
         with Path(outputs).open("wb") as stream:
-            for step in (step for repeat in found for steps in repeat.outputs.values() for step in steps):
-                stream.write(pack_tensors(session.outputs, step))
+            for number, steps in (changed for repeat in found for changed in repeat.outputs.items()):
+                _write_outputs(stream, session, steps, self._played[0][number])
         return {
             "repeats": [
                 {
@@ -222,6 +225,13 @@ class Worker:
         if self._session is None:
             raise RunError("no artifact is open in this process")
         return self._session
+
+
+def _write_outputs(stream: IO[bytes], session: Session, found: Steps, given: Steps) -> None:
+    """Outputs of the steps that were run; the session may be closed."""
+    for outputs, step in zip(found, given, strict=False):
+        method = session.artifact.select(method_of(step)).manifest.method
+        stream.write(pack_tensors(method.outputs, outputs))
 
 
 def rest() -> None:

@@ -11,16 +11,15 @@ from edgex.runtime.generation.sampling import GREEDY, Sampling
 
 
 def is_language_model(artifact: Artifact) -> bool:
-    """Whether edgex can generate with it.
+    """Whether the runner can generate with it: it has one program loaded, and no encoder.
 
     Raises:
         ArtifactError: Its generation settings are damaged.
     """
     try:
-        read_limits(artifact)
+        return read_limits(artifact).source is None
     except RunError:
         return False
-    return True
 
 
 def decoder_flags(artifact: Artifact) -> list[str]:
@@ -55,6 +54,12 @@ def _shared_program(artifact: Artifact) -> Method:
     manifest = artifact.manifest
     if manifest.llm is None:
         return manifest.method
+    if manifest.llm.encode is not None:
+        raise DeviceError(
+            "the artifact's texts begin with an encoder, and the native runner loads one method",
+            artifact.path.name,
+            "generate on this machine: leave --device out",
+        )
     prefill, decode = manifest.find_method(manifest.llm.prefill), manifest.find_method(manifest.llm.decode)
     if prefill.entry != decode.entry:
         raise DeviceError(

@@ -66,7 +66,7 @@ class LinuxDevice(Closing):
     ) -> RunResult:
         """See `Executor`."""
         refuse_what_needs_this_machine(request, self._link.address)
-        prepared = prepare_sequences(artifact, request)
+        prepared = prepare_sequences(artifact, request, one_method=True)
         program, sent = self._provide(artifact, progress)
         run_id = secrets.token_hex(8)
         job = _Job(self._link, artifact, program, request, prepared, run_id, self.probed, progress)
@@ -185,7 +185,10 @@ class _Job:
             outputs=self.prepared.spread(self._split_outputs(files[_OUTPUTS], left_out)),
             refused=self.prepared.refused,
             simulator=loaded.get("simulator"),
-            left_out={self.prepared.numbers[at]: reason for at, reason in left_out.items()},
+            left_out={
+                **self.prepared.left_out,
+                **{self.prepared.numbers[at]: reason for at, reason in left_out.items()},
+            },
             threads_source="default" if request.threads is None else "given",
             planned_arena_bytes=self.program.planned_arena_bytes,
             cold=tuple(one.cold() for one in said[: request.fresh_processes] or [main]),

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from edgex.runtime.artifact.artifact import Artifact
-from edgex.runtime.artifact.golden import STRESS, Case, read_golden
+from edgex.runtime.artifact.golden import STRESS, Case, golden_of_method
 from edgex.runtime.session.numerics import Tolerance, compare_output, round_significant
 
 # By case and step, outputs by name.
@@ -84,8 +84,12 @@ _FIGURES = ("sqnr_db", "max_abs_error", "reference_max")
 
 
 def choose_cases(artifact: Artifact) -> list[Case]:
-    """The golden cases that are run for the outputs: each compared one, memory orders aside, which change no value."""
-    return [case for case in read_golden(artifact) if case.kind == "compare" and case.layout == "contiguous"]
+    """The golden cases that are run for the outputs: each compared one, memory orders aside, which change no value.
+
+    Sequences over several methods are not among them: what is compared has one method loaded.
+    """
+    compared = [case for case in golden_of_method(artifact) if case.kind == "compare" and not case.over_methods]
+    return [case for case in compared if case.layout == "contiguous"]
 
 
 def measure_distance(

@@ -13,6 +13,7 @@ from statistics import median
 from typing import Any
 
 from edgex.runtime.artifact.artifact import Artifact
+from edgex.runtime.artifact.manifest import Method
 from edgex.runtime.generation.limits import read_limits
 from edgex.runtime.measure.llm.bandwidth import measure_read_bandwidth
 from edgex.runtime.measure.llm.plan import LlmPlan
@@ -23,6 +24,12 @@ from edgex.runtime.support.machine.threads import default_threads
 from edgex.runtime.support.process.child import Child
 
 Progress = Callable[[str, str], None]
+
+
+def _decoding(artifact: Artifact) -> Method:
+    """The method that takes one token."""
+    llm = artifact.manifest.llm
+    return artifact.manifest.method if llm is None else artifact.manifest.find_method(llm.decode)
 
 
 def profile_llm(
@@ -67,7 +74,7 @@ def profile_llm(
     }
     with Child("edgex.runtime.measure.llm.worker:answer", f"the process that ran {artifact.path.name}") as child:
         found = child.ask(request, tell)
-    cache_bytes = sum(prod(spec.shape) * spec.numpy_dtype.itemsize for spec in artifact.manifest.method.state)
+    cache_bytes = sum(prod(spec.shape) * spec.numpy_dtype.itemsize for spec in _decoding(artifact).state)
     weights = count_read_bytes(artifact)
     tests = [LlmTest(**test) for test in found["tests"]]
     return LlmReport(

@@ -14,6 +14,8 @@ def count_read_bytes(artifact: Artifact) -> int:
     Args:
         artifact: Of a language model. Without `debug/`, all bytes count.
     """
+    llm = artifact.manifest.llm
+    artifact = artifact if llm is None else artifact.select(llm.decode)
     method = artifact.manifest.method
     shapes = {spec.name: [dim if isinstance(dim, int) else 1 for dim in spec.shape] for spec in method.inputs}
     operators = read_source_map(artifact, shapes).operators.values()
@@ -21,6 +23,8 @@ def count_read_bytes(artifact: Artifact) -> int:
     weights = read_weights(artifact)
     tables = [row for row in weights if row.module_path in modules and len(row.shape) == 2]
     total = artifact.manifest.model_bytes
+    if llm is not None and llm.encode is not None:
+        total = min(total, sum(row.bytes for row in weights))  # no token reads the encoder's
     vocabulary = method.outputs[0].shape[-1]
     for table in tables:
         others = [row for row in weights if row is not table and vocabulary in row.shape and len(row.shape) == 2]

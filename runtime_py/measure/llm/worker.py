@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ import numpy as np
 
 from edgex.errors import EdgexError
 from edgex.runtime.artifact.artifact import Artifact, open_artifact
+from edgex.runtime.artifact.golden import read_example
 from edgex.runtime.engines.base import PreloadingEngine
 from edgex.runtime.engines.loading import open_session
 from edgex.runtime.engines.registry import get_engine
@@ -46,13 +47,14 @@ def answer(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
     with open_session(artifact, request["threads"], {}, tuned=request["tuned"]) as session:
         load_seconds = time.perf_counter() - started
         decoder = read_decoder(session)
+        subject = _Subject(session, decoder, _read_source(artifact))
         after_load = read_peak_rss_bytes()
         tests, quiet = [], take_snapshot()
         for depth in request["depths"]:
             for kind, sizes in (("pp", request["prompts"]), ("tg", request["new"])):
                 for size in sizes:
                     tell("test", kind=kind, tokens=size, depth=depth)
-                    tests.append(_measure(decoder, kind, size, depth, request["runs"]))
+                    tests.append(_measure(subject, kind, size, depth, request["runs"]))
         activity = describe_activity(quiet, take_snapshot(), os.cpu_count())
         tell("test", kind="apart", tokens=0, depth=0)
         return {
@@ -60,7 +62,7 @@ def answer(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
             "threads": session.threads,
             "load_seconds": load_seconds,
             "tests": tests,
-            "apart": _measure_apart(session, decoder, artifact),
+            "apart": _measure_apart(subject, artifact),
             "warnings": [asdict(warning) for warning in find_disturbances(activity, os.cpu_count())],
             "memory": {
                 "before_load_bytes": before_load,
@@ -70,17 +72,44 @@ def answer(request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
         }
 
 
-def _measure(decoder: CachedDecoder, kind: str, size: int, depth: int, runs: int) -> dict[str, Any]:
+@dataclass(frozen=True)
+class _Subject:
+    """What is measured.
+
+    Attributes:
+        session: Open.
+        decoder: Of it.
+        source: What its encoder is given before a text; None where there is none.
+    """
+
+    session: Session
+    decoder: CachedDecoder
+    source: Mapping[str, np.ndarray] | None
+
+    def begin(self) -> None:
+        """Begin a text."""
+        self.decoder.reset()
+        if self.source is not None:
+            self.decoder.encode(**self.source)
+
+
+def _read_source(artifact: Artifact) -> Mapping[str, np.ndarray] | None:
+    llm = artifact.manifest.llm
+    return None if llm is None or llm.encode is None else read_example(artifact.select(llm.encode))
+
+
+def _measure(subject: _Subject, kind: str, size: int, depth: int, runs: int) -> dict[str, Any]:
     """Samples of one test: of a prompt, seconds of each run; of generated text, seconds of each token."""
+    decoder = subject.decoder
     ids = np.random.default_rng(_SEED).integers(0, decoder.limits.vocabulary, depth + size).tolist()
     greedy = Sampler(Sampling())
-    decoder.reset()
+    subject.begin()
     _fill(decoder, ids[:depth])
     raw: list[list[float]] = []
     first: list[float] = []
     for number in range(runs + 1):
         if number and decoder.counts_itself:  # nothing can be taken back: the cache is filled anew
-            decoder.reset()
+            subject.begin()
             _fill(decoder, ids[:depth])
         times = []
         if kind == "pp":
@@ -111,15 +140,16 @@ def _fill(decoder: CachedDecoder, ids: list[int]) -> None:
         decoder.run(ids, 0)
 
 
-def _measure_apart(session: Session, decoder: CachedDecoder, artifact: Artifact) -> dict[str, float | None]:
+def _measure_apart(subject: _Subject, artifact: Artifact) -> dict[str, float | None]:
     """What is no part of the figures, for one token: choosing it, making text of it, and the loop around it all."""
-    decoder.reset()
+    decoder = subject.decoder
+    subject.begin()
     scores = decoder.decode(1 % decoder.limits.vocabulary, 0)
     greedy, drawn = Sampler(Sampling()), Sampler(_DRAWN)
     found: dict[str, float | None] = {
         "greedy_seconds": _best(lambda: greedy.choose(scores, ())),
         "drawn_seconds": _best(lambda: drawn.choose(scores, ())),
-        "loop_seconds": _measure_loop(session),
+        "loop_seconds": _measure_loop(subject),
         "encode_seconds": None,
         "decode_seconds": None,
     }
@@ -136,12 +166,14 @@ def _measure_apart(session: Session, decoder: CachedDecoder, artifact: Artifact)
     return found
 
 
-def _measure_loop(session: Session) -> float | None:
+def _measure_loop(subject: _Subject) -> float | None:
     """What `Generator.stream` takes for a token beside the engine's call and the choice."""
     best = None
     for _ in range(3):
-        generator = session.generator()
+        generator = subject.session.generator()
         generator.reset()
+        if subject.source is not None:
+            generator.feed(**subject.source)
         count = _LOOP_TOKENS if generator.room is None else min(_LOOP_TOKENS, generator.room - 1)
         if count < 2:
             return None

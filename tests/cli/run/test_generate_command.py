@@ -45,7 +45,7 @@ def test_the_document(artifact, edgex):
     found = json.loads(done.stdout)
     assert not done.stderr and found["schema"] == "edgex.generate/1"
     assert found["ids"] == eager_greedy(PROMPT, 9) and found["text"] is None and found["finish"] == "length"
-    assert set(found["seconds"]) == {"load", "prefill", "decode", "sampling", "text"}
+    assert set(found["seconds"]) == {"load", "encode", "prefill", "decode", "sampling", "text"}
     rates, seconds = found["tokens_per_second"], found["seconds"]
     assert rates == {"prefill": 4 / seconds["prefill"], "decode": 8 / seconds["decode"]}
 

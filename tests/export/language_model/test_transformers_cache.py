@@ -74,10 +74,8 @@ def test_what_is_no_decoder_is_refused_by_name():
     bert = transformers.BertForMaskedLM(transformers.BertConfig(**SMALL)).eval()
     with pytest.raises(CaptureError, match="BertForMaskedLM is no decoder"):
         prepare_language_model(wrap_model(bert, (), {}), read_request(True, CONTEXT, CHUNK))
-    sizes = {"vocab_size": 96, "d_model": 32, "d_kv": 8, "d_ff": 48, "num_layers": 1, "num_heads": 4}
-    t5 = transformers.T5ForConditionalGeneration(transformers.T5Config(**sizes)).eval()
-    with pytest.raises(CaptureError, match="has an encoder and a decoder"):
-        prepare_language_model(wrap_model(t5, (), {}), read_request(True, CONTEXT, CHUNK))
+    with pytest.raises(UsageError, match="--source is for models with an encoder"):
+        prepare_language_model(_source("Llama"), read_request(True, CONTEXT, CHUNK, 8))
 
 
 def test_a_context_is_bounded_by_the_model_and_by_memory(monkeypatch):

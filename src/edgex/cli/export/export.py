@@ -99,7 +99,7 @@ if TYPE_CHECKING:
     "--llm",
     is_flag=True,
     group="Language models",
-    help="MODEL is a decoder: export its prefill and decode, with one cache.",
+    help="MODEL is a decoder, with or without an encoder: export its prefill and decode, with one cache.",
 )
 @option(
     "--context",
@@ -114,6 +114,13 @@ if TYPE_CHECKING:
     metavar="N",
     group="Language models",
     help="How many tokens one call of prefill takes at most; default: 256.",
+)
+@option(
+    "--source",
+    type=int,
+    metavar="N",
+    group="Language models",
+    help="Of a model with an encoder of text: how many tokens it reads at most; default: --context.",
 )
 @option(
     "--head",
@@ -221,6 +228,7 @@ def command(
     llm: bool,
     context: int | None,
     chunk: int | None,
+    source: int | None,
     head: str | None,
     embedding: str | None,
     shapes: tuple[str, ...],
@@ -253,7 +261,7 @@ def command(
         from edgex.export.methods.sizes import parse_sizes
         from edgex.export.settings import BISECT_SECONDS, ExportSettings, Limits
 
-        language = read_request(llm, context, chunk, head, embedding)
+        language = read_request(llm, context, chunk, source, head, embedding)
         sizes = parse_shapes(shapes)
         recipe = None if quantize == "none" else quantize
         settings = ExportSettings(

@@ -14,6 +14,7 @@ from edgex.cli.options.command import make_command, option
 from edgex.cli.options.shared import artifact_argument, check_option, common_options, no_tuned_option, threads_option
 from edgex.cli.run.generation import ShownText, begin_text, describe_text, refuse_place, summarize_text
 from edgex.cli.run.place import device_flags, read_place
+from edgex.cli.run.source import read_source
 from edgex.cli.supervisor import supervise
 from edgex.errors import TargetUnavailable, UsageError
 
@@ -31,6 +32,15 @@ _GROUP = "Generation"
 @artifact_argument
 @option("--prompt", metavar="TEXT", group=_GROUP, help="What the text begins with; - reads it from stdin.")
 @option("--ids", metavar="ID,ID", group=_GROUP, help="What it begins with, as ids: needs no tokenizer.")
+@option(
+    "-i",
+    "--input",
+    "inputs",
+    multiple=True,
+    metavar="[NAME=]FILE",
+    group=_GROUP,
+    help="What the encoder reads, as edgex run takes it; the prompt is then what the text begins with.",
+)
 @option("--chat", is_flag=True, group=_GROUP, help="Put --prompt into the model's chat template, as a user's message.")
 @option("--system", metavar="TEXT", group=_GROUP, help="With --chat: the message of the system before it.")
 @option(
@@ -78,6 +88,7 @@ def command(
     artifact: str,
     prompt: str | None,
     ids: str | None,
+    inputs: tuple[str, ...],
     chat: bool,
     system: str | None,
     max_new: int,
@@ -101,7 +112,7 @@ def command(
 
     Interrupted, it keeps the text so far.
     """
-    given = _check_flags(prompt, ids, chat=chat, system=system, stop=stop)
+    given = _check_flags(prompt, ids, inputs, chat=chat, system=system, stop=stop)
     place = read_place(device, {})
     if place.address is not None and place.address.kind == "adb":
         refuse_place(place)
@@ -118,14 +129,16 @@ def command(
         opened = open_artifact(artifact, check)
         limits, settings = read_limits(opened), read_generation_settings(opened)
         reader = PromptReader(opened, limits.vocabulary, tokenizer)
-        tokens = limits.check_ids(_read_prompt(given, reader, chat=chat, system=system))
+        found = None if given is None else _read_prompt(given, reader, chat=chat, system=system)
+        source, begin = read_source(opened, limits, inputs, found)
+        tokens = limits.check_ids(begin)
         if not tokens:
             raise UsageError("the prompt is empty", fix="give --prompt some text, or --ids at least one id")
-        has_text = _can_write(reader, needed=bool(stop) or ids is None)
+        has_text = _can_write(reader, needed=bool(stop) or prompt is not None)
         sampling = _choose_sampling(settings, temperature, top_k, top_p, seed).check()
         if not quiet:
             _print_notes(settings, limits, sampling, max_new, len(tokens), flags={"--top-k": top_k, "--top-p": top_p})
-        request = TextRequest(tuple(tokens), max_new, sampling, ignore_eos, threads)
+        request = TextRequest(tuple(tokens), max_new, sampling, ignore_eos, threads, source)
         with begin_text(place, opened, request, tuned=not no_tuned, quiet=quiet) as run:
             text = ShownText(run, tokens, stop, reader.need_tokenizer() if has_text else None)
             ended = False
@@ -149,14 +162,20 @@ def command(
 
 
 def _check_flags(
-    prompt: str | None, ids: str | None, *, chat: bool, system: str | None, stop: tuple[str, ...]
-) -> str | list[int]:
-    """What the text begins with: `--prompt` as it is, or `--ids` as numbers.
+    prompt: str | None,
+    ids: str | None,
+    inputs: tuple[str, ...],
+    *,
+    chat: bool,
+    system: str | None,
+    stop: tuple[str, ...],
+) -> str | list[int] | None:
+    """What the text begins with: `--prompt` as it is, or `--ids` as numbers; None leaves it to a model with an encoder.
 
     Raises:
         UsageError: Neither or both are given, or a flag goes without another.
     """
-    if (prompt is None) == (ids is None):
+    if (prompt is None) == (ids is None) and not (inputs and prompt is None):
         what = "edgex generate needs --prompt or --ids" if prompt is None else "--prompt and --ids exclude each other"
         raise UsageError(what, fix='--prompt "Once upon a time", or --ids 1,2,3')
     if chat and prompt is None:
@@ -166,7 +185,6 @@ def _check_flags(
     if not all(stop):
         raise UsageError("--stop: the text is empty", fix="leave it out")
     if ids is None:
-        assert prompt is not None
         return prompt
     try:
         return [int(part) for part in ids.replace(",", " ").split()]

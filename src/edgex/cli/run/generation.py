@@ -65,6 +65,8 @@ class _Here:
     def __init__(self, session: Session, request: TextRequest, load_seconds: float) -> None:
         self.load_seconds: float | None = load_seconds
         self._session, self._generator = session, session.generator()
+        if request.source is not None:
+            self._generator.feed(**request.source)
         self._tokens = self._generator.stream(
             request.ids, max_new=request.max_new, sampling=request.sampling, ignore_eos=request.ignore_eos
         )
@@ -140,6 +142,7 @@ def describe_text(
         "finish": "interrupted" if interrupted else text.finish,
         "seconds": {
             "load": run.load_seconds,
+            "encode": None if request.source is None else spent.encode_seconds,
             "prefill": spent.prefill_seconds,
             "decode": spent.decode_seconds,
             "sampling": spent.sampling_seconds,
@@ -168,10 +171,11 @@ _ENDINGS = {
 def summarize_text(document: dict[str, Any]) -> str:
     """One line on stderr, behind the text."""
     seconds, rates = document["seconds"], document["tokens_per_second"]
+    encoded = "" if seconds["encode"] is None else f"the source encoded in {seconds['encode']:.2f} s, "
     decoded = "" if rates["decode"] is None else f" at {rates['decode']:,.1f} tokens/s"
     loaded = "" if seconds["load"] is None else f", after {seconds['load']:.2f} s of loading"
     return (
-        f"[{document['prompt_tokens']} tokens read at {rates['prefill']:,.0f} tokens/s, "
+        f"[{encoded}{document['prompt_tokens']} tokens read at {rates['prefill']:,.0f} tokens/s, "
         f"{len(document['ids'])} written{decoded}{loaded}; "
         f"{_ENDINGS[document['finish']]}]"
     )
