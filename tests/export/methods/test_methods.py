@@ -17,6 +17,7 @@ from edgex.export.capture.stage import capture_source
 from edgex.export.language_model.request import LanguageRequest
 from edgex.export.pipeline import export_to_targets
 from edgex.export.proof.verification import explain_failure
+from edgex.export.quantization.calibration.samples import of_method
 from edgex.export.settings import ExportSettings
 from edgex.export.source.source import find_model, wrap_methods
 from edgex.export.source.stage import find_source
@@ -287,3 +288,15 @@ def test_targets_of_one_method_are_named_and_the_others_get_theirs(translator):
 def test_examples_that_fail_name_their_method(translator):
     with pytest.raises(EdgexError, match="method 'encode': "):
         capture_source(wrap_methods({"encode": (translator.encode, ("text",))}), {}, _quiet)
+
+
+def test_calibration_data_is_given_by_method():
+    samples = [1, 2]
+    assert of_method({"encode": samples}, "encode") is samples and of_method(samples, None) is samples
+    assert of_method("random:8", "encode") == "random:8" and of_method(None, "encode") is None
+    with pytest.raises(UsageError, match="no calibration data for method 'decode'"):
+        of_method({"encode": samples}, "decode")
+    with pytest.raises(UsageError, match="no calibration data for method 'decode'"):
+        of_method(samples, "decode")
+    with pytest.raises(UsageError, match=r"--calibration data\.npz does not go with several methods"):
+        of_method("data.npz", "decode")
