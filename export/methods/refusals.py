@@ -63,7 +63,7 @@ def refuse_targets(source: ModelSource, delegates: Sequence[Delegate]) -> dict[s
             source.description,
             "export with --dynamic, which this target takes, or to a target that takes --sizes: onnx-qnn, litert"
             if source.by_size
-            else "export to a target that takes several: xnnpack, onednn, onnx-cpu, reference; or each method by itself",
+            else "export to one that takes several: xnnpack, onednn, onnx-cpu, reference; or each method by itself",
         )
         for delegate in delegates
         if not isinstance(delegate, LowersMethods)

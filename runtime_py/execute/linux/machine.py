@@ -178,6 +178,7 @@ class _Job:
             )
         given_up = main.found.get("left_out", {})
         left_out = {int(number): str(given_up["reason"]) for number in given_up.get("sequences", ())}
+        stopped = {self.prepared.numbers[at]: reason for at, reason in left_out.items()}
         trace, reason = read_recorded(files.get(_TRACE), self.artifact, sequences[0][0])
         return RunResult(
             executed_on=self.program.executed_on or str(loaded.get("executed_on")),
@@ -185,10 +186,7 @@ class _Job:
             outputs=self.prepared.spread(self._split_outputs(files[_OUTPUTS], left_out)),
             refused=self.prepared.refused,
             simulator=loaded.get("simulator"),
-            left_out={
-                **self.prepared.left_out,
-                **{self.prepared.numbers[at]: reason for at, reason in left_out.items()},
-            },
+            left_out={**self.prepared.left_out, **stopped},
             threads_source="default" if request.threads is None else "given",
             planned_arena_bytes=self.program.planned_arena_bytes,
             cold=tuple(one.cold() for one in said[: request.fresh_processes] or [main]),
