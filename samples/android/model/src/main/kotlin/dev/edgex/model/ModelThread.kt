@@ -11,7 +11,7 @@ import kotlin.coroutines.suspendCoroutine
  * An engine serves one thread at a time and its thread pool is the process's, so work from anywhere waits its turn here.
  */
 object ModelThread {
-    private val executor = Executors.newSingleThreadExecutor { Thread(it, "edgex-model") }
+    private val executor = Executors.newSingleThreadExecutor { Thread(it, "edgex-model").apply { isDaemon = true } }
 
     /** Suspends until [work] was done there. A run that has begun is finished also where its caller was cancelled. */
     suspend fun <T> run(work: () -> T): T = suspendCoroutine { continuation ->
