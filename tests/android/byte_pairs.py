@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 _GREEDY = {"temperature": 0.0, "top_k": 0, "top_p": 1.0, "repetition_penalty": 1.0, "seed": 0, "max_new": 24}
-PROMPTS = ("The with statement is used to", "A")
+PROMPTS = ("The with statement is used to", "A", "The for statement is used to iterate over the elements of a sequence")
 QUESTIONS = (
     _GREEDY,
     {**_GREEDY, "max_new": 80},

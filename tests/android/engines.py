@@ -20,7 +20,7 @@ ENGINE = Path("src") / "main" / "kotlin" / "dev" / "edgex" / "model" / "engine"
 def run_onnxruntime(check):
     """Apps of `onnx-cpu` artifacts: without state, and with some that the library carries from run to run."""
     # Of all the sources only a model's class differs, so one library serves three models' assets.
-    app = make_app(check, ROOT / "samples" / "small_language_model.py", "--llm", "--context", "64")
+    app = make_app(check, ROOT / "samples" / "small_language_model.py", "--llm", "--context", "64", "--chunk", "8")
     runs = (RUNS / f"{name}.kt" for name in ("OnnxRuntimeRun", "LanguageRun", "Desktop"))
     library = compile_library(check, app, *runs)
     told = []
