@@ -45,6 +45,7 @@ def export_model(
     head: str | None = None,
     embedding: str | None = None,
     source: int | None = None,
+    kv: str | None = None,
     sizes: Sequence[str] = (),
 ) -> Artifact:
     """Export a module or an ExportedProgram to one target, prove it, and write it.
@@ -79,6 +80,7 @@ def export_model(
         head: With a recipe, `int8` or `none` for the layer that gives a language model's scores.
         embedding: With a recipe, `int8` for a language model's tables of embeddings.
         source: Of a model with an encoder of text: how many tokens it reads at most; None is `context`.
+        kv: `fp32` (default) or `int8`: what the cache of a transformers model is kept in.
         sizes: Fixed sizes that become a method each, as the command line's `--sizes` has them: `["x:0=1,4"]`.
 
     Raises:
@@ -87,7 +89,7 @@ def export_model(
     from edgex.export.source.source import wrap_methods, wrap_model
 
     with in_python_words():
-        asked = (context, chunk, source, head, embedding)
+        asked = (context, chunk, source, head, embedding, kv)
         language = read_request(any(one is not None for one in asked), *asked)
         fixed = parse_sizes(sizes)
     settings = ExportSettings(

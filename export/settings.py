@@ -12,6 +12,7 @@ from typing import Any
 from edgex.delegates.base import Delegate, JudgesOptions, LeavesOut, TakesLanguageModels
 from edgex.delegates.recipes.quantizers import LINEAR_RECIPES, OBSERVERS, quantizer_availability
 from edgex.delegates.recipes.recipes import Recipe, get_recipe
+from edgex.delegates.recipes.tolerances import CACHE_IN_BYTES
 from edgex.delegates.registry import check_recipe, find_tolerance, get_delegate, parse_options
 from edgex.errors import LoweringError, TargetUnavailable, UsageError, nearest_name
 from edgex.export.language_model.request import LanguageRequest
@@ -118,13 +119,15 @@ class ExportSettings:
         """
         if isinstance(self.tolerance, Tolerance):
             return self.tolerance
-        known = find_tolerance(delegate, self.quantize or precision or self.precision)
+        in_bytes = self.language is not None and self.language.kv == "int8"
+        known = find_tolerance(delegate, self.quantize or (CACHE_IN_BYTES if in_bytes else precision or self.precision))
         return known if self.tolerance is None else self.tolerance.replaced_in(known)
 
     @property
     def judges_float32(self) -> bool:
         """Whether outputs are held to float32's default tolerance, and not to what the user asked for."""
-        return self.precision == "fp32" and self.recipe is None and self.tolerance is None
+        in_bytes = self.language is not None and self.language.kv == "int8"
+        return self.precision == "fp32" and self.recipe is None and self.tolerance is None and not in_bytes
 
     @property
     def recipe(self) -> Recipe | None:

@@ -17,7 +17,7 @@ from edgex.export.language_model.cache_layers import Shapes, cache_keyword, make
 from edgex.runtime.artifact.specs import Dim
 
 if TYPE_CHECKING:
-    from edgex.export.language_model.request import LanguageRequest
+    from edgex.export.language_model.request import Cache, LanguageRequest
 
 _CROSS = "cross_"
 # Added to a score, nothing is left of it; halved, so that the sum of two is finite.
@@ -100,7 +100,14 @@ class CachedEncoderDecoder(torch.nn.Module):
     source_mask: torch.Tensor
 
     def __init__(
-        self, model: Any, shapes: Shapes, cross: Shapes, context: int, example: torch.Tensor, longest: int | None
+        self,
+        model: Any,
+        shapes: Shapes,
+        cross: Shapes,
+        context: int,
+        example: torch.Tensor,
+        longest: int | None,
+        kv: Cache = "fp32",
     ) -> None:
         """Make an empty cache.
 
@@ -111,14 +118,15 @@ class CachedEncoderDecoder(torch.nn.Module):
             context: How many tokens the cache can hold.
             example: A source.
             longest: How many tokens a source may have; None where it has one size.
+            kv: What keys and values are kept in.
         """
         super().__init__()
         self.model = model
         self.layers, self.context = len(shapes), context
         self.longest = cross[0][0][2] if longest is None else longest
         self._varies = longest is not None
-        register_cache(self, "", shapes, context)
-        register_cache(self, _CROSS, cross, self.longest)
+        register_cache(self, "", shapes, context, kv)
+        register_cache(self, _CROSS, cross, self.longest, kv)
         if self._varies:
             # What is added to scores: nothing for the source's tokens, much for what lies behind them.
             self.register_buffer("source_mask", torch.zeros(1, 1, 1, self.longest))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import cast
+from typing import Literal, cast
 
 from edgex.delegates.recipes.recipes import Head, Table
 from edgex.errors import UsageError, nearest_name
@@ -15,6 +15,8 @@ _LEAST_CONTEXT = 2
 # What users write, and what it means.
 _HEADS = {"int8": "int8", "none": "float"}
 _TABLES = {"int8": "int8", "none": "float"}
+_CACHES = {"fp32": "fp32", "int8": "int8"}
+Cache = Literal["fp32", "int8"]
 
 
 @dataclass(frozen=True)
@@ -27,6 +29,7 @@ class LanguageRequest:
         source: How many tokens an encoder reads at most; None is as many as the context, or as the model can.
         head: What becomes of the layer that gives the scores under a recipe; see `Recipe`.
         embedding: What becomes of the tables of embeddings under a recipe.
+        kv: What the cache is kept in.
     """
 
     context: int
@@ -34,6 +37,7 @@ class LanguageRequest:
     source: int | None = None
     head: Head = "recipe"
     embedding: Table = "float"
+    kv: Cache = "fp32"
 
     @property
     def quantized_alone(self) -> str | None:
@@ -50,6 +54,7 @@ def read_request(
     source: int | None = None,
     head: str | None = None,
     embedding: str | None = None,
+    kv: str | None = None,
 ) -> LanguageRequest | None:
     """`--llm` and the flags that go with it, checked; None where the model is no language model.
 
@@ -60,13 +65,14 @@ def read_request(
         source: `--source`.
         head: `--head`: `int8`, `none` for float, or None for what the recipe makes of every layer.
         embedding: `--embedding`: `int8`, or None or `none` for float.
+        kv: `--kv`: `int8`, or None or `fp32`.
 
     Raises:
         UsageError: They do not fit together.
     """
     if not llm:
-        flags = (("--context", context), ("--chunk", chunk), ("--source", source))
-        for flag, value in (*flags, ("--head", head), ("--embedding", embedding)):
+        given = (("--context", context), ("--chunk", chunk), ("--source", source), ("--kv", kv))
+        for flag, value in (*given, ("--head", head), ("--embedding", embedding)):
             if value is not None:
                 raise UsageError(f"{flag} is for language models", fix=f"add --llm, or leave {flag} out")
         return None
@@ -84,14 +90,15 @@ def read_request(
         raise UsageError(f"--source must be at least 1, not {source}", fix="say how many tokens the encoder may read")
     kept = cast(Head, _read_choice("--head", head, _HEADS, "recipe"))
     table = cast(Table, _read_choice("--embedding", embedding, _TABLES, "float"))
+    cache = cast(Cache, _read_choice("--kv", kv, _CACHES, "fp32"))
     if chunk is None:
-        return LanguageRequest(context, min(USUAL_CHUNK, context), source, kept, table)
+        return LanguageRequest(context, min(USUAL_CHUNK, context), source, kept, table, cache)
     if not 1 <= chunk <= context:
         raise UsageError(
             f"--chunk must be 1 to the context of {context}, not {chunk}",
             fix=f"leave --chunk out, for {USUAL_CHUNK} or less",
         )
-    return LanguageRequest(context, chunk, source, kept, table)
+    return LanguageRequest(context, chunk, source, kept, table, cache)
 
 
 def _read_choice(flag: str, given: str | None, known: dict[str, str], otherwise: str) -> str:

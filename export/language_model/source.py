@@ -27,7 +27,7 @@ from edgex.export.source.user_file import run_user_code
 from edgex.export.source.weights import shorten
 from edgex.runtime.artifact.language_model import ENCODE, PREFILL, TOKENS, LanguageModel
 from edgex.runtime.artifact.specs import Dim
-from edgex.runtime.session.numerics import measure_sqnr_db
+from edgex.runtime.session.numerics import EXACT_SQNR_DB, measure_sqnr_db
 
 if TYPE_CHECKING:
     from edgex.export.language_model.request import LanguageRequest
@@ -39,6 +39,8 @@ SEED = 20260713
 _LEAST_AGREEMENT_DB = 60.0
 # The filled part of the cache against all of it: sums of the same numbers, and zeros.
 _LEAST_SAME_DB = 90.0
+# The same where the cache is in 8 bits: a rounding that falls to the other side is a step of it.
+_LEAST_IN_BYTES_DB = 20.0
 _READS_ALL = "attention reads the whole cache at every step: "
 # How many tokens are read one by one where chunks are compared with that; each costs a run of the model.
 _MOST_SINGLE = 48
@@ -75,6 +77,13 @@ def prepare_language_model(source: ModelSource, asked: LanguageRequest) -> Model
     if is_transformers_model(module):
         example = source.args[0] if source.args else source.kwargs.get(getattr(module, "main_input_name", ""))
         module = with_cache(module, asked, where, example)
+    elif asked.kv != "fp32":
+        raise UsageError(
+            f"--kv {asked.kv} is for models of transformers, whose cache edgex makes",
+            where,
+            "let the module keep its own cache in int8 buffers, or leave --kv out",
+            why="this module keeps its own",
+        )
     else:
         check_takes_position(module, where)
         if asked.source is not None:
@@ -114,7 +123,8 @@ def prepare_language_model(source: ModelSource, asked: LanguageRequest) -> Model
             "nothing says which token ends a text: generation goes on until --max-new, or the context is full"
         )
     cache = decoder.check_cache(asked, vocabulary)
-    notices.append(f"the cache of {asked.context} tokens takes {sum(map(_bytes, cache.values())):,} bytes")
+    beside = "" if asked.kv == "fp32" else f" in 8 bits; its scores are {decoder.agreement_db:.0f} dB from float's"
+    notices.append(f"the cache of {asked.context} tokens takes {sum(map(_bytes, cache.values())):,} bytes{beside}")
     model, seen = decoder.show_prefix(asked, vocabulary, cache)
     notices.append(seen)
     pristine.restore()
@@ -187,6 +197,8 @@ class _Decoder:
 
     def __init__(self, model: NextToken, buffers: BufferSnapshot, where: str, root: Path) -> None:
         self._model, self._buffers, self._where, self._root = model, buffers, where, root
+        # How near the scores over the cache came to those without one.
+        self.agreement_db = EXACT_SQNR_DB
 
     def probe(self, count: int) -> Any:
         """What the user's module gives for the first tokens of the vocabulary."""
@@ -242,7 +254,8 @@ class _Decoder:
             if expected is None or found is None:
                 continue
             agreement = measure_sqnr_db(expected.numpy(), found.numpy())
-            if agreement is not None and agreement < _LEAST_AGREEMENT_DB:
+            self.agreement_db = min(self.agreement_db, agreement)
+            if agreement < (_LEAST_AGREEMENT_DB if asked.kv == "fp32" else _LEAST_IN_BYTES_DB):
                 raise CaptureError(
                     f"{self._where} reads a text of {length} tokens otherwise {how} than at once: its scores are only "
                     f"{agreement:.0f} dB alike",
@@ -285,7 +298,8 @@ class _Decoder:
             return self._undo(whole), _READS_ALL + f"its beginning does not fit: {_first_line(error)}"
         for one, other in zip(expected, found, strict=True):
             agreement = None if one is None or other is None else measure_sqnr_db(one.numpy(), other.numpy())
-            if agreement is not None and agreement < _LEAST_SAME_DB:
+            least = _LEAST_SAME_DB if asked.kv == "fp32" else _LEAST_IN_BYTES_DB
+            if agreement is not None and agreement < least:
                 return self._undo(whole), _READS_ALL + f"without its rest the scores are {agreement:.0f} dB alike"
         self._buffers.restore()
         return self._model, f"attention reads the filled part of the cache, in steps of {prefix.step} tokens"

@@ -12,13 +12,20 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from edgex.errors import CaptureError, UsageError
-from edgex.export.language_model.cache_layers import Shapes, cache_keyword, make_cache, register_cache, takes
+from edgex.export.language_model.cache_layers import (
+    Shapes,
+    bytes_of_token,
+    cache_keyword,
+    make_cache,
+    register_cache,
+    takes,
+)
 from edgex.export.language_model.encoder_decoder import CachedEncoderDecoder, choose_source
 from edgex.export.source.eager import reference_conditions
 from edgex.runtime.support.machine.memory import read_available_bytes
 
 if TYPE_CHECKING:
-    from edgex.export.language_model.request import LanguageRequest
+    from edgex.export.language_model.request import Cache, LanguageRequest
 
 _LEAST_VERSION = 5
 
@@ -32,18 +39,19 @@ def is_transformers_model(module: torch.nn.Module) -> bool:
 class CachedDecoder(torch.nn.Module):
     """A `PreTrainedModel` that keeps keys and values of all positions in the buffers `keys_0`, `values_0` and so on."""
 
-    def __init__(self, model: Any, shapes: Shapes, context: int) -> None:
+    def __init__(self, model: Any, shapes: Shapes, context: int, kv: Cache = "fp32") -> None:
         """Make an empty cache.
 
         Args:
             model: The decoder.
             shapes: Of each layer's keys and values for one token: `[1, heads, 1, size]`.
             context: How many tokens it can hold.
+            kv: What it is kept in.
         """
         super().__init__()
         self.model = model
         self.layers, self.context = len(shapes), context
-        register_cache(self, "", shapes, context)
+        register_cache(self, "", shapes, context, kv)
         self._keywords = {"logits_to_keep": 1} if takes(model, "logits_to_keep") else {}
 
     def forward(self, tokens: torch.Tensor, position: torch.Tensor) -> torch.Tensor:
@@ -73,7 +81,7 @@ def with_cache(
 
     Args:
         model: A `PreTrainedModel`.
-        asked: How many tokens the cache holds, and how many the encoder reads.
+        asked: How many tokens the cache holds and in what, and how many the encoder reads.
         where: The model, for messages.
         example: What its encoder reads, where the user's file says so.
 
@@ -108,22 +116,22 @@ def with_cache(
     source = choose_source(model, asked, where, example) if encodes else None
     shapes, cross = _read_shapes(model, where, None if source is None else source.example)
     longest = 0 if source is None else source.longest or cross[0][0][2]
-    needed = sum(4 * context * shape[1] * shape[3] for pair in shapes for shape in pair)
-    needed += sum(4 * longest * shape[1] * shape[3] for pair in cross for shape in pair)
+    needed = sum(context * shape[1] * bytes_of_token(shape[3], asked.kv) for pair in shapes for shape in pair)
+    needed += sum(longest * shape[1] * bytes_of_token(shape[3], asked.kv) for pair in cross for shape in pair)
     available = read_available_bytes()
     # The example, eager's run and the proof each hold one.
     if available is not None and 2 * needed > available:
         heads = ", ".join(sorted({f"{keys[1]} heads x {keys[3]}" for keys, _ in shapes}))
         raise UsageError(
             f"a cache of {context} tokens does not fit into memory",
-            why=f"{len(shapes)} layers x {context} tokens x keys and values of {heads} x 4 bytes are "
+            why=f"{len(shapes)} layers x {context} tokens x keys and values of {heads} in {asked.kv} are "
             f"{needed / 1e9:.1f} GB, needed twice to prove them; {available / 1e9:.1f} GB are free",
             fix=f"--context {max(2, int(context * available / (2 * needed)))}",
         )
     if source is None:
-        return CachedDecoder(model, shapes, context)
+        return CachedDecoder(model, shapes, context, asked.kv)
     with reference_conditions():
-        return CachedEncoderDecoder(model, shapes, cross, context, source.example, source.longest)
+        return CachedEncoderDecoder(model, shapes, cross, context, source.example, source.longest, asked.kv)
 
 
 def _read_shapes(model: Any, where: str, source: torch.Tensor | None) -> tuple[Shapes, Shapes]:

@@ -94,6 +94,7 @@ def test_agreement_counts_choices_and_where_they_part():
         ({"head": "int8"}, UsageError, "--head int8 without a recipe"),
         ({"embedding": "int8", "quantize": "int8-dynamic"}, UsageError, "--embedding int8 does not go with"),
         ({"head": "int4", "quantize": "8da4w"}, UsageError, "--head int4 is unknown"),
+        ({"kv": "int8"}, UsageError, "--kv int8 is for models of transformers"),
     ],
 )
 def test_what_has_nothing_to_act_on_is_refused(given, kind, words):

@@ -5,9 +5,12 @@ from __future__ import annotations
 import pytest
 
 import edgex
+from edgex.delegates.graph.schema import operator_name
 from edgex.errors import CaptureError, UsageError
+from edgex.export.capture.stage import capture_source
 from edgex.export.language_model.request import read_request
 from edgex.export.language_model.source import prepare_language_model
+from edgex.export.rewrites.attention.cached import write_cached_attention
 from edgex.export.source.source import wrap_model
 from edgex.samples.random_weights import randomise_weights
 
@@ -68,6 +71,32 @@ def test_a_decoder_is_exported(tmp_path):
         _source("Llama").module, target="reference", context=CONTEXT, chunk=CHUNK, output=tmp_path, name="llama"
     )
     assert artifact.manifest.status == "verified" and artifact.manifest.llm.bos == 1
+
+
+def test_a_cache_in_8_bits_is_a_quarter_and_near_the_one_in_float():
+    prepared = prepare_language_model(_source("Llama"), read_request(True, CONTEXT, CHUNK, kv="int8"))
+    assert prepared.language.cache_dtype == "int8" and prepared.language.cache_bytes == 2 * 2 * 2 * CONTEXT * (8 + 4)
+    notice = next(notice for notice in prepared.notices if notice.startswith("the cache of"))
+    decibels = int(notice.partition("its scores are ")[2].partition(" dB")[0])
+    assert 25 < decibels < 80, notice
+    assert any("reads the filled part of the cache" in notice for notice in prepared.notices)
+
+
+def test_a_cache_in_8_bits_is_proved_against_eager_with_the_same(tmp_path):
+    artifact = edgex.export_model(
+        _source("Llama").module, target="onnx-cpu", context=CONTEXT, chunk=CHUNK, output=tmp_path, name="l", kv="int8"
+    )
+    assert artifact.manifest.verification["tolerance"]["min_sqnr_db"] == 30.0
+    assert {spec.dtype for spec in artifact.manifest.method.state} == {"int8", "float32"}
+
+
+@pytest.mark.parametrize(("family", "windows"), [("Llama", [0, 0]), ("Mistral", [8, 8])])
+def test_attention_over_the_cache_is_one_operator(family, windows):
+    source = prepare_language_model(_source(family), read_request(True, CONTEXT, CHUNK))
+    program, rewrite = write_cached_attention(capture_source(source, {}, lambda *_: None).capture.program)
+    assert rewrite is not None and rewrite.count == 2
+    calls = [node for node in program.exported.graph.nodes if operator_name(node) == "edgex::cached_attention"]
+    assert [call.args[-1] for call in calls] == windows
 
 
 def test_what_is_no_decoder_is_refused_by_name():

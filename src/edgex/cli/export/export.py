@@ -134,6 +134,12 @@ if TYPE_CHECKING:
     group="Language models",
     help="The tables of embeddings, with --quantize; default: none.",
 )
+@option(
+    "--kv",
+    type=click.Choice(["fp32", "int8"]),
+    group="Language models",
+    help="What the cache of a transformers model is kept in; default: fp32.",
+)
 @input_shape_option
 @dynamic_option
 @sizes_option
@@ -231,6 +237,7 @@ def command(
     source: int | None,
     head: str | None,
     embedding: str | None,
+    kv: str | None,
     shapes: tuple[str, ...],
     dynamic: tuple[str, ...],
     fixed: tuple[str, ...],
@@ -261,7 +268,7 @@ def command(
         from edgex.export.methods.sizes import parse_sizes
         from edgex.export.settings import BISECT_SECONDS, ExportSettings, Limits
 
-        language = read_request(llm, context, chunk, source, head, embedding)
+        language = read_request(llm, context, chunk, source, head, embedding, kv)
         sizes = parse_shapes(shapes)
         recipe = None if quantize == "none" else quantize
         settings = ExportSettings(
