@@ -70,9 +70,8 @@ def _mean(x: torch.Tensor, groups: int) -> torch.Tensor:
     if groups == channels:
         return mean
     each = channels // groups
-    return F.conv2d(
-        mean, torch.block_diag(*[torch.full([each, each], 1 / each)] * groups).view(channels, channels, 1, 1)
-    )
+    averages = torch.kron(torch.eye(groups), torch.full([each, each], 1 / each))
+    return F.conv2d(mean, averages.view(channels, channels, 1, 1))
 
 
 def _instance_norm(
