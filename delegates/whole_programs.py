@@ -32,6 +32,7 @@ WHOLE_REWRITES = (
         "write_uneven_averages",
         "divide_as_eager",
         "slice_diagonals",
+        "write_masked",
     ),
 )
 # Dtypes whose arrays NumPy cannot hand over.

@@ -104,6 +104,7 @@ def lower_to_edge(
     """
     import torch
     from executorch.exir import EdgeCompileConfig, to_edge_transform_and_lower
+    from executorch.exir.passes.remove_graph_asserts_pass import RemoveGraphAssertsPass
 
     programs = exported if isinstance(exported, Mapping) else {FORWARD: exported}
     partitioners = partitioner if isinstance(exported, Mapping) else {FORWARD: partitioner}
@@ -111,9 +112,16 @@ def lower_to_edge(
     with torch.no_grad(), _sizes_kept(), passes_by_kind() if planning else nullcontext():
         return to_edge_transform_and_lower(
             {name: spare_decompositions(program, by_kind=planning) for name, program in programs.items()},
+            # Checks of sizes go before a region is lowered, not when the program is emitted: nothing uses what they
+            # give, so lowering may sort them behind the output: "Expected output node, got op=call_function".
+            transform_passes=[RemoveGraphAssertsPass()] if any(map(_checks_sizes, programs.values())) else None,
             partitioner={name: [partitioners[name]] for name in programs},
             compile_config=EdgeCompileConfig(_check_ir_validity=False),
         )
+
+
+def _checks_sizes(program: ExportedProgram) -> bool:
+    return any("unbacked_bindings" in node.meta for node in program.graph.nodes)
 
 
 def emit(edge: Any, *, plan_inputs: bool) -> Any:

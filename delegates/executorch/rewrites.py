@@ -18,6 +18,7 @@ PORTABLE_REWRITES = (
         "expand_composites",
         "drop_identities",
         "write_formulas",
+        "write_masked",
         "slice_apart",
         "write_mirrors",
         "write_resizes",

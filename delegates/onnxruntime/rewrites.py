@@ -9,6 +9,7 @@ ONNX_REWRITES = (
     *(
         "expand_composites",
         "write_formulas",
+        "write_masked",
         "write_average_pools",
         "write_batch_statistics",
         "split_einsum",

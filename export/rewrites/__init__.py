@@ -70,7 +70,6 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
     from edgex.export.rewrites.indexing.pixels import permute_pixels
     from edgex.export.rewrites.indexing.reductions import name_dimensions
     from edgex.export.rewrites.indexing.rolling import slice_apart
-    from edgex.export.rewrites.indexing.scatter import scatter_by_sums
     from edgex.export.rewrites.indexing.searching import search_by_comparisons
     from edgex.export.rewrites.indexing.sorting import sort_by_topk
     from edgex.export.rewrites.indexing.writes import fill_memory, return_writes
@@ -114,6 +113,8 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
     from edgex.export.rewrites.products.sampling import gather_samples
     from edgex.export.rewrites.recurrences.layers import write_recurrences
     from edgex.export.rewrites.regions import inline_regions
+    from edgex.export.rewrites.scattering.masked import write_masked
+    from edgex.export.rewrites.scattering.sums import scatter_by_sums
     from edgex.export.rewrites.weights.bounds import write_bounds
     from edgex.export.rewrites.weights.crops import crop_transposed
     from edgex.export.rewrites.weights.dilation import fill_dilation
@@ -143,6 +144,7 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
         ("order_weights", True, order_weights),
         ("copy_returned_constants", True, copy_returned_constants),
         ("sort_by_topk", True, sort_by_topk),
+        ("write_masked", True, write_masked),
         ("scatter_by_sums", True, scatter_by_sums),
         ("search_by_comparisons", True, search_by_comparisons),
         ("write_recurrences", True, write_recurrences),

@@ -31,6 +31,26 @@ def test_a_size_of_run_time_is_taken_where_it_is_at_least_one(least: int, taken:
     assert any("sigmoid" in name for name in left) != taken, left
 
 
+class Chosen(torch.nn.Module):
+    """Counts what it chooses, and returns nothing of it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = torch.nn.Linear(8, 8)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.layer(x)
+        x[x.sum(-1) > 0].clamp(min=0)
+        return self.layer(torch.relu(x))
+
+
+def test_checks_of_sizes_are_gone_when_regions_are_lowered() -> None:
+    program = torch.export.export(Chosen(), (torch.randn(5, 8),))
+    assert any("assert" in str(node.target) for node in program.graph.nodes)
+    edge = exir.lower_to_edge(program, make_partitioner(lambda _edge, _refuse: None))
+    assert len(exir.regions_of(edge.exported_program())) == 1
+
+
 def test_the_check_of_executorch_is_where_it_is_replaced() -> None:
     before = xnnpack_config.has_free_unbacked_symbols
     with sizes_of_run_time():

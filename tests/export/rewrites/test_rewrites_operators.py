@@ -16,7 +16,6 @@ from edgex.export.rewrites.indexing.pieces import slice_pieces
 from edgex.export.rewrites.indexing.pixels import permute_pixels
 from edgex.export.rewrites.indexing.reductions import name_dimensions
 from edgex.export.rewrites.indexing.rolling import slice_apart
-from edgex.export.rewrites.indexing.scatter import scatter_by_sums
 from edgex.export.rewrites.indexing.sorting import sort_by_topk
 from edgex.export.rewrites.indexing.writes import fill_memory, return_writes
 from edgex.export.rewrites.literals import fold_literals
@@ -47,6 +46,7 @@ from edgex.export.rewrites.products.nearest import repeat_by_products, repeat_pi
 from edgex.export.rewrites.products.phases import write_phases
 from edgex.export.rewrites.products.resizes import write_corners, write_resizes
 from edgex.export.rewrites.products.sampling import gather_samples
+from edgex.export.rewrites.scattering.sums import scatter_by_sums
 from edgex.export.rewrites.weights.bounds import write_bounds
 from edgex.export.rewrites.weights.order import order_weights
 from edgex.export.rewrites.weights.returned import copy_returned_constants
