@@ -32,6 +32,7 @@ from torch.nn import functional as F
 from edgex.delegates.base import CapturedProgram
 from edgex.export.rewrites.base import Rewrite
 from edgex.export.rewrites.editing.substitution import Rules, static, substitute
+from edgex.export.rewrites.pooling.uneven import averages_of_windows
 from edgex.export.rewrites.pooling.windows import adaptive_windows, ceiling_matters, ceiling_pads, each, over_planes
 
 aten = torch.ops.aten
@@ -127,6 +128,14 @@ def _adaptive_2d(x: torch.Tensor, output_size: Sequence[int]) -> Any:
 
 def _adaptive_3d(x: torch.Tensor, output_size: Sequence[int]) -> Any:
     windows = adaptive_windows(x.shape[-3:], output_size)
-    if windows is None:
+    if windows is not None:
+        return over_planes(x, F.avg_pool2d, windows, windows, (0, 0, 0))
+    sizes = x.shape[-3:]
+    if not static(*sizes):
         return NotImplemented
-    return over_planes(x, F.avg_pool2d, windows, windows, (0, 0, 0))
+    depth, rows, columns = (
+        averages_of_windows(size, size if wanted is None else wanted).to(x.dtype)
+        for size, wanted in zip(sizes, each(output_size, 3), strict=True)
+    )
+    planes = rows @ (x @ columns.T)
+    return (depth @ planes.flatten(-2)).unflatten(-1, planes.shape[-2:])

@@ -12,8 +12,11 @@ after:   planes = aten.max_pool2d.default([N * C, D, H, W], [3, 3])    # over he
          y = aten.max_pool2d.default([1, N * C, D, H * W], [2, 1])     # over depth, then back to five dimensions
 ```
 
-A maximum over a box is the maximum over depth of the maxima over planes. Left alone: adaptive sizes that do not divide
-the input's, and what gives indices that are used.
+before:  y, _ = aten.adaptive_max_pool2d.default(x, [3, 4])            # x: [1, 8, 4, 4]: windows of 2 rows that overlap
+after:   rows = aten.index_select.default(x, 2, [0, 1, 1, 2, 2, 3])
+         y = aten.amax.default([1, 8, 3, 2, 4], [3])
+
+A maximum over a box is the maximum over depth of the maxima over planes. Left alone: what gives indices that are used.
 """
 
 from __future__ import annotations
@@ -27,7 +30,13 @@ from torch.nn import functional as F
 from edgex.delegates.base import CapturedProgram
 from edgex.export.rewrites.base import Rewrite
 from edgex.export.rewrites.editing.substitution import Rules, static, substitute
-from edgex.export.rewrites.pooling.windows import adaptive_windows, ceiling_matters, each, over_planes
+from edgex.export.rewrites.pooling.windows import (
+    adaptive_windows,
+    ceiling_matters,
+    each,
+    over_planes,
+    uneven_windows,
+)
 
 aten = torch.ops.aten
 
@@ -47,21 +56,39 @@ def write_max_pools(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite 
 def _adaptive_1d(x: torch.Tensor, output_size: Sequence[int]) -> Any:
     windows = adaptive_windows(x.shape[-1:], output_size)
     if windows is None:
-        return NotImplemented
+        return _uneven(x, output_size, 1)
     pooled = F.max_pool2d(x.unsqueeze(-2), [1, *windows], [1, *windows])
     return pooled.squeeze(-2), None
 
 
 def _adaptive_2d(x: torch.Tensor, output_size: Sequence[int]) -> Any:
     windows = adaptive_windows(x.shape[-2:], output_size)
-    return NotImplemented if windows is None else (F.max_pool2d(x, windows, windows), None)
+    return _uneven(x, output_size, 2) if windows is None else (F.max_pool2d(x, windows, windows), None)
 
 
 def _adaptive_3d(x: torch.Tensor, output_size: Sequence[int]) -> Any:
     windows = adaptive_windows(x.shape[-3:], output_size)
     if windows is None:
-        return NotImplemented
+        return _uneven(x, output_size, 3)
     return over_planes(x, F.max_pool2d, windows, windows, (0, 0, 0)), None
+
+
+def _uneven(x: torch.Tensor, output_size: Sequence[int], dimensions: int) -> Any:
+    """Over windows of different sizes: shorter ones have their last element several times."""
+    if not static(*x.shape):
+        return NotImplemented
+    for dim, wanted in enumerate(each(output_size, dimensions), x.dim() - dimensions):
+        size = x.shape[dim]
+        if wanted is None or wanted == size:
+            continue
+        if wanted <= 0:
+            return NotImplemented
+        windows = uneven_windows(size, wanted)
+        longest = max(map(len, windows))
+        places = [min(window.start + step, window.stop - 1) for window in windows for step in range(longest)]
+        chosen = x.index_select(dim, torch.tensor(places))
+        x = chosen.reshape(*x.shape[:dim], wanted, longest, *x.shape[dim + 1 :]).amax(dim + 1)
+    return x, None
 
 
 def _without_ceiling(

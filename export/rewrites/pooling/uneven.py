@@ -19,7 +19,7 @@ import torch
 from edgex.delegates.base import CapturedProgram
 from edgex.export.rewrites.base import Rewrite
 from edgex.export.rewrites.editing.substitution import Rules, static, substitute
-from edgex.export.rewrites.pooling.windows import adaptive_windows, each
+from edgex.export.rewrites.pooling.windows import adaptive_windows, each, uneven_windows
 
 aten = torch.ops.aten
 
@@ -34,23 +34,22 @@ def write_uneven_averages(program: CapturedProgram) -> tuple[CapturedProgram, Re
 def _over_rows(x: torch.Tensor, output_size: Sequence[int]) -> Any:
     if not static(x.shape[-1]) or adaptive_windows(x.shape[-1:], output_size) is not None:
         return NotImplemented
-    return x @ _windows(x.shape[-1], each(output_size, 1)[0]).to(x.dtype).T
+    return x @ averages_of_windows(x.shape[-1], each(output_size, 1)[0]).to(x.dtype).T
 
 
 def _over_planes(x: torch.Tensor, output_size: Sequence[int]) -> Any:
     if not static(*x.shape[-2:]) or adaptive_windows(x.shape[-2:], output_size) is not None:
         return NotImplemented
     rows, columns = (
-        _windows(size, size if wanted is None else wanted).to(x.dtype)
+        averages_of_windows(size, size if wanted is None else wanted).to(x.dtype)
         for size, wanted in zip(x.shape[-2:], each(output_size, 2), strict=True)
     )
     return rows @ (x @ columns.T)
 
 
-def _windows(size: int, count: int) -> torch.Tensor:
+def averages_of_windows(size: int, count: int) -> torch.Tensor:
     """`[count, size]`: each row averages one window."""
     rows = torch.zeros(count, size)
-    for at in range(count):
-        first, end = at * size // count, -(-(at + 1) * size // count)
-        rows[at, first:end] = 1.0 / (end - first)
+    for row, window in zip(rows, uneven_windows(size, count), strict=True):
+        row[window.start : window.stop] = 1.0 / len(window)
     return rows

@@ -25,6 +25,11 @@ def adaptive_windows(sizes: Sequence[Any], output_size: Sequence[int | None] | i
     return [size // out for size, out in pairs]
 
 
+def uneven_windows(size: int, count: int) -> list[range]:
+    """The windows of an adaptive pooling along one dimension, whether its size divides or not."""
+    return [range(at * size // count, -(-(at + 1) * size // count)) for at in range(count)]
+
+
 def ceiling_matters(
     sizes: Sequence[Any], kernel: Sequence[int], stride: Sequence[int], padding: Sequence[int], dilation: Sequence[int]
 ) -> bool:

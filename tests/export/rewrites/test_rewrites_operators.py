@@ -208,6 +208,7 @@ AVERAGES = {
     "adaptive": (lambda x: F.adaptive_avg_pool2d(x, (4, 6)), IMAGE),
     "three dimensions": (lambda x: F.avg_pool3d(x, 3, 2, 1), VIDEO),
     "three adaptive ones": (lambda x: F.adaptive_avg_pool3d(x, (2, 1, 4)), VIDEO),
+    "three that do not divide": (lambda x: F.adaptive_avg_pool3d(x, (3, None, 5)), VIDEO),
     "flat windows, a divisor": (lambda x: F.avg_pool3d(x, (1, 2, 2), divisor_override=3), VIDEO),
     "local response": (lambda x: F.local_response_norm(x, 3), IMAGE),
 }
@@ -215,6 +216,10 @@ MAXIMA = {
     "ceil_mode": (lambda x: F.max_pool2d(x, 3, 3, ceil_mode=True), IMAGE),
     "adaptive": (lambda x: F.adaptive_max_pool2d(x, (4, 6)), IMAGE),
     "one dimension": (lambda x: F.adaptive_max_pool1d(x, 4), IMAGE[0]),
+    "one that does not divide": (lambda x: F.adaptive_max_pool1d(x, 5), IMAGE[0]),
+    "windows that do not divide": (lambda x: F.adaptive_max_pool2d(x, (5, 7)), IMAGE),
+    "more than there are": (lambda x: F.adaptive_max_pool2d(x, (30, None)), IMAGE),
+    "three that do not divide": (lambda x: F.adaptive_max_pool3d(x, (3, 2, 5)), VIDEO),
     "three dimensions": (lambda x: F.max_pool3d(x, 3, 2, 1), VIDEO),
     "three adaptive ones": (lambda x: F.adaptive_max_pool3d(x, (2, 1, 4)), VIDEO),
     "holes": (lambda x: F.max_pool3d(x, 2, 1, 0, 2), VIDEO),
@@ -450,7 +455,6 @@ def test_the_operator_is_gone_and_its_numbers_stay(name):
 
 KEPT = {
     "bounds for each column": (write_bounds, lambda x, y: torch.clamp(x, y, y + 1), rand(2, 4), rand(4)),
-    "windows that do not divide": (write_max_pools, lambda x: F.adaptive_max_pool2d(x, 5), IMAGE),
     "indices that are used": (write_max_pools, lambda x: F.adaptive_max_pool2d(x, 4, return_indices=True)[1], IMAGE),
     "a ceiling that counts": (write_average_pools, lambda x: F.avg_pool2d(x, 5, 2, ceil_mode=True), IMAGE),
     "indices of a long stable sort": (sort_by_topk, lambda x: torch.sort(x, stable=True).indices, rand(2, 5000)),
