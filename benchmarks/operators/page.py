@@ -86,6 +86,6 @@ def render(document: Mapping[str, Any]) -> str:
     ]
     for one in document["left"]:
         targets = ", ".join(f"`{target}`" for target in one["targets"])
-        reason = one["reason"].replace("|", "\\|").replace("<", "&lt;")
+        reason = one["reason"].replace("|", "\\|").replace("<", "&lt;").replace("](", "] (")
         lines.append(f"| {one['operator']} | {targets} | {one['kind']} | {reason} |")
     return "\n".join(lines) + "\n"

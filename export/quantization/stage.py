@@ -192,7 +192,7 @@ def _quantize_sizes(
     ]
     at = find_calibrated_size(captures, settings) if recipe.needs_calibration else 0
     own = captures[at]
-    alone = replace(own, source=replace(own.source, by_size=False, others=()), others=())
+    alone = replace(own, source=replace(own.source, by_size=False, method=None, others=()), others=())
     methods[at], failed = quantize_for_targets(methods[at], alone, recipe, settings, progress)
     found, failed_others = join_sizes(methods, at, recipe, progress)
     return found, {**failed, **failed_others}

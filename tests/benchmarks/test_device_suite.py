@@ -51,5 +51,5 @@ def test_the_sample_takes_some_of_every_group() -> None:
     from benchmarks.devices.kinds import sample
 
     taken = sample(all_entries(), 5)
-    assert {entry.group for entry in taken} == {"hard", "huggingface", "torchvision", "timm"}
+    assert {entry.group for entry in taken} == {"hard", "modern", "huggingface", "torchvision", "timm"}
     assert not {e.name for e in taken} & {e.name for e in sample(all_entries(), 5, 1)}

@@ -210,7 +210,7 @@ def test_dynamic_sizes_are_refused_with_advice(edgex: Callable, tmp_path: Path) 
     (tmp_path / "dynamic.py").write_text(DYNAMIC)
     done = edgex("export", "dynamic.py", "-t", "onnx-rocm", "-q")
     assert done.returncode == 5
-    assert "x: dimension 0 is batch=1..8" in done.stderr and "--input-shape x=8x6" in done.stderr
+    assert "x: dimension 0 is batch=1..8" in done.stderr and "--sizes" in done.stderr
     assert not (tmp_path / "dynamic.onnx-rocm.edgex").exists()
 
 

@@ -274,15 +274,15 @@ def test_targets_of_one_method_are_named_and_the_others_get_theirs(translator):
     def plan(*targets, optional=()):
         return export_to_targets(lambda: source, ExportSettings(targets, optional=optional), name="net", dry_run=True)
 
-    with pytest.raises(LoweringError, match="'onnx-rocm' makes artifacts of one method"):
-        plan("onnx-rocm")
-    planned = plan("onnx-rocm", "onnx-cpu")
+    with pytest.raises(LoweringError, match="'aoti' makes artifacts of one method"):
+        plan("aoti")
+    planned = plan("aoti", "onnx-cpu")
     assert [artifact.target for artifact in planned.artifacts] == ["onnx-cpu"]
-    assert [failure.target for failure in planned.failures] == ["onnx-rocm"]
+    assert [failure.target for failure in planned.failures] == ["aoti"]
     # `-t all` stands for what takes the model.
-    planned = plan("onnx-cpu", "onnx-rocm", optional=("onnx-rocm",))
+    planned = plan("onnx-cpu", "aoti", optional=("aoti",))
     assert [artifact.target for artifact in planned.artifacts] == ["onnx-cpu"] and planned.exit_code == 0
-    assert planned.notices[-1] == "-t all leaves out onnx-rocm: target 'onnx-rocm' makes artifacts of one method"
+    assert planned.notices[-1] == "-t all leaves out aoti: target 'aoti' makes artifacts of one method"
 
 
 def test_examples_that_fail_name_their_method(translator):

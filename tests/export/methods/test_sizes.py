@@ -166,6 +166,15 @@ class Counting(nn.Module):
         return x + self.total
 
 
+def test_state_is_one_for_all_sizes(tmp_path: Path) -> None:
+    x = torch.randn(2, generator=torch.Generator().manual_seed(0))
+    artifact = edgex.export_model(Counting(), (x,), target="onnx-cpu", sizes=["x:0=2,3"], output=tmp_path)
+    assert {spec.name for method in artifact.manifest.methods for spec in method.state} == {"total"}
+    with edgex.load(artifact.path) as session:
+        assert session(np.ones(2, np.float32))[0].tolist() == [3.0, 3.0]
+        assert session(np.ones(3, np.float32))[0].tolist() == [6.0, 6.0, 6.0]
+
+
 def test_what_does_not_go_with_it_is_refused(tmp_path: Path) -> None:
     (tmp_path / "net.py").write_text(
         "import torch\nmodel = torch.nn.Linear(3, 3)\nexample_inputs = (torch.ones(1, 3),)\n"
@@ -173,8 +182,6 @@ def test_what_does_not_go_with_it_is_refused(tmp_path: Path) -> None:
     for flag in (["--dynamic", "input:0=1..4"], ["--max-drop", "1%", "--quantize", "int8"], ["--skip-case", "example"]):
         done = run_edgex("export", "net.py", "-t", "onnx-cpu", "--sizes", "input:0=1,4", *flag, cwd=tmp_path)
         assert done.returncode == 2 and f"{flag[0]} does not go with --sizes" in done.stderr, done.stderr
-    with pytest.raises(edgex.errors.CaptureError, match="total"):
-        edgex.export_model(Counting(), (torch.ones(2),), target="onnx-cpu", sizes=["x:0=2,3"])
     source = split_by_size(wrap_model(nn.Identity(), (torch.ones(2),), {}), parse_sizes(["input:0=2,3"]))
     with pytest.raises(LoweringError, match="one method") as raised:
         refuse_targets(source, [get_delegate("openvino")])
