@@ -22,5 +22,6 @@ ONNX_REWRITES = (
         "write_small_matrices",
         "write_distances",
         "fold_factories",
+        "choose_truths",
     ),
 )

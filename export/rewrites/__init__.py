@@ -115,6 +115,7 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
     from edgex.export.rewrites.regions import inline_regions
     from edgex.export.rewrites.scattering.masked import write_masked
     from edgex.export.rewrites.scattering.sums import scatter_by_sums
+    from edgex.export.rewrites.scattering.truths import choose_truths
     from edgex.export.rewrites.weights.bounds import write_bounds
     from edgex.export.rewrites.weights.crops import crop_transposed
     from edgex.export.rewrites.weights.dilation import fill_dilation
@@ -200,6 +201,7 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
         ("write_small_matrices", True, write_small_matrices),
         ("write_elementary", True, write_elementary),
         # Masks become constants, which attention looks at.
+        ("choose_truths", True, choose_truths),
         ("fold_literals", True, fold_literals),
         ("write_bounds", True, write_bounds),
         ("guard_empty_rows", True, guard_empty_rows),

@@ -35,18 +35,24 @@ from edgex.export.rewrites.editing.building import Replacement
 from edgex.export.rewrites.editing.editor import ProgramEditor, constant_tensors
 
 _WINDOWED: dict[str, Callable[[Step, Node], Pair | Node]] = {"aten::stft": split_stft, "aten::istft": split_istft}
+# What tracing notes beside `to(device)`: a dtype that the two parts do not have.
+_CHECK = "aten::_assert_tensor_metadata"
 RULES: dict[str, Callable[[Step, Node], Pair | Node]] = {**OPERATORS, **MOVES, **TRANSFORMS, **_WINDOWED}
 
 
 def split_complex(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite | None]:
     """Replace all complex values by pairs of real ones; the same program comes back where that is not possible."""
-    found = [node for node in program.exported.graph.nodes if node.op == "call_function" and _touches(node)]
+    touching = [node for node in program.exported.graph.nodes if node.op == "call_function" and _touches(node)]
+    found = [node for node in touching if _name(node) != _CHECK]
     constants = constant_tensors(program)
     if not found or not _all_taken(program, found, constants):
         return program, None
     editor = ProgramEditor(program)
     windows = [named_arguments(node).get("window") for node in found if operator_name(node) in _WINDOWED]
     work = Work({**constants, **find_values(program, [window for window in windows if isinstance(window, Node)])})
+    for node in touching:
+        if _name(node) == _CHECK:
+            editor.graph.erase_node(editor.node(node))
     try:
         for node in found:
             result = RULES[_name(node)](Step(Replacement(editor, node), work), node)

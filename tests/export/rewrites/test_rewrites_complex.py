@@ -54,6 +54,11 @@ def masked_spectrogram(x, _):
     return torch.istft(z * z.abs(), 16, 4, 12, WINDOW, normalized=True), torch.istft(z, 16, 4, 12, WINDOW, length=30)
 
 
+def moved_to_a_device(x, turns):
+    """Rotary positions as diffusers keep them: tracing notes the dtype of what `to` is asked for."""
+    return rotary(x, turns.to(x.device))
+
+
 def complex_numbers(x, _):
     """As vocoders turn phases."""
     z = x.exp() * (torch.cos(x) + 1j * torch.sin(x)) * (2 - 3j) / (1 + 2j) - 3j
@@ -119,6 +124,7 @@ CASES = {
     "filter, even": (lambda x, _: torch.fft.irfftn(torch.fft.rfftn(x, norm="ortho"), norm="ortho"), EVEN),
     "not from a real signal": (lambda x, _: torch.fft.irfft(torch.complex(x[..., :5], x[..., 3:8]), n=8), EVEN),
     "rotary": (rotary, X),
+    "moved to a device": (moved_to_a_device, X),
     "arithmetic": (arithmetic, X),
 }
 
