@@ -19,6 +19,7 @@ PORTABLE_REWRITES = (
         "drop_identities",
         "write_formulas",
         "write_masked",
+        "count_through",
         "slice_apart",
         "write_mirrors",
         "write_resizes",

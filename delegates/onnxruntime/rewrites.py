@@ -23,5 +23,6 @@ ONNX_REWRITES = (
         "write_distances",
         "fold_factories",
         "choose_truths",
+        "index_by_masks",
     ),
 )

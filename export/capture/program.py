@@ -44,6 +44,7 @@ from edgex.export.capture.function_transforms import expand_transforms
 from edgex.export.capture.mutation import find_written_placeholders, write_out_of_place
 from edgex.export.capture.python_state import distributions
 from edgex.export.capture.python_state.buffer_references import references_followed
+from edgex.export.capture.python_state.data_views import DataAsView
 from edgex.export.capture.python_state.known_values import values_known
 from edgex.export.capture.python_state.repeated_runs import check_follows_eager
 from edgex.export.capture.python_state.trace_guard import values_kept
@@ -261,6 +262,7 @@ def _export(
                     stack.enter_context(references_followed(module))
                     stack.enter_context(values_known(module, state))
                     stack.enter_context(WritesAtTensors())
+                    stack.enter_context(DataAsView())
                 if unchecked:
                     stack.enter_context(distributions.without_checks())
                 return torch.export.export(module, values[0], values[1] or None, dynamic_shapes=shapes, strict=strict)

@@ -113,6 +113,7 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
     from edgex.export.rewrites.products.sampling import gather_samples
     from edgex.export.rewrites.recurrences.layers import write_recurrences
     from edgex.export.rewrites.regions import inline_regions
+    from edgex.export.rewrites.scattering.chosen import count_through, index_by_masks
     from edgex.export.rewrites.scattering.masked import write_masked
     from edgex.export.rewrites.scattering.sums import scatter_by_sums
     from edgex.export.rewrites.scattering.truths import choose_truths
@@ -146,6 +147,9 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
         ("copy_returned_constants", True, copy_returned_constants),
         ("sort_by_topk", True, sort_by_topk),
         ("write_masked", True, write_masked),
+        # Behind assignments, which need no places.
+        ("count_through", True, count_through),
+        ("index_by_masks", True, index_by_masks),
         ("scatter_by_sums", True, scatter_by_sums),
         ("search_by_comparisons", True, search_by_comparisons),
         ("write_recurrences", True, write_recurrences),

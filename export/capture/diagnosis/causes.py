@@ -201,7 +201,7 @@ def explain_changed_constant(name: str, kind: InputKind, node: Node, source_root
     what = f"the parameter {name}" if kind == InputKind.PARAMETER else f"the tensor {name}"
     fix = f'make it a buffer: self.register_buffer("{name.rpartition(".")[2]}", ...)'
     if name.startswith("lifted_tensor"):
-        what, fix = "a tensor that is no buffer", "write to a buffer in place, without .data or .detach()"
+        what, fix = "a tensor that is no buffer", "write to a buffer in place"
     return CaptureError(
         f"forward writes to {what}, and only buffers can change", None if line is None else str(line), fix
     )

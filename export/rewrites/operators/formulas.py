@@ -13,6 +13,10 @@ after:   y = ((a @ weight.transpose(0, 1).reshape(I, O * J)).reshape(N, O, J) * 
 | `logaddexp2(a, b)` | `maximum(a, b)` and the logarithm of 1 and what is below it |
 | `scatter(..., reduce="add")` | `scatter_add`; `"multiply"` is `scatter_reduce` of products |
 | `gather` by int32 | by int64, which is what ExecuTorch's kernel takes |
+| `vander` | products, step by step |
+| `aminmax` | `amin` and `amax` |
+| fake quantizers, losses of soft labels | see `training/` |
+| `diagonal_scatter`, `put` | see `scattering/places` |
 | `to(..., non_blocking=True)` | the same conversion: an artifact has one device, and ExecuTorch refuses the flag |
 """
 
@@ -25,8 +29,11 @@ import torch
 
 from edgex.delegates.base import CapturedProgram
 from edgex.export.rewrites.base import Rewrite
-from edgex.export.rewrites.editing.substitution import Rule, Rules, substitute
+from edgex.export.rewrites.editing.substitution import Rule, Rules, static, substitute
 from edgex.export.rewrites.operators.logarithms import add_in_binary_logarithms
+from edgex.export.rewrites.scattering.places import rules_of_places
+from edgex.export.rewrites.training.losses import rules_of_losses
+from edgex.export.rewrites.training.quantizers import rules_of_quantizers
 
 aten = torch.ops.aten
 
@@ -47,6 +54,12 @@ def write_formulas(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite |
         aten.gather.default: _gather,
         aten.to.dtype: _to_dtype,
         aten.to.dtype_layout: _to_layout,
+        aten.aminmax.default: _aminmax,
+        aten.linalg_vander.default: lambda x, count: _vander(x, count, True),
+        aten.vander.default: _vander,
+        **rules_of_quantizers(),
+        **rules_of_losses(),
+        **rules_of_places(),
     }
     return substitute(program, "write_formulas", rules, "{count} operator(s) ({operators}) became their formulas")
 
@@ -98,6 +111,21 @@ def _scatter(x: torch.Tensor, dim: int, index: torch.Tensor, source: Any, reduce
 def _gather(x: torch.Tensor, dim: int, index: torch.Tensor, sparse_grad: bool) -> Any:
     del sparse_grad
     return NotImplemented if index.dtype == torch.int64 else torch.gather(x, dim, index.to(torch.int64))
+
+
+def _aminmax(x: torch.Tensor, dim: int | None, keepdim: bool) -> tuple[torch.Tensor, torch.Tensor]:
+    dims = list(range(x.dim())) if dim is None else [dim]
+    return torch.amin(x, dims, keepdim), torch.amax(x, dims, keepdim)
+
+
+def _vander(x: torch.Tensor, count: int | None, increasing: bool) -> Any:
+    count = x.shape[-1] if count is None else count
+    if not static(count) or count == 0:
+        return NotImplemented
+    columns = [torch.ones_like(x)]
+    for _ in range(count - 1):
+        columns.append(columns[-1] * x)
+    return torch.stack(columns if increasing else columns[::-1], -1)
 
 
 def _to_dtype(x: torch.Tensor, dtype: torch.dtype, non_blocking: bool, copy: bool, memory_format: Any) -> Any:

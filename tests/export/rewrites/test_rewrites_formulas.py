@@ -37,6 +37,41 @@ CASES = {
     "scatter multiply": (lambda x, s: x.scatter(0, INDEX, s, reduce="multiply"), (_draw(3, 4), _draw(2, 4))),
     "scatter a number": (lambda x: x.scatter(0, INDEX, 2.5, reduce="add"), (_draw(3, 4),)),
     "gather": (lambda x, at: x.gather(0, at), (_draw(3, 4), INDEX.int())),
+    "aminmax": (torch.aminmax, (A,)),
+    "aminmax of rows": (lambda x: torch.aminmax(x, dim=1, keepdim=True), (A,)),
+    "vander": (lambda x: torch.vander(x, 5), (ROW,)),
+    "vander as its length": (lambda x: torch.linalg.vander(x), (A,)),
+    "a diagonal": (lambda x, y: torch.diagonal_scatter(x, y), (_draw(4, 5), ROW)),
+    "a diagonal below": (lambda x, y: torch.diagonal_scatter(x, y, -1, 0, 2), (_draw(5, 3, 4), _draw(3, 4))),
+    "a diagonal above": (lambda x, y: torch.diagonal_scatter(x, y, 2), (_draw(4, 5), _draw(3))),
+    "put": (lambda x, y: torch.put(x, torch.tensor([[0, -1], [7, 3]]), y), (_draw(4, 5), _draw(2, 2))),
+    "put and add": (lambda x, y: x.put(INDEX, y, accumulate=True), (_draw(4, 5), _draw(2, 4))),
+    "fake quantizer": (lambda x: torch.fake_quantize_per_tensor_affine(x, 0.05, 3, 0, 255), (A * 9,)),
+    "fake quantizer by tensors": (
+        lambda x, s: torch.fake_quantize_per_tensor_affine(x, s.abs(), torch.tensor(-2, dtype=torch.int32), -8, 7),
+        (A, torch.tensor(0.3)),
+    ),
+    "fake quantizer of channels": (
+        lambda x, s: torch.fake_quantize_per_channel_affine(x, s.abs(), INDEX[0].int(), 1, -128, 127),
+        (A, ROW),
+    ),
+    "loss of probabilities": (lambda x, y: F.cross_entropy(x, y.softmax(1)), (_draw(4, 5), _draw(4, 5))),
+    "weighed loss of probabilities": (
+        lambda x, y, w: F.cross_entropy(x, y.softmax(1), weight=w, label_smoothing=0.2, reduction="sum"),
+        (_draw(4, 5, 3), _draw(4, 5, 3), _draw(5).abs()),
+    ),
+    "loss of smoothed labels": (
+        lambda x: F.cross_entropy(x, INDEX[:, :3], label_smoothing=0.1, ignore_index=1),
+        (_draw(2, 4, 3),),
+    ),
+    "weighed loss of smoothed labels": (
+        lambda x, w: F.cross_entropy(x, INDEX[0], label_smoothing=0.1, weight=w),
+        (_draw(4, 5), _draw(5).abs()),
+    ),
+    "losses of smoothed labels": (
+        lambda x: F.cross_entropy(x, INDEX[0], label_smoothing=0.1, reduction="none"),
+        (_draw(4, 5),),
+    ),
     "to float64": (lambda x: x.to(torch.float64, non_blocking=True) * 2, (ROW,)),
     "to the same": (lambda x: (x * 2).to("cpu", non_blocking=True), (ROW,)),
 }

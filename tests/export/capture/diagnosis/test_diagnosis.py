@@ -79,7 +79,6 @@ def line_of(comment):
         ("Dropout", "dropout", "random numbers from torch's generator", "no two runs", "training=self.training"),
         ("Parameter", "parameter", "changes the parameter scale", None, 'register_buffer("scale"'),
         ("Data", "data", "assigns to the .data of count", None, "self.count.copy_(value)"),
-        ("DataInPlace", "data in place", "writes to a tensor that is no buffer", None, "without .data"),
         ("Text", "text", "output label is the string 'cat'", None, "labels belong in model_card"),
         ("Number", "number", "output output_1 is the float", None, "without .item()"),
         ("Nothing", "nothing", "forward returns no tensor", None, "return the result"),

@@ -181,13 +181,3 @@ class Data(nn.Module):
     def forward(self, x):
         self.count.data = self.count + 1  # data
         return x * self.count
-
-
-class DataInPlace(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.register_buffer("count", torch.ones(4))
-
-    def forward(self, x):
-        self.count.data.add_(1)  # data in place
-        return x * self.count

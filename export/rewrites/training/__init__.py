@@ -1,0 +1,1 @@
+"""What training leaves in forward: fake quantizers and losses."""
