@@ -1,11 +1,16 @@
-"""ExecuTorch's passes from PyTorch's operators to its own, run over each kind of operator once: for plans.
+"""ExecuTorch's passes from PyTorch's operators to its own: sooner for plans, and with sizes that only the run finds.
 
-The passes look at one operator at a time, but for those over quantized programs; each traces the whole program anew.
+For plans they run over each kind of operator once: they look at one operator at a time, but for those over quantized
+programs, and each traces the whole program anew.
+
+Of a tensor `[1, u0, 16]` they compare the strides `16 * u0` and `16`, which nobody can answer before the run, and give
+up: experts in a loop, attention over the tokens that are no padding. The order of dimensions is the same for every size
+from 2 on, and with fewer elements any order is right.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +21,9 @@ if TYPE_CHECKING:
 
 # A pass takes out a dequantization with the quantization after it.
 _LOOKED_AT_TOGETHER = ("quantized_decomposed", "torchao")
+
+# Stands for each size that the run finds.
+_LARGE = 1 << 20
 
 
 @contextmanager
@@ -40,3 +48,40 @@ def passes_by_kind() -> Iterator[None]:
 
 def _is_quantized(program: ExportedProgram) -> bool:
     return any(getattr(node.target, "namespace", None) in _LOOKED_AT_TOGETHER for node in program.graph.nodes)
+
+
+@contextmanager
+def layouts_known() -> Iterator[None]:
+    """Within it, ExecuTorch orders dimensions by their strides also where sizes are found by the run."""
+    from executorch.exir import tensor, tensor_layout
+    from executorch.exir.passes import replace_view_copy_with_view_pass
+
+    whole = tensor.dim_order_from_stride
+    modules = (tensor, tensor_layout, replace_view_copy_with_view_pass)
+    for module in modules:
+        module.dim_order_from_stride = _in_order(whole)
+    try:
+        yield
+    finally:
+        for module in modules:
+            module.dim_order_from_stride = whole
+
+
+def _in_order(whole: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+
+    def order(strides: Sequence[Any]) -> Any:
+        try:
+            return whole(strides)
+        except GuardOnDataDependentSymNode:
+            numbers = [_number(stride) for stride in strides]
+            return tuple(sorted(range(len(numbers)), key=lambda dim: -numbers[dim]))
+
+    return order
+
+
+def _number(stride: Any) -> int:
+    if isinstance(stride, int):
+        return stride
+    expression = stride.node.expr
+    return int(expression.subs(dict.fromkeys(expression.free_symbols, _LARGE)))

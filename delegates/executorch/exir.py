@@ -11,7 +11,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from edgex.delegates.executorch.edge_passes import passes_by_kind
+from edgex.delegates.executorch.edge_passes import layouts_known, passes_by_kind
 from edgex.delegates.graph.decomposition import spare_decompositions
 from edgex.runtime.support.dependency_messages import quiet_import
 
@@ -109,7 +109,7 @@ def lower_to_edge(
     programs = exported if isinstance(exported, Mapping) else {FORWARD: exported}
     partitioners = partitioner if isinstance(exported, Mapping) else {FORWARD: partitioner}
     # Without no_grad, lowering a state update fails: it would write into a leaf that requires grad.
-    with torch.no_grad(), _sizes_kept(), passes_by_kind() if planning else nullcontext():
+    with torch.no_grad(), _sizes_kept(), layouts_known(), passes_by_kind() if planning else nullcontext():
         return to_edge_transform_and_lower(
             {name: spare_decompositions(program, by_kind=planning) for name, program in programs.items()},
             # Checks of sizes go before a region is lowered, not when the program is emitted: nothing uses what they
@@ -154,7 +154,7 @@ def emit(edge: Any, *, plan_inputs: bool) -> Any:
         # The Session finds a state tensor by its name.
         emit_mutable_buffer_names=True,
     )
-    with torch.no_grad(), _sizes_kept():
+    with torch.no_grad(), _sizes_kept(), layouts_known():
         return edge.to_executorch(config)
 
 

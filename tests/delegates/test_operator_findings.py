@@ -47,6 +47,23 @@ class RelativePositions(nn.Module):
         return y.transpose(1, 2).reshape(1, 8, -1)
 
 
+class ExpertsInALoop(nn.Module):
+    """As Mixtral's was written: rows that a router sends to an expert, and none in some runs."""
+
+    def __init__(self):
+        super().__init__()
+        self.router = nn.Linear(8, 3, bias=False)
+        self.experts = nn.ModuleList(nn.Sequential(nn.Linear(8, 16), nn.SiLU(), nn.Linear(16, 8)) for _ in range(3))
+
+    def forward(self, x):
+        weights, chosen = torch.topk(self.router(x).softmax(-1), 2)
+        result = torch.zeros_like(x)
+        for expert, rows in zip(self.experts, F.one_hot(chosen, 3).permute(2, 1, 0), strict=True):
+            rank, row = torch.where(rows)
+            result.index_add_(0, row, expert(x[None, row].reshape(-1, 8)) * weights[row, rank, None])
+        return result
+
+
 def channels_last():
     layers = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Flatten(), nn.Linear(64, 3))
     return layers.to(memory_format=torch.channels_last)
@@ -56,6 +73,13 @@ PLACES = torch.tensor([[0, 1, 1], [2, 0, 0]])
 PADDING = torch.tensor([[True, True, False, False], [True] * 4])[:, None, None]
 IMAGE = rand(1, 3, 12, 12)
 RIGHT = {
+    "experts in a loop": (ExpertsInALoop(), (rand(5, 8),), "xnnpack"),
+    "a mask filled with falsehood": (
+        lambda x: x * (x > -1).masked_fill(x > 1, False).float(),
+        (rand(4, 5),),
+        "onnx-cpu",
+    ),
+    "a mask's choice": (lambda x: torch.masked_select(x, x[0] > 0).sum() + x, (rand(4, 5),), "onnx-cpu"),
     "logsigmoid": (F.logsigmoid, (rand(4, 5).abs() * 4,), "onnx-cpu"),
     "a sigmoid's logarithm": (lambda x: torch.log(torch.sigmoid(x)), (rand(4, 5).abs() * 4,), "onnx-cpu"),
     "an epsilon that the optimizer takes for zero": (

@@ -61,7 +61,8 @@ def index_by_masks(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite |
         step = Replacement(editor, node)
         x, mask = editor.node(node).args
         assert isinstance(x, Node) and isinstance(mask, Node)
-        shape = list(torch.broadcast_shapes(x.meta["val"].shape, mask.meta["val"].shape))
+        with FakeMode([node.meta["val"]]):
+            shape = list(torch.where(mask.meta["val"], x.meta["val"], x.meta["val"]).shape)
         x, mask = (
             part if list(part.meta["val"].shape) == shape else step.call(aten.expand.default, part, shape)
             for part in (x, mask)

@@ -53,7 +53,7 @@ def _cross_entropy(
     return _reduced(losses, reduction, counted.sum())
 
 
-def _reduced(losses: torch.Tensor, reduction: int, count: Any) -> torch.Tensor:
+def _reduced(losses: torch.Tensor, reduction: int, count: Any) -> Any:
     if reduction == _MEAN:
         return losses.sum() / count
     return losses.sum() if reduction == _SUM else losses
