@@ -138,4 +138,5 @@ def _adaptive_3d(x: torch.Tensor, output_size: Sequence[int]) -> Any:
         for size, wanted in zip(sizes, each(output_size, 3), strict=True)
     )
     planes = rows @ (x @ columns.T)
-    return (depth @ planes.flatten(-2)).unflatten(-1, planes.shape[-2:])
+    found = depth @ planes.flatten(-2)
+    return found.reshape(*found.shape[:-1], *planes.shape[-2:])

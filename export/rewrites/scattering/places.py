@@ -1,4 +1,4 @@
-"""Formulas of operators that write at places: diagonals, and elements counted through the whole tensor.
+"""Formulas of operators that write at places: diagonals, steps through memory, elements of the flat tensor.
 
 ```
 before:  y = aten.diagonal_scatter.default(x, values)      # x: [3, 4]
@@ -20,7 +20,11 @@ aten = torch.ops.aten
 
 def rules_of_places() -> Rules:
     """The rules of this file, by operator."""
-    return {aten.diagonal_scatter.default: _diagonal_scatter, aten.put.default: _put}
+    return {
+        aten.diagonal_scatter.default: _diagonal_scatter,
+        aten.put.default: _put,
+        aten.as_strided_scatter.default: _strided_scatter,
+    }
 
 
 def _diagonal_scatter(x: torch.Tensor, values: torch.Tensor, offset: int, dim1: int, dim2: int) -> Any:
@@ -34,6 +38,17 @@ def _diagonal_scatter(x: torch.Tensor, values: torch.Tensor, offset: int, dim1: 
     end = start + (count - 1) * (columns + 1) + 1
     changed = torch.slice_scatter(flat, values, flat.dim() - 1, start, end, columns + 1)
     return torch.movedim(changed.reshape(last.shape), (-2, -1), (dim1, dim2))
+
+
+def _strided_scatter(x: torch.Tensor, values: torch.Tensor, size: Any, stride: Any, offset: int | None) -> Any:
+    # One step through memory: what `fill_diagonal_` writes.
+    if len(size) != 1 or not static(*x.shape, *size, *stride, offset or 0) or not x.is_contiguous() or stride[0] < 1:
+        return NotImplemented
+    start = offset or 0
+    if size[0] == 0:
+        return x.clone()
+    end = start + (size[0] - 1) * stride[0] + 1
+    return torch.slice_scatter(x.reshape(-1), values, 0, start, end, stride[0]).reshape(x.shape)
 
 
 def _put(x: torch.Tensor, index: torch.Tensor, values: torch.Tensor, accumulate: bool) -> Any:

@@ -44,6 +44,7 @@ CASES = {
     "a diagonal": (lambda x, y: torch.diagonal_scatter(x, y), (_draw(4, 5), ROW)),
     "a diagonal below": (lambda x, y: torch.diagonal_scatter(x, y, -1, 0, 2), (_draw(5, 3, 4), _draw(3, 4))),
     "a diagonal above": (lambda x, y: torch.diagonal_scatter(x, y, 2), (_draw(4, 5), _draw(3))),
+    "steps through memory": (lambda x, y: torch.as_strided_scatter(x, y, (4,), (6,), 1), (_draw(4, 5), ROW)),
     "put": (lambda x, y: torch.put(x, torch.tensor([[0, -1], [7, 3]]), y), (_draw(4, 5), _draw(2, 2))),
     "put and add": (lambda x, y: x.put(INDEX, y, accumulate=True), (_draw(4, 5), _draw(2, 4))),
     "fake quantizer": (lambda x: torch.fake_quantize_per_tensor_affine(x, 0.05, 3, 0, 255), (A * 9,)),
