@@ -27,7 +27,7 @@ from edgex.export.source.leaves import (
     name_positional,
     register_dataclasses,
 )
-from edgex.export.source.weights import check_on_cpu, shorten
+from edgex.export.source.weights import check_dense, check_on_cpu, shorten
 
 # How often a model that draws random numbers is run once more before its outputs count as free of them.
 _RANDOM_RUNS = 3
@@ -89,6 +89,7 @@ def run_example(
     """
     args, kwargs, inputs = _read_call(module, args, kwargs, positional)
     check_on_cpu(module, (args, kwargs))
+    check_dense(module, (args, kwargs))
 
     def call(turned: bool = False, fast_attention: bool = False) -> Any:
         # On copies: the example stays as it is where forward writes to its inputs. Turned: last element first.

@@ -52,8 +52,7 @@ def check_on_cpu(module: torch.nn.Module, inputs: Any) -> None:
     Raises:
         CaptureError: Some are on an accelerator, or on the meta device, which holds no values.
     """
-    named = [(f"weight {name}", tensor) for name, tensor in _weights_of(module)]
-    named += [("an example input", leaf) for leaf in pytree.tree_leaves(inputs) if isinstance(leaf, torch.Tensor)]
+    named = _named(module, inputs)
     meta = [name for name, tensor in named if tensor.device.type == "meta"]
     if meta:
         raise CaptureError(
@@ -67,6 +66,28 @@ def check_on_cpu(module: torch.nn.Module, inputs: Any) -> None:
             why="artifacts are made and proved on the CPU",
             fix="call model.cpu(), and .cpu() on the example inputs",
         )
+
+
+def check_dense(module: torch.nn.Module, inputs: Any) -> None:
+    """Refuse weights and example inputs that list only what is not zero (adjacency of graph networks).
+
+    Raises:
+        CaptureError: Some are sparse, in whatever layout.
+    """
+    # By name: not every layout has a flag of its own.
+    sparse = [(name, str(tensor.layout)) for name, tensor in _named(module, inputs) if "sparse" in str(tensor.layout)]
+    if sparse:
+        raise CaptureError(
+            f"{shorten([name for name, _ in sparse])}: {sparse[0][1]}, and an exported program has dense tensors only",
+            why="torch.export and all engines compute with dense tensors",
+            fix="keep tensor.to_dense() and multiply with @; or keep the edges, and write the product as "
+            "torch.zeros_like(x).index_add(0, rows, values[:, None] * x[columns])",
+        )
+
+
+def _named(module: torch.nn.Module, inputs: Any) -> list[tuple[str, torch.Tensor]]:
+    named = [(f"weight {name}", tensor) for name, tensor in _weights_of(module)]
+    return named + [("an example input", leaf) for leaf in pytree.tree_leaves(inputs) if isinstance(leaf, torch.Tensor)]
 
 
 def check_weights(module: torch.nn.Module | ExportedProgram) -> None:

@@ -1,0 +1,41 @@
+"""Sparse tensors are refused by name, before anything is captured."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from edgex.errors import CaptureError
+from edgex.export.capture.program import capture
+
+EDGES = torch.eye(4).to_sparse()
+X = torch.randn(4, 3, generator=torch.Generator().manual_seed(0))
+
+
+class Graph(nn.Module):
+    def __init__(self, adjacency: torch.Tensor) -> None:
+        super().__init__()
+        self.register_buffer("adjacency", adjacency)
+
+    def forward(self, x):
+        return torch.sparse.mm(self.adjacency, x)
+
+
+class Product(nn.Module):
+    def forward(self, adjacency, x):
+        return torch.sparse.mm(adjacency, x)
+
+
+@pytest.mark.parametrize("adjacency", [EDGES, EDGES.to_sparse_csr()], ids=["coo", "csr"])
+def test_a_sparse_buffer_is_named(adjacency):
+    with pytest.raises(CaptureError, match=r"weight adjacency: torch.sparse_\w+, and an exported program") as caught:
+        capture(Graph(adjacency), (X,), source_root=Path(__file__).parent)
+    assert "to_dense()" in caught.value.fix
+
+
+def test_so_is_a_sparse_input():
+    with pytest.raises(CaptureError, match=r"an example input: torch.sparse_coo"):
+        capture(Product(), (EDGES, X), source_root=Path(__file__).parent)
