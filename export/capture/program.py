@@ -128,6 +128,8 @@ def capture(
         calls = [(example.args, example.kwargs), _other_call(example, asked)]
         check_recurrences(example.module, calls, asked, source_root)
     exported, strict, why, asked = _export(example, asked, shapes, values, source_root, in_flags=bool(requests))
+    if sparse := diagnosis.find_sparse(exported, source_root):
+        raise sparse
     captured = _assemble(exported, example, asked, source_root, strict, [*notices, *example.notices, *why])
     check_gives_eager(captured.program.exported, captured.eager, source_root)
     return captured

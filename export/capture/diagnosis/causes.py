@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch.export.graph_signature import InputKind
 
+from edgex.delegates.graph.schema import leaves_of
 from edgex.errors import CaptureError
 from edgex.export.source.leaves import Leaf
 from edgex.export.source.user_code.code_search import Place, file_of, find_return, find_write
@@ -205,6 +206,23 @@ def explain_changed_constant(name: str, kind: InputKind, node: Node, source_root
     return CaptureError(
         f"forward writes to {what}, and only buffers can change", None if line is None else str(line), fix
     )
+
+
+def find_sparse(exported: ExportedProgram, source_root: Path) -> CaptureError | None:
+    """The first operator of a program that makes or reads a sparse tensor; None without one."""
+    for node in exported.graph.nodes:
+        values = [leaf for leaf in leaves_of(node.meta.get("val")) if isinstance(leaf, torch.Tensor)]
+        if any("sparse" in str(value.layout) for value in values):
+            at = next(iter(node.users), node) if node.op == "placeholder" else node
+            line = line_of_trace(str(at.meta.get("stack_trace")), source_root)
+            return CaptureError(
+                "forward computes with a sparse tensor, and an exported program has dense tensors only",
+                None if line is None else str(line),
+                "keep the edges, and write the product as "
+                "torch.zeros_like(x).index_add(0, rows, values[:, None] * x[columns])",
+                why="torch.export and all engines compute with dense tensors",
+            )
+    return None
 
 
 def explain_lost_state(names: Sequence[str], module: torch.nn.Module, source_root: Path) -> CaptureError:
