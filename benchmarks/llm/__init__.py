@@ -1,0 +1,1 @@
+"""Language models beside llama.cpp."""

@@ -1,0 +1,152 @@
+"""The page of the language models beside llama.cpp, from its figures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from statistics import median
+from typing import Any
+
+from benchmarks.llm.models import SHAPES
+from benchmarks.outcome import render_table
+from benchmarks.publish import render_origin
+
+TESTS = ("pp512", "tg128", "tg128@d1024")
+PAIRS = {"fp32": "llama.cpp F16", "8da4w": "llama.cpp Q4_0"}
+_LOOP_SECONDS, _BANDWIDTH, _DEPTH = 20e-6, 0.8, 0.9
+_LEAST = {"pp512": 1.0, "tg128": 0.95}
+
+
+def render(document: Mapping[str, Any]) -> str:
+    """The page: for each model rates, what they rest on, and goals."""
+    models: Sequence[Mapping[str, Any]] = document["models"]
+    missing = [shape.title for name, shape in SHAPES.items() if name not in {model["name"] for model in models}]
+    parts = [
+        "# Language models beside llama.cpp",
+        f"Written by `python -m benchmarks.llm`: random weights at published sizes, {document['threads']} threads, "
+        "tests in llama-bench's terms, without sampling and text. In a round each contender is measured once, in a "
+        "process of its own and after a warm-up, every other round in the opposite order. Figures are medians over "
+        "the rounds, with their least and greatest in brackets; a ratio is the median of the ratios round by round, so "
+        f"that what slows a whole round cancels out. edgex: `--context {document['context']} --chunk {document['chunk']}`; "
+        "`8da4w` with `--head int8 --embedding int8`, a cache in float32. llama.cpp: its own defaults, a cache in F16, "
+        "matrices of the same shapes; Q4_0 by `llama-quantize --pure`, which puts the head in 4 bits too.",
+    ]
+    for model in models:
+        parts += _render_model(model)
+    parts += [
+        "## Not measured",
+        "\n".join(
+            [
+                *(f"- {title}: it did not run." for title in missing),
+                "- Llama-3.2-1B: it was not run; its float32 weights alone take 5 GB.",
+                "- onnxruntime-genai and OpenVINO GenAI: not among the contenders.",
+            ]
+        ),
+        f"{render_origin(document['origin'])} Machine: {document['machine']['summary']}. It is shared with other "
+        "programs: read the ranges. Raw figures: [data/llm.json](data/llm.json).",
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _render_model(model: Mapping[str, Any]) -> list[str]:
+    contenders = {one["who"]: one for one in model["contenders"] if one.get("rounds")}
+    counts = sorted({len(one["rounds"]) for one in contenders.values()})
+    rounds = f"{counts[0]} rounds" if len(counts) == 1 else f"{counts[0]} to {counts[-1]} rounds"
+    rates, details = [], []
+    for who, one in contenders.items():
+        pair = _find_pair(who)
+        cells = [who, f"{one['bytes'] / 1e6:.0f} MB"]
+        for test in TESTS:
+            ratio = find_ratio(one, contenders.get(pair or ""), test)
+            cells.append(_spread(one, test) + ("" if ratio is None else f", {ratio:.2f}x"))
+        rates.append(cells)
+        details.append(_detail(who, one))
+    parts = [
+        f"## {model['title']}",
+        f"Tokens a second, {rounds}; `x` is beside llama.cpp, `fp32` beside F16 and `8da4w` beside Q4_0."
+        if any(who.startswith("llama.cpp") for who in contenders)
+        else f"Tokens a second, {rounds}. llama.cpp was not measured: no folder with its programs was given.",
+        render_table(("contender", "bytes", *TESTS), rates),
+        "What the first token of 512 took, what a token of `tg128` reads at least, and the share of the bandwidth "
+        "measured in the same round that this takes; `loop` is `generate` around the engine's call. Of llama.cpp the "
+        "file's bytes count as read, and 512 tokens at its rate as the first token's time.",
+        render_table(("contender", "TTFT", "reads", "of bandwidth", "loop"), details),
+        "\n".join(list_goals(contenders)),
+    ]
+    refused = [f"- {one['who']}: {one['refused']}" for one in model["contenders"] if "refused" in one]
+    return [*parts, "Without an artifact:", "\n".join(refused)] if refused else parts
+
+
+def _find_pair(who: str) -> str | None:
+    return PAIRS.get(who.rpartition(" ")[2])
+
+
+def find_median(contender: Mapping[str, Any], figure: str) -> float | None:
+    """The median of a figure over the rounds; None where no round has it."""
+    values = [found[figure] for found in contender["rounds"] if figure in found]
+    return median(values) if values else None
+
+
+def find_ratio(contender: Mapping[str, Any], peer: Mapping[str, Any] | None, figure: str) -> float | None:
+    """The median of a figure's ratios to the peer's, round by round; None where there is nothing to compare."""
+    if peer is None or peer is contender:
+        return None
+    both = zip(contender["rounds"], peer["rounds"], strict=False)  # a round under way has not reached everybody
+    ratios = [ours[figure] / theirs[figure] for ours, theirs in both if figure in ours and figure in theirs]
+    return median(ratios) if ratios else None
+
+
+def _spread(contender: Mapping[str, Any], figure: str) -> str:
+    values = [found[figure] for found in contender["rounds"] if figure in found]
+    return f"{median(values):.3g} ({min(values):.3g} to {max(values):.3g})" if values else ""
+
+
+def _detail(who: str, one: Mapping[str, Any]) -> list[str]:
+    reads, share, loop = (find_median(one, name) for name in ("read_bytes", "bandwidth_share", "loop_seconds"))
+    first, prompt = find_median(one, "first_token_seconds"), find_median(one, "pp512")
+    if first is None and prompt is not None:
+        first = 512 / prompt
+    return [
+        who,
+        "" if first is None else f"{first * 1e3:.0f} ms",
+        f"{(reads or one['bytes']) / 1e6:.0f} MB",
+        "" if share is None else f"{share:.2f}",
+        "" if loop is None else f"{loop * 1e6:.1f} µs",
+    ]
+
+
+def list_goals(contenders: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """What had to be reached, and what was."""
+    ours = {who: one for who, one in contenders.items() if not who.startswith("llama.cpp")}
+    quantized = {who: one for who, one in ours.items() if who.endswith("8da4w")}
+    peer, lines = contenders.get(PAIRS["8da4w"]), []
+    for test, least in _LEAST.items():
+        ratios = {who: find_ratio(one, peer, test) for who, one in quantized.items()}
+        known = {who: ratio for who, ratio in ratios.items() if ratio is not None}
+        if known:
+            best = max(known, key=lambda who: known[who])
+            lines.append(_goal(known[best] >= least, f"{test} at least {least:g}x Q4_0", f"{known[best]:.2f}x, {best}"))
+    shares = {who: found for who, one in ours.items() if (found := find_median(one, "bandwidth_share")) is not None}
+    if shares:
+        best = max(shares, key=lambda who: shares[who])
+        text = f"at least {_BANDWIDTH:g} of the read bandwidth"
+        lines.append(_goal(shares[best] >= _BANDWIDTH, text, f"{shares[best]:.2f}, {best}"))
+    deep = {who: found for who, one in ours.items() if (found := _depth_ratio(one)) is not None}
+    if deep:
+        best = max(deep, key=lambda who: deep[who])
+        every = ", ".join(f"{who} {found:.2f}x" for who, found in deep.items())
+        lines.append(_goal(deep[best] >= _DEPTH, f"tg128@d1024 at least {_DEPTH:g}x tg128", every))
+    loops = [found for one in ours.values() if (found := find_median(one, "loop_seconds")) is not None]
+    if loops:
+        text = f"the loop at most {_LOOP_SECONDS * 1e6:.0f} µs a token on every target"
+        lines.append(_goal(max(loops) <= _LOOP_SECONDS, text, f"{max(loops) * 1e6:.1f} µs at most"))
+    return lines
+
+
+def _depth_ratio(contender: Mapping[str, Any]) -> float | None:
+    """The median of what is left of the rate behind 1,024 tokens, round by round."""
+    ratios = [found["tg128@d1024"] / found["tg128"] for found in contender["rounds"]]
+    return median(ratios) if ratios else None
+
+
+def _goal(met: bool, text: str, measured: str) -> str:
+    return f"- {'met' if met else '**not met**'}: {text}; measured {measured}"
