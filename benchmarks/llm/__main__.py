@@ -49,6 +49,7 @@ def main(argv: list[str] | None = None) -> int:
         "--llama-bench", type=Path, default=os.environ.get("EDGEX_LLAMA_BENCH"), metavar="FOLDER",
         help="Has llama-bench and llama-quantize; default: EDGEX_LLAMA_BENCH.",
     )  # fmt: skip
+    parser.add_argument("--no-export", action="store_true", help="Measure the artifacts that are there, make no other.")
     given = parser.parse_args(argv)
     programs = None if given.llama_bench is None else Path(given.llama_bench).absolute()
     for program in PROGRAMS if programs is not None else ():
@@ -60,7 +61,7 @@ def main(argv: list[str] | None = None) -> int:
     for name in given.only or SHAPES:
         folder = given.keep.absolute() / name
         folder.mkdir(parents=True, exist_ok=True)
-        contenders, runs = prepare(name, folder, programs)
+        contenders, runs = prepare(name, folder, programs, exports=not given.no_export)
         others = [model for model in document["models"] if model["name"] != name]
         model = {"name": name, "title": SHAPES[name].title, "contenders": contenders}
 
@@ -81,7 +82,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def prepare(
-    name: str, folder: Path, programs: Path | None
+    name: str, folder: Path, programs: Path | None, *, exports: bool = True
 ) -> tuple[list[dict[str, Any]], dict[str, Callable[[], dict[str, float]]]]:
     """What takes part, as entries of the figures, and how each is measured once; what is there is not made again."""
     contenders: list[dict[str, Any]] = []
@@ -89,7 +90,9 @@ def prepare(
     for target, precision in EDGEX:
         who = f"{target} {precision}"
         artifact = folder / precision / f"{name}.{target}.edgex"
-        reason = None if artifact.exists() else export(name, target, precision, artifact.parent)
+        reason = None
+        if not artifact.exists():
+            reason = export(name, target, precision, artifact.parent) if exports else "it was not exported for this run"
         if reason is not None:
             contenders.append({"who": who, "refused": reason})
             continue

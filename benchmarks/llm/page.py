@@ -20,13 +20,14 @@ def render(document: Mapping[str, Any]) -> str:
     """The page: for each model rates, what they rest on, and goals."""
     models: Sequence[Mapping[str, Any]] = document["models"]
     missing = [shape.title for name, shape in SHAPES.items() if name not in {model["name"] for model in models}]
+    flags = f"`--context {document['context']} --chunk {document['chunk']}`"
     parts = [
         "# Language models beside llama.cpp",
         f"Written by `python -m benchmarks.llm`: random weights at published sizes, {document['threads']} threads, "
         "tests in llama-bench's terms, without sampling and text. In a round each contender is measured once, in a "
         "process of its own and after a warm-up, every other round in the opposite order. Figures are medians over "
         "the rounds, with their least and greatest in brackets; a ratio is the median of the ratios round by round, so "
-        f"that what slows a whole round cancels out. edgex: `--context {document['context']} --chunk {document['chunk']}`; "
+        f"that what slows a whole round cancels out. edgex: {flags}; "
         "`8da4w` with `--head int8 --embedding int8`, a cache in float32. llama.cpp: its own defaults, a cache in F16, "
         "matrices of the same shapes; Q4_0 by `llama-quantize --pure`, which puts the head in 4 bits too.",
     ]
