@@ -73,13 +73,15 @@ def renderers() -> dict[str, Callable[[Any], str]]:
     from benchmarks import outcome
     from benchmarks.coverage import report
     from benchmarks.devices import page as devices
+    from benchmarks.llm import page as llm
     from benchmarks.onednn import amx, comparison
     from benchmarks.operators import page as operators
     from benchmarks.quantization import page as quantization
     from benchmarks.speed import page as speed
 
-    surveyed = {"speed": speed.render} if read_data("speed") is not None else {}  # from its first run on
-    return surveyed | {
+    begun = {"llm": llm.render, "speed": speed.render}
+    # From their first run on.
+    return {name: render for name, render in begun.items() if read_data(name) is not None} | {
         "coverage": report.render_document,
         "devices": devices.render,
         "edgex": lambda document: outcome.render_page(document["benchmarks"]),
