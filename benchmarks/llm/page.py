@@ -51,7 +51,7 @@ def render(document: Mapping[str, Any]) -> str:
 def _render_model(model: Mapping[str, Any]) -> list[str]:
     contenders = {one["who"]: one for one in model["contenders"] if one.get("rounds")}
     counts = sorted({len(one["rounds"]) for one in contenders.values()})
-    rounds = f"{counts[0]} rounds" if len(counts) == 1 else f"{counts[0]} to {counts[-1]} rounds"
+    rounds = f"rounds: {counts[0]}" if len(counts) == 1 else f"rounds: {counts[0]} to {counts[-1]}"
     rates, details = [], []
     for who, one in contenders.items():
         pair = _find_pair(who)
@@ -74,6 +74,7 @@ def _render_model(model: Mapping[str, Any]) -> list[str]:
         "\n".join(list_goals(contenders)),
     ]
     refused = [f"- {one['who']}: {one['refused']}" for one in model["contenders"] if "refused" in one]
+    parts = [part for part in parts if part]
     return [*parts, "Without an artifact:", "\n".join(refused)] if refused else parts
 
 
@@ -98,7 +99,7 @@ def find_ratio(contender: Mapping[str, Any], peer: Mapping[str, Any] | None, fig
 
 def _spread(contender: Mapping[str, Any], figure: str) -> str:
     values = [found[figure] for found in contender["rounds"] if figure in found]
-    return f"{median(values):.3g} ({min(values):.3g} to {max(values):.3g})" if values else ""
+    return f"{median(values):.4g} ({min(values):.4g} to {max(values):.4g})" if values else ""
 
 
 def _detail(who: str, one: Mapping[str, Any]) -> list[str]:
