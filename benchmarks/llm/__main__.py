@@ -113,8 +113,8 @@ def export(name: str, targets: Sequence[str], precision: str, folder: Path) -> s
     """Export a model in a process of its own; gives the first error, for the targets that have no artifact then."""
     say(f"{name}: export for {', '.join(targets)} in {precision} …")
     command = [
-        *(sys.executable, "-m", "edgex", "export", f"benchmarks/llm/models.py:{name}", "-t", ",".join(targets), "--llm"),
-        *("--context", str(CONTEXT), "--chunk", str(CHUNK), "--allow-inconclusive", "-o", str(folder), "-q"),
+        *(sys.executable, "-m", "edgex", "export", f"benchmarks/llm/models.py:{name}", "-t", ",".join(targets)),
+        *("--llm", "--context", str(CONTEXT), "--chunk", str(CHUNK), "--allow-inconclusive", "-o", str(folder), "-q"),
         *FLAGS[precision],
     ]  # fmt: skip
     folder.mkdir(parents=True, exist_ok=True)
