@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from edgex.errors import EdgexError, LoweringError, RunError
 from edgex.export.bisect.subject import Subject, repeat_flags, wrong_cases
+from edgex.export.capture.diagnosis.causes import first_line
 from edgex.export.proof.verification import ProofFailed
 from edgex.export.source.naming import command_name
 
@@ -80,9 +81,9 @@ def _try(
         found, _ = bisect(subject, settings.bisect_seconds, progress)
     except Exception as failure:
         LOG.debug("bisect failed", exc_info=True)
-        error.why = "\n".join(
-            [*filter(None, [error.why]), f"the operator was not found: {type(failure).__name__}: {failure}"]
-        )
+        # Its first line: torch's errors may quote a whole program; -v shows the rest.
+        said = f"the operator was not found: {type(failure).__name__}: {first_line(failure)}"
+        error.why = "\n".join([*filter(None, [error.why]), said])
         return None
     return found
 
