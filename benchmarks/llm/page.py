@@ -12,7 +12,7 @@ from benchmarks.publish import render_origin
 
 TESTS = ("pp512", "tg128", "tg128@d1024")
 PAIRS = {"fp32": "llama.cpp F16", "8da4w": "llama.cpp Q4_0"}
-_LOOP_SECONDS, _BANDWIDTH, _DEPTH = 20e-6, 0.8, 0.9
+_LOOP_SECONDS, _DEPTH = 20e-6, 0.9
 _LEAST = {"pp512": 1.0, "tg128": 0.95}
 
 
@@ -34,6 +34,14 @@ def render(document: Mapping[str, Any]) -> str:
     for model in models:
         parts += _render_model(model)
     parts += [
+        "## What bounds it",
+        "- `8da4w` reads more than Q4_0 for a token: the head is in 8 bits, and each 32 weights have a scale of 4 "
+        "bytes where llama.cpp's has 2.\n"
+        "- `xnnpack`: a token is some 200 calls of the delegate, with norms' and masks' leftovers in portable kernels "
+        "between them.\n"
+        "- `onednn`: attention over the cache runs in ExecuTorch's portable kernels, which shows most behind 1,024 "
+        "tokens; there is no recipe in few bits.\n"
+        "- The cache is float32 here and F16 there, which costs twice the bytes at depth.",
         "## Not measured",
         "\n".join(
             [
@@ -67,10 +75,11 @@ def _render_model(model: Mapping[str, Any]) -> list[str]:
         if any(who.startswith("llama.cpp") for who in contenders)
         else f"Tokens a second, {rounds}. llama.cpp was not measured: no folder with its programs was given.",
         render_table(("contender", "bytes", *TESTS), rates),
-        "What the first token of 512 took, what a token of `tg128` reads at least, and the share of the bandwidth "
-        "measured in the same round that this takes; `loop` is `generate` around the engine's call. Of llama.cpp the "
+        "What the first token of 512 took, what a token of `tg128` reads at most (all of the files: also a table of "
+        "embeddings that lies beside the head, and the cache's initial zeros), and the share of the bandwidth measured "
+        "in the same round that this would take; `loop` is `generate` around the engine's call. Of llama.cpp the "
         "file's bytes count as read, and 512 tokens at its rate as the first token's time.",
-        render_table(("contender", "TTFT", "reads", "of bandwidth", "loop"), details),
+        render_table(("contender", "TTFT", "reads at most", "of bandwidth", "loop"), details),
         "\n".join(list_goals(contenders)),
     ]
     refused = [f"- {one['who']}: {one['refused']}" for one in model["contenders"] if "refused" in one]
@@ -127,11 +136,6 @@ def list_goals(contenders: Mapping[str, Mapping[str, Any]]) -> list[str]:
         if known:
             best = max(known, key=lambda who: known[who])
             lines.append(_goal(known[best] >= least, f"{test} at least {least:g}x Q4_0", f"{known[best]:.2f}x, {best}"))
-    shares = {who: found for who, one in ours.items() if (found := find_median(one, "bandwidth_share")) is not None}
-    if shares:
-        best = max(shares, key=lambda who: shares[who])
-        text = f"at least {_BANDWIDTH:g} of the read bandwidth"
-        lines.append(_goal(shares[best] >= _BANDWIDTH, text, f"{shares[best]:.2f}, {best}"))
     deep = {who: found for who, one in ours.items() if (found := _depth_ratio(one)) is not None}
     if deep:
         best = max(deep, key=lambda who: deep[who])
