@@ -27,7 +27,7 @@ help:
 	@echo 'make slow         the tests that need minutes or gigabytes'
 	@echo 'make ops         PyTorch'\''s operator samples on every target: an hour'
 	@echo 'make fuzz         damaged and hostile files: FUZZ_CASES (100000), FUZZ_SECONDS (3600), FUZZ_SEED (1), FUZZ_FIRST (0)'
-	@echo 'make coverage     199 published architectures and hard cases on every target, into docs/benchmarks/coverage.md: hours'
+	@echo 'make coverage     published architectures and hard cases on every target, into docs/benchmarks/coverage.md: hours'
 	@echo 'make speed        the same architectures at full size, timed in turns on every target and peer: many hours; SPEED=--sample'
 	@echo 'make minilm       the real weights of the sentence encoder sample, 84 MB'
 	@echo 'make clean        remove what the others made, but not .venv'

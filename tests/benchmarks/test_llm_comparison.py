@@ -92,7 +92,7 @@ def test_a_folder_without_the_programs_is_refused_before_anything_is_exported(
 
 
 def test_the_file_for_llama_cpp_has_the_shape_of_the_model(tmp_path: Path) -> None:
-    gguf = pytest.importorskip("gguf")
+    gguf = pytest.importorskip("gguf", reason="the peer's files need gguf, which is not installed")
     from benchmarks.llm.llama_cpp import write_gguf
     from benchmarks.llm.models import Shape
 
