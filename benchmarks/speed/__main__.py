@@ -46,7 +46,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     # As Ctrl-C does: whatever runs is ended with it.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     found = run_sweep(
-        make_plan(chosen, usable_targets((*OURS, *PEERS)), given.precision, given.threads),
+        make_plan(chosen, usable_targets(given.targets), given.precision, given.threads),
         given.work / f"{given.threads}-threads",
         start_executor,
         force=given.fresh,
@@ -85,6 +85,9 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--sample", action="store_true", help="Ten models, for daily use.")
     parser.add_argument("--only", action="append", default=[], help="Names or patterns; may be repeated.")
     parser.add_argument("--precision", nargs="+", default=["fp32"], help="Types of the artifacts: fp32, bf16.")
+    parser.add_argument(
+        "--targets", nargs="+", choices=(*OURS, *PEERS), default=(*OURS, *PEERS), help="Ours and peers, all by default."
+    )
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--fresh", action="store_true", help="Measure again what is measured already.")
     parser.add_argument("--failed", action="store_true", help="Run again what failed, too.")
