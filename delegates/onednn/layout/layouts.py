@@ -94,6 +94,10 @@ class _Assignment:
             and any(operand in self._made_of_images for operand in step.inputs)
         ):
             self._made_of_images.add(value)
+        # Joined images are images: their channels are copied from where a convolution writes them.
+        joins_images = step.kind == "concat" and all(one in self._made_of_images for one in step.inputs)
+        if joins_images and len(value.shape) in (3, 4):
+            self._made_of_images.add(value)
         if step.kind == "concat" or (step.kind in _ELEMENTWISE and any(one in self._joined for one in step.inputs)):
             self._joined.add(value)
         expected = [layout for output, layout in self._outputs if output is value]
@@ -215,7 +219,8 @@ class _Assignment:
         views = [child.view for child in self._children.get(value, ())]
         permuted = all(isinstance(view, Permute) for view in views)
         if len(value.shape) in (3, 4) and (
-            kind in _IMAGE_KINDS or (value in self._made_of_images and permuted and preferred == row_major(value))
+            (kind in (*_IMAGE_KINDS, "concat") and (kind != "concat" or value in self._made_of_images))
+            or (value in self._made_of_images and permuted and preferred == row_major(value))
         ):
             yield channels_last(value)
         yield preferred

@@ -10,9 +10,6 @@ after:   y = aten.slice.Tensor(x, 1, 0, 1).reshape(...)
 before:  a, b = aten.split_with_sizes.default(x, [3, 5], 1)                             # `split.Tensor` and `chunk` too
 after:   a = aten.slice.Tensor(x, 1, 0, 3); b = aten.slice.Tensor(x, 1, 3, 8)
 
-before:  y = aten.alias.default(x); z = y + 1                                           # x[:, :5], which is all of x
-after:   z = x + 1
-
 before:  y = aten.slice.Tensor(x, 1, 0, 9223372036854775807, 2)                         # x: [1, 7, 7, 64]
 after:   y = pad(x, to 8 rows).reshape(1, 4, 2, 7, 64)[:, :, 0:1].reshape(1, 4, 7, 64)
 
@@ -27,12 +24,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch.fx import Node
 from torch.nn import functional as F
 
 from edgex.delegates.base import CapturedProgram
 from edgex.export.rewrites.base import Rewrite
-from edgex.export.rewrites.editing.substitution import Rule, Rules, static, substitute
+from edgex.export.rewrites.editing.substitution import Rules, static, substitute
 from edgex.export.rewrites.indexing.rolling import every
 
 aten = torch.ops.aten
@@ -41,7 +37,6 @@ aten = torch.ops.aten
 def slice_pieces(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite | None]:
     """Write every such operator of fixed sizes; the same program comes back without one."""
     rules: Rules = {
-        aten.alias.default: Rule(_same, where=_is_read),
         aten.unsqueeze.default: _with_dimension,
         aten.squeeze.default: lambda x: _without_dimensions(x, range(x.dim())),
         aten.squeeze.dim: lambda x, dim: _without_dimensions(x, (dim,)),
@@ -54,15 +49,6 @@ def slice_pieces(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite | N
         aten.slice.Tensor: _with_step,
     }
     return substitute(program, "slice_pieces", rules, "{count} operator(s) ({operators}) became slices and views")
-
-
-def _is_read(node: Node) -> bool:
-    """Whether operators read it, and it is no output, which must not be an input of the program."""
-    return all(user.op == "call_function" for user in node.users)
-
-
-def _same(x: torch.Tensor) -> torch.Tensor:
-    return x
 
 
 def _with_dimension(x: torch.Tensor, dim: int) -> Any:

@@ -11,6 +11,9 @@ after:   z = aten.div.Tensor(x, norm)                                           
 before:  y = aten.cat.default([none, keys], -2)          # none: [0]; the first step of a cache
 after:   y = keys                                        # ExecuTorch stores no empty constant
 
+before:  y = aten.alias.default(images); z = aten.relu.default(y)                        # images[:, :24], all channels
+after:   z = aten.relu.default(images)
+
 Lowering makes copies of them, and ExecuTorch 1.5 fails at a copy of a permuted tensor of three dimensions: at the
 dropout of every Whisper and DETR. Left alone: what is written to, and what the program returns.
 """
@@ -30,7 +33,10 @@ from edgex.export.rewrites.editing.substitution import Rule, Rules, static, subs
 
 aten = torch.ops.aten
 
-_CONVERSIONS = (aten.to.dtype, aten.to.dtype_layout, aten.to.other, aten.type_as.default, aten.detach.default)
+_CONVERSIONS = (
+    *(aten.to.dtype, aten.to.dtype_layout, aten.to.other, aten.type_as.default, aten.detach.default),
+    aten.alias.default,
+)
 _DROPOUTS = (aten.dropout.default, aten.feature_dropout.default, aten.alpha_dropout.default)
 # They repeat their operands by themselves.
 _OF_TWO = (aten.add.Tensor, aten.sub.Tensor, aten.mul.Tensor, aten.div.Tensor)

@@ -148,18 +148,19 @@ def all_operators(x: torch.Tensor, *layers: nn.Module) -> list[torch.Tensor]:
     return found
 
 
-IMAGE = (1, 32, 16, 16)
+# Smaller ones the backend would compute by itself.
+IMAGE = (1, 32, 32, 32)
 CASES: dict[str, tuple] = {
-    "behind_convolution": (chains(lambda x, c: c(x), (2, 8, 9, 9)), (2, 8, 9, 9), nn.Conv2d(8, 8, 3, padding=1)),
-    "behind_product": (chains(lambda x: x @ x.mT, (2, 5, 9, 9)), (2, 5, 9, 16)),
-    "behind_concatenation": (chains(lambda x: torch.cat([x, x], 1)[:, :4], (2, 4, 9, 9)), (2, 4, 9, 9)),
+    "behind_convolution": (chains(lambda x, c: c(x), (2, 8, 45, 45)), (2, 8, 45, 45), nn.Conv2d(8, 8, 3, padding=1)),
+    "behind_product": (chains(lambda x: x @ x.mT, (2, 5, 49, 49)), (2, 5, 49, 49)),
+    "behind_concatenation": (chains(lambda x: torch.cat([x, x], 1)[:, :4], (2, 4, 45, 65)), (2, 4, 45, 65)),
     "all_operators": (all_operators, (1,), *(layer for case in OPERATORS.values() for layer in (*case[2:], ())[0])),
     "rows_by_hand": (rows_by_hand, (2, 9, 16), nn.Linear(16, 32), nn.Embedding(1, 16)),
     "merged_patches": (merged_patches, (1, 14, 14, 8), nn.LayerNorm(32), nn.Linear(32, 16)),
     "windows_of_heads": (windows_of_heads, (8, 16, 32), nn.Linear(32, 96), nn.Embedding(4, 256), nn.Embedding(8, 256)),
     "sinks": (sinks, (2, 9, 96)),
     "relative_places": (relative_places, (2, 16, 32), nn.Linear(32, 96), nn.Embedding(16, 8), nn.Embedding(16, 8)),
-    "glu": (glu, IMAGE, nn.Linear(16, 32)),
+    "glu": (glu, IMAGE, nn.Linear(32, 64)),
     "channel_glu": (channel_glu, IMAGE, nn.Conv2d(32, 64, 1)),
     "convnext_blocks": (
         convnext_blocks,
@@ -170,8 +171,8 @@ CASES: dict[str, tuple] = {
     "audio_stem": (audio_stem, (1, 32, 64), nn.Conv1d(32, 48, 3, padding=1), nn.Embedding(64, 48)),
     "channel_softmax": (channel_softmax, IMAGE, nn.Conv2d(32, 21, 1)),
     "channel_norm": (channel_norm, IMAGE, nn.Conv2d(32, 32, 1)),
-    "permuted_sum": (permuted_sum, IMAGE, nn.Linear(16, 16)),
-    "windows": (windows, IMAGE, nn.Linear(32, 32), nn.LayerNorm(32)),
+    "permuted_sum": (permuted_sum, IMAGE, nn.Linear(32, 32)),
+    "windows": (windows, (1, 32, 16, 16), nn.Linear(32, 32), nn.LayerNorm(32)),
 }
 
 

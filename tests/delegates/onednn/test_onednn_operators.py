@@ -130,3 +130,23 @@ def test_a_mask_of_open_length() -> None:
     shapes = {"inputs": ({1: length}, {3: length})}
     lowered = check(Network(run), *example(5), shapes=shapes, left=1, more=[example(2), example(9)])
     assert lowered.plan.delegate_calls == 1
+
+
+def joined(x: torch.Tensor, one: nn.Module, other: nn.Module, last: nn.Module) -> tuple[torch.Tensor, ...]:
+    a, b = one(x), other(x)
+    whole = torch.cat([a, b, a], 1)
+    return last(whole), whole[:, 1:].relu(), torch.cat([a, other(x)[:, :1].expand_as(a)], 2).permute(0, 2, 3, 1) * 2
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize("side", [7, 40])
+@pytest.mark.parametrize(("first", "second"), [(4, 8), (1, 2), (5, 17), (33, 3)])
+def test_joined_images(first: int, second: int, side: int, precision: str) -> None:
+    """Rows of channels of any length, by one thread and by several, and joined along another dimension."""
+    torch.manual_seed(first)
+    network = Network(joined, nn.Conv2d(3, first, 3), nn.Conv2d(3, second, 3), nn.Conv2d(2 * first + second, 4, 1))
+    x = random(2, 3, side, side)
+    with torch.no_grad():
+        wanted = network(x)
+    with load(lower(capture(network, [x], precision=precision))) as loaded:
+        compare(wanted, loaded(x), precision)

@@ -15,8 +15,11 @@ namespace {
 constexpr int64_t kElementsForThreads = 32 << 10;
 constexpr size_t kTensors = 3;  // left, right, result
 
+constexpr int kCopy = -1;  // no kind of a plan: the left one alone
+
 template <int kKind>
 EDGEX_INLINE float combine(float a, float b) {
+  if constexpr (kKind == kCopy) return a;
   if constexpr (kKind == kAdd) return a + b;
   if constexpr (kKind == kSubtract) return a - b;
   if constexpr (kKind == kMultiply) return a * b;
@@ -29,7 +32,9 @@ EDGEX_INLINE float combine(float a, float b) {
 // A row of the result; the steps of both operands are known where a row is dense, so that it is computed in vectors.
 template <int kKind, typename T>
 EDGEX_INLINE void combine_row(const T* left, const T* right, T* result, int64_t count, const std::array<int64_t, 3>& steps) {
-  if (steps == std::array<int64_t, 3>{1, 1, 1}) {
+  if (kKind == kCopy && steps[0] == 1 && steps[2] == 1) {
+    std::memcpy(result, left, static_cast<size_t>(count) * sizeof(T));
+  } else if (steps == std::array<int64_t, 3>{1, 1, 1}) {
 #pragma omp simd
     for (int64_t i = 0; i < count; i++) store(combine<kKind>(to_float(left[i]), to_float(right[i])), result[i]);
   } else if (steps == std::array<int64_t, 3>{1, 0, 1}) {
@@ -94,6 +99,7 @@ EDGEX_COMBINE(multiply, kMultiply)
 EDGEX_COMBINE(divide, kDivide)
 EDGEX_COMBINE(maximum, kMaximum)
 EDGEX_COMBINE(minimum, kMinimum)
+EDGEX_COMBINE(copy, kCopy)
 
 template <typename T>
 void combine_all(int kind, const Rows<T>& rows) {
@@ -108,6 +114,8 @@ void combine_all(int kind, const Rows<T>& rows) {
       return divide_rows(rows);
     case kMaximum:
       return maximum_rows(rows);
+    case kCopy:
+      return copy_rows(rows);
     default:
       return minimum_rows(rows);
   }
@@ -186,6 +194,10 @@ std::unique_ptr<OwnOperator> make_binary(int kind, int dtype, const Strided& lef
   if (dtype == kFloat32) return std::make_unique<Binary<float>>(kind, left, right, result);
   if (dtype == kBfloat16) return std::make_unique<Binary<Bfloat16>>(kind, left, right, result);
   throw OneDnnError("an operator of other tensors");
+}
+
+std::unique_ptr<OwnOperator> make_copy(int dtype, const Strided& from, const Strided& result) {
+  return make_binary(kCopy, dtype, from, from, result);
 }
 
 }  // namespace edgex

@@ -14,4 +14,7 @@ namespace edgex {
 std::unique_ptr<OwnOperator> make_binary(int kind, int dtype, const Strided& left, const Strided& right,
                                          const Strided& result);
 
+// result = from, in another layout.
+std::unique_ptr<OwnOperator> make_copy(int dtype, const Strided& from, const Strided& result);
+
 }  // namespace edgex

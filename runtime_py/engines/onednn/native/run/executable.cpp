@@ -6,17 +6,12 @@
 #include <map>
 #include <new>
 
-#include "attention/attention.h"
-#include "operators/binary.h"
-#include "operators/embedding.h"
 
 namespace edgex {
 
 namespace {
 
 constexpr size_t kAlignment = 64, kChunk = 1 << 20;
-// Of an operator of our own.
-constexpr size_t kMostOwnTensors = 6;
 
 size_t round_up(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
@@ -75,32 +70,37 @@ void Executable::find_data() {
   }
 }
 
-dnnl_graph_logical_tensor_t Executable::strided(uint32_t id) const {
+dnnl_graph_logical_tensor_t Executable::strided(uint32_t id, const std::vector<int64_t>& strides) const {
   const Value& value = plan_.values[id];
   const bool constant = plan_.values[root(id)].storage == Storage::kConstant && data_.count(root(id)) == 0;
   const bool known = value.dtype != kInt64;  // only operators of our own read the others
   dnnl_graph_logical_tensor_t tensor;
   check(dnnl_graph_logical_tensor_init_with_strides(
             &tensor, id, known ? static_cast<dnnl_data_type_t>(value.dtype) : dnnl_data_type_undef, static_cast<int32_t>(value.dims.size()),
-            shapes_[id].dims.data(), shapes_[id].strides.data(),
+            shapes_[id].dims.data(), strides.data(),
             constant ? dnnl_graph_tensor_property_constant : dnnl_graph_tensor_property_variable),
         "describing a tensor");
   return tensor;
 }
 
 void Executable::compile(const std::vector<Group>& groups) {
-  for (uint32_t i = 0; i < plan_.values.size(); i++) logical_.push_back(strided(i));
+  for (uint32_t i = 0; i < plan_.values.size(); i++) logical_.push_back(strided(i, shapes_[i].strides));
+  find_own_groups(groups);
   for (const Group& group : groups) {
-    if (group.partition == nullptr) {
+    if (own_[calls_.size()]) {
       Call call;
       compile_own(group, call);
+      calls_.push_back(std::move(call));
+      continue;
+    }
+    if (Call call; compile_rows(group, call)) {
       calls_.push_back(std::move(call));
       continue;
     }
     std::vector<const dnnl_graph_logical_tensor_t*> inputs, outputs;
     for (uint32_t value : group.inputs) inputs.push_back(&logical_[value]);
     for (uint32_t value : group.outputs) {
-      if (plan_.values[value].opaque) logical_[value].layout_type = dnnl_graph_layout_type_any;
+      if (is_opaque(value)) logical_[value].layout_type = dnnl_graph_layout_type_any;
       outputs.push_back(&logical_[value]);
     }
     dnnl_graph_compiled_partition_t made;
@@ -114,34 +114,11 @@ void Executable::compile(const std::vector<Group>& groups) {
                                        outputs.data(), device().engine),
           ("compiling " + group.name).c_str());
     for (uint32_t value : group.outputs) {
-      if (!plan_.values[value].opaque) continue;
+      if (!is_opaque(value)) continue;
       check(dnnl_graph_compiled_partition_query_logical_tensor(made, value, &logical_[value]), "reading a layout");
     }
     calls_.push_back(std::move(call));
   }
-}
-
-void Executable::compile_own(const Group& group, Call& call) const {
-  call.values = group.inputs;
-  call.values.push_back(group.outputs.at(0));
-  std::vector<Strided> tensors;
-  std::vector<int> dtypes;
-  for (uint32_t id : call.values) {
-    if (plan_.values[id].opaque) throw OneDnnError("an operator of our own in a layout of oneDNN's");
-    tensors.push_back({shapes_[id].dims, shapes_[id].strides});
-    dtypes.push_back(plan_.values[id].dtype);
-  }
-  const CompileClock clock;
-  if (group.kind == kEmbedding) {
-    call.own = make_embedding(dtypes[0], dtypes[1], tensors[0], tensors[1], tensors[2]);
-    return;
-  }
-  if (is_own_binary(group.kind)) {
-    call.own = make_binary(group.kind, dtypes[0], tensors[0], tensors[1], tensors[2]);
-    return;
-  }
-  const std::vector<Strided> masks(tensors.begin() + 3, tensors.end() - 1);
-  call.own = make_attention(group.kind, dtypes[0], tensors[0], tensors[1], tensors[2], masks, tensors.back(), group.scale);
 }
 
 // Each intermediate value gets a place in the arena for as long as groups use it; larger ones choose first.
@@ -190,7 +167,7 @@ std::map<uint32_t, uint32_t> Executable::share_memory(const std::vector<Group>& 
                                                       std::map<uint32_t, Stretch>& lives) const {
   std::map<uint32_t, uint32_t> taken_over;
   for (size_t i = 0; i < groups.size(); i++) {
-    if (groups[i].partition == nullptr) continue;
+    if (calls_[i].own != nullptr) continue;
     size_t count;
     const dnnl_graph_inplace_pair_t* pairs;
     check(dnnl_graph_compiled_partition_get_inplace_ports(calls_[i].compiled.get(), &count, &pairs), "reading ports");

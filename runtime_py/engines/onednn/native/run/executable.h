@@ -19,6 +19,9 @@
 
 namespace edgex {
 
+// Of an operator of our own.
+constexpr size_t kMostOwnTensors = 64;
+
 // What oneDNN made one partition of the plan's operators, or one operator that runs here.
 struct Group {
   PartitionOwner partition;       // null for an operator of our own
@@ -100,7 +103,7 @@ class Executable {
   void plan_memory(const std::vector<Group>& groups);
   std::map<uint32_t, uint32_t> share_memory(const std::vector<Group>& groups, std::map<uint32_t, Stretch>& lives) const;
   void make_tensors(const std::vector<Group>& groups);
-  dnnl_graph_logical_tensor_t strided(uint32_t value) const;
+  dnnl_graph_logical_tensor_t strided(uint32_t value, const std::vector<int64_t>& strides) const;
   uint32_t root(uint32_t value) const { return root_of(plan_, value); }
   void bind(void* const* args);
   void run_group(size_t i) {
@@ -114,7 +117,11 @@ class Executable {
   }
   void run_own(const OwnOperator& own, const std::vector<uint32_t>& values, size_t group) const;
   void compile_own(const Group& group, Call& call) const;
+  bool compile_rows(const Group& group, Call& call);
   bool is_small(const Group& group) const;
+  bool is_simple(const Group& group) const;
+  void find_own_groups(const std::vector<Group>& groups);
+  bool is_opaque(uint32_t value) const { return plan_.values[value].opaque && plain_.count(value) == 0; }
   std::byte* address(uint32_t value) const;
   std::vector<int64_t> signature(const Group& group) const;
   size_t prepared_bytes(const std::vector<Group>& groups) const;
@@ -124,6 +131,8 @@ class Executable {
   Arena& arena_;
   std::vector<Shape> shapes_;
   std::set<uint32_t> data_;  // constants that are multiplied by weights
+  std::vector<bool> own_;    // the groups that run here
+  std::set<uint32_t> plain_; // values that some of these read or write, in the layout of their strides
   std::vector<dnnl_graph_logical_tensor_t> logical_;
   size_t arena_bytes_ = 0;
   std::vector<size_t> arena_offsets_;  // of the values, then of what each group needs while it runs
