@@ -65,6 +65,7 @@ PRIVATE_ATTRIBUTES: dict[str, set[str]] = {
     "edgex.export.capture.example_run": {"_version"},
     "edgex.export.capture.torch_internals": {
         *("_buffers", "_guards_code", "_orig_mod", "_parameters", "_validate_args", "_version"),
+        *("_VF", "_pack_padded_sequence", "_pad_packed_sequence", "_check"),
     },
     # Documented for users, whatever its name.
     "edgex.export.language_model.valid_prefix": {"_check"},
@@ -112,6 +113,8 @@ PRIVATE_ADAPTERS: dict[str, tuple[str, ...]] = {
         "torch.utils._sympy",
         "torch.utils._python_dispatch",
         "torch._C.DisableTorchFunction",
+        "torch._VF",
+        "torch._check",
     ),
     "edgex.export.language_model.valid_prefix": ("torch._check",),
     "edgex.runtime.engines.aoti.binding": ("torch._C._aoti",),

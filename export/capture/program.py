@@ -49,6 +49,7 @@ from edgex.export.capture.python_state.known_values import values_known
 from edgex.export.capture.python_state.repeated_runs import check_follows_eager
 from edgex.export.capture.python_state.trace_guard import values_kept
 from edgex.export.capture.scalar_indices import WritesAtTensors, read_at_tensors
+from edgex.export.capture.sequences.packing import PackedAsPadded
 from edgex.export.capture.state import find_state, own_initial_values
 from edgex.export.capture.torch_internals import uncompiled
 from edgex.export.proof.inner_precision import find_inner_precision
@@ -255,6 +256,7 @@ def _export(
     module = example.module
     state = {name for names in example.touched.values() for name in names}
     unchecked = False
+    packed = PackedAsPadded()
 
     def export(strict: bool) -> ExportedProgram | Exception:
         # Outside of `try`: where values cannot be put back, edgex is at fault and not the model.
@@ -265,6 +267,7 @@ def _export(
                     stack.enter_context(values_known(module, state))
                     stack.enter_context(WritesAtTensors())
                     stack.enter_context(DataAsView())
+                    stack.enter_context(packed)
                 if unchecked:
                     stack.enter_context(distributions.without_checks())
                 return torch.export.export(module, values[0], values[1] or None, dynamic_shapes=shapes, strict=strict)
@@ -292,7 +295,7 @@ def _export(
         if strict:
             why = explain_strict(errors[0], source_root)
             notices.append(f"captured in strict mode, since non-strict capture fails: {why}")
-        return program, strict, notices, asked
+        return program, strict, [*notices, *packed.notices], asked
     failure = explain_export_failure(errors, source_root, lambda: export(strict=False), asked)
     if flags := next(filter(None, (explain_in_flags(str(error), asked, example.inputs) for error in errors)), None):
         failure.fix = flags if in_flags else f"{failure.fix}; on the command line: {flags}"

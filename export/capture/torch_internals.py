@@ -1,4 +1,4 @@
-"""What capture needs of private parts of torch: bounds of sizes, counts of writes, modules' tensors, pauses."""
+"""What capture needs of private parts of torch: bounds of sizes, writes, modules' tensors, pauses, packed sequences."""
 
 from __future__ import annotations
 
@@ -79,3 +79,26 @@ def distributions_checked() -> bool:
     import torch
 
     return bool(torch.distributions.Distribution._validate_args)
+
+
+def packs(function: object) -> bool:
+    """Whether it is what `pack_padded_sequence` calls, with the padded data, the lengths and `batch_first`."""
+    import torch
+
+    return function is torch._VF._pack_padded_sequence
+
+
+def pads(function: object) -> bool:
+    """Whether it is what `pad_packed_sequence` calls: with data, batch sizes, `batch_first`, value and total length."""
+    import torch
+
+    return function is torch._VF._pad_packed_sequence
+
+
+def size_between(size: int, least: int, most: int) -> int:
+    """A size that a run finds, with its bounds."""
+    import torch
+
+    torch._check(size >= least)  # type: ignore[no-untyped-call]
+    torch._check(size <= most)  # type: ignore[no-untyped-call]
+    return size

@@ -25,6 +25,7 @@ from edgex.export.source.user_code.user_line import UserLine, line_of_frames
 
 # Methods of a tensor that hand its values to Python.
 _READS = ("__bool__", "__int__", "__float__", "__index__", "__array__", "item", "tolist", "numpy")
+_PACKED = (torch.nn.utils.rnn.__file__, torch.nn.modules.rnn.__file__)
 # PyTorch's own operators have fake kernels, or are torch.export's to complain about.
 _OWN = ("aten", "prims", "prim", "profiler")
 
@@ -91,6 +92,8 @@ class _Watch:
     def _user_line(self) -> UserLine | None:
         # Without the lines' texts: a loop may read a value many thousand times.
         frames = [(frame.f_code.co_filename, number) for frame, number in traceback.walk_stack(None)]
+        if any(file in _PACKED for file, _ in frames):  # capture keeps packed sequences padded, and reads no lengths
+            return None
         return line_of_frames([frame for frame in reversed(frames) if frame[0] != __file__], self._root)
 
 

@@ -12,6 +12,7 @@ from edgex.errors import CaptureError
 from edgex.export.capture.diagnosis.causes import first_line
 from edgex.export.capture.diagnosis.guard_lines import find_guard_line
 from edgex.export.capture.diagnosis.mixed_sizes import explain_mixed_sizes
+from edgex.export.capture.sequences.packing import explain_rows
 from edgex.export.source.user_code.user_line import UserLine, line_of_error
 
 if TYPE_CHECKING:
@@ -70,6 +71,9 @@ def explain_export_failure(
         asked: What is dynamic.
     """
     lines = [line_of_error(error, source_root) for error in errors]
+    if isinstance(refusal := errors[0], CaptureError):  # what follows forward knows better than torch
+        refusal.where = refusal.where or (None if lines[0] is None else str(lines[0]))
+        return refusal
     if _find_rule(errors[0]) is None and (mixed := explain_mixed_sizes(errors[0], asked)) is not None:
         line = next(filter(None, lines), None)
         what, why, fix = mixed
@@ -167,6 +171,10 @@ def _explain_unsupported(error: Exception, line: UserLine | None) -> tuple[str, 
     return "torch.export cannot trace this Python", why.replace("Dynamo", "torch.export"), fix
 
 
+def _explain_returned_rows(_error: Exception, _line: UserLine | None) -> tuple[str, str, str]:
+    return explain_rows("returns it, or its rows")
+
+
 def _explain_data_pointer(_error: Exception, _line: UserLine | None) -> tuple[str, str, str]:
     why = "while tracing, tensors have no memory whose address could be taken"
     return "forward hands a tensor's memory to other code", why, _PYTHON_FIX
@@ -241,6 +249,7 @@ _RULES = (
     _Rule(r"Constraints violated|conflicts between user-specified", _explain_range, _violated_guard),
     _Rule(r"UnsupportedOperatorException|no fake impl", _explain_no_fake),
     _Rule(r"data-dependent|Data-dependent|DataDependent", explain_data_dependence),
+    _Rule(r"packing\._Rows", _explain_returned_rows),
     _Rule(r"Cannot access data pointer", _explain_data_pointer),
     _Rule(r"Unsupported:", _explain_unsupported),
 )  # fmt: skip

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.nn.utils.rnn import PackedSequence
 
 from edgex.errors import CaptureError
 from edgex.export.capture.python_state.trace_guard import values_kept
@@ -61,8 +62,10 @@ def _watch(module: torch.nn.Module, call: _Call) -> _Seen | None:
     def note(name: str) -> Callable[..., None]:
         def hook(part: torch.nn.Module, inputs: tuple[Any, ...]) -> None:
             calls[name] += 1
-            if isinstance(part, torch.nn.RNNBase) and inputs and isinstance(inputs[0], torch.Tensor):
-                given = inputs[0]
+            given = inputs[0] if isinstance(part, torch.nn.RNNBase) and inputs else None
+            if isinstance(given, PackedSequence):
+                steps.setdefault(name, []).append(given.batch_sizes.shape[0])
+            elif isinstance(given, torch.Tensor):
                 steps.setdefault(name, []).append(given.shape[1 if part.batch_first and given.dim() == 3 else 0])
 
         return hook

@@ -1,0 +1,1 @@
+"""Packed sequences in a program that has tensors of fixed sizes."""
