@@ -14,6 +14,7 @@ import torch
 from edgex.delegates.graph.torch_internals import pytree
 from edgex.errors import CaptureError
 from edgex.export.capture.diagnosis import causes as diagnosis
+from edgex.export.capture.diagnosis.random_operators import find_draws, refusals_of
 from edgex.export.capture.python_state.filled_buffers import fill_buffers
 from edgex.export.capture.python_state.independence import find_dependence
 from edgex.export.capture.python_state.side_effects import Change, PythonState
@@ -149,7 +150,10 @@ def run_example(
             buffers.restore()
         if matter := _changes_that_matter(module, changes, [first, output], call, buffers if touched else None):
             told = [once.get((change.kind, change.name), change) for change in matter]
-            blockers = [diagnosis.explain_change(change, source_root) for change in told]
+            drawn = any(change.kind == "random" and change.name == "torch" for change in told)
+            blockers = refusals_of(find_draws(call, source_root)) if drawn else []
+            told = [change for change in told if not blockers or (change.kind, change.name) != ("random", "torch")]
+            blockers += [diagnosis.explain_change(change, source_root) for change in told]
             raise blockers[0].with_others(blockers[1:])
         counted = tuple(change.name for change in changes if not change.rebound and change.kind != "random")
         # Where the user's own code does it; torch's weight_norm does it too.

@@ -17,6 +17,7 @@ from torch.fx import Interpreter, Node
 
 from edgex.delegates.graph.provenance import module_path_of, source_of
 from edgex.errors import CaptureError
+from edgex.export.capture.diagnosis.random_operators import Draw, find_draws, may_draw, refusals_of
 from edgex.export.source.eager import BufferSnapshot, reference_conditions
 from edgex.runtime.session.numerics import measure_sqnr_db
 
@@ -28,6 +29,48 @@ if TYPE_CHECKING:
 LOG = logging.getLogger("edgex.capture")
 # The same operators in the same precision differ by their rounding at most, in bfloat16 too; another path by all.
 _LEAST_SQNR_DB = 20.0
+# Below it, it is worth asking eager twice: threads that add in another order differ by less.
+_SURE_SQNR_DB = 60.0
+# How often a model that draws random numbers is run once more before its outputs count as free of them.
+_RANDOM_RUNS = 3
+
+
+def check_draws_nothing(program: ExportedProgram, eager: EagerModel, source_root: Path) -> None:
+    """Refuse random numbers that capture did not see in torch's own generator.
+
+    Args:
+        program: Takes and gives tensors alone.
+        eager: The model; its buffers are the initial ones afterwards.
+        source_root: Folder of the user's file.
+
+    Raises:
+        CaptureError: Eager draws numbers on which outputs depend, or the same ones at every run.
+    """
+    if not may_draw(program):
+        return
+    try:
+        draws, *others = (_draws_of(eager, source_root) for _ in range(_RANDOM_RUNS))
+        if not draws:
+            return
+        again = [_outputs_of(eager) for _ in range(_RANDOM_RUNS)]
+    finally:
+        eager.reset()
+    if not all(_alike(outputs, eager.example_outputs, _SURE_SQNR_DB, exact=True) for outputs in again):
+        first, *rest = refusals_of(draws)
+        raise first.with_others(rest)
+    values = [draw.value for draw in draws]
+    if all([draw.value for draw in other] == values for other in others):
+        raise draws[0].explain_repeated()
+
+
+def _draws_of(eager: EagerModel, source_root: Path) -> tuple[Draw, ...]:
+    eager.reset()
+    return find_draws(lambda: eager.run(eager.example), source_root)
+
+
+def _outputs_of(eager: EagerModel) -> list[torch.Tensor]:
+    eager.reset()
+    return eager.run(eager.example)
 
 
 def check_gives_eager(program: ExportedProgram, eager: EagerModel, source_root: Path) -> None:
@@ -39,17 +82,19 @@ def check_gives_eager(program: ExportedProgram, eager: EagerModel, source_root: 
         source_root: Folder of the user's file.
 
     Raises:
-        CaptureError: It gives other numbers, and the model the same at every run; names the first module that differs.
+        CaptureError: It gives other numbers, or the model itself does at every run; names the first module that
+            differs.
     """
     module = program.module()
     buffers = BufferSnapshot(module)
     try:
         found = _run(module, eager.example)
-        if found is None or _alike(found, eager.example_outputs):
+        if found is None or _alike(found, eager.example_outputs, _SURE_SQNR_DB):
             return
-        eager.reset()
-        if not _alike(eager.run(eager.example), eager.example_outputs):
-            return  # a model whose outputs differ from run to run is refused later, with its random operator
+        if not _alike(_outputs_of(eager), eager.example_outputs, _SURE_SQNR_DB):
+            raise _unsteady(eager)
+        if _alike(found, eager.example_outputs):
+            return
         buffers.restore()
         at = _first_difference(module, eager, source_root)
     finally:
@@ -75,20 +120,56 @@ def _run(module: torch.nn.Module, inputs: Sequence[torch.Tensor]) -> Sequence[to
     return found
 
 
-def _alike(found: Sequence[torch.Tensor], expected: Sequence[torch.Tensor]) -> bool:
-    return all(_is_close(a, b) for a, b in zip(found, expected, strict=True))
+def _unsteady(eager: EagerModel) -> CaptureError:
+    """Of a model that gives other outputs at every run, though no operator draws random numbers."""
+    first, second = _outputs_of_modules(eager), _outputs_of_modules(eager)
+    path = next((path for path, value in first.items() if not _is_same(second.get(path), value)), None)
+    return CaptureError(
+        "the model's outputs differ from run to run in eager",
+        None if path is None else f"module {path}, the first whose output differs",
+        "look there for what is not the same twice: the time, os.urandom, uuid, the order of a set, memory that "
+        "torch.empty leaves unwritten; pass it as an input",
+        why="no two runs give the same, so that nothing can be proved; no operator of torch draws random numbers",
+    )
 
 
-def _is_close(found: torch.Tensor, expected: torch.Tensor) -> bool:
+def _is_same(found: torch.Tensor | None, expected: torch.Tensor) -> bool:
+    return found is not None and _is_close(found, expected, _SURE_SQNR_DB)
+
+
+def _alike(
+    found: Sequence[torch.Tensor],
+    expected: Sequence[torch.Tensor],
+    least_sqnr_db: float = _LEAST_SQNR_DB,
+    *,
+    exact: bool = False,
+) -> bool:
+    return all(
+        torch.equal(a, b) if exact and not b.is_floating_point() else _is_close(a, b, least_sqnr_db)
+        for a, b in zip(found, expected, strict=True)
+    )
+
+
+def _is_close(found: torch.Tensor, expected: torch.Tensor, least_sqnr_db: float = _LEAST_SQNR_DB) -> bool:
     """Whether it may be rounding; integers may be places of equal numbers, and are left to the proof."""
     if found.shape != expected.shape or not expected.is_floating_point() or not expected.numel():
         return found.shape == expected.shape
     reference, actual = (torch.nan_to_num(one.detach().float()).cpu().numpy() for one in (expected, found))
-    return not reference.any() or measure_sqnr_db(reference, actual) >= _LEAST_SQNR_DB
+    return not reference.any() or measure_sqnr_db(reference, actual) >= least_sqnr_db
 
 
 def _first_difference(module: torch.nn.Module, eager: EagerModel, source_root: Path) -> tuple[str, str | None]:
     """Which module of the model is the first whose output differs, and the line of the operator that makes it."""
+    expected = _outputs_of_modules(eager)
+    last = _Recorder(module).outputs_of_modules([tensor.clone() for tensor in eager.example])
+    for path, (value, node) in last.items():
+        if path in expected and not (value.shape == expected[path].shape and _is_close(value, expected[path])):
+            return f"the first module with another output is {path}", source_of(node, source_root)
+    return "it differs behind the last module", None
+
+
+def _outputs_of_modules(eager: EagerModel) -> dict[str, torch.Tensor]:
+    """What the first call of each module gives in eager, by path, in the order in which they end."""
     expected: dict[str, torch.Tensor] = {}
 
     def keep(path: str) -> Any:
@@ -106,11 +187,7 @@ def _first_difference(module: torch.nn.Module, eager: EagerModel, source_root: P
     finally:
         for one in hooks:
             one.remove()
-    last = _Recorder(module).outputs_of_modules([tensor.clone() for tensor in eager.example])
-    for path, (value, node) in last.items():
-        if path in expected and not (value.shape == expected[path].shape and _is_close(value, expected[path])):
-            return f"the first module with another output is {path}", source_of(node, source_root)
-    return "it differs behind the last module", None
+    return expected
 
 
 class _Recorder(Interpreter):

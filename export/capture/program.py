@@ -38,7 +38,7 @@ from edgex.export.capture.dimensions.dynamic import (
 from edgex.export.capture.dimensions.recurrences import check_recurrences
 from edgex.export.capture.dimensions.suggested_fixes import explain_in_flags, read_suggestions, unify
 from edgex.export.capture.example_run import ExampleRun, describe_example, run_example
-from edgex.export.capture.fidelity import check_gives_eager
+from edgex.export.capture.fidelity import check_draws_nothing, check_gives_eager
 from edgex.export.capture.flat_signature import flatten_program
 from edgex.export.capture.function_transforms import expand_transforms
 from edgex.export.capture.mutation import find_written_placeholders, write_out_of_place
@@ -132,6 +132,7 @@ def capture(
     if sparse := diagnosis.find_sparse(exported, source_root):
         raise sparse
     captured = _assemble(exported, example, asked, source_root, strict, [*notices, *example.notices, *why])
+    check_draws_nothing(captured.program.exported, captured.eager, source_root)
     check_gives_eager(captured.program.exported, captured.eager, source_root)
     return captured
 

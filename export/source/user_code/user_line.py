@@ -68,6 +68,12 @@ def line_of_frames(frames: Iterable[tuple[str, int]], source_root: Path) -> User
     return line_at(*users[-1], source_root) if users else None
 
 
+def innermost_line(frames: Iterable[tuple[str, int]], source_root: Path) -> UserLine | None:
+    """As `line_of_frames`; where none is the user's, the innermost outside torch and edgex."""
+    found = _innermost(list(frames), source_root)
+    return None if found is None else line_at(*found, source_root)
+
+
 def _innermost(frames: Iterable[tuple[str, int]], source_root: Path) -> tuple[str, int] | None:
     outside = [frame for frame in frames if not _is_machinery(frame[0])]
     users = [frame for frame in outside if _is_users(frame[0], source_root)]
