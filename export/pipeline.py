@@ -135,11 +135,13 @@ def _plan_artifact(
     model: TargetModel, settings: ExportSettings, clock: StageClock, progress: Progress
 ) -> ExportedArtifact:
     """A dry run's answer: what the target would take."""
+    from edgex.export.gains import with_gains
     from edgex.export.lowering import check_delegation, plan_model
 
     with clock.stage("plan"):
         progress("plan", model.target)
         plan = plan_model(model)
+        model = with_gains(model, plan, settings)
         warnings = (*model.warnings, *check_delegation(plan, settings.min_delegation, model.target))
     return ExportedArtifact(
         model.target,
@@ -160,6 +162,7 @@ def _make_artifact(
 ) -> ExportedArtifact:
     """Lower, write under a temporary name, prove in a fresh process, publish."""
     from edgex.export.bisect.failed_proof import name_operators
+    from edgex.export.gains import with_gains
     from edgex.export.lowering import check_delegation, lower_model
     from edgex.export.methods.proof import prove_methods
     from edgex.export.packaging.package import hashing, publish, staged
@@ -178,6 +181,7 @@ def _make_artifact(
     with clock.stage("lower"):
         progress("lower", target)
         lowered = lower_model(model)
+        model = with_gains(model, lowered.plan, settings)
         warnings = (*model.warnings, *lowered.warnings)
         warnings += check_delegation(lowered.plan, settings.min_delegation, target)
         if lowered.assembled_reason is not None:

@@ -22,12 +22,15 @@ class Rewrite:
         count: How many operators it removed.
         detail: One sentence for the user.
         sources: Where they came from, each as `module.path (file.py:line)`, in program order, without repeats.
+        won: How many operators the target leaves out of its delegate without it, and takes with it; None where that
+            was not counted.
     """
 
     name: str
     count: int
     detail: str
     sources: tuple[str, ...]
+    won: int | None = None
 
 
 def locations_of(nodes: Iterable[Node], source_root: Path) -> tuple[str, ...]:

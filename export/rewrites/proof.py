@@ -31,11 +31,13 @@ class ProvedRewrites:
         program: With the rewrites that hold.
         applied: What they did.
         dropped: For each rewrite that changed the numbers a sentence that names it.
+        captured: The program before all of them; None where it is not known.
     """
 
     program: CapturedProgram
     applied: tuple[Rewrite, ...]
     dropped: tuple[str, ...] = ()
+    captured: CapturedProgram | None = None
 
 
 def rewrite_and_prove(program: CapturedProgram, eager: EagerModel, wanted: Collection[str]) -> ProvedRewrites:

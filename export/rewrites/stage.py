@@ -34,7 +34,8 @@ def rewrite_for_targets(
             if settings.rewrite:
                 progress("rewrite", "what helps the targets")
                 proved = rewrite_and_prove(program, eager, wanted)
-            made[wanted] = replace(proved, program=convert_precision(proved.program, settings.precision))
+            converted = convert_precision(proved.program, settings.precision)
+            made[wanted] = replace(proved, program=converted, captured=program)
             check_signature(program, made[wanted].program)
     others = [rewrite_for_targets(other, jobs, settings, progress) for other in captured.others]
     return {

@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import gc
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict
 from typing import Any
@@ -21,6 +21,7 @@ from edgex.export.capture.diagnosis.blockers import find_blockers
 from edgex.export.capture.example_run import run_example
 from edgex.export.capture.program import capture, capture_unrun
 from edgex.export.capture.torch_internals import uncompiled
+from edgex.export.gains import count_gains
 from edgex.export.result import Failure, StageClock, peak_rss_bytes
 from edgex.export.rewrites import Rewrite, apply_rewrites, wanted_rewrites
 from edgex.export.rewrites.precision import convert_precision
@@ -205,12 +206,16 @@ def _ask(
         )
     options = parse_options(delegate, choose_options(delegate, question.options))
     check_options(delegate, options, question.precision, None)
-    applied: tuple[Mapping[str, Any], ...] = ()
+    captured = program
+    rewrites: tuple[Rewrite, ...] = ()
     if question.rewrite:
         program, for_all = rewritten()
         program, for_it = apply_rewrites(program, wanted_rewrites(delegate), common=False)
-        applied = tuple(asdict(rewrite) for rewrite in (*for_all, *for_it))
+        rewrites = (*for_all, *for_it)
     plan = delegate.plan(convert_precision(program, question.precision), options)
+    if question.precision == "fp32":
+        rewrites = count_gains(captured, rewrites, plan, delegate, options)
+    applied = tuple(asdict(rewrite) for rewrite in rewrites)
     return TargetView(delegate.name, plan, list_left_out(plan, rewrites_on=question.rewrite), applied)
 
 

@@ -95,7 +95,7 @@ _ACCURACY = Object(
 _QUANTIZATION = Object(
     {"recipe": WORD}, {"group_size": Optional(Integer(0)), "observer": Optional(WORD), "accuracy": _ACCURACY}
 )
-_REWRITE = Object({"name": LABEL, "count": Integer(0), "detail": _SENTENCE})
+_REWRITE = Object({"name": LABEL, "count": Integer(0), "detail": _SENTENCE}, {"won": Optional(Integer(0))})
 _REQUIREMENTS = Object({"engine": WORD, "minimum_version": Optional(VERSION), "isa": List(WORD), "plugins": List(WORD)})
 _MODEL = Object({}, {"source": Optional(LABEL), "parameters": Optional(Integer(0)), "card": Map(Anything())})
 

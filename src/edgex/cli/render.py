@@ -50,7 +50,7 @@ def print_export(document: Mapping[str, Any]) -> None:
         for line in describe_fallbacks(artifact["delegation"]["fallbacks"]):
             echo_labelled("", line)
         for rewrite in artifact["rewrites"]:
-            echo_labelled("rewrite", f"{rewrite['name']} x {rewrite['count']}: {rewrite['detail']}")
+            echo_labelled("rewrite", f"{rewrite['name']} x {rewrite['count']}: {rewrite['detail']}{_gain_of(rewrite)}")
         if artifact["quantization"] is not None:
             echo_labelled("quantized", describe_quantization(artifact["quantization"]))
         for line in _describe_gains(artifact["quantization"]):
@@ -68,6 +68,12 @@ def print_export(document: Mapping[str, Any]) -> None:
             # To be copied: whole, whatever the width.
             click.echo(f"  {'next':<12}edgex run {artifact['path']}{flag}")
             click.echo(f"  {'':<12}edgex {second} {artifact['path']}{flag}")
+
+
+def _gain_of(rewrite: Mapping[str, Any]) -> str:
+    """What a rewrite won, where it was counted."""
+    won = rewrite.get("won")
+    return f"; {won} operator{'' if won == 1 else 's'} more for the delegate" if won else ""
 
 
 def describe_size(sizes: Mapping[str, Any], total_bytes: int) -> str:

@@ -41,7 +41,7 @@ def _row(target: Mapping[str, Any]) -> tuple[str, ...]:
     delegation = target["delegation"]
     work = delegation["work_fraction"]
     share = target["fallback_share"]
-    rewrites = ", ".join(f"{rewrite['name']} x {rewrite['count']}" for rewrite in target["rewrites"])
+    rewrites = ", ".join(f"{rewrite['name']} x {rewrite['count']}{_gain_of(rewrite)}" for rewrite in target["rewrites"])
     return (
         target["target"],
         f"{delegation['delegated_ops']} of {delegation['total_ops']}, {delegation['fraction']:.1%}",
@@ -51,6 +51,11 @@ def _row(target: Mapping[str, Any]) -> tuple[str, ...]:
         "not measured" if share is None else f"{share:.1%}",
         rewrites or "none",
     )
+
+
+def _gain_of(rewrite: Mapping[str, Any]) -> str:
+    """What a rewrite won: operators that are left out without it."""
+    return f" (+{rewrite['won']})" if rewrite.get("won") else ""
 
 
 def _print_fallback(fallback: Mapping[str, Any]) -> None:
