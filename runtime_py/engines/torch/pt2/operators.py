@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 
 # Libraries of operators: PyTorch's own, and those that quantized programs and torchvision's models hold.
-_LIBRARIES = ("aten", "quantized_decomposed", "torchao", "torchvision")
+LIBRARIES = ("aten", "quantized_decomposed", "torchao", "torchvision")
 # What Python's operators on tensors are called in a graph: `a & b`, `a |= b`. No other name may look like an attribute
 # that every object has.
 _BITWISE = "__i?(?:and|or|xor|lshift|rshift)__"
@@ -67,7 +67,7 @@ def check_operator(target: str) -> None:
     if target in _HIGHER_ORDER or target in _ON_SIZES:
         return
     found = _OPERATOR.fullmatch(target)
-    if not found or found["library"] not in _LIBRARIES:
+    if not found or found["library"] not in LIBRARIES:
         raise ValueError("it is no operator that edgex lets a .pt2 call")
     if found["library"] == "aten":
         _check_arguments(found["name"], found["overload"])
