@@ -35,6 +35,7 @@ from edgex.export.capture.dimensions.dynamic import (
     unchecked_guards,
     with_other_sizes,
 )
+from edgex.export.capture.dimensions.found_sizes import SuppressionBounded
 from edgex.export.capture.dimensions.recurrences import check_recurrences
 from edgex.export.capture.dimensions.suggested_fixes import explain_in_flags, read_suggestions, unify
 from edgex.export.capture.example_run import ExampleRun, describe_example, run_example
@@ -269,6 +270,7 @@ def _export(
                     stack.enter_context(WritesAtTensors())
                     stack.enter_context(DataAsView())
                     stack.enter_context(packed)
+                    stack.enter_context(SuppressionBounded())
                 if unchecked:
                     stack.enter_context(distributions.without_checks())
                 return torch.export.export(module, values[0], values[1] or None, dynamic_shapes=shapes, strict=strict)

@@ -63,6 +63,8 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
     from edgex.export.rewrites.complex.numbers import split_complex
     from edgex.export.rewrites.composites import expand_composites
     from edgex.export.rewrites.constants import fold_constants
+    from edgex.export.rewrites.detection.regions import write_regions
+    from edgex.export.rewrites.detection.suppression import suppress_neighbours
     from edgex.export.rewrites.indexing.diagonal import slice_diagonals
     from edgex.export.rewrites.indexing.mirrors import write_mirrors
     from edgex.export.rewrites.indexing.padding import slice_padding
@@ -142,6 +144,9 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
         ("drop_identities", True, drop_identities),
         # Before scattering and logarithms, of which some of its formulas are made.
         ("write_formulas", True, write_formulas),
+        # Ahead of sorting, of which suppression is made.
+        ("suppress_neighbours", True, suppress_neighbours),
+        ("write_regions", True, write_regions),
         # Operators in terms of others. `fold_literals` comes after them: they make positions and counts.
         ("order_weights", True, order_weights),
         ("copy_returned_constants", True, copy_returned_constants),

@@ -1,0 +1,1 @@
+"""Operators of torchvision, which no engine has, in PyTorch's own."""
