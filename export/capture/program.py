@@ -45,6 +45,7 @@ from edgex.export.capture.function_transforms import expand_transforms
 from edgex.export.capture.mutation import find_written_placeholders, write_out_of_place
 from edgex.export.capture.python_state import distributions
 from edgex.export.capture.python_state.buffer_references import references_followed
+from edgex.export.capture.python_state.checked_functions import Unchecked
 from edgex.export.capture.python_state.data_views import DataAsView
 from edgex.export.capture.python_state.known_values import values_known
 from edgex.export.capture.python_state.repeated_runs import check_follows_eager
@@ -271,6 +272,7 @@ def _export(
                     stack.enter_context(DataAsView())
                     stack.enter_context(packed)
                     stack.enter_context(SuppressionBounded())
+                    stack.enter_context(Unchecked())
                 if unchecked:
                     stack.enter_context(distributions.without_checks())
                 return torch.export.export(module, values[0], values[1] or None, dynamic_shapes=shapes, strict=strict)
@@ -343,7 +345,10 @@ def _assemble(
     for leaf, value in zip(inputs, input_values, strict=True):
         names.learn(value.shape, leaf.name, asked)
     input_specs = _make_specs("input", inputs, input_values, names)
-    output_specs = _make_specs("output", outputs, output_values, names)
+    try:
+        output_specs = _make_specs("output", outputs, output_values, names)
+    except CaptureError as error:
+        raise diagnosis.explain_counts(error, flat, source_root) from None
     notices += [*narrowed_ranges(input_specs, asked), *unchecked_guards(flat)]
     with _quiet():
         state = find_state(flat, example, source_root)

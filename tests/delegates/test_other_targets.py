@@ -94,3 +94,26 @@ def test_the_first_decomposition_is_a_real_one():
     spared = spare_decompositions(program)
     decomposed = spared.run_decompositions({}).run_decompositions(torch.export.default_decompositions())
     assert decomposed.graph is not program.graph
+
+
+def _main(a):
+    """A few steps to the largest singular value."""
+    v = torch.ones(3) / 3**0.5
+    for _ in range(60):
+        v = nn.functional.normalize(a.mT @ (a @ v), dim=0)
+    return (a @ v).norm()
+
+
+def test_operators_without_a_rewrite_have_advice_that_is_right():
+    for operator in ("aten._linalg_svd.default", "aten.linalg_qr.default", "aten.linalg_pinv.atol_rtol_tensor"):
+        fix = name_other_targets([operator], "onnx-cpu")
+        assert "keep the result in a buffer" in fix and "edgex why MODEL -t onnx-cpu" in fix
+    assert "edgex why" not in name_other_targets(["torchvision.roi_pool.default"], "onnx-cpu")
+    a = torch.randn(5, 3, generator=torch.Generator().manual_seed(0))
+    torch.testing.assert_close(_main(a), torch.linalg.svdvals(a)[0])
+    torch.testing.assert_close(torch.linalg.solve(a.mT @ a, a.mT), torch.linalg.pinv(a), rtol=1e-3, atol=1e-4)
+    small = a[:3] / 50
+    powers = torch.eye(3) + small + small @ small / 2
+    torch.testing.assert_close(powers, torch.linalg.matrix_exp(small), rtol=1e-3, atol=1e-4)
+    ids = torch.tensor([3, 1, 1, 0, 3])
+    assert (ids[:, None] == torch.arange(4)).sum(0).count_nonzero() == len(ids.unique())

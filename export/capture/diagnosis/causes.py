@@ -225,6 +225,18 @@ def find_sparse(exported: ExportedProgram, source_root: Path) -> CaptureError | 
     return None
 
 
+def explain_counts(error: CaptureError, program: ExportedProgram, source_root: Path) -> CaptureError:
+    """An output without a bound, where `bincount` is what gives it its size."""
+    nodes = program.graph.find_nodes(op="call_function", target=torch.ops.aten.bincount.default)
+    if nodes and "upper bound" in error.what:
+        line = line_of_trace(str(nodes[0].meta.get("stack_trace")), source_root)
+        error.where = None if line is None else str(line)
+        error.fix = "torch.bincount has a place for the largest value, which only a run finds; for values below n: " + (
+            "(x[:, None] == torch.arange(n)).sum(0)"
+        )
+    return error
+
+
 def explain_lost_state(names: Sequence[str], module: torch.nn.Module, source_root: Path) -> CaptureError:
     """Eager changes buffers, and the program that torch.export made does not."""
     owner, _, attribute = names[0].rpartition(".")
