@@ -101,6 +101,7 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
     from edgex.export.rewrites.pooling.extremes import pool_extremes
     from edgex.export.rewrites.pooling.folds import write_folds
     from edgex.export.rewrites.pooling.maximum import write_max_pools
+    from edgex.export.rewrites.pooling.places import write_max_places
     from edgex.export.rewrites.pooling.planes import write_plane_means
     from edgex.export.rewrites.pooling.uneven import write_uneven_averages
     from edgex.export.rewrites.products.batches import write_batches
@@ -166,6 +167,7 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
         ("write_mirrors", True, write_mirrors),
         ("slice_apart", True, slice_apart),
         ("name_dimensions", True, name_dimensions),
+        ("write_max_places", True, write_max_places),
         ("write_max_pools", True, write_max_pools),
         ("write_average_pools", True, write_average_pools),
         ("write_uneven_averages", True, write_uneven_averages),

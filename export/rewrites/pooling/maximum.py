@@ -16,7 +16,8 @@ before:  y, _ = aten.adaptive_max_pool2d.default(x, [3, 4])            # x: [1, 
 after:   rows = aten.index_select.default(x, 2, [0, 1, 1, 2, 2, 3])
          y = aten.amax.default([1, 8, 3, 2, 4], [3])
 
-A maximum over a box is the maximum over depth of the maxima over planes. Left alone: what gives indices that are used.
+A maximum over a box is the maximum over depth of the maxima over planes. Those
+whose places are used are left to `places`.
 """
 
 from __future__ import annotations
