@@ -166,3 +166,37 @@ def test_targets(target, tmp_path):
             y, h, c = module(*inputs)
             for found, expected in zip(session.run(*inputs), (y, h, c), strict=True):
                 torch.testing.assert_close(torch.from_numpy(found), expected)
+
+
+class Decoder(nn.Module):
+    """A tagger with a conditional random field: the best path by Viterbi's steps, back from each sequence's own end."""
+
+    def __init__(self, tags=4):
+        super().__init__()
+        self.words, self.layer = nn.Embedding(9, 4), nn.LSTM(4, 3, bidirectional=True, batch_first=True)
+        self.head, self.moves = nn.Linear(6, tags), nn.Parameter(torch.zeros(tags, tags))
+
+    def forward(self, ids, mask):
+        packed = pack_padded_sequence(self.words(ids), mask.sum(1), batch_first=True, enforce_sorted=False)
+        y, _ = pad_packed_sequence(self.layer(packed)[0], batch_first=True, total_length=ids.size(1))
+        scores, seen = self.head(y), []
+        total = scores[:, 0]
+        for at in range(1, ids.size(1)):
+            best, before = (total.unsqueeze(2) + self.moves + scores[:, at].unsqueeze(1)).max(1)
+            total = torch.where(mask[:, at, None], best, total)
+            seen.append(before)
+        path = [total.argmax(1)]
+        for at in reversed(range(1, ids.size(1))):
+            earlier = seen[at - 1].gather(1, path[0].unsqueeze(1)).squeeze(1)
+            path.insert(0, torch.where(mask[:, at], earlier, path[0]))
+        return total, torch.stack(path, 1)
+
+
+def test_a_path_through_tags():
+    module = Decoder().eval()
+    randomise_weights(module)
+    ids = torch.randint(0, 9, (2, 5), generator=torch.Generator().manual_seed(0))
+    mask = torch.arange(5) < torch.tensor([[5], [3]])
+    assert_eagers(module, (ids, mask), (ids.flip(0), mask), (ids, mask.flip(0)))
+    proved = prove(module, (ids, mask), "onnx-cpu")
+    assert proved.exit_code == 0, proved.reason
