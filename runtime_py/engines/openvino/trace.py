@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Mapping, Sequence
 from statistics import median
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 _LAYOUT = ("Reorder", "Transpose", "Reshape")
 _ORIGINAL, _ORDER = "originalLayersNames", "execOrder"
 _RESOLUTION_SECONDS = 1e-6
+_NUMBERS = re.compile(r"(?:\.\d+)+$")
 
 
 def trace_openvino(artifact: Artifact, session: Session, runner: OpenVinoRunner, plan: TracePlan) -> EngineTrace:
@@ -86,12 +88,16 @@ def _row(
 
 
 def _find_operators(origins: Sequence[str], name: str, sources: SourceMap) -> list[str]:
-    """Ids of the source map behind a node: it keeps ONNX names, but for the last one's, which is its output's."""
+    """Ids of the source map behind a node: it keeps ONNX names, but for the last one's, which is its output's.
+
+    Where one ONNX node becomes several, the later ones have its output's name with numbers behind: `output_1.0.0`.
+    """
     by_output = {output: key for key, operator in sources.operators.items() for output in operator.outputs}
     found: dict[str, None] = {}
     for origin in origins or (name.partition("/")[0],):
-        if origin in sources.operators:
-            found.setdefault(origin)
-        elif origin in by_output:
-            found.setdefault(by_output[origin])
+        for candidate in (origin, _NUMBERS.sub("", origin)):
+            key = candidate if candidate in sources.operators else by_output.get(candidate)
+            if key is not None:
+                found.setdefault(key)
+                break
     return list(found)

@@ -27,6 +27,8 @@ _LATE = (
     "edgex.runtime.engines.onnxruntime.openings",
     "edgex.runtime.engines.onnxruntime.origin",
     "edgex.runtime.engines.onnxruntime.session",
+    "edgex.runtime.engines.qnn.opening",
+    "edgex.runtime.engines.rocm.opening",
     "edgex.runtime.execute.sampling",
     "edgex.runtime.session.session",
 )
