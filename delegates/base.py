@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from edgex.delegates.plan import PartitionPlan
 from edgex.delegates.recipes.recipes import Recipe
+from edgex.errors import LoweringError
 from edgex.runtime.artifact.manifest import Method, Requirements
 from edgex.runtime.artifact.specs import StateSpec, TensorSpec
 from edgex.runtime.engines.base import Availability
@@ -39,6 +40,7 @@ __all__ = [
     "ChoosesRewrites",
     "Delegate",
     "ImportsSlowly",
+    "JudgesMethods",
     "JudgesOptions",
     "KnowsMemory",
     "KnowsSpecialValues",
@@ -190,6 +192,19 @@ class JudgesOptions(Protocol):
             options: A value of `options_type`.
             precision: What floating-point numbers are.
             recipe: The quantization recipe, or None.
+        """
+        ...
+
+
+@runtime_checkable
+class JudgesMethods(Protocol):
+    """A delegate that makes artifacts of several methods, and not with all of its options."""
+
+    def methods_refusal(self, options: Any) -> LoweringError | None:
+        """Why they do not go with several methods; None where they do.
+
+        Args:
+            options: A value of `options_type`.
         """
         ...
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from edgex.delegates.base import Delegate, JudgesOptions, LeavesOut, TakesLanguageModels
+from edgex.delegates.base import Delegate, JudgesMethods, JudgesOptions, LeavesOut, TakesLanguageModels
 from edgex.delegates.recipes.quantizers import LINEAR_RECIPES, OBSERVERS, quantizer_availability
 from edgex.delegates.recipes.recipes import Recipe, get_recipe
 from edgex.delegates.recipes.tolerances import CACHE_IN_BYTES
@@ -179,6 +179,10 @@ def check_settings(settings: ExportSettings, name: str) -> list[Job]:
     options = _split_options(delegates, settings.options)
     for delegate, option in zip(delegates, options, strict=True):
         check_options(delegate, option, settings.precision, settings.quantize)
+        if settings.sizes and isinstance(delegate, JudgesMethods):
+            refusal = delegate.methods_refusal(option)
+            if refusal is not None:
+                raise refusal
     single = len(delegates) == 1
     return [
         Job(

@@ -41,6 +41,9 @@ if TYPE_CHECKING:
 
 # Dtypes whose arrays NumPy or ONNX Runtime cannot hand over.
 _NO_SIGNATURE = ("complex64", "bfloat16")
+# Operators in one warning.
+_NAMED = 8
+_TO_CPU = "--option allow_fallback=true leaves them to the CPU"
 
 
 @dataclass(frozen=True)
@@ -76,6 +79,7 @@ class Checks:
         runtime_kernels: Whether ONNX Runtime's CPU provider runs or proves it, so that it needs kernels for all.
         form: How static quantization is written.
         edit: Writes otherwise what the provider takes in another form only.
+        find_floats: The nodes of a quantized graph that are computed in floating point; None where that is usual.
     """
 
     taker: str = "ONNX Runtime's CPU provider"
@@ -85,6 +89,7 @@ class Checks:
     runtime_kernels: bool = True
     form: Form = "cpu"
     edit: Callable[[GraphEditor], None] = lambda _editor: None
+    find_floats: Callable[[Any], Sequence[str]] | None = None
 
     def find(self, model: Any) -> tuple[kernels.MissingKernel, ...]:
         """The nodes that are refused, each once, those of the provider first."""
@@ -218,6 +223,8 @@ def _assess(
         f"the model writes into its input {name}; the artifact leaves the caller's array" for name in written
     )
     warnings += quantized.warnings
+    if program.recipe is not None and checks.find_floats is not None and not plan.fatal:
+        warnings += _name_floats(checks.find_floats(model), origins, program.source_root)
     runtime = quantized.minimum_runtime
     return _Assessment(_with_signature(plan, program), lifted, model, origins, warnings, runtime)
 
@@ -241,6 +248,16 @@ def _find_refused(
             left.add(origin)
             fallbacks.append(_left_out(origin, missing, source_root))
     return left, fallbacks
+
+
+def _name_floats(names: Sequence[str], origins: dict[str, Node], source_root: Path) -> tuple[str, ...]:
+    """A warning that names what is computed in floating point among integers; none where nothing is."""
+    nodes = dict.fromkeys(origins[name] for name in names if name in origins)
+    if not nodes:
+        return ()
+    named = dict.fromkeys(f"{node.target} ({source_of(node, source_root) or 'no line'})" for node in nodes)
+    more = f" and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
+    return (f"in floating point among integers: {', '.join(list(named)[:_NAMED])}{more}",)
 
 
 def _left_out(node: Node, why: kernels.MissingKernel, source_root: Path) -> Fallback:
@@ -306,10 +323,14 @@ def _refusal(plan: PartitionPlan, program: CapturedProgram, checks: Checks) -> L
     if dynamic:
         return _dynamic_refusal(checks, dynamic)
     fix = name_other_targets(names, OTHERS)
+    if checks.find_left is not None:
+        # An option that the provider's rules name for what they found; else the one that always helps.
+        named = dict.fromkeys(left.workaround for left in plan.fatal if "--option " in (left.workaround or ""))
+        fix = "; ".join([fix, *(text for text in named if text)]) if named else f"{fix}; {_TO_CPU}"
     return LoweringError(
         f"{checks.taker} cannot run this model: {', '.join(names)}",
         next((left.source for left in plan.fatal if left.source), None),
-        f"{fix}; --option allow_fallback=true leaves them to the CPU" if checks.find_left is not None else fix,
+        fix,
         why="\n".join(lines),
     )
 

@@ -136,9 +136,14 @@ class OnnxQnnDelegate(ProviderDelegate):
         """See `ProviderDelegate`: the provider is asked; the CPU needs no kernels."""
         from edgex.delegates.onnxruntime.lowering import Checks
         from edgex.delegates.onnxruntime.qnn.edits import write_for_htp
-        from edgex.delegates.onnxruntime.qnn.rules import qnn_refusals
+        from edgex.delegates.onnxruntime.qnn.rules import find_unquantized, qnn_refusals
 
-        find_left = partial(qnn_refusals, options=self.provider_options(options), fatal=not options.allow_fallback)
+        find_left = partial(
+            qnn_refusals,
+            options=self.provider_options(options),
+            fatal=not options.allow_fallback,
+            without_floats=None if options.chip.has_float16 else str(options.chip),
+        )
         return Checks(
             f"QNN for {options.chip}",
             find_left,
@@ -147,6 +152,7 @@ class OnnxQnnDelegate(ProviderDelegate):
             runtime_kernels=False,
             form="units",
             edit=write_for_htp,
+            find_floats=find_unquantized,
         )
 
     def provider_options(self, options: OnnxQnnOptions) -> dict[str, Any]:
@@ -172,17 +178,23 @@ class OnnxQnnDelegate(ProviderDelegate):
         """See `ProviderDelegate`; with `context`, the model is compiled when it is written.
 
         Raises:
-            LoweringError: Operators have no translation, or QNN does not take them; all are named.
+            LoweringError: Operators have no translation, or QNN does not take them; all are named. What is written
+                raises it too where QNN's compiler ends or takes too long.
         """
         lowered = super().lower(program, options)
         if not options.context:
             return lowered
         from edgex.delegates.onnxruntime.graph.writer import MODEL_FILE
+        from edgex.delegates.onnxruntime.qnn.rules import compiler_ended
         from edgex.runtime.engines.qnn.context import CONTEXT_FILES, compile_context
+        from edgex.runtime.support.process.child import ChildEnded
 
         def write(folder: Path) -> None:
             lowered.write(folder)
-            compile_context(folder, MODEL_FILE, self.provider_options(options))
+            try:
+                compile_context(folder, MODEL_FILE, self.provider_options(options))
+            except ChildEnded as error:
+                raise compiler_ended(error) from error
 
         return dataclasses.replace(lowered, files=(*lowered.files, *CONTEXT_FILES), write=write)
 
@@ -192,15 +204,22 @@ class OnnxQnnDelegate(ProviderDelegate):
         Raises:
             LoweringError: As `lower`; or a context binary is asked for, which holds one method.
         """
-        if options.context:
-            raise LoweringError(
-                "a context binary holds one method, and this artifact would have several",
-                fix="leave --option context=true out: QNN compiles each method when it is first run; or export one "
-                "size an artifact",
-                why="the provider writes binaries that share their weights (ep.share_ep_contexts), and onnxruntime-qnn "
-                "2.7.0 dies when its simulator loads them: what has not run is not written",
-            )
+        refusal = self.methods_refusal(options)
+        if refusal is not None:
+            raise refusal
         return super().lower_methods(programs, options)
+
+    def methods_refusal(self, options: OnnxQnnOptions) -> LoweringError | None:
+        """See `JudgesMethods`: a context binary holds one method."""
+        if not options.context:
+            return None
+        return LoweringError(
+            "a context binary holds one method, and this artifact would have several",
+            fix="leave --option context=true out: QNN compiles each method when it is first run; or export one "
+            "size an artifact",
+            why="the provider writes binaries that share their weights (ep.share_ep_contexts), and onnxruntime-qnn "
+            "2.7.0 dies when its simulator loads them: what has not run is not written",
+        )
 
     def simulator(self, options: OnnxQnnOptions) -> str | None:
         """See `ProviderDelegate`."""

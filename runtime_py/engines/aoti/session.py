@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,14 +15,12 @@ from edgex.runtime.engines.aoti.binding import CompiledModel
 from edgex.runtime.engines.state_file import read_state
 from edgex.runtime.engines.torch.arrays import to_numpy, to_tensors, torch_threads
 from edgex.runtime.session.runner import LoadSeconds
+from edgex.runtime.support.machine.c_library import find_newer
 from edgex.runtime.support.native_stderr import capture_native_stderr
 from edgex.runtime.support.process.fork_safety import OPENMP
 
 if TYPE_CHECKING:
     import torch
-
-# What the system's loader says of a library that was made for a newer system.
-_NEWER_SYSTEM = re.compile(r"version [`'](GLIBC\w*_[\d.]+|GCC_[\d.]+|CXXABI_[\d.]+)' not found")
 
 
 class AotiRunner:
@@ -98,10 +95,10 @@ class AotiRunner:
 
 
 def _refused(file: str, name: str, error: RuntimeError) -> EdgexError:
-    newer = _NEWER_SYSTEM.search(str(error))
+    newer = find_newer(str(error))
     if newer is not None:
         return TargetUnavailable(
-            f"the artifact was compiled on a newer Linux than this: it needs {newer[1]}",
+            f"the artifact was compiled on a newer Linux than this: it needs {newer}",
             name,
             "export the model on the oldest Linux that it has to run on",
         )

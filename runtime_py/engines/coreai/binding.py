@@ -17,6 +17,7 @@ import numpy as np
 
 from edgex.errors import TargetUnavailable
 from edgex.runtime.engines.coreai.waiting import CallLoop
+from edgex.runtime.support.machine.c_library import suggest_fix
 
 INSTALL_COMMAND = "pip install --pre 'edgex-toolchain[run-coreai]'"
 ENTRY_POINT = "main"
@@ -31,7 +32,9 @@ def import_runtime() -> ModuleType:
     try:
         import coreai.runtime
     except ImportError as error:
-        raise TargetUnavailable("coreai-core does not import", why=str(error), fix=INSTALL_COMMAND) from error
+        raise TargetUnavailable(
+            "coreai-core does not import", why=str(error), fix=suggest_fix(str(error), INSTALL_COMMAND)
+        ) from error
     module: ModuleType = coreai.runtime
     return module
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from edgex.errors import TargetUnavailable
+from edgex.runtime.support.machine.c_library import suggest_fix
 
 INSTALL_COMMAND = "pip install 'edgex-toolchain[run-litert]'"
 # `_get_ops_details` lists a region that a delegate took as one more operator of this name.
@@ -24,7 +25,9 @@ def import_interpreter() -> Any:
     try:
         from ai_edge_litert.interpreter import Interpreter
     except ImportError as error:
-        raise TargetUnavailable("ai-edge-litert does not import", why=str(error), fix=INSTALL_COMMAND) from error
+        raise TargetUnavailable(
+            "ai-edge-litert does not import", why=str(error), fix=suggest_fix(str(error), INSTALL_COMMAND)
+        ) from error
     return Interpreter
 
 

@@ -9,6 +9,7 @@ import re
 from types import ModuleType
 
 from edgex.errors import TargetUnavailable
+from edgex.runtime.support.machine.c_library import suggest_fix
 
 INSTALL_COMMAND = "pip install 'edgex-toolchain[run-openvino]'"
 
@@ -22,7 +23,9 @@ def import_openvino() -> ModuleType:
     try:
         import openvino
     except ImportError as error:
-        raise TargetUnavailable("openvino does not import", why=str(error), fix=INSTALL_COMMAND) from error
+        raise TargetUnavailable(
+            "openvino does not import", why=str(error), fix=suggest_fix(str(error), INSTALL_COMMAND)
+        ) from error
     module: ModuleType = openvino
     return module
 

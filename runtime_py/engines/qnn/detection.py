@@ -34,7 +34,7 @@ def detect(library: Path | None = None, *, run_session: bool = True) -> list[Che
         checks.append(Check("library", False, f"{chosen.name} does not exist", fix))
     if not run_session or first_failure(checks) is not None or chosen is None:
         return [*checks, NOT_TRIED]
-    checks.append(check_library(chosen))
+    checks.append(check_library(chosen, install_command=INSTALL_COMMAND))
     if first_failure(checks) is not None:
         return [*checks, NOT_TRIED]
     htp = find_htp()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -98,7 +99,7 @@ def _describe_gains(quantization: Mapping[str, Any] | None) -> list[str]:
     """What quantizing did: size, the search steps of a budget, speed."""
     if quantization is None:
         return []
-    lines = []
+    lines = _name_unquantized(quantization["unquantized"] or ())
     compression = quantization.get("compression")
     if compression is not None:
         before, after = compression["float_weights_bytes"], compression["weights_bytes"]
@@ -141,6 +142,17 @@ def describe_quantization(quantization: Mapping[str, Any]) -> str:
         parts.append(f"ranges by {quantization['observer']} of {data['samples']} samples of {data['origin']}")
     left = len(quantization["unquantized"] or ())
     return ", ".join(parts) + (f"; {left} operator{'' if left == 1 else 's'} left in floating point" if left else "")
+
+
+def _name_unquantized(operators: Sequence[Mapping[str, Any]]) -> list[str]:
+    """`in floating point: aten.mul.Tensor at odd.py:11 x 7`, a line for each operator and line of the user's."""
+    times = Counter((entry["op"], entry["source"] or entry["module"] or "the model") for entry in operators)
+    lines = [
+        f"in floating point: {op} at {place}" + (f" x {count}" if count > 1 else "")
+        for (op, place), count in times.items()
+    ]
+    more = len(lines) - _LINES_LISTED
+    return lines[:_LINES_LISTED] + ([f"in floating point: {more} more; --json lists them"] if more > 0 else [])
 
 
 def reads_size(op: str) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 from edgex.errors import EdgexError
 from edgex.runtime.engines.checks import Check
 from edgex.runtime.engines.onnxruntime.provider.known import Provider
+from edgex.runtime.support.machine.c_library import find_newer, suggest_fix
 
 Ask = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 
@@ -23,12 +24,22 @@ def ask_in_a_process(request: Mapping[str, Any]) -> Mapping[str, Any]:
     return ask_probe(request)
 
 
-def check_library(library: Path, ask: Ask = ask_in_a_process) -> Check:
-    """Load it in a process of its own: a library of another version may end the process that loads it."""
+def check_library(library: Path, ask: Ask = ask_in_a_process, install_command: str | None = None) -> Check:
+    """Load it in a process of its own: a library of another version may end the process that loads it.
+
+    Args:
+        library: It.
+        ask: Asks the process.
+        install_command: What installs it, for a machine whose system is too old for it.
+    """
     try:
         ask({"do": "load", "library": str(library)})
     except EdgexError as error:
-        return Check("library", False, f"{library.name} does not load: {_last_line(error)}", f"ldd {library}")
+        said = _last_line(error)
+        fix = f"ldd {library}"
+        if install_command is not None and find_newer(said):
+            fix = suggest_fix(said, install_command)
+        return Check("library", False, f"{library.name} does not load: {said}", fix)
     return Check("library", True, f"{library.name} loads")
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from edgex.errors import TargetUnavailable
 from edgex.runtime.engines.onnxruntime.provider.known import Provider
+from edgex.runtime.support.machine.c_library import find_newer, suggest_fix
 
 
 class Libraries:
@@ -50,7 +51,11 @@ class Libraries:
             text = str(error)
             what = "is no plug-in provider" if "CreateEpFactories" in text else "cannot be loaded"
             raise TargetUnavailable(
-                f"the provider library {path.name} {what}", fix=f"ldd {path}, or {provider.install_fix}", why=text
+                f"the provider library {path.name} {what}",
+                fix=suggest_fix(text, provider.install_fix)
+                if find_newer(text)
+                else f"ldd {path}, or {provider.install_fix}",
+                why=text,
             ) from error
         return frozenset(device.ep_name for device in onnxruntime.get_ep_devices()) - before
 
