@@ -14,7 +14,7 @@ from edgex.runtime.measure.results.row import Row
 
 OURS = TARGETS
 EAGER = "reference"
-PEERS = (EAGER, "aoti", "openvino")
+PEERS = (EAGER, "aoti", "openvino", "litert")
 _BEHIND_OURS, _BEHIND_PEERS = 1.25, 1.1
 
 Surveyed = Mapping[str, Any]
