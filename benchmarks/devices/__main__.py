@@ -19,7 +19,7 @@ from benchmarks.coverage.by_name import spec_of
 from benchmarks.coverage.outcome import Outcome, outcome_of_row
 from benchmarks.coverage.sources import sources_digest
 from benchmarks.coverage.suite import Entry, all_entries, missing_libraries, select
-from benchmarks.devices import page
+from benchmarks.devices import calls, page
 from benchmarks.devices.kinds import KINDS, Kind, sample
 from benchmarks.plans import say, tell_standing, usable_targets
 from benchmarks.processes import ROOT
@@ -39,6 +39,8 @@ CALIBRATION = "random:12"
 def main(argv: Sequence[str] | None = None) -> int:
     """Run what is missing of each kind, and write the page."""
     given = _parse(argv)
+    if given.calls:
+        return _measure_calls(given.calls, given.output)
     try:
         chosen = sample(select(all_entries(), given.only, quick=False), given.every, given.first)
     except ValueError as error:
@@ -63,6 +65,19 @@ def main(argv: Sequence[str] | None = None) -> int:
         if found.interrupted:
             return 130
         _write(given.output, kind, [outcome_of_row(row) for row in found.rows])
+    return 0
+
+
+def _measure_calls(targets: Sequence[str], folder: Path) -> int:
+    """What a Session adds to the engines' own calls, into the page."""
+    for target in targets:
+        if not usable_targets([target]):
+            return 7
+        document = dict(read_data(page.NAME, folder) or {"models": len(all_entries()), "kinds": {}, "packages": {}})
+        found = {**document.get("calls", {}), target: calls.measure(target)}
+        document["calls"] = {name: found[name] for name in calls.TARGETS if name in found}
+        publish(page.NAME, document, page.render(document), folder)
+        print(f"{target}: a Session adds {found[target]['added_seconds'] * 1e6:.2f} us")
     return 0
 
 
@@ -95,6 +110,7 @@ def _write(folder: Path, kind: Kind, outcomes: Sequence[Outcome]) -> None:
     versions = {name: version for name in PACKAGES if (version := installed_version(name)) is not None}
     kinds = {**known["kinds"], kind.name: {"origin": read_origin(), "outcomes": kept}}
     document = {
+        **{key: value for key, value in known.items() if key == "calls"},
         "models": len(names),
         "packages": {**known["packages"], **versions},
         "kinds": {name: kinds[name] for name in KINDS if name in kinds},
@@ -106,7 +122,11 @@ def _write(folder: Path, kind: Kind, outcomes: Sequence[Outcome]) -> None:
 
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.devices", description=__doc__.splitlines()[0])
-    parser.add_argument("--kind", action="append", choices=KINDS, required=True, help="What to export to; repeatable.")
+    asked = parser.add_mutually_exclusive_group(required=True)
+    asked.add_argument("--kind", action="append", choices=KINDS, help="What to export to; repeatable.")
+    asked.add_argument(
+        "--calls", action="append", choices=calls.TARGETS, help="Time a Session beside the engine's call; repeatable."
+    )
     parser.add_argument("--only", action="append", default=[], metavar="GLOB", help="Models of such names; repeatable.")
     parser.add_argument("--every", type=int, default=1, metavar="N", help="Every Nth of them alone.")
     parser.add_argument("--first", type=int, default=0, metavar="N", help="Where the counting begins.")

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from benchmarks.coverage.report import REAL, TITLES
+from benchmarks.devices import calls
 from benchmarks.devices.kinds import KINDS, SIMULATION_SECONDS
 from benchmarks.publish import render_origin
 
@@ -42,6 +43,7 @@ def render(document: Mapping[str, Any]) -> str:
         _goals(kinds),
         "\n".join(f"- {name}: {render_origin(found['origin'])}" for name, found in kinds.items()),
         f"Versions: {versions}.",
+        calls.render(document.get("calls", {})),
         "## Why the rest is not proved",
         _reasons(kinds),
         "## Model by model",

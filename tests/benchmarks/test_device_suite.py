@@ -53,3 +53,22 @@ def test_the_sample_takes_some_of_every_group() -> None:
     taken = sample(all_entries(), 5)
     assert {entry.group for entry in taken} == {"hard", "modern", "huggingface", "torchvision", "timm"}
     assert not {e.name for e in taken} & {e.name for e in sample(all_entries(), 5, 1)}
+
+
+def test_what_a_session_adds_is_judged_and_a_simulators_call_is_not_shown() -> None:
+    from benchmarks.devices.calls import render
+
+    figures = {
+        "origin": {"date": "2026-01-01", "commit": "abc"},
+        "cpu": "one",
+        "bare_seconds": 40e-6,
+        "added_seconds": 2e-6,
+        "added_ci95_seconds": [1e-6, 3e-6],
+        "samples": 10,
+    }
+    page = render({"litert": figures, "onnx-qnn": {**figures, "added_seconds": 12e-6}})
+    (ours,) = [line for line in page.splitlines() if line.startswith("| litert |")]
+    (simulated,) = [line for line in page.splitlines() if line.startswith("| onnx-qnn |")]
+    assert "40.0 µs" in ours and "+2.00 µs" in ours and "| met: at most 10.0 µs |" in ours
+    assert "| not shown | +12.0 µs |" in simulated and "**not met**" in simulated
+    assert render({}) == ""
