@@ -13,6 +13,7 @@ import numpy as np
 import onnx
 import pytest
 import torch
+from coreai_support import needs_coreai
 from onnx import TensorProto, helper
 from torch import nn
 
@@ -311,6 +312,20 @@ AOTI: dict[str, Callable[[Path], object]] = {
 }
 
 
+def convert_to_coreai() -> None:
+    from coreai_torch import TorchConverter, get_decomp_table
+
+    class Odd(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.linalg.qr(x)[1]
+
+    program = torch.export.export(Odd(), (torch.rand(3, 3),)).run_decompositions(get_decomp_table())
+    TorchConverter().add_exported_program(program).to_coreai()
+
+
+COREAI: dict[str, Callable[[Path], object]] = {"coreai-unsupported-operator": lambda _: convert_to_coreai()}
+
+
 def assert_found(code: str, said: list[str]) -> None:
     found = {match.entry.code: match for match in find_in_log("\n".join(said).splitlines())}
     assert code in found, f"the engine says nothing that fits {code}:\n" + "\n".join(said)[:3000]
@@ -345,13 +360,21 @@ def test_aoti(code: str, tmp_path: Path) -> None:
     assert_found(code, said)
 
 
+@needs_coreai
+@pytest.mark.parametrize("code", COREAI)
+def test_coreai(code: str, tmp_path: Path) -> None:
+    with everything_said() as said:
+        COREAI[code](tmp_path)
+    assert_found(code, said)
+
+
 def test_a_provider_that_fails_becomes_a_cpu_session_with_a_word_on_stdout(capfd: pytest.CaptureFixture[str]) -> None:
     made = session(model(), (("CPUExecutionProvider", 3),))
     assert made.get_providers() == ["CPUExecutionProvider"]
     assert_found("ep-error-fallback", capfd.readouterr().out.splitlines())
 
 
-PROVOKED = {*EXECUTORCH, *TORCH, *ONNXRUNTIME, *AOTI, "ep-error-fallback"}
+PROVOKED = {*EXECUTORCH, *TORCH, *ONNXRUNTIME, *AOTI, *COREAI, "ep-error-fallback"}
 BARE_CODES = {f"0x{number:02x}" for number in ERROR_CODES}
 
 

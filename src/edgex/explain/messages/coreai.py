@@ -14,4 +14,11 @@ MESSAGES: tuple[Entry, ...] = (
         ("apple/coreai-torch#37",),
         quote="LLVM ERROR: cannot unwrap empty odiec_module_t",
     ),
+    Entry(
+        "coreai-unsupported-operator",
+        "coreai",
+        r"exported program contains unsupported ATen ops: (?P<name>[\w.]+)",
+        "coreai-torch has no conversion for the operator, and names no line of the model.",
+        "edgex why MODEL -t coreai names every such operator with its line; rewrite them, or export to another target",
+    ),
 )
