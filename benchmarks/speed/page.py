@@ -61,8 +61,9 @@ def render(document: Mapping[str, Any]) -> str:
         "`reference` is the exported program on PyTorch's own kernels, as eager runs them; `aoti` is Inductor's "
         "compiler, ahead of time. `torch.compile` itself is not among them: what it makes "
         "runs only in the process that made it. "
-        "ONNX Runtime is `onnx-cpu`; `litert` is LiteRT's interpreter on its XNNPACK delegate, timed where its packages "
-        "are installed. Core AI and QNN are not here: one runs on this CPU only to be proved, the other in a simulator.",
+        "ONNX Runtime is `onnx-cpu`; `litert` is LiteRT's interpreter on its XNNPACK delegate, timed where its "
+        "packages are installed. Core AI and QNN are not here: one runs on this CPU only to be proved, the other in a "
+        "simulator.",
         "",
         "`make speed` goes through every architecture of the coverage suite, many hours; `make speed SPEED='--sample'` "
         "through ten. It is a plan of `edgex sweep`: where it is interrupted, it goes on.",

@@ -40,7 +40,7 @@ def test_the_plan_times_all_targets_of_a_model_in_one_measurement(tmp_path: Path
 
 
 def test_the_page_has_a_row_a_model_and_names_what_is_behind() -> None:
-    times = {"xnnpack": 1.0, "onnx-cpu": 1.3, "onednn": 4.0, "reference": 3.0, "aoti": 1.5, "openvino": 0.95}
+    times = {"xnnpack": 1.0, "onnx-cpu": 1.3, "onednn": 4.0, "reference": 3.0, "aoti": 1.5, "openvino": 0.95, "litert": 2.0}
     rows = [make_row("timm/net", target, time, noise=0.0) for target, time in times.items()]
     rows[0] = replace(rows[0], made=make_row("timm/net", left_out={"aten.roll": 2}).made)
     rows += [
@@ -59,6 +59,6 @@ def test_the_page_has_a_row_a_model_and_names_what_is_behind() -> None:
     ]
     page = render({**ORIGIN, "models": figures})
     assert f"| model | {' | '.join((*OURS, *PEERS))} |" in page and "2 models, 2 threads" in page
-    assert "| timm/net | 1.00 | 1.30 | 4.00 | 3.00 | 1.50 | **0.95** |" in page
+    assert "| timm/net | 1.00 | 1.30 | 4.00 | 3.00 | 1.50 | **0.95** | 2.00 |" in page
     assert "## bf16" in page and "- timm/net, xnnpack, 1 calls: aten.roll x2" in page
     assert "- timm/other, xnnpack: net.py has no kernel" in page and "no bf16" not in page
