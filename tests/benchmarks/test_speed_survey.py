@@ -40,7 +40,15 @@ def test_the_plan_times_all_targets_of_a_model_in_one_measurement(tmp_path: Path
 
 
 def test_the_page_has_a_row_a_model_and_names_what_is_behind() -> None:
-    times = {"xnnpack": 1.0, "onnx-cpu": 1.3, "onednn": 4.0, "reference": 3.0, "aoti": 1.5, "openvino": 0.95, "litert": 2.0}
+    times = {
+        "xnnpack": 1.0,
+        "onnx-cpu": 1.3,
+        "onednn": 4.0,
+        "reference": 3.0,
+        "aoti": 1.5,
+        "openvino": 0.95,
+        "litert": 2.0,
+    }
     rows = [make_row("timm/net", target, time, noise=0.0) for target, time in times.items()]
     rows[0] = replace(rows[0], made=make_row("timm/net", left_out={"aten.roll": 2}).made)
     rows += [
