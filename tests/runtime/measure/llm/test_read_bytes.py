@@ -52,10 +52,10 @@ def export(folder: Path, target: str, getter: str, *flags: str) -> Artifact:
     [
         ("xnnpack", "tied"),
         ("onnx-cpu", "tied"),
-        ("onednn", "tied"),
-        ("onnx-cpu", "apart"),
-        pytest.param("xnnpack", "apart", marks=pytest.mark.slow),
-        pytest.param("onednn", "apart", marks=pytest.mark.slow),
+        *(
+            pytest.param(target, getter, marks=pytest.mark.slow)
+            for target, getter in [("onednn", "tied"), ("onednn", "apart"), ("xnnpack", "apart"), ("onnx-cpu", "apart")]
+        ),
     ],
 )
 def test_in_float32_a_token_reads_every_matrix_once_and_rows_of_the_tables(
@@ -69,6 +69,7 @@ def test_in_float32_a_token_reads_every_matrix_once_and_rows_of_the_tables(
     assert artifact.manifest.model_bytes > found + PROGRAM
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", ["xnnpack", "onnx-cpu"])
 def test_in_few_bits_the_head_is_its_own_and_a_table_in_bytes_is_read_by_rows(tmp_path: Path, target: str) -> None:
     artifact = export(tmp_path, target, "tied", "--quantize", "8da4w", "--head", "int8", "--embedding", "int8")
