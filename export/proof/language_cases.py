@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,10 +16,12 @@ import numpy as np
 from edgex.export.language_model.source import SEED, pieces, random_text
 from edgex.export.proof.verification import (
     LEAST_SQNR_DB,
+    LEFT_OUT,
     Answers,
     AnswersOverMethods,
     QuantizedReference,
     allow_for_rounding,
+    check_left_out,
     leave_out,
 )
 from edgex.runtime.artifact.golden import Arrays, Case, Step
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
     from edgex.export.target_model import TargetModel
 
 DECODE_STEPS = 32
+_AS_QUANTIZED = "{}, as quantized"
 
 # Where a call begins, and its tokens.
 Call = tuple[int, np.ndarray]
@@ -71,23 +75,33 @@ def make_language_cases(
             runner = runner_of(encoder)
             quantized.model.share_state([runner])
             encoder_quantized = EncoderAnswers(encoder, runner)
-    plans = _plan_calls(llm)
+    plans, going_on = _plan_calls(llm), _name_going_on(llm)
+    refusals = _plan_refused(llm)
+    quantized_names = [_AS_QUANTIZED.format(plans[0][0]), going_on] if quantized is not None else []
+    # Before the first answer: each takes the model as long as its text is.
+    check_left_out([*(name for name, *_ in (*plans, *refusals)), *quantized_names], skip)
     cases: list[Case] = []
-    for number, (name, method, calls) in enumerate(plans):
+
+    def answer(name: str, method: str | None, make: Callable[[], Case]) -> None:
+        if name in skip:
+            cases.append(Case(name, "skipped", method=method, reason=LEFT_OUT))
+            return
         progress(name)
-        if quantized is not None and number == 0:
-            cases.append(_answer(in_float, name, method, calls, encode, number))
-            name = f"{name}, as quantized"
-        case = _answer(answers, name, method, calls, encode if quantized is None else encoder_quantized, number)
+        cases.append(make())
+
+    def answer_quantized(name: str, method: str | None, calls: Sequence[Call], number: int) -> Case:
+        case = _answer(answers, name, method, calls, encoder_quantized, number)
+        return allow_for_rounding(replace(case, reference="quantized"), whole, case.steps[0].inputs)
+
+    for number, (name, method, calls) in enumerate(plans):
+        if quantized is None or number == 0:
+            answer(name, method, partial(_answer, in_float, name, method, calls, encode, number))
         if quantized is not None:
-            case = allow_for_rounding(replace(case, reference="quantized"), whole, case.steps[0].inputs)
-        cases.append(case)
+            own = _AS_QUANTIZED.format(name) if number == 0 else name
+            answer(own, method, partial(answer_quantized, own, method, calls, number))
     if quantized is not None:
-        progress("what eager goes on with")
-        cases.append(_go_on(in_float, llm, encode))
-    refused = [
-        Case(name, "refuse", (Step(_inputs(call), {}),), method=method) for name, method, call in _plan_refused(llm)
-    ]
+        answer(going_on, None, partial(_go_on, in_float, llm, encode))
+    refused = [Case(name, "refuse", (Step(_inputs(call), {}),), method=method) for name, method, call in refusals]
     cases += refused
     if encoder is not None:  # the artifact's first method is another one
         cases = [replace(case, method=case.method or llm.prefill) for case in cases]
@@ -113,8 +127,7 @@ def _plan_calls(llm: LanguageModel) -> list[tuple[str, str | None, list[Call]]]:
             plans.append((f"text of {_tokens(length)}, {how}", None, calls(text(length), chunk)))
     single = min(context, DECODE_STEPS + 1)
     plans.append((f"text of {_tokens(single)}, token by token", llm.decode, calls(text(single), 1)))
-    after = min(DECODE_STEPS, context // 2)
-    prompt = min(chunk, context - after)
+    after, prompt = _steps_after(llm), _prompt_length(llm)
     ids = text(prompt + after)
     decoded = calls(ids[prompt:], 1, prompt)
     plans.append(
@@ -146,22 +159,32 @@ def _plan_refused(llm: LanguageModel) -> list[tuple[str, str | None, Call]]:
     ]
 
 
+def _steps_after(llm: LanguageModel) -> int:
+    return min(DECODE_STEPS, llm.context // 2)
+
+
+def _prompt_length(llm: LanguageModel) -> int:
+    return min(llm.chunk, llm.context - _steps_after(llm))
+
+
+def _name_going_on(llm: LanguageModel) -> str:
+    return f"prompt of {_tokens(_prompt_length(llm))}, and what eager goes on with"
+
+
 def _go_on(in_float: Answers, llm: LanguageModel, encoder: EncoderAnswers | None) -> Case:
     """A prompt that eager goes on with its likeliest tokens: what quantization costs is read off this text.
 
     Its scores alone say nothing final, since a small or untrained model is changed a lot by 4 bits; so only another
     text than the model's own fails it.
     """
-    after = min(DECODE_STEPS, llm.context // 2)
-    prompt = random_text(llm.vocabulary, min(llm.chunk, llm.context - after), SEED - 1)
+    prompt = random_text(llm.vocabulary, _prompt_length(llm), SEED - 1)
     begin = () if encoder is None else (encoder.step(0),)
     steps = [in_float.step(_inputs((0, prompt)), from_reset=encoder is None)]
-    for position in range(len(prompt), len(prompt) + after):
+    for position in range(len(prompt), len(prompt) + _steps_after(llm)):
         likeliest = next(iter(steps[-1].outputs.values())).reshape(-1, llm.vocabulary)[-1].argmax()
         call = (position, np.array([likeliest], np.int64))
         steps.append(in_float.step(_inputs(call), from_reset=False))
-    name = f"prompt of {_tokens(len(prompt))}, and what eager goes on with"
-    return Case(name, "compare", (*begin, *steps), min_sqnr_db=LEAST_SQNR_DB)
+    return Case(_name_going_on(llm), "compare", (*begin, *steps), min_sqnr_db=LEAST_SQNR_DB)
 
 
 def _answer(

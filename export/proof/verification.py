@@ -281,17 +281,32 @@ def _bytes_of(case: Case) -> int:
     return sum(step.nbytes for step in case.steps)
 
 
+LEFT_OUT = "left out by --skip-case"
+
+
+def check_left_out(names: Sequence[str], skip: Sequence[str]) -> None:
+    """Refuse to leave out what there is not.
+
+    Args:
+        names: Of all cases.
+        skip: Of those that the user chose to leave out.
+
+    Raises:
+        VerificationError: There is no case of such a name.
+    """
+    for name in skip:
+        if name not in names:
+            raise VerificationError(f"--skip-case {name!r}: there is no such case", why=f"cases: {', '.join(names)}")
+
+
 def leave_out(cases: Sequence[Case], skip: Sequence[str]) -> list[Case]:
     """The cases, with those of these names skipped.
 
     Raises:
         VerificationError: There is no case of such a name.
     """
-    names = [case.name for case in cases]
-    for name in skip:
-        if name not in names:
-            raise VerificationError(f"--skip-case {name!r}: there is no such case", why=f"cases: {', '.join(names)}")
-    return [case.skip("left out by --skip-case") if case.name in skip else case for case in cases]
+    check_left_out([case.name for case in cases], skip)
+    return [case.skip(LEFT_OUT) if case.name in skip else case for case in cases]
 
 
 def verify_in_fresh_process(

@@ -12,10 +12,12 @@ from language_support import VOCABULARY, make_decoder
 
 import edgex
 from edgex.delegates.recipes.recipes import get_recipe
-from edgex.errors import QuantizationError, UsageError
+from edgex.errors import QuantizationError, UsageError, VerificationError
 from edgex.export.capture.stage import capture_source
 from edgex.export.language_model.request import read_request
 from edgex.export.language_model.source import prepare_language_model
+from edgex.export.proof.language_cases import make_language_cases
+from edgex.export.proof.verification import QuantizedReference
 from edgex.export.quantization.head import find_head
 from edgex.export.quantization.linear import quantize_linear, quantize_tables
 from edgex.export.quantization.running import GraphRunner
@@ -107,3 +109,27 @@ def test_a_model_without_a_table_is_told_so(captured):
     program = quantize_tables(captured.program, get_recipe("8da4w", 16))
     with pytest.raises(QuantizationError, match="no table of embeddings"):
         quantize_tables(program, get_recipe("8da4w", 16))
+
+
+def test_a_case_that_is_left_out_is_not_answered(captured):
+    """Answers are what a proof of a large model takes its time for."""
+    llm = prepare_language_model(
+        wrap_model(make_decoder(context=CONTEXT), (), {}), read_request(True, CONTEXT, CHUNK)
+    ).language
+    program = quantize_linear(captured.program, get_recipe("8da4w", 16), frozenset()).program
+    quantized = QuantizedReference(GraphRunner(program))
+    answered = []
+
+    def make(skip):
+        answered.clear()
+        return make_language_cases(captured.program, captured.eager, llm, skip, answered.append, quantized)
+
+    everything = [case.name for case in make(())]
+    assert len(answered) == len([name for name in everything if name in answered])
+    left = [name for name in answered if "one by one" not in name]
+    cases = {case.name: case for case in make(left)}
+    assert [*cases] == everything and len(answered) == 1 and answered[0] not in left
+    assert all(cases[name].kind == "skipped" and "--skip-case" in cases[name].reason for name in left)
+    with pytest.raises(VerificationError, match="there is no such case") as caught:
+        make(("text of 9 tokens",))
+    assert not answered and left[0] in str(caught.value.why)
