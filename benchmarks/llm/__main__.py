@@ -32,6 +32,7 @@ from benchmarks.publish import publish, read_data, read_origin
 from edgex.runtime.artifact.artifact import open_artifact
 from edgex.runtime.measure.llm.collect import profile_llm
 from edgex.runtime.measure.llm.plan import LlmPlan
+from edgex.runtime.support.machine.activity import Activity, describe_activity, find_disturbances, take_snapshot
 
 THREADS, CONTEXT, CHUNK = 2, 1152, 256
 TARGETS = {"fp32": ("onnx-cpu", "xnnpack", "onednn"), "8da4w": ("onnx-cpu", "xnnpack")}
@@ -63,14 +64,20 @@ def main(argv: list[str] | None = None) -> int:
         folder.mkdir(parents=True, exist_ok=True)
         contenders, runs = prepare(name, folder, programs, exports=not given.no_export)
         others = [model for model in document["models"] if model["name"] != name]
-        model = {"name": name, "title": SHAPES[name].title, "contenders": contenders}
+        activities: list[dict[str, Any]] = []
+        model = {
+            "name": name, "title": SHAPES[name].title, "contenders": contenders, "activities": activities,
+            "reads": "weights",
+        }  # fmt: skip
 
         def measure(who: str, runs: dict[str, Any] = runs, contenders: list[dict[str, Any]] = contenders) -> None:
             next(one for one in contenders if one["who"] == who)["rounds"].append(runs[who]())
 
         for number in range(given.rounds):
+            before = take_snapshot()
             # Every other round in the opposite order.
             interleave(list(runs) if number % 2 == 0 else list(reversed(runs)), 1, measure, f"{name}, {number + 1}")
+            activities.append(note_round(describe_activity(before, take_snapshot(), os.cpu_count())))
             models = sorted([*others, model], key=lambda one: list(SHAPES).index(one["name"]))
             document = {
                 "machine": describe_machine(), "origin": read_origin(),
@@ -79,6 +86,12 @@ def main(argv: list[str] | None = None) -> int:
             publish("llm", document, render(document))
     print(render(document))
     return 0
+
+
+def note_round(activity: Activity) -> dict[str, Any]:
+    """What else the machine did during a round: the cores that other programs took, and warnings."""
+    found = find_disturbances(activity, os.cpu_count())
+    return {"other_cores": activity.other_cores, "warnings": [f"{one.code}: {one.text}" for one in found]}
 
 
 def prepare(

@@ -12,6 +12,12 @@ from benchmarks.publish import render_origin
 
 TESTS = ("pp512", "tg128", "tg128@d1024")
 PAIRS = {"fp32": "llama.cpp F16", "8da4w": "llama.cpp Q4_0"}
+# What was counted as read.
+_READS = {
+    "files": "at most (all of the files: also a table of embeddings that lies beside the head, and the cache's initial "
+    "zeros)",
+    "weights": "(the weights, of tables of embeddings one row, and the filled part of the cache)",
+}
 _LOOP_SECONDS, _DEPTH = 20e-6, 0.9
 _LEAST = {"pp512": 1.0, "tg128": 0.95}
 
@@ -75,16 +81,32 @@ def _render_model(model: Mapping[str, Any]) -> list[str]:
         if any(who.startswith("llama.cpp") for who in contenders)
         else f"Tokens a second, {rounds}. llama.cpp was not measured: no folder with its programs was given.",
         render_table(("contender", "bytes", *TESTS), rates),
-        "What the first token of 512 took, what a token of `tg128` reads at most (all of the files: also a table of "
-        "embeddings that lies beside the head, and the cache's initial zeros), and the share of the bandwidth measured "
-        "in the same round that this would take; `loop` is `generate` around the engine's call. Of llama.cpp the "
-        "file's bytes count as read, and 512 tokens at its rate as the first token's time.",
+        f"What the first token of 512 took, what a token of `tg128` reads {_READS[model.get('reads', 'files')]}, and "
+        "the share of the bandwidth measured in the same round that this would take; `loop` is `generate` around the "
+        "engine's call. Of llama.cpp the file's bytes count as read, and 512 tokens at its rate as the first token's "
+        "time.",
         render_table(("contender", "TTFT", "reads at most", "of bandwidth", "loop"), details),
         "\n".join(list_goals(contenders)),
+        _disturbed(model.get("activities", ())),
     ]
     refused = [f"- {one['who']}: {one['refused']}" for one in model["contenders"] if "refused" in one]
     parts = [part for part in parts if part]
     return [*parts, "Without an artifact:", "\n".join(refused)] if refused else parts
+
+
+def _disturbed(rounds: Sequence[Mapping[str, Any]]) -> str:
+    """What else the machine did, round by round; empty where nobody looked."""
+    if not rounds:
+        return ""
+    known = [one["other_cores"] for one in rounds if one["other_cores"] is not None]
+    busy = f"Other programs kept {min(known):.1f} to {max(known):.1f} cores busy, by the round. " if known else ""
+    lines = [
+        f"Warning, round {number}: {text}."
+        for number, one in enumerate(rounds, 1)
+        for text in one["warnings"]
+        if not text.startswith("other-load")
+    ]
+    return (busy + " ".join(lines)).strip()
 
 
 def _find_pair(who: str) -> str | None:

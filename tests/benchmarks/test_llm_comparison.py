@@ -101,3 +101,18 @@ def test_the_file_for_llama_cpp_has_the_shape_of_the_model(tmp_path: Path) -> No
     assert tensors["blk.1.attn_k.weight"] == [64, 32] and tensors["blk.1.attn_k.bias"] == [32]
     assert tensors["blk.0.ffn_down.weight"] == [96, 64] and tensors["token_embd.weight"] == [64, 128]
     assert "output.weight" not in tensors  # tied
+
+
+def test_the_page_says_what_else_the_machine_did_and_what_was_counted() -> None:
+    from benchmarks.llm.__main__ import note_round
+    from benchmarks.llm.page import render
+    from edgex.runtime.support.machine.activity import Activity
+
+    document = make_document(peer=True)
+    assert "all of the files" in render(document) and "Other programs" not in render(document)
+    (model,) = document["models"]
+    rounds = [Activity(10.0, 0.25, 0.0, 3, 0.1, 0.2), Activity(10.0, 1.5, 0.2, 3, 0.1, 0.2)]
+    model |= {"activities": [note_round(one) for one in rounds], "reads": "weights"}
+    page = render(document)
+    assert "Other programs kept 0.2 to 1.5 cores busy, by the round. Warning, round 2: steal: " in page
+    assert "of tables of embeddings one row" in page and "all of the files" not in page

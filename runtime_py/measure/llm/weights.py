@@ -7,7 +7,8 @@ from math import prod
 
 from edgex.runtime.artifact.artifact import Artifact
 from edgex.runtime.engines.state_file import STATE_FILE
-from edgex.runtime.engines.trace.source_map import MappedOperator, WeightRow, read_source_map, read_weights
+from edgex.runtime.engines.trace.operators import WeightRow
+from edgex.runtime.engines.trace.source_map import MappedOperator, read_source_map, read_weights
 
 # Keeps a table twice where the last layer reads it too: packed in the delegate's region, and plain for the rows.
 _PACKS_WEIGHTS = "executorch"
