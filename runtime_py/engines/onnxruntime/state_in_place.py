@@ -42,9 +42,11 @@ class StateInPlace:
         self._initial = initial
         self.values = [np.array(value, order="C") for value in initial]
         self._inputs = [node.name for node in session.get_inputs()][: len(method.inputs)]
+        # What each input is bound to, with its shape and address; kept, so that its memory is nobody else's.
+        self._bound: list[tuple[np.ndarray | None, tuple[int, ...], int]] = [(None, (), 0)] * len(self._inputs)
         names = [node.name for node in session.get_outputs()]
         shapes = [tuple(size for size in spec.shape if isinstance(size, int)) for spec in method.outputs]
-        kinds = [spec.numpy_dtype for spec in method.outputs]
+        kinds = [spec.numpy_dtype.type for spec in method.outputs]
         self._outputs = list(zip(names, shapes, kinds, strict=False))
         carried = [spec for spec in method.state if spec.input is not None]
         for spec, value in zip(carried, self.values, strict=True):
@@ -54,16 +56,21 @@ class StateInPlace:
 
     def run(self, inputs: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
         """Run once; the outputs are the caller's."""
-        binding, kept = self._binding, []
-        for name, given in zip(self._inputs, inputs, strict=True):
+        binding = self._binding
+        for at, given in enumerate(inputs):
+            known, shape, address = self._bound[at]
+            # A loop that writes each token into the same array is bound already: binding costs 3 us an input.
+            if given is known and given.shape == shape and _address(given) == address:
+                continue
             value = np.ascontiguousarray(given)
-            kept.append(value)
-            binding.bind_input(name, _CPU, 0, value.dtype.type, value.shape, value.ctypes.data)
+            address = _address(value)
+            binding.bind_input(self._inputs[at], _CPU, 0, value.dtype.type, value.shape, address)
+            self._bound[at] = value, value.shape, address
         results = []
         for name, shape, kind in self._outputs:
             result = np.empty(shape, kind)
             results.append(result)
-            binding.bind_output(name, _CPU, 0, kind.type, shape, result.ctypes.data)
+            binding.bind_output(name, _CPU, 0, kind, shape, _address(result))
         self._session.run_with_iobinding(binding)
         return tuple(results)
 
@@ -75,3 +82,9 @@ class StateInPlace:
     def reset(self) -> None:
         """Start the next run from the initial values."""
         self.write(self._initial)
+
+
+def _address(array: np.ndarray) -> int:
+    """Where its memory begins; `array.ctypes` takes twice as long."""
+    address: int = array.__array_interface__["data"][0]
+    return address

@@ -130,3 +130,12 @@ def test_the_cache_stays_in_one_place_on_onnx_cpu(tmp_path):
         assert all(not value.any() for value in prefill.read_state().values())
         assert np.array_equal(call(prefill, slice(0, CHUNK)), first)
         assert not np.array_equal(first, second)
+        # A loop keeps its arrays and writes into them; other arrays, and views, are what they hold too.
+        token, place = text[None, :1].copy(), np.array([0])
+        rows = np.empty((2, len(text)), np.int64)
+        rows[0] = text
+        for at in (0, 1, 2):
+            token[0, 0], place[0] = text[at], at
+            again = decode(token, place)["logits"]
+            other_arrays = decode(rows[:1, at : at + 1], np.array([at]))["logits"]
+            assert np.array_equal(again, other_arrays) and np.array_equal(again, decode(token, place)["logits"])
