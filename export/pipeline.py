@@ -168,6 +168,7 @@ def _make_artifact(
     from edgex.export.packaging.package import hashing, publish, staged
     from edgex.export.packaging.stage import finish_package, write_package
     from edgex.export.proof.stage import answer_cases
+    from edgex.export.proof.verification import ProofTimedOut
     from edgex.export.quantization.budget import artifact as quantized
     from edgex.export.quantization.budget.stage import meet_budget, over_budget
 
@@ -200,7 +201,8 @@ def _make_artifact(
             try:
                 proof = prove_methods(folder, model, settings, package.seal, progress, on_cpu=on_cpu)
             except (VerificationError, RunError) as error:
-                if model.source.method is not None:
+                # Parts of what a simulator does not end are not run one by one either.
+                if model.source.method is not None or isinstance(error, ProofTimedOut):
                     raise
                 raise name_operators(error, model, settings, lowered, progress) from error.__cause__
             hashes = wait_for_hashes()

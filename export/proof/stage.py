@@ -18,6 +18,7 @@ from edgex.export.proof.references.ranks import judge_by_values
 from edgex.export.proof.sequences import STATE_NOT_SHOWN
 from edgex.export.proof.special_values import describe_special_values
 from edgex.export.proof.verification import (
+    ProofTimedOut,
     explain_failure,
     make_cases,
     require_state_shown,
@@ -152,7 +153,7 @@ def prove(
         on_cpu: The engine's CPU stands in for a device that is not here.
 
     Raises:
-        VerificationError: Its outputs are not eager's.
+        VerificationError: Its outputs are not eager's, or a simulator did not end.
     """
     whose = "" if model.source.method is None else f", method {model.source.method}"
     progress("verify", f"{model.target}{whose}, in a fresh process")
@@ -163,6 +164,8 @@ def prove(
     warnings: tuple[str, ...] = ()
     try:
         verdict = verify_in_fresh_process(folder, cpu_reference=on_cpu, methods=methods)
+    except ProofTimedOut:
+        raise
     except VerificationError as error:
         # The process was killed. Where NaN and infinity did that, it is told like everything else about them.
         cases = [case.skip("the engine does not survive it") if case.kind == "report" else case for case in cases]

@@ -332,9 +332,22 @@ def verify_in_fresh_process(
         verdict, _ = verify(FreshProcess(), artifact, options=options, check="size", methods=methods)
     except ChildEnded as error:
         what = error.what.replace(folder.name, "the artifact")
-        fix = "this is a fault of the engine on this model; try another --target, and please report it"
-        raise VerificationError(what, fix=error.fix or fix, why=error.why) from error
+        kind = ProofTimedOut if error.timed_out else VerificationError
+        raise kind(what, fix=error.fix or _suggest(error), why=error.why) from error
     return verdict.to_json()
+
+
+class ProofTimedOut(VerificationError):
+    """A simulator did not end a case in its time."""
+
+
+def _suggest(error: ChildEnded) -> str:
+    """What to do about a process that did not end its proof."""
+    if error.timed_out:
+        return "smaller inputs, which take less to simulate, or another --target"
+    if error.signal == "SIGKILL":
+        return "systems end so what runs them out of memory: smaller inputs, or a machine with more of it"
+    return "this is a fault of the engine on this model; try another --target, and please report it"
 
 
 class ProofFailed(VerificationError):

@@ -19,6 +19,8 @@ from edgex.runtime.support.disk.scratch import scratch_folder
 from edgex.runtime.support.process.child import Child, Event, rebuild_error
 
 _TASK = "edgex.runtime.execute.here.worker:Worker"
+# How long a simulator may take for one sequence of a proof.
+RUN_SECONDS = 1800.0
 _INPUTS, _OUTPUTS = "in.tensors", "out.tensors"
 
 
@@ -27,7 +29,7 @@ class WorkerClient:
 
     Attributes:
         opened: What it said of itself when it had opened the artifact: `executed_on`, `assignment`, `threads`,
-            `planned_arena_bytes`, `versions`, `simulator`.
+            `planned_arena_bytes`, `versions`, `simulator`, `simulated_seconds`.
         left_out: Why the last sequences that were played were not simulated, by number.
     """
 
@@ -72,6 +74,9 @@ class WorkerClient:
         self.left_out: Mapping[int, str] = {}
         chosen = {"artifact": str(artifact.path.resolve()), "method": artifact.manifest.selected}
         self.opened = self._child.ask({"do": "open", **chosen, **self._settings})
+        simulated = self.opened.get("simulated_seconds")
+        # The first sequence, and one that was begun, run to their end: not for ever, where a simulator runs them.
+        self._most_seconds = None if simulated is None else simulated + RUN_SECONDS
 
     def kill(self) -> None:
         """End the process at once."""
@@ -115,6 +120,7 @@ class WorkerClient:
                     "timed": timed,
                 },
                 on_event,
+                timeout_seconds=self._most_seconds,
             )
             sets = iter(_read_outputs(written) if outputs else ())
         self.left_out = {int(number): str(reason) for number, reason in answer["left_out"].items()}

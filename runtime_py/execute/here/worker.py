@@ -3,7 +3,8 @@
 ```
 request                                                       answer
 {"do": "open", artifact, method, check, threads, options}     {executed_on, assignment, threads, planned_arena_bytes,
-                                                              versions, simulator}; what was open before is closed
+                                                              versions, simulator, simulated_seconds}; what was open
+                                                              before is closed
 {"do": "play", inputs: FILE, steps: [[method or null of each run] of each sequence], outputs: FILE or null, cold, timed}
                                                               {fresh: {…}, done: [steps], refused: {number: error},
                                                               left_out: {number: reason}}, and the event progress
@@ -109,6 +110,7 @@ class Worker:
             "planned_arena_bytes": runner.planned_arena_bytes,
             "versions": dict(engine.versions()),
             "simulator": None if self._session.simulator is None else self._session.simulator.words,
+            "simulated_seconds": None if self._session.simulator is None else self._session.simulator.seconds,
         }
 
     def do_play(

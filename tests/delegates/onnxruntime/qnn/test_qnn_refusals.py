@@ -18,12 +18,13 @@ import edgex
 from edgex.delegates.onnxruntime.qnn.delegate import OnnxQnnOptions
 from edgex.delegates.onnxruntime.qnn.rules import find_unquantized, qnn_refusals
 from edgex.delegates.registry import get_delegate
-from edgex.errors import EdgexError, LoweringError, RunError
+from edgex.errors import EdgexError, LoweringError, RunError, VerificationError
 from edgex.export.settings import ExportSettings, check_settings
 from edgex.runtime.engines.onnxruntime.provider.sessions import ProviderChoice, open_on_provider
 from edgex.runtime.engines.onnxruntime.session import import_onnxruntime
 from edgex.runtime.engines.qnn import context, detection, trace
 from edgex.runtime.engines.qnn.provider import QNN, find_htp, find_provider
+from edgex.runtime.execute.here import client
 
 SM8350 = {"soc_model": 30, "htp_arch": 68, "enable_htp_fp16_precision": True, "offload_graph_io_quantization": False}
 
@@ -164,6 +165,17 @@ def test_a_compiler_that_takes_too_long(monkeypatch: pytest.MonkeyPatch, tmp_pat
             options={"context": True},
         )  # fmt: skip
     assert not list(tmp_path.iterdir())
+
+
+@needs_qnn
+def test_a_simulator_that_does_not_end_ends_the_proof(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(client, "RUN_SECONDS", 1e-6)
+    with pytest.raises(VerificationError, match="took too long") as caught:
+        edgex.export_model(
+            nn.Linear(4, 4), (torch.ones(1, 4),), target="onnx-qnn", precision="fp16", output=tmp_path,
+            options={"simulation_seconds": 0},
+        )  # fmt: skip
+    assert "smaller inputs" in str(caught.value.fix) and not list(tmp_path.iterdir())
 
 
 @needs_qnn
