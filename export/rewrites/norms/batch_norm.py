@@ -4,6 +4,10 @@
 before:  conv = aten.conv2d.default(x, p_conv_weight, p_conv_bias, [1, 1])
          norm = aten.batch_norm.default(conv, p_bn_weight, p_bn_bias, b_bn_running_mean, b_bn_running_var, False, …)
 after:   conv = aten.conv2d.default(x, p_conv_weight_folded, p_conv_bias_folded, [1, 1])
+
+before:  rows = aten.linear.default(x, p_weight).flatten(0, 1)                            # x: [2, 49, 8]
+         norm = aten.batch_norm.default(rows, …)
+after:   rows = aten.linear.default(x, p_weight_folded, p_bias_folded).flatten(0, 1)
 ```
 
 For each output channel, with running mean m, running variance v, affine weight g and bias b of the norm
@@ -16,8 +20,8 @@ weight = weight * scale
 bias   = (bias - m) * scale + b
 ```
 
-Left alone: a norm that uses the batch's statistics, a convolution whose output someone else uses too, weights that are
-not constant, and a linear layer whose features are not the norm's channels (dimension 1).
+Left alone: a norm that uses the batch's statistics, a layer whose output someone else uses too, weights that are not
+constant, and a layer whose channels are not the norm's (dimension 1), through views and transpositions between them.
 """
 
 from __future__ import annotations
@@ -52,6 +56,11 @@ _LAYERS = frozenset(
         "addmm",
     )
 )
+_LINEAR = frozenset(("aten::linear", "aten::addmm"))
+_SAME = frozenset(("aten::alias", "aten::clone", "aten::contiguous", "aten::detach"))
+_TRANSPOSITIONS = frozenset(f"aten::{name}" for name in ("transpose", "permute", "t", "mT"))
+_OF_SHAPE = frozenset(f"aten::{name}" for name in ("reshape_as", "view_as", "expand_as"))
+_VIEWS = frozenset(f"aten::{name}" for name in ("view", "reshape", "flatten", "_unsafe_view", "unflatten", "unsqueeze"))
 
 
 @dataclass(frozen=True)
@@ -61,7 +70,7 @@ class _Norm:
     Attributes:
         node: The operator.
         output: The node of its result: `node` itself, or the getitem of a native form.
-        layer: The node that computes its input.
+        source: Its input: what the layer computes, or a view of it.
         weight: `[C]`, or None.
         bias: `[C]`, or None.
         mean: `[C]`.
@@ -71,7 +80,7 @@ class _Norm:
 
     node: Node
     output: Node
-    layer: Node
+    source: Node
     weight: torch.Tensor | None
     bias: torch.Tensor | None
     mean: torch.Tensor
@@ -101,13 +110,13 @@ class _Layer:
 
 
 def fold_batch_norm(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite | None]:
-    """Fold every batch norm that directly follows its layer; the same program comes back where there is none."""
+    """Fold every batch norm that follows its layer; the same program comes back where there is none."""
     candidates = [node for node in program.exported.graph.nodes if operator_name(node) in _BATCH_NORMS]
     if not candidates:
         return program, None
     constants = constant_tensors(program)
     norms = [norm for node in candidates if (norm := _read_norm(node, constants)) is not None]
-    pairs = [(layer, norm) for norm in norms if (layer := _read_layer(norm.layer, constants)) is not None]
+    pairs = [(layer, norm) for norm in norms if (layer := _find_layer(norm.source, constants)) is not None]
     if not pairs:
         return program, None
     editor = ProgramEditor(program)
@@ -139,23 +148,75 @@ def _read_norm(node: Node, constants: Mapping[Node, torch.Tensor]) -> _Norm | No
     mean, variance = tensors["running_mean"], tensors["running_var"]
     if mean is None or variance is None:
         return None
-    layer = arguments["input"]
-    return _Norm(node, output, layer, tensors["weight"], tensors["bias"], mean, variance, arguments["eps"])
+    return _Norm(node, output, arguments["input"], tensors["weight"], tensors["bias"], mean, variance, arguments["eps"])
+
+
+def _find_layer(node: Node, constants: Mapping[Node, torch.Tensor]) -> _Layer | None:
+    """The layer whose output channels are dimension 1 of a node, through views that nothing else reads."""
+    channel = 1
+    while operator_name(node) not in _LAYERS:
+        source = node.args[0] if node.op == "call_function" and node.args else None
+        moved = _find_source(node, channel) if isinstance(source, Node) and _is_read_once(node) else None
+        if moved is None:
+            return None
+        assert isinstance(source, Node)
+        node, channel = source, moved
+    layer = _read_layer(node, constants) if _is_read_once(node) else None
+    if layer is None:
+        return None
+    # Of a linear layer's output the features are innermost, of a batched convolution's they are dimension 1.
+    rank = node.meta["val"].dim()
+    linear = operator_name(node) in _LINEAR
+    batched = linear or rank == layer.weight.dim()
+    return layer if batched and channel == (rank - 1 if linear else 1) else None
+
+
+def _is_read_once(node: Node) -> bool:
+    """Whether one operator reads its numbers; others may read its shape."""
+    readers = [user for user in node.users if not (operator_name(user) in _OF_SHAPE and user.args[0] is not node)]
+    return len(readers) == 1
+
+
+def _find_source(node: Node, channel: int) -> int | None:
+    """Which dimension of a view's input is the given one of its output; None where there is none."""
+    name, source = operator_name(node), node.args[0]
+    if name in _SAME:
+        return channel
+    if name in _TRANSPOSITIONS:
+        order = _read_order(node, node.meta["val"].dim())
+        return None if order is None else order[channel]
+    if name not in _VIEWS or not isinstance(source, Node):
+        return None
+    shape, old = node.meta["val"].shape, source.meta["val"].shape
+    if not all(isinstance(size, int) for size in (*shape, *old)):
+        return None
+    if shape[: channel + 1] == old[: channel + 1]:
+        return channel
+    if channel == len(shape) - 1 and shape[-1] == old[-1]:
+        return len(old) - 1
+    return None
+
+
+def _read_order(node: Node, rank: int) -> list[int] | None:
+    """The dimensions of a transposition's input in the order of its output."""
+    arguments = named_arguments(node)
+    order = list(range(rank))
+    if "dims" in arguments:
+        return [dim % rank for dim in arguments["dims"]]
+    if rank < 2:
+        return None
+    first, second = arguments.get("dim0", -2), arguments.get("dim1", -1)
+    order[first], order[second] = order[second], order[first]
+    return order
 
 
 def _read_layer(node: Node, constants: Mapping[Node, torch.Tensor]) -> _Layer | None:
     name = operator_name(node)
-    if name not in _LAYERS or len(node.users) != 1:
-        return None
     arguments = named_arguments(node)
     if name == "aten::addmm":
         return _read_addmm(node, arguments, constants)
     weight, bias = arguments["weight"], arguments["bias"]
     if weight not in constants or (bias is not None and bias not in constants):
-        return None
-    # The norm's channels are dimension 1. That is where a batched convolution has its own, and a linear layer only
-    # when its output is [N, features].
-    if node.meta["val"].dim() != constants[weight].dim():
         return None
     return _Layer(
         node,
@@ -203,7 +264,7 @@ def _fold(editor: ProgramEditor, layer: _Layer, norm: _Norm, weight_name: str) -
     else:
         node.args = (arguments["input"], *constants, *node.args[3:])
         node.kwargs = {name: value for name, value in node.kwargs.items() if name not in ("input", "weight", "bias")}
-    editor.node(norm.output).replace_all_uses_with(node)
+    editor.node(norm.output).replace_all_uses_with(editor.node(norm.source))
     if norm.output is not norm.node:
         editor.graph.erase_node(editor.node(norm.output))
     editor.graph.erase_node(editor.node(norm.node))

@@ -199,12 +199,41 @@ class ComputedWeight(nn.Module):
 
 
 class Between(nn.Module):
-    def __init__(self):
+    def __init__(self, layer, view, norm=None):
         super().__init__()
-        self.linear, self.norm = nn.Linear(8, 4), nn.BatchNorm1d(4)
+        self.layer, self.view, self.norm = layer, view, norm or nn.BatchNorm1d(4)
 
     def forward(self, x):
-        return self.norm(self.linear(x).mT)
+        return self.norm(self.view(self.layer(x)))
+
+
+class LinearNorm(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer, self.norm = nn.Linear(8, 4, bias=False), nn.BatchNorm1d(4)
+
+    def forward(self, x):
+        x = self.layer(x)
+        return self.norm(x.flatten(0, 1)).reshape_as(x)
+
+
+VIEWS = {
+    "and back": (LinearNorm(), (2, 3, 8)),
+    "rows": (Between(nn.Linear(8, 4), lambda x: x.flatten(0, 1)), (2, 3, 8)),
+    "transposed": (Between(nn.Linear(8, 4), lambda x: x.mT), (2, 3, 8)),
+    "permuted images": (Between(nn.Linear(8, 4), lambda x: x.permute(0, 3, 1, 2), nn.BatchNorm2d(4)), (2, 3, 5, 8)),
+    "images in rows": (Between(nn.Conv2d(3, 4, 3, bias=False), lambda x: x.flatten(2)), (2, 3, 6, 5)),
+    "both": (Between(nn.Linear(8, 4), lambda x: x.reshape(6, 2, 4).transpose(1, 2)), (3, 4, 8)),
+}
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_views_between(name):
+    """LeViT's linear layers are followed by norms of their rows, PointNet's by norms of their transposed ones."""
+    module, shape = VIEWS[name]
+    _, after, rewrite = fold(module, torch.randn(shape))
+    assert rewrite.count == 1
+    assert not any("norm" in name for name in operators(after))
 
 
 def training_norm(**kwargs):
@@ -225,7 +254,9 @@ def training_norm(**kwargs):
         pytest.param(
             nn.Sequential(nn.Linear(8, 4), nn.BatchNorm1d(4)), [(2, 4, 8)], id="channels are not the features"
         ),
-        pytest.param(Between(), [(2, 4, 8)], id="transpose between"),
+        pytest.param(Between(nn.Linear(8, 4), lambda x: x.reshape(2, 4, 4)), [(2, 4, 8)], id="not the features"),
+        pytest.param(Between(nn.Linear(8, 8), lambda x: x.reshape(-1, 4)), [(2, 8)], id="features taken apart"),
+        pytest.param(Between(nn.Linear(8, 4), lambda x: x.relu().mT), [(2, 4, 8)], id="an operator between"),
         pytest.param(nn.Sequential(nn.Conv1d(4, 4, 1), nn.BatchNorm1d(4)), [(4, 4)], id="unbatched convolution"),
         pytest.param(
             nn.Sequential(nn.Conv1d(4, 4, 3), nn.BatchNorm1d(4, track_running_stats=False)),
