@@ -51,6 +51,7 @@ class OneDnnDelegate:
             "split_complex",
             "write_recurrences",
             "fold_literals",
+            "join_ranks",
             "guard_empty_rows",
             "write_masks",
             "copy_returned_constants",

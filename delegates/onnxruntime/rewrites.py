@@ -6,7 +6,15 @@ from __future__ import annotations
 ONNX_REWRITES = (
     *("return_writes", "fill_memory", "search_by_comparisons", "write_experts", "split_complex"),
     *("suppress_neighbours", "write_regions", "write_max_places"),
-    *("guard_empty_rows", "sort_by_topk", "scatter_by_sums", "slice_diagonals", "name_dimensions", "write_max_pools"),
+    *(
+        "join_ranks",
+        "guard_empty_rows",
+        "sort_by_topk",
+        "scatter_by_sums",
+        "slice_diagonals",
+        "name_dimensions",
+        "write_max_pools",
+    ),
     *(
         "expand_composites",
         "write_formulas",

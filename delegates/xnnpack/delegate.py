@@ -44,6 +44,7 @@ class XnnpackDelegate:
             "split_complex",
             "write_recurrences",
             "fold_literals",
+            "join_ranks",
             "unfold_attention",
             "split_alpha",
             "pad_averages",

@@ -59,6 +59,7 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
     from edgex.export.rewrites.attention.empty_rows import guard_empty_rows
     from edgex.export.rewrites.attention.masks import write_masks
     from edgex.export.rewrites.attention.products import unfold_attention
+    from edgex.export.rewrites.attention.ranks import join_ranks
     from edgex.export.rewrites.attention.windows import write_windows
     from edgex.export.rewrites.complex.numbers import split_complex
     from edgex.export.rewrites.composites import expand_composites
@@ -211,6 +212,7 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
         # Behind means over channels: its sums are over rows of a matrix, of which a convolution is no quicker.
         ("write_small_matrices", True, write_small_matrices),
         ("write_elementary", True, write_elementary),
+        ("join_ranks", True, join_ranks),
         # Masks become constants, which attention looks at.
         ("choose_truths", True, choose_truths),
         ("fold_literals", True, fold_literals),

@@ -7,6 +7,7 @@ from torch import nn
 from torch.nn.functional import scaled_dot_product_attention
 
 from edgex.export.rewrites.attention.products import unfold_attention
+from edgex.export.rewrites.attention.ranks import join_ranks
 
 aten = torch.ops.aten
 LENGTH, KEYS = torch.export.Dim("length", min=2, max=64), torch.export.Dim("keys", min=2, max=64)
@@ -111,3 +112,47 @@ def test_layers_that_vary_share_a_bias():
     shapes = ({2: LENGTH}, BOTH, BOTH, {2: LENGTH, 3: KEYS})
     after, _ = unfold_attention(capture_program(Call(twice), *args, dynamic_shapes={"args": shapes}))
     assert operators(after).count("aten.where.ScalarOther") == 1
+
+
+def drawn(*shape, seed=0):
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
+
+
+def attended(**how):
+    return lambda *tensors: scaled_dot_product_attention(*tensors, **how)
+
+
+BLOCKS = tuple(drawn(2, 3, 4, 5, 8, seed=seed) for seed in range(3))
+RANKS = {
+    "three dimensions": (attended(), [drawn(2, 5, 8, seed=seed) for seed in range(3)]),
+    "blocks": (attended(), BLOCKS),
+    "six dimensions": (attended(scale=0.5), [drawn(2, 1, 3, 2, 5, 8, seed=seed) for seed in range(3)]),
+    "causal": (attended(is_causal=True), BLOCKS),
+    "other values": (attended(), [*BLOCKS[:2], drawn(2, 3, 4, 5, 6)]),
+    "a mask of all": (attended(), [*BLOCKS, drawn(5, 5) > -0.5]),
+    "a bias of each": (attended(), [*BLOCKS, drawn(1, 3, 4, 5, 5)]),
+    "a bias of images": (attended(), [*BLOCKS, drawn(2, 1, 1, 1, 5)]),
+}
+
+
+@pytest.mark.parametrize("name", RANKS)
+def test_ranks_become_four(name):
+    function, args = RANKS[name]
+    before = capture_program(Call(function), *args)
+    after, rewrite = join_ranks(before)
+    assert rewrite.count == 1
+    (made,) = [node for node in after.exported.graph.nodes if "attention" in str(node.target)]
+    assert made.meta["val"].dim() == 4
+    check_rewrite(before, after, *args)
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        pytest.param([drawn(2, 3, 5, 8)] * 3, id="four already"),
+        pytest.param([*BLOCKS, drawn(2, 1, 4, 5, 5)], id="a bias of some"),
+    ],
+)
+def test_ranks_left_alone(args):
+    before = capture_program(Call(attended()), *args)
+    assert join_ranks(before) == (before, None)
