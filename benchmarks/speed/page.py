@@ -16,6 +16,8 @@ OURS = TARGETS
 EAGER = "reference"
 PEERS = (EAGER, "aoti", "openvino", "litert")
 _BEHIND_OURS, _BEHIND_PEERS = 1.25, 1.1
+# Times that differ by less are called equal.
+_NOISE = 1.05
 
 Surveyed = Mapping[str, Any]
 
@@ -56,7 +58,7 @@ def render(document: Mapping[str, Any]) -> str:
         "",
         f"{len({row['name'] for row in rows})} models, {document['threads']} threads, batch 1, {document['cpu']}. The "
         "artifacts of a row were timed in turns, each in a process of its own; figures are medians in milliseconds. "
-        f"{_disturbed(rows)}{render_origin(document)}",
+        f"{_disturbed(rows)}{document.get('note', '')}{render_origin(document)}",
         "",
         "`reference` is the exported program on PyTorch's own kernels, as eager runs them; `aoti` is Inductor's "
         "compiler, ahead of time. `torch.compile` itself is not among them: what it makes "
@@ -151,6 +153,17 @@ def _row(row: Surveyed, shown: Sequence[str]) -> str:
 
 def _summary(rows: Sequence[Surveyed]) -> list[str]:
     lines = []
+    compared = [
+        (min(ours), min(peers))
+        for times in map(_times, rows)
+        if (ours := [times[target] for target in OURS if target in times])
+        and (peers := [times[peer] for peer in PEERS if peer in times])
+    ]
+    if compared:
+        won = sum(ours <= _NOISE * peer for ours, peer in compared)
+        lines.append(
+            f"- The best of our targets is as fast as every peer, or within {_NOISE - 1:.0%}: {won} of {len(compared)}"
+        )
     for target in OURS:
         ratios = []
         for row in rows:
@@ -161,9 +174,21 @@ def _summary(rows: Sequence[Surveyed]) -> list[str]:
         if ratios:
             mean = exp(sum(map(log, ratios)) / len(ratios))
             lines.append(
-                f"- {target}: {mean:.2f} of the speed of the best peer of each model (geometric mean of {len(ratios)})"
+                f"- {target}: {mean:.2f} of the speed of the best peer of each model (geometric mean of {len(ratios)}); "
+                f"{_behind(rows, target)}"
             )
     return lines
+
+
+def _behind(rows: Sequence[Surveyed], target: str) -> str:
+    """How many models take a target much longer than the best of our targets."""
+    behind = [
+        times[target] / min(times[one] for one in OURS if one in times)
+        for times in map(_times, rows)
+        if target in times
+    ]
+    over, far = (sum(ratio > bound for ratio in behind) for bound in (_BEHIND_OURS, 1.5))
+    return f"over {_BEHIND_OURS} of our best on {over} of {len(behind)}, over 1.5 on {far}"
 
 
 def _outside(rows: Sequence[Surveyed]) -> list[str]:
