@@ -174,8 +174,8 @@ def _summary(rows: Sequence[Surveyed]) -> list[str]:
         if ratios:
             mean = exp(sum(map(log, ratios)) / len(ratios))
             lines.append(
-                f"- {target}: {mean:.2f} of the speed of the best peer of each model (geometric mean of {len(ratios)}); "
-                f"{_behind(rows, target)}"
+                f"- {target}: {mean:.2f} of the speed of the best peer of each model "
+                f"(geometric mean of {len(ratios)}); {_behind(rows, target)}"
             )
     return lines
 
