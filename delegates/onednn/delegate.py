@@ -52,7 +52,6 @@ class OneDnnDelegate:
             "write_recurrences",
             "fold_literals",
             "join_ranks",
-            "guard_empty_rows",
             "write_masks",
             "copy_returned_constants",
         ),
