@@ -9,6 +9,7 @@ from typing import Any
 from edgex.delegates.base import CapturedProgram, LoweredModule
 from edgex.delegates.onnxruntime.cpu import OnnxCpuDelegate
 from edgex.delegates.onnxruntime.rewrites import ONNX_REWRITES
+from edgex.delegates.onnxruntime.versions import newest
 from edgex.delegates.plan import PartitionPlan
 from edgex.delegates.recipes.quantizers import Quantizer, shared_quantizer
 from edgex.runtime.engines.onnxruntime.provider.known import Provider
@@ -97,9 +98,15 @@ class ProviderDelegate:
         )
 
     def _name_provider(self, lowered: LoweredModule, options: Any) -> LoweredModule:
-        """The same with who is to run it, which the manifest says."""
+        """The same with who is to run it and what that needs, which the manifest says."""
+        needs = lowered.requirements
+        runtime = self.provider.packages.get(self.engine)
+        if runtime is not None:
+            oldest = newest(runtime, needs.minimum_version)
+            needs = dataclasses.replace(needs, minimum_version=oldest)
         return dataclasses.replace(
             lowered,
+            requirements=needs,
             options={
                 **lowered.options,
                 "execution_provider": self.provider.name,

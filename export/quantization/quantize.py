@@ -19,6 +19,7 @@ from edgex.export.quantization.linear import quantize_linear
 from edgex.export.quantization.quantized import Quantized
 from edgex.export.quantization.running import GraphRunner
 from edgex.export.quantization.unquantized import is_inside, list_float
+from edgex.export.rewrites.editing.mutation import without_writes
 
 if TYPE_CHECKING:
     from torch.fx import Node
@@ -34,7 +35,8 @@ class Calibrated:
     """A float program with the ranges of its values.
 
     Attributes:
-        program: In float32.
+        program: In float32. Of one whose operators write in place, what returns instead what they write is observed and
+            converted: between a buffer and what writes to it, PT2E would put a copy, and the write would be lost.
         recipe: What it is quantized to.
         quantizer: Of the delegate.
         observer: One of `edgex.delegates.recipes.quantizers.OBSERVERS`.
@@ -52,6 +54,10 @@ class Calibrated:
     ranges: dict[str, Any] = field(default_factory=dict)
     progress: Callable[[str, str], None] = lambda _stage, _detail: None
     borrowed: bool = False
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.quantizer, LinearWeights):
+            self.program = without_writes(self.program)
 
     def quantize(self, keep_float: frozenset[str] = frozenset()) -> Quantized:
         """Convert.

@@ -14,6 +14,7 @@ from edgex.export.quantization.linear import quantize_linear, quantize_tables
 from edgex.export.quantization.model import QuantizedModel, quantize_once
 from edgex.export.quantization.quantize import Calibrated
 from edgex.export.quantization.running import GraphRunner
+from edgex.export.rewrites.editing.mutation import writes_in_place
 from edgex.export.rewrites.stage import check_signature
 
 if TYPE_CHECKING:
@@ -100,7 +101,9 @@ def _quantize_method(
             why="ranges of what it reads would have to be observed over runs of all methods in a row",
         )
     samples = _open_samples(captured.source, eager, settings, progress) if observed else None
-    common_values = frozenset(node.name for node in captured.capture.program.exported.graph.nodes)
+    exported = captured.capture.program.exported
+    # Where an operator writes in place, `Calibrated` traces again, and names are those of other values.
+    common_values = frozenset(() if writes_in_place(exported) else (node.name for node in exported.graph.nodes))
     made: dict[tuple[int, Quantizer], QuantizedModel] = {}
     found: dict[str, TargetModel] = {}
     failed: dict[str, QuantizationError] = {}

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -19,8 +19,9 @@ from torch.fx import Node
 
 from edgex.delegates.base import CapturedProgram
 from edgex.delegates.graph.provenance import is_conversion, module_path_of, source_of
-from edgex.delegates.graph.schema import higher_order_name, overload_of, schema_of
+from edgex.delegates.graph.schema import higher_order_name, overload_of
 from edgex.export.rewrites.editing.editor import constant_tensors
+from edgex.export.rewrites.editing.mutation import without_writes
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,7 +87,7 @@ def make_whole(program: CapturedProgram, regions: Mapping[str, int]) -> Whole:
         program: It is not changed.
         regions: See `LoweredModule.regions`.
     """
-    program = _functional(program)
+    program = without_writes(program)
     constants = _constants_of(program)
     steps = []
     for node in program.exported.graph.nodes:
@@ -104,14 +105,6 @@ def is_conversion_node(node: Node) -> bool:
     while node.target is operator.getitem:
         node = node.all_input_nodes[0]
     return node.op == "call_function" and is_conversion(str(node.target))
-
-
-def _functional(program: CapturedProgram) -> CapturedProgram:
-    """The program with operators that return what they wrote in place of those that write."""
-    overloads = (overload_of(node) for node in program.exported.graph.nodes if node.op == "call_function")
-    if not any(overload is not None and schema_of(overload).is_mutable for overload in overloads):
-        return program
-    return replace(program, exported=program.exported.run_decompositions({}))
 
 
 def _constants_of(program: CapturedProgram) -> frozenset[Node]:

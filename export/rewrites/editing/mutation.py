@@ -12,12 +12,15 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterator
+from dataclasses import replace
 
 import torch
 from torch.export import ExportedProgram
 from torch.export.graph_signature import OutputKind
 from torch.fx import GraphModule, Node
 
+from edgex.delegates.base import CapturedProgram
+from edgex.delegates.graph.retracing import retry_stale_symbols
 from edgex.delegates.graph.schema import (
     given_arguments,
     higher_order_name,
@@ -26,8 +29,10 @@ from edgex.delegates.graph.schema import (
     nodes_in,
     operator_name,
     overload_of,
+    schema_of,
 )
 from edgex.delegates.graph.torch_internals import storage_of
+from edgex.runtime.support.dependency_messages import quiet_dependencies
 
 # Operators that update running statistics without saying so in their schema, where this argument is true.
 _UPDATES_STATISTICS = {
@@ -82,6 +87,30 @@ def mutated_nodes(exported: ExportedProgram) -> set[Node]:
     classes = _alias_classes(exported)
     roots = {classes.find(node) for node in written}
     return {node for node in exported.graph.nodes if classes.find(node) in roots}
+
+
+def writes_in_place(exported: ExportedProgram) -> bool:
+    """Whether some operator of the program says in its schema that it writes to an argument."""
+    overloads = (overload_of(node) for node in exported.graph.nodes if node.op == "call_function")
+    return any(overload is not None and schema_of(overload).is_mutable for overload in overloads)
+
+
+def without_writes(program: CapturedProgram) -> CapturedProgram:
+    """The program with operators that return what they wrote in place of those that write.
+
+    ```
+    before:  add_ = aten.add_.Tensor(b_total, x)      outputs: add_
+    after:   add = aten.add.Tensor(b_total, x)        outputs: add (the new value of b_total), add
+    ```
+
+    Returns:
+        The same object where none writes. Else nodes are traced again, and a name may be that of another value.
+    """
+    if not writes_in_place(program.exported):
+        return program
+    with quiet_dependencies():
+        functional = retry_stale_symbols(lambda: program.exported.run_decompositions({}))
+    return replace(program, exported=functional)
 
 
 def overwritten_views(exported: ExportedProgram) -> set[Node]:

@@ -20,6 +20,8 @@ LICENCE = (
 )
 # Before, the distribution was a build of ONNX Runtime itself and no plug-in.
 OLDEST = "2.7"
+# What onnxruntime-qnn 2.7.0 says that it needs.
+_OLDEST_RUNTIME = "1.24.2"
 
 QNN = Provider(
     name="QNNExecutionProvider",
@@ -28,6 +30,7 @@ QNN = Provider(
     # On x86-64 the simulator is offered as a CPU.
     device_types=("NPU", "CPU"),
     takes_its_name=True,
+    packages={"onnxruntime": _OLDEST_RUNTIME, DISTRIBUTION: OLDEST},
     options={
         "backend_path": Option(str, "backend_path"),
         "soc_model": Option(int, "soc_model"),

@@ -331,8 +331,11 @@ def print_artifact(document: Mapping[str, Any]) -> None:
         colour = None if accuracy["holds"] else "yellow"
         echo_labelled("accuracy", _describe_accuracy(accuracy), colour=colour)
     needs = manifest["requirements"]
-    minimum = f" >= {needs['minimum_version']}" if needs["minimum_version"] else ""
-    echo_labelled("needs", " ".join([needs["engine"] + minimum, *needs["isa"], *needs["plugins"]]))
+    packages = document["needs"]["packages"]
+    named = ", ".join(f"{name} >= {oldest}" if oldest else name for name, oldest in packages.items())
+    echo_labelled("needs", " ".join([named, *needs["isa"], *needs["plugins"]]))
+    if document["needs"]["install"]:
+        echo_labelled("install", document["needs"]["install"])
     echo_labelled("made by", ", ".join(f"{name} {version}" for name, version in manifest["producer"].items()))
     echo_labelled("size", describe_size(document, document["total_bytes"]))
     for entry in manifest["files"]:

@@ -60,6 +60,20 @@ class Counting(nn.Module):
         return self.hidden * 1.0
 
 
+class Averaging(nn.Module):
+    """State that operators write to in place, whole and through a view, and that is read after both."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear, self.head = nn.Linear(6, 6), nn.Linear(6, 6)
+        self.register_buffer("rows", torch.zeros(2, 6))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.rows.mul_(0.75)
+        self.rows[:1].add_(0.25 * torch.relu(self.linear(x)))
+        return self.head(self.rows)
+
+
 def inputs(count: int = 1, batch: int = 3) -> list[dict[str, torch.Tensor]]:
     generator = torch.Generator().manual_seed(count)
     return [
@@ -245,9 +259,10 @@ def test_observers_see_outliers_each_in_its_way(observer: str) -> None:
     assert low < largest < high
 
 
-def test_state_is_carried_and_not_folded() -> None:
-    found = capture_net(Counting(), (torch.ones(1, 6),), {})
-    data = Data(found, [(torch.randn(1, 6),) for _ in range(8)])
+@pytest.mark.parametrize("model", [Counting, Averaging])
+def test_state_is_carried_and_not_folded(model: type[nn.Module]) -> None:
+    found = capture_net(model(), (torch.ones(1, 6),), {})
+    data = Data(found, [*[(torch.ones(1, 6),)] * 2, *((torch.randn(1, 6),) for _ in range(8))])
     quantized = quantize_program(found.program, get_recipe("int8"), SymmetricInt8(), data.samples, observer="minmax")
     assert quantized.program.state == found.program.state
     runner = GraphRunner(quantized.program)

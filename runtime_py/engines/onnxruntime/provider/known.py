@@ -39,6 +39,7 @@ class Provider:
         classic: Its names where it is built in, best first; empty where it is a plug-in only.
         device_types: Kinds of device that its plug-in must offer one of, best first: `GPU`, `NPU` or `CPU`.
         takes_its_name: It is called what its library is registered as, so that is registered under `name`.
+        packages: What pip installs for it, with the oldest version of each that will do; empty where pip has nothing.
     """
 
     name: str
@@ -48,6 +49,7 @@ class Provider:
     classic: tuple[str, ...] = ()
     device_types: tuple[str, ...] = ("GPU",)
     takes_its_name: bool = False
+    packages: Mapping[str, str] = field(default_factory=dict)
 
     def check_options(self, options: Mapping[str, Any]) -> None:
         """Check names and types.

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 def command(artifact: str, check: CheckLevel, as_json: bool) -> None:
     """Show the manifest of ARTIFACT with its sizes, after checking that its files are whole."""
     from edgex.cli.render import print_artifact
+    from edgex.cli.run.packages import find_needed
     from edgex.runtime.artifact.artifact import open_artifact
     from edgex.runtime.engines.onednn.compiled_sizes import describe_compiled_sizes
 
@@ -37,6 +38,7 @@ def command(artifact: str, check: CheckLevel, as_json: bool) -> None:
         "edited": opened.manifest.edited,
         **sizes,
         "compiled_sizes": compiled,
+        "needs": find_needed(opened.manifest).to_json(),
         "manifest": opened.manifest.to_json(),
     }
     print_json(document) if as_json else print_artifact(document)

@@ -8,7 +8,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from edgex.delegates.onnxruntime.graph.edits import GraphEditor
-from edgex.delegates.onnxruntime.qnn.edits import flatten_gathers, unfold_norms
+from edgex.delegates.onnxruntime.qnn.edits import flatten_gathers, part_constants, unfold_norms
 from edgex.runtime.engines.onnxruntime.session import import_onnxruntime
 
 ort = import_onnxruntime()
@@ -75,3 +75,31 @@ def test_layer_norms_before_16_bits_are_taken_apart(*, wide: bool, axis: int) ->
         for one in (proto, changed)
     )
     np.testing.assert_allclose(after, before, atol=2e-4 if wide else 0)
+
+
+def test_a_constant_under_two_scales_is_parted() -> None:
+    """The provider reads a tensor with one scale; three readers here have two of them."""
+    info = helper.make_tensor_value_info
+    readers = {"a": "large", "b": "small", "c": "large"}
+    nodes = [
+        helper.make_node("DequantizeLinear", ["byte", scale], [name], name=name) for name, scale in readers.items()
+    ]
+    weights = {"byte": np.array(255, np.uint8), "large": np.float32(0.75 / 255), "small": np.float32(0.25 / 255)}
+    graph = helper.make_graph(
+        [*nodes, helper.make_node("Sum", ["x", *readers], ["y"], name="sum")], "g",
+        [info("x", TensorProto.FLOAT, [1])], [info("y", TensorProto.FLOAT, [1])],
+        [numpy_helper.from_array(np.asarray(array), name) for name, array in weights.items()],
+    )  # fmt: skip
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    model = onnx_ir.from_proto(proto)
+    part_constants(GraphEditor(model, {}))
+    changed = onnx_ir.to_proto(model)
+    read = {node.name: node.input[0] for node in changed.graph.node}
+    assert read["a"] == read["c"] == "byte" != read["b"]
+    feed = {"x": np.zeros(1, np.float32)}
+    before, after = (
+        ort.InferenceSession(one.SerializeToString(), providers=["CPUExecutionProvider"]).run(None, feed)[0]
+        for one in (proto, changed)
+    )
+    np.testing.assert_array_equal(after, before)
+    np.testing.assert_allclose(after, [1.75], rtol=1e-6)

@@ -57,6 +57,19 @@ class Untaken(nn.Module):
         return torch.relu(torch.sinh(x))  # the line
 
 
+class Averaging(nn.Module):
+    """State written in place, and two scalars, which in 8 bits are one byte under two scales."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner, self.outer = nn.Linear(16, 32), nn.Linear(32, 8)
+        self.register_buffer("average", torch.zeros(1, 32))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.average.mul_(0.75).add_(0.25 * torch.relu(self.inner(x)))
+        return self.outer(self.average)
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("qnn")
@@ -119,6 +132,25 @@ def test_a_recipe_is_proved(folder: Path, recipe: str) -> None:
     assert artifact["status"] == "simulated" and "sm8550 (HTP v73)" in artifact["verification"]["simulator"]
     assert artifact["delegation"]["fraction"] == 1.0
     assert any("simulator's times" in warning for warning in artifact["warnings"])
+
+
+def test_state_in_integers_is_carried_from_run_to_run(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    module = Averaging().eval()
+    data = [(torch.randn(1, 16),) for _ in range(16)]
+    artifact = edgex.export_model(
+        module, data[0], target="onnx-qnn", quantize="int8", calibration=data, output=tmp_path
+    )  # fmt: skip
+    assert [spec.name for spec in artifact.manifest.method.state] == ["average"]
+    with edgex.load(artifact.path) as session, torch.no_grad():
+        module.average.zero_()
+        for step in range(4):
+            expected, actual = module(*data[step]).numpy(), session.run(*data[step])[0]
+            sqnr_db = measure_sqnr_db(expected, actual)
+            assert sqnr_db > 30, f"step {step + 1}: {sqnr_db:.1f} dB"
+        module.average.zero_()
+        alone = module(*data[3]).numpy()
+    assert measure_sqnr_db(expected, alone) < 20, "these inputs do not show the state"
 
 
 def test_what_qnn_does_not_take_is_named_with_its_reason_and_line() -> None:
