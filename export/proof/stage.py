@@ -95,7 +95,7 @@ def answer_cases(
     if model.source.method is not None and shares_state:
         # What it shares is shown with the other methods.
         cases = [case for case in cases if case.reason != STATE_NOT_SHOWN]
-    require_state_shown(cases, settings.allow_inconclusive)
+    require_state_shown(cases, model.rewritten.program.state, settings.allow_inconclusive)
     return replace(model, cases=[*cases, *answer_held_out(model, settings, progress)])
 
 

@@ -16,6 +16,7 @@ from edgex.export.proof.sequences import STATE_NOT_SHOWN, make_sequence_case
 from edgex.export.proof.stress import StressInput, in_plain_form, make_stress_inputs
 from edgex.runtime.artifact.artifact import open_artifact
 from edgex.runtime.artifact.golden import Arrays, Case, Kind, Step
+from edgex.runtime.artifact.specs import StateSpec
 from edgex.runtime.execute.here.fresh_process import FreshProcess
 from edgex.runtime.execute.verification import verify
 from edgex.runtime.session.numerics import EXACT_SQNR_DB, measure_sqnr_db
@@ -231,8 +232,8 @@ def _reach(array: np.ndarray) -> float:
     return float(np.abs(array).max(initial=0.0)) if array.dtype.kind == "f" else 0.0
 
 
-def require_state_shown(cases: Sequence[Case], allow_inconclusive: bool) -> None:
-    """A stateful model must show its state, or a dropped state would pass.
+def require_state_shown(cases: Sequence[Case], state: Sequence[StateSpec], allow_inconclusive: bool) -> None:
+    """A stateful model must show its state, or a dropped state would pass; the error names its buffers.
 
     Raises:
         VerificationError: The steps of the sequence do not depend on what came before.
@@ -240,7 +241,7 @@ def require_state_shown(cases: Sequence[Case], allow_inconclusive: bool) -> None
     for case in cases:
         if case.reason == STATE_NOT_SHOWN and not allow_inconclusive:
             raise VerificationError(
-                "the example inputs do not show that the model keeps state",
+                f"the example inputs do not show that the model keeps state: {', '.join(spec.name for spec in state)}",
                 why=f"{case.name}: {case.reason}",
                 fix="define `example_sequence`, a list of inputs run in a row, in the model's file, "
                 "or accept this with --allow-inconclusive",

@@ -128,7 +128,7 @@ CASES: dict[str, tuple[str | None, list[str], int, list[str]]] = {
         "def get_model(): return M().eval()\ndef get_args(): return (torch.randn(3),)\n",
         ["model.py", "-t", "reference"],
         4,
-        ["keeps state", "example_sequence"],
+        ["keeps state: last", "example_sequence"],
     ),
 }
 
