@@ -154,7 +154,7 @@ def _read_norm(node: Node, constants: Mapping[Node, torch.Tensor]) -> _Norm | No
 def _find_layer(node: Node, constants: Mapping[Node, torch.Tensor]) -> _Layer | None:
     """The layer whose output channels are dimension 1 of a node, through views that nothing else reads."""
     channel = 1
-    while operator_name(node) not in _LAYERS:
+    while (name := operator_name(node)) not in _LAYERS:
         source = node.args[0] if node.op == "call_function" and node.args else None
         moved = _find_source(node, channel) if isinstance(source, Node) and _is_read_once(node) else None
         if moved is None:
@@ -166,7 +166,7 @@ def _find_layer(node: Node, constants: Mapping[Node, torch.Tensor]) -> _Layer | 
         return None
     # Of a linear layer's output the features are innermost, of a batched convolution's they are dimension 1.
     rank = node.meta["val"].dim()
-    linear = operator_name(node) in _LINEAR
+    linear = name in _LINEAR
     batched = linear or rank == layer.weight.dim()
     return layer if batched and channel == (rank - 1 if linear else 1) else None
 
@@ -223,7 +223,7 @@ def _read_layer(node: Node, constants: Mapping[Node, torch.Tensor]) -> _Layer | 
         constants[weight],
         weight,
         None if bias is None else constants[bias],
-        transposed=arguments.get("transposed", "transpose" in name),
+        transposed=arguments.get("transposed", name is not None and "transpose" in name),
         groups=arguments.get("groups", 1),
     )
 
