@@ -79,7 +79,7 @@ def renderers() -> dict[str, Callable[[Any], str]]:
     from benchmarks.quantization import page as quantization
     from benchmarks.speed import page as speed
 
-    begun = {"llm": llm.render, "speed": speed.render, "speed-zen4": speed.render}
+    begun = {"llm": llm.render, "speed": speed.render}
     # From their first run on.
     return {name: render for name, render in begun.items() if read_data(name) is not None} | {
         "coverage": report.render_document,

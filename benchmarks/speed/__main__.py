@@ -17,7 +17,7 @@ from benchmarks.coverage.sources import sources_digest
 from benchmarks.coverage.suite import Entry, missing_libraries
 from benchmarks.plans import say, tell_standing, usable_targets
 from benchmarks.processes import ROOT
-from benchmarks.publish import PAGES, publish, read_origin
+from benchmarks.publish import PAGES, publish, read_data, read_origin
 from benchmarks.speed.by_name import spec_of
 from benchmarks.speed.models import entries
 from benchmarks.speed.page import OURS, PEERS, collect, find_outliers, render
@@ -58,6 +58,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 130
     rows = collect(found.rows)
     document = {**read_origin(), "threads": given.threads, "cpu": read_host().cpu, "models": rows}
+    # What was measured on other machines stays.
+    document["also"] = (read_data(NAME, given.output) or {}).get("also", [])
     publish(NAME, document, render(document), given.output)
     print("\n".join(find_outliers(rows)) or "no outliers")
     return 0

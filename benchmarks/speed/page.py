@@ -19,6 +19,7 @@ _BEHIND_OURS, _BEHIND_PEERS = 1.25, 1.1
 # Times that differ by less are called equal.
 _NOISE = 1.05
 
+_TITLE = "# Speed on many architectures"
 Surveyed = Mapping[str, Any]
 
 
@@ -51,10 +52,18 @@ def collect(rows: Iterable[Row]) -> list[dict[str, Any]]:
 
 
 def render(document: Mapping[str, Any]) -> str:
-    """The page of a survey."""
+    """The page of a survey, and of those on other machines behind it (`also`)."""
+    pages = [_render_one(document)]
+    for other in document.get("also", ()):
+        page = _render_one(other).replace("\n#", "\n##")
+        pages.append(page.replace(_TITLE, f"## On another machine: {other['cpu']}", 1))
+    return "\n".join(pages)
+
+
+def _render_one(document: Mapping[str, Any]) -> str:
     rows: Sequence[Surveyed] = document["models"]
     lines = [
-        "# Speed on many architectures",
+        _TITLE,
         "",
         f"{len({row['name'] for row in rows})} models, {document['threads']} threads, batch 1, {document['cpu']}. The "
         "artifacts of a row were timed in turns, each in a process of its own; figures are medians in milliseconds. "

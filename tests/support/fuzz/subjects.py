@@ -57,6 +57,7 @@ def rewrite(artifact: Path, file: str, content: bytes) -> None:
 def replay(artifact: Path) -> None:
     """What `edgex inspect` and `edgex verify` do."""
     from edgex.cli.render import print_artifact
+    from edgex.cli.run.packages import find_needed
     from edgex.runtime.artifact.artifact import open_artifact
     from edgex.runtime.execute.here.in_process import InProcess
     from edgex.runtime.execute.verification import verify
@@ -64,7 +65,8 @@ def replay(artifact: Path) -> None:
     opened = open_artifact(artifact)
     sizes = {"total_bytes": opened.total_bytes, "model_bytes": 0, "golden_bytes": 0, "compiled_sizes": None}
     with contextlib.redirect_stdout(io.StringIO()) as shown:
-        print_artifact({"manifest": opened.manifest.to_json(), **sizes})
+        needs = find_needed(opened.manifest).to_json()
+        print_artifact({"manifest": opened.manifest.to_json(), "needs": needs, **sizes})
     assert "\x1b" not in shown.getvalue(), "a terminal would obey what inspect prints"
     with InProcess() as here:
         json.dumps(verify(here, opened)[0].to_json(), allow_nan=False)
