@@ -218,10 +218,9 @@ class _Assignment:
     def _orders(self, value: Value, kind: str, preferred: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
         views = [child.view for child in self._children.get(value, ())]
         permuted = all(isinstance(view, Permute) for view in views)
-        if len(value.shape) in (3, 4) and (
-            (kind in (*_IMAGE_KINDS, "concat") and (kind != "concat" or value in self._made_of_images))
-            or (value in self._made_of_images and permuted and preferred == row_major(value))
-        ):
+        joined = kind == "concat" and value in self._made_of_images
+        moved = value in self._made_of_images and permuted and preferred == row_major(value)
+        if len(value.shape) in (3, 4) and (kind in _IMAGE_KINDS or joined or moved):
             yield channels_last(value)
         yield preferred
         yield row_major(value)
