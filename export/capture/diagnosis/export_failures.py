@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +26,14 @@ _INSTALLED_FIX = (
     "the line is in an installed package: if it goes one way for all your inputs, put a function that goes that way in "
     "its place from your own file, as docs/errors.md shows"
 )
-_LOOP_FIX = "run the loop a fixed number of times, or write it with torch.while_loop"
+_LOOP_FIX = (
+    "run the loop a fixed number of times (`for i in range(n)`: what is not hit adds nothing), or write it with "
+    "torch.while_loop"
+)
+_EXPERTS_FIX = (
+    'the model says experts_implementation="eager"; call model.set_experts_implementation("grouped_mm") in your file: '
+    "transformers then computes the same experts without the loop"
+)
 _NUMBER_FIX = (
     "keep it a tensor: a tensor without dimensions works in arithmetic, and can be returned; "
     "for a size, tell its bounds: torch._check(n >= 1); torch._check(n <= 100)"
@@ -33,6 +41,10 @@ _NUMBER_FIX = (
 _SIZE_FIX = (
     "keep the size fixed: torch.where instead of a mask, torch.topk instead of nonzero; "
     "or tell its bounds: torch._check(n <= 100)"
+)
+_LOSS_FIX = "a loss belongs to training: return what it is computed from, and compute it around the model"
+_COMBINATIONS_FIX = (
+    "keep the pairs' places in a buffer, self.pairs = torch.combinations(torch.arange(n)), and return x[self.pairs]"
 )
 _STFT_FIX = (
     "compute it with torch.nn.functional.conv1d, whose weight is a windowed DFT basis in a buffer, or leave the length "
@@ -135,7 +147,7 @@ def explain_data_dependence(error: Exception | None, line: UserLine | None) -> t
     text = line.text if line is not None else ""
     if re.match(r"(while|for)\b", text):
         why = "how often a loop runs depends on the values of a tensor, and an exported program has one path"
-        return "data-dependent control flow", why, _LOOP_FIX
+        return "data-dependent control flow", why, _EXPERTS_FIX if _loops_over_experts(error) else _LOOP_FIX
     if re.search(r"\.item\(|\.tolist\(|\b(int|float)\(", text):
         why = "a Python number is read out of a tensor, and what follows needs to know its value while tracing"
         return "a number depends on the data", why, _NUMBER_FIX
@@ -145,6 +157,17 @@ def explain_data_dependence(error: Exception | None, line: UserLine | None) -> t
     why = "a branch depends on the values of a tensor, and an exported program has one path"
     fix = _INSTALLED_FIX if line is not None and line.installed else _BRANCH_FIX
     return "data-dependent control flow", why, fix
+
+
+def _loops_over_experts(error: Exception | None) -> bool:
+    """Whether the line is in a layer of transformers that has several ways to compute experts, and was told to loop."""
+    frames = [] if error is None else [frame for frame, _line in traceback.walk_tb(error.__traceback__)]
+    owners = (frame.f_locals.get("self") for frame in frames)
+    return any(
+        getattr(getattr(owner, "config", None), "_experts_implementation", None) == "eager"
+        and hasattr(owner, "is_transposed")
+        for owner in owners
+    )
 
 
 def explain_missing_fake(operator: str) -> tuple[str, str, str]:
@@ -169,6 +192,17 @@ def _explain_unsupported(error: Exception, line: UserLine | None) -> tuple[str, 
     if line is not None and re.search(r"\b(np|numpy)\.", line.text):
         fix = "this NumPy function has no counterpart in torch.export; use torch's own function"
     return "torch.export cannot trace this Python", why.replace("Dynamo", "torch.export"), fix
+
+
+def _explain_sizes_of_values(error: Exception, line: UserLine | None) -> tuple[str, str, str]:
+    """An operator whose result is as large as values say, for which torch.export has no rule or no bound."""
+    found = re.search(r"Operator `aten\.(\w+)", str(error))
+    why = "how large a result is depends on the values of a tensor" + (f", in aten.{found[1]}" if found else "")
+    if found and found[1].rstrip("_").endswith("loss"):
+        return "a size depends on the data", why, _LOSS_FIX
+    if line is not None and "combinations(" in line.text:
+        return "a size depends on the data", why, _COMBINATIONS_FIX
+    return "a size depends on the data", why, _SIZE_FIX
 
 
 def _explain_returned_rows(_error: Exception, _line: UserLine | None) -> tuple[str, str, str]:
@@ -248,6 +282,7 @@ _RULES = (
     _Rule(r"specialized it to be a constant|0/1 specialized", _explain_specialized, _specializing_guard),
     _Rule(r"Constraints violated|conflicts between user-specified", _explain_range, _violated_guard),
     _Rule(r"UnsupportedOperatorException|no fake impl", _explain_no_fake),
+    _Rule(r"Pending unbacked symbols|supports dynamic output shapes", _explain_sizes_of_values),
     _Rule(r"data-dependent|Data-dependent|DataDependent", explain_data_dependence),
     _Rule(r"packing\._Rows", _explain_returned_rows),
     _Rule(r"Cannot access data pointer", _explain_data_pointer),

@@ -58,6 +58,8 @@ def line_of(comment):
     [
         ("Branch", "branch", "data-dependent control flow", "a branch depends on the values", "torch.where"),
         ("While", "while", "data-dependent control flow", "how often a loop runs", "torch.while_loop"),
+        ("Combinations", "combinations", "a size depends on the data", "how large a result is", "x[self.pairs]"),
+        ("Loss", "loss", "a size depends on the data", "in aten._ctc_loss", "return what it is computed from"),
         ("Item", "item", "a number depends on the data", "a Python number is read", "torch._check"),
         ("Nonzero", "nonzero", "a size depends on the data", "nonzero, unique", "torch._check"),
         (
@@ -95,6 +97,15 @@ def test_failure(failing, name, comment, what, why, fix):
     sentences = [line for line in text.splitlines() if len(line) > 20]
     assert len(set(sentences)) == len(sentences), f"a line is printed twice:\n{text}"
     assert str(MODELS) not in text, "absolute paths are not for users"
+
+
+def test_experts_as_transformers_has_them_loop_only_where_they_are_told_to(failing):
+    error = failure(failing.Experts())
+    assert error.where == line_of("experts")
+    assert 'model.set_experts_implementation("grouped_mm")' in error.fix
+    other = failing.Experts()
+    other.config._experts_implementation = None
+    assert "set_experts_implementation" not in failure(other).fix
 
 
 def test_wrong_number_of_inputs(failing):

@@ -1,6 +1,7 @@
 """Models that cannot be captured, one for each cause; tests look for the lines by their comments."""
 
 import random
+from types import SimpleNamespace
 
 import numpy as np
 import torch
@@ -22,6 +23,30 @@ class While(nn.Module):
         while x.sum() < 100:  # while
             x = x.abs() * 2 + 1
         return x
+
+
+class Experts(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.config = SimpleNamespace(_experts_implementation="eager")
+        self.is_transposed = False
+
+    def forward(self, x):
+        sums = torch.zeros_like(x)
+        for expert in (x > 0).any(0).nonzero():  # experts
+            sums = sums + x * expert
+        return sums
+
+
+class Combinations(nn.Module):
+    def forward(self, x):
+        return torch.combinations(x[0])  # combinations
+
+
+class Loss(nn.Module):
+    def forward(self, x):
+        target, length = torch.tensor([[1, 2]]), torch.tensor([2])
+        return torch.nn.functional.ctc_loss(x.unsqueeze(1), target, length, length)  # loss
 
 
 class Item(nn.Module):
