@@ -60,6 +60,37 @@ def _is_fresh(value: Any) -> bool:
     return all(result.alias_info is None for result in schema_of(overload).returns)
 
 
+# What gives the same tensor back where nothing is converted.
+_SAME = frozenset(f"aten::{name}" for name in ("to", "contiguous", "type_as"))
+
+
+def drop_copies_to_itself(graph: Graph) -> None:
+    """Take out writes of a tensor into itself, as `self.table = self.table.to(x.device)` is traced; changed in place.
+
+    ```
+    before:  t = aten.to.device(b_table, "cpu", float32); aten.copy_.default(b_table, t); y = aten.add.Tensor(x, t)
+    after:   t = aten.to.device(b_table, "cpu", float32); y = aten.add.Tensor(x, t)
+    ```
+
+    Otherwise a table that never changes would be state, which inputs cannot show.
+    """
+    for node in [node for node in graph.nodes if operator_name(node) == "aten::copy_"]:
+        target, source = node.args[:2]
+        while isinstance(source, Node) and operator_name(source) in _SAME and _converts_nothing(source):
+            source = source.args[0]
+        if source is target:
+            node.replace_all_uses_with(target)
+            graph.erase_node(node)
+
+
+def _converts_nothing(node: Node) -> bool:
+    """Whether a result is as its operand is: memory in another order would be another tensor."""
+    given, result = node.args[0].meta["val"], node.meta["val"]
+    return (given.dtype, given.device, given.stride()) == (result.dtype, result.device, result.stride()) and not any(
+        node.kwargs.get(name) for name in ("copy", "memory_format")
+    )
+
+
 # Their result may be their input itself, and their schema does not say so.
 _MAY_RETURN_INPUT = frozenset(
     f"aten::{name}"

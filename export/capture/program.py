@@ -42,7 +42,7 @@ from edgex.export.capture.example_run import ExampleRun, describe_example, run_e
 from edgex.export.capture.fidelity import check_draws_nothing, check_gives_eager
 from edgex.export.capture.flat_signature import flatten_program
 from edgex.export.capture.function_transforms import expand_transforms
-from edgex.export.capture.mutation import find_written_placeholders, write_out_of_place
+from edgex.export.capture.mutation import drop_copies_to_itself, find_written_placeholders, write_out_of_place
 from edgex.export.capture.python_state import distributions
 from edgex.export.capture.python_state.buffer_references import references_followed
 from edgex.export.capture.python_state.checked_functions import Unchecked
@@ -334,6 +334,7 @@ def _assemble(
     read_at_tensors(exported)
     diagnosis.check_constants(exported, example.inputs)
     fix_constant_masks(exported)
+    drop_copies_to_itself(exported.graph)
     write_out_of_place(exported.graph)
     exported.graph_module.recompile()
     flat, written = flatten_program(exported, example.inputs)

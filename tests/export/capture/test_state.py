@@ -119,6 +119,26 @@ class TestState:
         result = captured(forward, (torch.zeros(3, 4),), cache=torch.zeros(3, 4))
         assert names(result.program.state) == ["cache"]
 
+    def test_a_buffer_that_is_moved_to_where_it_is_is_no_state(self):
+        def forward(self, x):
+            self.table = self.table.to(x.device, x.dtype)
+            self.other = self.other.contiguous().type_as(x)
+            return x + self.table + self.other
+
+        result = captured(forward, (X,), table=torch.randn(4), other=torch.randn(4))
+        assert names(result.program.state) == []
+        assert_signature_holds_from_fresh(result)
+
+    def test_a_buffer_that_is_written_before_it_is_moved_is_state(self):
+        def forward(self, x):
+            self.table.add_(1)
+            self.table = self.table.to(x.device)
+            return x + self.table
+
+        result = captured(forward, (X,), table=torch.randn(4))
+        assert names(result.program.state) == ["table"]
+        assert_signature_holds_from_fresh(result)
+
     def test_under_autocast_regions(self):
         def forward(self, x):
             with torch.autocast("cpu", enabled=False):
