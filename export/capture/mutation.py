@@ -85,7 +85,7 @@ def drop_copies_to_itself(graph: Graph) -> None:
 
 def _converts_nothing(node: Node) -> bool:
     """Whether a result is as its operand is: memory in another order would be another tensor."""
-    given, result = node.args[0].meta["val"], node.meta["val"]
+    given, result = node.all_input_nodes[0].meta["val"], node.meta["val"]
     return (given.dtype, given.device, given.stride()) == (result.dtype, result.device, result.stride()) and not any(
         node.kwargs.get(name) for name in ("copy", "memory_format")
     )

@@ -127,7 +127,7 @@ class TestState:
 
         result = captured(forward, (X,), table=torch.randn(4), other=torch.randn(4))
         assert names(result.program.state) == []
-        assert_signature_holds_from_fresh(result)
+        assert "aten.copy_.default" not in {str(node.target) for node in result.program.exported.graph.nodes}
 
     def test_a_buffer_that_is_written_before_it_is_moved_is_state(self):
         def forward(self, x):
