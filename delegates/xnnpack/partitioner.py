@@ -18,10 +18,12 @@ from executorch.backends.xnnpack.partition.config import ALL_PARTITIONER_CONFIGS
 from executorch.backends.xnnpack.partition.config.generic_node_configs import EluConfig
 from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
 from executorch.exir.backend.utils import tag_constant_data
+from torch.fx.passes.infra.partitioner import Partition
 
 from edgex.delegates.executorch.exir import is_excluded, operator_name, origin_of
 from edgex.delegates.executorch.lowering import OnPartition
 from edgex.delegates.executorch.refusals import EXCLUDED, Refusal
+from edgex.delegates.graph.merging import merge_groups
 from edgex.delegates.graph.schema import named_arguments
 from edgex.delegates.xnnpack.partition_cycles import TAG, separate_cycles
 from edgex.delegates.xnnpack.reasons import explain_refusal
@@ -66,6 +68,11 @@ class _WatchedPartitioner(XnnpackPartitioner):  # type: ignore[misc]  # executor
             return kept
 
         return whole, keeps
+
+    def generate_partitions(self, ep: ExportedProgram) -> list[Partition]:
+        """The groups that ExecuTorch's own partitioner would form, without its walk through the graph for each pair."""
+        groups = merge_groups(ep.graph, self.get_matched_nodes_from_configs(ep))
+        return [Partition(id=group.number, nodes=group.nodes) for group in groups]
 
     def partition(self, exported_program: ExportedProgram) -> Any:
         """Tag the nodes, then tell what was done."""
