@@ -86,17 +86,11 @@ dnnl_graph_logical_tensor_t Executable::strided(uint32_t id, const std::vector<i
 void Executable::compile(const std::vector<Group>& groups) {
   for (uint32_t i = 0; i < plan_.values.size(); i++) logical_.push_back(strided(i, shapes_[i].strides));
   find_own_groups(groups);
-  for (const Group& group : groups) {
-    if (own_[calls_.size()]) {
-      Call call;
-      compile_own(group, call);
-      calls_.push_back(std::move(call));
-      continue;
-    }
-    if (Call call; compile_rows(group, call)) {
-      calls_.push_back(std::move(call));
-      continue;
-    }
+  for (size_t i = 0; i < groups.size(); i++) {
+    const Group& group = groups[i];
+    Call& call = calls_[i];
+    if (group.partition == nullptr) compile_own(group, call);
+    if (call.own != nullptr || compile_rows(group, call)) continue;
     std::vector<const dnnl_graph_logical_tensor_t*> inputs, outputs;
     for (uint32_t value : group.inputs) inputs.push_back(&logical_[value]);
     for (uint32_t value : group.outputs) {
@@ -105,7 +99,6 @@ void Executable::compile(const std::vector<Group>& groups) {
     }
     dnnl_graph_compiled_partition_t made;
     check(dnnl_graph_compiled_partition_create(&made, group.partition.get()), "making a compiled partition");
-    Call call;
     call.compiled.reset(made);
     call.small = is_small(group);
     const ThreadScope threads(call.small ? 1 : 0);
@@ -117,7 +110,6 @@ void Executable::compile(const std::vector<Group>& groups) {
       if (!is_opaque(value)) continue;
       check(dnnl_graph_compiled_partition_query_logical_tensor(made, value, &logical_[value]), "reading a layout");
     }
-    calls_.push_back(std::move(call));
   }
 }
 

@@ -119,7 +119,8 @@ class Executable {
   void compile_own(const Group& group, Call& call) const;
   bool compile_rows(const Group& group, Call& call);
   bool is_small(const Group& group) const;
-  bool is_simple(const Group& group) const;
+  std::unique_ptr<OwnOperator> make_small(const Group& group, std::vector<uint32_t>& values) const;
+  std::unique_ptr<OwnOperator> make_small_operator(const Operation& operation) const;
   void find_own_groups(const std::vector<Group>& groups);
   bool is_opaque(uint32_t value) const { return plan_.values[value].opaque && plain_.count(value) == 0; }
   std::byte* address(uint32_t value) const;
@@ -131,7 +132,6 @@ class Executable {
   Arena& arena_;
   std::vector<Shape> shapes_;
   std::set<uint32_t> data_;  // constants that are multiplied by weights
-  std::vector<bool> own_;    // the groups that run here
   std::set<uint32_t> plain_; // values that some of these read or write, in the layout of their strides
   std::vector<dnnl_graph_logical_tensor_t> logical_;
   size_t arena_bytes_ = 0;

@@ -1,5 +1,4 @@
-// Groups that run here: operators of our own, and single ones of oneDNN's on tensors so small that its call costs more
-// than its work.
+// Groups that run here, outside of oneDNN.
 #include <algorithm>
 
 #include "attention/attention.h"
@@ -13,27 +12,6 @@ namespace edgex {
 
 namespace {
 
-// A call of a compiled partition takes 0.6 to 0.8 microseconds on a Zen 4, of an operator here 0.1. Beyond so many elements
-// that do not lie side by side, oneDNN's compiled copies win.
-constexpr int64_t kMostScattered = 2048;
-
-// Ours for an operator of oneDNN's; -1 where there is none.
-int find_own(int kind) {
-  switch (kind) {
-    case dnnl_graph_op_add:
-      return kAdd;
-    case dnnl_graph_op_subtract:
-      return kSubtract;
-    case dnnl_graph_op_multiply:
-    case dnnl_graph_op_square:
-      return kMultiply;
-    case dnnl_graph_op_divide:
-      return kDivide;
-    default:  // of a maximum, oneDNN's larger ones drop NaN where ours keep it: one operator does one thing
-      return -1;
-  }
-}
-
 bool may_block(int kind) {
   return kind == dnnl_graph_op_convolution || kind == dnnl_graph_op_conv_transpose || kind == dnnl_graph_op_max_pool ||
          kind == dnnl_graph_op_avg_pool || kind == dnnl_graph_op_batch_norm_inference || kind == dnnl_graph_op_interpolate;
@@ -42,8 +20,6 @@ bool may_block(int kind) {
 size_t read_axis(const Operation& operation) {
   return static_cast<size_t>(find_attribute(operation, dnnl_graph_op_attr_axis)->integers[0]);
 }
-
-bool is_dense_row(const Shape& shape) { return shape.dims.empty() || shape.dims.back() == 1 || shape.strides.back() == 1; }
 
 // Of a dense tensor whose elements along `axis` lie side by side, the other dimensions in their order.
 std::vector<int64_t> strides_of_rows(const std::vector<int64_t>& dims, size_t axis) {
@@ -59,27 +35,7 @@ std::vector<int64_t> strides_of_rows(const std::vector<int64_t>& dims, size_t ax
 
 }  // namespace
 
-// Whether a partition is one simple operator, on little data.
-bool Executable::is_simple(const Group& group) const {
-  if (group.operations.size() != 1 || group.outputs.size() != 1) return false;
-  const Operation& operation = plan_.operations[group.operations[0]];
-  const bool moves = operation.kind == dnnl_graph_op_reorder || operation.kind == dnnl_graph_op_concat;
-  if (!moves && find_own(operation.kind) < 0) return false;
-  if (operation.inputs.size() + 1 > kMostOwnTensors) return false;
-  const uint32_t result = operation.outputs[0];
-  const int dtype = plan_.values[result].dtype;
-  if (dtype != kFloat32 && dtype != kBfloat16) return false;
-  bool dense = is_dense_row(shapes_[result]);
-  int64_t count = 1;
-  for (int64_t size : shapes_[result].dims) count *= size;
-  for (uint32_t input : operation.inputs) {
-    if (plan_.values[input].dtype != dtype) return false;
-    dense = dense && is_dense_row(shapes_[input]);
-  }
-  return is_small(group) && (dense || count <= kMostScattered);
-}
-
-// What such partitions read and write is laid out by strides, unless a convolution would have to bring it into its blocks.
+// What small partitions read and write is laid out by strides, unless a convolution would have to bring it into its blocks.
 void Executable::find_own_groups(const std::vector<Group>& groups) {
   std::set<uint32_t> blocked;
   for (const Group& group : groups) {
@@ -91,13 +47,15 @@ void Executable::find_own_groups(const std::vector<Group>& groups) {
   }
   const auto is_blocked = [&](uint32_t value) { return plan_.values[value].opaque && blocked.count(value) > 0; };
   for (const Group& group : groups) {
-    bool own = group.partition == nullptr;
-    if (!own && is_simple(group)) {
-      own = !is_blocked(group.outputs[0]) && std::none_of(group.inputs.begin(), group.inputs.end(), is_blocked);
-      if (own) plain_.insert(group.outputs[0]);
-      if (own) plain_.insert(group.inputs.begin(), group.inputs.end());
+    Call call;
+    const bool plain = !std::any_of(group.inputs.begin(), group.inputs.end(), is_blocked) &&
+                       !std::any_of(group.outputs.begin(), group.outputs.end(), is_blocked);
+    if (group.partition != nullptr && plain) call.own = make_small(group, call.values);
+    if (call.own != nullptr) {
+      plain_.insert(group.outputs.begin(), group.outputs.end());
+      plain_.insert(group.inputs.begin(), group.inputs.end());
     }
-    own_.push_back(own);
+    calls_.push_back(std::move(call));
   }
 }
 
@@ -132,11 +90,7 @@ bool Executable::compile_rows(const Group& group, Call& call) {
 }
 
 void Executable::compile_own(const Group& group, Call& call) const {
-  // A partition lists an input that is read twice once.
-  const Operation* single = group.partition == nullptr ? nullptr : &plan_.operations[group.operations[0]];
-  const int kind = single == nullptr ? group.kind : single->kind;
-  call.values = single == nullptr ? group.inputs : single->inputs;
-  if (kind == dnnl_graph_op_square || kind == dnnl_graph_op_reorder) call.values.push_back(call.values[0]);
+  call.values = group.inputs;
   call.values.push_back(group.outputs.at(0));
   std::vector<Strided> tensors;
   std::vector<int> dtypes;
@@ -146,20 +100,14 @@ void Executable::compile_own(const Group& group, Call& call) const {
     dtypes.push_back(plan_.values[id].dtype);
   }
   const CompileClock clock;
-  if (kind == kEmbedding) {
+  if (group.kind == kEmbedding) {
     call.own = make_embedding(dtypes[0], dtypes[1], tensors[0], tensors[1], tensors[2]);
-  } else if (kind == dnnl_graph_op_reorder) {
-    call.own = make_copy(dtypes[0], tensors[0], tensors[2]);
-  } else if (kind == dnnl_graph_op_concat) {
-    const Strided result = tensors.back();
-    tensors.pop_back();
-    call.own = make_concat(dtypes[0], read_axis(*single), tensors, result);
-  } else if (single != nullptr || is_own_binary(kind)) {
-    call.own = make_binary(single == nullptr ? kind : find_own(kind), dtypes[0], tensors[0], tensors[1], tensors[2]);
+  } else if (is_own_binary(group.kind)) {
+    call.own = make_binary(group.kind, dtypes[0], tensors[0], tensors[1], tensors[2]);
   } else {
     const std::vector<Strided> masks(tensors.begin() + 3, tensors.end() - 1);
     call.own =
-        make_attention(kind, dtypes[0], tensors[0], tensors[1], tensors[2], masks, tensors.back(), group.scale);
+        make_attention(group.kind, dtypes[0], tensors[0], tensors[1], tensors[2], masks, tensors.back(), group.scale);
   }
 }
 
