@@ -29,34 +29,63 @@ EDGEX_INLINE float combine(float a, float b) {
   return a < b || a != a ? a : b;
 }
 
-// A row of the result; the steps of both operands are known where a row is dense, so that it is computed in vectors.
-template <int kKind, typename T>
-EDGEX_INLINE void combine_row(const T* left, const T* right, T* result, int64_t count, const std::array<int64_t, 3>& steps) {
-  if (kKind == kCopy && steps[0] == 1 && steps[2] == 1) {
-    std::memcpy(result, left, static_cast<size_t>(count) * sizeof(T));
-  } else if (steps == std::array<int64_t, 3>{1, 1, 1}) {
-#pragma omp simd
-    for (int64_t i = 0; i < count; i++) store(combine<kKind>(to_float(left[i]), to_float(right[i])), result[i]);
-  } else if (steps == std::array<int64_t, 3>{1, 0, 1}) {
-    const float other = to_float(right[0]);
-#pragma omp simd
-    for (int64_t i = 0; i < count; i++) store(combine<kKind>(to_float(left[i]), other), result[i]);
-  } else if (steps == std::array<int64_t, 3>{0, 1, 1}) {
-    const float other = to_float(left[0]);
-#pragma omp simd
-    for (int64_t i = 0; i < count; i++) store(combine<kKind>(other, to_float(right[i])), result[i]);
-  } else {
-    for (int64_t i = 0; i < count; i++) {
-      store(combine<kKind>(to_float(left[i * steps[0]]), to_float(right[i * steps[1]])), result[i * steps[2]]);
-    }
-  }
-}
-
 // One dimension of the loop: its size and each tensor's step along it.
 struct Loop {
   int64_t count;
   std::array<int64_t, kTensors> steps;
 };
+
+// Some rows, dense in the result and in an operand that has a step; the other one is one number. With the size known, short
+// ones are a vector and no loop.
+template <int kKind, int kCount, bool kLeft, bool kRight, typename T>
+EDGEX_INLINE void combine_dense(const T* left, const T* right, T* result, const Loop& outer, int64_t count) {
+  const int64_t size = kCount > 0 ? kCount : count;
+  for (int64_t row = 0; row < outer.count; row++) {
+    const float one = to_float(left[0]), other = to_float(right[0]);
+#pragma omp simd
+    for (int64_t i = 0; i < size; i++) {
+      store(combine<kKind>(kLeft ? to_float(left[i]) : one, kRight ? to_float(right[i]) : other), result[i]);
+    }
+    left += outer.steps[0];
+    right += outer.steps[1];
+    result += outer.steps[2];
+  }
+}
+
+template <int kKind, bool kLeft, bool kRight, typename T>
+EDGEX_INLINE void combine_block(const T* left, const T* right, T* result, const Loop& outer, int64_t count) {
+  if (count == 8) return combine_dense<kKind, 8, kLeft, kRight>(left, right, result, outer, count);
+  if (count == 16) return combine_dense<kKind, 16, kLeft, kRight>(left, right, result, outer, count);
+  combine_dense<kKind, 0, kLeft, kRight>(left, right, result, outer, count);
+}
+
+// Rows of the result that are alike; the steps of both operands are known where a row is dense, so that it is computed in
+// vectors.
+template <int kKind, typename T>
+EDGEX_INLINE void combine_alike(const T* left, const T* right, T* result, const Loop& outer, const Loop& row) {
+  const std::array<int64_t, kTensors>& steps = row.steps;
+  if (kKind != kCopy && steps == std::array<int64_t, kTensors>{1, 1, 1}) {
+    return combine_block<kKind, true, true>(left, right, result, outer, row.count);
+  }
+  if (kKind != kCopy && steps == std::array<int64_t, kTensors>{1, 0, 1}) {
+    return combine_block<kKind, true, false>(left, right, result, outer, row.count);
+  }
+  if (kKind != kCopy && steps == std::array<int64_t, kTensors>{0, 1, 1}) {
+    return combine_block<kKind, false, true>(left, right, result, outer, row.count);
+  }
+  for (int64_t j = 0; j < outer.count; j++) {
+    if (kKind == kCopy && steps[0] == 1 && steps[2] == 1) {
+      std::memcpy(result, left, static_cast<size_t>(row.count) * sizeof(T));
+    } else {
+      for (int64_t i = 0; i < row.count; i++) {
+        store(combine<kKind>(to_float(left[i * steps[0]]), to_float(right[i * steps[1]])), result[i * steps[2]]);
+      }
+    }
+    left += outer.steps[0];
+    right += outer.steps[1];
+    result += outer.steps[2];
+  }
+}
 
 template <typename T>
 struct Rows {
@@ -78,11 +107,16 @@ EDGEX_INLINE void combine_rows(const Rows<T>& rows) {
     rest /= loops[i].count;
     for (size_t t = 0; t < kTensors; t++) at[t] += index[i] * loops[i].steps[t];
   }
-  for (int64_t row = rows.first; row < rows.end; row++) {
-    combine_row<kKind>(rows.left + at[0], rows.right + at[1], rows.result + at[2], loops[outer].count, loops[outer].steps);
+  for (int64_t row = rows.first; row < rows.end;) {
+    Loop alike = outer > 0 ? loops[outer - 1] : Loop{1, {}};
+    if (outer > 0) alike.count = std::min(alike.count - index[outer - 1], rows.end - row);
+    combine_alike<kKind>(rows.left + at[0], rows.right + at[1], rows.result + at[2], alike, loops[outer]);
+    row += alike.count;
     for (size_t i = outer; i-- > 0;) {
-      for (size_t t = 0; t < kTensors; t++) at[t] += loops[i].steps[t];
-      if (++index[i] < loops[i].count) break;
+      const int64_t moved = i + 1 == outer ? alike.count : 1;
+      for (size_t t = 0; t < kTensors; t++) at[t] += moved * loops[i].steps[t];
+      index[i] += moved;
+      if (index[i] < loops[i].count) break;
       for (size_t t = 0; t < kTensors; t++) at[t] -= index[i] * loops[i].steps[t];
       index[i] = 0;
     }
