@@ -135,6 +135,11 @@ def sinks(x: torch.Tensor) -> torch.Tensor:
     return mixed + scores.amax(-1, keepdim=True)
 
 
+def small_block(x: torch.Tensor, norm: nn.Module, up: nn.Module, down: nn.Module) -> torch.Tensor:
+    rooted = x * torch.rsqrt(x.square().mean(-1, keepdim=True) + 1e-6)
+    return rooted + down(F.gelu(up(norm(x))) * torch.tanh(up(x)).sigmoid())
+
+
 def all_operators(x: torch.Tensor, *layers: nn.Module) -> list[torch.Tensor]:
     """Every case of the operators' table, in one program."""
     found: list[torch.Tensor] = []
@@ -174,6 +179,10 @@ CASES: dict[str, tuple] = {
     "permuted_sum": (permuted_sum, IMAGE, nn.Linear(32, 32)),
     "windows": (windows, (1, 32, 16, 16), nn.Linear(32, 32), nn.LayerNorm(32)),
 }
+# Where a call of oneDNN's costs more than all there is to compute.
+SMALL: dict[str, tuple] = {
+    "small_block": (small_block, (2, 5, 16), nn.LayerNorm(16), nn.Linear(16, 32), nn.Linear(32, 16)),
+}
 
 
 @pytest.fixture(scope="module")
@@ -204,10 +213,15 @@ def test_no_reference_kernel(name: str, kernels: dict[str, list[str]]) -> None:
     assert not slow, "\n".join(slow)
 
 
+@pytest.mark.parametrize("name", SMALL)
+def test_no_kernel_at_all(name: str, kernels: dict[str, list[str]]) -> None:
+    assert not kernels[name], "\n".join(kernels[name])
+
+
 def execute() -> None:
     """Run all cases; the log goes to the standard output, behind a line with the case's name."""
     c = ctypes.CDLL(None)
-    for name, (function, shape, *layers) in CASES.items():
+    for name, (function, shape, *layers) in (CASES | SMALL).items():
         inputs = [torch.ones(shape)]
         print("case", name, flush=True)
         loaded = load(lower(capture(Network(function, *layers), inputs)), threads=1)

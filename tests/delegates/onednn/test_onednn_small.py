@@ -1,0 +1,160 @@
+"""Partitions of small tensors, which the backend computes by itself: odd sizes, all strides, NaN and infinity."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+
+import pytest
+import torch
+import torch.nn.functional as F
+from onednn_support import Network, capture, check, load, lower, needs_onednn, sqnr_db
+from torch import nn
+
+pytestmark = needs_onednn
+
+# What a vector of 16 leaves over, and what a tile of 6 rows does.
+SIZES = (1, 2, 7, 16, 17, 33)
+
+
+def random(*shape: int, seed: int = 0) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+def linear(inputs: int, outputs: int, *, bias: bool = True) -> nn.Linear:
+    made = nn.Linear(inputs, outputs, bias=bias)
+    with torch.no_grad():
+        for seed, parameter in enumerate(made.parameters()):
+            parameter.copy_(random(*parameter.shape, seed=seed))
+    return made
+
+
+def test_layers_of_all_sizes() -> None:
+    sizes = list(itertools.product((1, 5, 6, 13), SIZES, SIZES))[::3]
+    layers = [linear(inputs, outputs, bias=number % 2 == 0) for number, (_, inputs, outputs) in enumerate(sizes)]
+    x = random(13, 33)
+
+    def run(x: torch.Tensor, *layers: nn.Module) -> list[torch.Tensor]:
+        return [layer(x[:rows, :inputs]) for (rows, inputs, _), layer in zip(sizes, layers, strict=True)]
+
+    check(Network(run, *layers), x)
+
+
+def test_products_of_all_sizes_and_strides() -> None:
+    def run(x: torch.Tensor, y: torch.Tensor) -> list[torch.Tensor]:
+        made = []
+        for rows, depth, columns in itertools.product((1, 2, 7), (1, 9, 16), (1, 16, 19)):
+            left, right = x[..., :rows, :depth], y[..., :depth, :columns]
+            made += [left @ right, left @ right.mT.contiguous().mT, left.mT.contiguous().mT @ right, left @ right[0, 0]]
+            made += [(left @ right).permute(0, 2, 1, 3).flatten(2) * 2, left[:, :1] @ right, right[0, 0].mT @ left.mT]
+        return made
+
+    check(Network(run), random(2, 3, 7, 16), random(2, 3, 16, 19, seed=1))
+
+
+def test_heads_read_where_they_lie() -> None:
+    def run(x: torch.Tensor, layer: nn.Module, out: nn.Module) -> torch.Tensor:
+        query, key, value = layer(x).unflatten(-1, (3, 4, 6)).permute(2, 0, 3, 1, 4)
+        scores = (query @ key.mT * 0.3).sigmoid()
+        return out((scores @ value).transpose(1, 2).flatten(2)) + x
+
+    check(Network(run, linear(24, 72), linear(24, 24)), random(2, 5, 24))
+
+
+ROWS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "norm": lambda x: F.layer_norm(x, x.shape[-1:]),
+    "norm_of_permuted": lambda x: F.layer_norm(x.transpose(0, 1), x.shape[-1:]),
+    "norm_of_columns": lambda x: F.layer_norm(x.transpose(1, 2), x.shape[1:2]),
+    "mean": lambda x: x.mean(-1),
+    "mean_of_two": lambda x: x.mean((1, 2)),
+    "mean_of_columns": lambda x: x.mean(1, keepdim=True),
+    "sum_of_all": lambda x: x.sum(),
+    "rms": lambda x: x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6),
+}
+
+
+@pytest.mark.parametrize("size", [2, 7, 16, 40, 67])
+def test_rows_of_all_sizes(size: int) -> None:
+    weight, bias = random(size, seed=3), random(size, seed=4)
+
+    def run(x: torch.Tensor) -> list[torch.Tensor]:
+        return [*(function(x) for function in ROWS.values()), F.layer_norm(x, (size,), weight, bias, 1e-3)]
+
+    check(Network(run), random(3, 5, size) + 0.5)
+
+
+def test_a_norm_far_from_zero() -> None:
+    """The mean is taken off before squares are summed."""
+    x = random(4, 24) + 1e4
+    with load(lower(capture(Network(ROWS["norm"]), [x]))) as loaded:
+        assert sqnr_db(ROWS["norm"](x.double()), loaded(x)[0]) > 60
+
+
+FUNCTIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    **{"sigmoid": torch.sigmoid, "tanh": torch.tanh, "gelu": F.gelu, "silu": F.silu, "exp": torch.exp},
+    **{"tanh_gelu": lambda x: F.gelu(x, approximate="tanh"), "leaky": lambda x: F.leaky_relu(x, 0.3)},
+    **{"hardswish": F.hardswish, "relu": F.relu, "clamp": lambda x: x.clamp(-0.5, 0.7), "abs": torch.abs},
+    "root": lambda x: x.abs().sqrt(),
+}
+
+
+@pytest.mark.parametrize("count", [1, 15, 37])
+def test_functions_over_their_whole_range(count: int) -> None:
+    """Relative to each result, or where it is below 1 to 1; beyond what a float32 holds, the same infinities."""
+    network = Network(lambda x: tuple(function(x) for function in FUNCTIONS.values()))
+    inputs = [
+        torch.linspace(-scale, scale, count) + offset for scale in (1e-4, 0.6, 4, 95, 1e30) for offset in (0, 1e-3)
+    ]
+    with load(lower(capture(network, inputs[:1]))) as loaded:
+        for x in inputs:
+            for name, wanted, found in zip(FUNCTIONS, network(x), loaded(x), strict=True):
+                assert torch.equal(wanted.isinf(), found.isinf()), f"{name} of {x}: {found}"
+                error = (wanted - found).abs() / wanted.abs().clamp(min=1)
+                assert error[wanted.isfinite()].max() < 5e-6, f"{name} of {x}: {found} instead of {wanted}"
+
+
+def test_tanh_near_zero_keeps_its_digits() -> None:
+    x = torch.logspace(-12, 0, 40)
+    with load(lower(capture(Network(torch.tanh), [x]))) as loaded:
+        assert torch.allclose(loaded(x)[0], x.tanh(), rtol=1e-6, atol=0)
+
+
+def test_special_values_stay_in_their_row() -> None:
+    layer = linear(8, 19)
+
+    def run(x: torch.Tensor, layer: nn.Module) -> tuple[torch.Tensor, ...]:
+        return layer(x), F.layer_norm(x, (8,)), x.mean(-1), x @ x.mT
+
+    network = Network(run, layer)
+    with load(lower(capture(network, [random(7, 8)]))) as loaded:
+        for content in (float("nan"), float("inf"), float("-inf")):
+            x = random(7, 8)
+            x[3, 5] = content
+            for wanted, found in zip(network(x), loaded(x), strict=True):
+                assert torch.equal(wanted.isnan(), found.isnan()), f"{content}: {found} instead of {wanted}"
+                assert torch.equal(wanted.isinf(), found.isinf()), f"{content}: {found} instead of {wanted}"
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_one_program_small_and_large(precision: str) -> None:
+    """Sizes decide when they are compiled: the same program runs here, and with oneDNN's kernels."""
+
+    def run(x: torch.Tensor, up: nn.Module, down: nn.Module, norm: nn.Module) -> torch.Tensor:
+        return x + down(F.gelu(up(norm(x)))) * x.mean(-1, keepdim=True).sigmoid()
+
+    shapes = {"inputs": ({0: torch.export.Dim("rows", min=2, max=4000)},)}
+    more = [(random(rows, 24, seed=rows),) for rows in (2, 3000, 5)]
+    network = Network(run, linear(24, 40), linear(40, 24), nn.LayerNorm(24))
+    check(network, random(9, 24), precision=precision, shapes=shapes, more=more)
+
+
+@pytest.mark.parametrize("size", [1, 3, 8, 16, 21])
+def test_repeated_rows_of_two_tensors(size: int) -> None:
+    """The outer products of selective state spaces, with rows as short as their states."""
+
+    def run(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        wide, tall = y[:, None, :, :], x[:, :, :, None]
+        state = y[0, 0]
+        return wide * tall, tall - wide, tall / (wide.abs() + 1), torch.exp(state[None, :, None] * x[0, :, :1, None])
+
+    check(Network(run), random(2, 6, 5), random(2, 5, size, seed=1))
