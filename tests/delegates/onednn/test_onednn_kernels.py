@@ -136,8 +136,9 @@ def sinks(x: torch.Tensor) -> torch.Tensor:
 
 
 def small_block(x: torch.Tensor, norm: nn.Module, up: nn.Module, down: nn.Module) -> torch.Tensor:
+    # No GELU: PyTorch asks a oneDNN of its own for that, which writes to the same log.
     rooted = x * torch.rsqrt(x.square().mean(-1, keepdim=True) + 1e-6)
-    return rooted + down(F.gelu(up(norm(x))) * torch.tanh(up(x)).sigmoid())
+    return rooted + down(F.silu(up(norm(x))) * torch.tanh(up(x)).sigmoid())
 
 
 def all_operators(x: torch.Tensor, *layers: nn.Module) -> list[torch.Tensor]:
