@@ -153,6 +153,17 @@ def _elements() -> bytes:
     return _plan(Network(run), (torch.randn(3, 5, 8), torch.randn(3, 5, 8)))
 
 
+def _choices() -> bytes:
+    """Masks and numbers that choose, with an open size."""
+
+    def run(x: torch.Tensor, mask: torch.Tensor, numbers: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return torch.where(mask, x.exp(), -1.0), x.abs().gather(1, numbers)
+
+    dims = {0: torch.export.Dim("rows", min=2, max=6)}
+    inputs = (torch.randn(3, 5), torch.ones(3, 1, dtype=torch.bool), torch.arange(12).reshape(3, 4) % 5)
+    return _plan(Network(run), inputs, {"inputs": (dims, dims, dims)})
+
+
 MODELS: dict[str, Callable[[], bytes]] = {
     "mixed": lambda: read_plan(mixed()),
     "convolutions": _convolutions,
@@ -161,4 +172,5 @@ MODELS: dict[str, Callable[[], bytes]] = {
     "own_attention_bf16": lambda: _encoder(0, "bf16"),
     "open_sizes": _open_sizes,
     "elements": _elements,
+    "choices": _choices,
 }

@@ -7,6 +7,7 @@ own.
 
 from __future__ import annotations
 
+from edgex.delegates.onednn.operators.choosing import CHOOSING_OPERATORS
 from edgex.delegates.onednn.operators.elementwise import ELEMENTWISE_OPERATORS, Emit
 from edgex.delegates.onednn.operators.layers import NETWORK_OPERATORS
 from edgex.delegates.onednn.operators.views import VIEW_OPERATORS
@@ -16,6 +17,7 @@ OPERATORS: dict[str, Emit] = {
     **ELEMENTWISE_OPERATORS,
     **NETWORK_OPERATORS,
     **VIEW_OPERATORS,
+    **CHOOSING_OPERATORS,
     **QUANTIZED_OPERATORS,
 }
 

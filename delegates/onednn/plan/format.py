@@ -10,19 +10,19 @@ from typing import Any
 
 from edgex.delegates.onednn.layout.sizes import Size
 from edgex.delegates.onednn.plan.graph_api import ATTRIBUTES, DTYPES, OP_KINDS, OWN_KINDS
-from edgex.delegates.onednn.plan.values import EMBEDDING, INDICES, Operation, Refused, Value
+from edgex.delegates.onednn.plan.values import EMBEDDING, GATHER, INDICES, MASKS, WHERE, Operation, Refused, Value
 
 _MAGIC = b"EDGEXDNN"
 # The first version whose readers know an operator of the backend's own; all know the others.
-_VERSION, _OWN_VERSIONS = 1, {kind: 3 if kind == EMBEDDING else 4 for kind in OWN_KINDS}
+_VERSION, _OWN_VERSIONS = 1, {**dict.fromkeys(OWN_KINDS, 4), EMBEDDING: 3, WHERE: 5, GATHER: 5}
 _HEADER_BYTES = 48
 _ALIGNMENT = 64
 _STEPS = {"constant": 0, "symbol": 1, "Add": 2, "Mul": 3, "FloorDiv": 4, "Mod": 5, "PythonMod": 5, "Max": 6, "Min": 7}
 # oneDNN has a number for the first only.
-_INDEX_DTYPES = {"s32": 4, "s64": 1 << 16}
+_OTHER_DTYPES = {"s32": 4, "s64": 1 << 16, "bool": (1 << 16) + 1}
 _TORCH_DTYPES = {
     **{"f32": "torch.float32", "bf16": "torch.bfloat16", "s8": "torch.int8"},
-    **{dtype: name for name, dtype in INDICES.items()},
+    **{dtype: name for name, dtype in (INDICES | MASKS).items()},
 }
 _ARENA, _ARGUMENT, _CONSTANT, _ALIAS = range(4)
 _FNV_START, _FNV_PRIME, _MASK = 0xCBF29CE484222325, 0x100000001B3, (1 << 64) - 1
@@ -136,7 +136,7 @@ class _Encoder:
         opaque = value.opaque and storage == _ARENA
         return b"".join(
             (
-                _u32((DTYPES | _INDEX_DTYPES)[value.dtype], int(opaque), len(value.shape)),
+                _u32((DTYPES | _OTHER_DTYPES)[value.dtype], int(opaque), len(value.shape)),
                 _i64(*map(self._size, value.shape), *map(self._size, layout.strides)),
                 _u32(storage, index),
                 struct.pack("<2Q", start, count),

@@ -14,9 +14,11 @@ from typing import Any
 
 from edgex.delegates.onednn.plan.values import (
     EMBEDDING,
+    GATHER,
     GUARDED_ATTENTION,
     OWN_BINARY,
     SOFTMAX_ATTENTION,
+    WHERE,
     Operation,
     Value,
 )
@@ -77,6 +79,8 @@ OWN_KINDS = {
     GUARDED_ATTENTION: _FIRST_OWN + 2,
     SOFTMAX_ATTENTION: _FIRST_OWN + 3,
     **{kind: _FIRST_OWN + 4 + number for number, kind in enumerate(OWN_BINARY.values())},
+    WHERE: _FIRST_OWN + 10,
+    GATHER: _FIRST_OWN + 11,
 }
 ATTRIBUTES = {
     "alpha": 0x1,

@@ -15,7 +15,7 @@ from edgex.delegates.onednn.layout.sizes import Layout, dense_strides, shape_of
 from edgex.delegates.onednn.operators.table import OPERATORS
 from edgex.delegates.onednn.plan.format import Signature, encode_plan
 from edgex.delegates.onednn.plan.fusion import end_unfit_partitions
-from edgex.delegates.onednn.plan.region import RegionBuilder, is_indices, is_int8, make_value
+from edgex.delegates.onednn.plan.region import RegionBuilder, is_indices, is_int8, is_mask, make_value
 from edgex.delegates.onednn.plan.values import Operation, Refused, Value
 from edgex.delegates.onednn.plan.written_attention import fuse_attention
 from edgex.errors import LoweringError
@@ -99,6 +99,8 @@ def _take_input(builder: RegionBuilder, node: Node) -> Value | None:
         return None
     if is_indices(tensor):
         value = builder.indices(node)
+    elif is_mask(tensor):
+        value = builder.mask(node)
     else:
         value = builder.integers(node) if is_int8(tensor) else make_value(tensor)
     value.layout = layout_of(tensor)

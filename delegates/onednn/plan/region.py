@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from edgex.delegates.executorch.exir import debug_handle_of, operator_name
 from edgex.delegates.onednn.layout.sizes import Layout, Permute, Size, View, dense_strides, product, shape_of
-from edgex.delegates.onednn.plan.values import DTYPES, INDICES, MAX_RANK, Encoding, Operation, Refused, Value
+from edgex.delegates.onednn.plan.values import DTYPES, INDICES, MASKS, MAX_RANK, Encoding, Operation, Refused, Value
 
 if TYPE_CHECKING:
     import torch
@@ -80,6 +80,14 @@ class RegionBuilder:
             Refused: It is none, or of another dtype.
         """
         return self._read(node, lambda: make_value(node.meta["val"], INDICES))
+
+    def mask(self, node: Node) -> Value:
+        """The value of a node that holds truth values.
+
+        Raises:
+            Refused: It is none.
+        """
+        return self._read(node, lambda: make_value(node.meta["val"], MASKS))
 
     def result(self, node: Node) -> Value:
         """The value of a node that leaves the region."""
@@ -231,8 +239,13 @@ def _hold(value: Value, read: Callable[[], torch.Tensor]) -> Value:
 
 
 def is_indices(tensor: Any) -> bool:
-    """Whether a (fake) tensor holds integers that only an embedding may read."""
+    """Whether a (fake) tensor holds integers that only choose what is read."""
     return str(tensor.dtype) in INDICES
+
+
+def is_mask(tensor: Any) -> bool:
+    """Whether a (fake) tensor holds truth values."""
+    return str(tensor.dtype) in MASKS
 
 
 def is_int8(tensor: Any) -> bool:

@@ -20,8 +20,12 @@ INTEGERS = ("s8", "u8")
 MAX_RANK = 12
 # What numbers of rows come in; oneDNN knows the first, and computes with neither.
 INDICES = {"torch.int32": "s32", "torch.int64": "s64"}
+# What chooses between two numbers; oneDNN does not know it.
+MASKS = {"torch.bool": "bool"}
 # The kinds of operator that the backend runs by itself: their layouts are plain strides.
 EMBEDDING = "embedding"
+# By a mask, and by numbers along one dimension.
+WHERE, GATHER = "where", "gather"
 # A row that may look at nothing gives 0 in the first, as PyTorch's operator does, and NaN in the second, as a softmax
 # does.
 GUARDED_ATTENTION, SOFTMAX_ATTENTION = "guarded_attention", "softmax_attention"
@@ -70,7 +74,8 @@ class Value:
     """A tensor of the region.
 
     Attributes:
-        dtype: `f32` or `bf16`; `s8` or `u8` for what is quantized; `s32` or `s64` for numbers of rows.
+        dtype: `f32` or `bf16`; `s8` or `u8` for what is quantized; `s32` or `s64` for numbers of rows;
+            `bool` for masks.
         shape: Sizes; a scalar has the shape (1,).
         parent: What it is a view of, or None.
         view: How, where it has a parent.

@@ -60,7 +60,7 @@ void change_value(Plan& plan, Random& random) {
       value.dims.pop_back();
       return value.strides.pop_back();
     case 5:
-      value.dtype = static_cast<int>(random() % 8 == 0 ? kInt64 : static_cast<int64_t>(random() % 8));
+      value.dtype = static_cast<int>(random() % 8 == 0 ? kInt64 + static_cast<int64_t>(random() % 2) : static_cast<int64_t>(random() % 8));
       return;
     case 6:
       value.opaque = !value.opaque;

@@ -63,6 +63,8 @@ ScalarType scalar_type(int dtype) {
       return ScalarType::Int;
     case edgex::kInt64:
       return ScalarType::Long;
+    case edgex::kBool:
+      return ScalarType::Bool;
     default:
       return ScalarType::Float;
   }

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "library/onednn.h"
+#include "operators/loops.h"
 #include "operators/numbers.h"
 #include "plan/plan.h"
 
@@ -11,8 +12,6 @@ namespace edgex {
 
 namespace {
 
-// Fewer are computed before other threads have begun.
-constexpr int64_t kElementsForThreads = 32 << 10;
 constexpr size_t kTensors = 3;  // left, right, result
 
 constexpr int kCopy = -1;  // no kind of a plan: the left one alone
@@ -29,11 +28,7 @@ EDGEX_INLINE float combine(float a, float b) {
   return a < b || a != a ? a : b;
 }
 
-// One dimension of the loop: its size and each tensor's step along it.
-struct Loop {
-  int64_t count;
-  std::array<int64_t, kTensors> steps;
-};
+using Loop = LoopOf<kTensors>;
 
 // Some rows, dense in the result and in an operand that has a step; the other one is one number. With the size known, short
 // ones are a vector and no loop.
@@ -155,39 +150,11 @@ void combine_all(int kind, const Rows<T>& rows) {
   }
 }
 
-// The result's dimensions in the order in which it lies, those in one where no tensor tells them apart.
-std::vector<Loop> plan_loops(const Strided& left, const Strided& right, const Strided& result) {
-  const size_t rank = result.dims.size();
-  std::vector<Loop> loops;
-  const auto step = [&](const Strided& tensor, size_t dim) {
-    const size_t missing = rank - tensor.dims.size();
-    return dim < missing || tensor.dims[dim - missing] == 1 ? 0 : tensor.strides[dim - missing];
-  };
-  for (size_t dim = 0; dim < rank; dim++) {
-    if (result.dims[dim] == 1) continue;
-    loops.push_back({result.dims[dim], {step(left, dim), step(right, dim), result.strides[dim]}});
-  }
-  std::stable_sort(loops.begin(), loops.end(), [](const Loop& a, const Loop& b) { return a.steps[2] > b.steps[2]; });
-  if (loops.empty()) loops.push_back({1, {0, 0, 1}});
-  std::vector<Loop> merged{loops[0]};
-  for (size_t i = 1; i < loops.size(); i++) {
-    Loop& outer = merged.back();
-    bool one = true;
-    for (size_t t = 0; t < kTensors; t++) one = one && outer.steps[t] == loops[i].steps[t] * loops[i].count;
-    if (one) {
-      outer = {outer.count * loops[i].count, loops[i].steps};
-    } else {
-      merged.push_back(loops[i]);
-    }
-  }
-  return merged;
-}
-
 template <typename T>
 class Binary final : public OwnOperator {
  public:
   Binary(int kind, const Strided& left, const Strided& right, const Strided& result)
-      : kind_(kind), loops_(plan_loops(left, right, result)) {
+      : kind_(kind), loops_(plan_loops<kTensors>({&left, &right, &result})) {
     for (size_t i = 0; i + 1 < loops_.size(); i++) rows_ *= loops_[i].count;
     // One long row is shared out as well.
     if (rows_ == 1 && loops_.back().count >= kElementsForThreads) {

@@ -18,7 +18,7 @@ constexpr uint32_t kMostConcatenated = 4096;
 using Type = Attribute::Type;
 
 // What a kind does with the element types of its tensors.
-enum class Types { kAlike, kFloat32, kOfNorm, kQuantize, kDequantize, kCast, kEmbedding };
+enum class Types { kAlike, kFloat32, kOfNorm, kQuantize, kDequantize, kCast, kEmbedding, kWhere };
 
 struct AttributeRule {
   int code;
@@ -114,6 +114,8 @@ std::unordered_map<int, Rule> make_rules() {
   }
   for (int kind = kAdd; kind <= kMinimum; kind++) rules[kind] = {2, 2, Types::kAlike, {}};
   rules[kEmbedding] = {2, 2, Types::kEmbedding, {}};
+  rules[kWhere] = {3, 3, Types::kWhere, {}};
+  rules[kGather] = {2, 2, Types::kEmbedding, {dimension(dnnl_graph_op_attr_axis)}};
   return rules;
 }
 
@@ -148,6 +150,8 @@ bool fits(Types types, const std::vector<int>& inputs, int result) {
       return is_float(result) && is_float(inputs[0]);
     case Types::kEmbedding:
       return is_float(result) && inputs[0] == result && (inputs[1] == kInt32 || inputs[1] == kInt64);
+    case Types::kWhere:
+      return is_float(result) && inputs[0] == kBool && inputs[1] == result && inputs[2] == result;
   }
   return false;
 }
@@ -218,7 +222,8 @@ const Attribute* find_attribute(const Operation& operation, int code) {
 }
 
 bool may_repeat(const Operation& operation) {
-  return operation.kind == dnnl_graph_op_reorder || is_own_attention(operation.kind) || is_own_binary(operation.kind);
+  return operation.kind == dnnl_graph_op_reorder || is_own_attention(operation.kind) || is_own_binary(operation.kind) ||
+         operation.kind == kWhere || operation.kind == kGather;
 }
 
 void check_operation(const Plan& plan, const Operation& operation) {

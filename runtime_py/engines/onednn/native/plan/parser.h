@@ -12,9 +12,9 @@ namespace edgex {
 // Little-endian. Header: magic "EDGEXDNN", u32 version, u32 zero, u64 bytes of the body, u64 offset of the constants,
 // u64 their bytes, u64 FNV-1a of the body. Then the body, in the order of the fields of `Plan`; counts are u32.
 constexpr char kMagic[] = "EDGEXDNN";
-// Version 2 may hold attentions, version 3 embeddings too, version 4 operators of two tensors and attentions with two masks;
-// the rest is as in version 1.
-constexpr uint32_t kVersion = 4;
+// Version 2 may hold attentions, version 3 embeddings too, version 4 operators of two tensors and attentions with two masks,
+// version 5 what masks and numbers choose; the rest is as in version 1.
+constexpr uint32_t kVersion = 5;
 constexpr size_t kHeaderBytes = 48;
 
 // Returns the cause, empty when `plan` is complete. `data` must outlive `plan`, which points to the constants in it.

@@ -73,6 +73,7 @@ size_t element_bytes(int dtype) {
       return 8;
     case kInt8:
     case kUint8:
+    case kBool:
       return 1;
     default:
       return 0;

@@ -24,8 +24,9 @@ using Size = int64_t;
 
 constexpr size_t kMaxRank = 12;
 
-// Element types that plans hold, as oneDNN numbers them (dnnl_data_type_t); the last one oneDNN 3.2 does not have.
-constexpr int kBfloat16 = 2, kFloat32 = 3, kInt32 = 4, kInt8 = 5, kUint8 = 6, kInt64 = 1 << 16;
+// Element types that plans hold, as oneDNN numbers them (dnnl_data_type_t); the last two oneDNN 3.2 does not have.
+constexpr int kBfloat16 = 2, kFloat32 = 3, kInt32 = 4, kInt8 = 5, kUint8 = 6, kInt64 = 1 << 16,
+              kBool = (1 << 16) + 1;
 
 // Kinds of operators that the backend runs by itself, behind all of oneDNN's.
 constexpr int kFirstOwn = 1 << 16;
@@ -36,6 +37,8 @@ constexpr int kAttention = kFirstOwn, kEmbedding = kFirstOwn + 1, kGuardedAttent
 // Of two tensors, each repeated and laid out in any way.
 constexpr int kAdd = kFirstOwn + 4, kSubtract = kFirstOwn + 5, kMultiply = kFirstOwn + 6, kDivide = kFirstOwn + 7,
               kMaximum = kFirstOwn + 8, kMinimum = kFirstOwn + 9;
+// Of a mask and two tensors, each repeated in any way; and the elements that numbers along one dimension choose.
+constexpr int kWhere = kFirstOwn + 10, kGather = kFirstOwn + 11;
 
 inline bool is_own_attention(int kind) {
   return kind == kAttention || kind == kGuardedAttention || kind == kSoftmaxAttention;

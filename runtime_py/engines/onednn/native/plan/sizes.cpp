@@ -155,7 +155,7 @@ void check_attention(const Inputs& inputs, const Dims& result) {
   }
 }
 
-void check_own_binary(const Inputs& inputs, const Dims& result) {
+void check_repeated(const Inputs& inputs, const Dims& result) {
   for (const Dims* input : inputs) {
     require_fit(input->size() <= result.size());
     for (size_t i = 0; i < input->size(); i++) require_fit(repeats_to((*input)[i], result[result.size() - input->size() + i]));
@@ -167,6 +167,13 @@ void check_embedding(const Inputs& inputs, const Dims& result) {
   require_fit(table.size() == 2 && table[1] == result.back());
   const bool single = result.size() == 1 && indices == Dims{1};
   require_fit(single || std::equal(indices.begin(), indices.end(), result.begin(), result.end() - 1));
+}
+
+void check_gather(const Operation& operation, const Inputs& inputs, const Dims& result) {
+  const Dims &table = *inputs[0], &indices = *inputs[1];
+  const auto axis = static_cast<size_t>(integers(operation, dnnl_graph_op_attr_axis)[0]);
+  require_fit(indices == result && table.size() == result.size() && axis < result.size());
+  for (size_t i = 0; i < result.size(); i++) require_fit(i == axis || result[i] <= table[i]);
 }
 
 }  // namespace
@@ -218,7 +225,11 @@ void check_sizes(const Operation& operation, const Inputs& inputs, const Dims& r
     case kDivide:
     case kMaximum:
     case kMinimum:
-      return check_own_binary(inputs, result);
+      return check_repeated(inputs, result);
+    case kWhere:
+      return check_repeated(inputs, result);
+    case kGather:
+      return check_gather(operation, inputs, result);
     case kEmbedding:
       return check_embedding(inputs, result);
     default:  // element by element

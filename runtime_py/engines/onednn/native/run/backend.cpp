@@ -150,6 +150,8 @@ class Region {
         return ScalarType::Int;
       case kInt64:
         return ScalarType::Long;
+      case kBool:
+        return ScalarType::Bool;
       default:
         return ScalarType::Float;
     }

@@ -73,7 +73,7 @@ void Executable::find_data() {
 dnnl_graph_logical_tensor_t Executable::strided(uint32_t id, const std::vector<int64_t>& strides) const {
   const Value& value = plan_.values[id];
   const bool constant = plan_.values[root(id)].storage == Storage::kConstant && data_.count(root(id)) == 0;
-  const bool known = value.dtype != kInt64;  // only operators of our own read the others
+  const bool known = value.dtype != kInt64 && value.dtype != kBool;  // only operators of our own read the others
   dnnl_graph_logical_tensor_t tensor;
   check(dnnl_graph_logical_tensor_init_with_strides(
             &tensor, id, known ? static_cast<dnnl_data_type_t>(value.dtype) : dnnl_data_type_undef, static_cast<int32_t>(value.dims.size()),

@@ -27,6 +27,7 @@ struct Group {
   PartitionOwner partition;       // null for an operator of our own
   int kind = 0;                   // of such an operator
   float scale = 0;                // of an attention
+  size_t axis = 0;                // of a gather
   std::vector<uint32_t> inputs;   // values
   std::vector<uint32_t> outputs;
   std::vector<size_t> operations; // of the plan

@@ -3,6 +3,7 @@
 
 #include "attention/attention.h"
 #include "operators/binary.h"
+#include "operators/choose.h"
 #include "operators/concat.h"
 #include "operators/embedding.h"
 #include "plan/operators.h"
@@ -102,6 +103,10 @@ void Executable::compile_own(const Group& group, Call& call) const {
   const CompileClock clock;
   if (group.kind == kEmbedding) {
     call.own = make_embedding(dtypes[0], dtypes[1], tensors[0], tensors[1], tensors[2]);
+  } else if (group.kind == kWhere) {
+    call.own = make_where(dtypes[1], tensors[0], tensors[1], tensors[2], tensors[3]);
+  } else if (group.kind == kGather) {
+    call.own = make_gather(dtypes[0], dtypes[1], group.axis, tensors[0], tensors[1], tensors[2]);
   } else if (is_own_binary(group.kind)) {
     call.own = make_binary(group.kind, dtypes[0], tensors[0], tensors[1], tensors[2]);
   } else {
