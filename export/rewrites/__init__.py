@@ -81,6 +81,7 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
     from edgex.export.rewrites.norms.batch_norm import fold_batch_norm
     from edgex.export.rewrites.norms.batch_statistics import write_batch_statistics
     from edgex.export.rewrites.norms.channel_means import write_channel_means
+    from edgex.export.rewrites.norms.flat_softmax import flatten_softmax
     from edgex.export.rewrites.norms.group_norm import write_group_norm
     from edgex.export.rewrites.norms.lengths import bound_lengths
     from edgex.export.rewrites.norms.plane_norms import write_plane_norms
@@ -178,6 +179,7 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
         ("write_plane_norms", True, write_plane_norms),
         ("write_group_norm", True, write_group_norm),
         ("move_softmax", True, move_softmax),
+        ("flatten_softmax", True, flatten_softmax),
         # Ahead of the shuffles that they become.
         ("write_phases", True, write_phases),
         ("permute_pixels", True, permute_pixels),

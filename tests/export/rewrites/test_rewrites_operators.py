@@ -21,6 +21,7 @@ from edgex.export.rewrites.indexing.writes import fill_memory, return_writes
 from edgex.export.rewrites.literals import fold_literals
 from edgex.export.rewrites.norms.batch_statistics import write_batch_statistics
 from edgex.export.rewrites.norms.channel_means import write_channel_means
+from edgex.export.rewrites.norms.flat_softmax import flatten_softmax
 from edgex.export.rewrites.norms.group_norm import write_group_norm
 from edgex.export.rewrites.norms.softmax import move_softmax
 from edgex.export.rewrites.operators.activations import write_activations, write_gelu
@@ -281,6 +282,13 @@ SOFTMAXES = {
     "of rows": (lambda x: x.softmax(-2), rand(2, 5, 3)),
     "of a table": (lambda x: x.softmax(0), rand(5, 3)),
 }
+FLAT_SOFTMAXES = {
+    "of channels": (lambda x: x.softmax(1), rand(2, 13, 3, 4)),
+    "of keys": (lambda x: x.softmax(-2), rand(2, 3, 14, 4)),
+    "of the first": (lambda x: x.softmax(0), rand(12, 3, 5)),
+    "of few numbers, often": (lambda x: x.softmax(1), rand(2, 5, 16, 16)),
+    "of two, large ones": (lambda x: x.softmax(1), 1e4 * rand(1, 2, 256)),
+}
 PIXELS = {
     "as tokens": (lambda x: x.flatten(2).transpose(1, 2), rand(2, 5, 3, 4)),
     "as tokens by a permute": (lambda x: x.view(2, 5, 12).permute(0, 2, 1), rand(2, 5, 3, 4)),
@@ -425,6 +433,7 @@ TABLES = {
     write_statistics: STATISTICS,
     write_activations: ACTIVATIONS,
     move_softmax: SOFTMAXES,
+    flatten_softmax: FLAT_SOFTMAXES,
     permute_pixels: PIXELS,
     repeat_pixels: NEAREST,
     write_phases: PHASES,
@@ -480,6 +489,8 @@ KEPT = {
     ),
     "elu": (write_activations, F.elu, SPECIAL),
     "an early threshold": (write_activations, lambda x: F.softplus(x, threshold=5), SPECIAL),
+    "softmax of few rows as it is quickest": (flatten_softmax, lambda x: x.softmax(1), rand(3, 13, 4)),
+    "softmax of the last, flat": (flatten_softmax, lambda x: x.softmax(-1), IMAGE),
     "softmax of the last dimension": (move_softmax, lambda x: x.softmax(-1), IMAGE),
     "other rows as columns": (permute_pixels, lambda x: x.reshape(2, 12, 36).transpose(1, 2), IMAGE),
     "the nearest of a half": (repeat_pixels, lambda x: F.interpolate(x, scale_factor=1.5), IMAGE),
@@ -511,6 +522,7 @@ OF_ANY_BATCH = {
     "large kernel": (split_depthwise, torch.nn.Conv2d(3, 3, 7, groups=3), rand(2, 3, 8, 9)),
     "channels": (write_channel_means, lambda x: x.mean(1), IMAGE),
     "softmax": (move_softmax, lambda x: x.softmax(1), IMAGE),
+    "flat softmax": (flatten_softmax, lambda x: x.softmax(1), IMAGE),
     "convolution": (flatten_conv3d, torch.nn.Conv3d(3, 4, 3), VIDEO),
     "group norm": (write_group_norm, torch.nn.GroupNorm(3, 3), IMAGE),
     "sort": (sort_by_topk, lambda x: x.median(1).values, rand(2, 7)),
