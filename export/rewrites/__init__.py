@@ -114,7 +114,7 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
     from edgex.export.rewrites.products.experts import write_experts
     from edgex.export.rewrites.products.nearest import repeat_by_products, repeat_pixels
     from edgex.export.rewrites.products.phases import write_phases
-    from edgex.export.rewrites.products.resizes import write_corners, write_resizes
+    from edgex.export.rewrites.products.resizes import write_corners, write_cubics, write_resizes
     from edgex.export.rewrites.products.sampling import gather_samples
     from edgex.export.rewrites.recurrences.layers import write_recurrences
     from edgex.export.rewrites.regions import inline_regions
@@ -194,6 +194,7 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
         ("repeat_by_products", True, repeat_by_products),
         ("write_resizes", True, write_resizes),
         ("write_corners", True, write_corners),
+        ("write_cubics", True, write_cubics),
         ("write_gelu", True, write_gelu),
         ("write_activations", True, write_activations),
         ("write_statistics", True, write_statistics),

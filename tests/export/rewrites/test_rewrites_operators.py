@@ -45,7 +45,7 @@ from edgex.export.rewrites.products.einsum import split_einsum
 from edgex.export.rewrites.products.experts import write_experts
 from edgex.export.rewrites.products.nearest import repeat_by_products, repeat_pixels
 from edgex.export.rewrites.products.phases import write_phases
-from edgex.export.rewrites.products.resizes import write_corners, write_resizes
+from edgex.export.rewrites.products.resizes import write_corners, write_cubics, write_resizes
 from edgex.export.rewrites.products.sampling import gather_samples
 from edgex.export.rewrites.scattering.sums import scatter_by_sums
 from edgex.export.rewrites.weights.bounds import write_bounds
@@ -253,6 +253,11 @@ RESIZES = {
         lambda x: F.interpolate(x, size=(5, 7), mode="bilinear", align_corners=True, antialias=True), IMAGE
     ),
 }  # fmt: skip
+CUBICS = {
+    "by a factor": (lambda x: F.interpolate(x, scale_factor=1.7, mode="bicubic"), IMAGE),
+    "corners": (lambda x: F.interpolate(x, size=(20, 5), mode="bicubic", align_corners=True), IMAGE),
+    "the same height": (lambda x: F.interpolate(x, size=(IMAGE.shape[2], 5), mode="bicubic"), IMAGE),
+}
 CORNERS = {
     "larger": (lambda x: F.interpolate(x, scale_factor=2, mode="bilinear", align_corners=True), IMAGE),
     "other sizes": (lambda x: F.interpolate(x, size=(5, 31), mode="bilinear", align_corners=True), IMAGE),
@@ -430,6 +435,7 @@ TABLES = {
     write_mirrors: MIRRORS,
     write_resizes: RESIZES,
     write_corners: CORNERS,
+    write_cubics: CUBICS,
     write_statistics: STATISTICS,
     write_activations: ACTIVATIONS,
     move_softmax: SOFTMAXES,
@@ -468,6 +474,12 @@ KEPT = {
     "a ceiling that counts": (write_average_pools, lambda x: F.avg_pool2d(x, 5, 2, ceil_mode=True), IMAGE),
     "indices of a long stable sort": (sort_by_topk, lambda x: torch.sort(x, stable=True).indices, rand(2, 5000)),
     "slopes of an image": (write_activations, F.prelu, IMAGE, rand(3)),
+    "a resize that ONNX Runtime does well": (write_cubics, lambda x: F.interpolate(x, scale_factor=2), IMAGE),
+    "an image of thousands of rows": (
+        write_cubics,
+        lambda x: F.interpolate(x, scale_factor=0.5, mode="bicubic"),
+        rand(1, 1, 2048, 4),
+    ),
     "a resize without corners": (write_corners, lambda x: F.interpolate(x, scale_factor=2, mode="bilinear"), IMAGE),
     "a variance of rows": (write_variances, lambda x: x.var(-1), IMAGE),
     "a mean of planes": (write_plane_means, lambda x: x.mean((2, 3), keepdim=True), IMAGE),
@@ -529,6 +541,7 @@ OF_ANY_BATCH = {
     "scan": (write_scans, lambda x: x.cumprod(1), rand(2, 7)),
     "diagonal": (slice_diagonals, lambda x: x.diagonal(0, 1, 2), rand(2, 4, 4)),
     "mirror": (write_mirrors, torch.nn.ReflectionPad2d(2), IMAGE),
+    "bicubic resize": (write_cubics, torch.nn.Upsample(scale_factor=2, mode="bicubic"), IMAGE),
     "resize": (write_corners, torch.nn.Upsample(scale_factor=2, mode="bilinear", align_corners=True), IMAGE),
     "variance": (write_statistics, lambda x: x.var((1, 2)), IMAGE),
     "windows": (write_folds, torch.nn.Unfold(3, padding=1), IMAGE),
