@@ -51,6 +51,7 @@ class OneDnnDelegate:
             "split_complex",
             "write_recurrences",
             "fold_literals",
+            "fold_lookups",
             "join_ranks",
             "write_masks",
             "copy_returned_constants",

@@ -44,6 +44,7 @@ class XnnpackDelegate:
             "split_complex",
             "write_recurrences",
             "fold_literals",
+            "fold_lookups",
             "join_ranks",
             "unfold_attention",
             "split_alpha",
@@ -51,7 +52,14 @@ class XnnpackDelegate:
             "write_gelu",
         ),
         *("order_weights", "slice_pieces", "write_batches", "write_activations", "split_depthwise"),
-        *("write_plane_norms", "write_variances", "write_channel_means", "move_softmax", "permute_pixels"),
+        *(
+            "write_plane_norms",
+            "write_layer_norms",
+            "write_variances",
+            "write_channel_means",
+            "move_softmax",
+            "permute_pixels",
+        ),
         *(
             "repeat_pixels",
             "gather_samples",

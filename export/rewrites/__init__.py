@@ -76,13 +76,14 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
     from edgex.export.rewrites.indexing.searching import search_by_comparisons
     from edgex.export.rewrites.indexing.sorting import sort_by_topk
     from edgex.export.rewrites.indexing.writes import fill_memory, return_writes
-    from edgex.export.rewrites.literals import fold_factories, fold_literals
+    from edgex.export.rewrites.literals import fold_factories, fold_literals, fold_lookups
     from edgex.export.rewrites.matrices.small import write_small_matrices
     from edgex.export.rewrites.norms.batch_norm import fold_batch_norm
     from edgex.export.rewrites.norms.batch_statistics import write_batch_statistics
     from edgex.export.rewrites.norms.channel_means import write_channel_means
     from edgex.export.rewrites.norms.flat_softmax import flatten_softmax
     from edgex.export.rewrites.norms.group_norm import write_group_norm
+    from edgex.export.rewrites.norms.layer_norm import write_layer_norms
     from edgex.export.rewrites.norms.lengths import bound_lengths
     from edgex.export.rewrites.norms.plane_norms import write_plane_norms
     from edgex.export.rewrites.norms.row_means import write_row_means
@@ -178,6 +179,8 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
         ("write_batch_statistics", True, write_batch_statistics),
         ("write_plane_norms", True, write_plane_norms),
         ("write_group_norm", True, write_group_norm),
+        # Behind the norms that become layer norms.
+        ("write_layer_norms", True, write_layer_norms),
         ("move_softmax", True, move_softmax),
         ("flatten_softmax", True, flatten_softmax),
         # Ahead of the shuffles that they become.
@@ -219,6 +222,8 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
         # Masks become constants, which attention looks at.
         ("choose_truths", True, choose_truths),
         ("fold_literals", True, fold_literals),
+        # Behind places that are literals only now.
+        ("fold_lookups", True, fold_lookups),
         ("write_bounds", True, write_bounds),
         ("guard_empty_rows", True, guard_empty_rows),
         ("write_masks", True, write_masks),

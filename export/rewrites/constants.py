@@ -55,7 +55,7 @@ _CONVERSIONS = frozenset(f"aten::{name}" for name in ("to", "_to_copy"))
 def fold_constants(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite | None]:
     """Fold every subgraph that depends on weights only; the same program comes back where there is none."""
     weights = constant_tensors(program)
-    foldable = _find_foldable(program, weights, SIZE_ALLOWANCE_BYTES)
+    foldable = find_foldable(program, weights, SIZE_ALLOWANCE_BYTES)
     worked = _find_worked(foldable, weights)
     folded = fold_nodes(program, worked, foldable, weights, SIZE_ALLOWANCE_BYTES)
     if folded is None:
@@ -120,18 +120,24 @@ def fold_nodes(
 
 def find_literals(program: CapturedProgram, allowance_bytes: int) -> dict[Node, None]:
     """The operators that depend on nothing at all, in program order."""
-    return _find_foldable(program, {}, allowance_bytes)
+    return find_foldable(program, {}, allowance_bytes)
 
 
 def find_values(program: CapturedProgram, nodes: Iterable[Node]) -> dict[Node, torch.Tensor]:
     """The values of those nodes that are the same in every run; fake ones where the program's weights are fake."""
     weights = constant_tensors(program)
-    foldable = _find_foldable(program, weights, SIZE_ALLOWANCE_BYTES)
+    foldable = find_foldable(program, weights, SIZE_ALLOWANCE_BYTES)
     return _evaluate({node: None for node in nodes if node in weights or node in foldable}, foldable, weights)
 
 
-def _find_foldable(program: CapturedProgram, weights: Mapping[Node, Any], allowance_bytes: int) -> dict[Node, None]:
-    """The operators whose result is the same in every run, in program order."""
+def find_foldable(program: CapturedProgram, weights: Mapping[Node, Any], allowance_bytes: int) -> dict[Node, None]:
+    """The operators whose result is the same in every run, in program order.
+
+    Args:
+        program: It is not changed.
+        weights: The tensors that they may read.
+        allowance_bytes: What a literal alone may have.
+    """
     graph = program.exported.graph
     mutated = mutated_nodes(program.exported)
     output = graph.output_node()

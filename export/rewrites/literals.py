@@ -11,7 +11,9 @@ before:  ones = aten.ones.default([16, 16])
 after:   y    = aten.masked_fill.Scalar(scores, c_eq, -1e9)
 ```
 
-`fold_factories` folds the tables alone for which an engine has no operator.
+`fold_factories` folds the tables alone for which an engine has no operator. `fold_lookups` folds rows of a weight at
+places that are literals or weights: relative positions (MViTv2, Swin), which are larger than their table, so that
+`fold_constants` leaves them. ExecuTorch's `index` takes 6 ns a number: a tenth of MViTv2's time.
 
 Not folded: random numbers, uninitialised memory, what the model writes to or returns, and what would become constants
 of more than `ALLOWANCE_BYTES` for one subgraph.
@@ -19,15 +21,25 @@ of more than `ALLOWANCE_BYTES` for one subgraph.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
+import torch
 from torch.fx import Node
 
 from edgex.delegates.base import CapturedProgram
 from edgex.delegates.graph.schema import operator_name
 from edgex.export.rewrites.base import Rewrite, locations_of
-from edgex.export.rewrites.constants import find_literals, fold_nodes
+from edgex.export.rewrites.constants import find_foldable, find_literals, fold_nodes
+from edgex.export.rewrites.editing.editor import constant_tensors
 
 # A mask of 1024 x 1024 numbers.
 ALLOWANCE_BYTES = 4 * 1024 * 1024
+
+# By how much what is read from one table may outgrow it: positions of 56 x 56 places, 96 numbers each.
+LOOKUP_BYTES = 1280 * 1024
+
+_LOOKUPS = frozenset(f"aten::{name}" for name in ("index", "index_select", "embedding", "gather"))
 
 # Tables that PyTorch's ONNX exporter cannot write, triangles, which it writes in 30 operators, and windows, of which it
 # keeps 69 dB (Blackman and Hamming of 8).
@@ -53,11 +65,25 @@ def fold_literals(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite | 
     return _fold(program, set(literals), literals, "fold_literals", "depend on no input")
 
 
+def fold_lookups(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite | None]:
+    """Fold what is read from weights at constant places; the same program comes back where there is none."""
+    weights = constant_tensors(program)
+    foldable = find_foldable(program, weights, LOOKUP_BYTES)
+    lookups = {node for node in foldable if operator_name(node) in _LOOKUPS and node.args[0] in weights}
+    return _fold(program, lookups, foldable, "fold_lookups", "read weights at constant places", weights, LOOKUP_BYTES)
+
+
 def _fold(
-    program: CapturedProgram, wanted: set[Node], literals: dict[Node, None], name: str, what: str
+    program: CapturedProgram,
+    wanted: set[Node],
+    foldable: dict[Node, None],
+    name: str,
+    what: str,
+    weights: Mapping[Node, torch.Tensor] = MappingProxyType({}),
+    allowance_bytes: int = ALLOWANCE_BYTES,
 ) -> tuple[CapturedProgram, Rewrite | None]:
     """Fold ``wanted``, as the rewrite ``name``; ``what`` its operators have in common."""
-    folded = fold_nodes(program, wanted, literals, {}, ALLOWANCE_BYTES)
+    folded = fold_nodes(program, wanted, foldable, weights, allowance_bytes)
     if folded is None:
         return program, None
     rewritten, operators, count = folded

@@ -15,7 +15,12 @@ if TYPE_CHECKING:
 
 
 # They make linear layers of what is none, and a recipe would take their weights for some of the model's.
-_MAKE_LAYERS = frozenset(("write_row_means", "write_recurrences", "write_plane_norms", "write_uneven_averages"))
+_MAKE_LAYERS = frozenset(
+    ("write_row_means", "write_recurrences", "write_plane_norms", "write_layer_norms", "write_uneven_averages")
+)
+
+# They square what may be large, which float16 does not hold beyond 255 of it.
+_SQUARE = frozenset(("write_layer_norms",))
 
 
 def rewrite_for_targets(
@@ -54,7 +59,10 @@ def _wanted(job: Job, settings: ExportSettings) -> tuple[str, ...]:
     from edgex.export.rewrites import wanted_rewrites
 
     names = wanted_rewrites(job.delegate)
-    return names if settings.quantize is None else tuple(name for name in names if name not in _MAKE_LAYERS)
+    without = (_MAKE_LAYERS if settings.quantize is not None else frozenset()) | (
+        _SQUARE if settings.precision == "fp16" else frozenset()
+    )
+    return tuple(name for name in names if name not in without)
 
 
 def check_signature(before: CapturedProgram, after: CapturedProgram) -> None:

@@ -20,7 +20,7 @@ from edgex.export.rewrites.attention.windows import write_windows
 from edgex.export.rewrites.base import Rewrite
 from edgex.export.rewrites.editing.editor import ProgramEditor
 from edgex.export.rewrites.editing.substitution import substitute
-from edgex.export.rewrites.literals import ALLOWANCE_BYTES, fold_literals
+from edgex.export.rewrites.literals import ALLOWANCE_BYTES, LOOKUP_BYTES, fold_literals, fold_lookups
 from edgex.export.rewrites.pooling.uneven import write_uneven_averages
 from edgex.export.rewrites.precision import convert_precision
 from edgex.export.rewrites.proof import rewrite_and_prove
@@ -194,6 +194,41 @@ LITERALS = {
 def test_literals_that_stay(name):
     before = program_of(LITERALS[name], random_like(4))
     assert aten.mul.Tensor in operators(fold_literals(before)[0]) or fold_literals(before)[1] is None
+
+
+class Positions(nn.Module):
+    """Relative positions: rows of a weight at the differences of places."""
+
+    def __init__(self, places, width):
+        super().__init__()
+        self.table = nn.Parameter(random_like(2 * places - 1, width))
+        self.places = places
+
+    def forward(self, x):
+        places = torch.arange(self.places)
+        return x + self.table[places[:, None] - places[None, :] + self.places - 1]
+
+
+def test_rows_of_a_weight_at_places_made_in_forward_become_a_constant():
+    x = random_like(40, 40, 24, seed=1)
+    before = capture_program(Positions(40, 24), x)
+    after, rewrite = fold_lookups(before)
+    check_rewrite(before, after, x)
+    assert rewrite.name == "fold_lookups"
+    assert operators(after) == [aten.add.Tensor]
+    assert fold_lookups(after) == (after, None)
+
+
+def test_rows_that_need_far_more_than_their_table_stay():
+    places = 64
+    width = LOOKUP_BYTES // (4 * places * places) + 4
+    before = capture_program(Positions(places, width), random_like(places, places, width))
+    assert fold_lookups(before) == (before, None)
+
+
+def test_rows_at_places_that_are_inputs_stay():
+    before = capture_program(nn.Embedding(5, 4), torch.tensor([1, 2]))
+    assert fold_lookups(before) == (before, None)
 
 
 @pytest.mark.parametrize("target", delegate_names())
