@@ -51,7 +51,7 @@ class XnnpackDelegate:
             "pad_averages",
             "write_gelu",
         ),
-        *("order_weights", "slice_pieces", "write_batches", "write_activations", "split_depthwise"),
+        *("order_weights", "turn_weights", "slice_pieces", "write_batches", "write_activations", "split_depthwise"),
         *(
             "write_plane_norms",
             "write_layer_norms",

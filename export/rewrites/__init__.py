@@ -128,6 +128,7 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
     from edgex.export.rewrites.weights.dilation import fill_dilation
     from edgex.export.rewrites.weights.order import order_weights
     from edgex.export.rewrites.weights.returned import copy_returned_constants
+    from edgex.export.rewrites.weights.turned import turn_weights
 
     # Those for every target before those on request: `common` relies on it.
     return (
@@ -153,6 +154,7 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
         ("write_regions", True, write_regions),
         # Operators in terms of others. `fold_literals` comes after them: they make positions and counts.
         ("order_weights", True, order_weights),
+        ("turn_weights", True, turn_weights),
         ("copy_returned_constants", True, copy_returned_constants),
         ("sort_by_topk", True, sort_by_topk),
         ("write_masked", True, write_masked),
