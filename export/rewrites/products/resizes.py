@@ -82,7 +82,8 @@ def _bicubic_from_the_left(
     x: torch.Tensor, sizes: Sequence[int] | None, corners: bool, scales: Sequence[float] | None
 ) -> Any:
     def resize(one: torch.Tensor, to: Any, by: Any) -> torch.Tensor:
-        return aten.upsample_bicubic2d.vec(one, to, corners, by)
+        found: torch.Tensor = aten.upsample_bicubic2d.vec(one, to, corners, by)
+        return found
 
     return _by_matrices(x, sizes, scales, resize, _MOST_FOR_ONNX, left=True)
 
