@@ -23,9 +23,9 @@ from torch.fx.passes.infra.partitioner import Partition
 from edgex.delegates.executorch.exir import is_excluded, operator_name, origin_of
 from edgex.delegates.executorch.lowering import OnPartition
 from edgex.delegates.executorch.refusals import EXCLUDED, Refusal
-from edgex.delegates.graph.merging import merge_groups
 from edgex.delegates.graph.schema import named_arguments
-from edgex.delegates.xnnpack.partition_cycles import TAG, separate_cycles
+from edgex.delegates.xnnpack.partitions.cycles import TAG, separate_cycles
+from edgex.delegates.xnnpack.partitions.merging import merge_groups
 from edgex.delegates.xnnpack.reasons import explain_refusal
 from edgex.delegates.xnnpack.run_time_sizes import sizes_of_run_time
 from edgex.delegates.xnnpack.workarounds import refuse_wrong

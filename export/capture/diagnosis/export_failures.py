@@ -162,12 +162,9 @@ def explain_data_dependence(error: Exception | None, line: UserLine | None) -> t
 def _loops_over_experts(error: Exception | None) -> bool:
     """Whether the line is in a layer of transformers that has several ways to compute experts, and was told to loop."""
     frames = [] if error is None else [frame for frame, _line in traceback.walk_tb(error.__traceback__)]
-    owners = (frame.f_locals.get("self") for frame in frames)
-    return any(
-        getattr(getattr(owner, "config", None), "_experts_implementation", None) == "eager"
-        and hasattr(owner, "is_transposed")
-        for owner in owners
-    )
+    owners = [frame.f_locals.get("self") for frame in frames]
+    told = [owner.get_experts_implementation() for owner in owners if hasattr(owner, "get_experts_implementation")]
+    return any("eager" in ways.values() for ways in told) and any(hasattr(owner, "is_transposed") for owner in owners)
 
 
 def explain_missing_fake(operator: str) -> tuple[str, str, str]:

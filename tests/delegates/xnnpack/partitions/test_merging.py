@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.fx import Graph, GraphModule
 
-from edgex.delegates.graph.merging import merge_groups
+from edgex.delegates.xnnpack.partitions.merging import merge_groups
 
 
 def executorch_groups(graph, matched):

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.fx import Graph, Node
 
-from edgex.delegates.xnnpack.partition_cycles import TAG, _wait_for_each_other, separate_cycles
+from edgex.delegates.xnnpack.partitions.cycles import TAG, _wait_for_each_other, separate_cycles
 
 
 def graph_of(edges: list[tuple[int, ...]], tags: list[str | None]) -> tuple[Graph, list[Node]]:

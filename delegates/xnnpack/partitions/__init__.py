@@ -1,0 +1,1 @@
+"""Which of the nodes that XNNPACK takes go to it together."""
