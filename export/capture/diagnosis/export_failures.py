@@ -162,7 +162,7 @@ def explain_data_dependence(error: Exception | None, line: UserLine | None) -> t
 def _loops_over_experts(error: Exception | None) -> bool:
     """Whether the line is in a layer of transformers that has several ways to compute experts, and was told to loop."""
     frames = [] if error is None else [frame for frame, _line in traceback.walk_tb(error.__traceback__)]
-    owners = [frame.f_locals.get("self") for frame in frames]
+    owners: list[Any] = [frame.f_locals.get("self") for frame in frames]
     told = [owner.get_experts_implementation() for owner in owners if hasattr(owner, "get_experts_implementation")]
     return any("eager" in ways.values() for ways in told) and any(hasattr(owner, "is_transposed") for owner in owners)
 
