@@ -9,11 +9,8 @@ from benchmarks.coverage.suite import TARGETS
 
 _VERIFIED = (0, "")
 
-# ExecuTorch has no kernel for these, or one that would be wrong (nonzero), and neither backend takes them.
-_WITHOUT_KERNEL = {
-    "nonzero": "aten.nonzero.default",
-    "custom_operator": "edgex_coverage.soft_sign.default",
-}
+# ExecuTorch has no kernel for it, and neither backend takes it.
+_WITHOUT_KERNEL = {"custom_operator": "edgex_coverage.soft_sign.default"}
 
 # Where it is not verified. Each of these errors names the line and a workaround.
 _REFUSED: Mapping[Key, tuple[int, str]] = {
