@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch.fx import Graph, GraphModule, Node
 
-from edgex.delegates.graph.schema import given_arguments, operator_name, overload_of, schema_of
+from edgex.delegates.graph.schema import given_arguments, named_arguments, operator_name, overload_of, schema_of
 from edgex.delegates.graph.torch_internals import pytree
 
 # Operators in place that are the same out of place.
@@ -86,9 +86,9 @@ def drop_copies_to_itself(graph: Graph) -> None:
 def _converts_nothing(node: Node) -> bool:
     """Whether a result is as its operand is: memory in another order would be another tensor."""
     given, result = node.all_input_nodes[0].meta["val"], node.meta["val"]
-    return (given.dtype, given.device, given.stride()) == (result.dtype, result.device, result.stride()) and not any(
-        node.kwargs.get(name) for name in ("copy", "memory_format")
-    )
+    alike = (given.dtype, given.device, given.stride()) == (result.dtype, result.device, result.stride())
+    # A copy that is asked for keeps what was there before a write.
+    return alike and not named_arguments(node).get("copy")
 
 
 # Their result may be their input itself, and their schema does not say so.

@@ -139,6 +139,18 @@ class TestState:
         assert names(result.program.state) == ["table"]
         assert_signature_holds_from_fresh(result)
 
+    def test_a_copy_from_before_a_write_is_no_write_of_a_tensor_into_itself(self):
+        def forward(self, x):
+            before = self.table.to(x.dtype, False, True)
+            self.table[:2].add_(1)
+            y = x + self.table
+            self.table.copy_(before)
+            return y
+
+        exported = captured(forward, (X,), table=torch.randn(4)).program.exported
+        assert torch.equal(exported.module()(X)[0], exported.module()(X)[0])
+        assert "aten.copy_.default" in {str(node.target) for node in exported.graph.nodes}
+
     def test_under_autocast_regions(self):
         def forward(self, x):
             with torch.autocast("cpu", enabled=False):

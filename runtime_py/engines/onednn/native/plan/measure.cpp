@@ -50,21 +50,6 @@ Shape measure_value(const Plan& plan, const Value& value, const std::vector<int6
   return shape;
 }
 
-// Whether every element has a place of its own, and every place an element.
-bool is_dense(const Shape& shape) {
-  std::vector<std::pair<int64_t, int64_t>> steps;
-  for (size_t i = 0; i < shape.dims.size(); i++) {
-    if (shape.dims[i] > 1) steps.emplace_back(shape.strides[i], shape.dims[i]);
-  }
-  std::sort(steps.begin(), steps.end());
-  int64_t expected = 1;
-  for (const auto& [stride, size] : steps) {
-    if (stride != expected) return false;
-    expected *= size;
-  }
-  return true;
-}
-
 // A permuted view keeps odd steps along dimensions of size 1, which no element uses. oneDNN 3.2 takes them for another
 // layout than a dense one: its binary operators then give wrong numbers, or run in a reference kernel. The first dimension
 // gets the step behind all others, so that a single image with its channels innermost looks like one of several.
@@ -92,6 +77,20 @@ void check_operations(const Plan& plan, const std::vector<Shape>& shapes) {
 
 }  // namespace
 
+bool is_dense(const std::vector<int64_t>& dims, const std::vector<int64_t>& strides) {
+  std::vector<std::pair<int64_t, int64_t>> steps;
+  for (size_t i = 0; i < dims.size(); i++) {
+    if (dims[i] > 1) steps.emplace_back(strides[i], dims[i]);
+  }
+  std::sort(steps.begin(), steps.end());
+  int64_t expected = 1;
+  for (const auto& [stride, size] : steps) {
+    if (stride != expected) return false;
+    expected *= size;
+  }
+  return true;
+}
+
 size_t extent_bytes(const Shape& shape, int dtype) { return static_cast<size_t>(extent(shape)) * element_bytes(dtype); }
 
 std::vector<Shape> measure(const Plan& plan, const std::vector<int64_t>& symbols) {
@@ -104,14 +103,14 @@ std::vector<Shape> measure(const Plan& plan, const std::vector<int64_t>& symbols
       require_sound(shape.offset + extent(shape) <= extent(shapes[value.index]), "a view that reaches outside of its tensor");
       smooth(shape.dims, shape.strides);
     } else {
-      require_sound(shape.offset == 0 && is_dense(shape), "a tensor whose memory has gaps");
+      require_sound(shape.offset == 0 && is_dense(shape.dims, shape.strides), "a tensor whose memory has gaps");
     }
   }
   for (int64_t id : plan.args) {
     if (id < 0) continue;
     // The caller's tensor has the view's sizes, and what lies in its memory those of the root.
     const Shape &view = shapes[static_cast<size_t>(id)], &root = shapes[root_of(plan, static_cast<uint32_t>(id))];
-    require_sound(view.offset == 0 && is_dense(view) && count_elements(view.dims) == count_elements(root.dims),
+    require_sound(view.offset == 0 && is_dense(view.dims, view.strides) && count_elements(view.dims) == count_elements(root.dims),
                   "a value that is larger than its argument");
   }
   check_operations(plan, shapes);

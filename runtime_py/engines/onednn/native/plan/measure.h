@@ -15,6 +15,9 @@ struct Shape {
   int64_t offset = 0;
 };
 
+// Whether every element has a place of its own, and every place an element.
+bool is_dense(const std::vector<int64_t>& dims, const std::vector<int64_t>& strides);
+
 // The shape of each value. Throws DamagedPlan unless every value has its place: memory without gaps or overlaps, views inside
 // of what they look at, arguments as large as what lies in them, operators whose tensors fit each other. After that, an
 // operator that reads and writes what its tensors' sizes say stays inside of memory.

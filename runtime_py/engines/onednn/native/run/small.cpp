@@ -9,6 +9,7 @@
 #include "run/executable.h"
 #include "small/activation.h"
 #include "small/chain.h"
+#include "small/layout.h"
 #include "small/product.h"
 #include "small/rows.h"
 
@@ -43,9 +44,7 @@ bool is_dense_row(const Strided& tensor) {
 
 // Whether tensors that are only moved or combined place by place are few or lie well.
 bool moves_quickly(const std::vector<Strided>& inputs, const Strided& result) {
-  int64_t count = 1;
-  for (int64_t size : result.dims) count *= size;
-  return count <= kMostScattered || (is_dense_row(result) && std::all_of(inputs.begin(), inputs.end(), is_dense_row));
+  return count_of(result.dims) <= kMostScattered || (is_dense_row(result) && std::all_of(inputs.begin(), inputs.end(), is_dense_row));
 }
 
 bool is_transposed(const Operation& operation) {

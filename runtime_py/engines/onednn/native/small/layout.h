@@ -1,12 +1,11 @@
 // How small tensors lie, where it decides which loop computes them.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
-#include <utility>
 #include <vector>
 
 #include "operators/own_operator.h"
+#include "plan/measure.h"
 
 namespace edgex {
 
@@ -18,19 +17,10 @@ inline int64_t count_of(const std::vector<int64_t>& dims) {
 
 // Whether both have their elements in the same places, without gaps.
 inline bool lie_alike(const Strided& one, const Strided& other) {
-  std::vector<std::pair<int64_t, int64_t>> steps;
   for (size_t i = 0; i < one.dims.size(); i++) {
-    if (one.dims[i] == 1) continue;
-    if (one.strides[i] != other.strides[i]) return false;
-    steps.emplace_back(one.strides[i], one.dims[i]);
+    if (one.dims[i] != 1 && one.strides[i] != other.strides[i]) return false;
   }
-  std::sort(steps.begin(), steps.end());
-  int64_t expected = 1;
-  for (const auto& [stride, size] : steps) {
-    if (stride != expected) return false;
-    expected *= size;
-  }
-  return true;
+  return is_dense(one.dims, one.strides);
 }
 
 // Whether elements lie in the order of the dimensions, without gaps.
