@@ -22,6 +22,7 @@ from edgex.delegates.onnxruntime.fused.group_query import states_in_place
 from edgex.delegates.onnxruntime.fused.norms import divide_by_roots
 from edgex.delegates.onnxruntime.graph import signature, source_map, writer
 from edgex.delegates.onnxruntime.graph.edits import GraphEditor
+from edgex.delegates.onnxruntime.graph.pads import name_padded_axes
 from edgex.delegates.onnxruntime.graph.reshapes import plain_reshapes
 from edgex.delegates.onnxruntime.graph.translation import OTHERS, Refused, decomposition_errors, translate
 from edgex.delegates.onnxruntime.graph.walk import operators
@@ -97,7 +98,7 @@ class Checks:
         return (*left, *(kernels.missing_kernels(model) if self.runtime_kernels else ()))
 
 
-CPU_CHECKS = Checks()
+CPU_CHECKS = Checks(edit=name_padded_axes)
 
 
 def plan_program(program: CapturedProgram, opset: int, checks: Checks = CPU_CHECKS) -> PartitionPlan:

@@ -71,6 +71,16 @@ class Attention(nn.Module):
         return nn.functional.gelu(nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True))
 
 
+class PaddedPooling(nn.Module):
+    """Zeros around numbers that are all negative: each maximum at an edge is a zero of the padding."""
+
+    def forward(self, x):
+        padded = nn.functional.pad(-x.abs() - 1, (1, 1, 1, 1))
+        same = nn.functional.max_pool2d(padded, 3, 2)
+        longer = nn.functional.max_pool1d(nn.functional.pad(-x.abs().flatten(2) - 1, (2, 0)), 2)
+        return same, longer, nn.functional.max_pool2d(padded, 3, 2, padding=1)
+
+
 class Branch(nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -87,6 +97,7 @@ MODELS = {
     "lstm": lambda: (Recurrent(nn.LSTM), (random(2, 7, 6),)),
     "sorting": lambda: (Sorting(), (random(3, 6),)),
     "attention": lambda: (Attention(), (random(2, 5, 8),)),
+    "padded pooling": lambda: (PaddedPooling(), (random(1, 4, 8, 8),)),
     "branch": lambda: (Branch(), (random(3, 4),)),
 }
 
