@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -75,7 +76,8 @@ def _locate(program: CapturedProgram, inputs: Arrays, table: Mapping[str, str]) 
         return None
     watch = _Watch(program, {source for node in wanted for source in node.all_input_nodes})
     tensors = [torch.from_numpy(np.array(inputs[spec.name])).to(getattr(torch, spec.dtype)) for spec in program.inputs]
-    with reference_conditions():
+    # A program may refuse such numbers, as places or sizes made of them; what came before it is known then.
+    with reference_conditions(), contextlib.suppress(RuntimeError, IndexError, ValueError):
         watch.run(*input_values(program, tensors))
     for node in wanted:
         if any(source in watch.special for source in node.all_input_nodes):

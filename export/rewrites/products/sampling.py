@@ -52,7 +52,9 @@ def _sampled(x: torch.Tensor, grid: torch.Tensor, mode: int, padding: int, corne
     numbers = [row * float(width) + (column + first) for row, _ in rows for column, _ in columns]
     weights = [by_row * by_column for _, by_row in rows for _, by_column in columns]
     table = x.permute(0, 2, 3, 1).reshape(count * height * width, channels)
-    found = torch.index_select(table, 0, torch.cat(numbers).view(-1).to(torch.int64))
+    # As integers they are bounded once more: NaN passes the bounds of floating-point numbers, and becomes a far place.
+    numbered = torch.cat(numbers).view(-1).to(torch.int64).clamp(0, count * height * width - 1)
+    found = torch.index_select(table, 0, numbered)
     parts = (found * torch.cat(weights).view(-1, 1)).view(4, count * places, channels)
     y = (parts[0:1] + parts[1:2]) + (parts[2:3] + parts[3:4])
     return y.view(count, grid.shape[1], grid.shape[2], channels).permute(0, 3, 1, 2)

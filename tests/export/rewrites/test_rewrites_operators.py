@@ -468,6 +468,17 @@ def test_the_operator_is_gone_and_its_numbers_stay(name):
         torch.testing.assert_close(found, expected, rtol=1e-5, atol=5e-6, equal_nan=True)
 
 
+def test_a_place_that_is_no_number_is_a_place_in_the_table():
+    grid = PLACES_OF_SAMPLES.clone()
+    grid[0, 0, 0] = torch.nan
+    function, x, _ = SAMPLES["zeros"]
+    after, rewrite = gather_samples(capture_program(Calls(function), x, PLACES_OF_SAMPLES))
+    assert rewrite is not None
+    (found,), expected = run_program(after, x, grid), function(x, grid)
+    assert torch.isnan(found[0, :, 0, 0]).all()
+    torch.testing.assert_close(found[1], expected[1], rtol=1e-5, atol=5e-6)
+
+
 KEPT = {
     "bounds for each column": (write_bounds, lambda x, y: torch.clamp(x, y, y + 1), rand(2, 4), rand(4)),
     "indices that are used": (write_max_pools, lambda x: F.adaptive_max_pool2d(x, 4, return_indices=True)[1], IMAGE),
