@@ -46,7 +46,10 @@ class OnnxCpuDelegate:
     language_models = True
     packages: tuple[str, ...] = ("torch", "onnx", "onnxscript", "onnxruntime")
     recipes: tuple[str, ...] = CPU_RECIPES
-    rewrites: tuple[str, ...] = ("write_cached_attention", "flatten_softmax", "write_cubics", *ONNX_REWRITES)
+    rewrites: tuple[str, ...] = (
+        *("write_cached_attention", "flatten_softmax", "write_large_norms", "write_cubics"),
+        *ONNX_REWRITES,
+    )
     special_values: Mapping[str, str] = SPECIAL_VALUES
 
     def availability(self) -> Availability:

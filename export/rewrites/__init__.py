@@ -83,6 +83,7 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
     from edgex.export.rewrites.norms.channel_means import write_channel_means
     from edgex.export.rewrites.norms.flat_softmax import flatten_softmax
     from edgex.export.rewrites.norms.group_norm import write_group_norm
+    from edgex.export.rewrites.norms.large_norms import write_large_norms
     from edgex.export.rewrites.norms.layer_norm import write_layer_norms
     from edgex.export.rewrites.norms.lengths import bound_lengths
     from edgex.export.rewrites.norms.plane_norms import write_plane_norms
@@ -185,6 +186,7 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
         ("write_layer_norms", True, write_layer_norms),
         ("move_softmax", True, move_softmax),
         ("flatten_softmax", True, flatten_softmax),
+        ("write_large_norms", True, write_large_norms),
         # Ahead of the shuffles that they become.
         ("write_phases", True, write_phases),
         ("permute_pixels", True, permute_pixels),

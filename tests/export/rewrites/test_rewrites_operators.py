@@ -23,6 +23,7 @@ from edgex.export.rewrites.norms.batch_statistics import write_batch_statistics
 from edgex.export.rewrites.norms.channel_means import write_channel_means
 from edgex.export.rewrites.norms.flat_softmax import flatten_softmax
 from edgex.export.rewrites.norms.group_norm import write_group_norm
+from edgex.export.rewrites.norms.large_norms import write_large_norms
 from edgex.export.rewrites.norms.softmax import move_softmax
 from edgex.export.rewrites.operators.activations import write_activations, write_gelu
 from edgex.export.rewrites.operators.arctangent import write_angles
@@ -411,11 +412,21 @@ PLANES = {
     "sum of pixels": (lambda x: x.sum((1, 2), keepdim=True), rand(2, 5, 3, 4)),
     "mean of pixels": (lambda x: x.mean((1, 2)), rand(2, 5, 3, 4)),
 }
+COLUMN = rand(5)
+LARGE = rand(2, 4, 256, 512)
+LARGE_NORMS = {
+    "groups": (lambda x: F.group_norm(x, 2, COLUMN[:4], COLUMN[1:5], 1e-6), LARGE),
+    "groups of one batch": (lambda x: F.group_norm(x[:1], 1), LARGE),
+    "channels": (lambda x: F.instance_norm(x, weight=COLUMN[:4], bias=COLUMN[1:5]), LARGE),
+    "sequences": (lambda x: F.group_norm(x.flatten(2), 4, COLUMN[:4]), LARGE),
+    "images as rows": (lambda x: F.layer_norm(x, [4, 256, 512], x[1], x[0]), LARGE),
+}
 VARIANCES = {
     "over channels": (lambda x: x.std(1, keepdim=True), rand(2, 5, 3)),
     "over planes": (lambda x: x.var((-1, -2), correction=0), rand(2, 5, 3, 4)),
 }
 TABLES = {
+    write_large_norms: LARGE_NORMS,
     write_variances: VARIANCES,
     split_depthwise: DEPTHWISE,
     write_channel_means: CHANNELS,
@@ -480,6 +491,8 @@ def test_a_place_that_is_no_number_is_a_place_in_the_table():
 
 
 KEPT = {
+    "groups of few numbers": (write_large_norms, lambda x: F.group_norm(x, 3), IMAGE),
+    "a prime number of numbers": (write_large_norms, lambda x: F.layer_norm(x, [131101]), rand(2, 131101)),
     "bounds for each column": (write_bounds, lambda x, y: torch.clamp(x, y, y + 1), rand(2, 4), rand(4)),
     "indices that are used": (write_max_pools, lambda x: F.adaptive_max_pool2d(x, 4, return_indices=True)[1], IMAGE),
     "a ceiling that counts": (write_average_pools, lambda x: F.avg_pool2d(x, 5, 2, ceil_mode=True), IMAGE),
