@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import sys
 from collections.abc import Callable, Iterable
@@ -9,7 +10,7 @@ from typing import Any
 
 from torch import nn
 
-from benchmarks.coverage.suite import Entry
+from benchmarks.coverage.suite import LIBRARIES, Entry
 from edgex.export.sweep.driver import Standing
 
 Getter = Callable[[], tuple[nn.Module, Any]]
@@ -25,6 +26,12 @@ def getters(entries: Iterable[Entry]) -> dict[str, Getter]:
 
     def getter(entry: Entry) -> Getter:
         def get() -> tuple[nn.Module, Any]:
+            if LIBRARIES.get(entry.group):
+                from benchmarks.zoo import _torchvision
+
+                # diffusers and timm import it, and transformers where it is installed.
+                with contextlib.suppress(ImportError):
+                    _torchvision()
             example = entry.make()
             return example.module, (tuple(example.args), dict(example.kwargs))
 
