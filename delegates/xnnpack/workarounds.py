@@ -132,7 +132,9 @@ def _is_not_negative(value: Any, program: ExportedProgram) -> bool:
     if name == "pow.Tensor_Scalar":
         return isinstance(power := value.args[1], int | float) and power % 2 == 0
     if name == "mul.Tensor":
-        return value.args[0] is value.args[1]
+        one, other = value.args[:2]
+        scaled = any(_least(factor, program) >= 0 for factor in (one, other))
+        return one is other or (scaled and any(_is_not_negative(factor, program) for factor in (one, other)))
     return name.partition(".")[0] in _NOT_NEGATIVE
 
 

@@ -29,6 +29,7 @@ from edgex.errors import QuantizationError
 from edgex.export.quantization.head import find_head
 from edgex.export.quantization.quantized import Quantized
 from edgex.export.quantization.unquantized import is_inside, list_float
+from edgex.export.rewrites.editing.building import KEEPS_FLOAT
 from edgex.export.rewrites.editing.editor import FakeMode, ProgramEditor, constant_tensors
 from edgex.runtime.support.dependency_messages import quiet_import
 
@@ -59,7 +60,7 @@ def quantize_linear(program: CapturedProgram, recipe: Recipe, keep_float: frozen
     head = None if recipe.head == "recipe" else require_head(program)
     count = 0
     for node in program.exported.graph.nodes:
-        if node.op != "call_function" or node.target is not torch.ops.aten.linear.default:
+        if node.op != "call_function" or node.target is not torch.ops.aten.linear.default or KEEPS_FLOAT in node.meta:
             continue
         own = head_recipe(recipe) if node is head else recipe
         if own is None:

@@ -43,6 +43,10 @@ class Observed:
         }
 
 
+# How `_convert_scalars_to_attrs` of ExecuTorch's quantizer names the tensors that it makes of numbers.
+_OF_NUMBERS = "_tensor_constant_"
+
+
 def prepare(program: CapturedProgram, quantizer: QuantizerRecipe, observer: str, takes: Takes) -> Observed:
     """Insert observers where the quantizer wants to convert.
 
@@ -119,7 +123,33 @@ def convert(observed: Observed) -> CapturedProgram:
     with _silence():
         from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e
 
-        return close_program(observed.program, convert_pt2e(observed.module))
+        converted = convert_pt2e(observed.module)
+        _restore_numbers(converted)
+        return close_program(observed.program, converted)
+
+
+def _restore_numbers(module: GraphModule) -> None:
+    """Make numbers of the tensors that the quantizer made of them, where nothing quantizes these.
+
+    ```
+    before:  y = aten.add.Tensor(x, _tensor_constant_0)     # of 1e-5
+    after:   y = aten.add.Tensor(x, 9.999999747378752e-06)
+    ```
+
+    Delegates read numbers: of a tensor they do not know that it keeps zero from a root.
+    """
+    import torch
+
+    for node in module.graph.find_nodes(op="get_attr"):
+        value = attribute_of(module, str(node.target))
+        if not str(node.target).startswith(_OF_NUMBERS) or not isinstance(value, torch.Tensor) or value.dim():
+            continue
+        for user in list(node.users):
+            if user.target in (torch.ops.aten.add.Tensor, torch.ops.aten.mul.Tensor) and user.args[0] is not node:
+                user.update_arg(1, value.item())
+        if not node.users:
+            module.graph.erase_node(node)
+    module.recompile()
 
 
 def annotated(observed: Observed) -> Iterator[Node]:

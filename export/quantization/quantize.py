@@ -19,6 +19,7 @@ from edgex.export.quantization.linear import quantize_linear
 from edgex.export.quantization.quantized import Quantized
 from edgex.export.quantization.running import GraphRunner
 from edgex.export.quantization.unquantized import is_inside, list_float
+from edgex.export.rewrites.editing.building import KEEPS_FLOAT
 from edgex.export.rewrites.editing.mutation import without_writes
 
 if TYPE_CHECKING:
@@ -156,6 +157,8 @@ def quantize_program(
 
 def _filter_of(keep_float: frozenset[str], excluded: Mapping[str, str]) -> Callable[[Node], bool]:
     def takes(node: Node) -> bool:
+        if KEEPS_FLOAT in node.meta:
+            return False
         return node.name not in excluded and not is_inside(module_path_of(node), keep_float)
 
     return takes

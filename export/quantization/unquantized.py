@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from edgex.delegates.base import CapturedProgram
 from edgex.delegates.graph.provenance import is_conversion, is_operator, module_path_of, source_of
 from edgex.export.quantization.float_sums import REASON as FLOAT_SUM
+from edgex.export.rewrites.editing.building import KEEPS_FLOAT
 from edgex.export.rewrites.editing.editor import constant_tensors
 
 if TYPE_CHECKING:
@@ -56,7 +57,8 @@ def list_float(
     for node in program.exported.graph.nodes:
         if not is_operator(node) or is_conversion(str(node.target)):
             continue
-        heavy = _base_name(node).startswith(_HEAVY)
+        # Products that a rewrite made of something else are no layers of the user's.
+        heavy = _base_name(node).startswith(_HEAVY) and KEEPS_FLOAT not in node.meta
         if node.name not in excluded and not (heavy and not _is_quantized(node)):
             continue
         path, unusual = module_path_of(node), True

@@ -14,10 +14,8 @@ if TYPE_CHECKING:
     from edgex.export.settings import ExportSettings, Job
 
 
-# They make linear layers of what is none, and a recipe would take their weights for some of the model's.
-_MAKE_LAYERS = frozenset(
-    ("write_row_means", "write_recurrences", "write_plane_norms", "write_layer_norms", "write_uneven_averages")
-)
+# It makes linear layers of what is one operator, and recipes know that operator.
+_MAKE_LAYERS = frozenset(("write_recurrences",))
 
 # They square what may be large, which float16 does not hold beyond 255 of it.
 _SQUARE = frozenset(("write_layer_norms",))

@@ -12,6 +12,9 @@ from torch.fx import Node
 from edgex.delegates.graph.schema import leaves_of
 from edgex.export.rewrites.editing.editor import FakeMode, ProgramEditor
 
+# In the `meta` of an operator: recipes leave it in floating point, and what is made of it.
+KEEPS_FLOAT = "edgex_keeps_float"
+
 
 class Replacement:
     """Operators that take the place of one; they count as parts of its source line and module.
@@ -48,7 +51,7 @@ class Replacement:
         """Add an operator, as `call` does, whose value (fake tensors of the program's mode) is known."""
         with self._editor.graph.inserting_before(self._node):
             node = self._editor.graph.call_function(target, args, kwargs)
-        keys = ("stack_trace", "nn_module_stack", "torch_fn", "from_node")
+        keys = ("stack_trace", "nn_module_stack", "torch_fn", "from_node", KEEPS_FLOAT)
         node.meta = {key: self._original.meta[key] for key in keys if key in self._original.meta}
         node.meta["val"] = value
         return node

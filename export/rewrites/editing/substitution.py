@@ -30,7 +30,7 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from edgex.delegates.base import CapturedProgram
 from edgex.delegates.graph.schema import is_tuple, leaves_of, named_arguments, overload_of, schema_of
 from edgex.export.rewrites.base import Rewrite, locations_of
-from edgex.export.rewrites.editing.building import Replacement
+from edgex.export.rewrites.editing.building import KEEPS_FLOAT, Replacement
 from edgex.export.rewrites.editing.editor import FakeMode, ProgramEditor, constant_tensors
 from edgex.export.rewrites.editing.mutation import mutated_nodes
 
@@ -71,7 +71,7 @@ class _Traced:
 
 
 def substitute(
-    program: CapturedProgram, name: str, rules: Rules, detail: str
+    program: CapturedProgram, name: str, rules: Rules, detail: str, *, keeps_float: bool = False
 ) -> tuple[CapturedProgram, Rewrite | None]:
     """Apply rules wherever their operators stand; the same program comes back where none applies.
 
@@ -80,6 +80,7 @@ def substitute(
         name: The pass, for the report.
         rules: By operator.
         detail: One sentence for the user; `{count}` and `{operators}` are filled in.
+        keeps_float: Recipes leave the new operators alone: they compute what recipes leave in floating point.
     """
     candidates = [node for node in program.exported.graph.nodes if node.op == "call_function" and node.target in rules]
     # What is written to later may be a view: the copy that takes its place would take the write.
@@ -96,7 +97,7 @@ def substitute(
     constants = constant_tensors(program)
     editor = ProgramEditor(program)
     for found in traced:
-        _put_in(editor, found, constants)
+        _put_in(editor, found, constants, keeps_float)
     nodes = [found.node for found in traced]
     names = ", ".join(dict.fromkeys(_name(node) for node in nodes))
     sentence = detail.format(count=len(nodes), operators=names)
@@ -223,7 +224,7 @@ def _is_like(given: Any, wanted: torch.Tensor) -> bool:
     return True
 
 
-def _put_in(editor: ProgramEditor, found: _Traced, constants: Mapping[Node, torch.Tensor]) -> None:
+def _put_in(editor: ProgramEditor, found: _Traced, constants: Mapping[Node, torch.Tensor], keeps_float: bool) -> None:
     step = Replacement(editor, found.node)
     # Read from the copy: an argument may have been replaced already.
     sources = [leaf for leaf in leaves_of(found.rule.arguments(editor.node(found.node))) if isinstance(leaf, Node)]
@@ -242,6 +243,8 @@ def _put_in(editor: ProgramEditor, found: _Traced, constants: Mapping[Node, torc
                 known[node] = node.target(*torch.fx.map_arg(node.args, known.get), **node.kwargs)
         elif node.op == "call_function":
             made[node] = _copied(step, node, made, known)
+            if keeps_float:
+                made[node].meta[KEEPS_FLOAT] = True
     result: Any = torch.fx.map_arg(
         found.module.graph.output_node().args[0], lambda node: _made(step, node, made, known)
     )

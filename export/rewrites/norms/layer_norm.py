@@ -32,7 +32,9 @@ _LONGEST = 16384
 def write_layer_norms(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite | None]:
     """Write every such norm; the same program comes back without one."""
     rules: Rules = {torch.ops.aten.layer_norm.default: _norm}
-    return substitute(program, "write_layer_norms", rules, "{count} layer norm(s) became means as products")
+    return substitute(
+        program, "write_layer_norms", rules, "{count} layer norm(s) became means as products", keeps_float=True
+    )
 
 
 def _norm(

@@ -38,7 +38,11 @@ def write_plane_norms(program: CapturedProgram) -> tuple[CapturedProgram, Rewrit
     """Write every such normalization; the same program comes back without one."""
     rules: Rules = {aten.group_norm.default: _group_norm, aten.instance_norm.default: _instance_norm}
     return substitute(
-        program, "write_plane_norms", rules, "{count} normalization(s) ({operators}) became means of images"
+        program,
+        "write_plane_norms",
+        rules,
+        "{count} normalization(s) ({operators}) became means of images",
+        keeps_float=True,
     )
 
 

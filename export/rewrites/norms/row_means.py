@@ -40,7 +40,9 @@ def write_row_means(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite 
         aten.sum.dim_IntList: Rule(_sum, where=lambda node: node.args[0] not in constants),
         aten.rms_norm.default: _root_mean_square,
     }
-    return substitute(program, "write_row_means", rules, "{count} {operators} along rows became products")
+    return substitute(
+        program, "write_row_means", rules, "{count} {operators} along rows became products", keeps_float=True
+    )
 
 
 def _mean(x: torch.Tensor, dims: Sequence[int] | None, keepdim: bool, dtype: torch.dtype | None) -> Any:

@@ -39,18 +39,19 @@ def write_statistics(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite
 
 
 def write_variances(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite | None]:
-    """Write variances over channels or over whole images, whose means XNNPACK takes; others are left alone."""
-    rules: Rules = {operator: Rule(write, where=_is_over_planes) for operator, write in _VARIANCES.items()}
-    return substitute(program, "write_variances", rules, "{count} variance(s) ({operators}) became means")
+    """Write variances over channels, whole images or rows, whose means XNNPACK takes; others are left alone."""
+    rules: Rules = {operator: Rule(write, where=_has_means) for operator, write in _VARIANCES.items()}
+    detail = "{count} variance(s) ({operators}) became means"
+    return substitute(program, "write_variances", rules, detail, keeps_float=True)
 
 
-def _is_over_planes(node: Node) -> bool:
+def _has_means(node: Node) -> bool:
     value, dims = node.args[0], node.args[1] if len(node.args) > 1 else None
     if not isinstance(value, Node) or not isinstance(dims, list | tuple):
         return False
     rank = value.meta["val"].dim()
     over = sorted(int(dim) % rank for dim in dims)
-    return (rank in (3, 4) and over == [1]) or (rank == 4 and over == [2, 3])
+    return (rank in (3, 4) and over == [1]) or (rank == 4 and over == [2, 3]) or (rank > 1 and over == [rank - 1])
 
 
 def _by_correction(*, root: bool) -> Callable[..., Any]:

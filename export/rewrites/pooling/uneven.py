@@ -28,7 +28,7 @@ def write_uneven_averages(program: CapturedProgram) -> tuple[CapturedProgram, Re
     """Write every such pooling as products; the same program comes back without one."""
     rules: Rules = {aten.adaptive_avg_pool1d.default: _over_rows, aten.adaptive_avg_pool2d.default: _over_planes}
     detail = "{count} pooling(s) over windows of different sizes became products with constant matrices"
-    return substitute(program, "write_uneven_averages", rules, detail)
+    return substitute(program, "write_uneven_averages", rules, detail, keeps_float=True)
 
 
 def _over_rows(x: torch.Tensor, output_size: Sequence[int]) -> Any:

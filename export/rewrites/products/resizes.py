@@ -50,13 +50,17 @@ def write_resizes(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite | 
         aten.upsample_nearest2d.vec: _nearest(aten.upsample_nearest2d.vec),
         **{operator: _antialiased(operator) for operator in _ANTIALIASED},
     }
-    return substitute(program, "write_resizes", rules, "{count} resize(s) became products with constant matrices")
+    return substitute(
+        program, "write_resizes", rules, "{count} resize(s) became products with constant matrices", keeps_float=True
+    )
 
 
 def write_corners(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite | None]:
     """Write every bilinear resize with `align_corners=True`; the same program comes back without one."""
     rules: Rules = {aten.upsample_bilinear2d.vec: _bilinear}
-    return substitute(program, "write_corners", rules, "{count} resize(s) of corners became products with matrices")
+    return substitute(
+        program, "write_corners", rules, "{count} resize(s) of corners became products with matrices", keeps_float=True
+    )
 
 
 def write_cubics(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite | None]:
@@ -65,7 +69,9 @@ def write_cubics(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite | N
     The matrices stand on the left, where recipes that quantize the weights of linear layers leave them alone.
     """
     rules: Rules = {aten.upsample_bicubic2d.vec: _bicubic_from_the_left}
-    return substitute(program, "write_cubics", rules, "{count} bicubic resize(s) became products with matrices")
+    return substitute(
+        program, "write_cubics", rules, "{count} bicubic resize(s) became products with matrices", keeps_float=True
+    )
 
 
 def _bilinear(x: torch.Tensor, sizes: Sequence[int] | None, corners: bool, scales: Sequence[float] | None) -> Any:

@@ -86,7 +86,16 @@ def test_a_block_with_norms_is_one_call(tmp_path):
     assert not [warning for warning in artifact.warnings if "is called" in warning]
 
 
-@pytest.mark.parametrize("settings", [{"quantize": "8da8w"}, {"precision": "fp16"}])
-def test_no_weights_for_a_recipe_and_no_squares_that_float16_does_not_hold(settings, tmp_path):
-    artifact = exported(tmp_path, **settings)
+def test_squares_that_float16_does_not_hold_are_not_written(tmp_path):
+    artifact = exported(tmp_path, precision="fp16")
     assert "write_layer_norms" not in {rewrite["name"] for rewrite in artifact.rewrites}
+
+
+@pytest.mark.parametrize("recipe", ["int8", "int8-dynamic", "8da8w"])
+def test_a_recipe_leaves_the_parts_in_floating_point_and_in_the_delegate(recipe, tmp_path):
+    samples = [(torch.randn(2, 4, 32, generator=torch.Generator().manual_seed(seed)),) for seed in range(4)]
+    artifact = exported(tmp_path, quantize=recipe, calibration=samples if recipe == "int8" else None)
+    assert "write_layer_norms" in {rewrite["name"] for rewrite in artifact.rewrites}
+    assert artifact.plan.delegated_ops == artifact.plan.total_ops
+    assert not [warning for warning in artifact.warnings if "is called" in warning]
+    assert not [one for one in artifact.quantization["unquantized"] if "linear" in one["op"]]

@@ -424,6 +424,8 @@ LARGE_NORMS = {
 VARIANCES = {
     "over channels": (lambda x: x.std(1, keepdim=True), rand(2, 5, 3)),
     "over planes": (lambda x: x.var((-1, -2), correction=0), rand(2, 5, 3, 4)),
+    "over rows": (lambda x: x.var(-1, keepdim=True), rand(2, 5, 7)),
+    "over rows of a matrix": (lambda x: x.std(1), rand(5, 7)),
 }
 TABLES = {
     write_large_norms: LARGE_NORMS,
@@ -505,7 +507,7 @@ KEPT = {
         rand(1, 1, 2048, 4),
     ),
     "a resize without corners": (write_corners, lambda x: F.interpolate(x, scale_factor=2, mode="bilinear"), IMAGE),
-    "a variance of rows": (write_variances, lambda x: x.var(-1), IMAGE),
+    "a variance of rows and columns": (write_variances, lambda x: x.var((1, 3)), IMAGE),
     "a mean of planes": (write_plane_means, lambda x: x.mean((2, 3), keepdim=True), IMAGE),
     "a mean over height": (write_channel_means, lambda x: x.mean(2), IMAGE),
     "a depthwise kernel of 25": (split_depthwise, torch.nn.Conv2d(3, 3, 5, groups=3), IMAGE),
