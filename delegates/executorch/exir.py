@@ -97,6 +97,7 @@ def lower_to_edge(
     Args:
         exported: The program, or several by method; they are not changed.
         partitioner: What its method `partition` raises comes out of here as it is; by method, where there are several.
+            Its attribute `edge_passes`, where it has one, holds passes that run before it is asked.
         planning: It does raise: the program need not be good for more than to be partitioned.
 
     Returns:
@@ -108,13 +109,15 @@ def lower_to_edge(
 
     programs = exported if isinstance(exported, Mapping) else {FORWARD: exported}
     partitioners = partitioner if isinstance(exported, Mapping) else {FORWARD: partitioner}
+    # Checks of sizes go before a region is lowered, not when the program is emitted: nothing uses what they
+    # give, so lowering may sort them behind the output: "Expected output node, got op=call_function".
+    checks = [RemoveGraphAssertsPass()] if any(map(_checks_sizes, programs.values())) else []
+    passes = {name: [*checks, *getattr(partitioners[name], "edge_passes", ())] for name in programs}
     # Without no_grad, lowering a state update fails: it would write into a leaf that requires grad.
     with torch.no_grad(), _sizes_kept(), layouts_known(), passes_by_kind() if planning else nullcontext():
         return to_edge_transform_and_lower(
             {name: spare_decompositions(program, by_kind=planning) for name, program in programs.items()},
-            # Checks of sizes go before a region is lowered, not when the program is emitted: nothing uses what they
-            # give, so lowering may sort them behind the output: "Expected output node, got op=call_function".
-            transform_passes=[RemoveGraphAssertsPass()] if any(map(_checks_sizes, programs.values())) else None,
+            transform_passes=passes if any(passes.values()) else None,
             partitioner={name: [partitioners[name]] for name in programs},
             compile_config=EdgeCompileConfig(_check_ir_validity=False),
         )

@@ -48,6 +48,7 @@ class OneDnnDelegate:
     language_models = True
     rewrites: tuple[str, ...] = (
         *(
+            "write_cached_attention",
             "split_complex",
             "write_recurrences",
             "fold_literals",

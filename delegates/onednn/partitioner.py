@@ -16,6 +16,7 @@ from edgex.delegates.executorch.exir import is_excluded, operator_name
 from edgex.delegates.executorch.lowering import OnPartition
 from edgex.delegates.executorch.refusals import EXCLUDED, SIZES_ARE_CHEAP, Refusal, refuse_unknown
 from edgex.delegates.graph.provenance import is_operator
+from edgex.delegates.onednn.caches import keep_caches_in_place
 from edgex.delegates.onednn.constants import constant_readers
 from edgex.delegates.onednn.operators.table import KEPT_WHOLE, OPERATORS
 from edgex.delegates.onednn.plan import graph_api
@@ -43,6 +44,7 @@ class _OneDnnPartitioner(Partitioner):  # type: ignore[misc]  # executorch ships
     def __init__(self, on_partition: OnPartition, excluded: frozenset[str]) -> None:
         super().__init__()
         self._on_partition, self._excluded = on_partition, excluded
+        self.edge_passes = (keep_caches_in_place,)
         self.delegation_spec = DelegationSpec(OneDnnGraphBackend.__name__, [])
 
     def ops_to_not_decompose(self, ep: ExportedProgram) -> tuple[list[Any], Callable[[Node], bool] | None]:

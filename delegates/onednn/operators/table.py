@@ -7,6 +7,7 @@ own.
 
 from __future__ import annotations
 
+from edgex.delegates.onednn.operators.cached import CACHE_OPERATORS
 from edgex.delegates.onednn.operators.choosing import CHOOSING_OPERATORS
 from edgex.delegates.onednn.operators.elementwise import ELEMENTWISE_OPERATORS, Emit
 from edgex.delegates.onednn.operators.layers import NETWORK_OPERATORS
@@ -18,6 +19,7 @@ OPERATORS: dict[str, Emit] = {
     **NETWORK_OPERATORS,
     **VIEW_OPERATORS,
     **CHOOSING_OPERATORS,
+    **CACHE_OPERATORS,
     **QUANTIZED_OPERATORS,
 }
 

@@ -10,11 +10,21 @@ from typing import Any
 
 from edgex.delegates.onednn.layout.sizes import Size
 from edgex.delegates.onednn.plan.graph_api import ATTRIBUTES, DTYPES, OP_KINDS, OWN_KINDS
-from edgex.delegates.onednn.plan.values import EMBEDDING, GATHER, INDICES, MASKS, WHERE, Operation, Refused, Value
+from edgex.delegates.onednn.plan.values import (
+    CACHED_ATTENTION,
+    EMBEDDING,
+    GATHER,
+    INDICES,
+    MASKS,
+    WHERE,
+    Operation,
+    Refused,
+    Value,
+)
 
 _MAGIC = b"EDGEXDNN"
 # The first version whose readers know an operator of the backend's own; all know the others.
-_VERSION, _OWN_VERSIONS = 1, {**dict.fromkeys(OWN_KINDS, 4), EMBEDDING: 3, WHERE: 5, GATHER: 5}
+_VERSION, _OWN_VERSIONS = 1, {**dict.fromkeys(OWN_KINDS, 4), EMBEDDING: 3, WHERE: 5, GATHER: 5, CACHED_ATTENTION: 6}
 _HEADER_BYTES = 48
 _ALIGNMENT = 64
 _STEPS = {"constant": 0, "symbol": 1, "Add": 2, "Mul": 3, "FloorDiv": 4, "Mod": 5, "PythonMod": 5, "Max": 6, "Min": 7}

@@ -13,6 +13,7 @@ from functools import cache
 from typing import Any
 
 from edgex.delegates.onednn.plan.values import (
+    CACHED_ATTENTION,
     EMBEDDING,
     GATHER,
     GUARDED_ATTENTION,
@@ -81,6 +82,7 @@ OWN_KINDS = {
     **{kind: _FIRST_OWN + 4 + number for number, kind in enumerate(OWN_BINARY.values())},
     WHERE: _FIRST_OWN + 10,
     GATHER: _FIRST_OWN + 11,
+    CACHED_ATTENTION: _FIRST_OWN + 12,
 }
 ATTRIBUTES = {
     "alpha": 0x1,
@@ -112,6 +114,8 @@ ATTRIBUTES = {
     "qtype": 0x85,
     "rounding_type": 0x86,
     "weights_format": 0x87,
+    # Of the backend's own operators.
+    "window": 1 << 16,
 }
 _MAX_RANK = 12
 _UNKNOWN_SIZE = -(1 << 63)

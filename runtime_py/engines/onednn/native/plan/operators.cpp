@@ -18,7 +18,7 @@ constexpr uint32_t kMostConcatenated = 4096;
 using Type = Attribute::Type;
 
 // What a kind does with the element types of its tensors.
-enum class Types { kAlike, kFloat32, kOfNorm, kQuantize, kDequantize, kCast, kEmbedding, kWhere };
+enum class Types { kAlike, kFloat32, kOfNorm, kQuantize, kDequantize, kCast, kEmbedding, kWhere, kCache };
 
 struct AttributeRule {
   int code;
@@ -115,6 +115,8 @@ std::unordered_map<int, Rule> make_rules() {
   for (int kind = kAdd; kind <= kMinimum; kind++) rules[kind] = {2, 2, Types::kAlike, {}};
   rules[kEmbedding] = {2, 2, Types::kEmbedding, {}};
   rules[kWhere] = {3, 3, Types::kWhere, {}};
+  rules[kCachedAttention] = {
+      6, 6, Types::kCache, {number(dnnl_graph_op_attr_alpha), {kWindow, Type::kInteger, 0, kMostSize}}};
   rules[kGather] = {2, 2, Types::kEmbedding, {dimension(dnnl_graph_op_attr_axis)}};
   return rules;
 }
@@ -150,6 +152,9 @@ bool fits(Types types, const std::vector<int>& inputs, int result) {
       return is_float(result) && is_float(inputs[0]);
     case Types::kEmbedding:
       return is_float(result) && inputs[0] == result && (inputs[1] == kInt32 || inputs[1] == kInt64);
+    case Types::kCache:
+      return result == kFloat32 && inputs[5] == kInt64 &&
+             std::all_of(inputs.begin(), inputs.begin() + 5, [](int input) { return input == kFloat32; });
     case Types::kWhere:
       return is_float(result) && inputs[0] == kBool && inputs[1] == result && inputs[2] == result;
   }
@@ -245,6 +250,26 @@ void check_operation(const Plan& plan, const Operation& operation) {
   // No other one, and none twice.
   require_sound(known == operation.attributes.size(), "an operator with an attribute that it has not");
   check_together(operation);
+}
+
+void check_caches(const Plan& plan) {
+  std::vector<uint32_t> reads(plan.values.size());
+  std::vector<bool> viewed(plan.values.size());
+  for (const Operation& operation : plan.operations) {
+    for (uint32_t input : operation.inputs) reads[input]++;
+  }
+  for (const Value& value : plan.values) {
+    if (value.storage == Storage::kAlias) viewed[value.index] = true;
+  }
+  for (const Operation& operation : plan.operations) {
+    if (operation.kind != kCachedAttention) continue;
+    for (size_t i : {3, 4}) {
+      const uint32_t id = operation.inputs[i];
+      const Value& cache = plan.values[id];
+      require_sound(cache.storage == Storage::kArgument && cache.index < plan.input_count, "a cache that is no input");
+      require_sound(reads[id] == 1 && !viewed[id], "a cache that something else reads");
+    }
+  }
 }
 
 }  // namespace edgex

@@ -39,6 +39,10 @@ constexpr int kAdd = kFirstOwn + 4, kSubtract = kFirstOwn + 5, kMultiply = kFirs
               kMaximum = kFirstOwn + 8, kMinimum = kFirstOwn + 9;
 // Of a mask and two tensors, each repeated in any way; and the elements that numbers along one dimension choose.
 constexpr int kWhere = kFirstOwn + 10, kGather = kFirstOwn + 11;
+// Over a cache, two of the caller's inputs, that it writes.
+constexpr int kCachedAttention = kFirstOwn + 12;
+// Attributes of operators of our own, behind all of oneDNN's: how many tokens back an attention sees, 0 for all.
+constexpr int kWindow = 1 << 16;
 
 inline bool is_own_attention(int kind) {
   return kind == kAttention || kind == kGuardedAttention || kind == kSoftmaxAttention;

@@ -176,6 +176,15 @@ void check_gather(const Operation& operation, const Inputs& inputs, const Dims& 
   for (size_t i = 0; i < result.size(); i++) require_fit(i == axis || result[i] <= table[i]);
 }
 
+void check_cached_attention(const Inputs& inputs, const Dims& result) {
+  for (size_t i = 0; i < 5; i++) require_fit(inputs[i]->size() == 4 && (*inputs[i])[0] == 1);
+  const Dims &query = *inputs[0], &keys = *inputs[1], &values = *inputs[2], &cache = *inputs[3], &other = *inputs[4];
+  require_fit(query[2] == keys[2] && query[2] == values[2] && query[3] == keys[3] && query[1] % keys[1] == 0);
+  require_fit(keys[1] == values[1] && cache == Dims({1, keys[1], cache[2], keys[3]}) && query[2] <= cache[2]);
+  require_fit(other == Dims({1, keys[1], cache[2], values[3]}));
+  require_fit(*inputs[5] == Dims{1} && result == Dims({1, query[1], query[2], values[3]}));
+}
+
 }  // namespace
 
 void check_sizes(const Operation& operation, const Inputs& inputs, const Dims& result) {
@@ -219,6 +228,8 @@ void check_sizes(const Operation& operation, const Inputs& inputs, const Dims& r
     case kGuardedAttention:
     case kSoftmaxAttention:
       return check_attention(inputs, result);
+    case kCachedAttention:
+      return check_cached_attention(inputs, result);
     case kAdd:
     case kSubtract:
     case kMultiply:

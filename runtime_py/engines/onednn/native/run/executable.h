@@ -28,6 +28,7 @@ struct Group {
   int kind = 0;                   // of such an operator
   float scale = 0;                // of an attention
   size_t axis = 0;                // of a gather
+  int64_t window = 0;             // of an attention over a cache
   std::vector<uint32_t> inputs;   // values
   std::vector<uint32_t> outputs;
   std::vector<size_t> operations; // of the plan

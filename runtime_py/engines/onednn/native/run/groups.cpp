@@ -82,6 +82,7 @@ Group own_group(const Operation& operation) {
   group.outputs = operation.outputs;
   for (const Attribute& attribute : operation.attributes) {
     if (attribute.code == dnnl_graph_op_attr_alpha && !attribute.floats.empty()) group.scale = attribute.floats[0];
+    if (attribute.code == kWindow) group.window = attribute.integers[0];
     if (attribute.code == dnnl_graph_op_attr_axis) group.axis = static_cast<size_t>(attribute.integers[0]);
   }
   return group;

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "attention/attention.h"
+#include "cache/attention.h"
 #include "operators/binary.h"
 #include "operators/choose.h"
 #include "operators/concat.h"
@@ -107,6 +108,10 @@ void Executable::compile_own(const Group& group, Call& call) const {
     call.own = make_where(dtypes[1], tensors[0], tensors[1], tensors[2], tensors[3]);
   } else if (group.kind == kGather) {
     call.own = make_gather(dtypes[0], dtypes[1], group.axis, tensors[0], tensors[1], tensors[2]);
+  } else if (group.kind == kCachedAttention) {
+    const Strided result = tensors.back();
+    tensors.pop_back();
+    call.own = make_cached_attention(tensors, result, group.scale, group.window);
   } else if (is_own_binary(group.kind)) {
     call.own = make_binary(group.kind, dtypes[0], tensors[0], tensors[1], tensors[2]);
   } else {
