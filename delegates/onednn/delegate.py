@@ -43,7 +43,7 @@ class OneDnnDelegate:
     options_type: type[Any] = OneDnnOptions
     precisions: tuple[str, ...] = ("fp32", "bf16")
     packages: tuple[str, ...] = ("executorch", "onednn-cpu-gomp", "torch", "torchao")
-    recipes: tuple[str, ...] = ("int8",)
+    recipes: tuple[str, ...] = ("int8", "8da8w", "8da4w")
     leaves_out = True
     language_models = True
     rewrites: tuple[str, ...] = (
@@ -174,8 +174,9 @@ def _warnings(lowered: LoweredModule, options: OneDnnOptions, program: CapturedP
 
 def _prepared(program: CapturedProgram) -> CapturedProgram:
     from edgex.delegates.onednn.layout.reshaping import free_of_strides
+    from edgex.delegates.onednn.quantized.dynamic import write_dynamic_linear
 
-    return dataclasses.replace(program, exported=free_of_strides(program.exported))
+    return dataclasses.replace(program, exported=write_dynamic_linear(free_of_strides(program.exported)))
 
 
 def _make_partitioner(on_partition: Any, excluded: frozenset[str] = frozenset()) -> Any:

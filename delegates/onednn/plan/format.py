@@ -15,6 +15,7 @@ from edgex.delegates.onednn.plan.values import (
     EMBEDDING,
     GATHER,
     INDICES,
+    LOW_BIT_LINEAR,
     MASKS,
     WHERE,
     Operation,
@@ -24,14 +25,14 @@ from edgex.delegates.onednn.plan.values import (
 
 _MAGIC = b"EDGEXDNN"
 # The first version whose readers know an operator of the backend's own; all know the others.
-_VERSION, _OWN_VERSIONS = 1, {**dict.fromkeys(OWN_KINDS, 4), EMBEDDING: 3, WHERE: 5, GATHER: 5, CACHED_ATTENTION: 6}
+_VERSION, _OWN_VERSIONS = 1, {**dict.fromkeys(OWN_KINDS, 4), EMBEDDING: 3, WHERE: 5, GATHER: 5, CACHED_ATTENTION: 6, **dict.fromkeys(LOW_BIT_LINEAR.values(), 6)}
 _HEADER_BYTES = 48
 _ALIGNMENT = 64
 _STEPS = {"constant": 0, "symbol": 1, "Add": 2, "Mul": 3, "FloorDiv": 4, "Mod": 5, "PythonMod": 5, "Max": 6, "Min": 7}
 # oneDNN has a number for the first only.
 _OTHER_DTYPES = {"s32": 4, "s64": 1 << 16, "bool": (1 << 16) + 1}
 _TORCH_DTYPES = {
-    **{"f32": "torch.float32", "bf16": "torch.bfloat16", "s8": "torch.int8"},
+    **{"f32": "torch.float32", "bf16": "torch.bfloat16", "s8": "torch.int8", "u8": "torch.uint8"},
     **{dtype: name for name, dtype in (INDICES | MASKS).items()},
 }
 _ARENA, _ARGUMENT, _CONSTANT, _ALIAS = range(4)

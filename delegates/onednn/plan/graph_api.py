@@ -17,6 +17,7 @@ from edgex.delegates.onednn.plan.values import (
     EMBEDDING,
     GATHER,
     GUARDED_ATTENTION,
+    LOW_BIT_LINEAR,
     OWN_BINARY,
     SOFTMAX_ATTENTION,
     WHERE,
@@ -83,6 +84,8 @@ OWN_KINDS = {
     WHERE: _FIRST_OWN + 10,
     GATHER: _FIRST_OWN + 11,
     CACHED_ATTENTION: _FIRST_OWN + 12,
+    LOW_BIT_LINEAR[4]: _FIRST_OWN + 13,
+    LOW_BIT_LINEAR[8]: _FIRST_OWN + 14,
 }
 ATTRIBUTES = {
     "alpha": 0x1,

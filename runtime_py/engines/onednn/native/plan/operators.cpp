@@ -18,7 +18,7 @@ constexpr uint32_t kMostConcatenated = 4096;
 using Type = Attribute::Type;
 
 // What a kind does with the element types of its tensors.
-enum class Types { kAlike, kFloat32, kOfNorm, kQuantize, kDequantize, kCast, kEmbedding, kWhere, kCache };
+enum class Types { kAlike, kFloat32, kOfNorm, kQuantize, kDequantize, kCast, kEmbedding, kWhere, kCache, kLinear4Bit, kLinear8Bit };
 
 struct AttributeRule {
   int code;
@@ -115,6 +115,8 @@ std::unordered_map<int, Rule> make_rules() {
   for (int kind = kAdd; kind <= kMinimum; kind++) rules[kind] = {2, 2, Types::kAlike, {}};
   rules[kEmbedding] = {2, 2, Types::kEmbedding, {}};
   rules[kWhere] = {3, 3, Types::kWhere, {}};
+  rules[kLinear4Bit] = {4, 5, Types::kLinear4Bit, {}};
+  rules[kLinear8Bit] = {4, 5, Types::kLinear8Bit, {}};
   rules[kCachedAttention] = {
       6, 6, Types::kCache, {number(dnnl_graph_op_attr_alpha), {kWindow, Type::kInteger, 0, kMostSize}}};
   rules[kGather] = {2, 2, Types::kEmbedding, {dimension(dnnl_graph_op_attr_axis)}};
@@ -152,6 +154,13 @@ bool fits(Types types, const std::vector<int>& inputs, int result) {
       return is_float(result) && is_float(inputs[0]);
     case Types::kEmbedding:
       return is_float(result) && inputs[0] == result && (inputs[1] == kInt32 || inputs[1] == kInt64);
+    case Types::kLinear4Bit:
+    case Types::kLinear8Bit:
+      for (size_t i = 0; i < inputs.size(); i++) {
+        const int weights = types == Types::kLinear4Bit ? kUint8 : kInt8;
+        if (inputs[i] != (i == 1 ? weights : kFloat32)) return false;
+      }
+      return result == kFloat32;
     case Types::kCache:
       return result == kFloat32 && inputs[5] == kInt64 &&
              std::all_of(inputs.begin(), inputs.begin() + 5, [](int input) { return input == kFloat32; });
@@ -218,6 +227,16 @@ void check_together(const Operation& operation) {
   }
 }
 
+// Of a constant, whose sizes are known: whether its elements lie in the order of its dimensions.
+bool lies_in_order(const Value& value) {
+  int64_t expected = 1;
+  for (size_t i = value.dims.size(); i-- > 0;) {
+    if (value.dims[i] != 1 && value.strides[i] != expected) return false;
+    expected *= value.dims[i];
+  }
+  return true;
+}
+
 }  // namespace
 
 const Attribute* find_attribute(const Operation& operation, int code) {
@@ -228,7 +247,8 @@ const Attribute* find_attribute(const Operation& operation, int code) {
 
 bool may_repeat(const Operation& operation) {
   return operation.kind == dnnl_graph_op_reorder || is_own_attention(operation.kind) || is_own_binary(operation.kind) ||
-         operation.kind == kWhere || operation.kind == kGather;
+         operation.kind == kWhere || operation.kind == kGather || operation.kind == kCachedAttention ||
+         operation.kind == kLinear4Bit || operation.kind == kLinear8Bit;
 }
 
 void check_operation(const Plan& plan, const Operation& operation) {
@@ -252,7 +272,7 @@ void check_operation(const Plan& plan, const Operation& operation) {
   check_together(operation);
 }
 
-void check_caches(const Plan& plan) {
+void check_memory(const Plan& plan) {
   std::vector<uint32_t> reads(plan.values.size());
   std::vector<bool> viewed(plan.values.size());
   for (const Operation& operation : plan.operations) {
@@ -262,6 +282,12 @@ void check_caches(const Plan& plan) {
     if (value.storage == Storage::kAlias) viewed[value.index] = true;
   }
   for (const Operation& operation : plan.operations) {
+    if (operation.kind == kLinear4Bit || operation.kind == kLinear8Bit) {
+      for (size_t i = 1; i < operation.inputs.size(); i++) {
+        const Value& value = plan.values[operation.inputs[i]];
+        require_sound(value.storage == Storage::kConstant && lies_in_order(value), "weights that are no constants");
+      }
+    }
     if (operation.kind != kCachedAttention) continue;
     for (size_t i : {3, 4}) {
       const uint32_t id = operation.inputs[i];

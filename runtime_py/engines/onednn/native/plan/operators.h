@@ -15,8 +15,9 @@ using Dims = std::vector<int64_t>;
 // its attributes are those that this has, each with values in their range.
 void check_operation(const Plan& plan, const Operation& operation);
 
-// Throws DamagedPlan unless each cache, which attention writes, is an input of the region that nothing else reads.
-void check_caches(const Plan& plan);
+// Throws DamagedPlan unless each cache, which attention writes, is an input of the region that nothing else reads, and what
+// kernels read as it is packed is a constant that lies so.
+void check_memory(const Plan& plan);
 
 // Throws DamagedPlan unless the sizes of the inputs and of the result fit each other and the attributes. The operator has
 // passed `check_operation`.

@@ -240,7 +240,7 @@ void read_body(Reader& reader, Plan& plan) {
   for (uint32_t i = 0; i < values; i++) written[i] = written[i] || plan.values[i].storage == Storage::kConstant;
   const uint32_t operations = reader.count(28);
   for (uint32_t i = 0; i < operations; i++) plan.operations.push_back(read_operation(reader, plan, written));
-  check_caches(plan);
+  check_memory(plan);
   for (size_t i = plan.input_count; i < plan.args.size(); i++) {
     require_sound(written[root_of(plan, static_cast<uint32_t>(plan.args[i]))], "an output that nothing makes");
   }

@@ -41,6 +41,8 @@ constexpr int kAdd = kFirstOwn + 4, kSubtract = kFirstOwn + 5, kMultiply = kFirs
 constexpr int kWhere = kFirstOwn + 10, kGather = kFirstOwn + 11;
 // Over a cache, two of the caller's inputs, that it writes.
 constexpr int kCachedAttention = kFirstOwn + 12;
+// Linear layers with weights in few bits, whose inputs are quantized while they run.
+constexpr int kLinear4Bit = kFirstOwn + 13, kLinear8Bit = kFirstOwn + 14;
 // Attributes of operators of our own, behind all of oneDNN's: how many tokens back an attention sees, 0 for all.
 constexpr int kWindow = 1 << 16;
 

@@ -176,6 +176,22 @@ void check_gather(const Operation& operation, const Inputs& inputs, const Dims& 
   for (size_t i = 0; i < result.size(); i++) require_fit(i == axis || result[i] <= table[i]);
 }
 
+void check_low_bit_linear(const Operation& operation, const Inputs& inputs, const Dims& result) {
+  // As `packing.py` has it: blocks of 16 outputs, groups of inputs, of 4 at a time or 8.
+  constexpr int64_t kOutputs = 16, kMostInputs = 1 << 16;
+  const bool four = operation.kind == kLinear4Bit;
+  const int64_t each = four ? kOutputs / 2 : kOutputs;
+  const Dims &x = *inputs[0], &weights = *inputs[1];
+  require_fit(weights.size() == 3 && x.size() == result.size() && std::equal(x.begin(), x.end() - 1, result.begin()));
+  const int64_t blocks = weights[0], groups = weights[1], group = weights[2] / each;
+  require_fit(weights[2] % each == 0 && group % (four ? 8 : 4) == 0 && group <= kMostInputs);
+  const int64_t depth = groups * group, outputs = result.back();
+  require_fit(groups == 1 ? x.back() <= depth && x.back() > depth - 4 : x.back() == depth);
+  require_fit(outputs <= blocks * kOutputs && outputs > (blocks - 1) * kOutputs);
+  require_fit(*inputs[2] == Dims({blocks, groups, kOutputs}) && *inputs[3] == Dims({blocks, kOutputs}));
+  if (inputs.size() == 5) require_fit(*inputs[4] == Dims{outputs});
+}
+
 void check_cached_attention(const Inputs& inputs, const Dims& result) {
   for (size_t i = 0; i < 5; i++) require_fit(inputs[i]->size() == 4 && (*inputs[i])[0] == 1);
   const Dims &query = *inputs[0], &keys = *inputs[1], &values = *inputs[2], &cache = *inputs[3], &other = *inputs[4];
@@ -228,6 +244,9 @@ void check_sizes(const Operation& operation, const Inputs& inputs, const Dims& r
     case kGuardedAttention:
     case kSoftmaxAttention:
       return check_attention(inputs, result);
+    case kLinear4Bit:
+    case kLinear8Bit:
+      return check_low_bit_linear(operation, inputs, result);
     case kCachedAttention:
       return check_cached_attention(inputs, result);
     case kAdd:

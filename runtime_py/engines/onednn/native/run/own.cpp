@@ -7,6 +7,7 @@
 #include "operators/choose.h"
 #include "operators/concat.h"
 #include "operators/embedding.h"
+#include "lowbits/linear.h"
 #include "plan/operators.h"
 #include "run/executable.h"
 
@@ -112,6 +113,10 @@ void Executable::compile_own(const Group& group, Call& call) const {
     const Strided result = tensors.back();
     tensors.pop_back();
     call.own = make_cached_attention(tensors, result, group.scale, group.window);
+  } else if (group.kind == kLinear4Bit || group.kind == kLinear8Bit) {
+    const Strided result = tensors.back();
+    tensors.pop_back();
+    call.own = make_low_bit_linear(group.kind, tensors, result);
   } else if (is_own_binary(group.kind)) {
     call.own = make_binary(group.kind, dtypes[0], tensors[0], tensors[1], tensors[2]);
   } else {
