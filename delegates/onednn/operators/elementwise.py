@@ -11,7 +11,7 @@ from edgex.delegates.onednn.layout.orders import innermost, row_major
 from edgex.delegates.onednn.layout.sizes import Expand, Permute, Reshape, Size, shape_of
 from edgex.delegates.onednn.operators.views import identity
 from edgex.delegates.onednn.plan.region import RegionBuilder, make_value
-from edgex.delegates.onednn.plan.values import OWN_BINARY, Refused, Value
+from edgex.delegates.onednn.plan.values import OWN_BINARY, OWN_CONCAT, Refused, Value
 
 if TYPE_CHECKING:
     from torch.fx import Node
@@ -210,6 +210,8 @@ def _softmax(kind: str) -> Emit:
 _SHORT_ROW = 32
 # Inputs of one `concat`, by its schema (oneDNN 3.2, `op_def.hpp`).
 _MOST_CONCATENATED = 64
+# Of one that the backend runs by itself.
+_MOST_JOINED = 63
 
 
 def _mean_of_image(builder: RegionBuilder, value: Value, shape: tuple[Size, ...]) -> Value:
@@ -289,9 +291,13 @@ def _concatenate(builder: RegionBuilder, node: Node) -> Value:
     shape = shape_of(node.meta["val"])
     if any(len(value.shape) != len(shape) or value.dtype != values[0].dtype for value in values):
         raise Refused("dtype", "oneDNN concatenates tensors of one dtype and rank")
+    axis = given["dim"] % len(shape)
     if any(not isinstance(size, int) for size in shape):
-        raise Refused("dynamic_shape", f"oneDNN concatenates static shapes only, not {list(shape)}")
-    return _joined(builder, values, given["dim"] % len(shape))
+        # oneDNN takes static shapes only.
+        if not all(isinstance(value.shape[axis], int) for value in values) or len(values) > _MOST_JOINED:
+            raise Refused("dynamic_shape", f"what is joined has a size known only when it runs: {list(shape)}")
+        return builder.op(OWN_CONCAT, values, shape, axis=axis)
+    return _joined(builder, values, axis)
 
 
 def _joined(builder: RegionBuilder, values: list[Value], axis: int) -> Value:

@@ -17,6 +17,7 @@ from edgex.delegates.onednn.plan.values import (
     INDICES,
     LOW_BIT_LINEAR,
     MASKS,
+    OWN_CONCAT,
     WHERE,
     Operation,
     Refused,
@@ -25,7 +26,14 @@ from edgex.delegates.onednn.plan.values import (
 
 _MAGIC = b"EDGEXDNN"
 # The first version whose readers know an operator of the backend's own; all know the others.
-_VERSION, _OWN_VERSIONS = 1, {**dict.fromkeys(OWN_KINDS, 4), EMBEDDING: 3, WHERE: 5, GATHER: 5, CACHED_ATTENTION: 6, **dict.fromkeys(LOW_BIT_LINEAR.values(), 6)}
+_VERSION, _OWN_VERSIONS = (
+    1,
+    {
+        **dict.fromkeys(OWN_KINDS, 4),
+        **{EMBEDDING: 3, WHERE: 5, GATHER: 5},
+        **dict.fromkeys((CACHED_ATTENTION, OWN_CONCAT, *LOW_BIT_LINEAR.values()), 6),
+    },
+)
 _HEADER_BYTES = 48
 _ALIGNMENT = 64
 _STEPS = {"constant": 0, "symbol": 1, "Add": 2, "Mul": 3, "FloorDiv": 4, "Mod": 5, "PythonMod": 5, "Max": 6, "Min": 7}

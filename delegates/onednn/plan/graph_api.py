@@ -19,6 +19,7 @@ from edgex.delegates.onednn.plan.values import (
     GUARDED_ATTENTION,
     LOW_BIT_LINEAR,
     OWN_BINARY,
+    OWN_CONCAT,
     SOFTMAX_ATTENTION,
     WHERE,
     Operation,
@@ -84,6 +85,7 @@ OWN_KINDS = {
     WHERE: _FIRST_OWN + 10,
     GATHER: _FIRST_OWN + 11,
     CACHED_ATTENTION: _FIRST_OWN + 12,
+    OWN_CONCAT: _FIRST_OWN + 15,
     LOW_BIT_LINEAR[4]: _FIRST_OWN + 13,
     LOW_BIT_LINEAR[8]: _FIRST_OWN + 14,
 }

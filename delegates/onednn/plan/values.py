@@ -29,6 +29,8 @@ WHERE, GATHER = "where", "gather"
 # A row that may look at nothing gives 0 in the first, as PyTorch's operator does, and NaN in the second, as a softmax
 # does.
 GUARDED_ATTENTION, SOFTMAX_ATTENTION = "guarded_attention", "softmax_attention"
+# Tensors one behind the other, also of sizes that only a run knows.
+OWN_CONCAT = "own_concat"
 # With weights in so many bits, and activations that are quantized while it runs.
 LOW_BIT_LINEAR = {4: "linear_4bit", 8: "linear_8bit"}
 # Over the filled part of a cache, which it writes first, in the caller's memory.

@@ -14,7 +14,8 @@ namespace {
 
 // As ExecuTorch's: a size is an int32.
 constexpr int64_t kMostSize = INT32_MAX;
-constexpr uint32_t kMostConcatenated = 4096;
+// As many as `run_own` has places for, but the result.
+constexpr uint32_t kMostConcatenated = 4096, kMostOwnConcatenated = 63;
 using Type = Attribute::Type;
 
 // What a kind does with the element types of its tensors.
@@ -115,6 +116,7 @@ std::unordered_map<int, Rule> make_rules() {
   for (int kind = kAdd; kind <= kMinimum; kind++) rules[kind] = {2, 2, Types::kAlike, {}};
   rules[kEmbedding] = {2, 2, Types::kEmbedding, {}};
   rules[kWhere] = {3, 3, Types::kWhere, {}};
+  rules[kConcat] = {1, kMostOwnConcatenated, Types::kAlike, {dimension(dnnl_graph_op_attr_axis)}};
   rules[kLinear4Bit] = {4, 5, Types::kLinear4Bit, {}};
   rules[kLinear8Bit] = {4, 5, Types::kLinear8Bit, {}};
   rules[kCachedAttention] = {
@@ -248,7 +250,7 @@ const Attribute* find_attribute(const Operation& operation, int code) {
 bool may_repeat(const Operation& operation) {
   return operation.kind == dnnl_graph_op_reorder || is_own_attention(operation.kind) || is_own_binary(operation.kind) ||
          operation.kind == kWhere || operation.kind == kGather || operation.kind == kCachedAttention ||
-         operation.kind == kLinear4Bit || operation.kind == kLinear8Bit;
+         operation.kind == kConcat || operation.kind == kLinear4Bit || operation.kind == kLinear8Bit;
 }
 
 void check_operation(const Plan& plan, const Operation& operation) {

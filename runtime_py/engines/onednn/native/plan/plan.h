@@ -43,6 +43,8 @@ constexpr int kWhere = kFirstOwn + 10, kGather = kFirstOwn + 11;
 constexpr int kCachedAttention = kFirstOwn + 12;
 // Linear layers with weights in few bits, whose inputs are quantized while they run.
 constexpr int kLinear4Bit = kFirstOwn + 13, kLinear8Bit = kFirstOwn + 14;
+// Tensors one behind the other, also of sizes that oneDNN's operator does not take.
+constexpr int kConcat = kFirstOwn + 15;
 // Attributes of operators of our own, behind all of oneDNN's: how many tokens back an attention sees, 0 for all.
 constexpr int kWindow = 1 << 16;
 

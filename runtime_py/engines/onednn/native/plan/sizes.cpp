@@ -213,6 +213,7 @@ void check_sizes(const Operation& operation, const Inputs& inputs, const Dims& r
     case dnnl_graph_op_subtract:
       return check_of_two(inputs, result);
     case dnnl_graph_op_concat:
+    case kConcat:
       return check_concat(operation, inputs, result);
     case dnnl_graph_op_matmul:
       return check_matmul(operation, inputs, result);

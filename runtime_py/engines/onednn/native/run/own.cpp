@@ -117,6 +117,10 @@ void Executable::compile_own(const Group& group, Call& call) const {
     const Strided result = tensors.back();
     tensors.pop_back();
     call.own = make_low_bit_linear(group.kind, tensors, result);
+  } else if (group.kind == kConcat) {
+    const Strided result = tensors.back();
+    tensors.pop_back();
+    call.own = make_concat(dtypes.back(), group.axis, tensors, result);
   } else if (is_own_binary(group.kind)) {
     call.own = make_binary(group.kind, dtypes[0], tensors[0], tensors[1], tensors[2]);
   } else {

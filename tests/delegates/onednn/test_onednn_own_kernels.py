@@ -1,0 +1,115 @@
+"""The backend's own kernels of language models, of every processor, against NumPy: all sizes, groups and leftovers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from onednn_own_kernels import PROCESSORS, build_kernels, mix, multiply, quantize_rows, score
+
+
+@pytest.fixture(scope="module")
+def kernels(tmp_path_factory):
+    library = build_kernels(tmp_path_factory.mktemp("kernels"))
+    if library is None:
+        pytest.skip("no g++")
+    return library
+
+
+def _rounded(x: np.ndarray) -> np.ndarray:
+    """What torchao makes of activations, as numbers again."""
+    import torchao.quantization.quant_primitives  # noqa: F401  # torch.ops.torchao
+
+    ops, tensor, block = torch.ops.torchao, torch.from_numpy(x), [1, x.shape[1]]
+    found = ops.choose_qparams_affine(tensor, "ASYMMETRIC", block, torch.int8, -128, 127, None, None, torch.int8)
+    whole = ops.quantize_affine(tensor, block, *found, torch.int8, -128, 127)
+    back: torch.Tensor = ops.dequantize_affine(whole, block, *found, torch.int8, -128, 127)
+    return back.double().numpy()
+
+
+def _close(expected: np.ndarray, found: np.ndarray, terms: np.ndarray) -> bool:
+    """Apart by the rounding of sums of so large terms at most."""
+    return bool((np.abs(expected - found) <= 3e-6 * terms + 1e-6).all())
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    bits=st.sampled_from((4, 8)),
+    rows=st.integers(1, 27),
+    outputs=st.integers(1, 70),
+    groups=st.integers(1, 4),
+    group=st.sampled_from((16, 32, 64, 128)),
+    less=st.integers(0, 3),
+    biased=st.booleans(),
+    seed=st.integers(0, 1 << 30),
+)
+def test_products_in_few_bits(kernels, bits, rows, outputs, groups, group, less, biased, seed):
+    generator = torch.Generator().manual_seed(seed)
+    # Of 8-bit weights, a layer with one scale an output has any number of inputs.
+    inputs = groups * group - (less if bits == 8 and groups == 1 else 0)
+    low = -(1 << (bits - 1))
+    weight = torch.randint(low, -low, (outputs, inputs), generator=generator).to(torch.int8)
+    scale = torch.rand(outputs, groups, generator=generator) + 0.01
+    bias = torch.randn(outputs, generator=generator).numpy() if biased else None
+    # Also of one sign, whose zero point is at an end.
+    x = (torch.randn(rows, inputs, generator=generator) + seed % 3 * 2).numpy()
+    wide = (weight.view(outputs, groups, -1).double() * scale[:, :, None].double()).view(outputs, -1).numpy()
+    rounded = _rounded(x)
+    expected = rounded @ wide.T + (0 if bias is None else bias)
+    terms = np.abs(rounded) @ np.abs(wide).T + np.abs(x).max() * np.abs(wide).sum(1) + 1
+    for processor in PROCESSORS:
+        found = multiply(kernels, processor, bits, x, weight, scale, bias)
+        assert found is None or _close(expected, found, terms), processor
+
+
+@pytest.mark.parametrize("bits", [4, 8])
+def test_the_largest_numbers_of_both_signs(kernels, bits):
+    """Nothing saturates on the way: bytes of all ends, in rows that are at their ends too."""
+    low, high = -(1 << (bits - 1)), (1 << (bits - 1)) - 1
+    ends = torch.tensor([low, high], dtype=torch.int8).repeat(16, 1).repeat_interleave(64, 1)
+    weight = torch.cat([ends, ends.flip(1), torch.full_like(ends, low), torch.full_like(ends, high)])
+    x = np.array([[-128.0] * 64 + [127.0] * 64, [127.0] * 64 + [-128.0] * 64, [0.0] * 127 + [255.0]], np.float32)
+    expected = x @ weight.float().numpy().T
+    for processor in PROCESSORS:
+        found = multiply(kernels, processor, bits, x, weight, torch.ones(len(weight), 4), None)
+        assert found is None or np.abs(found - expected).max() <= 1e-5 * np.abs(expected).max(), processor
+
+
+def test_activations_are_rounded_as_torchao_does(kernels):
+    generator = np.random.default_rng(0)
+    x = np.concatenate(
+        [generator.normal(size=(40, 37)) * 10.0 ** generator.integers(-20, 20, (40, 1)), np.zeros((1, 37))]
+    ).astype(np.float32)
+    x[3] = np.abs(x[3])
+    x[4] = -np.abs(x[4])
+    rows, encodings = quantize_rows(kernels, x, 40)
+    assert (rows[:, 37:] == 0).all()
+    found = (rows[:, :37].astype(np.float64) - encodings[:, 1:]) * encodings[:, :1]
+    expected = _rounded(x)
+    # A number in the middle between two steps may round to either, where the last bit of the factor differs.
+    assert (np.abs(found - expected) > 1e-6 * np.abs(expected).max(1, keepdims=True)).mean() < 1e-3
+
+
+@pytest.mark.parametrize("odd", [np.nan, np.inf, -np.inf])
+def test_what_is_not_finite_gives_no_number(kernels, odd):
+    x = np.ones((2, 32), np.float32)
+    x[1, 17] = odd
+    weight, scale = torch.ones(5, 32, dtype=torch.int8), torch.ones(5, 1)
+    for processor in PROCESSORS:
+        found = multiply(kernels, processor, 4, x, weight, scale, None)
+        assert found is None or (np.isnan(found[1]).all() and np.allclose(found[0], 32)), processor
+
+
+@settings(max_examples=40, deadline=None)
+@given(rows=st.integers(1, 11), count=st.integers(1, 70), size=st.integers(1, 133), seed=st.integers(0, 1 << 30))
+def test_rows_of_attention(kernels, rows, count, size, seed):
+    generator = np.random.default_rng(seed)
+    query, keys = (generator.normal(size=(number, size)).astype(np.float32) for number in (rows, count))
+    weights, to = (generator.normal(size=(rows, number)).astype(np.float32) for number in (count, size))
+    scores, mixed = query.astype(np.float64) @ keys.T, to + weights.astype(np.float64) @ keys
+    for processor in PROCESSORS:
+        found, made = score(kernels, processor, query, keys), mix(kernels, processor, weights, keys, to)
+        assert found is None or _close(scores, found, np.abs(query) @ np.abs(keys).T), processor
+        assert made is None or _close(mixed, made, np.abs(to) + np.abs(weights) @ np.abs(keys)), processor

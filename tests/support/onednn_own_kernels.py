@@ -1,0 +1,117 @@
+"""The backend's own kernels one by one, compiled for each kind of processor and called from Python."""
+
+from __future__ import annotations
+
+import ctypes
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from edgex.delegates.onednn.quantized.packing import pack_scales, pack_weights, sum_weights
+from edgex.runtime.engines.onednn.build import SOURCES
+
+KERNELS = Path(__file__).parents[1] / "delegates" / "onednn" / "kernels"
+# What a processor without it runs, and the others.
+PROCESSORS = {"plain": 0, "avx2": 1, "avx512": 2}
+_OF_ACTIVATIONS = SOURCES / "lowbits" / "activations.cpp"
+
+
+def build_kernels(folder: Path) -> ctypes.CDLL | None:
+    """Compile them; None where there is no g++."""
+    compiler = shutil.which("g++")
+    if compiler is None:
+        return None
+    library = folder / "kernels.so"
+    flags = ("-std=c++17", "-O2", "-fno-trapping-math", "-shared", "-fPIC", "-fopenmp-simd", f"-I{SOURCES}")
+    sources = [*sorted(KERNELS.glob("*.cpp")), _OF_ACTIVATIONS]
+    subprocess.run([compiler, *flags, *map(str, sources), "-o", str(library)], check=True)
+    return ctypes.CDLL(str(library))
+
+
+class _Product(ctypes.Structure):
+    """`LowBitProduct` of `lowbits/products.h`."""
+
+    _fields_ = (
+        *((name, ctypes.c_void_p) for name in ("weights", "scales", "sums", "bias")),
+        *((name, ctypes.c_int64) for name in ("groups", "group", "outputs")),
+        *((name, ctypes.c_void_p) for name in ("rows", "encodings", "row_sums", "results")),
+        ("count", ctypes.c_int64),
+    )
+
+
+def quantize_rows(library: ctypes.CDLL, x: np.ndarray, padded: int) -> tuple[np.ndarray, np.ndarray]:
+    """Rows in 8 bits, filled up to `padded`, and of each row the scale and the zero point."""
+    x = np.ascontiguousarray(x, np.float32)
+    rows, encodings = np.full((len(x), padded), 99, np.int8), np.zeros((len(x), 2), np.float32)
+    for row, to, encoding in zip(x, rows, encodings, strict=True):
+        library.quantize(_at(row), ctypes.c_int64(1), ctypes.c_int64(x.shape[1]), ctypes.c_int64(padded), _at(to), _at(encoding))
+    return rows, encodings
+
+
+def multiply(
+    library: ctypes.CDLL, processor: str, bits: int, x: np.ndarray, weight: torch.Tensor, scale: torch.Tensor, bias: Any
+) -> np.ndarray | None:
+    """`x` by a weight in few bits; None where this processor is another one."""
+    groups, outputs = scale.shape[1], len(weight)
+    packed = [part.numpy() for part in (pack_weights(weight, groups, bits), pack_scales(scale), sum_weights(weight, scale))]
+    depth = packed[0].shape[1] * packed[0].shape[2] * 8 // bits // 16
+    rows, encodings = quantize_rows(library, x, depth)
+    row_sums = np.ascontiguousarray(-8 * rows.astype(np.int32).reshape(len(x), groups, -1).sum(-1, dtype=np.int32))
+    if bits == 8:
+        rows, encodings = (rows.astype(np.int16) + 128).astype(np.uint8), encodings + np.array([0, 128], np.float32)
+    result = np.full((len(x), outputs + 3), 7, np.float32)
+    to = (ctypes.c_void_p * len(x))(*(_at(row).value for row in result))
+    product = _Product(
+        *(_at(part) for part in packed), None if bias is None else _at(bias), groups, depth // groups, outputs,
+        _at(rows), _at(encodings), _at(row_sums), ctypes.cast(to, ctypes.c_void_p), len(x),
+    )  # fmt: skip
+    blocks = len(packed[0])
+    run: Callable[..., int] = library.multiply_four if bits == 4 else library.multiply_eight
+    for first, end in ((0, blocks // 2), (blocks // 2, blocks)):  # as two threads would
+        if not run(PROCESSORS[processor], ctypes.byref(product), ctypes.c_int64(first), ctypes.c_int64(end)):
+            return None
+    assert (result[:, outputs:] == 7).all(), "numbers were written behind the last output"
+    return result[:, :outputs]
+
+
+class _Scores(ctypes.Structure):
+    _fields_ = (
+        *(("query", ctypes.c_void_p), ("rows", ctypes.c_int64), ("keys", ctypes.c_void_p)),
+        *(("count", ctypes.c_int64), ("size", ctypes.c_int64), ("to", ctypes.c_void_p), ("step", ctypes.c_int64)),
+    )
+
+
+class _Mixture(ctypes.Structure):
+    _fields_ = (
+        *(("weights", ctypes.c_void_p), ("step", ctypes.c_int64), ("rows", ctypes.c_int64)),
+        *(("values", ctypes.c_void_p), ("count", ctypes.c_int64), ("size", ctypes.c_int64), ("to", ctypes.c_void_p)),
+    )
+
+
+def score(library: ctypes.CDLL, processor: str, query: np.ndarray, keys: np.ndarray) -> np.ndarray | None:
+    """`query` by each of the keys; None where this processor is another one."""
+    to = np.zeros((len(query), len(keys) + 2), np.float32)
+    given = _Scores(_at(query), len(query), _at(keys), len(keys), keys.shape[1], _at(to), to.shape[1])
+    ran = library.score(PROCESSORS[processor], ctypes.byref(given))
+    assert (to[:, len(keys) :] == 0).all()
+    return to[:, : len(keys)] if ran else None
+
+
+def mix(
+    library: ctypes.CDLL, processor: str, weights: np.ndarray, values: np.ndarray, to: np.ndarray
+) -> np.ndarray | None:
+    """`to` with the values added, each as often as its weight says; None where this processor is another one."""
+    made = to.copy()
+    given = _Mixture(
+        _at(weights), weights.shape[1], len(weights), _at(values), len(values), values.shape[1], _at(made)
+    )
+    return made if library.add(PROCESSORS[processor], ctypes.byref(given)) else None
+
+
+def _at(array: np.ndarray) -> ctypes.c_void_p:
+    return ctypes.c_void_p(array.ctypes.data)
