@@ -40,7 +40,7 @@ def keep_caches_in_place(module: GraphModule) -> Any:
 
     graph = module.graph
     found = [
-        (part, node.args[_CACHES[part.args[1]]])  # type: ignore[index]
+        (part, node.args[_CACHES[part.args[1]]])
         for node in graph.nodes
         if node.op == "call_function" and operator_name(node) == OPERATOR
         for part in list(node.users)

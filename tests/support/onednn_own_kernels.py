@@ -48,8 +48,9 @@ def quantize_rows(library: ctypes.CDLL, x: np.ndarray, padded: int) -> tuple[np.
     """Rows in 8 bits, filled up to `padded`, and of each row the scale and the zero point."""
     x = np.ascontiguousarray(x, np.float32)
     rows, encodings = np.full((len(x), padded), 99, np.int8), np.zeros((len(x), 2), np.float32)
+    count, filled, step = (ctypes.c_int64(number) for number in (x.shape[1], padded, 1))
     for row, to, encoding in zip(x, rows, encodings, strict=True):
-        library.quantize(_at(row), ctypes.c_int64(1), ctypes.c_int64(x.shape[1]), ctypes.c_int64(padded), _at(to), _at(encoding))
+        library.quantize(_at(row), step, count, filled, _at(to), _at(encoding))
     return rows, encodings
 
 
@@ -58,7 +59,9 @@ def multiply(
 ) -> np.ndarray | None:
     """`x` by a weight in few bits; None where this processor is another one."""
     groups, outputs = scale.shape[1], len(weight)
-    packed = [part.numpy() for part in (pack_weights(weight, groups, bits), pack_scales(scale), sum_weights(weight, scale))]
+    packed = [
+        part.numpy() for part in (pack_weights(weight, groups, bits), pack_scales(scale), sum_weights(weight, scale))
+    ]
     depth = packed[0].shape[1] * packed[0].shape[2] * 8 // bits // 16
     rows, encodings = quantize_rows(library, x, depth)
     row_sums = np.ascontiguousarray(-8 * rows.astype(np.int32).reshape(len(x), groups, -1).sum(-1, dtype=np.int32))
@@ -107,9 +110,7 @@ def mix(
 ) -> np.ndarray | None:
     """`to` with the values added, each as often as its weight says; None where this processor is another one."""
     made = to.copy()
-    given = _Mixture(
-        _at(weights), weights.shape[1], len(weights), _at(values), len(values), values.shape[1], _at(made)
-    )
+    given = _Mixture(_at(weights), weights.shape[1], len(weights), _at(values), len(values), values.shape[1], _at(made))
     return made if library.add(PROCESSORS[processor], ctypes.byref(given)) else None
 
 

@@ -1,4 +1,4 @@
-"""Linear layers with weights in few bits: the backend's own operator, since oneDNN 3.2 unpacks such weights to float32."""
+"""Linear layers with weights in few bits: the backend's own, since oneDNN 3.2 unpacks such weights to float32."""
 
 from __future__ import annotations
 

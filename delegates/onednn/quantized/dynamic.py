@@ -86,18 +86,19 @@ def _parts(linear: Node) -> tuple[Node, Node, Node, int] | None:
     """What is multiplied: the float input, the weight, its scales, and the weight's bits; None for another operator."""
     if linear.op != "call_function" or linear.target is not torch.ops.aten.linear.default:
         return None
-    rounded, weight = linear.args[:2]
+    rounded: Any = linear.args[0]
+    weight: Any = linear.args[1]
     if not (_is(rounded, _DEQUANTIZE) and _is(weight, _DEQUANTIZE)):
         return None
-    source = rounded.args[0]  # type: ignore[union-attr]
-    bits = _RANGES.get(tuple(weight.args[5:7]))  # type: ignore[union-attr,arg-type]
-    if not _is(source, _QUANTIZE) or bits is None or any(part.op != "placeholder" for part in weight.args[:1]):  # type: ignore[union-attr]
+    source = rounded.args[0]
+    bits = _RANGES.get(tuple(weight.args[5:7]))
+    if not _is(source, _QUANTIZE) or bits is None or weight.args[0].op != "placeholder":
         return None
     x, size, scale = source.args[:3]
-    chosen = scale.args[0] if scale.target is operator.getitem else None
+    chosen: Any = scale.args[0] if scale.target is operator.getitem else None
     if not _is(chosen, _CHOOSE) or chosen.args[0] is not x or chosen.args[1:4] != ("ASYMMETRIC", size, torch.int8):
         return None
-    return x, weight.args[0], weight.args[2], bits  # type: ignore[union-attr,return-value]
+    return x, weight.args[0], weight.args[2], bits
 
 
 def _is(node: Any, name: str) -> bool:

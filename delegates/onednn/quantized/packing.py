@@ -2,8 +2,8 @@
 
 ```
 weights  8 bits: s8 [blocks, groups, group / 4, 16 outputs, 4 inputs]
-         4 bits: u8 [blocks, groups, group / 8, 16 outputs, 4 inputs], each byte 8 + the number of the first four inputs,
-                 and in its upper half 8 + that of the four after them
+         4 bits: u8 [blocks, groups, group / 8, 16 outputs, 4 inputs], each byte 8 + the number of one of the first
+                 four inputs, and in its upper half 8 + that of one of the four after them
 scales   f32 [blocks, groups, 16]
 sums     f32 [blocks, 16]: of what an output's weights mean, for the zero points of activations
 ```
