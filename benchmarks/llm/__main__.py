@@ -35,7 +35,7 @@ from edgex.runtime.measure.llm.plan import LlmPlan
 from edgex.runtime.support.machine.activity import Activity, describe_activity, find_disturbances, take_snapshot
 
 THREADS, CONTEXT, CHUNK = 2, 1152, 256
-TARGETS = {"fp32": ("onnx-cpu", "xnnpack", "onednn"), "8da4w": ("onnx-cpu", "xnnpack")}
+TARGETS = {"fp32": ("onnx-cpu", "xnnpack", "onednn"), "8da4w": ("onnx-cpu", "xnnpack", "onednn")}
 FLAGS = {"fp32": [], "8da4w": ["--quantize", "8da4w", "--head", "int8", "--embedding", "int8", "--no-speed-check"]}
 PLANS = (LlmPlan((512,), (128,), (0,), runs=1), LlmPlan((), (128,), (1024,), runs=1))
 

@@ -123,15 +123,16 @@ class OneDnnDelegate:
         return _finish(lowered, options, first)
 
     def recipe_refusal(self, recipe: str) -> str:
-        """Why every recipe but `int8` is refused."""
+        """Why a recipe outside `recipes` is refused."""
         if get_recipe(recipe).activations == "dynamic":
             return (
-                f"{recipe} measures activations at every run, which oneDNN's library of 2023 fuses into nothing: it "
-                "would convert each tensor apart and multiply in float32; int8 has int8 kernels, for calibration data"
+                f"{recipe} measures whole activations at every run, which oneDNN's library of 2023 fuses into nothing: "
+                "it would convert each tensor apart and multiply in float32; 8da8w measures them token by token, in a "
+                "kernel of the backend's own, and int8 has int8 kernels, for calibration data"
             )
         return (
             f"{recipe} stores only weights in few bits, which oneDNN's library of 2023 unpacks to float32 before it "
-            "multiplies, at the speed and memory of fp32; int8 quantizes activations too"
+            "multiplies, at the speed and memory of fp32; 8da4w and 8da8w multiply in few bits, and so does int8"
         )
 
     def quantizer(self, recipe: str) -> Quantizer | None:

@@ -20,9 +20,9 @@ from edgex.delegates.graph.work import count_flops, sum_flops
 from edgex.delegates.onnxruntime import kernels
 from edgex.delegates.onnxruntime.fused.group_query import states_in_place
 from edgex.delegates.onnxruntime.fused.norms import divide_by_roots
+from edgex.delegates.onnxruntime.fused.pads import name_padded_axes
 from edgex.delegates.onnxruntime.graph import signature, source_map, writer
 from edgex.delegates.onnxruntime.graph.edits import GraphEditor
-from edgex.delegates.onnxruntime.graph.pads import name_padded_axes
 from edgex.delegates.onnxruntime.graph.reshapes import plain_reshapes
 from edgex.delegates.onnxruntime.graph.translation import OTHERS, Refused, decomposition_errors, translate
 from edgex.delegates.onnxruntime.graph.walk import operators

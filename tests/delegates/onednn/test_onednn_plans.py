@@ -36,6 +36,10 @@ def plan(small) -> bytes:
     return bytes(content[start:])
 
 
+# oneDNN's: those of the backend's own operators have numbers from where its own end.
+_ATTRIBUTES = {name: number for name, number in graph_api.ATTRIBUTES.items() if number < 1 << 16}
+
+
 def test_numbers_are_those_of_the_headers() -> None:
     header = (find_toolchain().onednn_include / "oneapi" / "dnnl" / "dnnl_graph_types.h").read_text()
     kinds = re.findall(r"^\s+dnnl_graph_op_(?!attr_)(\w+)(?: = \w+)?,", header, re.MULTILINE)
@@ -44,7 +48,7 @@ def test_numbers_are_those_of_the_headers() -> None:
     for name, value in re.findall(r"^\s+dnnl_graph_op_attr_(\w+)(?: = (\w+))?,", header, re.MULTILINE):
         number = int(value, 16) if value else number + 1
         attributes[name] = number
-    assert {name: attributes[name] for name in graph_api.ATTRIBUTES} == graph_api.ATTRIBUTES
+    assert {name: attributes[name] for name in _ATTRIBUTES} == _ATTRIBUTES
     assert ctypes.sizeof(graph_api._LogicalTensor) == 8 + 8 + 96 + 16 + 96
 
 
@@ -96,7 +100,7 @@ def test_a_constant_that_begins_behind_its_place_is_refused(small, dims: tuple[i
     assert "begins inside of its memory" in refusal(content, small)
 
 
-@pytest.mark.parametrize("kind", [45, 84, 1000, (1 << 16) + 12, 0xFFFFFFFF])
+@pytest.mark.parametrize("kind", [45, 84, 1000, (1 << 16) + 16, 0xFFFFFFFF])
 def test_an_unknown_kind_of_operator_is_refused(small, kind: int) -> None:
     """oneDNN would look its properties up where there are none."""
     old = re.compile(
@@ -111,7 +115,7 @@ def test_every_kind_that_is_written_is_known_to_the_backend() -> None:
     known = set(re.findall(r"dnnl_graph_op_(?!attr_)(\w+)", text))
     # An end is only in the graphs that the backend makes of plans.
     assert set(graph_api.OP_KINDS) - {"end"} <= known
-    assert set(graph_api.ATTRIBUTES) == set(re.findall(r"dnnl_graph_op_attr_(\w+)", text))
+    assert set(_ATTRIBUTES) == set(re.findall(r"dnnl_graph_op_attr_(\w+)", text))
 
 
 @pytest.fixture(scope="module")
