@@ -124,6 +124,8 @@ class OneDnnDelegate:
 
     def recipe_refusal(self, recipe: str) -> str:
         """Why a recipe outside `recipes` is refused."""
+        if get_recipe(recipe).activations == "static":
+            return f"{recipe} has activations in 16 bits, which oneDNN has no products for; int8 has 8"
         if get_recipe(recipe).activations == "dynamic":
             return (
                 f"{recipe} measures whole activations at every run, which oneDNN's library of 2023 fuses into nothing: "
@@ -132,7 +134,7 @@ class OneDnnDelegate:
             )
         return (
             f"{recipe} stores only weights in few bits, which oneDNN's library of 2023 unpacks to float32 before it "
-            "multiplies, at the speed and memory of fp32; 8da4w and 8da8w multiply in few bits, and so does int8"
+            "multiplies, at the speed and memory of fp32; 8da4w, 8da8w and int8 multiply in few bits"
         )
 
     def quantizer(self, recipe: str) -> Quantizer | None:
