@@ -45,8 +45,8 @@ def render(document: Mapping[str, Any]) -> str:
         "bytes where llama.cpp's has 2.\n"
         "- `xnnpack`: a token is some 200 calls of the delegate, with norms' and masks' leftovers in portable kernels "
         "between them.\n"
-        "- `onednn`: attention over the cache runs in ExecuTorch's portable kernels, which shows most behind 1,024 "
-        "tokens; there is no recipe in few bits.\n"
+        "- `onednn`: attention over the cache and layers in few bits are kernels of edgex's own; norms, rotations and "
+        "the rest between them are oneDNN's and small ones.\n"
         "- The cache is float32 here and F16 there, which costs twice the bytes at depth.",
         "## Not measured",
         "\n".join(
