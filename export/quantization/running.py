@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 from torch.export.graph_signature import InputKind, OutputKind
-from torch.fx import GraphModule, Interpreter
+from torch.fx import GraphModule, Interpreter, Node
 
 from edgex.delegates.base import CapturedProgram
+from edgex.export.quantization.float_weights import compute_float_weights
 from edgex.export.rewrites.editing.editor import constant_tensors, placeholders, tensor_of
 from edgex.export.source.eager import reference_conditions
 
@@ -34,6 +35,7 @@ class GraphRunner:
         self._interpreter = interpreter
         self._specs = [spec for node, spec in placeholders(exported) if node not in constants]
         self._module = exported.graph_module if module is None else module
+        self._float_weights: dict[Node, torch.Tensor | None] | None = None
         self._state: dict[str, torch.Tensor] = {}
         self._sharing: tuple[GraphRunner, ...] = (self,)
         self.reset()
@@ -78,7 +80,7 @@ class GraphRunner:
             for spec in self._specs
         ]
         with reference_conditions():
-            results = self._interpreter(self._module).run(*values)
+            results = self._interpreter(self._module).run(*values, initial_env=dict(self._known()))
         outputs = []
         for spec, value in zip(exported.graph_signature.output_specs, results, strict=True):
             if spec.kind is OutputKind.USER_OUTPUT:
@@ -86,3 +88,11 @@ class GraphRunner:
             elif spec.target in self._state:
                 self._state[str(spec.target)] = value.detach().clone()
         return outputs
+
+    def _known(self) -> Mapping[Node, torch.Tensor | None]:
+        """What need not be computed again; who watches operators by an interpreter sees each of them run."""
+        if self._interpreter is not Interpreter:
+            return {}
+        if self._float_weights is None:
+            self._float_weights = compute_float_weights(self._module, constant_tensors(self._program))
+        return self._float_weights
