@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from filelock import FileLock
-from model_support import FEWER_TARGETS, MODELS, TARGETS, run_edgex
+from model_support import OTHER_TARGETS, MODELS, TARGETS, run_edgex
 
 
 @pytest.fixture
@@ -116,7 +116,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], P
         with FileLock(folder / f"{model}.lock"):
             if not done.exists():
                 (folder / f"{model}.py").write_text(MODELS[model])
-                targets = FEWER_TARGETS.get(model, TARGETS)
+                targets = OTHER_TARGETS.get(model, TARGETS)
                 result = run_edgex("export", f"{model}.py", "-t", ",".join(targets), "-q", cwd=folder)
                 assert result.returncode == 0, result.stderr
                 done.touch()

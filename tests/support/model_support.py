@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 TARGETS = ("reference", "xnnpack", "onnx-cpu")
-# Of models that are not exported to all of them.
-FEWER_TARGETS = {"decoder": ("xnnpack", "onnx-cpu")}
+# Of models that are exported to others than these.
+OTHER_TARGETS = {"decoder": ("xnnpack", "onnx-cpu", "onednn")}
 
 CONV_NET = '''\
 """A small convolutional classifier with two inputs of interest: it needs every kind of operator once."""

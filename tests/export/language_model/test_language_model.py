@@ -18,7 +18,7 @@ from edgex.runtime.session.numerics import measure_sqnr_db
 
 CONTEXT, CHUNK = 24, 4
 # docs/llm.md exports to xnnpack, and its proof reads the same texts.
-TARGETS = (pytest.param("xnnpack", marks=pytest.mark.slow), "onnx-cpu", "reference")
+TARGETS = (pytest.param("xnnpack", marks=pytest.mark.slow), "onnx-cpu", "onednn", "reference")
 
 
 @pytest.fixture(scope="module")

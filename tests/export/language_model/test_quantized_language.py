@@ -64,9 +64,9 @@ def test_a_table_in_8_bits_costs_a_quarter_and_little_accuracy(captured):
     assert 30 < sqnr < 100, sqnr
 
 
-@pytest.mark.parametrize("target", [pytest.param("xnnpack", marks=pytest.mark.slow), "onnx-cpu"])
+@pytest.mark.parametrize("target", [pytest.param("xnnpack", marks=pytest.mark.slow), "onnx-cpu", "onednn"])
 def test_an_artifact_in_few_bits_is_proved_and_says_how_far_its_choices_are(tmp_path, target):
-    given = {"group_size": 16} if target == "onnx-cpu" else {"quantize": "8da8w"}
+    given = {"quantize": "8da8w"} if target == "xnnpack" else {"group_size": 16}
     artifact = edgex.export_model(
         make_decoder(context=CONTEXT), target=target, context=CONTEXT, chunk=CHUNK, output=tmp_path, name="decoder",
         **{"quantize": "8da4w", "head": "int8", "embedding": "int8", **given},

@@ -10,7 +10,7 @@ from edgex.runtime.generation.sampling import Sampling
 from edgex.runtime.session.numerics import measure_sqnr_db
 
 PROMPT = [7, 3, 58, 11, 0, 42, 19]
-TARGETS = ("xnnpack", "onnx-cpu")
+TARGETS = ("xnnpack", "onnx-cpu", "onednn")
 
 
 @pytest.fixture(scope="module")

@@ -70,6 +70,15 @@ def test_greedy_ids_are_those_of_python_and_of_eager(prompt, generate, generator
 
 
 @needs_compiler
+def test_the_cache_that_onednn_writes_in_place_goes_on_without_python(exported, tmp_path) -> None:
+    folder = tmp_path / "bundle"
+    write_bundle(open_artifact(exported("decoder", "onednn")), f"linux-{this_machine()}", folder, force=False)
+    command = [folder / "generate.sh", "--threads", "1", "--ids", _join(LONG), "--max-new", "8"]
+    done = subprocess.run(command, env={"PATH": "/usr/bin:/bin"}, capture_output=True, check=False)
+    assert done.stdout.decode() == _join(eager_greedy(LONG, 8)) + "\n", done.stderr
+
+
+@needs_compiler
 @pytest.mark.parametrize(
     "sampling",
     [
