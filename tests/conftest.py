@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from filelock import FileLock
-from model_support import OTHER_TARGETS, MODELS, TARGETS, run_edgex
+from model_support import MODELS, OTHER_TARGETS, TARGETS, run_edgex
 
 
 @pytest.fixture

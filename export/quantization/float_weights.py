@@ -57,5 +57,6 @@ def compute_float_weights(
             args, kwargs = map_arg(
                 (node.args, node.kwargs), lambda read: sources[read] if read in sources else values[read]
             )
+            assert callable(node.target)
             values[node] = node.target(*args, **kwargs)
     return {node: value if node in kept else None for node, value in values.items()}

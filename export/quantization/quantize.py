@@ -143,18 +143,6 @@ class Calibrated:
                 runner.run(sample)
 
 
-def quantize_program(
-    program: CapturedProgram,
-    recipe: Recipe,
-    quantizer: Quantizer,
-    samples: Samples | None,
-    keep_float: frozenset[str] = frozenset(),
-    observer: str = "histogram",
-) -> Quantized:
-    """Calibrate and convert in one go; see `Calibrated`."""
-    return Calibrated(program, recipe, quantizer, observer, samples).quantize(keep_float)
-
-
 def _filter_of(keep_float: frozenset[str], excluded: Mapping[str, str]) -> Callable[[Node], bool]:
     def takes(node: Node) -> bool:
         if KEEPS_FLOAT in node.meta:

@@ -68,11 +68,6 @@ class Tokenizer:
         text: str = self._tokenizer.decode(list(ids), skip_special_tokens=True)
         return text
 
-    def id_of(self, token: str) -> int | None:
-        """The id of a token, None where it is none."""
-        found: int | None = self._tokenizer.token_to_id(token)
-        return found
-
 
 def open_tokenizer(artifact: Artifact, vocabulary: int, file: Path | None = None) -> Tokenizer | None:
     """The tokenizer of an artifact.

@@ -18,7 +18,7 @@ from edgex.delegates.recipes.recipes import get_recipe
 from edgex.delegates.registry import get_delegate
 from edgex.export.capture.program import capture
 from edgex.export.quantization.calibration.samples import Samples, find_calibration
-from edgex.export.quantization.quantize import quantize_program
+from edgex.export.quantization.quantize import Calibrated
 from edgex.export.quantization.running import GraphRunner
 from edgex.export.rewrites import apply_rewrites
 from edgex.export.source.source import wrap_model
@@ -63,7 +63,7 @@ def quantized() -> Quantized:
     samples = Samples(find_calibration(data, wrap_model(model, (), {}), found.eager), found.eager, HERE)
     quantizer = shared_quantizer("int8")
     assert quantizer is not None
-    made = quantize_program(program, get_recipe("int8"), quantizer, samples, observer="minmax").program
+    made = Calibrated(program, get_recipe("int8"), quantizer, "minmax", samples).quantize().program
     inputs = [torch.randn(1, 3, 8, 8, generator=generator) for _ in range(4)]
     with torch.no_grad():
         expected = [model(x).numpy() for x in inputs]

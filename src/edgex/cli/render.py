@@ -10,6 +10,7 @@ import click
 
 from edgex.cli.layout import echo_labelled, list_some, print_table
 from edgex.errors import UsageError
+from edgex.runtime.report.figures import format_bytes
 from edgex.runtime.session.repeats import describe_repeats
 
 # Names in a list, before it says how many more there are.
@@ -20,18 +21,6 @@ _LINES_LISTED = 3
 def bold(text: str) -> str:
     """Bold where the terminal can."""
     return click.style(text, bold=True)
-
-
-def format_bytes(count: int | None) -> str:
-    """`46.8 MB`; decimal units, as disks and app stores count."""
-    if count is None:
-        return "unknown"
-    size = float(count)
-    for unit in ("B", "kB", "MB"):
-        if size < 1000:
-            return f"{size:.0f} B" if unit == "B" else f"{size:.1f} {unit}"
-        size /= 1000
-    return f"{size:.2f} GB"
 
 
 def print_export(document: Mapping[str, Any]) -> None:

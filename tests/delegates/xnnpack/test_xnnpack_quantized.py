@@ -22,7 +22,7 @@ from edgex.delegates.xnnpack.delegate import XnnpackDelegate, XnnpackOptions
 from edgex.errors import QuantizationError
 from edgex.export.capture.program import capture
 from edgex.export.quantization.calibration.samples import Samples, find_calibration
-from edgex.export.quantization.quantize import quantize_program
+from edgex.export.quantization.quantize import Calibrated
 from edgex.export.quantization.running import GraphRunner
 from edgex.export.rewrites import apply_rewrites
 from edgex.export.source.source import wrap_model
@@ -65,7 +65,7 @@ def quantize() -> Callable[[str], tuple[CapturedProgram, torch.Tensor]]:
         samples = Samples(data, found.eager, HERE) if recipe == "int8" else None
         quantizer = shared_quantizer(recipe)
         assert quantizer is not None
-        return quantize_program(program, get_recipe(recipe), quantizer, samples, observer="minmax").program, x
+        return Calibrated(program, get_recipe(recipe), quantizer, "minmax", samples).quantize().program, x
 
     return make
 
@@ -155,7 +155,7 @@ def test_a_transposed_convolution_in_groups_stays_in_float(tmp_path: Path) -> No
     quantizer = shared_quantizer("int8")
     assert quantizer is not None
     samples = Samples(data, found.eager, HERE)
-    quantized = quantize_program(found.program, get_recipe("int8"), quantizer, samples, observer="minmax")
+    quantized = Calibrated(found.program, get_recipe("int8"), quantizer, "minmax", samples).quantize()
     assert [(item.module, item.op) for item in quantized.unquantized] == [("1", "aten.conv_transpose2d.input")]
 
 

@@ -12,7 +12,7 @@ from edgex.delegates.recipes.recipes import get_recipe
 from edgex.export.capture.program import capture
 from edgex.export.quantization.calibration.samples import Samples, find_calibration
 from edgex.export.quantization.float_sums import REASON, find_float_sums
-from edgex.export.quantization.quantize import quantize_program
+from edgex.export.quantization.quantize import Calibrated
 from edgex.export.quantization.running import GraphRunner
 from edgex.export.source.source import wrap_model
 from edgex.runtime.session.numerics import measure_sqnr_db
@@ -60,7 +60,7 @@ def test_a_residual_stream_that_norms_read_keeps_its_small_values() -> None:
     generator = torch.Generator().manual_seed(1)
     inputs = [(torch.randn(1, 6, 16, generator=generator),) for _ in range(8)]
     samples = Samples(find_calibration(inputs, wrap_model(model, (), {}), found.eager), found.eager, HERE)
-    quantized = quantize_program(found.program, get_recipe("int8"), SymmetricInt8(), samples, observer="minmax")
+    quantized = Calibrated(found.program, get_recipe("int8"), SymmetricInt8(), "minmax", samples).quantize()
     assert [item.op for item in quantized.unquantized] == ["aten.add.Tensor"] * 3
     assert {(item.reason, item.unusual) for item in quantized.unquantized} == {(REASON, False)}
     (expected,) = found.eager.run(inputs[0])

@@ -19,7 +19,7 @@ from edgex.errors import QuantizationError, UsageError
 from edgex.export.capture.program import Capture, capture
 from edgex.export.quantization.calibration.samples import Samples, find_calibration
 from edgex.export.quantization.graph_module import close_program, open_program
-from edgex.export.quantization.quantize import Calibrated, quantize_program
+from edgex.export.quantization.quantize import Calibrated
 from edgex.export.quantization.quantized import Quantized
 from edgex.export.quantization.running import GraphRunner
 from edgex.export.rewrites.editing.editor import signature_of
@@ -205,7 +205,7 @@ def test_a_norm_is_not_folded_into_weights_that_others_read() -> None:
     captured = capture(net, (x,), source_root=HERE)
     source = wrap_model(net, (x,), {})
     samples = Samples(find_calibration([x] * 8, source, captured.eager), captured.eager, HERE)
-    found = quantize_program(captured.program, get_recipe("int8"), shared_quantizer("int8"), samples)  # type: ignore[arg-type]
+    found = Calibrated(captured.program, get_recipe("int8"), shared_quantizer("int8"), "histogram", samples).quantize()  # type: ignore[arg-type]
     (y,) = GraphRunner(found.program).run([x])
     ratio = measure_sqnr_db(net(x).detach().numpy(), y.detach().numpy())
     assert ratio > 25, f"{ratio:.1f} dB"
@@ -263,7 +263,7 @@ def test_observers_see_outliers_each_in_its_way(observer: str) -> None:
 def test_state_is_carried_and_not_folded(model: type[nn.Module]) -> None:
     found = capture_net(model(), (torch.ones(1, 6),), {})
     data = Data(found, [*[(torch.ones(1, 6),)] * 2, *((torch.randn(1, 6),) for _ in range(8))])
-    quantized = quantize_program(found.program, get_recipe("int8"), SymmetricInt8(), data.samples, observer="minmax")
+    quantized = Calibrated(found.program, get_recipe("int8"), SymmetricInt8(), "minmax", data.samples).quantize()
     assert quantized.program.state == found.program.state
     runner = GraphRunner(quantized.program)
     first, second = runner.run(found.eager.example), runner.run(found.eager.example)
@@ -288,7 +288,7 @@ def test_a_sample_that_the_model_refuses_is_named(net: Capture) -> None:
     found = capture_net(Words(), (torch.tensor([[1, 2]]),), {})
     data = Data(found, [(torch.tensor([[1, 3]]),), (torch.tensor([[1, 4]]),)])
     with pytest.raises(UsageError, match=r"calibration sample 2 of calibration.* cannot be run") as caught:
-        quantize_program(found.program, get_recipe("int8"), SymmetricInt8(), data.samples, observer="minmax")
+        Calibrated(found.program, get_recipe("int8"), SymmetricInt8(), "minmax", data.samples).quantize()
     assert "index out of range" in str(caught.value.why)
     assert str(caught.value.where).startswith("test_quantize.py:")
 
@@ -310,7 +310,7 @@ def test_recipes_without_data(net: Capture, recipe: str, group_size: int | None,
     quantizer = shared_quantizer(recipe)
     assert quantizer is not None
     assert not quantizer.observed
-    quantized = quantize_program(net.program, chosen, quantizer, None)
+    quantized = Calibrated(net.program, chosen, quantizer, "histogram", None).quantize()
     assert signature_of(quantized.program.exported) == signature_of(net.program.exported)
     assert low < worst_db(quantized.program, net, skip=("masked", "other")) < high
     reasons = {item.module: item.reason for item in quantized.unquantized}
@@ -339,7 +339,7 @@ def test_linear_layers_that_share_a_weight_share_its_values() -> None:
             return self.two(torch.relu(self.one(x)))
 
     found = capture_net(Tied(), (torch.randn(2, 32),), {})
-    quantized = quantize_program(found.program, get_recipe("8da4w"), LinearWeights(), None)
+    quantized = Calibrated(found.program, get_recipe("8da4w"), LinearWeights(), "histogram", None).quantize()
     assert sum(name.endswith("quantized") for name in quantized.program.exported.state_dict) == 1
     assert worst_db(quantized.program, found) > 12
 
@@ -347,7 +347,7 @@ def test_linear_layers_that_share_a_weight_share_its_values() -> None:
 def test_a_model_without_linear_layers_is_refused() -> None:
     found = capture_net(nn.Sequential(nn.Conv2d(1, 2, 3)), (torch.randn(1, 1, 4, 4),), {})
     with pytest.raises(QuantizationError, match="nothing in this model that 8da8w can quantize") as caught:
-        quantize_program(found.program, get_recipe("8da8w"), LinearWeights(), None)
+        Calibrated(found.program, get_recipe("8da8w"), LinearWeights(), "histogram", None).quantize()
     assert caught.value.exit_code == 5
     assert "no linear layer" in str(caught.value.why)
 
@@ -361,7 +361,7 @@ def test_an_exported_program_is_quantized_too(tmp_path: Path) -> None:
     for recipe, samples in (("int8", data.samples), ("a16w8", data.samples), ("8da8w", None)):
         quantizer = shared_quantizer(recipe)
         assert quantizer is not None
-        quantized = quantize_program(found.program, get_recipe(recipe), quantizer, samples, observer="minmax")
+        quantized = Calibrated(found.program, get_recipe(recipe), quantizer, "minmax", samples).quantize()
         assert 25 < worst_db(quantized.program, found) < 80
 
 
@@ -377,7 +377,7 @@ def test_branches_stay_as_they_are() -> None:
 
     found = capture_net(Branching(), (torch.randn(2, 8),), {})
     data = Data(found, [(torch.randn(2, 8),) for _ in range(8)])
-    quantized = quantize_program(found.program, get_recipe("int8"), SymmetricInt8(), data.samples, observer="minmax")
+    quantized = Calibrated(found.program, get_recipe("int8"), SymmetricInt8(), "minmax", data.samples).quantize()
     assert operators(quantized.program).count("quantized_decomposed.dequantize_per_channel.default") == 1
     for seed in range(4):
         x = torch.randn(2, 8, generator=torch.Generator().manual_seed(seed))
@@ -390,7 +390,9 @@ def test_convolutions_without_a_dynamic_kernel_stay_in_float_with_the_reason() -
     layers = nn.Conv2d(1, 4, 3), nn.Conv2d(4, 4, 3), nn.Conv2d(4, 8, 3, groups=4), nn.ConvTranspose2d(8, 2, 2)
     model = nn.Sequential(*layers, nn.Flatten(2), nn.Conv1d(2, 3, 3))
     found = capture_net(model, (torch.randn(1, 1, 12, 12),), {})
-    quantized = quantize_program(found.program, get_recipe("int8-dynamic"), SymmetricInt8(dynamic=True), None)
+    quantized = Calibrated(
+        found.program, get_recipe("int8-dynamic"), SymmetricInt8(dynamic=True), "histogram", None
+    ).quantize()
     one_channel = "XNNPACK finds no ranges at every run for convolutions that read one channel a group"
     assert {item.module: item.reason for item in quantized.unquantized} == {
         "0": one_channel,

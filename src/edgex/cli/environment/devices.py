@@ -53,7 +53,8 @@ def command(asked: tuple[str, ...], timeout: float | None, as_json: bool, quiet:
 
 
 def _print(found: list[DeviceInfo], *, quiet: bool) -> None:
-    from edgex.cli.render import bold, format_bytes
+    from edgex.cli.render import bold
+    from edgex.runtime.report.figures import format_bytes
 
     for info in found:
         click.echo(f"{bold(info.address)}  {info.model or ('cannot be used' if info.problems else 'unknown')}")

@@ -211,7 +211,8 @@ _SCREENS = {
 
 
 def _print_app(document: dict[str, Any], artifact: Artifact, *, quiet: bool) -> None:
-    from edgex.cli.render import bold, format_bytes
+    from edgex.cli.render import bold
+    from edgex.runtime.report.figures import format_bytes
 
     click.echo(f"{bold(document['name'])}  {document['application_id']}  {document['path']}")
     where = "in the app" if document["model_source"] == "asset" else "to be pushed with adb"

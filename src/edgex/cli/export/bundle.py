@@ -70,9 +70,10 @@ def command(
         check_wheel(executorch_wheel, runtime.removeprefix("linux-"))
 
     def body() -> int:
-        from edgex.cli.render import bold, format_bytes
+        from edgex.cli.render import bold
         from edgex.runtime.artifact.artifact import open_artifact
         from edgex.runtime.execute.kit.bundle import check_output, write_bundle
+        from edgex.runtime.report.figures import format_bytes
 
         if output is not None:
             check_output(output, force)
