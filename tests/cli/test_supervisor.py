@@ -134,11 +134,11 @@ def test_kill_9_of_the_guardian_too_ends_the_child(tmp_path: Path) -> None:
     process = start(HANG, tmp_path)
     assert process.stderr is not None and process.stdout is not None
     assert "hanging" in process.stderr.readline()
-    direct = {found.pid: found for found in psutil.Process(process.pid).children()}
-    guardian = next(number for number in direct if os.getsid(number) == number)
+    guardian = guardian_of(process)
+    direct = psutil.Process(process.pid).children()
     os.kill(guardian, signal.SIGKILL)
     process.kill()
-    _, alive = psutil.wait_procs(list(direct.values()), 10)
+    _, alive = psutil.wait_procs(direct, 10)
     assert not alive
     for stream in (process.stdout, process.stderr):
         stream.close()
@@ -147,12 +147,17 @@ def test_kill_9_of_the_guardian_too_ends_the_child(tmp_path: Path) -> None:
 
 def test_a_guardian_that_was_killed_harms_nobody(tmp_path: Path) -> None:
     process = start("time.sleep(0.5)\nprint('done')", tmp_path)
+    os.kill(guardian_of(process), signal.SIGKILL)
+    assert finish(process)[:2] == (0, "done\n")
+
+
+def guardian_of(process: subprocess.Popen[str]) -> int:
+    """The child that leads a session of its own, once it does: it may be younger than its sibling's first words."""
     deadline = time.monotonic() + 10
     found: list[int] = []
     while not found and time.monotonic() < deadline:
         found = [one.pid for one in psutil.Process(process.pid).children() if os.getsid(one.pid) == one.pid]
-    os.kill(found[0], signal.SIGKILL)
-    assert finish(process)[:2] == (0, "done\n")
+    return found[0]
 
 
 def running(folder: Path) -> list[int]:
