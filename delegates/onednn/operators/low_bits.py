@@ -47,7 +47,7 @@ def _dynamic_linear(builder: RegionBuilder, node: Node) -> Value:
     if bias and not bias[0].is_constant:
         raise Refused("non_constant_weight", "the bias of a layer in few bits is a constant, and this one is computed")
     kind = LOW_BIT_LINEAR[bits]
-    return builder.op(kind, [x, *packed, *bias], shape_of(node.meta["val"]), dtype="f32", name=f"linear_{bits}bit")
+    return builder.op(kind, [x, *packed, *bias], shape_of(node.meta["val"]), dtype="f32")
 
 
 LOW_BIT_OPERATORS: dict[str, Callable[[RegionBuilder, Node], Any]] = {

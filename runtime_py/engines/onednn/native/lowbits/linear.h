@@ -10,9 +10,14 @@ namespace edgex {
 
 // result = dequantized(quantized(x)) x dequantized(weights) + bias, the products of whole numbers. oneDNN 3.2 unpacks such
 // weights to float32 before it multiplies. One copy of the weights, in the plan, serves all numbers of rows.
-//
-// inputs: x (..., in) float32; weights, scales and sums as `packing.py` writes them; bias (out) if there are five. `kind`:
-// kLinear4Bit or kLinear8Bit.
-std::unique_ptr<OwnOperator> make_low_bit_linear(int kind, const std::vector<Strided>& inputs, const Strided& result);
+struct LowBitLayer {
+  // x (..., in) float32; weights, scales and sums as `packing.py` writes them; bias (out) if there are five.
+  std::vector<Strided> inputs;
+  Strided result;
+};
+
+// Layers of one x, whose weights have as many groups of inputs, as large: x is quantized once for all. It is given the
+// inputs of each, then the result of each. `kind`: kLinear4Bit or kLinear8Bit.
+std::unique_ptr<OwnOperator> make_low_bit_linears(int kind, const std::vector<LowBitLayer>& layers);
 
 }  // namespace edgex

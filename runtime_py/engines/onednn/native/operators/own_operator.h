@@ -7,6 +7,9 @@
 
 namespace edgex {
 
+// Of one operator: its inputs and results.
+constexpr size_t kMostOwnTensors = 64;
+
 // A tensor, in elements.
 struct Strided {
   std::vector<int64_t> dims, strides;
@@ -20,7 +23,7 @@ class OwnOperator {
   // Memory that a run needs, aligned to 64; nothing in it is kept between runs.
   virtual size_t scratch_bytes() const { return 0; }
 
-  // `tensors`: the inputs in the plan's order, then the result. Throws WrongArgument for data that it cannot take.
+  // `tensors`: the inputs in the plan's order, then the result, or results. Throws WrongArgument for data that it cannot take.
   virtual void run(std::byte* const* tensors, std::byte* scratch) const = 0;
 };
 

@@ -19,10 +19,7 @@
 
 namespace edgex {
 
-// Of an operator of our own.
-constexpr size_t kMostOwnTensors = 64;
-
-// What oneDNN made one partition of the plan's operators, or one operator that runs here.
+// What oneDNN made one partition of the plan's operators, or what runs here: one operator, or linear layers of one input.
 struct Group {
   PartitionOwner partition;       // null for an operator of our own
   int kind = 0;                   // of such an operator
@@ -91,7 +88,7 @@ class Executable {
     bool small = false;  // compiled for one thread, and run by the one that calls
     std::vector<const_dnnl_graph_tensor_t> inputs, outputs;
     std::unique_ptr<OwnOperator> own;  // instead of those before
-    std::vector<uint32_t> values;      // its inputs, then its result
+    std::vector<uint32_t> values;      // its inputs, then its results
   };
   // A tensor and the memory it lies in: an argument, or the arena where `argument` is -1.
   struct Binding {
@@ -119,6 +116,7 @@ class Executable {
   }
   void run_own(const OwnOperator& own, const std::vector<uint32_t>& values, size_t group) const;
   void compile_own(const Group& group, Call& call) const;
+  std::unique_ptr<OwnOperator> make_linears(const Group& group, std::vector<Strided> tensors) const;
   bool compile_rows(const Group& group, Call& call);
   bool is_small(const Group& group) const;
   std::unique_ptr<OwnOperator> make_small(const Group& group, std::vector<uint32_t>& values) const;

@@ -73,8 +73,10 @@ std::vector<uint32_t> ports(dnnl_graph_partition_t partition, const Count& count
 
 bool is_own(const Operation& operation) { return operation.kind >= kFirstOwn; }
 
-Group own_group(const Operation& operation) {
+Group own_group(const Plan& plan, size_t number) {
+  const Operation& operation = plan.operations[number];
   Group group;
+  group.operations = {number};
   group.kind = operation.kind;
   group.name = operation.name;
   group.handles = std::to_string(operation.debug_handle);
@@ -109,6 +111,40 @@ std::vector<Group> order(const Plan& plan, std::vector<Group> waiting) {
     waiting.erase(ready);
   }
   return ordered;
+}
+
+bool is_linear(const Group& group) { return group.kind == kLinear4Bit || group.kind == kLinear8Bit; }
+
+bool may_join(const Plan& plan, const Group& group, const Group& other) {
+  if (other.kind != group.kind || other.inputs[0] != group.inputs[0]) return false;
+  const std::vector<Size>&weights = plan.values[group.inputs[1]].dims, &others = plan.values[other.inputs[1]].dims;
+  if (weights.size() != 3 || others.size() != 3) return false;
+  const size_t tensors = group.inputs.size() + group.outputs.size() + other.inputs.size() + other.outputs.size();
+  return weights[1] == others[1] && weights[2] == others[2] && tensors <= kMostOwnTensors;
+}
+
+// Linear layers in few bits that read the same rows run as one: the rows are quantized once, and threads meet once. All
+// else that the later ones read is constant.
+std::vector<Group> join_linears(const Plan& plan, std::vector<Group> groups) {
+  std::vector<Group> joined;
+  std::map<uint32_t, size_t> first;
+  for (Group& group : groups) {
+    if (is_linear(group)) {
+      const auto [found, fresh] = first.try_emplace(group.inputs[0], joined.size());
+      if (!fresh && may_join(plan, joined[found->second], group)) {
+        Group& all = joined[found->second];
+        all.name += "+" + group.name;
+        all.handles += "," + group.handles;
+        all.inputs.insert(all.inputs.end(), group.inputs.begin(), group.inputs.end());
+        all.outputs.insert(all.outputs.end(), group.outputs.begin(), group.outputs.end());
+        all.operations.insert(all.operations.end(), group.operations.begin(), group.operations.end());
+        continue;
+      }
+      found->second = joined.size();
+    }
+    joined.push_back(std::move(group));
+  }
+  return joined;
 }
 
 }  // namespace
@@ -194,10 +230,10 @@ std::vector<Group> form_groups(const Plan& plan) {
     group.partition = std::move(partition);
     groups.push_back(std::move(group));
   }
-  for (const Operation& operation : plan.operations) {
-    if (is_own(operation)) groups.push_back(own_group(operation));
+  for (size_t i = 0; i < count; i++) {
+    if (is_own(plan.operations[i])) groups.push_back(own_group(plan, i));
   }
-  return order(plan, std::move(groups));
+  return join_linears(plan, order(plan, std::move(groups)));
 }
 
 }  // namespace edgex

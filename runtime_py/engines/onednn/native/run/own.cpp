@@ -92,9 +92,22 @@ bool Executable::compile_rows(const Group& group, Call& call) {
   return true;
 }
 
+// Each layer's tensors as the joint operator takes them.
+std::unique_ptr<OwnOperator> Executable::make_linears(const Group& group, std::vector<Strided> tensors) const {
+  std::vector<LowBitLayer> layers;
+  size_t at = 0;
+  for (size_t number : group.operations) {
+    const size_t count = plan_.operations[number].inputs.size();
+    const auto begin = tensors.begin() + static_cast<std::ptrdiff_t>(at);
+    layers.push_back({{begin, begin + static_cast<std::ptrdiff_t>(count)}, tensors[group.inputs.size() + layers.size()]});
+    at += count;
+  }
+  return make_low_bit_linears(group.kind, layers);
+}
+
 void Executable::compile_own(const Group& group, Call& call) const {
   call.values = group.inputs;
-  call.values.push_back(group.outputs.at(0));
+  call.values.insert(call.values.end(), group.outputs.begin(), group.outputs.end());
   std::vector<Strided> tensors;
   std::vector<int> dtypes;
   for (uint32_t id : call.values) {
@@ -114,9 +127,7 @@ void Executable::compile_own(const Group& group, Call& call) const {
     tensors.pop_back();
     call.own = make_cached_attention(tensors, result, group.scale, group.window);
   } else if (group.kind == kLinear4Bit || group.kind == kLinear8Bit) {
-    const Strided result = tensors.back();
-    tensors.pop_back();
-    call.own = make_low_bit_linear(group.kind, tensors, result);
+    call.own = make_linears(group, std::move(tensors));
   } else if (group.kind == kConcat) {
     const Strided result = tensors.back();
     tensors.pop_back();
