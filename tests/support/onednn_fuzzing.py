@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 import torch.nn.functional as F
+from language_support import make_decoder
 from onednn_support import Int8Linear, Network, capture, lower, read_pte, rounded
 from torch import nn
 
+import edgex
 from edgex.delegates.onednn.operators import attention
 from edgex.runtime.engines.onednn.build import SOURCES
 from edgex.runtime.engines.onednn.library import find_library, find_toolchain
@@ -68,6 +72,10 @@ def write_plans(folder: Path, names: Sequence[str] | None = None) -> list[Path]:
 def read_plan(lowered: Any) -> bytes:
     """The plan's bytes inside of a .pte with one region."""
     content, start = read_pte(lowered)
+    return _plan_at(content, start)
+
+
+def _plan_at(content: bytes | bytearray, start: int) -> bytes:
     header = content[start : start + 48]
     end = int.from_bytes(header[24:32], "little") + int.from_bytes(header[32:40], "little")
     return bytes(content[start : start + end])
@@ -164,6 +172,17 @@ def _choices() -> bytes:
     return _plan(Network(run), inputs, {"inputs": (dims, dims, dims)})
 
 
+def _decoder(**quantization: Any) -> bytes:
+    """Of a small language model: attention over caches that it writes, layers in few bits, an open length."""
+    with tempfile.TemporaryDirectory() as folder:
+        made = edgex.export_model(
+            make_decoder(), target="onednn", context=24, chunk=4, output=folder, name="decoder", **quantization
+        )
+        content = (made.path / "model.pte").read_bytes()
+    starts = [found.start() for found in re.finditer(b"EDGEXDNN", content)]
+    return max((_plan_at(content, start) for start in starts), key=len)
+
+
 MODELS: dict[str, Callable[[], bytes]] = {
     "mixed": lambda: read_plan(mixed()),
     "convolutions": _convolutions,
@@ -173,4 +192,7 @@ MODELS: dict[str, Callable[[], bytes]] = {
     "open_sizes": _open_sizes,
     "elements": _elements,
     "choices": _choices,
+    "decoder": _decoder,
+    "four_bits": lambda: _decoder(quantize="8da4w", group_size=16),
+    "eight_bits": lambda: _decoder(quantize="8da8w"),
 }
