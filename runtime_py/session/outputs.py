@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, SupportsIndex, overload
+from typing import TYPE_CHECKING, SupportsIndex, overload
 
 from edgex.errors import RunError, nearest_name
 
@@ -19,16 +19,11 @@ class Outputs(_Arrays):
     """The outputs of a run, in the manifest's order: `(a, b) = session.run(x)`, or by name: `session.run(x)["scores"]`.
 
     Attributes:
-        names: Of the outputs, as `edgex inspect` shows them.
+        names: Of the outputs, as `edgex inspect` shows them. The session sets them: a constructor that takes them would
+            be a call of Python in every run, 0.12 us of the few that a tiny model's run takes.
     """
 
-    names: tuple[str, ...]
-
-    def __new__(cls, arrays: tuple[np.ndarray, ...], names: tuple[str, ...] = ()) -> Outputs:
-        """Arrays, and as many names."""
-        made = super().__new__(cls, arrays)
-        made.names = names
-        return made
+    names: tuple[str, ...] = ()
 
     @overload
     def __getitem__(self, key: SupportsIndex | str) -> np.ndarray: ...
@@ -57,6 +52,3 @@ class Outputs(_Arrays):
             f"{name}={array.dtype}{list(array.shape)}" for name, array in zip(self.names, self, strict=True)
         )
         return f"Outputs({shown})"
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return (Outputs, (tuple(self), self.names))

@@ -196,9 +196,11 @@ class Session:
         if self._finite is not None:
             self._finite.require(arrays)
         with self._lock:
-            if self._closed:
+            if self._loaded.closed:
                 raise RunError("this Session is closed", fix="edgex.load(...) opens a new one")
-            return Outputs(self.runner.execute(arrays), self._output_names)
+            outputs = Outputs(self.runner.execute(arrays))
+        outputs.names = self._output_names
+        return outputs
 
     def __call__(self, *args: Any, **kwargs: Any) -> Outputs:
         """See `run`."""
