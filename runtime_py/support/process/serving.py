@@ -12,9 +12,11 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, NoReturn, TextIO
 
 from edgex.errors import EdgexError
+from edgex.runtime.support.process.frames import call_with_room
 from edgex.runtime.support.process.lifetime import end_with_parent
 
 # Which thread has started the child.
@@ -45,6 +47,14 @@ def main(task: str, parent: str, thread: str) -> NoReturn:
     # Engines may print to stdout; that goes to stderr, and messages alone to where the reader is.
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
+    call_with_room(partial(_serve, task, answers))
+    # What is left is to take apart what was imported, module by module: half a second with torch and an engine.
+    sys.stderr.flush()
+    os._exit(0)
+
+
+def _serve(task: str, answers: TextIO) -> None:
+    """Import what answers, and let it, until stdin ends."""
     module, _, name = task.partition(":")
     found = getattr(importlib.import_module(module), name)
     answer: Answerer = found() if isinstance(found, type) else found
@@ -55,9 +65,6 @@ def main(task: str, parent: str, thread: str) -> NoReturn:
         close = getattr(answer, "close", None)
         if close is not None:
             close()
-    # What is left is to take apart what was imported, module by module: half a second with torch and an engine.
-    sys.stderr.flush()
-    os._exit(0)
 
 
 def _respond(answer: Answerer, request: Mapping[str, Any], answers: TextIO) -> None:

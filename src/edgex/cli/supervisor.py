@@ -24,6 +24,7 @@ import click
 from edgex.cli.failure import failure_document, output_failure, print_json, report_failure
 from edgex.cli.guardian import guarded
 from edgex.errors import EdgexError, RunError, TimeoutExpired
+from edgex.runtime.support.process.frames import call_with_room
 from edgex.runtime.support.process.lifetime import end_with_parent
 
 # Seconds that an interrupted child has to remove its temporary files before it is killed.
@@ -97,7 +98,7 @@ def _run_body(body: Callable[[], int], as_json: bool, verbose: bool) -> int:
     """Run the body; its exceptions become messages and an exit code."""
     code = 1
     try:
-        code = body()
+        code = call_with_room(body)
     except EdgexError as error:
         if as_json:
             print_json(failure_document(error))
