@@ -2,8 +2,8 @@
 
 CPython (3.11 to 3.13, Python/pystate.c) lays frames into chunks of 16 KiB, takes the next chunk from the system with
 the call that no longer fits, and gives it back when that call returns. A loop whose calls begin a chunk does both in
-every round: importing torch from `edgex run` did so 14,000 times, a sixth of its time. Which loop that is depends on
-how deep the stack is, so that any change of the code around it may bring it or end it.
+every round. Which loop that is depends on how deep the stack is, so that any change of the code around it may bring it
+or end it. `edgex run` of a small network took 0.28 s of processor time on onnx-cpu without this room and takes 0.24 s.
 
 A frame larger than a chunk gets one of twice its size at the most, and what it calls finds room behind it.
 """
