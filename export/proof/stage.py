@@ -130,6 +130,10 @@ def answer_for_targets(
         sharing = [method for method in whole.methods if method.source.method in names]
         first, *others = [answer(method, sharing) for method in whole.methods]
         found[name] = replace(first, others=tuple(others))
+    for whole in models.values():
+        for method in whole.methods:
+            if method.quantized_reference is not None:
+                method.quantized_reference.model.release()
     return found
 
 

@@ -18,12 +18,12 @@ from edgex.delegates.graph.provenance import is_conversion
 from edgex.runtime.support.machine.memory import read_available_bytes
 
 # Of what the system could give; the model in float32, its engines and other programs are to have the rest.
-_LARGEST_SHARE = 1 / 8
+_LARGEST_SHARE = 1 / 4
 
 
 def compute_float_weights(
     module: GraphModule, constants: Mapping[Node, torch.Tensor], available_bytes: int | None = None
-) -> dict[Node, torch.Tensor | None]:
+) -> dict[Node, torch.Tensor]:
     """The values of conversions that read constants alone.
 
     Args:
@@ -32,31 +32,26 @@ def compute_float_weights(
         available_bytes: Of memory; None asks the system.
 
     Returns:
-        For an interpreter's environment: each converted weight, and None for what only these read. Nothing where the
-        weights take more than an eighth of the available memory, or where the system does not say.
+        For an interpreter's environment: converted weights in the program's order, as many as a quarter of the
+        available memory holds. None where the system does not say what it has.
     """
     sources = {node: value.detach() for node, value in constants.items() if node.graph is module.graph}
     for node in module.graph.find_nodes(op="get_attr"):
         value = operator.attrgetter(str(node.target))(module)
         if isinstance(value, torch.Tensor):
             sources[node] = value
-    conversions: dict[Node, None] = {}
-    for node in module.graph.nodes:
-        reads = node.all_input_nodes
-        if not reads or not is_conversion(str(node.target)) or not isinstance(node.meta.get("val"), torch.Tensor):
-            continue
-        if all(read in sources or read in conversions for read in reads):
-            conversions[node] = None
-    kept = {node for node in conversions if any(user not in conversions for user in node.users)}
     available = read_available_bytes() if available_bytes is None else available_bytes
-    if available is None or sum(node.meta["val"].nbytes for node in kept) > available * _LARGEST_SHARE:
-        return {}
-    values: dict[Node, torch.Tensor | None] = {}
+    left = (available or 0) * _LARGEST_SHARE
+    values: dict[Node, torch.Tensor] = {}
     with torch.no_grad():
-        for node in conversions:
-            args, kwargs = map_arg(
-                (node.args, node.kwargs), lambda read: sources[read] if read in sources else values[read]
-            )
-            assert callable(node.target)
-            values[node] = node.target(*args, **kwargs)
-    return {node: value if node in kept else None for node, value in values.items()}
+        for node in module.graph.nodes:
+            reads = node.all_input_nodes
+            if not reads or not is_conversion(str(node.target)) or any(read not in sources for read in reads):
+                continue
+            described = node.meta.get("val")
+            if isinstance(described, torch.Tensor) and described.nbytes <= left:
+                args, kwargs = map_arg((node.args, node.kwargs), sources.__getitem__)
+                assert callable(node.target)
+                values[node] = node.target(*args, **kwargs)
+                left -= described.nbytes
+    return values

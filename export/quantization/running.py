@@ -35,7 +35,7 @@ class GraphRunner:
         self._interpreter = interpreter
         self._specs = [spec for node, spec in placeholders(exported) if node not in constants]
         self._module = exported.graph_module if module is None else module
-        self._float_weights: dict[Node, torch.Tensor | None] | None = None
+        self._float_weights: dict[Node, torch.Tensor] | None = None
         self._state: dict[str, torch.Tensor] = {}
         self._sharing: tuple[GraphRunner, ...] = (self,)
         self.reset()
@@ -89,7 +89,11 @@ class GraphRunner:
                 self._state[str(spec.target)] = value.detach().clone()
         return outputs
 
-    def _known(self) -> Mapping[Node, torch.Tensor | None]:
+    def release(self) -> None:
+        """Give back the memory that runs were made quicker with; the next run takes it again."""
+        self._float_weights = None
+
+    def _known(self) -> Mapping[Node, torch.Tensor]:
         """What need not be computed again; who watches operators by an interpreter sees each of them run."""
         if self._interpreter is not Interpreter:
             return {}
