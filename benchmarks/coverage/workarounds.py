@@ -22,20 +22,31 @@ LongformerSelfAttention.forward = attend_to_windows
 model.config.onnx_export = True
 ```"""
 
-_T5 = """The suite draws weights that drive T5's attention, which divides its scores by nothing, into saturation: \
-xnnpack's sums end 78 dB from eager's where 80 are asked, and a bisect finds each half of the model right by itself \
-(89 dB). `-t onnx-cpu` and `-t onednn` verify it with the usual limits; for xnnpack say which accuracy is enough, as \
-the error proposes: `--min-sqnr 77 --atol 5.1e-05`."""
+_T5 = """The suite draws weights that drive T5's attention, which divides its scores by nothing, into saturation. \
+Eager in float32 is itself 85 dB from eager in float64; xnnpack's sums end 78 to 79 dB from eager's where 80 are \
+asked, and a bisect finds each half of the model right by itself (89 dB). `-t onnx-cpu` and `-t onednn` verify it with \
+the usual limits; for xnnpack say which accuracy is enough, as the error proposes: `--min-sqnr 76 --atol 4.3e-05`."""
+
+_MAMBA = """The suite's weights amplify rounding from step to step of the recurrence: eager in float32 is itself 88 dB \
+from eager in float64, and the targets end 65 to 78 dB from eager where 80 are asked. The small configuration is \
+verified on every target. Say which accuracy is enough, as the error proposes."""
 
 _EFFICIENTNET = """On inputs 16 times as large as the example, all negative, its gates (sigmoids of \
-squeeze-and-excite) saturate: xnnpack and onednn end 53 and 55 dB from eager where 60 are asked, and a bisect finds \
+squeeze-and-excite) saturate: onednn and xnnpack end 51 and 54 dB from eager where 60 are asked, and a bisect finds \
 each half of the model right by itself (97 dB). The example itself and the other stress inputs are within their \
 limits. `-t onnx-cpu` verifies the model with the usual ones; for the others say which accuracy is enough, as the \
-error proposes: `--min-sqnr 52 --atol 86`."""
+error proposes: `--min-sqnr 50 --atol 110`."""
+
+_RT_DETR = """It takes the best 300 of 8,400 scores as queries, and with the suite's random weights these lie closer \
+together than rounding in a ResNet-50 moves them: eager in float32 is itself 25 to 34 dB from eager in float64, so no \
+engine can be held to 80. The scores themselves, before they are sorted, are 100 dB from float64. The small \
+configuration is verified on every target. Prove it with trained weights and a real picture."""
 
 # By model; a model that no longer fails has none.
 WORKAROUNDS: Mapping[str, str] = {
     "huggingface/AllenaiLongformerBase": _LONGFORMER,
     "large/T5-small": _T5,
+    "large/Mamba-130M": _MAMBA,
+    "large/RT-DETR-R50": _RT_DETR,
     "large/efficientnet_b0": _EFFICIENTNET,
 }

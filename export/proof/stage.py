@@ -14,7 +14,7 @@ from edgex.export.proof.held_out_answers import answer_held_out
 from edgex.export.proof.language_cases import make_language_cases
 from edgex.export.proof.references.discretized import judge_by_features
 from edgex.export.proof.references.float64_errors import judge_by_float64
-from edgex.export.proof.references.ranks import judge_by_values
+from edgex.export.proof.references.ranks import APART, describe_order, judge_by_values
 from edgex.export.proof.sequences import STATE_NOT_SHOWN
 from edgex.export.proof.special_values import describe_special_values
 from edgex.export.proof.verification import (
@@ -191,6 +191,10 @@ def prove(
             verdict = verify_in_fresh_process(folder, cpu_reference=on_cpu, methods=methods)
             cases, warnings = judged.cases, (*warnings, *judged.sentences)
     if not verdict["passed"]:
-        raise explain_failure(verdict, model.target)
+        failure = explain_failure(verdict, model.target)
+        order = describe_order(cases, verdict, model.rewritten.program) if settings.judges_float32 else None
+        if order is not None:
+            failure.why, failure.fix = f"{failure.why}\n{order}", APART
+        raise failure
     verdict, told = describe_special_values(verdict, cases, model)
     return Proof(verdict, cases, (*warnings, *told, *describe_repeats(verdict["repeats"]), *warn_of_more(cases)))

@@ -22,6 +22,7 @@ from edgex.export.proof.references.float64_errors import (
     judge_by_float64,
     measure_own_error_db,
 )
+from edgex.export.proof.references.ranks import describe_order
 from edgex.export.result import ExportReport
 from edgex.export.settings import ExportSettings
 from edgex.export.source.source import wrap_model
@@ -258,3 +259,11 @@ def test_where_nearly_equal_scores_decide_a_case_proves_nothing(engine: Detector
     (after,) = judge_by_float64([case], verdict, found.eager, found.program).cases
     assert (after.kind == "skipped") is passes, after
     assert not passes or "the scores that it sorts" in str(after.reason)
+    # The example stays strict; its error says what decides it.
+    said = describe_order([dataclasses.replace(case, name="example")], _renamed(verdict, "example"), found.program)
+    assert (said is not None) is passes, said
+    assert said is None or ("what topk" in said and f"{Path(__file__).name}:" in said), said
+
+
+def _renamed(verdict: dict[str, Any], name: str) -> dict[str, Any]:
+    return {**verdict, "cases": [{**case, "name": name} for case in verdict["cases"]]}
