@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from edgex.delegates.graph.schema import named_arguments
 from edgex.delegates.onednn.layout.orders import innermost, row_major
-from edgex.delegates.onednn.layout.sizes import Expand, Permute, Reshape, Size, shape_of
+from edgex.delegates.onednn.layout.sizes import Expand, Permute, Reshape, Size, Slice, shape_of
 from edgex.delegates.onednn.operators.views import identity
 from edgex.delegates.onednn.plan.region import RegionBuilder, make_value
 from edgex.delegates.onednn.plan.values import OWN_BINARY, OWN_CONCAT, Refused, Value
@@ -208,6 +208,9 @@ def _softmax(kind: str) -> Emit:
 
 # Rows as joined answers of a few branches have; 3 numbers of 7680 rows took 8.3 ms with the reference kernel.
 _SHORT_ROW = 32
+# What reduces two planes to one, and how many are reduced so.
+_OF_PLANES = {"reduce_max": "maximum", "reduce_min": "minimum", "reduce_sum": "add", "reduce_mean": "add"}
+_MOST_PLANES = 8
 # Inputs of one `concat`, by its schema (oneDNN 3.2, `op_def.hpp`).
 _MOST_CONCATENATED = 64
 # Of one that the backend runs by itself.
@@ -252,6 +255,25 @@ def _reduce_innermost(builder: RegionBuilder, kind: str, value: Value, axes: Seq
     return builder.view(result, Permute(back), [kept[dim] for dim in back])
 
 
+def _is_folded(kind: str, value: Value, axes: Sequence[int]) -> bool:
+    """Whether few planes are reduced that lie one behind the other: as rows, they would be copied, and short."""
+    if len(axes) != 1 or kind not in _OF_PLANES or (value.dtype != "f32" and _OF_PLANES[kind] == "add"):
+        return False
+    size, inside = value.shape[axes[0]], value.shape[axes[0] + 1 :]
+    return isinstance(size, int) and size <= _MOST_PLANES and any(one != 1 for one in inside)
+
+
+def _fold_planes(builder: RegionBuilder, kind: str, value: Value, axis: int) -> Value:
+    """One plane after the other: four of a vision transformer's pooled queries took ten times as long as rows."""
+    count, shape = int(value.shape[axis]), tuple(1 if dim == axis else size for dim, size in enumerate(value.shape))
+    result, *others = (builder.view(value, Slice(axis, number, 1, 1), shape) for number in range(count))
+    for other in others:
+        result = builder.op(OWN_BINARY[_OF_PLANES[kind]], [result, other], shape)
+    if kind == "reduce_mean":
+        result = builder.op("multiply", [result, builder.constant(1 / count, value.dtype)], shape)
+    return result
+
+
 def _reduce(kind: str) -> Emit:
     def emit(builder: RegionBuilder, node: Node) -> Value:
         given = named_arguments(node)
@@ -277,6 +299,8 @@ def _reduce(kind: str) -> Emit:
             result = _mean_of_image(builder, value, kept)
         elif kind == "reduce_sum" and axes == [rank - 1] and rank > 1 and _is_short(value.shape[-1]):
             result = _sum_of_rows(builder, value, kept)
+        elif _is_folded(kind, value, axes):
+            result = _fold_planes(builder, kind, value, axes[0])
         else:
             result = _reduce_innermost(builder, kind, value, axes) if axes else value
         shape = shape_of(node.meta["val"])

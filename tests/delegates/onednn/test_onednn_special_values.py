@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+import pytest
 import torch
 import torch.nn.functional as F
 from onednn_support import Network, capture, load, lower, needs_onednn
@@ -92,3 +93,13 @@ def test_what_is_listed_differs() -> None:
         assert place.any(), f"{name}: NaN stays, and is listed"
         if becomes is not None:
             assert found[place].tolist() == [becomes], name
+
+
+@pytest.mark.parametrize("reduce", ["amax", "amin", "sum", "mean"])
+def test_few_planes_are_reduced_as_eager_does(reduce: str) -> None:
+    network = Network(lambda x: getattr(x.unflatten(0, (2, 2)) * 2, reduce)(1) + 1)
+    inputs = [with_one(content) for content in (0.5, float("nan"), float("inf"), float("-inf"))]
+    with load(lower(capture(network, (inputs[0],)))) as loaded:
+        for x in inputs:
+            (wanted,), (found,) = network(x).unsqueeze(0), loaded(x)
+            assert torch.equal(kinds(wanted), kinds(found)) and torch.allclose(wanted, found, equal_nan=True), x
