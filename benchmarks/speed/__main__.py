@@ -21,6 +21,7 @@ from benchmarks.publish import PAGES, publish, read_data, read_origin
 from benchmarks.speed.by_name import spec_of
 from benchmarks.speed.models import entries
 from benchmarks.speed.page import OURS, PEERS, collect, find_outliers, render
+from edgex.export.pick.candidates import FLOAT
 from edgex.export.sweep.driver import run_sweep
 from edgex.export.sweep.executors import start_executor
 from edgex.export.sweep.placing import NOWHERE
@@ -46,7 +47,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     # As Ctrl-C does: whatever runs is ended with it.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     found = run_sweep(
-        make_plan(chosen, usable_targets(given.targets), given.precision, given.threads),
+        make_plan(chosen, usable_targets(given.targets), given.precision, given.threads, given.quantize),
         given.work / f"{given.threads}-threads",
         start_executor,
         force=given.fresh,
@@ -65,14 +66,23 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def make_plan(chosen: Sequence[Entry], targets: Sequence[str], precisions: Sequence[str], threads: int) -> SweepPlan:
+def make_plan(
+    chosen: Sequence[Entry],
+    targets: Sequence[str],
+    precisions: Sequence[str],
+    threads: int,
+    recipes: Sequence[str] = (FLOAT,),
+) -> SweepPlan:
     """The survey as a sweep: one model at a time on all targets, whose artifacts are then timed in turns, none kept."""
     return SweepPlan(
         tuple(PlannedModel(spec_of(entry.name), entry.name) for entry in chosen),
         tuple(targets),
         tuple(precisions),
+        tuple(recipes),
         turns=True,
         threads=threads,
+        # The models' weights are random: that ranges are those of noise changes no time.
+        calibration=None if set(recipes) == {FLOAT} else "random:4",
         preload=("benchmarks.coverage.libraries",),
         stamp=sources_digest(),
         folder=ROOT,
@@ -87,6 +97,9 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--sample", action="store_true", help="Ten models, for daily use.")
     parser.add_argument("--only", action="append", default=[], help="Names or patterns; may be repeated.")
     parser.add_argument("--precision", nargs="+", default=["fp32"], help="Types of the artifacts: fp32, bf16.")
+    parser.add_argument(
+        "--quantize", nargs="+", default=[FLOAT], help="Recipes beside them; none is what is not quantized."
+    )
     parser.add_argument(
         "--targets", nargs="+", choices=(*OURS, *PEERS), default=(*OURS, *PEERS), help="Ours and peers, all by default."
     )

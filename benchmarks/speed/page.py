@@ -15,6 +15,7 @@ from edgex.runtime.measure.results.row import Row
 OURS = TARGETS
 EAGER = "reference"
 PEERS = (EAGER, "aoti", "openvino", "litert")
+FLOATS = ("fp32", "bf16", "fp16")
 _BEHIND_OURS, _BEHIND_PEERS = 1.25, 1.1
 # Times that differ by less are called equal.
 _NOISE = 1.05
@@ -24,14 +25,14 @@ Surveyed = Mapping[str, Any]
 
 
 def collect(rows: Iterable[Row]) -> list[dict[str, Any]]:
-    """The figures of the page: an entry for each model and precision, from the rows of a sweep."""
+    """The figures of the page: an entry for each model and precision or recipe, from the rows of a sweep."""
     found: dict[tuple[str, str], dict[str, Any]] = {}
     for row in rows:
         entry = found.setdefault(
-            (row.model, row.precision),
+            (row.model, row.recipe or row.precision),
             {
                 "name": row.model,
-                "precision": row.precision,
+                "precision": row.recipe or row.precision,
                 "seconds": {},
                 "outside": {},
                 "failures": {},
@@ -79,7 +80,10 @@ def _render_one(document: Mapping[str, Any]) -> str:
         "`make speed` goes through every architecture of the coverage suite, many hours; `make speed SPEED='--sample'` "
         "through ten. It is a plan of `edgex sweep`: where it is interrupted, it goes on.",
     ]
-    for precision in dict.fromkeys(row["precision"] for row in rows):
+    floats = {row["name"]: _times(row) for row in rows if row["precision"] == "fp32"}
+    for precision in sorted(
+        {row["precision"] for row in rows}, key=lambda one: (one not in FLOATS, one != "fp32", one)
+    ):
         some = [row for row in rows if row["precision"] == precision]
         shown = [who for who in (*OURS, *PEERS) if any(who in row["seconds"] for row in some)]
         lines += [
@@ -91,12 +95,14 @@ def _render_one(document: Mapping[str, Any]) -> str:
             *(_row(row, shown) for row in some),
             "",
             *_summary(some),
+            *(_gains(some, floats) if precision != "fp32" and floats else []),
         ]
     lines += [
         "",
         "## Outliers",
         "",
-        f"Over {_BEHIND_OURS} of the best of our targets, over {_BEHIND_PEERS} of the best peer, or slower than eager.",
+        f"Over {_BEHIND_OURS} of the best of our targets, over {_BEHIND_PEERS} of the best peer, slower than eager, or "
+        "in fewer bits and slower than float32 on the same target.",
         "",
         *(find_outliers(rows) or ["None."]),
         "",
@@ -113,6 +119,7 @@ def _render_one(document: Mapping[str, Any]) -> str:
 def find_outliers(rows: Sequence[Surveyed]) -> list[str]:
     """Each target that is behind, as a line."""
     found = []
+    floats = {row["name"]: _times(row) for row in rows if row["precision"] == "fp32"}
     for row in rows:
         times = _times(row)
         best_ours = min((times[target] for target in OURS if target in times), default=None)
@@ -127,6 +134,8 @@ def find_outliers(rows: Sequence[Surveyed]) -> list[str]:
                 reasons.append(f"{times[target] / best_peer:.2f} of the best peer")
             if EAGER in times and times[target] > times[EAGER]:
                 reasons.append("slower than eager")
+            if (whole := _whole(row, floats).get(target)) and times[target] > _NOISE * whole:
+                reasons.append(f"{times[target] / whole:.2f} of its float32")
             if reasons:
                 found.append(f"- {_label(row)}, {target}: {', '.join(reasons)}")
     return found
@@ -134,6 +143,27 @@ def find_outliers(rows: Sequence[Surveyed]) -> list[str]:
 
 def _label(row: Surveyed) -> str:
     return str(row["name"]) if row["precision"] == "fp32" else f"{row['name']} in {row['precision']}"
+
+
+def _whole(row: Surveyed, floats: Mapping[str, Mapping[str, float]]) -> Mapping[str, float]:
+    """The times of the same model in float32; nothing for float32 itself."""
+    return {} if row["precision"] == "fp32" else floats.get(row["name"], {})
+
+
+def _gains(rows: Sequence[Surveyed], floats: Mapping[str, Mapping[str, float]]) -> list[str]:
+    """How much quicker than float32 each target is in fewer bits, and on how many models it is slower."""
+    lines = []
+    for target in OURS:
+        found = [
+            whole / few
+            for row in rows
+            if (few := _times(row).get(target)) and (whole := _whole(row, floats).get(target))
+        ]
+        if found:
+            mean = exp(sum(map(log, found)) / len(found))
+            slower = sum(ratio * _NOISE < 1 for ratio in found)
+            lines.append(f"- {target}: {mean:.2f}x over float32 (geometric mean of {len(found)}), slower on {slower}")
+    return lines
 
 
 def _times(row: Surveyed) -> dict[str, float]:

@@ -70,3 +70,28 @@ def test_the_page_has_a_row_a_model_and_names_what_is_behind() -> None:
     assert "| timm/net | 1.00 | 1.30 | 4.00 | 3.00 | 1.50 | **0.95** | 2.00 |" in page
     assert "## bf16" in page and "- timm/net, xnnpack, 1 calls: aten.roll x2" in page
     assert "- timm/other, xnnpack: net.py has no kernel" in page and "no bf16" not in page
+
+
+def test_recipes_are_compared_with_float32_of_the_same_target() -> None:
+    rows = [
+        make_row("timm/net", "xnnpack", 4.0, noise=0.0),
+        make_row("timm/net", "onednn", 3.0, noise=0.0),
+        replace(make_row("timm/net", "xnnpack", 2.0, noise=0.0), recipe="int8"),
+        replace(make_row("timm/net", "onednn", 6.0, noise=0.0), recipe="int8"),
+    ]
+    figures = collect(rows)
+    assert find_outliers(figures) == [
+        "- timm/net, xnnpack: 1.33 of our best",
+        "- timm/net in int8, onednn: 3.00 of our best, 2.00 of its float32",
+    ]
+    page = render({**ORIGIN, "models": figures})
+    assert page.index("## fp32") < page.index("## int8")
+    assert "- xnnpack: 2.00x over float32 (geometric mean of 1), slower on 0" in page
+    assert "- onednn: 0.50x over float32 (geometric mean of 1), slower on 1" in page
+
+
+def test_recipes_of_the_plan_are_calibrated_on_random_numbers() -> None:
+    plan = make_plan(entries(sample=True)[:1], ("onnx-cpu",), ("fp32",), 2, ("none", "int8"))
+    assert {job.candidate.recipe for job in list_jobs(plan).possible} == {None, "int8"}
+    assert plan.calibration == "random:4"
+    assert make_plan(entries(sample=True)[:1], ("onnx-cpu",), ("fp32",), 2).calibration is None
