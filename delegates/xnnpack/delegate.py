@@ -127,12 +127,13 @@ class XnnpackDelegate:
 
     def _lower(self, lower: Callable[..., LoweredModule], given: Any, options: XnnpackOptions) -> LoweredModule:
         from edgex.delegates.xnnpack.layout_pass import softmax_in_order
+        from edgex.delegates.xnnpack.pad_pass import float_pads
         from edgex.delegates.xnnpack.pattern_passes import possible_patterns
         from edgex.delegates.xnnpack.permute_pass import permutes_as_views
         from edgex.delegates.xnnpack.serialized import read_nodes
         from edgex.delegates.xnnpack.transposed_products import products_transpose
 
-        with softmax_in_order(), permutes_as_views(), possible_patterns(), products_transpose():
+        with softmax_in_order(), permutes_as_views(), possible_patterns(), products_transpose(), float_pads():
             return lower(
                 given,
                 self.name,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from torch.fx import GraphModule, Node
@@ -16,6 +16,7 @@ from torch.fx import GraphModule, Node
 from edgex.delegates.base import CapturedProgram
 from edgex.delegates.recipes.quantizers import QuantizerRecipe
 from edgex.export.quantization.graph_module import attribute_of, close_program, open_program
+from edgex.export.quantization.shared_constants import Parted, join_constants, part_constants
 from edgex.runtime.support.dependency_messages import quiet_dependencies
 from edgex.runtime.support.native_stderr import capture_native_stderr
 
@@ -29,10 +30,12 @@ class Observed:
     Attributes:
         program: It is not changed.
         module: torchao's prepared module; its call_module nodes are observers.
+        parted: Its constants that several operators read.
     """
 
     program: CapturedProgram
     module: GraphModule
+    parted: Parted = field(default_factory=dict)
 
     def observers(self) -> dict[str, Any]:
         """The observer of each observed value, by the name of its node."""
@@ -61,9 +64,10 @@ def prepare(program: CapturedProgram, quantizer: QuantizerRecipe, observer: str,
 
         module = open_program(program)
         hidden = _hide_norms(module)
+        parted = part_constants(module)
         prepared = prepare_pt2e(module, quantizer.make(observer, takes))
         _show_norms(prepared, hidden)
-        return Observed(program, prepared)
+        return Observed(program, prepared, parted)
 
 
 def _hide_norms(module: GraphModule) -> list[str]:
@@ -124,6 +128,7 @@ def convert(observed: Observed) -> CapturedProgram:
         from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e
 
         converted = convert_pt2e(observed.module)
+        join_constants(converted, observed.parted)
         _restore_numbers(converted)
         return close_program(observed.program, converted)
 
