@@ -76,6 +76,25 @@ class Int8Linear(nn.Module):
         return F.linear(x, weight)
 
 
+class Int8Conv(nn.Module):
+    """A depthwise convolution of 3 x 3 of such weights."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        register_quantized_operators({"recipe": "int8"})
+        generator = torch.Generator().manual_seed(4)
+        shape = (channels, 1, 3, 3)
+        self.register_buffer("weight", torch.randint(-127, 128, shape, generator=generator).to(torch.int8))
+        self.register_buffer("scales", torch.rand(channels, generator=generator) / 200 + 2e-3)
+        self.register_buffer("zeros", torch.zeros(channels, dtype=torch.int64))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        weight = torch.ops.quantized_decomposed.dequantize_per_channel(
+            self.weight, self.scales, self.zeros, 0, -127, 127, torch.int8
+        )
+        return F.conv2d(x, weight, padding=1, groups=len(self.weight))
+
+
 @dataclass
 class Loaded:
     """A lowered module in the engine.

@@ -9,7 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from edgex.delegates.onednn.layout.orders import channels_last, find_order, innermost, row_major, settle_order
+from edgex.delegates.onednn.layout.orders import (
+    channels_last,
+    find_order,
+    forgets_zero_points,
+    innermost,
+    row_major,
+    settle_order,
+)
 from edgex.delegates.onednn.layout.repetition import is_fast_alone, is_whole, kept_dims
 from edgex.delegates.onednn.layout.sizes import Layout, Permute, dense_strides, same_layout
 from edgex.delegates.onednn.plan.fusion import ACTIVATIONS, OF_TWO
@@ -23,6 +30,7 @@ _IMAGE_KINDS = (*_CONVOLUTIONS, "quantize", "max_pool", "avg_pool", "interpolate
 
 # oneDNN 3.2 takes the rows of their input and result to lie side by side, whatever strides say, and computes nonsense.
 _DENSE_KINDS = ("layer_norm",)
+_CONVERSIONS = ("quantize", "dequantize")
 # It resizes what has gaps with its reference kernel.
 _WHOLE_KINDS = ("interpolate",)
 # It has only its reference kernels for these where the dimensions they run over are not innermost, in input and result.
@@ -59,6 +67,7 @@ class _Assignment:
         own = [step for step in builder.steps if isinstance(step, Operation) and step.kind in OWN_KINDS]
         self._strided = {value for step in own for value in (*step.inputs, step.output)}
         self._images = _quantized_images([step for step in builder.steps if isinstance(step, Operation)])
+        self._alone = _converted_alone([step for step in builder.steps if isinstance(step, Operation)])
         self._made_of_images: set[Value] = set()
         # oneDNN may join what is opaque in another order than by rows, and keeps it in what is computed of it.
         self._joined: set[Value] = set()
@@ -118,7 +127,29 @@ class _Assignment:
         else:
             value.opaque = True
             value.layout = _dense(value)
+        if step.kind in _CONVERSIONS:
+            self._keep_zero_points(step)
         self.operations.append(step)
+
+    def _keep_zero_points(self, step: Operation) -> None:
+        """Move numbers to another order before or after they are converted where oneDNN cannot do both at once."""
+        source, made = step.inputs[0], step.output
+        if made not in self._alone or not any(step.attributes["zps"]):
+            return
+        # What oneDNN lays itself it lays by rows, but for images, which take no conversion of their own.
+        if source.opaque and source in self._made_of_images:
+            return
+        order = row_major(source) if source.opaque else find_order(source)
+        target = row_major(made) if made.opaque else find_order(made)
+        if order is None or target is None or not forgets_zero_points(made.shape, order, target):
+            return
+        if step.kind == "dequantize" or made.opaque:
+            made.opaque = False
+            made.layout = Layout(made.shape, dense_strides(made.shape, order))
+            return
+        if source.opaque:
+            source.opaque, source.layout = False, Layout(source.shape, dense_strides(source.shape, order))
+        step.inputs[0] = self._ordered_copy(source, target, step.handle)
 
     def _place_view(self, value: Value) -> None:
         """A view's strides; where there are none, those on a dense copy of what it looks at."""
@@ -271,6 +302,19 @@ def _quantized_images(operations: Sequence[Operation]) -> set[Value]:
     decoded = {step.inputs[0] for step in operations if step.kind == "dequantize" and step.output in read}
     made = {step.output for step in operations if step.kind == "quantize"}
     return {value for value in made & decoded if len(value.shape) == 4}
+
+
+def _converted_alone(operations: Sequence[Operation]) -> set[Value]:
+    """Results of conversions that oneDNN joins with no convolution or product, which would convert by itself."""
+    weighs = [step for step in operations if step.kind in (*_CONVOLUTIONS, "matmul")]
+    taken = {value for step in weighs for value in step.inputs}
+    written = {step.output for step in weighs}
+    return {
+        step.output
+        for step in operations
+        if (step.kind == "dequantize" and step.output not in taken)
+        or (step.kind == "quantize" and step.inputs[0] not in written)
+    }
 
 
 def _repeats(value: Value) -> bool:

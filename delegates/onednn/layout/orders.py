@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import permutations
 
-from edgex.delegates.onednn.layout.sizes import dense_strides, same_layout
+from edgex.delegates.onednn.layout.sizes import Size, dense_strides, product, same_layout
 from edgex.delegates.onednn.plan.values import Value
 
 Order = tuple[int, ...]
@@ -71,3 +71,35 @@ def settle_order(operands: Sequence[Value], repeated: Sequence[Value]) -> Order 
     rank = len(rows)
     others = {dim + rank - len(value.shape) for value in repeated for dim, size in enumerate(value.shape) if size != 1}
     return order if others <= {1} else rows
+
+
+def forgets_zero_points(shape: Sequence[Size], source: Order, target: Order) -> bool:
+    """Whether oneDNN 3.2 loses zero points where it quantizes or dequantizes and moves numbers to another order.
+
+    Its kernel did in 186 of 19,600 transpositions of two sizes up to 140, and computed nonsense: with a multiple of 64
+    numbers side by side in the source, and more than 16 in the target that are no multiple of 4, as of 7 x 7 places
+    with 512 channels. Sizes that are known at run time only count as such.
+
+    Args:
+        shape: Of the value.
+        source: The order in which it lies.
+        target: The order in which the result is to lie.
+    """
+    moved = [[dim for dim in order if shape[dim] != 1] for order in (source, target)]
+    if moved[0] == moved[1]:
+        return False
+    inner, other = (_extent_inside(shape, one, two) for one, two in (moved, reversed(moved)))
+    known = isinstance(inner, int) and isinstance(other, int)
+    return not known or (inner % 64 == 0 and other > 16 and other % 4 != 0)
+
+
+def _extent_inside(shape: Sequence[Size], order: Sequence[int], other: Sequence[int]) -> Size:
+    """How many numbers lie side by side in one order that also do in the other."""
+    at = order[-1]
+    extent: Size = shape[at]
+    for dim in reversed(order[:-1]):
+        place = other.index(at)
+        if place == 0 or other[place - 1] != dim:
+            break
+        at, extent = dim, product([shape[dim], extent])
+    return extent

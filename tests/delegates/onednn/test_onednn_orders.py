@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from edgex.delegates.onednn.layout.orders import channels_last, find_order, innermost, row_major, settle_order
+from edgex.delegates.onednn.layout.orders import (
+    channels_last,
+    find_order,
+    forgets_zero_points,
+    innermost,
+    row_major,
+    settle_order,
+)
 from edgex.delegates.onednn.layout.sizes import Layout, dense_strides
 from edgex.delegates.onednn.plan.values import Value
 
@@ -48,3 +55,16 @@ def test_what_is_repeated_decides_too() -> None:
     images = value((0, 2, 3, 1))
     assert settle_order([images], [value(shape=(3, 1, 1))]) == (0, 2, 3, 1)
     assert settle_order([images], [value(shape=(1, 1, 4, 5))]) == (0, 1, 2, 3)
+
+
+def test_where_zero_points_are_lost() -> None:
+    rows, images = (0, 1, 2, 3), (0, 2, 3, 1)
+    # 7 x 7 places with 512 channels side by side, to rows; what moves nothing, and other sizes, keep them.
+    assert forgets_zero_points((1, 512, 7, 7), images, rows)
+    assert not forgets_zero_points((1, 512, 7, 7), images, images)
+    assert not forgets_zero_points((1, 512, 7, 7), rows, images)
+    assert not forgets_zero_points((1, 512, 14, 14), images, rows)
+    assert not forgets_zero_points((1, 3, 224, 224), rows, images)
+    assert forgets_zero_points((1, 18, 56, 56), rows, images)
+    assert not forgets_zero_points((1, 50, 64), (0, 1, 2), (1, 0, 2))
+    assert forgets_zero_points((1, 50, 64), (0, 1, 2), (0, 2, 1))
