@@ -14,6 +14,7 @@ from edgex.export.proof.held_out_answers import answer_held_out
 from edgex.export.proof.language_cases import make_language_cases
 from edgex.export.proof.references.discretized import judge_by_features
 from edgex.export.proof.references.float64_errors import judge_by_float64
+from edgex.export.proof.references.precision_errors import judge_by_precision
 from edgex.export.proof.references.ranks import APART, describe_order, judge_by_values
 from edgex.export.proof.sequences import STATE_NOT_SHOWN
 from edgex.export.proof.special_values import describe_special_values
@@ -187,6 +188,13 @@ def prove(
         judged = judge_by_float64(cases, verdict, model.eager, model.rewritten.program)
         if judged.sentences:
             progress("verify", f"{model.target}, once more: {len(judged.sentences)} stress cases enlarge rounding")
+            seal(judged.cases)
+            verdict = verify_in_fresh_process(folder, cpu_reference=on_cpu, methods=methods)
+            cases, warnings = judged.cases, (*warnings, *judged.sentences)
+    if not verdict["passed"] and settings.precision != "fp32" and settings.tolerance is None:
+        judged = judge_by_precision(cases, verdict, model.eager, model.rewritten.program)
+        if judged.sentences:
+            progress("verify", f"{model.target}, once more: by PyTorch's own error in {settings.precision}")
             seal(judged.cases)
             verdict = verify_in_fresh_process(folder, cpu_reference=on_cpu, methods=methods)
             cases, warnings = judged.cases, (*warnings, *judged.sentences)

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 # An artifact within this many times eager float32's own error against float64 passes.
 MULTIPLE = 4.0
 # Its distance from eager, which is what is measured on every device, is then at most one time less: the triangle.
-_DISTANCE_DB = 20 * math.log10(MULTIPLE - 1)
+DISTANCE_DB = 20 * math.log10(MULTIPLE - 1)
 # How far below the fixed limit nothing passes.
 FLOOR_DB = 20.0
 # Cases that only fail below the floor, and what their inputs are.
@@ -88,8 +88,8 @@ def judge_by_float64(
         if own is None:
             allowed, known = limit, "eager does not run in float64"
         else:
-            allowed, known = own - _DISTANCE_DB, f"eager float32 is itself {own:.0f} dB from float64"
-        if own is not None and own < floor and failed[case.name] >= _rounded_down(allowed):
+            allowed, known = own - DISTANCE_DB, f"eager float32 is itself {own:.0f} dB from float64"
+        if own is not None and own < floor and failed[case.name] >= rounded_down(allowed):
             changed[case.name] = case.skip(f"{known} there, so that the case proves nothing")
             sentences.append(f"{case.name}: proves nothing, for {known}")
             continue
@@ -100,7 +100,7 @@ def judge_by_float64(
                 changed[case.name] = case.skip(f"{known}, so that the case proves nothing")
                 sentences.append(f"{case.name}: proves nothing, for {known}")
                 continue
-        lowest = floor if case.name in EXTREME else max(floor, _rounded_down(allowed))
+        lowest = floor if case.name in EXTREME else max(floor, rounded_down(allowed))
         if lowest < limit:
             changed[case.name] = replace(case, min_sqnr_db=lowest)
             why = known if allowed < limit else f"{EXTREME[case.name]}; {known}"
@@ -123,7 +123,7 @@ def _describe_movement(
         return f"eager's answer moves as far ({moved_db:.0f} dB) when the last bits of the inputs or of the weights do"
     # Outputs that do not depend on an order stay strict.
     enough_db = {
-        output: min(floor_db, found + _DISTANCE_DB) if found < floor_db else found + _DISTANCE_DB
+        output: min(floor_db, found + DISTANCE_DB) if found < floor_db else found + DISTANCE_DB
         for output, found in found_db.items()
     }
     by_order_db = measure_order_db(case, program, enough_db)
@@ -144,7 +144,7 @@ def _moved_as_far(moved_db: Mapping[str, float], found_db: Mapping[str, float], 
         if abs(found) >= EXACT_SQNR_DB:
             if moved_db.get(output, EXACT_SQNR_DB) > -EXACT_SQNR_DB:
                 return None
-        elif least_db >= floor_db or found < _rounded_down(least_db - _DISTANCE_DB):
+        elif least_db >= floor_db or found < rounded_down(least_db - DISTANCE_DB):
             return None
     return least_db if found_db and moved_db else None
 
@@ -174,5 +174,6 @@ def _is_stress(case: Case) -> bool:
     return case.kind == "compare" and case.reference == "eager" and case.name.startswith(STRESS)
 
 
-def _rounded_down(limit_db: float) -> float:
+def rounded_down(limit_db: float) -> float:
+    """A limit as it is shown: to a tenth of a dB."""
     return math.floor(10 * limit_db) / 10
