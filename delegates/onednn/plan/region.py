@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from torch.fx import Node
 
 
+# What makes no number that it does not read.
+_KEEPS_BOUNDS = ("concat", "max_pool")
+
+
 @dataclass
 class RegionBuilder:
     """Collects a region's operators in program order.
@@ -120,6 +124,8 @@ class RegionBuilder:
         assert self._node is not None
         handle = debug_handle_of(self._node) or 0
         output = Value(dtype or inputs[0].dtype, tuple(shape), handle=handle)
+        if kind in _KEEPS_BOUNDS and all(value.bounds == inputs[0].bounds for value in inputs):
+            output.bounds = inputs[0].bounds
         name = name or operator_name(self._node).split(".")[1].removesuffix("_per_tensor")
         read = [self.computed(value) for value in inputs]
         self.steps.append(Operation(kind, read, output, attributes, name, handle))
@@ -143,7 +149,8 @@ class RegionBuilder:
                 return replace(parent, shape=tuple(shape), integers=integers, encoding=encoding)
             parent = self.computed(parent)
         assert self._node is not None
-        value = Value(parent.dtype, tuple(shape), parent, view, handle=debug_handle_of(self._node) or 0)
+        handle = debug_handle_of(self._node) or 0
+        value = Value(parent.dtype, tuple(shape), parent, view, handle=handle, bounds=parent.bounds)
         self.steps.append(value)
         return value
 

@@ -93,6 +93,7 @@ class Value:
         encoding: What those integers mean.
         handle: ExecuTorch's debug handle of the operator that makes it, or that dequantizes those integers; 0 where
             none does.
+        bounds: The least and the largest number that it may hold, where an operator clips it.
     """
 
     dtype: str
@@ -106,6 +107,7 @@ class Value:
     integers: Value | None = None
     encoding: Encoding | None = None
     handle: int = 0
+    bounds: tuple[float, float] | None = None
 
     @property
     def root(self) -> Value:

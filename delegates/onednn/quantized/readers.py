@@ -5,6 +5,7 @@ Answers are about the graph at hand, the whole program or one region; what leave
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -66,7 +67,7 @@ def _readers(quantize: Node) -> Iterator[tuple[Node, Node]]:
 
 def _readers_of_float(node: Node) -> Iterator[tuple[Node, Node]]:
     for user in node.users:
-        if _name(user) in VIEW_OPERATORS:
+        if _is_view(user):
             yield from _readers_of_float(user)
         elif _name(user) == QUANTIZE and same_encoding(node, user):
             for reader, operand in _readers(user):
@@ -153,10 +154,17 @@ def _is_dequantize(node: Any) -> bool:
 
 
 def _before_views(node: Any) -> Any:
-    while _name(node) in VIEW_OPERATORS:
+    while _is_view(node):
         node = node.args[0]
     return node
 
 
+def _is_view(node: Any) -> bool:
+    """Whether it only looks at what it reads; the pieces of a split are taken out of a list."""
+    return _name(node) in VIEW_OPERATORS or getattr(node, "target", None) is operator.getitem
+
+
 def _name(node: Any) -> str:
-    return operator_name(node) if getattr(node, "op", "") == "call_function" else ""
+    if getattr(node, "op", "") != "call_function" or node.target is operator.getitem:
+        return ""
+    return operator_name(node)

@@ -49,8 +49,13 @@ def _quantize(builder: RegionBuilder, node: Node) -> Value:
 def _clip(builder: RegionBuilder, value: Value, given: Mapping[str, Any]) -> Value:
     """What a quantize does to a value beside rounding it: nothing is beyond the ends of its range."""
     scale, zero = given["scale"], given["zero_point"]
-    low, high = (scale * (given[name] - zero) for name in ("quant_min", "quant_max"))
-    return builder.op("clamp", [value], value.shape, name="clip", min=float(low), max=float(high))
+    low, high = (float(scale * (given[name] - zero)) for name in ("quant_min", "quant_max"))
+    # Often it has been clipped so already: behind every operator that only moves numbers the program quantizes anew.
+    if value.bounds is not None and low <= value.bounds[0] and value.bounds[1] <= high:
+        return value
+    result = builder.op("clamp", [value], value.shape, name="clip", min=low, max=high)
+    result.bounds = (low, high)
+    return result
 
 
 def _dequantize(builder: RegionBuilder, node: Node) -> Value:
