@@ -27,30 +27,33 @@ Parted: TypeAlias = Mapping[str, Sequence[tuple[str, int]]]
 
 _BIAS = 2
 _WITH_BIAS = ("aten.conv", "aten.linear")
+# Between the name of a constant and the number of a node of its own, with the same numbers and with a copy.
+_PART, _COPY = "_part_", "_copy_"
 
 
 def part_constants(module: GraphModule) -> Parted:
-    """Give each reader of a constant a node of its own, and its own copy of a bias.
+    """Give each reader of a constant a node and an attribute of its own, and its own copy of a bias.
+
+    torchao takes away the attribute that it folds, whoever else reads it.
 
     Args:
         module: From `open_program`; it is changed.
     """
     parted: dict[str, list[tuple[str, int]]] = {}
     for node in list(module.graph.find_nodes(op="get_attr")):
-        value = attribute_of(module, str(node.target))
+        name, value = str(node.target), attribute_of(module, str(node.target))
         if not isinstance(value, torch.Tensor) or not value.is_floating_point() or len(node.users) < 2:
             continue
         for number, user in enumerate(list(node.users)):
-            at = user.args.index(node) if node in user.args else None
-            if at is None:  # in a list, or by its name: no weight
+            if node not in user.args:  # in a list, or by its name: no weight
                 continue
-            target = str(node.target)
-            parted.setdefault(target, []).append((user.name, at))
+            at = user.args.index(node)
+            parted.setdefault(name, []).append((user.name, at))
             if not number:
                 continue
-            if at == _BIAS and str(user.target).startswith(_WITH_BIAS):
-                target = f"{target}_{number}"
-                module.register_buffer(target, value.clone())
+            is_bias = at == _BIAS and str(user.target).startswith(_WITH_BIAS)
+            target = f"{name}{_COPY if is_bias else _PART}{number}"
+            module.register_buffer(target, value.clone() if is_bias else value)
             with module.graph.inserting_after(node):
                 own = module.graph.get_attr(target)
             own.meta = dict(node.meta)
@@ -60,7 +63,7 @@ def part_constants(module: GraphModule) -> Parted:
 
 
 def join_constants(module: GraphModule, parted: Parted) -> None:
-    """Let readers whose constants were converted alike read one attribute.
+    """Let readers of one constant that were converted alike, or not at all, read one attribute again.
 
     Args:
         module: A converted one; it is changed.
@@ -78,6 +81,12 @@ def join_constants(module: GraphModule, parted: Parted) -> None:
             elif _are_equal(module, first, found):
                 for one, other in zip(first, found, strict=True):
                     other.target = one.target
+    for node in module.graph.find_nodes(op="get_attr"):
+        name, part, _ = str(node.target).partition(_PART)
+        if part and name in parted:
+            if not hasattr(module, name):
+                module.register_buffer(name, attribute_of(module, str(node.target)))
+            node.target = name
     module.recompile()
 
 

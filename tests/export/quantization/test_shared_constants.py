@@ -18,6 +18,7 @@ from edgex.export.capture.program import Capture, capture
 from edgex.export.quantization.calibration.samples import Samples, find_calibration
 from edgex.export.quantization.graph_module import open_program
 from edgex.export.quantization.quantize import Calibrated
+from edgex.export.quantization.running import GraphRunner
 from edgex.export.quantization.shared_constants import part_constants
 from edgex.export.source.source import wrap_model
 from edgex.runtime.session.numerics import measure_sqnr_db
@@ -71,6 +72,25 @@ def test_every_call_is_quantized_and_its_weight_held_once(net: Capture, dynamic:
     assert sorted(value.dim() for value in held if value.dim()) == [2, 4]
     # Each has the scale of its own input.
     assert len({node.args[2].name for node in found}) == 5
+
+
+def test_a_weight_that_is_also_read_as_it_is_stays_one(net: Capture) -> None:
+    class Also(Repeated):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            penalty = self.linear.weight.abs().sum() + self.conv.weight.abs().sum()
+            return super().forward(x) * penalty + self.linear.weight[0].sum()
+
+    torch.manual_seed(0)
+    also = capture_net(Also())
+    source = wrap_model(nn.Identity(), (), {})
+    samples = Samples(find_calibration(make_data, source, also.eager), also.eager, HERE)
+    program = Calibrated(also.program, get_recipe("int8"), SymmetricInt8(), "histogram", samples).quantize().program
+    held = [value for value in program.exported.state_dict.values() if value.dtype == torch.int8 and value.dim()]
+    assert sorted(value.dim() for value in held) == [2, 4]
+    found = GraphRunner(program).run(also.eager.example)
+    assert measure_sqnr_db(also.eager.example_outputs[0].numpy(), found[0].numpy()) > 25
+    names = [name for name in program.exported.state_dict if name.endswith("weight")]
+    assert names == ["conv.weight", "linear.weight"]
 
 
 def test_constants_of_one_reader_stay() -> None:
