@@ -18,6 +18,7 @@ b_s32-> DequantizeLinear ─┘
 - A Relu or Clip that cannot become part of the QuantizeLinear behind it works on bytes.
 - A mean over both image axes is a GlobalAveragePool.
 - Transposes of weights are done here, not at every start.
+- Convolutions in groups of few channels stay in floating point (`edgex.delegates.onnxruntime.quantize.slow_groups`).
 
 MIGraphX multiplies signed by signed bytes and adds the bias in floating point: PT2E's own form, but for the transposes.
 """
@@ -28,12 +29,15 @@ import math
 from typing import Any
 
 from edgex.delegates.onnxruntime.graph.edits import GraphEditor, is_constant, made_by, only_user
+from edgex.delegates.onnxruntime.quantize.slow_groups import spare_slow_groups
 
 # The bias must leave room in 32 bits for the products that are added to it.
 _LARGEST_BIAS = 1 << 30
 # The integers that activations have, as PT2E writes them and as they are stored.
 _SIGNED = ("INT8", "INT16")
 _UNSIGNED = ("UINT8", "UINT16")
+# Operators that a DequantizeLinear is moved behind.
+_MOVED_BEHIND = ("MaxPool", "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Slice", "Flatten")
 _LAYERS = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 _IMAGE_AXES = ((2, 3), (-2, -1), (-1, -2), (3, 2), (2, -1))
 
@@ -64,14 +68,17 @@ def fold_weight_transposes(editor: GraphEditor) -> None:
     editor.remove_unused()
 
 
-def fuse_for_cpu(editor: GraphEditor, *, as_units: bool = False) -> None:
+def fuse_for_cpu(editor: GraphEditor, *, as_units: bool = False) -> list[Any]:
     """Bring the graph into the form above; its numbers stay, but for the rounding of biases to int32.
+
+    Returns the convolutions that are left in floating point because that is quicker.
 
     Args:
         editor: Of the graph.
         as_units: Let no operator work on bytes: what only moves them stands between DequantizeLinear and QuantizeLinear
             as the others do, as QNN takes it.
     """
+    spared = [] if as_units else spare_slow_groups(editor)
     _spare_float_layers(editor)
     _pool_means(editor)
     _flatten_linears(editor)
@@ -85,6 +92,7 @@ def fuse_for_cpu(editor: GraphEditor, *, as_units: bool = False) -> None:
         if node.op_type in ("Conv", "Gemm") and node.domain == "":
             _quantize_bias(editor, node)
     editor.remove_unused()
+    return spared
 
 
 def _spare_float_layers(editor: GraphEditor) -> None:
@@ -96,7 +104,7 @@ def _spare_float_layers(editor: GraphEditor) -> None:
     for node in list(editor.graph):
         if node.op_type not in _LAYERS or node.domain or not is_constant(node.inputs[1]):
             continue
-        dequantize = made_by(node.inputs[0], "DequantizeLinear")
+        dequantize = _dequantize_before(node.inputs[0])
         if dequantize is None or not _is_signed_tensor(dequantize) or not is_constant(dequantize.inputs[1]):
             continue
         scale, zero = float(dequantize.inputs[1].const_value.numpy()), int(dequantize.inputs[2].const_value.numpy())
@@ -105,6 +113,14 @@ def _spare_float_layers(editor: GraphEditor) -> None:
         types = [(value.dtype, value.shape)]
         (clipped,) = editor.insert("Clip", [value, *bounds], f"{node.name}_input", at=node, types=types)
         node.replace_input_with(0, clipped)
+
+
+def _dequantize_before(value: Any) -> Any | None:
+    """What dequantizes a value, maybe before operators behind which ONNX Runtime puts it."""
+    node = value.producer()
+    while node is not None and node.op_type in _MOVED_BEHIND and node.domain == "":
+        node = node.inputs[0].producer()
+    return node if node is not None and node.op_type == "DequantizeLinear" else None
 
 
 def has_quantized_weight(node: Any) -> bool:

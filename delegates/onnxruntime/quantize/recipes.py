@@ -127,10 +127,9 @@ def quantize_graph(model: Any, origins: dict[str, FxNode], program: CapturedProg
 
 def _static(editor: GraphEditor, form: Form) -> Quantized:
     qdq.fold_weight_transposes(editor)
-    if form != "signed":
-        qdq.fuse_for_cpu(editor, as_units=form == "units")
+    spared = [] if form == "signed" else qdq.fuse_for_cpu(editor, as_units=form == "units")
     layers = [node for node in editor.graph if qdq.has_quantized_weight(node)]
-    if not layers:
+    if not layers and not spared:
         raise _nothing("int8", "no layer of the program has quantized weights")
     unfused = (
         {} if form == "signed" else _group((reason, node) for node in layers if (reason := qdq.unfused_reason(node)))
@@ -139,6 +138,11 @@ def _static(editor: GraphEditor, form: Form) -> Quantized:
         f"{_listed(nodes, editor.origins)}: quantized, but computed in float: {reason}"
         for reason, nodes in unfused.items()
     ]
+    if spared:
+        texts.append(
+            f"{_listed(spared, editor.origins)}: quantized, but computed in float: that is quicker in groups of so "
+            "few channels"
+        )
     return Quantized(tuple(texts))
 
 

@@ -294,6 +294,37 @@ def test_layers_that_do_not_fuse_are_named_with_reasons_and_right(tmp_path: Path
     np.testing.assert_allclose(case.run()[:, 0], expected[:, 0], rtol=1e-5)
 
 
+class Groups(nn.Module):
+    """Convolutions in groups: of two outputs a channel, of four channels, depthwise of few and of many, and of 32."""
+
+    KINDS = ((64, 1, 3, 32, True), (64, 4, 3, 16, True), (64, 1, 3, 64, False), (64, 32, 3, 2, False))
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weights = nn.ModuleList(ByteWeight(o, i, k, k, seed=o + i) for o, i, k, *_ in self.KINDS)
+
+    def forward(self, x):
+        x = between(x, 0.03, 5)
+        found = []
+        for weight, (_, inputs, _, groups, _) in zip(self.weights, self.KINDS, strict=True):
+            found.append(between(functional.conv2d(x[:, : inputs * groups], weight(), None, 1, 1, 1, groups), 0.05, 3))
+        return tuple(found)
+
+
+def test_groups_of_few_channels_are_computed_in_float_because_that_is_quicker(tmp_path: Path) -> None:
+    model, x = Groups().eval(), random(1, 64, 6, 6)
+    case = make(model, capture_quantized(model, (x,)), (x,), tmp_path)
+    (told,) = case.lowered.warnings
+    assert "quicker in groups of so few channels" in told
+    found = kinds(optimized(case.folder))
+    slow = sum(slow for *_, slow in Groups.KINDS)
+    assert found["QLinearConv"] == len(Groups.KINDS) - slow
+    assert sum(count for kind, count in found.items() if kind in ("Conv", "FusedConv")) == slow
+    with open_session(case.folder) as session, torch.no_grad():
+        for actual, want in zip(session.run(x), model(x), strict=True):
+            assert np.abs(actual - want.numpy()).max() < 1.01 * 0.05
+
+
 class Mixed(nn.Module):
     """Linear layers of every kind beside what the recipes leave in float."""
 
