@@ -127,6 +127,7 @@ def measure_all(name: str, folder: Path) -> None:
     """Load every artifact of a model, judge it, time all in turns; prints rows as JSON."""
     import edgex
     from benchmarks.quantization.models import MODELS
+    from edgex.runtime.execute.sampling import rest
     from edgex.runtime.measure.turns.calls import compare_interleaved
 
     judged = MODELS[name]()
@@ -149,13 +150,12 @@ def measure_all(name: str, folder: Path) -> None:
                 rows.append({**row, "accuracy": judged.judge(session.run), "bytes": size})
                 session.reset()
                 sessions.append((rows[-1], session))
-        # The targets one after the other: idle threads of one engine would take the cores from the next.
         for target in TARGETS:
             own = [(row, session) for row, session in sessions if row["target"] == target]
             calls = [lambda session=session: session.run(*arrays) for _, session in own]
             if not calls:
                 continue
-            timed = compare_interleaved(calls, [row["recipe"] for row, _ in own], max_seconds=25.0)
+            timed = compare_interleaved(calls, [row["recipe"] for row, _ in own], max_seconds=25.0, rest=rest)
             for (row, _), summary in zip(own, timed.summaries, strict=True):
                 row["median_seconds"] = summary.median
     print(json.dumps(rows))

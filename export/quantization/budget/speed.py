@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edgex.runtime.engines.loading import load
+from edgex.runtime.execute.sampling import rest
 from edgex.runtime.measure.turns.calls import compare_interleaved
 from edgex.runtime.session.session import Session
 
@@ -72,6 +73,7 @@ def time_against_float(quantized: Path, sibling: Path, inputs: Mapping[str, np.n
             [lambda s=session: s.run(**inputs) for session in sessions],  # type: ignore[misc]
             ["float", "quantized"],
             max_seconds=_MAX_SECONDS,
+            rest=rest,
         )
         before, after = (summary.median for summary in result.summaries)
         return SpeedCheck(before, after, before / after, str(result.judgements[0].verdict), sessions[1].threads)

@@ -48,6 +48,7 @@ from edgex.runtime.execute.sampling import (
     WarmUp,
     collector_off,
     count_calls_per_sample,
+    rest,
     split_pass,
     time_passes,
     warm_up,
@@ -61,9 +62,6 @@ from edgex.runtime.support.process.serving import Tell, describe_error
 
 # A session that was opened again: its code is warm, only its own memory is not.
 _REWARM_SECONDS, _REWARM_CALLS = 0.02, 3
-
-# ONNX Runtime's idle threads wait busily for some 80 ms after a run, which would slow down whoever comes next.
-_REST_STEP_SECONDS, _REST_BUSY_SHARE, _REST_MAX_SECONDS = 0.002, 0.1, 0.3
 
 
 class Worker:
@@ -234,16 +232,6 @@ def _write_outputs(stream: IO[bytes], session: Session, found: Steps, given: Ste
     for outputs, step in zip(found, given, strict=False):
         method = session.artifact.select(method_of(step)).manifest.method
         stream.write(pack_tensors(method.outputs, outputs))
-
-
-def rest() -> None:
-    """Wait until this process's threads no longer use the processor."""
-    started = time.perf_counter()
-    while time.perf_counter() - started < _REST_MAX_SECONDS:
-        at, used = time.perf_counter(), time.process_time()
-        time.sleep(_REST_STEP_SECONDS)
-        if time.process_time() - used < _REST_BUSY_SHARE * (time.perf_counter() - at):
-            return
 
 
 def _count_switches() -> int:

@@ -63,6 +63,7 @@ def compare_interleaved(
     max_seconds: float = _BUDGET_SECONDS,
     margin: float = DEFAULT_MARGIN,
     clock: Clock = time.perf_counter_ns,
+    rest: Call | None = None,
 ) -> InterleavedComparison:
     """Time candidates in turns and compare each with the first.
 
@@ -81,13 +82,15 @@ def compare_interleaved(
         max_seconds: For the choice of rounds only.
         margin: See `edgex.runtime.measure.statistics.judge`.
         clock: Nanoseconds.
+        rest: Called after each block; `edgex.runtime.execute.sampling.rest` for candidates with threads of their own,
+            which would take the cores from the next one.
 
     Raises:
         ValueError: There are no candidates, or the numbers of candidates and names differ.
     """
     if not candidates or len(candidates) != len(names):
         raise ValueError(f"{len(candidates)} candidates, {len(names)} names")
-    contestants = [_Calls(item, clock) for item in (*candidates, baseline_again or candidates[0])]
+    contestants = [_Calls(item, clock, rest) for item in (*candidates, baseline_again or candidates[0])]
     contest = run_contest(
         contestants,
         plan=lambda paces: plan_rounds_of_one_session(paces, rounds, samples_per_round, max_seconds),
@@ -108,15 +111,15 @@ class _Calls:
 
     warm: WarmUp
 
-    def __init__(self, calls: Call | Workload, clock: Clock) -> None:
+    def __init__(self, calls: Call | Workload, clock: Clock, rest: Call | None) -> None:
         self._workload = calls if isinstance(calls, Workload) else Workload((calls,))
-        self._clock = clock
+        self._clock, self._rest = clock, rest
 
     def start(self) -> Pace:
         self.warm = warm_up(self._workload, clock=self._clock)
         per_sample = count_calls_per_sample(self._workload, self.warm.call_seconds)
         self._pass = split_pass(self._workload, per_sample)
-        return Pace(self.warm.mean_seconds * per_sample, len(self._pass), 0.0, 0.0)
+        return Pace(self.warm.mean_seconds * per_sample, len(self._pass), self._come_to_rest(), 0.0)
 
     def reopen(self) -> None:
         raise AssertionError("calls have one session")
@@ -125,7 +128,17 @@ class _Calls:
         with collector_off():
             if lead_in:
                 time_passes(self._pass, 1, self._workload.reset, self._clock)
-            return time_passes(self._pass, passes, self._workload.reset, self._clock)
+            samples = time_passes(self._pass, passes, self._workload.reset, self._clock)
+        self._come_to_rest()
+        return samples
+
+    def _come_to_rest(self) -> float:
+        """How many seconds it took."""
+        if self._rest is None:
+            return 0.0
+        started = self._clock()
+        self._rest()
+        return (self._clock() - started) / 1e9
 
     def stop(self) -> None:
         """There is nothing to end."""

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import gc
+import hashlib
+import threading
+import time
 
 import numpy as np
 import pytest
 
-from edgex.runtime.execute.sampling import WarmUp, Workload, plan_rounds, sample_rounds, warm_up
+from edgex.runtime.execute.sampling import WarmUp, Workload, plan_rounds, rest, sample_rounds, warm_up
 from edgex.runtime.measure.turns.calls import compare_interleaved
 
 
@@ -258,6 +261,41 @@ def test_the_floor_can_come_from_a_baseline_that_was_loaded_again():
     assert judgement.floor == pytest.approx(0.1)
     assert judgement.verdict == "undecided"
     assert result.names == ("a", "b") and len(result.summaries) == len(result.rounds) == 2
+
+
+def test_threads_come_to_rest_after_each_block_and_the_plan_knows():
+    machine = Machine()
+    result = compare_interleaved(
+        [machine.work("a", 1e-3), machine.work("b", 1e-3)],
+        ["a", "b"],
+        max_seconds=4.0,
+        clock=machine.clock,
+        rest=machine.work("rest", 0.08),
+    )
+    blocks = "".join("|" if call == "rest" else call for call in machine.log).split("|")
+    assert all(set(block) <= {"a"} or set(block) == {"b"} for block in blocks), "no two follow each other without it"
+    # Three of them rest for 0.24 s a round: few rounds, of more samples than the 5 ms of a machine that needs no rest.
+    assert len(result.rounds[0]) == 12 and len(result.rounds[0][0]) == 25
+    assert result.summaries[1].median == pytest.approx(1e-3)
+
+
+def test_rest_waits_for_threads_that_still_work():
+    """As idle threads of an engine do that wait busily: what the kernel has not counted yet is no rest."""
+    done, block = threading.Event(), bytes(1 << 22)
+
+    def work():
+        until = time.perf_counter() + 0.15
+        while time.perf_counter() < until:
+            hashlib.sha256(block)  # without the interpreter's lock
+        done.set()
+
+    for _ in range(3):
+        done.clear()
+        thread = threading.Thread(target=work)
+        thread.start()
+        rest()
+        assert done.is_set()
+        thread.join()
 
 
 def test_names_and_candidates_must_match():
