@@ -14,6 +14,7 @@ from edgex.delegates.onednn.layout.orders import (
     find_order,
     forgets_zero_points,
     innermost,
+    order_of_strides,
     row_major,
     settle_order,
 )
@@ -139,9 +140,12 @@ class _Assignment:
         # What oneDNN lays itself it lays by rows, but for images, which take no conversion of their own.
         if source.opaque and source in self._made_of_images:
             return
-        order = row_major(source) if source.opaque else find_order(source)
-        target = row_major(made) if made.opaque else find_order(made)
-        if order is None or target is None or not forgets_zero_points(made.shape, order, target):
+        order = row_major(source) if source.opaque else order_of_strides(source)
+        target = row_major(made) if made.opaque else order_of_strides(made)
+        if target is None or (order is not None and not forgets_zero_points(made.shape, order, target)):
+            return
+        if order is None:
+            step.inputs[0] = self._ordered_copy(source, target, step.handle)
             return
         if step.kind == "dequantize" or made.opaque:
             made.opaque = False

@@ -52,6 +52,16 @@ def find_order(value: Value, first: Order | None = None) -> Order | None:
     return next(fits, None)
 
 
+def order_of_strides(value: Value) -> Order | None:
+    """The order in which the value lies, gaps or not; None where only the run knows it."""
+    assert value.layout is not None
+    strides = value.layout.strides
+    found = find_order(value)
+    if found is None and all(isinstance(stride, int) for stride in strides):
+        return tuple(sorted(range(len(strides)), key=lambda dim: -strides[dim]))
+    return found
+
+
 def settle_order(operands: Sequence[Value], repeated: Sequence[Value]) -> Order | None:
     """The one order for all operands of the result's shape, or None where oneDNN may choose.
 

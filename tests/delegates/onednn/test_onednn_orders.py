@@ -9,6 +9,7 @@ from edgex.delegates.onednn.layout.orders import (
     find_order,
     forgets_zero_points,
     innermost,
+    order_of_strides,
     row_major,
     settle_order,
 )
@@ -36,6 +37,12 @@ def test_the_order_is_found(order: tuple[int, ...]) -> None:
 
 def test_a_slice_has_no_order() -> None:
     assert find_order(Value("f32", SHAPE, layout=Layout(SHAPE, dense_strides((2, 3, 4, 10))))) is None
+
+
+def test_a_slice_lies_in_the_order_of_its_strides() -> None:
+    wide = dense_strides((2, 6, 4, 5), (0, 2, 3, 1))
+    assert order_of_strides(Value("f32", SHAPE, layout=Layout(SHAPE, wide))) == (0, 2, 3, 1)
+    assert order_of_strides(value((3, 1, 0, 2))) == (3, 1, 0, 2)
 
 
 def test_of_several_orders_the_wanted_one_is_found() -> None:
