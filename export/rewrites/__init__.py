@@ -125,6 +125,7 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
     from edgex.export.rewrites.scattering.sums import scatter_by_sums
     from edgex.export.rewrites.scattering.truths import choose_truths
     from edgex.export.rewrites.weights.bounds import write_bounds
+    from edgex.export.rewrites.weights.branches import join_branches
     from edgex.export.rewrites.weights.crops import crop_transposed
     from edgex.export.rewrites.weights.dilation import fill_dilation
     from edgex.export.rewrites.weights.order import order_weights
@@ -139,6 +140,8 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
         # way round nothing would be found, and batch norm leaves no new subgraph of weights behind.
         ("fold_constants", False, fold_constants),
         ("fold_batch_norm", False, fold_batch_norm),
+        # Behind the norms of each branch.
+        ("join_branches", False, join_branches),
         # Before what takes attention and its mask apart.
         ("write_cached_attention", True, write_cached_attention),
         # Before the rest, which leaves alone what is written to later.

@@ -115,7 +115,7 @@ def fold_batch_norm(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite 
     if not candidates:
         return program, None
     constants = constant_tensors(program)
-    norms = [norm for node in candidates if (norm := _read_norm(node, constants)) is not None]
+    norms = [norm for node in candidates if (norm := read_norm(node, constants)) is not None]
     pairs = [(layer, norm) for norm in norms if (layer := _find_layer(norm.source, constants)) is not None]
     if not pairs:
         return program, None
@@ -128,7 +128,10 @@ def fold_batch_norm(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite 
     return editor.finish(), Rewrite("fold_batch_norm", len(pairs), detail, where)
 
 
-def _read_norm(node: Node, constants: Mapping[Node, torch.Tensor]) -> _Norm | None:
+def read_norm(node: Node, constants: Mapping[Node, torch.Tensor]) -> _Norm | None:
+    """A batch norm that uses constant statistics; None for anything else."""
+    if operator_name(node) not in _BATCH_NORMS:
+        return None
     arguments = named_arguments(node)
     if arguments.get("training"):
         return None
