@@ -34,6 +34,7 @@ from edgex.export.rewrites.pooling.windows import each
 
 _CONVOLUTIONS = ("aten::conv1d", "aten::conv2d", "aten::conv3d")
 _SUMS = ("aten::add", "aten::add_")
+_DIFFERENCES = ("aten::sub", "aten::sub_")
 
 
 @dataclass(frozen=True)
@@ -60,15 +61,15 @@ class _Branch:
 
 
 def join_branches(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite | None]:
-    """Join every such sum, from its first summands on; the same program comes back where there is none."""
+    """Join every such sum or difference, from its first terms on; the same program comes back where there is none."""
     graph = program.exported.graph
-    if not any(operator_name(node) in _SUMS for node in graph.nodes):
+    if not any(operator_name(node) in (*_SUMS, *_DIFFERENCES) for node in graph.nodes):
         return program, None
     editor = ProgramEditor(program)
     constants = {editor.node(node): tensor for node, tensor in constant_tensors(program).items()}
     joined = []
     for original in graph.nodes:
-        if operator_name(original) not in _SUMS:
+        if operator_name(original) not in (*_SUMS, *_DIFFERENCES):
             continue
         add = editor.node(original)
         if (only := _find_lone(add, constants)) is not None:
@@ -88,8 +89,9 @@ def _find_lone(add: Node, constants: dict[Node, torch.Tensor]) -> Node | None:
     given = named_arguments(add)
     if isinstance(given["other"], Node) or given["other"] != 0:
         return None
-    branch = _read_convolution(given["self"], constants)
-    return None if branch is None else branch.node
+    node = given["self"]
+    known = _read_convolution(node, constants) is not None or (read_norm(node, constants) and len(node.users) == 1)
+    return node if known else None
 
 
 def _find_pair(add: Node, constants: dict[Node, torch.Tensor]) -> tuple[_Branch, _Branch] | None:
@@ -100,7 +102,9 @@ def _find_pair(add: Node, constants: dict[Node, torch.Tensor]) -> tuple[_Branch,
         return None
     if any(operand.meta["val"].shape != add.meta["val"].shape for operand in operands):
         return None
-    for host, other in (operands, operands[::-1]):
+    # Of a difference the second is taken away, whichever kernel is larger.
+    turns = (operands,) if operator_name(add) in _DIFFERENCES else (operands, operands[::-1])
+    for host, other in turns:
         kept = _read_convolution(host, constants)
         if kept is None or operands[0] is operands[1]:
             continue
@@ -176,7 +180,7 @@ def _join(editor: ProgramEditor, add: Node, host: _Branch, other: _Branch, const
     if isinstance(host.weight, FakeTensor):
         weight, bias = torch.empty_like(host.weight), host.weight.new_empty(host.weight.shape[:1])
     else:
-        weight, bias = _sum(host, other)
+        weight, bias = _sum(host, other, -1 if operator_name(add) in _DIFFERENCES else 1)
     made: dict[str, Any] = {}
     for role, tensor, wished in (
         ("weight", weight, f"{name}_joined"),
@@ -192,15 +196,15 @@ def _join(editor: ProgramEditor, add: Node, host: _Branch, other: _Branch, const
         editor.graph.erase_node(other.node)
 
 
-def _sum(host: _Branch, other: _Branch) -> tuple[torch.Tensor, torch.Tensor]:
-    """The joint weight, of the host's shape, and bias `[out]`."""
+def _sum(host: _Branch, other: _Branch, sign: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """The joint weight, of the host's shape, and bias `[out]`; the other with that sign."""
     with torch.no_grad():
         weight = host.weight.double().clone()
         inside = [slice(at, at + size) for at, size in zip(_offsets(host, other), other.weight.shape[2:], strict=True)]
-        weight[(slice(None), slice(None), *inside)] += other.weight.double()
+        weight[(slice(None), slice(None), *inside)] += sign * other.weight.double()
         bias = torch.zeros(len(weight), dtype=torch.float64)
-        for branch in (host, other):
+        for branch, factor in ((host, 1), (other, sign)):
             if branch.bias is not None:
-                bias += branch.bias.double()
+                bias += factor * branch.bias.double()
         dtype = host.weight.dtype
         return weight.to(dtype).contiguous(), bias.to(dtype)

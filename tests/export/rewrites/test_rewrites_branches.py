@@ -125,6 +125,25 @@ def test_everything_else_stays() -> None:
     assert join_branches(before) == (before, None)
 
 
+def test_a_norm_is_taken_away_from_a_convolution_of_its_input() -> None:
+    """As the token mixers of FastViT do; a convolution taken away from a norm stays."""
+
+    class Mixer(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv, self.norm, self.last = nn.Conv2d(8, 8, 3, padding=1, groups=8), norm(8), nn.Conv2d(8, 8, 1)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            y = torch.relu(self.conv(x) - (self.norm(x) + 0))
+            return self.norm(y) - self.last(y)
+
+    torch.manual_seed(0)
+    model, x = Mixer(), torch.randn(1, 8, 6, 6)
+    _, after, names = rewritten(model, x)
+    assert names == ["aten::conv2d", "aten::relu", "aten::batch_norm", "aten::conv2d", "aten::sub"]
+    check_numbers(model, after, x)
+
+
 @pytest.mark.parametrize("rank", [1, 3])
 def test_other_ranks(rank: int) -> None:
     torch.manual_seed(0)
