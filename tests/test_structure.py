@@ -105,6 +105,7 @@ PRIVATE_ADAPTERS: dict[str, tuple[str, ...]] = {
         "torch.utils._python_dispatch",
     ),
     "edgex.delegates.xnnpack.layout_pass": ("executorch.backends.xnnpack._passes",),
+    "edgex.delegates.xnnpack.pad_pass": ("executorch.backends.xnnpack._passes",),
     "edgex.delegates.xnnpack.pattern_passes": ("executorch.backends.xnnpack._passes",),
     "edgex.delegates.xnnpack.permute_pass": ("executorch.backends.xnnpack._passes",),
     "edgex.delegates.xnnpack.serialized": ("executorch.exir._serialize",),

@@ -27,8 +27,7 @@ from edgex.delegates.graph.provenance import module_path_of
 from edgex.delegates.recipes.recipes import Recipe, head_recipe
 from edgex.errors import QuantizationError
 from edgex.export.quantization.head import find_head
-from edgex.export.quantization.quantized import Quantized
-from edgex.export.quantization.unquantized import is_inside, list_float
+from edgex.export.quantization.quantized import Quantized, is_inside, list_float
 from edgex.export.rewrites.editing.building import KEEPS_FLOAT
 from edgex.export.rewrites.editing.editor import FakeMode, ProgramEditor, constant_tensors
 from edgex.runtime.support.dependency_messages import quiet_import
