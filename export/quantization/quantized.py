@@ -1,4 +1,4 @@
-"""What quantizing makes, and what the program still computes in floating point, of the operators that matter, and why."""
+"""What quantizing makes, and what it leaves in floating point of the operators that matter, and why."""
 
 from __future__ import annotations
 
