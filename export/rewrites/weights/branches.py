@@ -90,6 +90,8 @@ def _find_lone(add: Node, constants: dict[Node, torch.Tensor]) -> Node | None:
     if isinstance(given["other"], Node) or given["other"] != 0:
         return None
     node = given["self"]
+    if _shape(node) is None:
+        return None
     known = _read_convolution(node, constants) is not None or (read_norm(node, constants) and len(node.users) == 1)
     return node if known else None
 
@@ -98,9 +100,10 @@ def _find_pair(add: Node, constants: dict[Node, torch.Tensor]) -> tuple[_Branch,
     """The convolution that a sum becomes, and what goes into it."""
     given = named_arguments(add)
     operands = (given["self"], given["other"])
-    if given.get("alpha", 1) != 1 or not all(isinstance(operand, Node) for operand in operands):
+    if given.get("alpha", 1) != 1:
         return None
-    if any(operand.meta["val"].shape != add.meta["val"].shape for operand in operands):
+    # A graph adds sizes, too, and tensors to them.
+    if any(_shape(operand) is None or _shape(operand) != _shape(add) for operand in operands):
         return None
     # Of a difference the second is taken away, whichever kernel is larger.
     turns = (operands,) if operator_name(add) in _DIFFERENCES else (operands, operands[::-1])
@@ -112,6 +115,12 @@ def _find_pair(add: Node, constants: dict[Node, torch.Tensor]) -> tuple[_Branch,
         if added is not None and _covers(kept, added):
             return kept, added
     return None
+
+
+def _shape(operand: Any) -> torch.Size | None:
+    """The shape of a tensor; None for a number, written out or computed."""
+    value = operand.meta["val"] if isinstance(operand, Node) else None
+    return value.shape if isinstance(value, torch.Tensor) else None
 
 
 def _read_convolution(node: Any, constants: dict[Node, torch.Tensor]) -> _Branch | None:

@@ -125,6 +125,24 @@ def test_everything_else_stays() -> None:
     assert join_branches(before) == (before, None)
 
 
+def test_sizes_that_are_added_are_no_branches() -> None:
+    class Positions(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv = nn.Conv1d(4, 4, 1)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            size = x.shape[-1]
+            return (self.conv(x) + size) + (torch.arange(size) + (size + 1)) + torch.ones(size + size).sum()
+
+    dynamic = {"x": {2: torch.export.Dim("n", min=2, max=16)}}
+    before = capture(Positions().eval(), (torch.randn(1, 4, 8),), {}, dynamic_shapes=dynamic, source_root=HERE).program
+    assert any(
+        "val" in node.meta and isinstance(node.meta["val"], torch.SymInt) for node in before.exported.graph.nodes
+    )
+    assert join_branches(before) == (before, None)
+
+
 def test_a_norm_is_taken_away_from_a_convolution_of_its_input() -> None:
     """As the token mixers of FastViT do; a convolution taken away from a norm stays."""
 
