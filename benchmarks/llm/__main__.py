@@ -1,15 +1,17 @@
-"""Language models beside llama.cpp, in llama-bench's terms.
+"""Language models beside llama.cpp and other runtimes, in llama-bench's terms.
 
 ```console
 $ python -m benchmarks.llm --llama-bench FOLDER    # writes docs/benchmarks/llm.md
 $ python -m benchmarks.llm --only smollm2_135m     # this model anew
+$ python -m benchmarks.llm --precision 8da4w       # artifacts of this kind alone
 $ python -m benchmarks.llm --rounds 7              # more rounds are better on a machine with other work
 ```
 
 The folder has `llama-bench` and `llama-quantize`; `EDGEX_LLAMA_BENCH` names it too. The package `gguf` writes the files
-that they read. Without a folder edgex is measured alone, and the page says so. Artifacts stay in `.llm-benchmark/`,
-where a second run finds them. In a round each contender is measured once, in a process of its own; the figures of a
-model are written after each round.
+that they read. Without a folder edgex is measured alone, and the page says so. `--onnxruntime-genai` and
+`--openvino-genai` name the Python of an environment that has these, with torch, transformers and their converters.
+Artifacts stay in `.llm-benchmark/`, where a second run finds them. In a round each contender is measured once, in a
+process of its own; the figures of a model are written after each round.
 """
 
 from __future__ import annotations
@@ -18,13 +20,15 @@ import argparse
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from benchmarks.llm.llama_cpp import PROGRAMS, make_files, run_llama_bench
 from benchmarks.llm.models import SHAPES
 from benchmarks.llm.page import render
+from benchmarks.llm.peers import PEERS, PRECISION, Peer, count_bytes, make_peer_model, run_peer
 from benchmarks.outcome import describe_machine
 from benchmarks.plans import say
 from benchmarks.processes import ROOT, interleave
@@ -35,8 +39,10 @@ from edgex.runtime.measure.llm.plan import LlmPlan
 from edgex.runtime.support.machine.activity import Activity, describe_activity, find_disturbances, take_snapshot
 
 THREADS, CONTEXT, CHUNK = 2, 1152, 256
-TARGETS = {"fp32": ("onnx-cpu", "xnnpack", "onednn"), "8da4w": ("onnx-cpu", "xnnpack", "onednn")}
-FLAGS = {"fp32": [], "8da4w": ["--quantize", "8da4w", "--head", "int8", "--embedding", "int8", "--no-speed-check"]}
+_ALL = ("onnx-cpu", "xnnpack", "onednn")
+TARGETS = {"fp32": _ALL, "8da4w": _ALL, "8da4w-kv8": ("onednn",)}
+_FEW_BITS = ["--quantize", "8da4w", "--head", "int8", "--embedding", "int8", "--no-speed-check"]
+FLAGS = {"fp32": [], "8da4w": _FEW_BITS, "8da4w-kv8": [*_FEW_BITS, "--kv", "int8"]}
 PLANS = (LlmPlan((512,), (128,), (0,), runs=1), LlmPlan((), (128,), (1024,), runs=1))
 
 
@@ -50,19 +56,35 @@ def main(argv: list[str] | None = None) -> int:
         "--llama-bench", type=Path, default=os.environ.get("EDGEX_LLAMA_BENCH"), metavar="FOLDER",
         help="Has llama-bench and llama-quantize; default: EDGEX_LLAMA_BENCH.",
     )  # fmt: skip
+    for peer in PEERS:
+        parser.add_argument(
+            peer.option, dest=peer.variable, type=Path, default=os.environ.get(peer.variable), metavar="PYTHON",
+            help=f"Has {peer.name}; default: {peer.variable}.",
+        )  # fmt: skip
+    parser.add_argument(
+        "--precision",
+        action="append",
+        choices=list(TARGETS),
+        help="Artifacts to measure; may be repeated; default: all.",
+    )
     parser.add_argument("--no-export", action="store_true", help="Measure the artifacts that are there, make no other.")
     given = parser.parse_args(argv)
     programs = None if given.llama_bench is None else Path(given.llama_bench).absolute()
     for program in PROGRAMS if programs is not None else ():
         if not (programs / program).is_file():
             parser.error(f"{programs} has no {program}")
+    pythons = {peer: Path(found) for peer in PEERS if (found := getattr(given, peer.variable)) is not None}
+    for peer, python in pythons.items():
+        if not python.is_file():
+            parser.error(f"{peer.option} {python} is no program")
     if given.rounds < 1:
         parser.error("--rounds is at least 1")
     document = read_data("llm") or {"models": []}
     for name in given.only or SHAPES:
         folder = given.keep.absolute() / name
         folder.mkdir(parents=True, exist_ok=True)
-        contenders, runs = prepare(name, folder, programs, exports=not given.no_export)
+        precisions = given.precision or list(TARGETS)
+        contenders, runs = prepare(name, folder, programs, pythons, precisions, exports=not given.no_export)
         others = [model for model in document["models"] if model["name"] != name]
         activities: list[dict[str, Any]] = []
         model = {
@@ -95,12 +117,19 @@ def note_round(activity: Activity) -> dict[str, Any]:
 
 
 def prepare(
-    name: str, folder: Path, programs: Path | None, *, exports: bool = True
-) -> tuple[list[dict[str, Any]], dict[str, Callable[[], dict[str, float]]]]:
+    name: str,
+    folder: Path,
+    programs: Path | None,
+    pythons: Mapping[Peer, Path],
+    precisions: Sequence[str],
+    *,
+    exports: bool = True,
+) -> tuple[list[dict[str, Any]], dict[str, Callable[[], Mapping[str, float]]]]:
     """What takes part, as entries of the figures, and how each is measured once; what is there is not made again."""
     contenders: list[dict[str, Any]] = []
-    runs: dict[str, Callable[[], dict[str, float]]] = {}
-    for precision, targets in TARGETS.items():
+    runs: dict[str, Callable[[], Mapping[str, float]]] = {}
+    for precision in precisions:
+        targets = TARGETS[precision]
         artifacts = {target: folder / precision / f"{name}.{target}.edgex" for target in targets}
         missing = [target for target, artifact in artifacts.items() if not artifact.exists()]
         reason = "it was not exported for this run"
@@ -119,6 +148,17 @@ def prepare(
             who = f"llama.cpp {precision}"
             contenders.append({"who": who, "bytes": file.stat().st_size, "rounds": []})
             runs[who] = lambda file=file: run_llama_bench(programs, file, THREADS)  # type: ignore[misc]
+    for peer, python in pythons.items():
+        who, shape = f"{peer.name} {PRECISION}", SHAPES[name]
+        say(f"{name}: {peer.name} …")
+        try:
+            model = make_peer_model(peer, python, shape, folder)
+        except RuntimeError as error:
+            lines = str(error).strip().splitlines()
+            contenders.append({"who": who, "refused": lines[-1] if lines else "its converter failed"})
+            continue
+        contenders.append({"who": who, "bytes": count_bytes(model), "rounds": []})
+        runs[who] = partial(run_peer, peer, python, model, shape, THREADS)
     return contenders, runs
 
 

@@ -33,6 +33,7 @@ class Shape:
 SHAPES = {
     "smollm2_135m": Shape("SmolLM2-135M", 30, 576, 1536, 9, 3, 49_152, biased=False),
     "qwen2_5_0_5b": Shape("Qwen2.5-0.5B", 24, 896, 4_864, 14, 2, 151_936, biased=True),
+    "llama3_2_1b": Shape("Llama-3.2-1B", 16, 2_048, 8_192, 32, 8, 128_256, biased=False),
 }
 
 
@@ -82,4 +83,13 @@ def qwen2_5_0_5b() -> nn.Module:
     return make_model(SHAPES["qwen2_5_0_5b"])
 
 
-MODELS: dict[str, Callable[[], nn.Module]] = {"smollm2_135m": smollm2_135m, "qwen2_5_0_5b": qwen2_5_0_5b}
+def llama3_2_1b() -> nn.Module:
+    """Llama-3.2-1B's shape."""
+    return make_model(SHAPES["llama3_2_1b"])
+
+
+MODELS: dict[str, Callable[[], nn.Module]] = {
+    "smollm2_135m": smollm2_135m,
+    "qwen2_5_0_5b": qwen2_5_0_5b,
+    "llama3_2_1b": llama3_2_1b,
+}

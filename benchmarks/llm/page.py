@@ -7,11 +7,12 @@ from statistics import median
 from typing import Any
 
 from benchmarks.llm.models import SHAPES
+from benchmarks.llm.peers import PEERS, PRECISION, is_peer
 from benchmarks.outcome import render_table
 from benchmarks.publish import render_origin
 
 TESTS = ("pp512", "tg128", "tg128@d1024")
-PAIRS = {"fp32": "llama.cpp F16", "8da4w": "llama.cpp Q4_0"}
+PAIRS = {"fp32": "llama.cpp F16"} | dict.fromkeys(("8da4w", "8da4w-kv8", PRECISION), "llama.cpp Q4_0")
 # What was counted as read.
 _READS = {
     "files": "at most (all of the files: also a table of embeddings that lies beside the head, and the cache's initial "
@@ -26,6 +27,13 @@ def render(document: Mapping[str, Any]) -> str:
     """The page: for each model rates, what they rest on, and goals."""
     models: Sequence[Mapping[str, Any]] = document["models"]
     missing = [shape.title for name, shape in SHAPES.items() if name not in {model["name"] for model in models}]
+    present = {one["who"] for model in models for one in model["contenders"] if one.get("rounds")}
+    absent = [f"- {title}: it did not run." for title in missing]
+    absent += [
+        f"- {peer.name}: not among the contenders."
+        for peer in PEERS
+        if not any(who.startswith(peer.name) for who in present)
+    ]
     flags = f"`--context {document['context']} --chunk {document['chunk']}`"
     parts = [
         "# Language models beside llama.cpp",
@@ -34,8 +42,12 @@ def render(document: Mapping[str, Any]) -> str:
         "process of its own and after a warm-up, every other round in the opposite order. Figures are medians over "
         "the rounds, with their least and greatest in brackets; a ratio is the median of the ratios round by round, so "
         f"that what slows a whole round cancels out. edgex: {flags}; "
-        "`8da4w` with `--head int8 --embedding int8`, a cache in float32. llama.cpp: its own defaults, a cache in F16, "
-        "matrices of the same shapes; Q4_0 by `llama-quantize --pure`, which puts the head in 4 bits too.",
+        "`8da4w` with `--head int8 --embedding int8`, a cache in float32; `8da4w-kv8` with `--kv int8`. llama.cpp: "
+        "its own defaults, a cache in F16, matrices of the same shapes; Q4_0 by `llama-quantize --pure`, which puts "
+        "the head in 4 bits too. "
+        "onnxruntime-genai: its model builder's `int4` (accuracy level 4, symmetric), the head in 4 bits too; OpenVINO "
+        "GenAI: `optimum-cli export openvino --weight-format int4 --sym`, head and embedding in 8 bits; both with 32 "
+        "weights a scale, their own defaults besides, the likeliest token taken within the time.",
     ]
     for model in models:
         parts += _render_model(model)
@@ -47,15 +59,9 @@ def render(document: Mapping[str, Any]) -> str:
         "between them.\n"
         "- `onednn`: attention over the cache and layers in few bits are kernels of edgex's own; norms, rotations and "
         "the rest between them are oneDNN's and small ones.\n"
-        "- The cache is float32 here and F16 there, which costs twice the bytes at depth.",
-        "## Not measured",
-        "\n".join(
-            [
-                *(f"- {title}: it did not run." for title in missing),
-                "- Llama-3.2-1B: it was not run; its float32 weights alone take 5 GB.",
-                "- onnxruntime-genai and OpenVINO GenAI: not among the contenders.",
-            ]
-        ),
+        "- The cache is float32 here and F16 there, which costs twice the bytes at depth; `--kv int8` is a quarter of "
+        "float32's.",
+        *(["## Not measured", "\n".join(absent)] if absent else []),
         f"{render_origin(document['origin'])} Machine: {document['machine']['summary']}. It is shared with other "
         "programs: read the ranges. Raw figures: [data/llm.json](data/llm.json).",
     ]
@@ -77,14 +83,14 @@ def _render_model(model: Mapping[str, Any]) -> list[str]:
         details.append(_detail(who, one))
     parts = [
         f"## {model['title']}",
-        f"Tokens a second, {rounds}; `x` is beside llama.cpp, `fp32` beside F16 and `8da4w` beside Q4_0."
+        f"Tokens a second, {rounds}; `x` is beside llama.cpp, `fp32` beside F16 and 4 bits beside Q4_0."
         if any(who.startswith("llama.cpp") for who in contenders)
         else f"Tokens a second, {rounds}. llama.cpp was not measured: no folder with its programs was given.",
         render_table(("contender", "bytes", *TESTS), rates),
         f"What the first token of 512 took, what a token of `tg128` reads {_READS[model.get('reads', 'files')]}, and "
         "the share of the bandwidth measured in the same round that this would take; `loop` is `generate` around the "
-        "engine's call. Of llama.cpp the file's bytes count as read, and 512 tokens at its rate as the first token's "
-        "time.",
+        "engine's call. Of other runtimes the files' bytes count as read, and 512 tokens at their rate as the first "
+        "token's time.",
         render_table(("contender", "TTFT", "reads at most", "of bandwidth", "loop"), details),
         "\n".join(list_goals(contenders)),
         _disturbed(model.get("activities", ())),
@@ -149,8 +155,8 @@ def _detail(who: str, one: Mapping[str, Any]) -> list[str]:
 
 def list_goals(contenders: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """What had to be reached, and what was."""
-    ours = {who: one for who, one in contenders.items() if not who.startswith("llama.cpp")}
-    quantized = {who: one for who, one in ours.items() if who.endswith("8da4w")}
+    ours = {who: one for who, one in contenders.items() if not is_peer(who)}
+    quantized = {who: one for who, one in ours.items() if who.rpartition(" ")[2].startswith("8da4w")}
     peer, lines = contenders.get(PAIRS["8da4w"]), []
     for test, least in _LEAST.items():
         ratios = {who: find_ratio(one, peer, test) for who, one in quantized.items()}

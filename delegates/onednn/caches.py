@@ -19,15 +19,15 @@ from typing import TYPE_CHECKING, Any
 from torch.fx import Node
 
 from edgex.delegates.executorch.exir import operator_name
-from edgex.delegates.graph.attention.cached import NAME, NAMESPACE
+from edgex.delegates.graph.attention.cached import NAME, NAME_INT8, NAMESPACE
 from edgex.errors import LoweringError
 
 if TYPE_CHECKING:
     from torch.fx import GraphModule
 
-OPERATOR = f"{NAMESPACE}.{NAME}.default"
-# Number of a result, and where the cache that it is stands among the arguments.
-_CACHES = {1: 3, 2: 4}
+_OPERATORS = frozenset(f"{NAMESPACE}.{name}.default" for name in (NAME, NAME_INT8))
+# The results after the first are the caches, in the order in which they stand among the arguments.
+_FIRST_CACHE = 3
 
 
 def keep_caches_in_place(module: GraphModule) -> Any:
@@ -40,11 +40,11 @@ def keep_caches_in_place(module: GraphModule) -> Any:
 
     graph = module.graph
     found = [
-        (part, node.args[_CACHES[part.args[1]]])
+        (part, node.args[_FIRST_CACHE + part.args[1] - 1])
         for node in graph.nodes
-        if node.op == "call_function" and operator_name(node) == OPERATOR
+        if node.op == "call_function" and operator_name(node) in _OPERATORS
         for part in list(node.users)
-        if part.target is operator.getitem and part.args[1] in _CACHES
+        if part.target is operator.getitem and part.args[1] > 0
     ]
     end = graph.output_node()
     for part, buffer in found:

@@ -49,6 +49,7 @@ class OneDnnDelegate:
     rewrites: tuple[str, ...] = (
         *(
             "write_cached_attention",
+            "write_cached_attention_int8",
             "split_complex",
             "write_recurrences",
             "fold_literals",

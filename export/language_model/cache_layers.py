@@ -17,12 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from edgex.delegates.graph.attention.cached import narrow_rows
+
 if TYPE_CHECKING:
     from edgex.export.language_model.request import Cache
-
-# Of numbers in 8 bits, without the lowest, which has no counterpart; and the smallest range that has a scale.
-_LARGEST = 127.0
-_LEAST_SCALE = 1e-6
 
 # Of each layer, what it keeps of one token or of a source: keys and values, `[1, heads, length, size]`.
 Shapes = list[tuple[tuple[int, ...], tuple[int, ...]]]
@@ -64,10 +62,8 @@ class _Kept:
     def write(self, places: torch.Tensor, states: torch.Tensor) -> None:
         """Keep float32 `[1, heads, n, size]` at these places."""
         if self.scale is not None:
-            # A token of zeros has a scale as well: nothing is divided by 0.
-            scale = states.abs().amax(-1, keepdim=True).clamp(min=_LEAST_SCALE) / _LARGEST
+            states, scale = narrow_rows(states)
             self.scale.index_copy_(2, places, scale)
-            states = torch.round(states / scale).to(torch.int8)
         self.cache.index_copy_(2, places, states)
 
     def read(self) -> torch.Tensor:

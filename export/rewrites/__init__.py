@@ -55,7 +55,7 @@ def apply_rewrites(
 def _passes() -> tuple[tuple[str, bool, Pass], ...]:
     """Name, whether it runs on request only, and the pass, in order; torch is imported here, not with the package."""
     from edgex.export.rewrites.alpha import split_alpha
-    from edgex.export.rewrites.attention.cached import write_cached_attention
+    from edgex.export.rewrites.attention.cached import write_cached_attention, write_cached_attention_int8
     from edgex.export.rewrites.attention.empty_rows import guard_empty_rows
     from edgex.export.rewrites.attention.masks import write_masks
     from edgex.export.rewrites.attention.products import unfold_attention
@@ -144,6 +144,7 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
         ("join_branches", False, join_branches),
         # Before what takes attention and its mask apart.
         ("write_cached_attention", True, write_cached_attention),
+        ("write_cached_attention_int8", True, write_cached_attention_int8),
         # Before the rest, which leaves alone what is written to later.
         ("return_writes", True, return_writes),
         ("fill_memory", True, fill_memory),

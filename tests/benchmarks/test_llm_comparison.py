@@ -82,6 +82,45 @@ def test_a_page_without_the_peer_says_so() -> None:
     assert "llama.cpp was not measured" in page and "1.50x" not in page and "x Q4_0" not in page
 
 
+def test_other_runtimes_are_beside_q4_0_and_no_artifacts_of_ours() -> None:
+    from benchmarks.llm.page import render
+    from benchmarks.llm.peers import PEERS, PRECISION
+
+    document = make_document(peer=True)
+    assert all(f"- {peer.name}: not among the contenders." in render(document) for peer in PEERS)
+    names = [f"{peer.name} {PRECISION}" for peer in PEERS]
+    others = [{"who": who, "bytes": 84e6, "rounds": [make_round(rate) for rate in (200, 100, 200)]} for who in names]
+    kept = {"who": "onednn 8da4w-kv8", "bytes": 90e6, "rounds": [make_round(150) | {"tg128@d1024": 140.0}] * 3}
+    document["models"][0]["contenders"] += [*others, kept]
+    page = render(document)
+    for who in names:
+        assert f"| {who} | 84 MB | 800 (400 to 800), 2.00x | 200 (100 to 200), 2.00x |" in page
+    assert "not among the contenders" not in page
+    assert "- met: tg128 at least 0.95x Q4_0; measured 1.50x, " in page  # none of theirs
+    assert "on the fastest target, onednn 8da4w-kv8; measured onnx-cpu 8da4w 0.50x, onednn 8da4w-kv8 0.93x" in page
+
+
+def test_a_python_that_is_none_is_refused_before_anything_is_exported(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from benchmarks.llm.__main__ import main
+
+    with pytest.raises(SystemExit):
+        main(["--openvino-genai", str(tmp_path / "python"), "--keep", str(tmp_path / "kept")])
+    assert "is no program" in capsys.readouterr().err and not (tmp_path / "kept").exists()
+
+
+def test_what_a_converter_says_is_the_reason_that_a_runtime_is_missing(tmp_path: Path) -> None:
+    from benchmarks.llm.__main__ import prepare
+    from benchmarks.llm.peers import PEERS
+
+    failing = tmp_path / "python"
+    failing.write_text("#!/bin/sh\necho no such architecture >&2\nexit 3\n")
+    failing.chmod(0o755)
+    contenders, runs = prepare("smollm2_135m", tmp_path, None, {PEERS[0]: failing}, [])
+    assert contenders == [{"who": "onnxruntime-genai int4", "refused": "no such architecture"}] and not runs
+
+
 def test_a_folder_without_the_programs_is_refused_before_anything_is_exported(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -12,6 +12,7 @@ from edgex.delegates.onednn.layout.sizes import Size
 from edgex.delegates.onednn.plan.graph_api import ATTRIBUTES, DTYPES, OP_KINDS, OWN_KINDS
 from edgex.delegates.onednn.plan.values import (
     CACHED_ATTENTION,
+    CACHED_ATTENTION_INT8,
     EMBEDDING,
     GATHER,
     INDICES,
@@ -32,6 +33,7 @@ _VERSION, _OWN_VERSIONS = (
         **dict.fromkeys(OWN_KINDS, 4),
         **{EMBEDDING: 3, WHERE: 5, GATHER: 5},
         **dict.fromkeys((CACHED_ATTENTION, OWN_CONCAT, *LOW_BIT_LINEAR.values()), 6),
+        CACHED_ATTENTION_INT8: 7,
     },
 )
 _HEADER_BYTES = 48

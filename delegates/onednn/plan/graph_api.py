@@ -14,6 +14,7 @@ from typing import Any
 
 from edgex.delegates.onednn.plan.values import (
     CACHED_ATTENTION,
+    CACHED_ATTENTION_INT8,
     EMBEDDING,
     GATHER,
     GUARDED_ATTENTION,
@@ -85,6 +86,7 @@ OWN_KINDS = {
     WHERE: _FIRST_OWN + 10,
     GATHER: _FIRST_OWN + 11,
     CACHED_ATTENTION: _FIRST_OWN + 12,
+    CACHED_ATTENTION_INT8: _FIRST_OWN + 16,
     OWN_CONCAT: _FIRST_OWN + 15,
     LOW_BIT_LINEAR[4]: _FIRST_OWN + 13,
     LOW_BIT_LINEAR[8]: _FIRST_OWN + 14,

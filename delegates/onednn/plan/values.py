@@ -34,7 +34,7 @@ OWN_CONCAT = "own_concat"
 # With weights in so many bits, and activations that are quantized while it runs.
 LOW_BIT_LINEAR = {4: "linear_4bit", 8: "linear_8bit"}
 # Over the filled part of a cache, which it writes first, in the caller's memory.
-CACHED_ATTENTION = "cached_attention"
+CACHED_ATTENTION, CACHED_ATTENTION_INT8 = "cached_attention", "cached_attention_int8"
 # Of two tensors, each repeated in any way, by the names of oneDNN's operators that do the same.
 OWN_BINARY = {kind: f"own_{kind}" for kind in ("add", "subtract", "multiply", "divide", "maximum", "minimum")}
 

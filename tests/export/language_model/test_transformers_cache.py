@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import pytest
+import torch
+from onednn_support import needs_onednn
 
 import edgex
 from edgex.delegates.graph.schema import operator_name
 from edgex.errors import CaptureError, UsageError
 from edgex.export.capture.stage import capture_source
 from edgex.export.language_model.request import read_request
-from edgex.export.language_model.source import prepare_language_model
-from edgex.export.rewrites.attention.cached import write_cached_attention
+from edgex.export.language_model.source import prepare_language_model, random_text
+from edgex.export.quantization.running import GraphRunner
+from edgex.export.rewrites.attention.cached import write_cached_attention, write_cached_attention_int8
 from edgex.export.source.source import wrap_model
+from edgex.runtime.session.numerics import measure_sqnr_db
 from edgex.samples.random_weights import randomise_weights
 
 transformers = pytest.importorskip("transformers", reason="the example needs transformers, which is not installed")
@@ -91,12 +95,53 @@ def test_a_cache_in_8_bits_is_proved_against_eager_with_the_same(tmp_path):
 
 
 @pytest.mark.parametrize(("family", "windows"), [("Llama", [0, 0]), ("Mistral", [8, 8])])
-def test_attention_over_the_cache_is_one_operator(family, windows):
-    source = prepare_language_model(_source(family), read_request(True, CONTEXT, CHUNK))
-    program, rewrite = write_cached_attention(capture_source(source, {}, lambda *_: None).capture.program)
+@pytest.mark.parametrize("kv", ["fp32", "int8"])
+def test_attention_over_the_cache_is_one_operator(family, windows, kv):
+    source = prepare_language_model(_source(family), read_request(True, CONTEXT, CHUNK, kv=kv))
+    captured = capture_source(source, {}, lambda *_: None).capture.program
+    passes = {"fp32": write_cached_attention, "int8": write_cached_attention_int8}
+    program, rewrite = passes.pop(kv)(captured)
     assert rewrite is not None and rewrite.count == 2
-    calls = [node for node in program.exported.graph.nodes if operator_name(node) == "edgex::cached_attention"]
+    suffix = "" if kv == "fp32" else "_int8"
+    names = [operator_name(node) for node in program.exported.graph.nodes]
+    calls = [node for node in program.exported.graph.nodes if operator_name(node) == f"edgex::cached_attention{suffix}"]
     assert [call.args[-1] for call in calls] == windows
+    # Nothing of what made numbers in 8 bits is left.
+    assert not {"aten::index_copy_", "aten::round", "aten::amax"} & set(names)
+    text, runners = random_text(96, CONTEXT, seed=4), [GraphRunner(captured), GraphRunner(program)]
+    for part in (slice(0, CHUNK), slice(CHUNK, CHUNK + 1), slice(CHUNK + 1, CHUNK + 5), slice(3, 4)):
+        given = [torch.from_numpy(text[None, part].copy()), torch.tensor([part.start])]
+        expected, found = (runner.run(given)[0].numpy() for runner in runners)
+        assert measure_sqnr_db(expected, found) > 100, part
+    (other,) = passes.values()
+    assert other(captured) == (captured, None)
+
+
+@pytest.mark.parametrize("changed", ["clamp", "div"])
+def test_a_cache_in_8_bits_of_another_rule_stays_as_it_is(changed, monkeypatch):
+    def narrow(states):
+        largest = states.abs().amax(-1, keepdim=True).clamp(min=1e-6 if changed != "clamp" else 1e-2)
+        scale = largest / (127.0 if changed != "div" else 100.0)
+        return torch.round(states / scale).clamp(-127, 127).to(torch.int8), scale
+
+    monkeypatch.setattr("edgex.export.language_model.cache_layers.narrow_rows", narrow)
+    source = prepare_language_model(_source("Llama"), read_request(True, CONTEXT, CHUNK, kv="int8"))
+    program = capture_source(source, {}, lambda *_: None).capture.program
+    assert write_cached_attention_int8(program) == (program, None)
+
+
+@needs_onednn
+@pytest.mark.parametrize(("family", "size"), [pytest.param("Llama", 64, marks=pytest.mark.slow), ("Mistral", 20)])
+def test_a_cache_in_8_bits_is_one_kernel_on_onednn(family, size, tmp_path):
+    """Texts of several parts of 128 places, chunks that are packed, and heads that are no whole registers."""
+    source = _source(family, num_hidden_layers=1, head_dim=size, max_position_embeddings=512)
+    artifact = edgex.export_model(
+        source.module, target="onednn", context=300, chunk=70, output=tmp_path, name="l", kv="int8"
+    )
+    manifest = artifact.manifest
+    assert manifest.status == "verified" and "write_cached_attention_int8" in {one["name"] for one in manifest.rewrites}
+    least = min(case["sqnr_db"] for case in manifest.verification["cases"] if case["sqnr_db"] is not None)
+    assert least > 80, f"{least:.1f} dB"
 
 
 def test_what_is_no_decoder_is_refused_by_name():

@@ -12,6 +12,7 @@
 #include "attention/parts.h"
 #include "attention/product.h"
 #include "attention/softmax.h"
+#include "cache/memory.h"
 #include "cache/rows.h"
 #include "small/layout.h"
 
@@ -26,12 +27,14 @@ constexpr int64_t kPlaces = 256, kRows = 96;
 // Of few rows, places of one task, and places of all tasks for another thread to be woken. How the work is parted does not
 // depend on threads, and so neither do the bits of the result.
 constexpr int64_t kPlacesOfFew = 128, kPlacesForThreads = 384;
+// With scales of the two caches, which 8 bits have.
+constexpr size_t kInputsOf8Bits = 8;
 // Columns of a panel of `pack_panels`.
 constexpr int64_t kPanelColumns = 4 * kLanes;
 
 struct Tensors {
-  const float *query, *keys, *values;
-  float *key_cache, *value_cache;
+  const float* query;
+  CacheMemory keys, values;
   float* result;
 };
 
@@ -56,8 +59,10 @@ class CachedAttention final : public OwnOperator {
  public:
   CachedAttention(const std::vector<Strided>& inputs, const Strided& result, float scale, int64_t window)
       : query_(inputs[0]),
-        keys_(inputs[1]),
-        values_(inputs[2]),
+        eight_bits_(inputs.size() == kInputsOf8Bits),
+        keys_(inputs[1], inputs[3].dims[2], eight_bits_),
+        values_(inputs[2], inputs[3].dims[2], eight_bits_),
+        end_(inputs.size() - 1),
         result_(result),
         scale_(scale),
         window_(window),
@@ -65,11 +70,11 @@ class CachedAttention final : public OwnOperator {
     heads_ = query_.dims[1];
     tokens_ = query_.dims[2];
     size_ = query_.dims[3];
-    shared_ = keys_.dims[1];
+    shared_ = inputs[1].dims[1];
     width_ = result_.dims[3];
     context_ = inputs[3].dims[2];
     each_ = heads_ / shared_;
-    require_fit(is_row_major(inputs[3]) && is_row_major(inputs[4]));
+    require_fit(std::all_of(inputs.begin() + 3, inputs.end() - 1, is_row_major));
     few_ = tokens_ <= kFewTokens;
     const int64_t padded = pad_to_lanes(width_);
     if (few_) {
@@ -84,7 +89,7 @@ class CachedAttention final : public OwnOperator {
       mixed_width_ = padded;
       as_they_lie_ = padded == width_ && width_ <= kPanelColumns;
       key_panel_ = size_ * pad_to_lanes(context_);
-      value_panel_ = as_they_lie_ ? 0 : padded * context_;
+      value_panel_ = as_they_lie_ && !eight_bits_ ? 0 : padded * context_;
     }
     // A thread's memory, in this order; of few rows, that of each part of the places.
     size_t end = 0;
@@ -95,6 +100,10 @@ class CachedAttention final : public OwnOperator {
     added_at_ = next(few_ ? 0 : rows_ * mixed_width_);
     largest_at_ = next(rows_);
     sum_at_ = next(rows_);
+    // Rows of keys or values that are brought from 8 bits.
+    const int64_t keys_read = few_ ? keys_.rows_at_once(places_) : kPanelColumns;
+    const int64_t values_read = few_ ? values_.rows_at_once(places_) : kPanelColumns;
+    read_at_ = next(eight_bits_ ? std::max(keys_read * size_, values_read * width_) : 0);
     own_numbers_ = end;
   }
 
@@ -106,15 +115,16 @@ class CachedAttention final : public OwnOperator {
 
   void run(std::byte* const* given, std::byte* scratch) const override {
     const auto numbers = [&](size_t i) { return reinterpret_cast<float*>(given[i]); };
-    const int64_t end = *reinterpret_cast<const int64_t*>(given[5]), start = end - tokens_;
+    const int64_t end = *reinterpret_cast<const int64_t*>(given[end_]), start = end - tokens_;
     if (start < 0 || end > context_) {
       throw WrongArgument("a text of " + std::to_string(tokens_) + " tokens that ends at " + std::to_string(end) +
                           ", in a cache for " + std::to_string(context_));
     }
-    const Tensors tensors{numbers(0), numbers(1), numbers(2), numbers(3), numbers(4), numbers(6)};
+    const CacheMemory keys{given[3], eight_bits_ ? numbers(5) : nullptr}, values{given[4], eight_bits_ ? numbers(6) : nullptr};
+    const Tensors tensors{numbers(0), keys, values, numbers(end_ + 1)};
     float* const memory = reinterpret_cast<float*>(scratch);
-    write(keys_, size_, tensors.keys, tensors.key_cache, start);
-    write(values_, width_, tensors.values, tensors.value_cache, start);
+    keys_.write(numbers(1), keys, start);
+    values_.write(numbers(2), values, start);
     if (few_) {
       run_few(tensors, start, memory);
     } else {
@@ -123,20 +133,6 @@ class CachedAttention final : public OwnOperator {
   }
 
  private:
-  void write(const Strided& from, int64_t size, const float* given, float* cache, int64_t start) const {
-    for (int64_t head = 0; head < shared_; head++) {
-      for (int64_t token = 0; token < tokens_; token++) {
-        const float* row = given + head * from.strides[1] + token * from.strides[2];
-        float* to = cache + (head * context_ + start + token) * size;
-        if (size == 1 || from.strides[3] == 1) {
-          std::memcpy(to, row, static_cast<size_t>(size) * sizeof(float));
-        } else {
-          for (int64_t i = 0; i < size; i++) to[i] = row[i * from.strides[3]];
-        }
-      }
-    }
-  }
-
   // The first place that a token at `position` sees.
   int64_t first_seen(int64_t position) const { return window_ > 0 ? std::max<int64_t>(0, position + 1 - window_) : 0; }
 
@@ -216,13 +212,22 @@ class CachedAttention final : public OwnOperator {
   void mix_few(const Tensors& tensors, int64_t shared, int64_t start, int64_t from, int64_t to, float* own) const {
     const Running found = running(own);
     begin(found, rows_);
-    const float* keys = tensors.key_cache + shared * context_ * size_;
-    const float* values = tensors.value_cache + shared * context_ * width_;
-    float* const scores = own + scores_at_;
+    float *const scores = own + scores_at_, *const buffer = own + read_at_;
     const int64_t count = to - from;
-    score_keys(own + query_at_, rows_, keys + from * size_, count, size_, scores, places_);
+    const auto read = [&](const CacheRows& rows, const CacheMemory& memory, auto&& take) {
+      const int64_t step = rows.rows_at_once(count);
+      for (int64_t at = 0; at < count; at += step) {
+        const int64_t some = std::min(step, count - at);
+        take(at, some, rows.read(memory, shared, from + at, some, buffer));
+      }
+    };
+    read(keys_, tensors.keys, [&](int64_t at, int64_t some, const float* keys) {
+      score_keys(own + query_at_, rows_, keys, some, size_, scores + at, places_);
+    });
     for (int64_t row = 0; row < rows_; row++) weigh(found, row, start + row % tokens_, from, count, scores + row * places_);
-    add_values(scores, places_, rows_, values + from * width_, count, width_, found.mixed);
+    read(values_, tensors.values, [&](int64_t at, int64_t some, const float* values) {
+      add_values(scores + at, places_, rows_, values, some, width_, found.mixed);
+    });
   }
 
   // Adds what other places came to.
@@ -250,7 +255,8 @@ class CachedAttention final : public OwnOperator {
     {
 #pragma omp for
       for (int64_t task = 0; task < shared_ * panels; task++) {
-        pack(tensors, task / panels, lowest + task % panels * kPanelColumns, end, key_panels, value_panels);
+        float* const buffer = memory + static_cast<size_t>(omp_get_thread_num()) * own_numbers_ + read_at_;
+        pack(tensors, task / panels, lowest + task % panels * kPanelColumns, end, key_panels, value_panels, buffer);
       }
       // The last tokens see most.
 #pragma omp for schedule(dynamic)
@@ -261,16 +267,21 @@ class CachedAttention final : public OwnOperator {
     }
   }
 
-  void pack(const Tensors& tensors, int64_t shared, int64_t first, int64_t end, float* key_panels, float* value_panels) const {
+  void pack(const Tensors& tensors, int64_t shared, int64_t first, int64_t end, float* key_panels, float* value_panels,
+            float* buffer) const {
     const int64_t count = std::min(kPanelColumns, end - first);
-    const float* key = tensors.key_cache + (shared * context_ + first) * size_;
+    const float* key = keys_.read(tensors.keys, shared, first, count, buffer);
     pack_panels(key, size_, count, 1, size_, key_panels + shared * pad_to_lanes(key_panel_) + first * size_);
-    if (as_they_lie_) return;
+    float* const panels = value_panels + shared * pad_to_lanes(value_panel_);
+    if (as_they_lie_) {
+      values_.read(tensors.values, shared, first, count, panels + first * width_);
+      return;
+    }
+    const float* value = values_.read(tensors.values, shared, first, count, buffer);
     // A value's panels are as long as the context: each of them gets these rows.
     for (int64_t column = 0; column < width_; column += kPanelColumns) {
       const int64_t width = std::min(kPanelColumns, width_ - column);
-      float* to = value_panels + shared * pad_to_lanes(value_panel_) + column * context_ + first * pad_to_lanes(width);
-      pack_panels(tensors.value_cache + (shared * context_ + first) * width_ + column, count, width, width_, 1, to);
+      pack_panels(value + column, count, width, width_, 1, panels + column * context_ + first * pad_to_lanes(width));
     }
   }
 
@@ -283,6 +294,9 @@ class CachedAttention final : public OwnOperator {
     take_query(tensors, shared, token, tokens, own + query_at_);
     float *const scores = own + scores_at_, *const added = own + added_at_;
     const float* keys = key_panels + shared * pad_to_lanes(key_panel_);
+    // Values of one panel need not be packed: where they are in float32, they are read as they lie.
+    const float* values = value_panels + shared * pad_to_lanes(value_panel_);
+    if (as_they_lie_ && !eight_bits_) values = values_.read(tensors.values, shared, 0, context_, nullptr);
     const int64_t packed = start + tokens_;
     for (int64_t first = first_seen(start + token) / kPanelColumns * kPanelColumns; first < end; first += places_) {
       const int64_t count = std::min(places_, end - first);
@@ -294,9 +308,7 @@ class CachedAttention final : public OwnOperator {
       }
       for (int64_t column = 0; column < width_; column += kPanelColumns) {
         const int64_t width = std::min(kPanelColumns, width_ - column);
-        const float* panel = as_they_lie_ ? tensors.value_cache + (shared * context_ + first) * width_
-                                          : value_panels + shared * pad_to_lanes(value_panel_) + column * context_ +
-                                                first * pad_to_lanes(width);
+        const float* panel = values + column * context_ + first * pad_to_lanes(width);
         multiply_panels(scores, places_, panel, rows, count, width, added + column, mixed_width_);
       }
       add_numbers(added, rows * mixed_width_, found.mixed);
@@ -305,14 +317,18 @@ class CachedAttention final : public OwnOperator {
     give(tensors, shared, token, tokens, found.mixed, found.sum);
   }
 
-  Strided query_, keys_, values_, result_;
+  Strided query_;
+  bool eight_bits_;
+  CacheRows keys_, values_;
+  size_t end_;  // among the inputs
+  Strided result_;
   float scale_;
   int64_t window_;
   int threads_;
   int64_t heads_, tokens_, size_, shared_, width_, context_, each_;
   bool few_, as_they_lie_ = false;
   int64_t splits_ = 1, tokens_at_once_ = 1, rows_, places_, mixed_width_, key_panel_ = 0, value_panel_ = 0;
-  size_t query_at_, scores_at_, mixed_at_, added_at_, largest_at_, sum_at_, own_numbers_;
+  size_t query_at_, scores_at_, mixed_at_, added_at_, largest_at_, sum_at_, read_at_, own_numbers_;
 };
 
 }  // namespace

@@ -1,5 +1,9 @@
 #include "cache/rows.h"
 
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
 #include <utility>
 
 #include "operators/numbers.h"
@@ -8,6 +12,8 @@ namespace edgex {
 
 namespace {
 
+// Of a cache in 8 bits, how far ahead it is fetched: what comes next is there when its turn has come.
+constexpr int64_t kCacheLine = 64, kAhead = 4096;
 // Rows that read a key or a value while it is in registers.
 constexpr int kRowsAtOnce = 4;
 
@@ -154,7 +160,41 @@ EDGEX_INLINE void add_all(const Mixture& m) {
   if (m.rows - row == 1) add_rows<kLanes, 1>(m, row);
 }
 
+struct Narrow {
+  const int8_t* from;
+  const float* scales;
+  int64_t count, size;
+  float* to;
+};
+
+// kLanes numbers at a time by `widen`, and the rest one by one.
+template <int kLanes, typename Widen>
+EDGEX_INLINE void widen_all(const Narrow& n, Widen widen) {
+  const int64_t whole = n.size / kLanes * kLanes;
+  const int8_t* from = n.from;
+  float* to = n.to;
+  for (int64_t row = 0; row < n.count; row++, from += n.size, to += n.size) {
+    const float scale = n.scales[row];
+    for (int64_t i = 0; i < n.size; i += kCacheLine) __builtin_prefetch(from + i + kAhead);
+    for (int64_t i = 0; i < whole; i += kLanes) widen(from + i, scale, to + i);
+    for (int64_t i = whole; i < n.size; i++) to[i] = static_cast<float>(from[i]) * scale;
+  }
+}
+
 #if defined(__x86_64__)
+// GCC makes of the conversion of a vector's bytes many shuffles.
+__attribute__((target("avx512f"))) inline void widen_16(const int8_t* from, float scale, float* to) {
+  const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
+  _mm512_storeu_ps(to, _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes)), _mm512_set1_ps(scale)));
+}
+
+__attribute__((target("avx2,fma"))) inline void widen_8(const int8_t* from, float scale, float* to) {
+  const __m128i bytes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(from));
+  _mm256_storeu_ps(to, _mm256_mul_ps(_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes)), _mm256_set1_ps(scale)));
+}
+
+__attribute__((target("avx512f"))) void widen_avx512(const Narrow& n) { widen_all<16>(n, widen_16); }
+__attribute__((target("avx2,fma"))) void widen_avx2(const Narrow& n) { widen_all<8>(n, widen_8); }
 __attribute__((target("avx512f"))) void score_avx512(const Scores& s) { score_all<16>(s); }
 __attribute__((target("avx2,fma"))) void score_avx2(const Scores& s) { score_all<8>(s); }
 __attribute__((target("avx512f"))) void add_avx512(const Mixture& m) { add_all<16>(m); }
@@ -163,18 +203,22 @@ __attribute__((target("avx2,fma"))) void add_avx2(const Mixture& m) { add_all<8>
 // Four lanes are a register of every processor's: SSE2's and NEON's.
 void score_plain(const Scores& s) { score_all<4>(s); }
 void add_plain(const Mixture& m) { add_all<4>(m); }
+void widen_plain(const Narrow& n) {
+  widen_all<1>(n, [](const int8_t* from, float scale, float* to) { *to = static_cast<float>(*from) * scale; });
+}
 
 struct Kernels {
   void (*score)(const Scores&);
   void (*add)(const Mixture&);
+  void (*widen)(const Narrow&);
 };
 
 Kernels choose() {
 #if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx512f")) return {score_avx512, add_avx512};
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return {score_avx2, add_avx2};
+  if (__builtin_cpu_supports("avx512f")) return {score_avx512, add_avx512, widen_avx512};
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return {score_avx2, add_avx2, widen_avx2};
 #endif
-  return {score_plain, add_plain};
+  return {score_plain, add_plain, widen_plain};
 }
 
 const Kernels& kernels() {
@@ -192,6 +236,10 @@ void score_keys(const float* query, int64_t rows, const float* keys, int64_t cou
 void add_values(const float* weights, int64_t weights_step, int64_t rows, const float* values, int64_t count, int64_t size,
                 float* to) {
   kernels().add({weights, weights_step, rows, values, count, size, to});
+}
+
+void widen_rows(const int8_t* from, const float* scales, int64_t count, int64_t size, float* to) {
+  kernels().widen({from, scales, count, size, to});
 }
 
 }  // namespace edgex

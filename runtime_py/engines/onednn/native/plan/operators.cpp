@@ -19,7 +19,7 @@ constexpr uint32_t kMostConcatenated = 4096, kMostOwnConcatenated = 63;
 using Type = Attribute::Type;
 
 // What a kind does with the element types of its tensors.
-enum class Types { kAlike, kFloat32, kOfNorm, kQuantize, kDequantize, kCast, kEmbedding, kWhere, kCache, kLinear4Bit, kLinear8Bit };
+enum class Types { kAlike, kFloat32, kOfNorm, kQuantize, kDequantize, kCast, kEmbedding, kWhere, kCache, kCache8, kLinear4Bit, kLinear8Bit };
 
 struct AttributeRule {
   int code;
@@ -119,8 +119,9 @@ std::unordered_map<int, Rule> make_rules() {
   rules[kConcat] = {1, kMostOwnConcatenated, Types::kAlike, {dimension(dnnl_graph_op_attr_axis)}};
   rules[kLinear4Bit] = {4, 5, Types::kLinear4Bit, {}};
   rules[kLinear8Bit] = {4, 5, Types::kLinear8Bit, {}};
-  rules[kCachedAttention] = {
-      6, 6, Types::kCache, {number(dnnl_graph_op_attr_alpha), {kWindow, Type::kInteger, 0, kMostSize}}};
+  const std::vector<AttributeRule> of_text = {number(dnnl_graph_op_attr_alpha), {kWindow, Type::kInteger, 0, kMostSize}};
+  rules[kCachedAttention] = {6, 6, Types::kCache, of_text};
+  rules[kCachedAttention8] = {8, 8, Types::kCache8, of_text};
   rules[kGather] = {2, 2, Types::kEmbedding, {dimension(dnnl_graph_op_attr_axis)}};
   return rules;
 }
@@ -166,6 +167,10 @@ bool fits(Types types, const std::vector<int>& inputs, int result) {
     case Types::kCache:
       return result == kFloat32 && inputs[5] == kInt64 &&
              std::all_of(inputs.begin(), inputs.begin() + 5, [](int input) { return input == kFloat32; });
+    case Types::kCache8: {
+      const std::vector<int> expected = {kFloat32, kFloat32, kFloat32, kInt8, kInt8, kFloat32, kFloat32, kInt64};
+      return result == kFloat32 && inputs == expected;
+    }
     case Types::kWhere:
       return is_float(result) && inputs[0] == kBool && inputs[1] == result && inputs[2] == result;
   }
@@ -249,7 +254,7 @@ const Attribute* find_attribute(const Operation& operation, int code) {
 
 bool may_repeat(const Operation& operation) {
   return operation.kind == dnnl_graph_op_reorder || is_own_attention(operation.kind) || is_own_binary(operation.kind) ||
-         operation.kind == kWhere || operation.kind == kGather || operation.kind == kCachedAttention ||
+         operation.kind == kWhere || operation.kind == kGather || is_cached_attention(operation.kind) ||
          operation.kind == kConcat || operation.kind == kLinear4Bit || operation.kind == kLinear8Bit;
 }
 
@@ -290,8 +295,8 @@ void check_memory(const Plan& plan) {
         require_sound(value.storage == Storage::kConstant && lies_in_order(value), "weights that are no constants");
       }
     }
-    if (operation.kind != kCachedAttention) continue;
-    for (size_t i : {3, 4}) {
+    if (!is_cached_attention(operation.kind)) continue;
+    for (size_t i = 3; i + 1 < operation.inputs.size(); i++) {
       const uint32_t id = operation.inputs[i];
       const Value& cache = plan.values[id];
       require_sound(cache.storage == Storage::kArgument && cache.index < plan.input_count, "a cache that is no input");

@@ -14,7 +14,7 @@ namespace edgex {
 constexpr char kMagic[] = "EDGEXDNN";
 // Version 2 may hold attentions, version 3 embeddings too, version 4 operators of two tensors and attentions with two masks,
 // version 5 what masks and numbers choose; the rest is as in version 1.
-constexpr uint32_t kVersion = 6;
+constexpr uint32_t kVersion = 7;
 constexpr size_t kHeaderBytes = 48;
 
 // Returns the cause, empty when `plan` is complete. `data` must outlive `plan`, which points to the constants in it.

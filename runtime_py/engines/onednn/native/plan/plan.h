@@ -45,8 +45,12 @@ constexpr int kCachedAttention = kFirstOwn + 12;
 constexpr int kLinear4Bit = kFirstOwn + 13, kLinear8Bit = kFirstOwn + 14;
 // Tensors one behind the other, also of sizes that oneDNN's operator does not take.
 constexpr int kConcat = kFirstOwn + 15;
+// Over a cache in 8 bits, four of the caller's inputs: with the scales.
+constexpr int kCachedAttention8 = kFirstOwn + 16;
 // Attributes of operators of our own, behind all of oneDNN's: how many tokens back an attention sees, 0 for all.
 constexpr int kWindow = 1 << 16;
+
+inline bool is_cached_attention(int kind) { return kind == kCachedAttention || kind == kCachedAttention8; }
 
 inline bool is_own_attention(int kind) {
   return kind == kAttention || kind == kGuardedAttention || kind == kSoftmaxAttention;

@@ -198,7 +198,8 @@ void check_cached_attention(const Inputs& inputs, const Dims& result) {
   require_fit(query[2] == keys[2] && query[2] == values[2] && query[3] == keys[3] && query[1] % keys[1] == 0);
   require_fit(keys[1] == values[1] && cache == Dims({1, keys[1], cache[2], keys[3]}) && query[2] <= cache[2]);
   require_fit(other == Dims({1, keys[1], cache[2], values[3]}));
-  require_fit(*inputs[5] == Dims{1} && result == Dims({1, query[1], query[2], values[3]}));
+  for (size_t i = 5; i + 1 < inputs.size(); i++) require_fit(*inputs[i] == Dims({1, keys[1], cache[2], 1}));
+  require_fit(*inputs.back() == Dims{1} && result == Dims({1, query[1], query[2], values[3]}));
 }
 
 }  // namespace
@@ -249,6 +250,7 @@ void check_sizes(const Operation& operation, const Inputs& inputs, const Dims& r
     case kLinear8Bit:
       return check_low_bit_linear(operation, inputs, result);
     case kCachedAttention:
+    case kCachedAttention8:
       return check_cached_attention(inputs, result);
     case kAdd:
     case kSubtract:

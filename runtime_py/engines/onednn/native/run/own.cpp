@@ -122,7 +122,7 @@ void Executable::compile_own(const Group& group, Call& call) const {
     call.own = make_where(dtypes[1], tensors[0], tensors[1], tensors[2], tensors[3]);
   } else if (group.kind == kGather) {
     call.own = make_gather(dtypes[0], dtypes[1], group.axis, tensors[0], tensors[1], tensors[2]);
-  } else if (group.kind == kCachedAttention) {
+  } else if (is_cached_attention(group.kind)) {
     const Strided result = tensors.back();
     tensors.pop_back();
     call.own = make_cached_attention(tensors, result, group.scale, group.window);

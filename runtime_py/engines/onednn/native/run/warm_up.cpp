@@ -57,7 +57,7 @@ void Executable::warm_up(const std::vector<Group>& groups, const FilePages& file
   const ConstantScope scope(prepared_bytes(groups));
   std::set<std::vector<int64_t>> seen;
   for (size_t i = 0; i < groups.size(); i++) {
-    if (groups[i].kind == kCachedAttention) continue;  // no text ends at 0
+    if (is_cached_attention(groups[i].kind)) continue;  // no text ends at 0
     std::vector<const Value*> constants;
     size_t constant_bytes = 0;
     for (uint32_t input : groups[i].inputs) {
