@@ -51,8 +51,8 @@ ALLOWED = {"torch._ops.OpOverload", "torch._ops.OpOverloadPacket", "torch._ops.H
 # Private attributes and methods of other projects' objects that single adapters reach for, or override.
 PRIVATE_ATTRIBUTES: dict[str, set[str]] = {
     "edgex.delegates.executorch.edge_passes": {"_generate_edge_program"},
-    "edgex.delegates.executorch.evaluations": {"_fx"},
-    "edgex.delegates.executorch.shared_constants": {"_maybe_duplicate_constant_nodes"},
+    "edgex.delegates.executorch.exporter.evaluations": {"_fx"},
+    "edgex.delegates.executorch.exporter.shared_constants": {"_maybe_duplicate_constant_nodes"},
     "edgex.delegates.graph.composite_operators": {
         *("_C", "_dispatch_get_registrations_for_dispatch_key", "_materialize_cpp_cia_ops"),
     },
@@ -108,6 +108,7 @@ PRIVATE_ADAPTERS: dict[str, tuple[str, ...]] = {
     "edgex.delegates.xnnpack.pad_pass": ("executorch.backends.xnnpack._passes",),
     "edgex.delegates.xnnpack.pattern_passes": ("executorch.backends.xnnpack._passes",),
     "edgex.delegates.xnnpack.permute_pass": ("executorch.backends.xnnpack._passes",),
+    "edgex.delegates.executorch.exporter.weight_copies": ("executorch.exir._serialize",),
     "edgex.delegates.xnnpack.serialized": ("executorch.exir._serialize",),
     "edgex.export.capture.shape_sources": ("torch._dynamo.source",),
     "edgex.export.capture.torch_internals": (

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from edgex.delegates.base import CapturedProgram, LoweredModule
 from edgex.delegates.executorch import exir
-from edgex.delegates.executorch.evaluations import shared_evaluations
+from edgex.delegates.executorch.exporter.evaluations import shared_evaluations
 from edgex.delegates.executorch.kernels import check_emitted, refuse_missing
 from edgex.delegates.executorch.partition import EdgeOperator, assign_regions, make_plan, read_partition
 from edgex.delegates.executorch.refusals import Refuse
-from edgex.delegates.executorch.shared_constants import constants_of_regions
+from edgex.delegates.executorch.exporter.shared_constants import constants_of_regions
 from edgex.delegates.executorch.source_map import ReadRegion, make_source_map
+from edgex.delegates.executorch.exporter.weight_copies import WeightFiles, weights_shared
 from edgex.delegates.graph.composite_operators import composites_listed_once
 from edgex.delegates.graph.provenance import source_in_trace
 from edgex.delegates.graph.retracing import retry_stale_symbols
@@ -131,7 +132,8 @@ def lower_methods(
 
         return on_partition
 
-    with _exporter(programs.values(), target), composites_listed_once():
+    files = WeightFiles()
+    with _exporter(programs.values(), target), composites_listed_once(), weights_shared(), files.collecting():
         edge = retry_stale_symbols(
             lambda: exir.lower_to_edge(
                 {name: program.exported for name, program in programs.items()},
@@ -140,6 +142,7 @@ def lower_methods(
         )
         regions = {name: exir.regions_of(edge.exported_program(name)) for name in programs}
         emitted = exir.emit(edge, plan_inputs=plan_inputs)
+    files.end_with(emitted)
     operators: dict[str, tuple[EdgeOperator, ...]] = {}
     for name in programs:
         check_emitted(exir.emitted_kernels(emitted, name), target)

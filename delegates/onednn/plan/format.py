@@ -83,7 +83,8 @@ class _Encoder:
     _solved: dict[Any, list[tuple[int, int]]] = field(default_factory=dict)
     _expressions: dict[Any, int] = field(default_factory=dict)
     _codes: list[bytes] = field(default_factory=list)
-    _constants: bytearray = field(default_factory=bytearray)
+    _constants: list[Any] = field(default_factory=list)
+    _constants_bytes: int = 0
     _known: dict[bytes, int] = field(default_factory=dict)
 
     def encode(self) -> bytes:
@@ -114,8 +115,9 @@ class _Encoder:
         )
         start = _aligned(_HEADER_BYTES + len(body))
         version = max((_OWN_VERSIONS.get(operation.kind, _VERSION) for operation in self.operations), default=_VERSION)
-        header = _MAGIC + _u32(version, 0) + struct.pack("<4Q", len(body), start, len(self._constants), checksum(body))
-        return (header + body).ljust(start, b"\0") + bytes(self._constants)
+        header = _MAGIC + _u32(version, 0) + struct.pack("<4Q", len(body), start, self._constants_bytes, checksum(body))
+        # Joined once, from the memory of the tensors themselves: weights may be gigabytes.
+        return b"".join(((header + body).ljust(start, b"\0"), *self._constants))
 
     def _find_symbols(self) -> None:
         """Each size of an input that is not fixed, whatever its expression, is a symbol where it is first seen."""
@@ -176,9 +178,9 @@ class _Encoder:
         # What several operators read, under whatever names, is there once.
         key = sha256(content.data).digest()
         if key not in self._known:
-            self._known[key] = _aligned(len(self._constants))
-            self._constants.extend(bytes(self._known[key] - len(self._constants)))
-            self._constants.extend(content)
+            self._known[key] = _aligned(self._constants_bytes)
+            self._constants += [bytes(self._known[key] - self._constants_bytes), content]
+            self._constants_bytes = self._known[key] + content.nbytes
         return self._known[key], content.nbytes
 
     def _encode_operation(self, operation: Operation) -> bytes:

@@ -7,7 +7,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from onednn_own_kernels import PROCESSORS, build_kernels, mix, multiply, quantize_rows, score
+from onednn_own_kernels import PROCESSORS, build_kernels, mix, multiply, quantize_rows, score, widen
 
 
 @pytest.fixture(scope="module")
@@ -113,3 +113,15 @@ def test_rows_of_attention(kernels, rows, count, size, seed):
         found, made = score(kernels, processor, query, keys), mix(kernels, processor, weights, keys, to)
         assert found is None or _close(scores, found, np.abs(query) @ np.abs(keys).T), processor
         assert made is None or _close(mixed, made, np.abs(to) + np.abs(weights) @ np.abs(keys)), processor
+
+
+@settings(max_examples=40, deadline=None)
+@given(count=st.integers(1, 40), size=st.integers(1, 133), seed=st.integers(0, 1 << 30))
+def test_rows_of_a_cache_in_8_bits(kernels, count, size, seed):
+    generator = np.random.default_rng(seed)
+    rows = generator.integers(-128, 128, (count, size)).astype(np.int8)
+    scales = generator.uniform(1e-9, 1, (count, 1)).astype(np.float32)
+    expected = rows.astype(np.float32) * scales
+    for processor in PROCESSORS:
+        found = widen(kernels, processor, rows, scales)
+        assert found is None or np.array_equal(found, expected), processor

@@ -7,7 +7,7 @@ from executorch.exir.backend import backend_api
 from onednn_support import needs_onednn
 
 from edgex.delegates.executorch import exir
-from edgex.delegates.executorch.shared_constants import constants_of_regions
+from edgex.delegates.executorch.exporter.shared_constants import constants_of_regions
 from edgex.delegates.onednn.delegate import _make_partitioner
 
 pytestmark = needs_onednn

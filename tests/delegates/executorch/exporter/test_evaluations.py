@@ -8,7 +8,7 @@ from contextlib import nullcontext
 import torch
 
 from edgex.delegates.executorch import exir
-from edgex.delegates.executorch.evaluations import shared_evaluations
+from edgex.delegates.executorch.exporter.evaluations import shared_evaluations
 
 
 class _Cached(torch.nn.Module):
