@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 from edgex.delegates.base import CapturedProgram, LoweredModule
 from edgex.delegates.executorch import exir
 from edgex.delegates.executorch.exporter.evaluations import shared_evaluations
+from edgex.delegates.executorch.exporter.shared_constants import constants_of_regions
+from edgex.delegates.executorch.exporter.weight_copies import WeightFiles, weights_shared
 from edgex.delegates.executorch.kernels import check_emitted, refuse_missing
 from edgex.delegates.executorch.partition import EdgeOperator, assign_regions, make_plan, read_partition
 from edgex.delegates.executorch.refusals import Refuse
-from edgex.delegates.executorch.exporter.shared_constants import constants_of_regions
 from edgex.delegates.executorch.source_map import ReadRegion, make_source_map
-from edgex.delegates.executorch.exporter.weight_copies import WeightFiles, weights_shared
 from edgex.delegates.graph.composite_operators import composites_listed_once
 from edgex.delegates.graph.provenance import source_in_trace
 from edgex.delegates.graph.retracing import retry_stale_symbols

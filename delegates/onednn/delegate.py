@@ -20,6 +20,8 @@ from edgex.runtime.engines.onednn.plugin import OneDnnPlugin
 from edgex.runtime.support.entry_points import installed_version
 
 INSTALL_COMMAND = "pip install 'edgex-toolchain[onednn]'"
+# An export's peak over the weights, by recipe, and of every other recipe: docs/decisions/0009-memory-factors.md.
+_PEAK_FACTORS, _MOST = {None: 4.0, "8da4w": 3.0, "8da8w": 3.0}, 5.0
 # Processors with AMX for bfloat16 have this too.
 BF16_ISA = ("avx512_bf16",)
 
@@ -77,8 +79,8 @@ class OneDnnDelegate:
         return f"oneDNN's library of 2023 computes {precision} on few processors; use bf16 or fp32"
 
     def peak_memory_factor(self, recipe: str | None) -> float:
-        """Measured, with and without the calibrated copy and its observers; see `KnowsMemory`."""
-        return 5.0 if recipe is None else 6.0
+        """Measured, by recipe; see `KnowsMemory`."""
+        return _PEAK_FACTORS.get(recipe, _MOST)
 
     def import_planner(self) -> None:
         """See `ImportsSlowly`."""

@@ -74,7 +74,7 @@ class OnnxCpuDelegate:
 
     def peak_memory_factor(self, recipe: str | None) -> float:
         """Measured: `int8` is calibrated in PyTorch first, other recipes are made of the graph; see `KnowsMemory`."""
-        return 2.0 if recipe is None else 6.0 if recipe == "int8" else 3.5
+        return 2.0 if recipe is None else 4.0 if recipe == "int8" else 3.5
 
     def import_planner(self) -> None:
         """See `ImportsSlowly`."""

@@ -14,6 +14,8 @@ from edgex.delegates.recipes.quantizers import Quantizer, shared_quantizer
 from edgex.runtime.support.entry_points import installed_version
 
 INSTALL_COMMAND = "pip install 'edgex-toolchain[xnnpack]'"
+# An export's peak over the weights, by recipe, and of every other recipe: docs/decisions/0009-memory-factors.md.
+_PEAK_FACTORS, _MOST = {None: 3.0, "8da4w": 3.0, "8da8w": 3.0}, 5.0
 
 
 @dataclass(frozen=True)
@@ -96,8 +98,8 @@ class XnnpackDelegate:
         )
 
     def peak_memory_factor(self, recipe: str | None) -> float:
-        """Measured, with and without the calibrated copy and its observers; see `KnowsMemory`."""
-        return 4.0 if recipe is None else 6.0
+        """Measured, by recipe; see `KnowsMemory`."""
+        return _PEAK_FACTORS.get(recipe, _MOST)
 
     def import_planner(self) -> None:
         """See `ImportsSlowly`."""

@@ -5,7 +5,7 @@
 - It keeps what goes into the file as bytes in memory until that is written. Large ones lie in temporary files here,
   which end with the program.
 
-Of 537 MB of weights the exporting process held 1.6 GB for `xnnpack`, beside the libraries, and holds 0.64 GB with these.
+For 537 MB of weights the exporting process held 1.6 GB for `xnnpack`, beside its libraries, and holds 0.64 with these.
 """
 
 from __future__ import annotations

@@ -31,11 +31,11 @@ class Tied(nn.Module):
 def test_shared_weights_count_once():
     assert needed_bytes(Tied(), [get_delegate("reference")]) == 800
     with torch.device("meta"):
-        assert needed_bytes(nn.Linear(10, 10, bias=False), [get_delegate("reference"), XNNPACK]) == 1600
+        assert needed_bytes(nn.Linear(10, 10, bias=False), [get_delegate("reference"), XNNPACK]) == 1200
 
 
 def test_the_hungriest_target_counts():
-    assert peak_factor([get_delegate("reference"), XNNPACK]) == 4.0
+    assert peak_factor([get_delegate("reference"), XNNPACK]) == 3.0
     assert peak_factor([object()]) == peak_factor([]) == 2.0
 
 
@@ -43,20 +43,21 @@ def test_quantizing_takes_more():
     """The calibrated copy comes on top; what fits as float32 does not have to fit as int8."""
     with torch.device("meta"):
         model = nn.Linear(25_000, 10_000, bias=False)  # a gigabyte
-    check_memory(model, [XNNPACK], 3_500_000_000)
+    check_memory(model, [XNNPACK], 2_500_000_000)
     with pytest.raises(ArtifactError) as caught:
-        check_memory(model, [XNNPACK], 3_500_000_000, "int8")
-    assert "an export with int8 about 6 times that: 6.0 GB needed" in caught.value.why
+        check_memory(model, [XNNPACK], 2_500_000_000, "int8")
+    assert "an export with int8 about 5 times that: 5.0 GB needed" in caught.value.why
     for recipe in RECIPE_NAMES:
         for delegate in map(get_delegate, delegate_names()):
-            assert peak_factor([delegate], recipe) >= peak_factor([delegate])
+            # In 4 bits, oneDNN holds less beside the model than in float32.
+            assert peak_factor([delegate], recipe) >= (peak_factor([delegate]) if recipe.startswith("int8") else 2.0)
     onnx = [get_delegate("onnx-cpu")]
     assert peak_factor(onnx, "int8") > peak_factor(onnx, "int4-weight") > peak_factor(onnx)
 
 
 def test_export_tells_the_check_what_it_quantizes(tmp_path, monkeypatch):
     # With the kilobyte that the weights hold: enough for float32, not for int8.
-    monkeypatch.setattr(stage, "read_available_bytes", lambda: 4500)
+    monkeypatch.setattr(stage, "read_available_bytes", lambda: 3500)
     with pytest.raises(ArtifactError, match="needs more memory than there is"):
         edgex.export_model(KILO, (torch.rand(1, 250),), target="xnnpack", quantize="int8", output=tmp_path)
 
@@ -66,11 +67,11 @@ def test_the_refusal_has_figures():
         model = nn.Linear(25_000, 10_000, bias=False)  # a gigabyte
     check_memory(model, [XNNPACK], 3_000_000_000)
     check_memory(model, [XNNPACK], None)
-    check_memory(model, [get_delegate("reference")], 2_900_000_000)
+    check_memory(model, [get_delegate("reference")], 1_900_000_000)
     with pytest.raises(ArtifactError) as caught:
-        check_memory(model, [get_delegate("reference"), XNNPACK], 2_900_000_000)
+        check_memory(model, [get_delegate("reference"), XNNPACK], 1_900_000_000)
     assert caught.value.exit_code == 6
-    assert "4.0 GB needed, 3.9 GB available" in caught.value.why
+    assert "3.0 GB needed, 2.9 GB available" in caught.value.why
     assert "--no-memory-check" in caught.value.fix
 
 
