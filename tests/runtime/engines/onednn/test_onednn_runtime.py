@@ -230,7 +230,8 @@ def test_a_closed_program_leaves_no_constants() -> None:
     command = [sys.executable, "-c", CLOSED_SCRIPT, SEARCHED]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     rounds = [float(line) for line in done.stdout.splitlines()]
-    assert len(rounds) == 4 and rounds[-1] - rounds[0] < 16, rounds
+    # The second may take what the allocator then keeps; what is left behind would be left by each.
+    assert len(rounds) == 4 and rounds[-1] - rounds[1] < 16, rounds
 
 
 HUGE_SCRIPT = """
