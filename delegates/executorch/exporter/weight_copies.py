@@ -62,7 +62,7 @@ def copy_graph(program: ExportedProgram) -> ExportedProgram:
 class WeightFiles:
     """What goes into a program's file, on disk until it is written.
 
-    Where the system has no room for it, it stays in memory.
+    Where the system has no room for it, it stays in memory: the file that is written is the same.
     """
 
     def __init__(self) -> None:
@@ -98,12 +98,15 @@ class WeightFiles:
             return data
         from executorch.exir._serialize._cord import FileBackedData
 
+        path = None
         try:
             if self._folder is None:
                 self._folder = self._stack.enter_context(scratch_folder("weights"))
             path = self._folder / f"{self._count}.bin"
             path.write_bytes(data)
         except OSError:
+            if path is not None:
+                path.unlink(missing_ok=True)  # what there is of it fills the disk
             return data
         self._count += 1
         return FileBackedData(str(path), cleanup=True)

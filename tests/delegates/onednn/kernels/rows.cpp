@@ -3,38 +3,38 @@
 #include "cache/rows.cpp"
 #include "lowbits/activations.h"
 
-extern "C" int score(int which, const edgex::Scores* scores) {
-  if (which == 0) edgex::score_plain(*scores);
+namespace {
+
+template <typename Given>
+using Kernel = void (*)(const Given&);
+
+// 0 where this processor is another one.
+template <typename Given>
+int run(int which, const Given& given, Kernel<Given> plain, Kernel<Given> avx2, Kernel<Given> avx512) {
 #if defined(__x86_64__)
   if (which == 1 && !(__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))) return 0;
   if (which == 2 && !__builtin_cpu_supports("avx512f")) return 0;
-  if (which == 1) edgex::score_avx2(*scores);
-  if (which == 2) edgex::score_avx512(*scores);
+#else
+  if (which != 0) return 0;
 #endif
+  const Kernel<Given> kernels[] = {plain, avx2, avx512};
+  kernels[which](given);
   return 1;
 }
 
-extern "C" int add(int which, const edgex::Mixture* mixture) {
-  if (which == 0) edgex::add_plain(*mixture);
-#if defined(__x86_64__)
-  if (which == 1 && !(__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))) return 0;
-  if (which == 2 && !__builtin_cpu_supports("avx512f")) return 0;
-  if (which == 1) edgex::add_avx2(*mixture);
-  if (which == 2) edgex::add_avx512(*mixture);
-#endif
-  return 1;
-}
+}  // namespace
 
-extern "C" int widen(int which, const edgex::Narrow* narrow) {
-  if (which == 0) edgex::widen_plain(*narrow);
 #if defined(__x86_64__)
-  if (which == 1 && !(__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))) return 0;
-  if (which == 2 && !__builtin_cpu_supports("avx512f")) return 0;
-  if (which == 1) edgex::widen_avx2(*narrow);
-  if (which == 2) edgex::widen_avx512(*narrow);
+#define OF_EVERY_PROCESSOR(name) edgex::name##_plain, edgex::name##_avx2, edgex::name##_avx512
+#else
+#define OF_EVERY_PROCESSOR(name) edgex::name##_plain, nullptr, nullptr
 #endif
-  return 1;
-}
+
+extern "C" int score(int which, const edgex::Scores* scores) { return run(which, *scores, OF_EVERY_PROCESSOR(score)); }
+
+extern "C" int add(int which, const edgex::Mixture* mixture) { return run(which, *mixture, OF_EVERY_PROCESSOR(add)); }
+
+extern "C" int widen(int which, const edgex::Narrow* narrow) { return run(which, *narrow, OF_EVERY_PROCESSOR(widen)); }
 
 extern "C" void quantize(const float* from, int64_t step, int64_t count, int64_t padded, int8_t* to, float* encoding) {
   const edgex::RowEncoding found = edgex::quantize_row(from, step, count, padded, to);
