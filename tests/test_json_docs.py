@@ -59,6 +59,8 @@ FREE_KEYS = (
     ".packages",
     ".variables",
 )
+# Lists of names that a noisy machine fills, whatever the example's run found.
+NAMES_BY_NOISE = (".fail_on.undecided",)
 
 
 @pytest.fixture(scope="module")
@@ -89,6 +91,8 @@ def test_the_comparison_can_fail():
     assert list(find_differences({"a": 1, "b": 2}, {"a": 1})) == ["$: in the example only: b"]
     assert list(find_differences({"a": 1}, {"a": "1"})) == ["$.a: str where the example has a number"]
     assert list(find_differences([], [1])) == ["$: the example's list is empty"]
+    assert not list(find_differences({"undecided": []}, {"undecided": ["b"]}, "$.fail_on"))
+    assert list(find_differences({"undecided": []}, {"undecided": [1]}, "$.fail_on"))
 
 
 def find_differences(example, actual, at="$"):
@@ -110,6 +114,8 @@ def find_differences(example, actual, at="$"):
         for key in example.keys() & actual.keys():
             yield from find_differences(example[key], actual[key], f"{at}.{key}")
     elif isinstance(example, list):
+        if at.endswith(NAMES_BY_NOISE):
+            example = [*example, "a name"]
         if actual and not example:
             yield f"{at}: the example's list is empty"
         for number, item in enumerate(actual if example else []):
