@@ -16,7 +16,7 @@ from doc_blocks import install_package
 from edgex import plugin
 from edgex.delegates.registry import get_delegate
 from edgex.errors import TargetUnavailable
-from edgex.export.source.memory import peak_factor
+from edgex.export.source.memory.check import peak_factor
 
 PLUGIN = Path(__file__).parent / "plugins" / "edgex-numpy-plugin"
 

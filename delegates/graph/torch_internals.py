@@ -19,6 +19,7 @@ __all__ = [
     "OpOverload",
     "OpOverloadPacket",
     "TorchDispatchMode",
+    "count_owners",
     "pytree",
     "storage_of",
 ]
@@ -27,3 +28,11 @@ __all__ = [
 def storage_of(tensor: Tensor) -> int:
     """A number that tensors share if they lie in one memory, also fake ones, which have no address."""
     return int(tensor.untyped_storage()._cdata)
+
+
+def count_owners(tensor: Tensor) -> int:
+    """How many tensors lie in a tensor's memory, itself included, wherever they are kept."""
+    import torch
+
+    # The object that stands for the memory here is one of its owners.
+    return int(torch._C._storage_Use_Count(storage_of(tensor))) - 1

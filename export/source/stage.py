@@ -26,7 +26,8 @@ def find_source(
     """
     from edgex.export.methods.refusals import check_methods
     from edgex.export.methods.sizes import split_by_size
-    from edgex.export.source.memory import check_memory, refusing_large_models
+    from edgex.export.source.memory.check import check_memory, refusing_large_models
+    from edgex.export.source.memory.on_disk import WeightsOnDisk
     from edgex.export.source.weights import check_weights
 
     def find_prepared() -> ModelSource:
@@ -40,11 +41,13 @@ def find_source(
         check_methods(source, replace(settings, language=None))
         return source
 
-    if settings.memory_check:
-        with refusing_large_models(read_available_bytes()):
-            source = find_prepared()
-        check_memory(source.whole, delegates, read_available_bytes(), settings.quantize)
-    else:
+    disk = WeightsOnDisk()
+    refuse = settings.memory_check
+    with refusing_large_models(read_available_bytes(), disk, refuse=refuse):
         source = find_prepared()
+    check_memory(source.whole, delegates, read_available_bytes, settings.quantize, disk, refuse=refuse)
     check_weights(source.whole)
+    if disk.bytes:
+        notice = f"memory would not hold this export: {disk.bytes / 1e9:.1f} GB of weights lie on disk meanwhile"
+        source = replace(source, notices=(*source.notices, notice))
     return source

@@ -26,7 +26,7 @@ from edgex.export.result import Failure, StageClock, peak_rss_bytes
 from edgex.export.rewrites import Rewrite, apply_rewrites, wanted_rewrites
 from edgex.export.rewrites.precision import convert_precision
 from edgex.export.settings import check_options
-from edgex.export.source.memory import needed_bytes
+from edgex.export.source.memory.check import needed_bytes
 from edgex.export.source.source import ModelSource, find_model
 from edgex.export.why.question import Question, choose_options, require_available
 from edgex.export.why.report import LeftOut, TargetView, WhyReport, list_left_out

@@ -10,8 +10,9 @@ import edgex
 from edgex.delegates.recipes.recipes import RECIPE_NAMES
 from edgex.delegates.registry import delegate_names, get_delegate
 from edgex.errors import ArtifactError, UsageError
-from edgex.export.source import memory, stage
-from edgex.export.source.memory import check_memory, needed_bytes, peak_factor, refusing_large_models
+from edgex.export.source import stage
+from edgex.export.source.memory import check
+from edgex.export.source.memory.check import check_memory, needed_bytes, peak_factor, refusing_large_models
 from edgex.export.source.user_file import run_user_code
 from edgex.runtime.support.machine.memory import read_available_bytes
 
@@ -43,9 +44,9 @@ def test_quantizing_takes_more():
     """The calibrated copy comes on top; what fits as float32 does not have to fit as int8."""
     with torch.device("meta"):
         model = nn.Linear(25_000, 10_000, bias=False)  # a gigabyte
-    check_memory(model, [XNNPACK], 2_500_000_000)
+    check_memory(model, [XNNPACK], lambda: 2_500_000_000)
     with pytest.raises(ArtifactError) as caught:
-        check_memory(model, [XNNPACK], 2_500_000_000, "int8")
+        check_memory(model, [XNNPACK], lambda: 2_500_000_000, "int8")
     assert "an export with int8 about 5 times that: 5.0 GB needed" in caught.value.why
     for recipe in RECIPE_NAMES:
         for delegate in map(get_delegate, delegate_names()):
@@ -65,11 +66,11 @@ def test_export_tells_the_check_what_it_quantizes(tmp_path, monkeypatch):
 def test_the_refusal_has_figures():
     with torch.device("meta"):
         model = nn.Linear(25_000, 10_000, bias=False)  # a gigabyte
-    check_memory(model, [XNNPACK], 3_000_000_000)
-    check_memory(model, [XNNPACK], None)
-    check_memory(model, [get_delegate("reference")], 1_900_000_000)
+    check_memory(model, [XNNPACK], lambda: 3_000_000_000)
+    check_memory(model, [XNNPACK], lambda: None)
+    check_memory(model, [get_delegate("reference")], lambda: 1_900_000_000)
     with pytest.raises(ArtifactError) as caught:
-        check_memory(model, [get_delegate("reference"), XNNPACK], 1_900_000_000)
+        check_memory(model, [get_delegate("reference"), XNNPACK], lambda: 1_900_000_000)
     assert caught.value.exit_code == 6
     assert "3.0 GB needed, 2.9 GB available" in caught.value.why
     assert "--no-memory-check" in caught.value.fix
@@ -159,4 +160,4 @@ def test_available_memory_heeds_older_control_groups(tmp_path):
 
 
 def test_figures_in_gigabytes():
-    assert memory._gigabytes(7_250_000_000) == "7.2 GB"
+    assert check._gigabytes(7_250_000_000) == "7.2 GB"
