@@ -15,7 +15,7 @@ from edgex.errors import QuantizationError
 from edgex.export.quantization import pt2e
 from edgex.export.quantization.calibration.samples import Samples
 from edgex.export.quantization.float_sums import find_float_sums
-from edgex.export.quantization.linear import quantize_linear
+from edgex.export.quantization.linear.layers import quantize_linear
 from edgex.export.quantization.quantized import Quantized, is_inside, list_float
 from edgex.export.quantization.running import GraphRunner
 from edgex.export.rewrites.editing.building import KEEPS_FLOAT

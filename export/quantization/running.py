@@ -12,6 +12,7 @@ from torch.fx.node import map_arg
 
 from edgex.delegates.base import CapturedProgram
 from edgex.delegates.graph.provenance import is_conversion
+from edgex.export.quantization.linear.pieces import ConvertingInPieces, convert
 from edgex.export.rewrites.editing.editor import constant_tensors, placeholders, tensor_of
 from edgex.export.source.eager import reference_conditions
 from edgex.runtime.support.machine.memory import read_available_bytes
@@ -33,7 +34,7 @@ class GraphRunner:
         self,
         program: CapturedProgram,
         module: GraphModule | None = None,
-        interpreter: Callable[[GraphModule], Interpreter] = Interpreter,
+        interpreter: Callable[[GraphModule], Interpreter] = ConvertingInPieces,
     ) -> None:
         exported = program.exported
         constants = {} if module is None else constant_tensors(program)
@@ -101,7 +102,7 @@ class GraphRunner:
 
     def _known(self) -> Mapping[Node, torch.Tensor]:
         """What need not be computed again; who watches operators by an interpreter sees each of them run."""
-        if self._interpreter is not Interpreter:
+        if self._interpreter is not ConvertingInPieces:
             return {}
         if self._float_weights is None:
             self._float_weights = compute_float_weights(self._module, constant_tensors(self._program))
@@ -143,6 +144,6 @@ def compute_float_weights(
             if isinstance(described, torch.Tensor) and described.nbytes <= left:
                 args, kwargs = map_arg((node.args, node.kwargs), sources.__getitem__)
                 assert callable(node.target)
-                values[node] = node.target(*args, **kwargs)
+                values[node] = convert(node.target, args, kwargs)
                 left -= described.nbytes
     return values

@@ -10,7 +10,7 @@ from edgex.delegates.recipes.quantizers import LINEAR_RECIPES, LinearWeights
 from edgex.errors import QuantizationError, UsageError
 from edgex.export.proof.verification import QuantizedReference
 from edgex.export.quantization.calibration.samples import Samples, find_calibration, of_method
-from edgex.export.quantization.linear import quantize_linear, quantize_tables
+from edgex.export.quantization.linear.layers import quantize_linear, quantize_tables
 from edgex.export.quantization.model import QuantizedModel, quantize_once
 from edgex.export.quantization.quantize import Calibrated
 from edgex.export.quantization.running import GraphRunner

@@ -32,8 +32,8 @@ _IMAGE_KINDS = (*_CONVOLUTIONS, "quantize", "max_pool", "avg_pool", "interpolate
 # oneDNN 3.2 takes the rows of their input and result to lie side by side, whatever strides say, and computes nonsense.
 _DENSE_KINDS = ("layer_norm",)
 _CONVERSIONS = ("quantize", "dequantize")
-# It resizes what has gaps with its reference kernel.
-_WHOLE_KINDS = ("interpolate",)
+# It resizes and pools what has gaps with its reference kernels.
+_WHOLE_KINDS = ("interpolate", "max_pool", "avg_pool")
 # It has only its reference kernels for these where the dimensions they run over are not innermost, in input and result.
 _SOFTMAX = ("softmax", "log_softmax")
 _REDUCTIONS = ("reduce_max", "reduce_mean", "reduce_min", "reduce_prod", "reduce_sum")
@@ -90,7 +90,11 @@ class _Assignment:
         if step.kind in _DENSE_KINDS:
             step.inputs[0] = self._dense_input(step.inputs[0], step.handle)
         elif step.kind in _WHOLE_KINDS and not step.inputs[0].opaque and find_order(step.inputs[0]) is None:
-            step.inputs[0] = self._dense_copy(step.inputs[0], step.handle)
+            image = step.inputs[0]
+            by_channels = order_of_strides(image) == channels_last(image)
+            step.inputs[0] = self._ordered_copy(
+                image, channels_last(image) if by_channels else row_major(image), step.handle
+            )
         elif step.kind in OF_TWO and self._is_slow(step):
             order = self._take_over(step)
         elif step.kind in _ELEMENTWISE:
@@ -210,11 +214,13 @@ class _Assignment:
             if value.opaque and order != row_major(value):
                 value.opaque = False
                 value.layout = Layout(value.shape, dense_strides(value.shape, order))
+        # What is repeated lies row by row, or in one dimension, where all orders are one.
+        orders = [order if value in operands else row_major(value) for value in step.inputs]
         step.inputs = [
-            self._ordered_copy(value, order, step.handle)
-            if value in operands and not value.opaque and find_order(value, order) != order
-            else value
-            for value in step.inputs
+            value
+            if value.opaque or find_order(value, wanted) in ((wanted,) if value in operands else (wanted, None))
+            else self._ordered_copy(value, wanted, step.handle)
+            for value, wanted in zip(step.inputs, orders, strict=True)
         ]
         return order
 

@@ -15,7 +15,7 @@ from edgex.export.quantization.budget.metric import Metric
 from edgex.export.quantization.budget.search import BudgetSearch, Layer, find_fewest
 from edgex.export.quantization.budget.sensitivity import rank_layers
 from edgex.export.quantization.budget.speed import time_runs
-from edgex.export.quantization.linear import quantize_linear
+from edgex.export.quantization.linear.layers import quantize_linear
 from edgex.runtime.engines.loading import load
 
 if TYPE_CHECKING:

@@ -18,8 +18,8 @@ from edgex.export.language_model.request import read_request
 from edgex.export.language_model.source import prepare_language_model
 from edgex.export.proof.language_cases import make_language_cases
 from edgex.export.proof.verification import QuantizedReference
-from edgex.export.quantization.head import find_head
-from edgex.export.quantization.linear import quantize_linear, quantize_tables
+from edgex.export.quantization.linear.head import find_head
+from edgex.export.quantization.linear.layers import quantize_linear, quantize_tables
 from edgex.export.quantization.running import GraphRunner
 from edgex.export.source.source import wrap_model
 from edgex.runtime.session.agreement import measure_agreement

@@ -10,7 +10,7 @@ from torch.fx import Interpreter
 from edgex.delegates.base import CapturedProgram
 from edgex.delegates.recipes.recipes import get_recipe
 from edgex.export.capture.stage import capture_source
-from edgex.export.quantization.linear import quantize_linear
+from edgex.export.quantization.linear.layers import quantize_linear
 from edgex.export.quantization.running import GraphRunner, compute_float_weights
 from edgex.export.rewrites.editing.editor import constant_tensors
 from edgex.export.source.source import wrap_model
