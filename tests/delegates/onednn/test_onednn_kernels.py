@@ -127,6 +127,24 @@ def relative_places(x: torch.Tensor, layer: nn.Module, rows: nn.Module, columns:
     return (scores + by_row + by_column).flatten(4, 5).flatten(2, 3).softmax(-1) @ value
 
 
+def spatial_attention(
+    x: torch.Tensor, norm: nn.Module, layer: nn.Module, rows: nn.Module, columns: nn.Module
+) -> torch.Tensor:
+    """A weight a place, which two products made and which so lies by columns; then the residual (CSATv2)."""
+    made = layer(norm(x.permute(0, 2, 3, 1))).permute(0, 3, 1, 2)
+    small = made.mean(1, keepdim=True)[..., :8, :8]
+    places = (columns.weight @ (rows.weight @ small).transpose(2, 3)).transpose(2, 3)
+    return x + made * places
+
+
+def pooled_queries(x: torch.Tensor, layer: nn.Module) -> tuple[torch.Tensor, ...]:
+    """A third of what a layer gives for each place, as an image: gaps between places (Hiera)."""
+    query, key, value = (
+        part.view(x.shape).permute(0, 3, 1, 2) for part in layer(x).view(len(x), -1, 3, x.shape[-1]).unbind(2)
+    )
+    return F.max_pool2d(query, 2), F.avg_pool2d(key, 3, 2, 1), F.interpolate(value, scale_factor=2.0, mode="bilinear")
+
+
 def sinks(x: torch.Tensor) -> torch.Tensor:
     """Attention with a score that no key has (gpt-oss), also behind a scale; and a maximum of what is joined."""
     query, key, value = x.unflatten(-1, (3, 4, 8)).permute(2, 0, 3, 1, 4)
@@ -146,7 +164,7 @@ def all_operators(x: torch.Tensor, *layers: nn.Module) -> list[torch.Tensor]:
     found: list[torch.Tensor] = []
     left = list(layers)
     for name, (function, inputs, *own) in OPERATORS.items():
-        if name == "max_pool":  # over places with gaps between them, for which oneDNN has no other kernel
+        if name == "max_pool":  # dilated: oneDNN has no other kernel
             continue
         taken = [left.pop(0) for _ in (own[0] if own else ())]
         made = function(*(given + x for given in inputs), *taken)
@@ -178,6 +196,11 @@ CASES: dict[str, tuple] = {
     "channel_softmax": (channel_softmax, IMAGE, nn.Conv2d(32, 21, 1)),
     "channel_norm": (channel_norm, IMAGE, nn.Conv2d(32, 32, 1)),
     "permuted_sum": (permuted_sum, IMAGE, nn.Linear(32, 32)),
+    "spatial_attention": (
+        *(spatial_attention, IMAGE, nn.LayerNorm(32), nn.Linear(32, 32)),
+        *(nn.Embedding(32, 8), nn.Embedding(32, 8)),
+    ),
+    "pooled_queries": (pooled_queries, (4, 16, 16, 32), nn.Linear(32, 96)),
     "windows": (windows, (1, 32, 16, 16), nn.Linear(32, 32), nn.LayerNorm(32)),
 }
 # Where a call of oneDNN's costs more than all there is to compute.
