@@ -171,6 +171,7 @@ def _make_artifact(
     from edgex.export.proof.verification import ProofTimedOut
     from edgex.export.quantization.budget import artifact as quantized
     from edgex.export.quantization.budget.stage import meet_budget, over_budget
+    from edgex.runtime.support.machine.memory import give_back_memory
 
     target, destination = model.target, model.job.destination
     search: BudgetSearch | None = None
@@ -196,6 +197,7 @@ def _make_artifact(
             compression = quantized.report_compression(model)
             package = write_package(folder, model, lowered, settings, quantization, compression)
         memory = peak_rss_bytes()
+        give_back_memory()  # the process that proves the artifact holds its weights too
         with clock.stage("verify"), hashing(folder, lowered.files) as wait_for_hashes:
             on_cpu = lowered.assembled_reason is not None
             try:

@@ -15,6 +15,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from edgex.delegates.recipes.pieces import fill_in_pieces
+
 if TYPE_CHECKING:
     import torch
 
@@ -35,15 +37,21 @@ def pack_weights(weight: torch.Tensor, groups: int, bits: int) -> torch.Tensor:
     import torch
 
     outputs, inputs = weight.shape
-    blocks, _, _ = packed_shape(outputs, inputs, groups, bits)
     group = -(-inputs // groups // QUAD) * QUAD
-    padded = torch.zeros(blocks * BLOCK, groups * group, dtype=torch.int8)
-    padded[:outputs, :inputs] = weight
-    quads = padded.view(blocks, BLOCK, groups, group // QUAD, QUAD).permute(0, 2, 3, 1, 4)
-    if bits == 8:
-        return quads.reshape(blocks, groups, -1)
-    numbers = (quads + 8).to(torch.uint8)
-    return (numbers[:, :, 0::2] | (numbers[:, :, 1::2] << 4)).reshape(blocks, groups, -1)
+
+    def pack(rows: slice) -> tuple[torch.Tensor]:
+        some = weight[rows]
+        padded = torch.zeros(-(-len(some) // BLOCK) * BLOCK, groups * group, dtype=torch.int8)
+        padded[: len(some), :inputs] = some
+        quads = padded.view(-1, BLOCK, groups, group // QUAD, QUAD).permute(0, 2, 3, 1, 4)
+        if bits == 8:
+            return (quads.reshape(len(quads), groups, -1),)
+        numbers = (quads + 8).to(torch.uint8)
+        return ((numbers[:, :, 0::2] | (numbers[:, :, 1::2] << 4)).reshape(len(quads), groups, -1),)
+
+    blocks = -(-outputs // BLOCK)
+    packed = fill_in_pieces(blocks, BLOCK * inputs, lambda some: pack(slice(some.start * BLOCK, some.stop * BLOCK)))
+    return packed[0]
 
 
 def pack_scales(scale: torch.Tensor) -> torch.Tensor:
@@ -62,7 +70,11 @@ def sum_weights(weight: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
     import torch
 
     (outputs, inputs), groups = weight.shape, scale.shape[1]
-    sums = weight.view(outputs, groups, inputs // groups).sum(-1, dtype=torch.int64).double() * scale.double()
+
+    def add(rows: slice) -> tuple[torch.Tensor]:
+        some = weight[rows].view(-1, groups, inputs // groups).sum(-1, dtype=torch.int64)
+        return ((some.double() * scale[rows].double()).sum(-1).float(),)
+
     padded = torch.zeros(-(-outputs // BLOCK) * BLOCK)
-    padded[:outputs] = sums.sum(-1).float()
+    (padded[:outputs],) = fill_in_pieces(outputs, inputs, add)
     return padded.view(-1, BLOCK)

@@ -24,10 +24,10 @@ import torch
 
 from edgex.delegates.base import CapturedProgram
 from edgex.delegates.graph.provenance import module_path_of
+from edgex.delegates.recipes.pieces import fill_in_pieces
 from edgex.delegates.recipes.recipes import Recipe, head_recipe
 from edgex.errors import QuantizationError
 from edgex.export.quantization.linear.head import find_head
-from edgex.export.quantization.linear.pieces import in_pieces
 from edgex.export.quantization.quantized import Quantized, is_inside, list_float
 from edgex.export.rewrites.editing.building import KEEPS_FLOAT
 from edgex.export.rewrites.editing.editor import FakeMode, ProgramEditor, constant_tensors
@@ -192,14 +192,17 @@ class _Weights:
 def _quantize_weight(editor: ProgramEditor, node: Node, weight: torch.Tensor, recipe: Recipe) -> _Weight:
     low, high = _RANGES[recipe.weight_bits]
     group = recipe.group_size or int(weight.shape[1])
-    parts = []
-    for rows in in_pieces(weight.detach()):
+    tensor = weight.detach()
+
+    def compute(rows: slice) -> tuple[torch.Tensor, ...]:
+        some = tensor[rows]
         scale, zero_point = torch.ops.torchao.choose_qparams_affine(
-            rows, "SYMMETRIC", [1, group], torch.int8, low, high, None, None, torch.int8
+            some, "SYMMETRIC", [1, group], torch.int8, low, high, None, None, torch.int8
         )
-        values = torch.ops.torchao.quantize_affine(rows, [1, group], scale, zero_point, torch.int8, low, high)
-        parts.append((values, scale, zero_point))
-    values, scale, zero_point = map(torch.cat, zip(*parts, strict=True))
+        values = torch.ops.torchao.quantize_affine(some, [1, group], scale, zero_point, torch.int8, low, high)
+        return values, scale, zero_point
+
+    values, scale, zero_point = fill_in_pieces(len(tensor), int(tensor.shape[1]), compute)
     name = str(editor.spec(editor.node(node)).target)
     mode = FakeMode([node.meta["val"]])
 

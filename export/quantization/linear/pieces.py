@@ -1,25 +1,14 @@
-"""Weights converted some rows at a time: what an operator holds beside its result is then small, whatever the weight.
-
-torchao's operators make three to four float32 copies of what they convert on their way. A vocabulary of 128,256 times
-3072 numbers, 0.4 GB in 8 bits, needed 6 GB for a moment.
-"""
+"""Programs of a recipe, run with their weights converted some rows at a time."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch.fx import Interpreter
 
-# Numbers that are converted at a time; with what lies beside them they stay in a processor's cache.
-_PIECE = 1 << 18
-
-
-def in_pieces(weight: torch.Tensor) -> Iterator[torch.Tensor]:
-    """The rows of a matrix `(out, in)`, as many at a time as make a piece."""
-    count = max(1, _PIECE // max(1, weight.shape[1]))
-    yield from (weight[first : first + count] for first in range(0, max(1, len(weight)), count))
+from edgex.delegates.recipes.pieces import PIECE, fill_in_pieces
 
 
 def convert(target: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
@@ -27,16 +16,14 @@ def convert(target: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str
     if str(target) != "torchao.dequantize_affine.default" or kwargs:
         return target(*args, **kwargs)
     values, block, scale, zero_point, *rest = args
-    if values.dim() != 2 or block[0] != 1 or values.numel() <= _PIECE or len(scale) != len(values):
+    if values.dim() != 2 or block[0] != 1 or values.numel() <= PIECE or len(scale) != len(values):
         return target(*args)
-    count = max(1, _PIECE // values.shape[1])
-    made = None
-    for first in range(0, len(values), count):
-        rows = slice(first, first + count)
+
+    def compute(rows: slice) -> tuple[torch.Tensor]:
         zeros = zero_point if zero_point is None else zero_point[rows]
-        part = target(values[rows], block, scale[rows], zeros, *rest)
-        made = part.new_empty(values.shape) if made is None else made
-        made[rows] = part
+        return (target(values[rows], block, scale[rows], zeros, *rest),)
+
+    (made,) = fill_in_pieces(len(values), int(values.shape[1]), compute)
     return made
 
 

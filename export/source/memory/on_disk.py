@@ -21,6 +21,7 @@ import psutil
 import torch
 
 from edgex.delegates.graph.torch_internals import count_owners, storage_of
+from edgex.runtime.support.machine.memory import give_back_memory
 
 # Smaller ones are not worth a file.
 _LEAST_BYTES = 1 << 20
@@ -69,6 +70,8 @@ class WeightsOnDisk:
             except OSError as error:
                 self.problem = error.strerror or str(error)
         self.bytes += moved
+        if moved:
+            give_back_memory()
         return moved
 
     def _move_storage(self, parameters: list[torch.Tensor]) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import re
 import sys
 from pathlib import Path
@@ -29,6 +30,16 @@ def read_peak_rss_bytes(status: Path = Path("/proc/self/status")) -> int | None:
 
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # bytes on macOS
     return None
+
+
+def give_back_memory() -> None:
+    """Give memory that was freed back to the system: glibc keeps for this process what lies between blocks in use.
+
+    Of 511 MB of weights of 1 to 3 MB each that were freed, it kept 280.
+    """
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
+    if trim is not None:
+        trim(0)
 
 
 def read_available_bytes(root: Path = Path("/"), virtual_memory: Any = None) -> int | None:

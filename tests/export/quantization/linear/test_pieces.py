@@ -5,15 +5,17 @@ import torch
 import torchao.quantization.quant_primitives  # noqa: F401  # torch.ops.torchao
 from torch import fx
 
+from edgex.delegates.recipes import pieces as filling
 from edgex.export.quantization.linear import pieces
-from edgex.export.quantization.linear.pieces import ConvertingInPieces, convert, in_pieces
+from edgex.export.quantization.linear.pieces import ConvertingInPieces, convert
 
 DEQUANTIZE = torch.ops.torchao.dequantize_affine.default
 
 
 @pytest.fixture(autouse=True)
 def small_pieces(monkeypatch):
-    monkeypatch.setattr(pieces, "_PIECE", 1000)
+    monkeypatch.setattr(pieces, "PIECE", 1000)
+    monkeypatch.setattr(filling, "PIECE", 1000)
 
 
 def quantized(rows, columns, group):
@@ -22,14 +24,6 @@ def quantized(rows, columns, group):
     scale = torch.rand(rows, columns // group, generator=generator)
     zero_point = torch.randint(-2, 2, scale.shape, generator=generator, dtype=torch.int8)
     return values, [1, group], scale, zero_point, torch.int8, -8, 7
-
-
-@pytest.mark.parametrize(("rows", "columns"), [(1, 64), (7, 320), (100, 64), (3, 2048), (33, 32)])
-def test_rows_are_all_there(rows, columns):
-    weight = torch.rand(rows, columns)
-    parts = list(in_pieces(weight))
-    assert torch.equal(torch.cat(parts), weight)
-    assert all(part.numel() <= max(1000, columns) for part in parts)
 
 
 @pytest.mark.parametrize(("rows", "columns", "group"), [(7, 320, 32), (100, 64, 64), (3, 2048, 32), (33, 32, 32)])
