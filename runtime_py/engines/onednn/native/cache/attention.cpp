@@ -100,17 +100,19 @@ class CachedAttention final : public OwnOperator {
     added_at_ = next(few_ ? 0 : rows_ * mixed_width_);
     largest_at_ = next(rows_);
     sum_at_ = next(rows_);
-    // Rows of keys or values that are brought from 8 bits.
+    own_numbers_ = end;
+    // Behind what each of few rows' parts, or each thread, has: all panels, and rows that a thread brings from 8 bits.
+    const int64_t owners = few_ ? shared_ * splits_ : threads_;
+    const int64_t panels = shared_ * (pad_to_lanes(key_panel_) + pad_to_lanes(value_panel_));
+    panels_at_ = static_cast<size_t>(owners) * own_numbers_;
+    read_at_ = panels_at_ + static_cast<size_t>(panels);
     const int64_t keys_read = few_ ? keys_.rows_at_once(places_) : kPanelColumns;
     const int64_t values_read = few_ ? values_.rows_at_once(places_) : kPanelColumns;
-    read_at_ = next(eight_bits_ ? std::max(keys_read * size_, values_read * width_) : 0);
-    own_numbers_ = end;
+    read_numbers_ = eight_bits_ ? static_cast<size_t>(pad_to_lanes(std::max(keys_read * size_, values_read * width_))) : 0;
   }
 
   size_t scratch_bytes() const override {
-    const int64_t owners = few_ ? shared_ * splits_ : threads_;
-    const int64_t panels = shared_ * (pad_to_lanes(key_panel_) + pad_to_lanes(value_panel_));
-    return (static_cast<size_t>(owners) * own_numbers_ + static_cast<size_t>(panels)) * sizeof(float);
+    return (read_at_ + static_cast<size_t>(threads_) * read_numbers_) * sizeof(float);
   }
 
   void run(std::byte* const* given, std::byte* scratch) const override {
@@ -198,7 +200,7 @@ class CachedAttention final : public OwnOperator {
       float* const own = memory + static_cast<size_t>(task) * own_numbers_;
       take_query(tensors, shared, 0, tokens_, own + query_at_);
       const int64_t first = lowest + part * kPlacesOfFew;
-      mix_few(tensors, shared, start, first, std::min(first + kPlacesOfFew, end), own);
+      mix_few(tensors, shared, start, first, std::min(first + kPlacesOfFew, end), own, rows_of_thread(memory));
     }
     for (int64_t shared = 0; shared < shared_; shared++) {
       float* const own = memory + static_cast<size_t>(shared * splits) * own_numbers_;
@@ -209,10 +211,15 @@ class CachedAttention final : public OwnOperator {
     }
   }
 
-  void mix_few(const Tensors& tensors, int64_t shared, int64_t start, int64_t from, int64_t to, float* own) const {
+  // Where this thread brings rows from 8 bits to.
+  float* rows_of_thread(float* memory) const {
+    return memory + read_at_ + static_cast<size_t>(omp_get_thread_num()) * read_numbers_;
+  }
+
+  void mix_few(const Tensors& tensors, int64_t shared, int64_t start, int64_t from, int64_t to, float* own, float* buffer) const {
     const Running found = running(own);
     begin(found, rows_);
-    float *const scores = own + scores_at_, *const buffer = own + read_at_;
+    float* const scores = own + scores_at_;
     const int64_t count = to - from;
     const auto read = [&](const CacheRows& rows, const CacheMemory& memory, auto&& take) {
       const int64_t step = rows.rows_at_once(count);
@@ -249,14 +256,14 @@ class CachedAttention final : public OwnOperator {
     const int64_t panels = (end - lowest + kPanelColumns - 1) / kPanelColumns;
     const int64_t blocks = (tokens_ + tokens_at_once_ - 1) / tokens_at_once_;
     const int threads = std::min(threads_, omp_get_max_threads());
-    float* const key_panels = memory + static_cast<size_t>(threads_) * own_numbers_;
+    float* const key_panels = memory + panels_at_;
     float* const value_panels = key_panels + shared_ * pad_to_lanes(key_panel_);
 #pragma omp parallel num_threads(threads) if (threads > 1)
     {
 #pragma omp for
       for (int64_t task = 0; task < shared_ * panels; task++) {
-        float* const buffer = memory + static_cast<size_t>(omp_get_thread_num()) * own_numbers_ + read_at_;
-        pack(tensors, task / panels, lowest + task % panels * kPanelColumns, end, key_panels, value_panels, buffer);
+        const int64_t first = lowest + task % panels * kPanelColumns;
+        pack(tensors, task / panels, first, end, key_panels, value_panels, rows_of_thread(memory));
       }
       // The last tokens see most.
 #pragma omp for schedule(dynamic)
@@ -328,7 +335,7 @@ class CachedAttention final : public OwnOperator {
   int64_t heads_, tokens_, size_, shared_, width_, context_, each_;
   bool few_, as_they_lie_ = false;
   int64_t splits_ = 1, tokens_at_once_ = 1, rows_, places_, mixed_width_, key_panel_ = 0, value_panel_ = 0;
-  size_t query_at_, scores_at_, mixed_at_, added_at_, largest_at_, sum_at_, read_at_, own_numbers_;
+  size_t query_at_, scores_at_, mixed_at_, added_at_, largest_at_, sum_at_, own_numbers_, panels_at_, read_at_, read_numbers_;
 };
 
 }  // namespace
