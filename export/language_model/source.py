@@ -73,7 +73,7 @@ def prepare_language_model(source: ModelSource, asked: LanguageRequest) -> Model
             why="an exported program has no methods",
         )
     module, where = source.module, source.description
-    notices = list(_in_float32(module))
+    notices = list(take_as_float32(module))
     if is_transformers_model(module):
         example = source.args[0] if source.args else source.kwargs.get(getattr(module, "main_input_name", ""))
         module = with_cache(module, asked, where, example)
@@ -371,11 +371,17 @@ class _Decoder:
         return run_user_code(run, self._where, self._root)
 
 
-def _in_float32(module: torch.nn.Module) -> list[str]:
+def take_as_float32(module: torch.nn.Module) -> list[str]:
     """Checkpoints of language models are kept in half precision; edgex starts from float32, which holds each value."""
     kinds = sorted({str(p.dtype).removeprefix("torch.") for p in module.parameters() if p.dtype in _HALVES})
     if not kinds:
         return []
+    for owner in module.modules():
+        for name, parameter in owner.named_parameters(recurse=False):
+            if parameter.dtype in _HALVES:
+                parameter.data = parameter.data.float()
+                # As if made anew, one by one: whoever counts what memory holds may move it to disk.
+                owner.register_parameter(name, parameter)
     module.float()
     return [f"the weights were {' and '.join(kinds)}: they are taken as float32, which holds the same values"]
 

@@ -26,7 +26,7 @@ from edgex.export.result import Failure, StageClock, peak_rss_bytes
 from edgex.export.rewrites import Rewrite, apply_rewrites, wanted_rewrites
 from edgex.export.rewrites.precision import convert_precision
 from edgex.export.settings import check_options
-from edgex.export.source.memory.check import needed_bytes
+from edgex.export.source.memory.check import needed_bytes, peak_factor
 from edgex.export.source.source import ModelSource, find_model
 from edgex.export.why.question import Question, choose_options, require_available
 from edgex.export.why.report import LeftOut, TargetView, WhyReport, list_left_out
@@ -159,7 +159,7 @@ def _with_eager(source: ModelSource, error: CaptureError) -> CaptureError:
 def memory_notices(
     module: torch.nn.Module | ExportedProgram, delegates: Sequence[Delegate], available_bytes: int | None
 ) -> tuple[str, ...]:
-    """A sentence where `export` would refuse the model for want of memory.
+    """A sentence where `export` would keep the model's weights on disk, or refuse it, for want of memory.
 
     Args:
         module: Its weights may be without values.
@@ -169,8 +169,16 @@ def memory_notices(
     needed = needed_bytes(module, delegates)
     if available_bytes is None or needed <= available_bytes:
         return ()
+    weights = int(needed / peak_factor(delegates))
+    beside = needed - weights
+    outcome = (
+        f"{weights / 1e9:.1f} GB of weights will lie on disk meanwhile"
+        if beside <= available_bytes
+        else f"it will be refused, since it needs {beside / 1e9:.1f} GB beside weights on disk"
+    )
     return (
-        f"exporting needs about {needed / 1e9:.1f} GB of memory, and {available_bytes / 1e9:.1f} GB are available here",
+        f"exporting needs about {needed / 1e9:.1f} GB of memory, and {available_bytes / 1e9:.1f} GB are available "
+        f"here: {outcome}",
     )
 
 

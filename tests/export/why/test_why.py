@@ -233,8 +233,14 @@ def test_a_model_larger_than_the_memory_is_said():
     with torch.device("meta"):
         model = nn.Linear(100_000, 10_000, bias=False)
     (sentence,) = memory_notices(model, [get_delegate("xnnpack")], 11_000_000_000)
-    assert "12.0 GB" in sentence
-    assert "11.0 GB" in sentence
+    assert sentence == (
+        "exporting needs about 12.0 GB of memory, and 11.0 GB are available here: "
+        "4.0 GB of weights will lie on disk meanwhile"
+    )
+    (sentence,) = memory_notices(model, [get_delegate("xnnpack")], 7_000_000_000)
+    assert sentence.endswith(
+        "7.0 GB are available here: it will be refused, since it needs 8.0 GB beside weights on disk"
+    )
     assert memory_notices(model, [get_delegate("xnnpack")], 12_000_000_000) == ()
     assert memory_notices(model, [get_delegate("xnnpack")], None) == ()
 

@@ -12,6 +12,7 @@ import edgex
 from edgex.delegates.graph.torch_internals import count_owners, storage_of
 from edgex.delegates.registry import get_delegate
 from edgex.errors import ArtifactError
+from edgex.export.language_model.source import take_as_float32
 from edgex.export.settings import ExportSettings
 from edgex.export.source import stage
 from edgex.export.source.memory import on_disk
@@ -125,6 +126,23 @@ def test_a_model_larger_than_memory_is_made(tmp_path):
     assert all(0.01 < layer.weight.std() < 0.05 for layer in layers)
     with pytest.raises(ArtifactError, match="weights alone"), refusing_large_models(10 * MEGA):
         [nn.Linear(1024, 1024) for _ in range(8)]
+
+
+def test_half_precision_goes_to_disk_as_it_becomes_float32(tmp_path):
+    """A checkpoint that fits in 16 bits, but not in 32: layer by layer."""
+    layers = nn.Sequential(*(nn.Linear(1024, 1024) for _ in range(8))).bfloat16()
+    layers[7].weight = layers[0].weight
+    layers.register_buffer("scale", torch.ones(3, dtype=torch.bfloat16))
+    expected = [layer.weight.float() for layer in layers]
+    disk = WeightsOnDisk(tmp_path)
+    with refusing_large_models(10 * MEGA, disk):
+        (notice,) = take_as_float32(layers)
+    assert notice == "the weights were bfloat16: they are taken as float32, which holds the same values"
+    assert disk.bytes >= 6 * 4 * MEGA
+    assert all(map(torch.equal, (layer.weight for layer in layers), expected))
+    assert layers[7].weight is layers[0].weight
+    assert layers.scale.dtype == torch.float32
+    assert take_as_float32(layers) == []
 
 
 def test_memory_is_given_back(tmp_path):
