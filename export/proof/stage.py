@@ -27,6 +27,7 @@ from edgex.export.proof.verification import (
 )
 from edgex.runtime.artifact.golden import Case
 from edgex.runtime.session.repeats import describe_repeats
+from edgex.runtime.support.machine.memory import give_back_memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -135,6 +136,7 @@ def answer_for_targets(
         for method in whole.methods:
             if method.quantized_reference is not None:
                 method.quantized_reference.model.release()
+    give_back_memory()
     return found
 
 
