@@ -32,8 +32,8 @@ _IMAGE_KINDS = (*_CONVOLUTIONS, "quantize", "max_pool", "avg_pool", "interpolate
 # oneDNN 3.2 takes the rows of their input and result to lie side by side, whatever strides say, and computes nonsense.
 _DENSE_KINDS = ("layer_norm",)
 _CONVERSIONS = ("quantize", "dequantize")
-# It resizes and pools what has gaps with its reference kernels.
-_WHOLE_KINDS = ("interpolate", "max_pool", "avg_pool")
+# It has only its reference kernels for these where the input has gaps, or lies neither by rows nor by channels.
+_WHOLE_KINDS = ("interpolate", "max_pool", "avg_pool", "batch_norm_inference")
 # It has only its reference kernels for these where the dimensions they run over are not innermost, in input and result.
 _SOFTMAX = ("softmax", "log_softmax")
 _REDUCTIONS = ("reduce_max", "reduce_mean", "reduce_min", "reduce_prod", "reduce_sum")
@@ -89,12 +89,8 @@ class _Assignment:
         order = row_major(value)
         if step.kind in _DENSE_KINDS:
             step.inputs[0] = self._dense_input(step.inputs[0], step.handle)
-        elif step.kind in _WHOLE_KINDS and not step.inputs[0].opaque and find_order(step.inputs[0]) is None:
-            image = step.inputs[0]
-            by_channels = order_of_strides(image) == channels_last(image)
-            step.inputs[0] = self._ordered_copy(
-                image, channels_last(image) if by_channels else row_major(image), step.handle
-            )
+        elif step.kind in _WHOLE_KINDS:
+            step.inputs[0] = self._whole_input(step.inputs[0], step.handle)
         elif step.kind in OF_TWO and self._is_slow(step):
             order = self._take_over(step)
         elif step.kind in _ELEMENTWISE:
@@ -200,6 +196,13 @@ class _Assignment:
         value.opaque = False  # or a concatenation may have its rows elsewhere
         dense = same_layout(value.shape, value.layout.strides, dense_strides(value.shape))
         return value if dense else self._dense_copy(value, handle)
+
+    def _whole_input(self, image: Value, handle: int) -> Value:
+        """The image, or a copy where it has gaps, or lies neither by rows nor by channels."""
+        orders = (row_major(image), channels_last(image))
+        if image.opaque or any(find_order(image, order) == order for order in orders):
+            return image
+        return self._ordered_copy(image, orders[order_of_strides(image) == orders[1]], handle)
 
     def _lay_operands(self, step: Operation) -> tuple[int, ...]:
         """Bring the operands of the result's shape into one order without gaps, by copies if need be, and tell it."""

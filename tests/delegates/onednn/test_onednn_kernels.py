@@ -159,17 +159,43 @@ def small_block(x: torch.Tensor, norm: nn.Module, up: nn.Module, down: nn.Module
     return rooted + down(F.silu(up(norm(x))) * torch.tanh(up(x)).sigmoid())
 
 
-def all_operators(x: torch.Tensor, *layers: nn.Module) -> list[torch.Tensor]:
-    """Every case of the operators' table, in one program."""
-    found: list[torch.Tensor] = []
-    left = list(layers)
-    for name, (function, inputs, *own) in OPERATORS.items():
-        if name == "max_pool":  # dilated: oneDNN has no other kernel
-            continue
-        taken = [left.pop(0) for _ in (own[0] if own else ())]
-        made = function(*(given + x for given in inputs), *taken)
-        found.extend(made if isinstance(made, (tuple, list)) else [made])
-    return found
+def as_it_is(given: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    return given + x
+
+
+def by_channels(given: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    return (given.movedim(1, -1).contiguous() + x).movedim(-1, 1) if given.dim() > 1 else given + x
+
+
+def by_columns(given: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    return (given.mT.contiguous() + x).mT if given.dim() > 1 else given + x
+
+
+def with_gaps(given: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    return (torch.cat([given, given], -1) + x)[..., : given.shape[-1]] if given.dim() > 1 else given + x
+
+
+def by_channels_with_gaps(given: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    return with_gaps(given.movedim(1, -1).contiguous(), x).movedim(-1, 1) if given.dim() > 1 else given + x
+
+
+def all_operators(lie: Callable[..., torch.Tensor], *, mixed: bool) -> Callable[..., list[torch.Tensor]]:
+    """Every case of the operators' table, in one program; `mixed`: only the first input lies so."""
+
+    def run(x: torch.Tensor, *layers: nn.Module) -> list[torch.Tensor]:
+        found: list[torch.Tensor] = []
+        left = list(layers)
+        for name, (function, inputs, *own) in OPERATORS.items():
+            taken = [left.pop(0) for _ in (own[0] if own else ())]
+            # Dilated: oneDNN has no other kernel. And a view that needs rows.
+            if name == "max_pool" or (lie is not as_it_is and name == "views_alone_and_twice"):
+                continue
+            numbers = [(lie if number == 0 or not mixed else as_it_is)(given, x) for number, given in enumerate(inputs)]
+            made = function(*numbers, *taken)
+            found.extend(made if isinstance(made, (tuple, list)) else [made])
+        return found
+
+    return run
 
 
 # Smaller ones the backend would compute by itself.
@@ -178,7 +204,14 @@ CASES: dict[str, tuple] = {
     "behind_convolution": (chains(lambda x, c: c(x), (2, 8, 45, 45)), (2, 8, 45, 45), nn.Conv2d(8, 8, 3, padding=1)),
     "behind_product": (chains(lambda x: x @ x.mT, (2, 5, 49, 49)), (2, 5, 49, 49)),
     "behind_concatenation": (chains(lambda x: torch.cat([x, x], 1)[:, :4], (2, 4, 45, 65)), (2, 4, 45, 65)),
-    "all_operators": (all_operators, (1,), *(layer for case in OPERATORS.values() for layer in (*case[2:], ())[0])),
+    **{
+        f"all_operators_{lie.__name__}{'_mixed' * mixed}": (
+            *(all_operators(lie, mixed=mixed), (1,)),
+            *(layer for case in OPERATORS.values() for layer in (*case[2:], ())[0]),
+        )
+        for lie in (as_it_is, by_channels, by_columns, with_gaps, by_channels_with_gaps)
+        for mixed in ((False, True) if lie is not as_it_is else (False,))
+    },
     "rows_by_hand": (rows_by_hand, (2, 512, 64), nn.Linear(64, 128), nn.Embedding(1, 64)),
     "merged_patches": (merged_patches, (1, 64, 64, 8), nn.LayerNorm(32), nn.Linear(32, 16)),
     "windows_of_heads": (windows_of_heads, (8, 16, 32), nn.Linear(32, 96), nn.Embedding(4, 256), nn.Embedding(8, 256)),
