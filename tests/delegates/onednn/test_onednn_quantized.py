@@ -11,6 +11,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from onednn_support import (
+    STEP,
     Int8Conv,
     Int8Linear,
     Network,
@@ -288,6 +289,26 @@ def test_zero_points_are_kept_where_numbers_move(channels: int = 64) -> None:
         loaded.runner.close()
         for one, other in zip(wanted, found, strict=True):
             assert sqnr_db(one, other) > 25, (network.__name__, sqnr_db(one, other))
+
+
+@pytest.mark.parametrize("zero", [-128, 0, 127])
+@pytest.mark.parametrize("shape", [(1, 3, 31, 37), (2, 5, 20, 20), (1, 2, 9, 9), (3, 64, 23, 23), (1, 7, 1, 300)])
+def test_images_are_quantized_by_channels(shape: tuple[int, ...], zero: int) -> None:
+    """Every count of channels that is left, places in several blocks, numbers beyond the range or between steps."""
+    channels = shape[1]
+    inputs = random(*shape)
+    # Halves of a step, which go to the even number, and what saturates.
+    inputs.view(-1)[::7] = (inputs.view(-1)[::7] / STEP).round() * STEP + STEP / 2
+    inputs.view(-1)[::11] *= 1e4
+    module = Network(lambda x, a: a(rounded(x, zero)), Int8Conv(channels))
+    with torch.no_grad():
+        wanted = module(inputs)
+    loaded = load(lower(by_hand(module, inputs)))
+    (found,) = loaded(inputs)
+    loaded.runner.close()
+    # Of halves, one rounding of the quotient or another decides; all others are the same.
+    assert sqnr_db(wanted, found) > 30, sqnr_db(wanted, found)
+    assert (wanted - found).abs().median() < 1e-4
 
 
 def test_sizes_that_differ_and_weights_of_a_byte(tmp_path: Path) -> None:

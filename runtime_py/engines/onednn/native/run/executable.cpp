@@ -90,7 +90,7 @@ void Executable::compile(const std::vector<Group>& groups) {
     const Group& group = groups[i];
     Call& call = calls_[i];
     if (group.partition == nullptr) compile_own(group, call);
-    if (call.own != nullptr || compile_rows(group, call)) continue;
+    if (call.own != nullptr || compile_rows(group, call) || compile_image(group, groups, call)) continue;
     std::vector<const dnnl_graph_logical_tensor_t*> inputs, outputs;
     for (uint32_t value : group.inputs) inputs.push_back(&logical_[value]);
     for (uint32_t value : group.outputs) {

@@ -118,6 +118,7 @@ class Executable {
   void compile_own(const Group& group, Call& call) const;
   std::unique_ptr<OwnOperator> make_linears(const Group& group, std::vector<Strided> tensors) const;
   bool compile_rows(const Group& group, Call& call);
+  bool compile_image(const Group& group, const std::vector<Group>& groups, Call& call);
   bool is_small(const Group& group) const;
   std::unique_ptr<OwnOperator> make_small(const Group& group, std::vector<uint32_t>& values) const;
   std::unique_ptr<OwnOperator> make_small_operator(const Operation& operation) const;

@@ -7,6 +7,7 @@
 #include "operators/choose.h"
 #include "operators/concat.h"
 #include "operators/embedding.h"
+#include "lowbits/images.h"
 #include "lowbits/linear.h"
 #include "plan/operators.h"
 #include "run/executable.h"
@@ -89,6 +90,34 @@ bool Executable::compile_rows(const Group& group, Call& call) {
   if (!joins_rows(axis, tensors, made)) return false;
   if (is_opaque(result)) logical_[result] = strided(result, made.strides);
   call.own = make_concat(dtype, axis, tensors, made);
+  return true;
+}
+
+// An image that is quantized and becomes one by channels, as convolutions of 8 bits read it. Where oneDNN may choose how the
+// result lies, it would choose so for a convolution.
+bool Executable::compile_image(const Group& group, const std::vector<Group>& groups, Call& call) {
+  if (group.operations.size() != 1) return false;
+  const Operation& operation = plan_.operations[group.operations[0]];
+  if (operation.kind != dnnl_graph_op_quantize) return false;
+  const uint32_t from = operation.inputs[0], result = operation.outputs[0];
+  if (shapes_[result].dims.size() < 3 || plan_.values[from].dtype != kFloat32) return false;
+  const auto convolves = [&](const Group& reader) {
+    const auto is_convolution = [&](size_t number) { return plan_.operations[number].kind == dnnl_graph_op_convolution; };
+    return std::count(reader.inputs.begin(), reader.inputs.end(), result) > 0 &&
+           std::any_of(reader.operations.begin(), reader.operations.end(), is_convolution);
+  };
+  if (is_opaque(result) && std::none_of(groups.begin(), groups.end(), convolves)) return false;
+  if (is_opaque(from)) {
+    const dnnl_graph_logical_tensor_t rows = strided(from, shapes_[from].strides);
+    uint8_t same;
+    check(dnnl_graph_logical_tensor_is_equal(&logical_[from], &rows, &same), "comparing layouts");
+    if (!same) return false;
+  }
+  const Strided made{shapes_[result].dims, is_opaque(result) ? strides_of_rows(shapes_[result].dims, 1) : shapes_[result].strides};
+  call.own = make_quantized_image(operation, plan_.values[result].dtype, {shapes_[from].dims, shapes_[from].strides}, made);
+  if (call.own == nullptr) return false;
+  if (is_opaque(result)) logical_[result] = strided(result, made.strides);
+  call.values = {from, result};
   return true;
 }
 
