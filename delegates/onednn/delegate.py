@@ -21,7 +21,7 @@ from edgex.runtime.support.entry_points import installed_version
 
 INSTALL_COMMAND = "pip install 'edgex-toolchain[onednn]'"
 # An export's peak over the weights, by recipe, and of every other recipe: docs/decisions/0009-memory-factors.md.
-_PEAK_FACTORS, _MOST = {None: 4.0, "8da4w": 2.0, "8da8w": 2.0}, 5.0
+_PEAK_FACTORS, _MOST = {None: 4.0, "8da4w": 3.0, "8da8w": 3.0}, 5.0
 # Processors with AMX for bfloat16 have this too.
 BF16_ISA = ("avx512_bf16",)
 

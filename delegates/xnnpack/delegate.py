@@ -15,7 +15,7 @@ from edgex.runtime.support.entry_points import installed_version
 
 INSTALL_COMMAND = "pip install 'edgex-toolchain[xnnpack]'"
 # An export's peak over the weights, by recipe, and of every other recipe: docs/decisions/0009-memory-factors.md.
-_PEAK_FACTORS, _MOST = {None: 3.0, "8da4w": 2.0, "8da8w": 2.0}, 5.0
+_PEAK_FACTORS, _MOST = {None: 3.0, "8da4w": 3.0, "8da8w": 3.0}, 5.0
 
 
 @dataclass(frozen=True)
