@@ -70,7 +70,8 @@ def export_model(
         options: The delegate's options.
         name: The artifact's NAME; None is the class name in lower case.
         force: Replace an existing artifact.
-        memory_check: Refuse a model whose export would not fit into memory.
+        memory_check: Refuse a model whose export would not fit into memory, its weights on disk: large parameters of
+            the model itself may then lie in mapped files, whose values are the same.
         exclude: Operators that stay out of the delegate, each `OP` or `OP@module.path`.
         verify_data: Held-out samples that the artifact is judged on too, in the forms of `calibration`.
         bisect: Look for the operators at fault where the proof fails, for 60 seconds at most.

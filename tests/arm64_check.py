@@ -87,11 +87,10 @@ def _verifies(artifact: Path) -> bool:
 
 def _passes_there(bundle: Path, options: str) -> bool:
     """The self-test as a product has it: copied to the machine, and run there."""
-    place = f"/root/{bundle.name}"
     packed = subprocess.run(
         ["tar", "-C", str(bundle.parent), "-cf", "-", bundle.name], stdout=subprocess.PIPE, check=True
     )
-    script = f"rm -rf {place}; tar -C /root -xf - && {place}/run.sh; C=$?; rm -rf {place}; exit $C"
+    script = f'P=$(mktemp -d); tar -C "$P" -xf - && "$P"/{bundle.name}/run.sh; C=$?; rm -rf "$P"; exit $C'
     done = subprocess.run(
         ["ssh", *options.split(), "arm64", script], input=packed.stdout, capture_output=True, check=False
     )

@@ -1,7 +1,7 @@
 """Matrices computed some rows at a time: what lies beside them meanwhile is then small, whatever the matrix.
 
-torchao's operators make three to four float32 copies of what they convert on their way. A vocabulary of 128,256 times
-3072 numbers, 0.4 GB in 8 bits, needed 6 GB for a moment.
+torchao's operators make float32 copies of what they convert on their way: to bring a vocabulary of 151,936 times 896
+numbers to 8 bits, which are 136 MB, took 1044 MB for a moment, and 0.6 s; in pieces it takes 139 MB and 0.2 s.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from torch.fx.node import map_arg
 
 from edgex.delegates.base import CapturedProgram
 from edgex.delegates.graph.provenance import is_conversion
-from edgex.export.quantization.linear.pieces import ConvertingInPieces, convert
+from edgex.export.quantization.linear.conversion import ConvertingInPieces, convert
 from edgex.export.rewrites.editing.editor import constant_tensors, placeholders, tensor_of
 from edgex.export.source.eager import reference_conditions
 from edgex.runtime.support.machine.memory import read_available_bytes

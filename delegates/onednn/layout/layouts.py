@@ -199,10 +199,10 @@ class _Assignment:
 
     def _whole_input(self, image: Value, handle: int) -> Value:
         """The image, or a copy where it has gaps, or lies neither by rows nor by channels."""
-        orders = (row_major(image), channels_last(image))
-        if image.opaque or any(find_order(image, order) == order for order in orders):
+        rows, channels = row_major(image), channels_last(image)
+        if image.opaque or find_order(image, rows) == rows or find_order(image, channels) == channels:
             return image
-        return self._ordered_copy(image, orders[order_of_strides(image) == orders[1]], handle)
+        return self._ordered_copy(image, channels if order_of_strides(image) == channels else rows, handle)
 
     def _lay_operands(self, step: Operation) -> tuple[int, ...]:
         """Bring the operands of the result's shape into one order without gaps, by copies if need be, and tell it."""
@@ -217,15 +217,17 @@ class _Assignment:
             if value.opaque and order != row_major(value):
                 value.opaque = False
                 value.layout = Layout(value.shape, dense_strides(value.shape, order))
-        # What is repeated lies row by row, or in one dimension, where all orders are one.
-        orders = [order if value in operands else row_major(value) for value in step.inputs]
-        step.inputs = [
-            value
-            if value.opaque or find_order(value, wanted) in ((wanted,) if value in operands else (wanted, None))
-            else self._ordered_copy(value, wanted, step.handle)
-            for value, wanted in zip(step.inputs, orders, strict=True)
-        ]
+        step.inputs = [self._in_order(value, order, value in operands, step.handle) for value in step.inputs]
         return order
+
+    def _in_order(self, value: Value, order: tuple[int, ...], whole: bool, handle: int) -> Value:
+        """An operand that lies in the order, or row by row where it is repeated; a copy if need be."""
+        wanted = order if whole else row_major(value)
+        found = None if value.opaque else find_order(value, wanted)
+        # Gaps in what is repeated are those of one number for all: `_is_slow` took the others over.
+        if value.opaque or found == wanted or (found is None and not whole):
+            return value
+        return self._ordered_copy(value, wanted, handle)
 
     def _lay_inside(self, step: Operation, dims: Sequence[int]) -> tuple[int, ...]:
         """Bring what a softmax or a reduction runs over innermost, by a copy if need be, and tell the order."""

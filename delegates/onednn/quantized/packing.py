@@ -49,9 +49,9 @@ def pack_weights(weight: torch.Tensor, groups: int, bits: int) -> torch.Tensor:
         numbers = (quads + 8).to(torch.uint8)
         return ((numbers[:, :, 0::2] | (numbers[:, :, 1::2] << 4)).reshape(len(quads), groups, -1),)
 
-    blocks = -(-outputs // BLOCK)
-    packed = fill_in_pieces(blocks, BLOCK * inputs, lambda some: pack(slice(some.start * BLOCK, some.stop * BLOCK)))
-    return packed[0]
+    blocks, _, _ = packed_shape(outputs, inputs, groups, bits)
+    (packed,) = fill_in_pieces(blocks, BLOCK * inputs, lambda some: pack(slice(some.start * BLOCK, some.stop * BLOCK)))
+    return packed
 
 
 def pack_scales(scale: torch.Tensor) -> torch.Tensor:

@@ -5,9 +5,9 @@ import torch
 import torchao.quantization.quant_primitives  # noqa: F401  # torch.ops.torchao
 from torch import fx
 
-from edgex.delegates.recipes import pieces as filling
-from edgex.export.quantization.linear import pieces
-from edgex.export.quantization.linear.pieces import ConvertingInPieces, convert
+from edgex.delegates.recipes import pieces
+from edgex.export.quantization.linear import conversion
+from edgex.export.quantization.linear.conversion import ConvertingInPieces, convert
 
 DEQUANTIZE = torch.ops.torchao.dequantize_affine.default
 
@@ -15,7 +15,7 @@ DEQUANTIZE = torch.ops.torchao.dequantize_affine.default
 @pytest.fixture(autouse=True)
 def small_pieces(monkeypatch):
     monkeypatch.setattr(pieces, "PIECE", 1000)
-    monkeypatch.setattr(filling, "PIECE", 1000)
+    monkeypatch.setattr(conversion, "PIECE", 1000)
 
 
 def quantized(rows, columns, group):
