@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-# A large block, freed first, makes glibc keep smaller ones; one in 50 stays in use, so that no run of them ends the heap.
+# A large block, freed first, makes glibc keep smaller ones; one in 50 stays in use, so that not all end the heap.
 SCRIPT = """
 import numpy as np
 from edgex.runtime.support.machine.memory import give_back_memory
