@@ -47,7 +47,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     # As Ctrl-C does: whatever runs is ended with it.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     found = run_sweep(
-        make_plan(chosen, usable_targets(given.targets), given.precision, given.threads, given.quantize),
+        make_plan(chosen, usable_targets(given.targets), given.precision, given.threads, given.quantize, given.workers),
         given.work / f"{given.threads}-threads",
         start_executor,
         force=given.fresh,
@@ -72,6 +72,7 @@ def make_plan(
     precisions: Sequence[str],
     threads: int,
     recipes: Sequence[str] = (FLOAT,),
+    workers: int = 1,
 ) -> SweepPlan:
     """The survey as a sweep: one model at a time on all targets, whose artifacts are then timed in turns, none kept."""
     return SweepPlan(
@@ -87,7 +88,7 @@ def make_plan(
         stamp=sources_digest(),
         folder=ROOT,
         artifacts=NOWHERE,
-        workers=1,
+        workers=workers,
         limits=_LIMITS,
     )
 
@@ -104,6 +105,7 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
         "--targets", nargs="+", choices=(*OURS, *PEERS), default=(*OURS, *PEERS), help="Ours and peers, all by default."
     )
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--workers", type=int, default=1, help="Exports at a time; nothing is timed beside them.")
     parser.add_argument("--fresh", action="store_true", help="Measure again what is measured already.")
     parser.add_argument("--failed", action="store_true", help="Run again what failed, too.")
     parser.add_argument("--dry-run", action="store_true", help="Name the models and stop.")
