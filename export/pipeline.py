@@ -166,7 +166,7 @@ def _make_artifact(
     from edgex.export.lowering import check_delegation, lower_model
     from edgex.export.methods.proof import prove_methods
     from edgex.export.packaging.package import hashing, publish, staged
-    from edgex.export.packaging.stage import finish_package, write_package
+    from edgex.export.packaging.stage import asked_of_proof, finish_package, warn_of_constants, write_package
     from edgex.export.proof.stage import answer_cases
     from edgex.export.proof.verification import ProofTimedOut
     from edgex.export.quantization.budget import artifact as quantized
@@ -208,13 +208,13 @@ def _make_artifact(
                     raise
                 raise name_operators(error, model, settings, lowered, progress) from error.__cause__
             hashes = wait_for_hashes()
-        warnings += proof.warnings
+        warnings += (*proof.warnings, *warn_of_constants(package.manifest))
         if settings.recipe is not None and (settings.speed_check or settings.require_speedup):
             with clock.stage("time"):
                 speed, slower = quantized.check_speed(package, settings, progress)
                 warnings += slower
         with clock.stage("package"):
-            verification = {**proof.verdict, "allow_inconclusive": settings.allow_inconclusive}
+            verification = {**proof.verdict, **asked_of_proof(package.manifest)}
             manifest = finish_package(package, proof.cases, verification, hashes)
             publish(folder, destination)
     return ExportedArtifact(

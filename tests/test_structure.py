@@ -75,7 +75,10 @@ PRIVATE_ATTRIBUTES: dict[str, set[str]] = {
     "edgex.export.rewrites.matrices.small": {"_linalg_solve_ex", "_linalg_det", "_linalg_slogdet"},
     "edgex.export.rewrites.operators.elementary": {"_is_all_true", "_is_any_true"},
     "edgex.export.rewrites.products.distances": {"_cdist_forward"},
-    "edgex.export.rewrites.products.resizes": {"_upsample_bilinear2d_aa", "_upsample_bicubic2d_aa"},
+    "edgex.export.rewrites.products.resizes": {
+        *("_upsample_bilinear2d_aa", "_upsample_bicubic2d_aa", "_upsample_nearest_exact1d"),
+        *("_upsample_nearest_exact2d", "_upsample_nearest_exact3d"),
+    },
     "edgex.export.source.leaves": {"_get_node_type"},
     "edgex.runtime.engines.coreai.waiting": {
         *("_asyncio_future_blocking", "_get_running_loop", "_set_running_loop"),

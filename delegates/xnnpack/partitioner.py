@@ -24,6 +24,7 @@ from edgex.delegates.executorch.exir import is_excluded, operator_name, origin_o
 from edgex.delegates.executorch.lowering import OnPartition
 from edgex.delegates.executorch.refusals import EXCLUDED, Refusal
 from edgex.delegates.graph.schema import named_arguments
+from edgex.delegates.xnnpack.partitions.copies import leave_copies, read_past_copies
 from edgex.delegates.xnnpack.partitions.cycles import TAG, separate_cycles
 from edgex.delegates.xnnpack.partitions.merging import merge_groups
 from edgex.delegates.xnnpack.reasons import explain_refusal
@@ -46,6 +47,7 @@ def make_partitioner(on_partition: OnPartition, excluded: frozenset[str] = froze
 class _WatchedPartitioner(XnnpackPartitioner):  # type: ignore[misc]  # executorch ships no types
     def __init__(self, on_partition: OnPartition, excluded: frozenset[str]) -> None:
         super().__init__(configs=[*ALL_PARTITIONER_CONFIGS, EluConfig])
+        self.edge_passes = (read_past_copies,)
         self._on_partition, self._excluded = on_partition, excluded
         # Why an operator that XNNPACK would have liked whole was decomposed, by the operator's origin.
         self._taken_apart: dict[str | None, Refusal] = {}
@@ -79,6 +81,7 @@ class _WatchedPartitioner(XnnpackPartitioner):  # type: ignore[misc]  # executor
         _name_alpha(exported_program)
         with _collected_reasons() as reasons:
             result = super().partition(exported_program)
+        leave_copies(result.tagged_exported_program.graph)
         separated = separate_cycles(result.tagged_exported_program.graph)
         if separated:
             result.partition_tags.update({new: result.partition_tags[old] for new, old in separated.items()})

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from edgex._version import __version__
 from edgex.delegates.recipes.tolerances import QUANTIZED_TOLERANCE
 from edgex.export.language_model.methods import language_methods
+from edgex.export.proof.constants import find_constant_outputs
 from edgex.runtime.artifact.manifest import Manifest, Method
 from edgex.runtime.engines.registry import get_engine
 from edgex.runtime.session.numerics import Tolerance
@@ -40,6 +41,8 @@ def make_manifest(
         rewrite: Whether rewrites were allowed.
     """
     delegate, source = model.job.delegate, model.source
+    # The file's outputs go by their names, and of several methods some may share one.
+    constant = find_constant_outputs(model.program) if len(model.methods) == 1 else ()
     packages = {name: installed_version(name) for name in delegate.packages}
     producer = {**get_engine(delegate.engine).versions(), **{name: found for name, found in packages.items() if found}}
     return Manifest(
@@ -63,6 +66,7 @@ def make_manifest(
             if all(own.quantized_reference is None for own in model.methods)
             else QUANTIZED_TOLERANCE.to_json(),
             "allow_inconclusive": allow_inconclusive,
+            **({"constant_outputs": list(constant)} if constant else {}),
         },
         status_reason=None,
         rewrites=model.rewrites,

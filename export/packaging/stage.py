@@ -113,6 +113,18 @@ def _stable(verification: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**verification, "repeats": found} if "repeats" in verification else verification
 
 
+def asked_of_proof(manifest: Manifest) -> Mapping[str, Any]:
+    """What of a manifest's verification the proof was told beforehand, and does not answer with."""
+    told = ("allow_inconclusive", "constant_outputs")
+    return {key: value for key, value in (manifest.verification or {}).items() if key in told}
+
+
+def warn_of_constants(manifest: Manifest) -> tuple[str, ...]:
+    """What to say of outputs that depend on no input: a model that should vary them is wrong in eager already."""
+    names = (manifest.verification or {}).get("constant_outputs", ())
+    return (f"no input changes {', '.join(names)}: proved by agreeing with eager in every case",) if names else ()
+
+
 def finish_package(
     package: Package, cases: Sequence[Case], verification: Mapping[str, Any], hashes: Mapping[str, str]
 ) -> Manifest:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from edgex.delegates.base import CapturedProgram
 from edgex.export.target_model import CapturedModel, Progress, TargetModel
+from edgex.runtime.support.dependency_messages import quiet_dependencies
 
 if TYPE_CHECKING:
     from edgex.export.rewrites.proof import ProvedRewrites
@@ -21,6 +22,7 @@ _MAKE_LAYERS = frozenset(("write_recurrences",))
 _SQUARE = frozenset(("write_layer_norms",))
 
 
+@quiet_dependencies()
 def rewrite_for_targets(
     captured: CapturedModel, jobs: Sequence[Job], settings: ExportSettings, progress: Progress
 ) -> dict[str, TargetModel]:

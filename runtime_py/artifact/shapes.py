@@ -84,7 +84,7 @@ _VERIFICATION = Object(
     | {"reason": Optional(_SENTENCE), "verified_on": OneOf(("target", "simulator", "cpu-reference"))}
     | {"simulator": Optional(_SENTENCE)}
     | {"assignment": Optional(Map(Integer(0))), "nan_inf": List(_SPECIAL), "repeats": Optional(List(_REPEAT))}
-    | {"refuses": List(_REFUSED)},
+    | {"refuses": List(_REFUSED), "constant_outputs": List(LABEL)},
 )
 
 # What an accuracy budget came to.

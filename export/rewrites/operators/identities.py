@@ -14,6 +14,9 @@ after:   y = keys                                        # ExecuTorch stores no 
 before:  y = aten.alias.default(images); z = aten.relu.default(y)                        # images[:, :24], all channels
 after:   z = aten.relu.default(images)
 
+before:  y = aten.contiguous.default(volume, memory_format=torch.channels_last_3d)
+after:   y = aten.clone.default(volume, memory_format=torch.contiguous_format)           # ExecuTorch has images' alone
+
 Lowering makes copies of them, and ExecuTorch 1.5 fails at a copy of a permuted tensor of three dimensions: at the
 dropout of every Whisper and DETR. Left alone: what is written to, and what the program returns.
 """
@@ -38,6 +41,7 @@ _CONVERSIONS = (
     aten.alias.default,
 )
 _DROPOUTS = (aten.dropout.default, aten.feature_dropout.default, aten.alpha_dropout.default)
+_COPIES = (aten.contiguous.default, aten.clone.default)
 # They repeat their operands by themselves.
 _OF_TWO = (aten.add.Tensor, aten.sub.Tensor, aten.mul.Tensor, aten.div.Tensor)
 
@@ -54,6 +58,7 @@ def drop_identities(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite 
     rules: Rules = {
         **{operator: Rule(_dropped, where=is_read) for operator in _DROPOUTS},
         **{operator: Rule(_converted, where=is_read) for operator in _CONVERSIONS},
+        **dict.fromkeys(_COPIES, _in_order),
         aten.cat.default: Rule(_joined, where=lambda node: _joins_nothing(node, written)),
         aten.expand.default: Rule(_repeated, where=is_read, operands=_with_readers),
     }
@@ -70,7 +75,15 @@ def _dropped(x: torch.Tensor, p: float, train: bool) -> Any:
 def _converted(x: torch.Tensor, *asked: Any) -> Any:
     dtypes = [one.dtype if isinstance(one, torch.Tensor) else one for one in asked]
     wanted = next((one for one in dtypes if isinstance(one, torch.dtype)), x.dtype)
-    return x if wanted == x.dtype else NotImplemented
+    if wanted == x.dtype:
+        return x
+    return aten.to.dtype(x, wanted) if torch.channels_last_3d in asked else NotImplemented
+
+
+def _in_order(x: torch.Tensor, memory_format: torch.memory_format | None) -> Any:
+    if memory_format is not torch.channels_last_3d:
+        return NotImplemented
+    return aten.clone.default(x, memory_format=torch.contiguous_format)
 
 
 def _joins_nothing(node: Node, written: set[Node]) -> bool:

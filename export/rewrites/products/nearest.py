@@ -38,7 +38,7 @@ _MOST_ONES = 65536  # they become a constant of the program
 def repeat_pixels(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite | None]:
     """Write every such resize; the same program comes back without one."""
     rules: Rules = {
-        aten.upsample_nearest1d.vec: _sequence,
+        aten.upsample_nearest1d.vec: repeat_sequence,
         aten.upsample_nearest2d.vec: _image,
     }
     return substitute(program, "repeat_pixels", rules, "{count} resize(s) to the nearest became products with ones")
@@ -67,7 +67,8 @@ def _expanded(x: torch.Tensor, size: Sequence[int], implicit: bool) -> Any:
     return x * torch.ones(ones)
 
 
-def _sequence(x: torch.Tensor, sizes: Sequence[int] | None, scales: Sequence[float] | None) -> Any:
+def repeat_sequence(x: torch.Tensor, sizes: Sequence[int] | None, scales: Sequence[float] | None) -> Any:
+    """Resize a sequence to the nearest element by a whole factor; `NotImplemented` by another."""
     factors = _factors(x, sizes, scales)
     return NotImplemented if factors is None else _repeated(x.unsqueeze(2), 1, *factors).squeeze(2)
 

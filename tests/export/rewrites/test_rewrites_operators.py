@@ -195,7 +195,7 @@ FILLED = {
     "a range from a whole number": (lambda x: torch.arange(1, 4.0) * x, rand(2, 3)),
     "new_full": (lambda x: x.new_full((3,), -math.inf) + x, rand(2, 3)),
 }
-VIDEO, IMAGE = rand(2, 3, 4, 8, 8), rand(2, 3, 12, 12)
+VIDEO, IMAGE, LAST = rand(2, 3, 4, 8, 8), rand(2, 3, 12, 12), torch.channels_last_3d
 AVERAGES = {
     "ceil_mode": (lambda x: F.avg_pool2d(x, 2, 2, ceil_mode=True), IMAGE),
     "a divisor": (lambda x: F.avg_pool2d(x, 3, 2, 1, divisor_override=5), IMAGE),
@@ -253,8 +253,18 @@ RESIZES = {
     "antialiased, corners": (
         lambda x: F.interpolate(x, size=(5, 7), mode="bilinear", align_corners=True, antialias=True), IMAGE
     ),
+    "trilinear": (lambda x: F.interpolate(x, scale_factor=2, mode="trilinear"), VIDEO),
+    "trilinear, corners": (lambda x: F.interpolate(x, size=(3, 9, 5), mode="trilinear", align_corners=True), VIDEO),
+    "the nearest of a volume": (lambda x: F.interpolate(x, scale_factor=2), VIDEO),
+    "the nearest of a volume, other sizes": (lambda x: F.interpolate(x, size=(3, 9, 5)), VIDEO),
+    "the nearest of a sequence": (lambda x: F.interpolate(x, scale_factor=3), IMAGE[0]),
+    "exactly the nearest": (lambda x: F.interpolate(x, size=(5, 20), mode="nearest-exact"), IMAGE),
+    "exactly the nearest of a sequence": (lambda x: F.interpolate(x, size=11, mode="nearest-exact"), IMAGE[0]),
+    "exactly the nearest of a volume": (lambda x: F.interpolate(x, scale_factor=2, mode="nearest-exact"), VIDEO),
 }  # fmt: skip
 CUBICS = {
+    "trilinear": (lambda x: F.interpolate(x, size=(3, 9, 5), mode="trilinear", align_corners=True), VIDEO),
+    "the nearest of a volume": (lambda x: F.interpolate(x, scale_factor=2), VIDEO),
     "by a factor": (lambda x: F.interpolate(x, scale_factor=1.7, mode="bicubic"), IMAGE),
     "corners": (lambda x: F.interpolate(x, size=(20, 5), mode="bicubic", align_corners=True), IMAGE),
     "the same height": (lambda x: F.interpolate(x, size=(IMAGE.shape[2], 5), mode="bicubic"), IMAGE),
@@ -369,6 +379,8 @@ REST = {
     "a join with nothing": (drop_identities, lambda x: torch.cat([x.new_empty(0), x * 2], 1) * 2, rand(2, 4)),
     "a join of two with nothing": (drop_identities, lambda x: torch.cat([x, x[:, :0], x * 2], 1), rand(2, 4)),
     "the dtype that it has": (drop_identities, lambda x: (x * 2).to(torch.float32) * 2, rand(2, 4)),
+    "channels of a volume last": (drop_identities, lambda x: (x * 2).contiguous(memory_format=LAST), VIDEO),
+    "a dtype with channels last": (drop_identities, lambda x: (x * 2).to(torch.float64, memory_format=LAST) * 2, VIDEO),
     "dropout that is off": (drop_identities, lambda x: F.dropout(x.mT, 0.5, False) * 2, rand(2, 4, 3)),
     "repetition by its reader": (drop_identities, lambda x, y: x / y.expand(2, 4), rand(2, 4), rand(2, 1)),
     "windows shifted": (slice_apart, lambda x: x.roll((-1, 2), (1, 2)), rand(2, 4, 5)),
