@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from edgex.delegates.executorch.exir import kernel_name
+from edgex.delegates.graph.schema import higher_order_name
 from edgex.delegates.other_targets import name_other_targets
 from edgex.delegates.plan import Fallback
 from edgex.errors import LoweringError
@@ -21,10 +22,15 @@ if TYPE_CHECKING:
 
 _SHOWN = 20
 _CONVOLUTION_RANK = 4
+# Of torch's control flow, what ExecuTorch 1.5 emits; anything else raises an InternalError there.
+_CONTROL_FLOW = ("cond", "map_impl", "scan")
 
 
 def missing_kernel(node: Node) -> str | None:
     """Why the runtime cannot run a node that no backend takes: one sentence; None where it can."""
+    control = higher_order_name(node)
+    if control is not None and control not in (*_CONTROL_FLOW, "executorch_call_delegate"):
+        return f"no backend takes it, and ExecuTorch has the control flow of {', '.join(_CONTROL_FLOW)} alone"
     try:
         name = kernel_name(node)
     except LookupError:

@@ -11,8 +11,16 @@ after:   y = x.reshape(1, 8, 2, 2, 4, 4).permute(0, 1, 4, 2, 5, 3).reshape(1, 8,
 
 ExecuTorch's decompositions read every element by an index, and write every sum by one; behind `fold` they crop by a
 negative padding, which its kernel refuses when the program runs (VOLO). Where windows share elements, `fold` adds up
-columns and then rows: those that are a stride apart are one phase, and the phases are interleaved at the end. Left
-alone: sizes other than the batch's that only a run knows, and windows of more than `_MOST_PIECES` shared elements.
+columns and then rows: those that are a stride apart are one phase, and the phases are interleaved at the end. Windows
+of whole strides, as those of audio are, go by parts of one stride each:
+
+```
+before:  y = aten.col2im.default(x, [1, 2560], [1, 1024], [1, 1], [0, 0], [1, 256])    # x: [1, 1024, 7]
+after:   waves = x.view(1, 1, 1, 1024, 1, 7).movedim(-3, -1)                           # [1, 1, 1, 1, 7, 1024]
+         y = sum(pad(waves[..., 256 * i : 256 * i + 256], (0, 0, i, 3 - i)) for i in range(4)).reshape(1, 1, 1, 2560)
+```
+
+Left alone: sizes other than the batch's that only a run knows, and windows of more than `_MOST_PIECES` pieces.
 """
 
 from __future__ import annotations
@@ -55,6 +63,9 @@ def _unfold(
     if _is_tiled((high, wide), hole, step):
         whole = padded.narrow(-2, 0, rows * high).narrow(-1, 0, columns * wide)
         windows = whole.reshape(*leading, channels, rows, high, columns, wide).movedim((-3, -1), (-4, -3))
+    elif _is_of_strides((high, wide), hole, step):
+        windows = _cut_parts(_cut_parts(padded, wide, step[1], columns).movedim(-3, -1), high, step[0], rows)
+        windows = windows.movedim((-1, -3, -2, -4), (-4, -3, -2, -1))
     elif high * wide > _MOST_PIECES:
         return NotImplemented
     else:
@@ -89,6 +100,9 @@ def _fold(
     if _is_tiled((high, wide), hole, step):
         y = windows.movedim((-4, -3), (-3, -1)).reshape(*leading, channels, rows * high, columns * wide)
         y = _reach(_reach(y, -2, sizes[0] + sides[0]), -1, sizes[1] + sides[1])
+    elif _is_of_strides((high, wide), hole, step):
+        wider = _add_parts(windows.movedim(-3, -1), step[1], sizes[1] + 2 * sides[1])
+        y = _add_parts(wider.movedim(-3, -1).movedim(-2, -3), step[0], sizes[0] + 2 * sides[0]).transpose(-2, -1)
     elif high * wide > _MOST_PIECES:
         return NotImplemented
     else:
@@ -102,6 +116,31 @@ def _fold(
 def _is_tiled(kernel: Sequence[int], dilation: Sequence[int], stride: Sequence[int]) -> bool:
     """Whether windows stand side by side, so that no element is in two and none is left out."""
     return list(kernel) == list(stride) and set(dilation) == {1}
+
+
+def _is_of_strides(kernel: Sequence[int], dilation: Sequence[int], stride: Sequence[int]) -> bool:
+    """Whether windows are some whole strides long, so that a few parts make up many elements."""
+    whole = all(taps % by == 0 for taps, by in zip(kernel, stride, strict=True)) and set(dilation) == {1}
+    parts = sum(taps // by for taps, by in zip(kernel, stride, strict=True))
+    return whole and max(stride) > 1 and parts <= _MOST_PIECES
+
+
+def _cut_parts(x: torch.Tensor, taps: int, step: int, count: int) -> torch.Tensor:
+    """Windows of the last dimension: `[..., size]` to `[..., count, taps]`."""
+    parts = taps // step
+    pieces = x.narrow(-1, 0, (count + parts - 1) * step).reshape(*x.shape[:-1], count + parts - 1, step)
+    return torch.cat([pieces.narrow(-2, at, count) for at in range(parts)], -1)
+
+
+def _add_parts(windows: torch.Tensor, step: int, size: int) -> torch.Tensor:
+    """The sum of windows that begin a step after each other: `[..., count, taps]` to `[..., size]` or more."""
+    parts = windows.shape[-1] // step
+    summed = None
+    for at in range(parts):
+        part = F.pad(windows.narrow(-1, at * step, step), (0, 0, at, parts - 1 - at))
+        summed = part if summed is None else summed + part
+    assert summed is not None
+    return _reach(summed.reshape(*summed.shape[:-2], summed.shape[-2] * step), -1, size)
 
 
 def _every(x: torch.Tensor, dim: int, begin: int, count: int, step: int) -> torch.Tensor:

@@ -294,6 +294,18 @@ def test_operators_inside_a_branch_are_counted_and_not_kept_whole():
     assert {"aten.addmm.default", "aten.sub.Tensor"} <= inside
 
 
+def test_a_loop_over_values_is_refused_before_anything_is_lowered():
+    def forward(self, x):
+        count = torch.tensor(0)
+        return torch.while_loop(lambda i, y: i < 3, lambda i, y: (i + 1, y * 2), (count, x))[1]
+
+    program = captured(Call(forward), torch.randn(2, 4))
+    (found,) = delegate.plan(program, OPTIONS).fatal
+    assert (found.op, found.code) == ("while_loop", "no_kernel")
+    with pytest.raises(LoweringError, match="cannot run while_loop"):
+        delegate.lower(program, OPTIONS)
+
+
 def test_every_code_of_the_rules_is_known():
     from edgex.delegates.xnnpack.reasons import RULES
 

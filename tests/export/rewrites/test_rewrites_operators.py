@@ -259,7 +259,6 @@ RESIZES = {
     "the nearest of a volume, other sizes": (lambda x: F.interpolate(x, size=(3, 9, 5)), VIDEO),
     "the nearest of a sequence": (lambda x: F.interpolate(x, scale_factor=3), IMAGE[0]),
     "exactly the nearest": (lambda x: F.interpolate(x, size=(5, 20), mode="nearest-exact"), IMAGE),
-    "exactly the nearest of a sequence": (lambda x: F.interpolate(x, size=11, mode="nearest-exact"), IMAGE[0]),
     "exactly the nearest of a volume": (lambda x: F.interpolate(x, scale_factor=2, mode="nearest-exact"), VIDEO),
 }  # fmt: skip
 CUBICS = {
@@ -337,6 +336,9 @@ WINDOWS = {
     "apart": (lambda x: F.unfold(x, (2, 3), stride=(2, 3)), rand(2, 5, 5, 7)),
     "sharing elements": (lambda x: F.unfold(x, (3, 2), (2, 1), (1, 2), (2, 1)), rand(2, 5, 8, 7)),
     "of one image": (lambda x: F.unfold(x, 2, padding=1), rand(5, 4, 4)),
+    "of whole strides": (lambda x: F.unfold(x, (4, 6), 1, (1, 2), (2, 3)), rand(2, 5, 9, 13)),
+    "of whole strides, put back": (lambda x: F.fold(x, (9, 14), (4, 6), 1, (1, 2), (2, 3)), rand(2, 48, 20)),
+    "of audio, put back": (lambda x: F.fold(x, (1, 203), (1, 80), stride=(1, 20)), rand(2, 160, 7)),
     "put back": (lambda x: F.fold(x, (8, 8), 2, stride=2), rand(2, 12, 16)),
     "put back, padding dropped": (lambda x: F.fold(x, (6, 6), 2, padding=1, stride=2), rand(2, 12, 16)),
     "put back short of the end": (lambda x: F.fold(x, (9, 8), 2, stride=2), rand(2, 12, 16)),
