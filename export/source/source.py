@@ -387,6 +387,9 @@ def _not_a_model(spec: str) -> UsageError:
     """The error for a spec of none of the three forms."""
     path = Path(spec.partition(":")[0])
     forms = "give file.py[:name], package.module:name or file.pt2"
+    name = spec.partition(":")[2]
+    if path.is_file() and path.suffix == ".py" and name:
+        return UsageError(f"{name} is no name that a Python file can define", path.name, forms)
     if path.is_file():
         return UsageError(f"{path.name} is neither a .py nor a .pt2 file", fix=forms)
     if path.is_dir():

@@ -270,6 +270,12 @@ def test_neither_py_nor_pt2(tmp_path, name):
     assert usage_error(str(tmp_path / name)).what == f"{name} is neither a .py nor a .pt2 file"
 
 
+def test_a_name_that_no_file_can_define(tmp_path):
+    (tmp_path / "net.py").write_text("")
+    error = usage_error(f"{tmp_path / 'net.py'}:nets.small")
+    assert (error.what, error.where) == ("nets.small is no name that a Python file can define", "net.py")
+
+
 def test_nothing_of_that_name():
     assert usage_error("torch.nn").fix.startswith("name it: torch.nn:get_model")
     assert "no such model" in usage_error("resnet18").what
