@@ -113,8 +113,9 @@ def fold_nodes(
     for node in reversed(removed):
         editor.graph.erase_node(editor.node(node))
     operators = [node for node in removed if node.target is not operator.getitem]
-    # What depends on no weight was written in the code.
-    made = {} if weights else {"literals": program.literals | editor.new_constants()}
+    # What depends on no weight, but on single numbers at most, was written in the code.
+    of_weights = any(weight.numel() > 1 for weight in weights.values())
+    made = {} if of_weights else {"literals": program.literals | editor.new_constants()}
     return editor.finish(**made), operators, len(roots)
 
 

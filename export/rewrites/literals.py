@@ -28,7 +28,7 @@ import torch
 from torch.fx import Node
 
 from edgex.delegates.base import CapturedProgram
-from edgex.delegates.graph.schema import operator_name
+from edgex.delegates.graph.schema import leaves_of, operator_name
 from edgex.export.rewrites.base import Rewrite, locations_of
 from edgex.export.rewrites.constants import find_foldable, find_literals, fold_nodes
 from edgex.export.rewrites.editing.editor import constant_tensors
@@ -61,8 +61,22 @@ def fold_factories(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite |
 
 def fold_literals(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite | None]:
     """Fold every subgraph that depends on literals only; the same program comes back where there is none."""
-    literals = find_literals(program, ALLOWANCE_BYTES)
-    return _fold(program, set(literals), literals, "fold_literals", "depend on no input")
+    literals, numbers = find_literals(program, ALLOWANCE_BYTES), _find_numbers(program)
+    foldable = find_foldable(program, numbers, ALLOWANCE_BYTES) if numbers else literals
+    # A copy of one number is as good as the number.
+    wanted = {node for node in foldable if node in literals or _elements_of(node) > 1}
+    return _fold(program, wanted, foldable, "fold_literals", "depend on no input", numbers)
+
+
+def _find_numbers(program: CapturedProgram) -> dict[Node, torch.Tensor]:
+    """The single numbers that capture made constants of: of `mask[-1, :8] = True`, the value that is written."""
+    lifted = program.exported.graph_signature.inputs_to_lifted_tensor_constants
+    known = constant_tensors(program)
+    return {node: value for node, value in known.items() if node.name in lifted and value.numel() == 1}
+
+
+def _elements_of(node: Node) -> int:
+    return sum(leaf.numel() for leaf in leaves_of(node.meta.get("val")) if isinstance(leaf, torch.Tensor))
 
 
 def fold_lookups(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite | None]:

@@ -20,6 +20,7 @@ from edgex.export.rewrites.attention.windows import write_windows
 from edgex.export.rewrites.base import Rewrite
 from edgex.export.rewrites.editing.editor import ProgramEditor
 from edgex.export.rewrites.editing.substitution import substitute
+from edgex.export.rewrites.indexing.writes import return_writes
 from edgex.export.rewrites.literals import ALLOWANCE_BYTES, LOOKUP_BYTES, fold_literals, fold_lookups
 from edgex.export.rewrites.pooling.uneven import write_uneven_averages
 from edgex.export.rewrites.precision import convert_precision
@@ -180,6 +181,24 @@ def test_a_mask_made_in_forward_becomes_a_constant():
     check_rewrite(before, after, random_like(6, 6))
     assert rewrite.name == "fold_literals"
     assert operators(after) == [aten.masked_fill.Scalar]
+
+
+def written_mask(x):
+    mask = torch.zeros(300, 300, dtype=torch.bool)
+    mask[-100:, :50] = True
+    mask[:50, -100:] = True
+    return x + torch.where(mask, -9.0, 0.0)
+
+
+def test_a_large_mask_that_forward_writes_into_becomes_a_constant():
+    x = random_like(300, 300)
+    before = program_of(written_mask, x)
+    functional, _ = return_writes(before)
+    after, rewrite = fold_literals(functional)
+    check_rewrite(before, after, x)
+    assert rewrite.name == "fold_literals"
+    assert operators(after) == [aten.add.Tensor]
+    assert len(after.literals) == 1
 
 
 LITERALS = {
