@@ -83,8 +83,11 @@ def fold_lookups(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite | N
     """Fold what is read from weights at constant places; the same program comes back where there is none."""
     weights = constant_tensors(program)
     foldable = find_foldable(program, weights, LOOKUP_BYTES)
-    lookups = {node for node in foldable if operator_name(node) in _LOOKUPS and node.args[0] in weights}
-    return _fold(program, lookups, foldable, "fold_lookups", "read weights at constant places", weights, LOOKUP_BYTES)
+    wanted = {node for node in foldable if operator_name(node) in _LOOKUPS and node.args[0] in weights}
+    for node in foldable:  # and what is computed of them
+        if any(arg in wanted for arg in node.all_input_nodes):
+            wanted.add(node)
+    return _fold(program, wanted, foldable, "fold_lookups", "read weights at constant places", weights, LOOKUP_BYTES)
 
 
 def _fold(

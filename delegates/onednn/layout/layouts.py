@@ -209,6 +209,11 @@ class _Assignment:
         operands = [value for value in step.inputs if value.shape == step.output.shape]
         order = settle_order(operands, [value for value in step.inputs if value not in operands])
         if order is None:
+            # oneDNN lays the operands itself, by rows, but not what is repeated along them: heads innermost, say.
+            step.inputs = [
+                value if value in operands else self._in_order(value, row_major(value), False, step.handle)
+                for value in step.inputs
+            ]
             return row_major(step.output)
         if any(value.opaque and value not in self._made_of_images for value in operands):
             # A product whose result is to lie by columns gave wrong numbers (oneDNN 3.2).

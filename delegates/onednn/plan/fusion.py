@@ -135,7 +135,9 @@ def _takes(before: Sequence[Operation], operation: Operation, other: Value, make
     """Whether the kernel of the operators before takes in one more with that operand."""
     first, shape = before[0], operation.output.shape
     if first.kind == "matmul":
-        return is_fast_behind_product(other.shape, shape, folded=_folds_batch(first))
+        # Without AVX-512 its kernels add a whole tensor only before they do anything else.
+        late_sum = operation.kind == "add" and is_whole(other.shape, shape) and not _adds_whole(before)
+        return is_fast_behind_product(other.shape, shape, folded=_folds_batch(first)) and not (late_sum and before[1:])
     if first.kind in _CONVOLUTIONS:
         if not is_fast_behind_convolution(other.shape, shape):
             return False
@@ -153,6 +155,12 @@ def _takes(before: Sequence[Operation], operation: Operation, other: Value, make
         same = is_whole(other.shape, shape) and order is not None and _order_of(other, makers) == order
         return same or not kept_dims(other.shape, shape)
     return first.kind not in _SOFTMAX
+
+
+def _adds_whole(before: Sequence[Operation]) -> bool:
+    """Whether a tensor of the result's shape is added behind the first operator already."""
+    shape = before[0].output.shape
+    return any(step.kind == "add" and all(is_whole(value.shape, shape) for value in step.inputs) for step in before[1:])
 
 
 def _order_of(value: Value, makers: Mapping[Value, Operation]) -> Order | None:

@@ -238,6 +238,19 @@ def test_rows_of_a_weight_at_places_made_in_forward_become_a_constant():
     assert fold_lookups(after) == (after, None)
 
 
+def test_what_is_computed_of_rows_folds_with_them():
+    class Bias(Positions):
+        def forward(self, x):
+            rows = super().forward(torch.zeros(())).view(self.places, self.places, -1)
+            return x + 16 * rows.permute(2, 0, 1).contiguous().unsqueeze(0).sigmoid()
+
+    x = random_like(2, 24, 40, 40, seed=1)
+    before = capture_program(Bias(40, 24), x)
+    after, _ = fold_lookups(before)
+    check_rewrite(before, after, x)
+    assert operators(after) == [aten.add.Tensor]
+
+
 def test_rows_that_need_far_more_than_their_table_stay():
     places = 64
     width = LOOKUP_BYTES // (4 * places * places) + 4
