@@ -137,6 +137,18 @@ class ChoosesRewrites(Protocol):
 
 
 @runtime_checkable
+class ClipsBytes(Protocol):
+    """A delegate whose engine clips sums of products of bytes where the processor has no VNNI.
+
+    Attributes:
+        clipped_recipes: Those that have 7 bits for weights on such a processor; see
+            `edgex.runtime.engines.isa.saturates_bytes`.
+    """
+
+    clipped_recipes: tuple[str, ...]
+
+
+@runtime_checkable
 class ImportsSlowly(Protocol):
     """A delegate whose planning imports packages that take seconds, and that can do so ahead of time."""
 

@@ -23,6 +23,11 @@ if TYPE_CHECKING:
     from edgex.export.source.eager import EagerModel
     from edgex.export.source.source import ModelSource
 
+_SEVEN_BITS = (
+    "weights have 7 bits: this processor has no VNNI, without which the engine clips sums of products of 8 bits; "
+    "an export on a processor with it has 8"
+)
+
 # Called with a stage and a detail as work goes on.
 Progress = Callable[[str, str], None]
 
@@ -110,7 +115,9 @@ class TargetModel:
         """What is to be said of the program before it is lowered."""
         dropped = (sentence for method in self.methods for sentence in method.rewritten.dropped)
         quantized = (warning for own in self.methods if own.quantized is not None for warning in own.quantized.warnings)
-        return (*dict.fromkeys(dropped), *dict.fromkeys(quantized))
+        recipes = (own.rewritten.program.recipe for own in self.methods)
+        narrow = any(recipe is not None and recipe.weight_bits == 7 for recipe in recipes)
+        return (*dict.fromkeys(dropped), *dict.fromkeys(quantized), *([_SEVEN_BITS] if narrow else []))
 
     @property
     def quantization(self) -> Mapping[str, Any] | None:

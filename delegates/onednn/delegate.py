@@ -11,7 +11,7 @@ from edgex.delegates.base import Availability, CapturedProgram, LoweredModule
 from edgex.delegates.executorch.rewrites import PORTABLE_REWRITES
 from edgex.delegates.onednn.special_values import SPECIAL_VALUES
 from edgex.delegates.plan import PartitionPlan
-from edgex.delegates.recipes.quantizers import Quantizer, shared_quantizer
+from edgex.delegates.recipes.quantizers import Quantizer, saturating_quantizer
 from edgex.delegates.recipes.recipes import get_recipe
 from edgex.errors import LoweringError
 from edgex.runtime.engines.isa import missing_isa
@@ -24,6 +24,8 @@ INSTALL_COMMAND = "pip install 'edgex-toolchain[onednn]'"
 _PEAK_FACTORS, _MOST = {None: 4.0, "8da4w": 3.0, "8da8w": 3.0}, 5.0
 # Processors with AMX for bfloat16 have this too.
 BF16_ISA = ("avx512_bf16",)
+# Without it oneDNN 3.2 has no bfloat16 at all.
+EMULATION_ISA = ("avx512bw",)
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,7 @@ class OneDnnDelegate:
     precisions: tuple[str, ...] = ("fp32", "bf16")
     packages: tuple[str, ...] = ("executorch", "onednn-cpu-gomp", "torch", "torchao")
     recipes: tuple[str, ...] = ("int8", "8da8w", "8da4w")
+    clipped_recipes: tuple[str, ...] = ("int8",)
     leaves_out = True
     language_models = True
     rewrites: tuple[str, ...] = (
@@ -142,7 +145,7 @@ class OneDnnDelegate:
 
     def quantizer(self, recipe: str) -> Quantizer | None:
         """XNNPACK's, whose programs are brought into oneDNN's form; see `Delegate.quantizer`."""
-        return shared_quantizer(recipe) if recipe in self.recipes else None
+        return saturating_quantizer(recipe) if recipe in self.recipes else None
 
 
 def _require_one_form(program: CapturedProgram, options: OneDnnOptions) -> None:
@@ -152,7 +155,16 @@ def _require_one_form(program: CapturedProgram, options: OneDnnOptions) -> None:
             f"oneDNN does not run {program.recipe.name} with bf16: what is quantized is dequantized to float32 here",
             fix="use --quantize int8 without --precision, or --precision bf16 without --quantize",
         )
-    missing = missing_isa(BF16_ISA) if program.precision == "bf16" and not options.allow_emulated else []
+    if program.precision != "bf16":
+        return
+    missing = missing_isa(EMULATION_ISA)
+    if missing:
+        raise LoweringError(
+            f"this processor has no {', '.join(missing)}, without which oneDNN has no bf16",
+            fix="use --precision fp32",
+            why="every verification runs the artifact on this machine",
+        )
+    missing = missing_isa(BF16_ISA) if not options.allow_emulated else []
     if missing:
         raise LoweringError(
             f"this processor has no {', '.join(missing)}, so bf16 would be slower here than fp32",
@@ -163,10 +175,10 @@ def _require_one_form(program: CapturedProgram, options: OneDnnOptions) -> None:
 
 def _finish(lowered: LoweredModule, options: OneDnnOptions, program: CapturedProgram) -> LoweredModule:
     """What was lowered, with what the machine that runs it must have."""
-    native = program.precision == "bf16" and not options.allow_emulated
+    isa = () if program.precision != "bf16" else EMULATION_ISA if options.allow_emulated else BF16_ISA
     requirements = dataclasses.replace(
         lowered.requirements,
-        isa=BF16_ISA if native else (),
+        isa=isa,
         plugins=(PLUGIN,) if lowered.plan.delegate_calls else (),
     )
     return dataclasses.replace(lowered, requirements=requirements, warnings=_warnings(lowered, options, program))

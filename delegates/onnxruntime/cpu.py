@@ -13,7 +13,7 @@ from edgex.delegates.onnxruntime.rewrites import ONNX_REWRITES
 from edgex.delegates.onnxruntime.special_values import SPECIAL_VALUES
 from edgex.delegates.onnxruntime.versions import DEFAULT_OPSET, NEWEST_OPSET, OLDEST_OPSET
 from edgex.delegates.plan import PartitionPlan
-from edgex.delegates.recipes.quantizers import Quantizer, shared_quantizer
+from edgex.delegates.recipes.quantizers import Quantizer, saturating_quantizer
 
 INSTALL_COMMAND = "pip install 'edgex-toolchain[onnx]'"
 
@@ -46,6 +46,7 @@ class OnnxCpuDelegate:
     language_models = True
     packages: tuple[str, ...] = ("torch", "onnx", "onnxscript", "onnxruntime")
     recipes: tuple[str, ...] = CPU_RECIPES
+    clipped_recipes: tuple[str, ...] = ("int8", "int8-dynamic", "8da8w")
     rewrites: tuple[str, ...] = (
         *("write_cached_attention", "flatten_softmax", "write_large_norms", "write_cubics"),
         *ONNX_REWRITES,
@@ -110,4 +111,4 @@ class OnnxCpuDelegate:
 
     def quantizer(self, recipe: str) -> Quantizer | None:
         """The shared one for `int8`; other recipes are made of the float graph, in operators of ONNX Runtime's own."""
-        return shared_quantizer(recipe) if recipe == "int8" else None
+        return saturating_quantizer(recipe) if recipe == "int8" else None

@@ -14,7 +14,7 @@ from edgex.delegates.onnxruntime.rewrites import ONNX_REWRITES
 from edgex.delegates.onnxruntime.versions import DEFAULT_OPSET
 from edgex.delegates.openvino.conversion import find_refused
 from edgex.delegates.plan import PartitionPlan
-from edgex.delegates.recipes.quantizers import Quantizer, shared_quantizer
+from edgex.delegates.recipes.quantizers import Quantizer, saturating_quantizer
 from edgex.errors import LoweringError
 from edgex.runtime.artifact.manifest import Requirements
 from edgex.runtime.support.disk.scratch import scratch_folder
@@ -48,6 +48,7 @@ class OpenVinoDelegate:
     precisions: tuple[str, ...] = ("fp32", "fp16")
     packages: tuple[str, ...] = ("torch", "onnx", "onnxscript")
     recipes: tuple[str, ...] = ("int8",)
+    clipped_recipes: tuple[str, ...] = ("int8",)
     rewrites: tuple[str, ...] = ONNX_REWRITES
 
     def availability(self) -> Availability:
@@ -106,7 +107,7 @@ class OpenVinoDelegate:
 
     def quantizer(self, recipe: str) -> Quantizer | None:
         """The shared one for `int8`."""
-        return shared_quantizer(recipe) if recipe in self.recipes else None
+        return saturating_quantizer(recipe) if recipe in self.recipes else None
 
 
 def _checks() -> Any:

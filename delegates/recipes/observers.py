@@ -126,7 +126,7 @@ _OBSERVERS: dict[str, Any] = {
 
 
 def make_xnnpack_quantizer(
-    observer: str, takes: Callable[[Node], bool], *, dynamic: bool, activation_bits: int = 8
+    observer: str, takes: Callable[[Node], bool], *, dynamic: bool, activation_bits: int = 8, weight_bits: int = 8
 ) -> Any:
     """XNNPACK's quantizer, per channel, with another observer of activations.
 
@@ -135,6 +135,7 @@ def make_xnnpack_quantizer(
         takes: Whether an operator may be quantized.
         dynamic: Find ranges of activations at every run.
         activation_bits: 8, or 16 for ranges that are not dynamic.
+        weight_bits: 8, or 7 in bytes.
     """
     # A copy: the original is cached and shared by whoever asks for it.
     config = dataclasses.replace(get_symmetric_quantization_config(is_per_channel=True, is_dynamic=dynamic))
@@ -146,4 +147,7 @@ def make_xnnpack_quantizer(
         if wide:
             spec = dataclasses.replace(spec, dtype=torch.int16, quant_min=-(2**15), quant_max=2**15 - 1)
         config = dataclasses.replace(config, input_activation=spec, output_activation=spec)
+    if weight_bits == 7:
+        narrow = dataclasses.replace(config.weight, quant_min=-63, quant_max=63)
+        config = dataclasses.replace(config, weight=narrow)
     return _Quantizer().set_global(config).set_filter_function(takes)

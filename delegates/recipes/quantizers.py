@@ -9,10 +9,11 @@ activations.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from edgex.runtime.engines.base import Availability
+from edgex.runtime.engines.isa import saturates_bytes
 from edgex.runtime.support.entry_points import installed_version
 
 if TYPE_CHECKING:
@@ -60,10 +61,12 @@ class SymmetricInt8:
     Attributes:
         dynamic: Ranges of activations are found at every run, and only convolutions and linear layers are quantized.
         activation_bits: 8 or 16; dynamic ones have 8.
+        weight_bits: 8, or 7 for kernels that clip sums of larger ones on this processor.
     """
 
     dynamic: bool = False
     activation_bits: Literal[8, 16] = 8
+    weight_bits: Literal[8, 7] = 8
 
     @property
     def observed(self) -> bool:
@@ -74,7 +77,13 @@ class SymmetricInt8:
         """See `QuantizerRecipe`."""
         from edgex.delegates.recipes.observers import make_xnnpack_quantizer
 
-        return make_xnnpack_quantizer(observer, takes, dynamic=self.dynamic, activation_bits=self.activation_bits)
+        return make_xnnpack_quantizer(
+            observer,
+            takes,
+            dynamic=self.dynamic,
+            activation_bits=self.activation_bits,
+            weight_bits=self.weight_bits,
+        )
 
     def refusal(self, node: Node) -> str | None:
         """Convolutions that XNNPACK does not run in 8 bits: quantized, kernels that are far slower would, or none."""
@@ -119,6 +128,17 @@ def shared_quantizer(recipe: str) -> Quantizer | None:
     if recipe == "a16w8":
         return SymmetricInt8(activation_bits=16)
     return LinearWeights() if recipe in LINEAR_RECIPES else None
+
+
+def saturating_quantizer(recipe: str) -> Quantizer | None:
+    """The shared one, for engines whose kernels clip sums of products of bytes on processors without VNNI.
+
+    Weights have 7 bits on such a processor; see `edgex.runtime.engines.isa.saturates_bytes`.
+    """
+    quantizer = shared_quantizer(recipe)
+    if isinstance(quantizer, SymmetricInt8) and saturates_bytes():
+        return replace(quantizer, weight_bits=7)
+    return quantizer
 
 
 def quantizer_availability() -> Availability:

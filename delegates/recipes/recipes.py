@@ -24,7 +24,7 @@ class Recipe:
         name: The `--quantize` value.
         activations: `static` (ranges from calibration data), `dynamic` (ranges found at every run) or `float` (only
             weights are stored in few bits).
-        weight_bits: 8 or 4, signed and symmetric.
+        weight_bits: 8 or 4, signed and symmetric; 7 where the target and this processor clip sums of larger ones.
         group_size: How many consecutive weights of an output channel share a scale; None for the whole channel.
         activation_bits: 8 or 16, signed with a zero point, unless activations are `float`.
         head: Of a language model: `int8` gives the layer of the scores 8-bit weights (and leaves its activations to the
@@ -34,7 +34,7 @@ class Recipe:
 
     name: str
     activations: Literal["static", "dynamic", "float"]
-    weight_bits: Literal[8, 4] = 8
+    weight_bits: Literal[8, 7, 4] = 8
     group_size: int | None = None
     activation_bits: Literal[8, 16] = 8
     head: Head = "recipe"

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from edgex.delegates.recipes.quantizers import LINEAR_RECIPES, LinearWeights
+from edgex.delegates.base import ClipsBytes
+from edgex.delegates.recipes.quantizers import LINEAR_RECIPES, LinearWeights, SymmetricInt8
 from edgex.errors import QuantizationError, UsageError
 from edgex.export.proof.verification import QuantizedReference
 from edgex.export.quantization.calibration.samples import Samples, find_calibration, of_method
@@ -16,8 +17,10 @@ from edgex.export.quantization.quantize import Calibrated
 from edgex.export.quantization.running import GraphRunner
 from edgex.export.rewrites.editing.mutation import writes_in_place
 from edgex.export.rewrites.stage import check_signature
+from edgex.runtime.engines.isa import saturates_bytes
 
 if TYPE_CHECKING:
+    from edgex.delegates.base import Delegate
     from edgex.delegates.recipes.quantizers import Quantizer
     from edgex.delegates.recipes.recipes import Recipe
     from edgex.export.settings import ExportSettings
@@ -91,6 +94,7 @@ def _quantize_method(
 ) -> tuple[dict[str, TargetModel], dict[str, QuantizationError]]:
     """`quantize_for_targets` of one method, whatever others the models have; `speaks`: of a language model."""
     quantizers = {name: model.job.delegate.quantizer(recipe.name) for name, model in models.items()}
+    recipes = {name: _recipe_here(recipe, model.job.delegate) for name, model in models.items()}
     observed = any(quantizer is not None and quantizer.observed for quantizer in quantizers.values())
     eager = captured.capture.eager
     if observed and captured.source.method is not None and captured.capture.program.state:
@@ -113,7 +117,7 @@ def _quantize_method(
     for name, quantizer in quantizers.items():
         model = models[name]
         program = model.rewritten.program
-        under_recipe = replace(model.rewritten, program=replace(program, recipe=recipe))
+        under_recipe = replace(model.rewritten, program=replace(program, recipe=recipes[name]))
         if quantizer is None:
             lowered_later.append(name)
             continue
@@ -121,10 +125,10 @@ def _quantize_method(
         if key not in made and key not in errors:
             own = samples if quantizer.observed else None
             observer = settings.observer or DEFAULT_OBSERVER
-            calibrated = Calibrated(program, recipe, quantizer, observer, own, progress=progress)
+            calibrated = Calibrated(program, recipes[name], quantizer, observer, own, progress=progress)
             # Targets ask for rewrites of their own. What these left alone has the range that was seen before.
             for (_, other), quantized in made.items():
-                if other == quantizer:
+                if _same_but_weights(other, quantizer):
                     ranges = quantized.calibrated.ranges
                     calibrated.ranges.update({value: ranges[value] for value in ranges.keys() & common_values})
             progress("quantize", recipe.name)
@@ -140,10 +144,23 @@ def _quantize_method(
     references = [quantized.reference for (_, quantizer), quantized in made.items() if quantizer == LinearWeights()]
     for name in lowered_later:
         try:
-            found[name] = _leave_to_delegate(models[name], recipe, references, progress, speaks=speaks)
+            found[name] = _leave_to_delegate(models[name], recipes[name], references, progress, speaks=speaks)
         except QuantizationError as error:
             failed[name] = error
     return found, failed
+
+
+def _recipe_here(recipe: Recipe, delegate: Delegate) -> Recipe:
+    """With weights of 7 bits where the delegate's engine would clip sums of larger ones on this processor."""
+    clips = isinstance(delegate, ClipsBytes) and recipe.name in delegate.clipped_recipes and saturates_bytes()
+    return replace(recipe, weight_bits=7) if clips else recipe
+
+
+def _same_but_weights(one: Quantizer, other: Quantizer) -> bool:
+    """Whether both see the same ranges of activations."""
+    if isinstance(one, SymmetricInt8) and isinstance(other, SymmetricInt8):
+        return replace(one, weight_bits=8) == replace(other, weight_bits=8)
+    return one == other
 
 
 def _leave_to_delegate(
@@ -171,6 +188,8 @@ def _leave_to_delegate(
     rewritten = replace(model.rewritten, program=replace(program, recipe=recipe))
     if not speaks or recipe.name not in LINEAR_RECIPES:
         return replace(model, rewritten=rewritten)
+    if recipe.weight_bits == 7:
+        references = []  # others have 8
     if not references:
         progress("quantize", f"{recipe.name}, for the proof")
         quantized = quantize_linear(model.rewritten.program, recipe, frozenset())

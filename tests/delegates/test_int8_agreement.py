@@ -13,7 +13,7 @@ from torch import nn
 
 import edgex
 from edgex.delegates.base import CapturedProgram
-from edgex.delegates.recipes.quantizers import shared_quantizer
+from edgex.delegates.recipes.quantizers import saturating_quantizer
 from edgex.delegates.recipes.recipes import get_recipe
 from edgex.delegates.registry import get_delegate
 from edgex.export.capture.program import capture
@@ -61,7 +61,7 @@ def quantized() -> Quantized:
     found = capture(model, (data[0],), source_root=HERE)
     program, _ = apply_rewrites(found.program)
     samples = Samples(find_calibration(data, wrap_model(model, (), {}), found.eager), found.eager, HERE)
-    quantizer = shared_quantizer("int8")
+    quantizer = saturating_quantizer("int8")
     assert quantizer is not None
     made = Calibrated(program, get_recipe("int8"), quantizer, "minmax", samples).quantize().program
     inputs = [torch.randn(1, 3, 8, 8, generator=generator) for _ in range(4)]

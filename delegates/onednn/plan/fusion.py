@@ -136,8 +136,8 @@ def _takes(before: Sequence[Operation], operation: Operation, other: Value, make
     first, shape = before[0], operation.output.shape
     if first.kind == "matmul":
         # Without AVX-512 its kernels add a whole tensor only before they do anything else.
-        late_sum = operation.kind == "add" and is_whole(other.shape, shape) and not _adds_whole(before)
-        return is_fast_behind_product(other.shape, shape, folded=_folds_batch(first)) and not (late_sum and before[1:])
+        late_sum = before[1:] and operation.kind == "add" and is_whole(other.shape, shape) and not _adds_whole(before)
+        return not late_sum and is_fast_behind_product(other.shape, shape, folded=_folds_batch(first))
     if first.kind in _CONVOLUTIONS:
         if not is_fast_behind_convolution(other.shape, shape):
             return False

@@ -26,9 +26,10 @@ CONTRIB = "com.microsoft"
 class LinearRewriter:
     """Replaces linear layers; what several layers share (a weight, a quantized activation) is made once."""
 
-    def __init__(self, editor: GraphEditor) -> None:
-        """Begin to rewrite the graph that `editor` edits."""
+    def __init__(self, editor: GraphEditor, channel_bits: int = 8) -> None:
+        """Begin to rewrite the graph that `editor` edits; `channel_bits` are those of weights in integer products."""
         self._editor = editor
+        self._channel_bits = channel_bits
         self._weights: dict[int, tuple[Any, ...]] = {}
         self._blocks: dict[tuple[int, int], tuple[Any, ...]] = {}
         self._activations: dict[int, tuple[Any, ...]] = {}
@@ -134,7 +135,7 @@ class LinearRewriter:
     def _channels(self, linear: Linear, *, narrow: bool) -> tuple[Any, Any, Any]:
         if linear.key not in self._weights:
             name = linear.weight.tensor.name
-            quantized, scales, sums = channel_tensors(linear.weight, narrow=narrow)
+            quantized, scales, sums = channel_tensors(linear.weight, self._channel_bits, narrow=narrow)
             self._weights[linear.key] = (
                 self._editor.weight(f"{name}.int8", quantized),
                 self._editor.weight(f"{name}.scale", scales),

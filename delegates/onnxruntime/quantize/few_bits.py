@@ -48,7 +48,7 @@ def quantize_groups(rows: np.ndarray, bits: int, group: int, *, narrow: bool = F
 
     Args:
         rows: float32 `[out, in]`.
-        bits: 8 or 4.
+        bits: 8, 7 or 4.
         group: Features that share a scale; the last run is filled up with zeros.
         narrow: Leave out the lowest number.
 
@@ -68,11 +68,12 @@ def quantize_groups(rows: np.ndarray, bits: int, group: int, *, narrow: bool = F
     return np.clip(np.rint(grouped / scale[..., None]), lowest, highest).astype(np.int8), scale
 
 
-def channel_tensors(weight: FloatWeight, *, narrow: bool) -> tuple[Any, Any, Any]:
+def channel_tensors(weight: FloatWeight, bits: int, *, narrow: bool) -> tuple[Any, Any, Any]:
     """A weight with one scale an output channel, for integer products.
 
     Args:
         weight: The float weight.
+        bits: 8, or 7 in bytes.
         narrow: See `quantize_groups`.
 
     Returns:
@@ -82,7 +83,7 @@ def channel_tensors(weight: FloatWeight, *, narrow: bool) -> tuple[Any, Any, Any
     import numpy as np
 
     def both() -> tuple[np.ndarray, np.ndarray]:
-        return quantize_groups(weight.rows(), 8, weight.inputs, narrow=narrow)
+        return quantize_groups(weight.rows(), bits, weight.inputs, narrow=narrow)
 
     def quantized() -> np.ndarray:
         return np.ascontiguousarray(both()[0][:, 0, :].T)

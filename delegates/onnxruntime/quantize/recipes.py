@@ -14,6 +14,7 @@ from edgex.delegates.onnxruntime.quantize import qdq
 from edgex.delegates.onnxruntime.quantize.dynamic import CONTRIB, LinearRewriter
 from edgex.delegates.onnxruntime.quantize.linears import Linear, Unfit, find_head, find_linears
 from edgex.errors import QuantizationError
+from edgex.runtime.engines.isa import saturates_bytes
 
 if TYPE_CHECKING:
     from torch.fx import Node as FxNode
@@ -149,7 +150,7 @@ def _static(editor: GraphEditor, form: Form) -> Quantized:
 def _while_lowering(editor: GraphEditor, program: CapturedProgram) -> Quantized:
     recipe = program.recipe
     assert recipe is not None
-    rewriter = LinearRewriter(editor)
+    rewriter = LinearRewriter(editor, 7 if saturates_bytes() else 8)
     left: list[tuple[str, Any]] = []
     count = 0
     crowded: list[Any] = []

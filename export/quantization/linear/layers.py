@@ -36,7 +36,7 @@ from edgex.runtime.support.dependency_messages import quiet_import
 if TYPE_CHECKING:
     from torch.fx import Graph, Node
 
-_RANGES = {8: (-128, 127), 4: (-8, 7)}
+_RANGES = {8: (-128, 127), 7: (-64, 63), 4: (-8, 7)}
 
 
 def quantize_linear(program: CapturedProgram, recipe: Recipe, keep_float: frozenset[str]) -> Quantized:

@@ -17,7 +17,7 @@ import numpy as np
 from edgex.errors import RunError, TargetUnavailable, nearest_name
 from edgex.runtime.engines.base import Availability
 from edgex.runtime.engines.executorch.binding import INSTALL_COMMAND
-from edgex.runtime.engines.isa import missing_isa
+from edgex.runtime.engines.isa import missing_isa, warn_of_clipped_bytes
 from edgex.runtime.engines.plugins import load_plugins
 from edgex.runtime.session.runner import EngineSettings, LoadSeconds
 from edgex.runtime.session.session import Session
@@ -449,6 +449,8 @@ def _check_requirements(artifact: Artifact) -> None:
     required = artifact.manifest.requirements
     installed = installed_version("executorch")
     missing = missing_isa(required.isa)
+    if artifact.manifest.target == "onednn":
+        warn_of_clipped_bytes(artifact, ("int8",))
     if missing:
         raise TargetUnavailable(
             f"the artifact needs a processor with {', '.join(missing)}, which this one lacks",

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from edgex.runtime.engines.base import Setting
+from edgex.runtime.engines.isa import warn_of_clipped_bytes
 from edgex.runtime.engines.package import EnginePackage, PackagedEngine
 from edgex.runtime.session.runner import EngineSettings
 
@@ -48,6 +49,8 @@ class OnnxRuntimeEngine(PackagedEngine):
         from edgex.runtime.session.session import Session
 
         opening = choose_opening(artifact, settings)
+        if opening is None:
+            warn_of_clipped_bytes(artifact, ("int8", "int8-dynamic", "8da8w"))
         choices = parse_settings(settings if opening is None else opening.settings)
         PACKAGE.check(artifact)
         runner = OnnxRuntimeRunner(artifact, choices, opening)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from edgex.runtime.engines.base import Setting
+from edgex.runtime.engines.isa import warn_of_clipped_bytes
 from edgex.runtime.engines.openvino.binding import INSTALL_COMMAND
 from edgex.runtime.engines.package import EnginePackage, PackagedEngine
 from edgex.runtime.session.runner import EngineSettings
@@ -42,6 +43,7 @@ class OpenVinoEngine(PackagedEngine):
 
         choices = parse_settings(settings)
         PACKAGE.check(artifact)
+        warn_of_clipped_bytes(artifact, ("int8",))
         return Session(artifact, OpenVinoRunner(artifact, choices))
 
     def settings_worth_timing(self, threads: int) -> Sequence[Setting]:

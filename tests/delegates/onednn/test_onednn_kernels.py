@@ -13,7 +13,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from onednn_cases import CASES as OPERATORS
-from onednn_support import Network, capture, load, lower, needs_onednn
+from onednn_support import Int8Linear, Network, capture, load, lower, needs_onednn, rounded
 from torch import nn
 
 pytestmark = needs_onednn
@@ -168,6 +168,10 @@ def small_block(x: torch.Tensor, norm: nn.Module, up: nn.Module, down: nn.Module
     return rooted + down(F.silu(up(norm(x))) * torch.tanh(up(x)).sigmoid())
 
 
+def int8_residual(x: torch.Tensor, layer: nn.Module) -> torch.Tensor:
+    return rounded(rounded(F.gelu(rounded(layer(rounded(x))))) + rounded(x))
+
+
 def as_it_is(given: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
     return given + x
 
@@ -225,6 +229,7 @@ CASES: dict[str, tuple] = {
     "merged_patches": (merged_patches, (1, 64, 64, 8), nn.LayerNorm(32), nn.Linear(32, 16)),
     "windows_of_heads": (windows_of_heads, (8, 16, 32), nn.Linear(32, 96), nn.Embedding(4, 256), nn.Embedding(8, 256)),
     "bias_of_places": (bias_of_places, (8, 16, 32), nn.Linear(32, 96), nn.Linear(32, 4)),
+    "int8_residual": (int8_residual, (128, 64), Int8Linear(64, 64)),
     "sinks": (sinks, (2, 128, 96)),
     "relative_places": (relative_places, (64, 16, 32), nn.Linear(32, 96), nn.Embedding(16, 8), nn.Embedding(16, 8)),
     "glu": (glu, IMAGE, nn.Linear(32, 64)),
@@ -247,7 +252,7 @@ CASES: dict[str, tuple] = {
     "windows": (windows, (1, 32, 16, 16), nn.Linear(32, 32), nn.LayerNorm(32)),
 }
 # Where oneDNN has other kernels on a machine without AVX-512, and these fuse less.
-FUSED = ("behind_convolution", "behind_product", "behind_concatenation", "bias_of_places", "windows", "sinks")
+FUSED = ("behind_convolution", "behind_product", "behind_concatenation", "bias_of_places", "int8_residual")
 # Where a call of oneDNN's costs more than all there is to compute.
 SMALL: dict[str, tuple] = {
     "small_block": (small_block, (2, 5, 16), nn.LayerNorm(16), nn.Linear(16, 32), nn.Linear(32, 16)),

@@ -19,10 +19,11 @@ from torch.nn import functional
 from edgex.delegates.base import CapturedProgram, LoweredModule
 from edgex.delegates.onnxruntime.cpu import OnnxCpuDelegate, OnnxCpuOptions
 from edgex.delegates.onnxruntime.lowering import Checks, lower_program
-from edgex.delegates.recipes.quantizers import shared_quantizer
+from edgex.delegates.recipes.quantizers import saturating_quantizer
 from edgex.errors import QuantizationError
 from edgex.runtime.artifact.artifact import open_artifact
 from edgex.runtime.artifact.specs import Dim
+from edgex.runtime.engines.isa import saturates_bytes
 from edgex.runtime.engines.onnxruntime.engine import OnnxRuntimeEngine
 from edgex.runtime.engines.trace.tracing import plan_trace
 from edgex.runtime.session.runner import EngineSettings
@@ -64,7 +65,7 @@ def quantize(
     """A static recipe as the pipeline makes it."""
     from edgex.export.quantization import pt2e
 
-    quantizer = shared_quantizer(recipe)
+    quantizer = saturating_quantizer(recipe)
     assert quantizer is not None
     observed = pt2e.prepare(program, quantizer, "minmax", lambda node: True)
     pt2e.observe_weights(observed)
@@ -401,8 +402,9 @@ def test_tokens_are_quantized_one_by_one(tmp_path: Path) -> None:
     x[3] = x[3].abs() + 5
     case = make(model, capture_quantized(model, (x,), "8da8w"), (x,), tmp_path)
     weight = model.weight.detach()
-    step = weight.abs().amax(1, keepdim=True) / 127.5
-    weight = (weight / step).round().clamp(-128, 127) * step
+    most = 63 if saturates_bytes() else 127
+    step = weight.abs().amax(1, keepdim=True) / (most + 0.5)
+    weight = (weight / step).round().clamp(-most - 1, most) * step
     low, high = x.amin(1, keepdim=True).clamp(max=0), x.amax(1, keepdim=True).clamp(min=0)
     scale = ((high - low) / 255).clamp(min=torch.finfo(torch.float32).eps)
     zero = -(low / scale).round()
@@ -438,7 +440,7 @@ def test_tensors_are_quantized_as_a_whole(tmp_path: Path) -> None:
     model, x = reinitialise(nn.Linear(40, 24)), random(5, 40)
     case = make(model, capture_quantized(model, (x,), "int8-dynamic"), (x,), tmp_path)
     weight = model.weight.detach()
-    step = weight.abs().amax(1, keepdim=True) / 127
+    step = weight.abs().amax(1, keepdim=True) / (63 if saturates_bytes() else 127)
     scale = (x.max() - x.min()) / 255
     zero = -(x.min() / scale).round()
     rows = ((x / scale + zero).round().clamp(0, 255) - zero) * scale
@@ -511,5 +513,5 @@ class TestRefusals:
 
     def test_only_static_recipes_have_a_quantizer(self) -> None:
         delegate = OnnxCpuDelegate()
-        assert delegate.quantizer("int8") == shared_quantizer("int8")
+        assert delegate.quantizer("int8") == saturating_quantizer("int8")
         assert [delegate.quantizer(recipe) for recipe in delegate.recipes[1:]] == [None] * 4

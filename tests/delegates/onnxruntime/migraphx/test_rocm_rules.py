@@ -15,7 +15,7 @@ from edgex.delegates.base import CapturedProgram
 from edgex.delegates.onnxruntime.migraphx import operators as table
 from edgex.delegates.onnxruntime.rocm import OnnxRocmDelegate, OnnxRocmOptions
 from edgex.delegates.plan import PartitionPlan
-from edgex.delegates.recipes.quantizers import shared_quantizer
+from edgex.delegates.recipes.quantizers import saturating_quantizer
 from edgex.delegates.registry import get_delegate, parse_options
 from edgex.errors import LoweringError, UsageError
 from edgex.runtime.artifact.specs import Dim
@@ -250,5 +250,5 @@ class TestQuantized:
     def test_other_recipes_are_refused_with_what_is_taken(self) -> None:
         assert DELEGATE.recipes == ("int8",)
         assert "8da4w" in DELEGATE.recipe_refusal("8da4w") and "--quantize int8" in DELEGATE.recipe_refusal("8da4w")
-        assert DELEGATE.quantizer("int8") == shared_quantizer("int8")
+        assert DELEGATE.quantizer("int8") == saturating_quantizer("int8")
         assert DELEGATE.quantizer("8da8w") is None

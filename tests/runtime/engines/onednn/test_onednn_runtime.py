@@ -21,8 +21,9 @@ from torch import nn
 
 import edgex
 from edgex.cli.run.inspect import command as inspect_command
-from edgex.delegates.onednn.delegate import OneDnnDelegate, OneDnnOptions
+from edgex.delegates.onednn.delegate import EMULATION_ISA, OneDnnDelegate, OneDnnOptions
 from edgex.errors import LoweringError, RunError
+from edgex.export.rewrites.precision import convert_precision
 from edgex.runtime.engines.isa import missing_isa
 from edgex.runtime.engines.onednn import compiled_sizes
 from edgex.runtime.engines.onednn.build import SOURCES
@@ -342,7 +343,12 @@ def test_each_partition_is_an_event(tmp_path: Path) -> None:
 
 
 def test_bfloat16_needs_a_processor_that_has_it() -> None:
-    program = capture(network(), [image(1)], precision="bf16")
+    program = convert_precision(capture(network(), [image(1)]), "bf16")
+    if missing_isa(EMULATION_ISA):
+        for options in (OneDnnOptions(), OneDnnOptions(allow_emulated=True)):
+            with pytest.raises(LoweringError, match="without which oneDNN has no bf16"):
+                OneDnnDelegate().lower(program, options)
+        return
     if not missing_isa(("avx512_bf16",)):
         assert OneDnnDelegate().lower(program, OneDnnOptions()).requirements.isa == ("avx512_bf16",)
         return
@@ -351,7 +357,7 @@ def test_bfloat16_needs_a_processor_that_has_it() -> None:
             action(program, OneDnnOptions())
         assert "allow_emulated=true" in str(caught.value.fix)
     emulated = OneDnnDelegate().lower(program, OneDnnOptions(allow_emulated=True))
-    assert emulated.requirements.isa == () and any("avx512_bf16" in text for text in emulated.warnings)
+    assert emulated.requirements.isa == EMULATION_ISA and any("avx512_bf16" in text for text in emulated.warnings)
 
 
 def executed(network: nn.Module, inputs: Sequence[torch.Tensor], capfd: pytest.CaptureFixture[str]) -> list[str]:
