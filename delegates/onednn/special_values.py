@@ -15,6 +15,7 @@ SPECIAL_VALUES: Mapping[str, str] = {
     "aten.hardsigmoid.default": "NaN becomes 1",
     "aten.clamp.default": "NaN becomes the least value",
     "aten.clamp_min.default": "NaN becomes the least value",
+    "aten.gelu.default": "infinity becomes NaN on processors without AVX-512",
     "aten.exp.default": "NaN becomes infinity",
     "aten.softmax.int": "a row with NaN or infinity has numbers",
     "aten.log_softmax.int": "a row with NaN or infinity has numbers",

@@ -66,6 +66,8 @@ def test_a_special_function_keeps_its_digits(name):
     check_vals(after)
     assert run(after) == (after, None)
     ((expected,), (found,)) = run_program(before, *args), run_program(after, *args)
+    if name in HYPERBOLIC:  # of 89 PyTorch itself gives infinity on processors without AVX-512
+        expected = function(args[0].double()).float()
     # A relative error of the function's own size, and float32's of its argument where that runs away.
     torch.testing.assert_close(found, expected, rtol=1e-5, atol=2e-6, equal_nan=True)
 
