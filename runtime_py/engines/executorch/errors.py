@@ -65,8 +65,8 @@ ERROR_CODES: Mapping[int, ErrorCode] = {
     0x25: ErrorCode("OutOfResources", "the runtime ran out of a resource", "free memory, or close other sessions"),
     0x30: ErrorCode(
         "DelegateInvalidCompatibility",
-        "the backend cannot read its part, made by another version",
-        _EXPORT_AGAIN,
+        "the backend cannot read its part, or has no kernel for it on this processor",
+        f"{_EXPORT_AGAIN}, on this machine",
     ),
     0x31: ErrorCode(
         "DelegateMemoryAllocationFailed", "the backend could not allocate memory", "free memory, or use a smaller model"

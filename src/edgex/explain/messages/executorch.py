@@ -67,8 +67,8 @@ MESSAGES: tuple[Entry, ...] = (
         "backend-init-failed",
         "executorch",
         r"Init failed for backend (?P<name>\w+)|XnnpackBackend init failed",
-        "The backend could not read or compile its part of the program: it was made by another version, or holds a "
-        "quantization scheme that the backend does not take.",
+        "The backend could not read or compile its part of the program: it was made by another version, asks "
+        "for what this processor lacks, or holds a quantization scheme that the backend does not take.",
         "export again with the versions that run it; for dynamic int8 use per-channel weights, and calibrate",
         ("pytorch/executorch#8830", "pytorch/executorch#11355"),
     ),
