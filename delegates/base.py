@@ -138,11 +138,11 @@ class ChoosesRewrites(Protocol):
 
 @runtime_checkable
 class ClipsBytes(Protocol):
-    """A delegate whose engine clips sums of products of bytes where the processor has no VNNI.
+    """A delegate that quantizes while it lowers, for an engine that clips sums of bytes where there is no VNNI.
 
     Attributes:
         clipped_recipes: Those that have 7 bits for weights on such a processor; see
-            `edgex.runtime.engines.isa.saturates_bytes`.
+            `edgex.runtime.engines.isa.saturates_bytes`. Of quantizers, `weight_bits` tells it.
     """
 
     clipped_recipes: tuple[str, ...]

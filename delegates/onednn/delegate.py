@@ -48,7 +48,6 @@ class OneDnnDelegate:
     precisions: tuple[str, ...] = ("fp32", "bf16")
     packages: tuple[str, ...] = ("executorch", "onednn-cpu-gomp", "torch", "torchao")
     recipes: tuple[str, ...] = ("int8", "8da8w", "8da4w")
-    clipped_recipes: tuple[str, ...] = ("int8",)
     leaves_out = True
     language_models = True
     rewrites: tuple[str, ...] = (

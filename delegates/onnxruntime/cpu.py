@@ -46,7 +46,7 @@ class OnnxCpuDelegate:
     language_models = True
     packages: tuple[str, ...] = ("torch", "onnx", "onnxscript", "onnxruntime")
     recipes: tuple[str, ...] = CPU_RECIPES
-    clipped_recipes: tuple[str, ...] = ("int8", "int8-dynamic", "8da8w")
+    clipped_recipes: tuple[str, ...] = ("int8-dynamic", "8da8w")
     rewrites: tuple[str, ...] = (
         *("write_cached_attention", "flatten_softmax", "write_large_norms", "write_cubics"),
         *ONNX_REWRITES,

@@ -11,7 +11,7 @@ from edgex.delegates.onnxruntime.cpu import OnnxCpuDelegate
 from edgex.delegates.onnxruntime.rewrites import ONNX_REWRITES
 from edgex.delegates.onnxruntime.versions import newest
 from edgex.delegates.plan import PartitionPlan
-from edgex.delegates.recipes.quantizers import Quantizer, saturating_quantizer
+from edgex.delegates.recipes.quantizers import Quantizer, shared_quantizer
 from edgex.runtime.engines.onnxruntime.provider.known import Provider
 
 
@@ -120,4 +120,4 @@ class ProviderDelegate:
 
     def quantizer(self, recipe: str) -> Quantizer | None:
         """The shared one, where the recipe is among those taken."""
-        return saturating_quantizer(recipe) if recipe in self.recipes else None
+        return shared_quantizer(recipe) if recipe in self.recipes else None

@@ -19,6 +19,7 @@ from edgex.delegates.onnxruntime.provider import ProviderDelegate
 from edgex.delegates.onnxruntime.quantize.recipes import MIGRAPHX_RECIPES, migraphx_refusal
 from edgex.delegates.onnxruntime.special_values import SPECIAL_VALUES
 from edgex.delegates.plan import PartitionPlan
+from edgex.delegates.recipes.quantizers import Quantizer, saturating_quantizer
 from edgex.runtime.engines.checks import Check
 from edgex.runtime.engines.rocm.provider import MIGRAPHX
 
@@ -126,6 +127,10 @@ class OnnxRocmDelegate(ProviderDelegate):
 
         find_left = partial(migraphx_refusals, fatal=not options.allow_fallback)
         return Checks("MIGraphX", find_left, fixed_sizes=True, form="signed")
+
+    def quantizer(self, recipe: str) -> Quantizer | None:
+        """See `ProviderDelegate`; the proof runs on this machine's CPU where there is no AMD GPU."""
+        return saturating_quantizer(recipe) if recipe in self.recipes else None
 
     def manifest_options(self, options: OnnxRocmOptions) -> dict[str, Any]:
         """See `ProviderDelegate`."""

@@ -48,7 +48,6 @@ class OpenVinoDelegate:
     precisions: tuple[str, ...] = ("fp32", "fp16")
     packages: tuple[str, ...] = ("torch", "onnx", "onnxscript")
     recipes: tuple[str, ...] = ("int8",)
-    clipped_recipes: tuple[str, ...] = ("int8",)
     rewrites: tuple[str, ...] = ONNX_REWRITES
 
     def availability(self) -> Availability:

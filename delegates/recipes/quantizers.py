@@ -136,7 +136,7 @@ def saturating_quantizer(recipe: str) -> Quantizer | None:
     Weights have 7 bits on such a processor; see `edgex.runtime.engines.isa.saturates_bytes`.
     """
     quantizer = shared_quantizer(recipe)
-    if isinstance(quantizer, SymmetricInt8) and saturates_bytes():
+    if isinstance(quantizer, SymmetricInt8) and quantizer.activation_bits == 8 and saturates_bytes():
         return replace(quantizer, weight_bits=7)
     return quantizer
 

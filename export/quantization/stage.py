@@ -94,7 +94,7 @@ def _quantize_method(
 ) -> tuple[dict[str, TargetModel], dict[str, QuantizationError]]:
     """`quantize_for_targets` of one method, whatever others the models have; `speaks`: of a language model."""
     quantizers = {name: model.job.delegate.quantizer(recipe.name) for name, model in models.items()}
-    recipes = {name: _recipe_here(recipe, model.job.delegate) for name, model in models.items()}
+    recipes = {name: _recipe_here(recipe, quantizers[name], model.job.delegate) for name, model in models.items()}
     observed = any(quantizer is not None and quantizer.observed for quantizer in quantizers.values())
     eager = captured.capture.eager
     if observed and captured.source.method is not None and captured.capture.program.state:
@@ -150,8 +150,10 @@ def _quantize_method(
     return found, failed
 
 
-def _recipe_here(recipe: Recipe, delegate: Delegate) -> Recipe:
+def _recipe_here(recipe: Recipe, quantizer: Quantizer | None, delegate: Delegate) -> Recipe:
     """With weights of 7 bits where the delegate's engine would clip sums of larger ones on this processor."""
+    if isinstance(quantizer, SymmetricInt8):
+        return replace(recipe, weight_bits=quantizer.weight_bits)
     clips = isinstance(delegate, ClipsBytes) and recipe.name in delegate.clipped_recipes and saturates_bytes()
     return replace(recipe, weight_bits=7) if clips else recipe
 

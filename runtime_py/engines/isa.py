@@ -1,4 +1,4 @@
-"""Whether this processor has the instruction sets that an artifact asks for."""
+"""Whether this processor has the instruction sets that an artifact asks for, and whether it clips sums of bytes."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def saturates_bytes() -> bool:
     """Whether kernels for 8-bit weights may give wrong sums here.
 
     x86 without VNNI has one instruction for bytes, `vpmaddubsw`, which adds two products of an unsigned and a signed
-    byte in 16 bits and clips what does not fit: 2 x 255 x 127 does not, 2 x 255 x 63 does. ONNX Runtime, oneDNN and
-    OpenVINO use it, XNNPACK does not. False where the system does not tell.
+    byte in 16 bits and clips what does not fit: 2 x 255 x 127 does not, 2 x 255 x 63 does. ONNX Runtime and oneDNN
+    use it (measured), OpenVINO is taken to, XNNPACK does not. False where the system does not tell.
     """
     host = read_host()
     return host.machine == "x86_64" and host.isa is not None and not any(name in host.isa for name in _EXACT_BYTES)

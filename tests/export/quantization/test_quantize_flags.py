@@ -71,3 +71,23 @@ def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not found.available
     assert found.reason == "quantizing needs torchao"
     assert get_delegate("reference").quantizer("int8") == get_delegate("xnnpack").quantizer("int8")
+
+
+@pytest.mark.parametrize("clips", [False, True])
+def test_weights_of_a_fake_processor_without_vnni_have_7_bits(monkeypatch: pytest.MonkeyPatch, clips: bool) -> None:
+    from edgex.delegates.recipes import quantizers
+    from edgex.delegates.recipes.recipes import get_recipe
+    from edgex.export.quantization import stage
+
+    for module in (quantizers, stage):
+        monkeypatch.setattr(module, "saturates_bytes", lambda: clips)
+    found = {}
+    for target, recipe in (
+        *(("onnx-cpu", "int8"), ("onednn", "int8"), ("xnnpack", "int8")),
+        *(("onnx-cpu", "8da8w"), ("onednn", "8da8w"), ("onnx-cpu", "8da4w")),
+    ):
+        delegate = get_delegate(target)
+        made = stage._recipe_here(get_recipe(recipe), delegate.quantizer(recipe), delegate)
+        found[target, recipe] = made.weight_bits
+    few = 7 if clips else 8
+    assert list(found.values()) == [few, few, 8, few, 8, 4]
