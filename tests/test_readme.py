@@ -116,6 +116,7 @@ def test_the_comparison_can_fail():
     printed = "a  1.5 ms\nb 2\nc"
     assert find_difference(("a 7 ms", "c"), printed) is None
     assert find_difference(("a 7 …",), printed) is None
+    assert find_difference(("a 7 µs",), printed) is None
     assert find_difference(("a 7 s",), printed) == "a 7 s"
     assert find_difference(("c", "b 2"), printed) == "b 2"
 
