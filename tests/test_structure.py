@@ -51,6 +51,7 @@ ALLOWED = {"torch._ops.OpOverload", "torch._ops.OpOverloadPacket", "torch._ops.H
 # Private attributes and methods of other projects' objects that single adapters reach for, or override.
 PRIVATE_ATTRIBUTES: dict[str, set[str]] = {
     "edgex.delegates.executorch.edge_passes": {"_generate_edge_program"},
+    "edgex.delegates.executorch.exir": {"_named_data_store"},
     "edgex.delegates.executorch.exporter.evaluations": {"_fx"},
     "edgex.delegates.executorch.exporter.shared_constants": {"_maybe_duplicate_constant_nodes"},
     "edgex.delegates.graph.composite_operators": {

@@ -173,12 +173,16 @@ def emitted_kernels(emitted: Any, method: str = FORWARD) -> list[str]:
 
 def instruction_handles(emitted: Any, method: str = FORWARD) -> tuple[dict[int, tuple[int, ...]], list[int]]:
     """Debug handles of each instruction of a method, and which instructions call a backend, in order."""
+    from executorch.exir.schema import DelegateCall
+
     handles = emitted.debug_handle_map.get(method, {})
     by_instruction = {
         int(instruction): tuple(found) if isinstance(found, (list, tuple)) else (found,)
         for instruction, found in handles.items()
     }
-    return by_instruction, sorted(int(call) for call in emitted.delegate_map.get(method, {}))
+    # ExecuTorch's own map of these leaves out those within a loop.
+    instructions = enumerate(_plan_of(emitted, method).chains[0].instructions)
+    return by_instruction, [number for number, one in instructions if isinstance(one.instr_args, DelegateCall)]
 
 
 def instruction_kernels(emitted: Any, method: str = FORWARD) -> dict[int, str]:
@@ -227,17 +231,53 @@ def planned_spans(emitted: Any, method: str = FORWARD) -> list[PlannedSpan]:
 
 
 def regions_of(program: ExportedProgram) -> list[Region]:
-    """The calls into backends of a lowered program, in program order."""
+    """The calls into backends of a lowered program, in program order; those of a loop's step stand for the loop."""
+    import torch
     from executorch.exir.delegate import executorch_call_delegate
 
     regions = []
     for node in program.graph.nodes:
-        if node.op == "call_function" and node.target is executorch_call_delegate:
+        if node.op != "call_function":
+            continue
+        if node.target is torch.ops.higher_order.scan:
+            step = getattr(program.graph_module, node.args[0].target)
+            calls = step.graph.find_nodes(op="call_function", target=executorch_call_delegate)
+            regions += [_region(getattr(step, call.args[0].target), (node.name,)) for call in calls]
+        elif node.target is executorch_call_delegate:
             lowered = getattr(program.graph_module, node.args[0].target)
             inner: Graph = lowered.original_module.graph
-            names = tuple(inside.name for inside in inner.nodes if inside.op == "call_function")
-            regions.append(Region(str(lowered.backend_id), names, bytes(lowered.processed_bytes)))
+            regions.append(_region(lowered, tuple(one.name for one in inner.nodes if one.op == "call_function")))
     return regions
+
+
+def _region(lowered: Any, nodes: tuple[str, ...]) -> Region:
+    return Region(str(lowered.backend_id), nodes, bytes(lowered.processed_bytes))
+
+
+def take_stored_data(edge: Any, other: Any) -> None:
+    """Have a program's file hold what another's backends store beside their regions, too.
+
+    Args:
+        edge: The EdgeProgramManager that is emitted.
+        other: One whose regions were put into it.
+    """
+    edge._named_data_store.merge_named_data_store(other._named_data_store.get_named_data_store_output())
+
+
+def drop_unread_constants(program: ExportedProgram) -> None:
+    """Take out of a lowered program the constants that nothing reads, which its file would hold; in place."""
+    from executorch.backends.transforms.utils import delete_constant_placeholder
+
+    signature = program.graph_signature
+    constants = {
+        *signature.inputs_to_parameters,
+        *signature.inputs_to_buffers,
+        *signature.inputs_to_lifted_tensor_constants,
+    }
+    changed = _state_inputs(program)
+    for node in program.graph.find_nodes(op="placeholder"):
+        if node.name in constants and node.name not in changed and not node.users:
+            delete_constant_placeholder(program, node)
 
 
 def branches_of(graph_module: Any) -> list[tuple[str, Any]]:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from edgex.delegates.executorch.exir import kernel_name
+from edgex.delegates.graph.recurrences.steps import is_recurrence
 from edgex.delegates.graph.schema import higher_order_name
 from edgex.delegates.other_targets import name_other_targets
 from edgex.delegates.plan import Fallback
@@ -28,6 +29,8 @@ _CONTROL_FLOW = ("cond", "map_impl", "scan")
 
 def missing_kernel(node: Node) -> str | None:
     """Why the runtime cannot run a node that no backend takes: one sentence; None where it can."""
+    if is_recurrence(node):  # it becomes a loop
+        return None
     control = higher_order_name(node)
     if control is not None and control not in (*_CONTROL_FLOW, "executorch_call_delegate"):
         return f"no backend takes it, and ExecuTorch has the control flow of {', '.join(_CONTROL_FLOW)} alone"

@@ -14,6 +14,7 @@ from edgex.delegates.executorch.exporter.evaluations import shared_evaluations
 from edgex.delegates.executorch.exporter.shared_constants import constants_of_regions
 from edgex.delegates.executorch.exporter.weight_copies import WeightFiles, weights_shared
 from edgex.delegates.executorch.kernels import check_emitted, refuse_missing
+from edgex.delegates.executorch.loops import write_loops
 from edgex.delegates.executorch.partition import EdgeOperator, assign_regions, make_plan, read_partition
 from edgex.delegates.executorch.refusals import Refuse
 from edgex.delegates.executorch.source_map import ReadRegion, make_source_map
@@ -55,7 +56,7 @@ def predict_plan(program: CapturedProgram, target: str, make_partitioner: MakePa
 
     def stop(edge: ExportedProgram, refuse: Refuse) -> None:
         nonlocal found
-        found = read_partition(edge, program.source_root, refuse)
+        found = read_partition(edge, program.source_root, refuse, program.excluded)
         raise _Partitioned
 
     with _exporter([program], target), composites_listed_once(), suppress(_Partitioned):
@@ -126,7 +127,8 @@ def lower_methods(
         def on_partition(edge: ExportedProgram, refuse: Refuse) -> None:
             program = programs[name]
             values = read_graph_values(edge, [spec.name for spec in program.inputs])
-            seen[name] = _Partitioning(read_partition(edge, program.source_root, refuse), values)
+            operators = read_partition(edge, program.source_root, refuse, program.excluded)
+            seen[name] = _Partitioning(operators, values)
             # Here, before the backend packs weights: what cannot run is known already.
             refuse_missing(make_plan(seen[name].operators).fatal, target)
 
@@ -139,6 +141,11 @@ def lower_methods(
                 {name: program.exported for name, program in programs.items()},
                 {name: make_partitioner(watch(name), program.excluded) for name, program in programs.items()},
             )
+        )
+        write_loops(
+            edge,
+            lambda left: make_partitioner(lambda _program, _refuse: None, left),
+            {name: program.excluded for name, program in programs.items()},
         )
         regions = {name: exir.regions_of(edge.exported_program(name)) for name in programs}
         emitted = exir.emit(edge, plan_inputs=plan_inputs)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from edgex.delegates.executorch.exir import branches_of, captured_name, debug_handle_of, operator_name
+from edgex.delegates.executorch.exir import branches_of, captured_name, debug_handle_of, is_excluded, operator_name
 from edgex.delegates.executorch.kernels import missing_kernel
 from edgex.delegates.executorch.refusals import Refusal, Refuse
 from edgex.delegates.graph.provenance import is_operator, module_path_of, source_of
+from edgex.delegates.graph.recurrences.steps import is_recurrence
 from edgex.delegates.graph.work import add_flops, count_flops
 from edgex.delegates.plan import Fallback, PartitionPlan, group_fallbacks
 
@@ -48,13 +49,16 @@ class EdgeOperator:
     captured: str | None = None
 
 
-def read_partition(program: ExportedProgram, source_root: Path, refuse: Refuse) -> tuple[EdgeOperator, ...]:
+def read_partition(
+    program: ExportedProgram, source_root: Path, refuse: Refuse, excluded: Collection[str] = ()
+) -> tuple[EdgeOperator, ...]:
     """Read an edge graph whose nodes the partitioner has tagged.
 
     Args:
         program: The edge program; `delegation_tag` in a node's meta names its region.
         source_root: Folder of the user's file.
         refuse: Tells why the backend left out a node of the top graph.
+        excluded: Captured nodes that stay out of the backend; of a recurrence, the loop's step.
     """
     regions: dict[str, int] = {}
     operators = []
@@ -62,6 +66,8 @@ def read_partition(program: ExportedProgram, source_root: Path, refuse: Refuse) 
         if not is_operator(node):
             continue
         tag = node.meta.get("delegation_tag")
+        if is_recurrence(node) and not is_excluded(node, excluded):
+            tag = node.name  # its step becomes a region of its own: `loops`
         region = None if tag is None else regions.setdefault(tag, len(regions))
         operators.append(_read_node(node, node.name, source_root, region, refuse))
     for name, node in _branch_nodes(program.graph_module, ""):

@@ -88,6 +88,8 @@ def _own_formulas() -> Mapping[Any, Callable[[list[Any], Any], int | None]]:
     """Operators that decomposition would replace: formula of (argument shapes, output shape)."""
     import torch
 
+    from edgex.delegates.graph.recurrences.steps import steps_operator
+
     aten = torch.ops.aten
     convolutions = (aten.conv1d, aten.conv2d, aten.conv3d)
     transposed = (aten.conv_transpose1d, aten.conv_transpose2d, aten.conv_transpose3d)
@@ -95,6 +97,7 @@ def _own_formulas() -> Mapping[Any, Callable[[list[Any], Any], int | None]]:
         aten.linear: lambda args, out: 2 * math.prod(out) * args[1][-1],
         aten.matmul: lambda args, out: 2 * math.prod(out) * args[0][-1],
         aten.scaled_dot_product_attention: _attention,
+        **{steps_operator(states).overloadpacket: _recurrence for states in (1, 2)},
         **dict.fromkeys(convolutions, _convolution),
         **dict.fromkeys(transposed, _transposed_convolution),
     }
@@ -112,6 +115,12 @@ def _transposed_convolution(args: list[Any], out: Shape) -> int:
     inputs: Shape = args[0]
     weight: Shape = args[1]
     return 2 * math.prod(inputs) * math.prod(weight[1:])
+
+
+def _recurrence(args: list[Any], out: list[Shape]) -> int:
+    # steps [time, batch, hidden]: one product with each weight of a matrix for each step and sequence.
+    weights: list[Shape] = args[-2]
+    return 2 * math.prod(out[-1][:2]) * sum(math.prod(weight) for weight in weights if len(weight) > 1)
 
 
 def _attention(args: list[Any], out: Shape) -> int:

@@ -12,12 +12,12 @@ from torch.fx.experimental.symbolic_shapes import has_free_unbacked_symbols
 from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 from torch.fx.passes.operator_support import OperatorSupportBase
 
+from edgex.delegates.executorch.constants import constant_readers
 from edgex.delegates.executorch.exir import is_excluded, operator_name
 from edgex.delegates.executorch.lowering import OnPartition
 from edgex.delegates.executorch.refusals import EXCLUDED, SIZES_ARE_CHEAP, Refusal, refuse_unknown
 from edgex.delegates.graph.provenance import is_operator
 from edgex.delegates.onednn.caches import keep_caches_in_place
-from edgex.delegates.onednn.constants import constant_readers
 from edgex.delegates.onednn.operators.table import KEPT_WHOLE, OPERATORS
 from edgex.delegates.onednn.plan import graph_api
 from edgex.delegates.onednn.plan.lowering import OneDnnGraphBackend

@@ -44,6 +44,7 @@ class XnnpackDelegate:
     rewrites: tuple[str, ...] = (
         *(
             "split_complex",
+            "loop_recurrences",
             "write_recurrences",
             "fold_literals",
             "fold_lookups",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from edgex.delegates.base import CapturedProgram
 from edgex.delegates.graph.provenance import is_conversion, is_operator, module_path_of, source_of
+from edgex.delegates.graph.recurrences.steps import is_recurrence
 from edgex.export.quantization.float_sums import REASON as FLOAT_SUM
 from edgex.export.rewrites.editing.building import KEEPS_FLOAT
 from edgex.export.rewrites.editing.editor import constant_tensors
@@ -16,7 +17,10 @@ if TYPE_CHECKING:
     from torch.fx import Node
 
 # Operators that 8 bits are there for: multiplications with many weights.
-_HEAVY = ("conv", "linear", "addmm", "matmul", "bmm", "mm", "baddbmm", "lstm", "gru", "rnn", "scaled_dot_product")
+_HEAVY = (
+    *("conv", "linear", "addmm", "matmul", "bmm", "mm", "baddbmm"),
+    *("lstm", "gru", "rnn", "recurrent_steps", "scaled_dot_product"),
+)
 
 
 @dataclass(frozen=True)
@@ -106,6 +110,8 @@ def _is_quantized(node: Node) -> bool:
 
 def _reason(node: Node, constants: Mapping[Node, Any]) -> tuple[str, bool]:
     """Why, and whether that is unusual."""
+    if is_recurrence(node):
+        return "it is a loop over the steps of a layer, whose products with the state stay in floating point", True
     weights = [source for source in node.all_input_nodes if source in constants]
     if not weights:
         return "both of its factors are computed: there is no constant weight to quantize", False

@@ -118,7 +118,7 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
     from edgex.export.rewrites.products.phases import write_phases
     from edgex.export.rewrites.products.resizes import write_corners, write_cubics, write_resizes
     from edgex.export.rewrites.products.sampling import gather_samples
-    from edgex.export.rewrites.recurrences.layers import write_recurrences
+    from edgex.export.rewrites.recurrences.layers import loop_recurrences, write_recurrences
     from edgex.export.rewrites.regions import inline_regions
     from edgex.export.rewrites.scattering.chosen import count_through, index_by_masks
     from edgex.export.rewrites.scattering.masked import write_masked
@@ -168,6 +168,8 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
         ("index_by_masks", True, index_by_masks),
         ("scatter_by_sums", True, scatter_by_sums),
         ("search_by_comparisons", True, search_by_comparisons),
+        ("loop_recurrences", True, loop_recurrences),
+        # What is left: few steps, and weights that are computed.
         ("write_recurrences", True, write_recurrences),
         ("write_distances", True, write_distances),
         ("fold_factories", True, fold_factories),

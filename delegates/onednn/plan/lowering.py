@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from executorch.exir.backend.backend_details import BackendDetails, PreprocessResult
 
+from edgex.delegates.executorch.constants import constant_readers
 from edgex.delegates.executorch.exir import operator_name
 from edgex.delegates.graph.provenance import is_operator
-from edgex.delegates.onednn.constants import constant_readers
 from edgex.delegates.onednn.layout.layouts import assign_layouts
 from edgex.delegates.onednn.layout.sizes import Layout, dense_strides, shape_of
 from edgex.delegates.onednn.operators.table import OPERATORS

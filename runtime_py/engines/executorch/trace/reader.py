@@ -31,6 +31,9 @@ _VIEW = "executorch_prim::et_view"
 _SIZE_ARITHMETIC = ("aten.sym_", "executorch_prim.add", "executorch_prim.mul", "executorch_prim.sub",
                     "executorch_prim.floordiv", "executorch_prim.mod", "executorch_prim.truediv")  # fmt: skip
 
+# Around the step of a loop: what it reads, what it writes, and whether it was the last.
+_LOOP = ("select_copy.int_out", "copy_", "executorch_prim::et_copy_index.tensor", "executorch_prim::eq.Scalar")
+
 _Columns = np.ndarray[Any, np.dtype[np.int64]]
 
 
@@ -69,6 +72,10 @@ def read_trace(runs: Sequence[TracedRun], sources: SourceMap) -> EngineTrace:
     if not alike:
         raise RunError("the trace holds no run", fix="trace it again")
     leaves = _Leaves(alike[0].events, np.stack([run.nanoseconds for run in alike]))
+    for call in leaves.calls:
+        # A loop's step: what is in it takes less than backends can tell, hundreds of times. All steps are one operator.
+        if call.is_delegate and call.count > 1 and len(sources.of_region(call.event.instruction)) == 1:
+            call.inner, call.count = [], 1
     by_call = [(call.event.instruction, _rows_of_call(call, sources)) for call in leaves.calls]
     rows = [row for _, mine in by_call for row in mine]
     places = [instruction for instruction, mine in by_call for _ in mine]
@@ -188,7 +195,7 @@ def _kernel_row(call: _Call, sources: SourceMap) -> OperatorRow:
     if operator is not None and "::" not in kernel:
         op_type = f"{operator.split('.')[0]}.{kernel}"
     category: Category = "compute"
-    if op_type.startswith(_SIZE_ARITHMETIC):
+    if op_type.startswith(_SIZE_ARITHMETIC) or (operator is None and kernel in _LOOP):
         category = "overhead"
     elif operator is not None and _casts(names, sources):
         category = "cast"

@@ -9,50 +9,8 @@ namespace edgex {
 
 namespace {
 
-// Columns of a panel: what four registers of AVX-512 hold.
+// Columns of a panel.
 constexpr int64_t kPanel = 4 * kLanes;
-// With four registers of columns, 24 of the 32 hold sums.
-constexpr int kTileRows = 6;
-
-typedef float Lanes __attribute__((vector_size(kLanes * sizeof(float)), aligned(sizeof(float)), may_alias));
-
-// A tile of the result, kRows x (kVectors * kLanes): its sums stay in registers.
-template <int kRows, int kVectors>
-EDGEX_INLINE void multiply_tile(const float* from, int64_t from_step, const float* panel, int64_t width, int64_t depth,
-                                float* to, int64_t to_step) {
-  Lanes sums[kRows][kVectors] = {};
-  for (int64_t k = 0; k < depth; k++, panel += width) {
-    Lanes columns[kVectors];
-#pragma GCC unroll 8
-    for (int j = 0; j < kVectors; j++) columns[j] = *reinterpret_cast<const Lanes*>(panel + j * kLanes);
-#pragma GCC unroll 8
-    for (int i = 0; i < kRows; i++) {
-      const float number = from[i * from_step + k];
-#pragma GCC unroll 8
-      for (int j = 0; j < kVectors; j++) sums[i][j] += number * columns[j];
-    }
-  }
-#pragma GCC unroll 8
-  for (int i = 0; i < kRows; i++) {
-#pragma GCC unroll 8
-    for (int j = 0; j < kVectors; j++) *reinterpret_cast<Lanes*>(to + i * to_step + j * kLanes) = sums[i][j];
-  }
-}
-
-template <int kVectors>
-EDGEX_INLINE void multiply_columns(const float* from, int64_t from_step, const float* panel, int64_t width, int64_t rows,
-                                   int64_t depth, float* to, int64_t to_step) {
-  int64_t row = 0;
-  for (; row + kTileRows <= rows; row += kTileRows) {
-    multiply_tile<kTileRows, kVectors>(from + row * from_step, from_step, panel, width, depth, to + row * to_step, to_step);
-  }
-  for (; row + 2 <= rows; row += 2) {
-    multiply_tile<2, kVectors>(from + row * from_step, from_step, panel, width, depth, to + row * to_step, to_step);
-  }
-  if (row < rows) {
-    multiply_tile<1, kVectors>(from + row * from_step, from_step, panel, width, depth, to + row * to_step, to_step);
-  }
-}
 
 struct Panels {
   const float* from;
@@ -63,32 +21,68 @@ struct Panels {
   int64_t to_step;
 };
 
-template <int kMostVectors>
+// As many numbers as a register of the processor holds: compilers keep wider vectors in memory, ten times as slow.
+template <int kWidth>
+struct Register {
+  typedef float Type __attribute__((vector_size(kWidth * sizeof(float)), aligned(sizeof(float)), may_alias));
+};
+
+// A tile of the result, kRows x (kVectors * kWidth): its sums stay in registers.
+template <int kWidth, int kRows, int kVectors>
+EDGEX_INLINE void multiply_tile(const Panels& p, const float* from, const float* panel, int64_t width, float* to) {
+  using Vector = typename Register<kWidth>::Type;
+  Vector sums[kRows][kVectors] = {};
+  for (int64_t k = 0; k < p.depth; k++, panel += width) {
+    Vector columns[kVectors];
+#pragma GCC unroll 8
+    for (int j = 0; j < kVectors; j++) columns[j] = *reinterpret_cast<const Vector*>(panel + j * kWidth);
+#pragma GCC unroll 8
+    for (int i = 0; i < kRows; i++) {
+      const float number = from[i * p.from_step + k];
+#pragma GCC unroll 8
+      for (int j = 0; j < kVectors; j++) sums[i][j] += number * columns[j];
+    }
+  }
+#pragma GCC unroll 8
+  for (int i = 0; i < kRows; i++) {
+#pragma GCC unroll 8
+    for (int j = 0; j < kVectors; j++) *reinterpret_cast<Vector*>(to + i * p.to_step + j * kWidth) = sums[i][j];
+  }
+}
+
+// Rows `first` to before `end` of a panel's columns from `column` on, kRows at a time and columns as many as kVectors hold,
+// those that are left by fewer.
+template <int kWidth, int kRows, int kVectors>
+EDGEX_INLINE void multiply_columns(const Panels& p, const float* panel, int64_t width, float* to, int64_t first, int64_t end,
+                                   int64_t column = 0) {
+  constexpr int kLeast = kLanes / kWidth;
+  for (; column + kVectors * kWidth <= width; column += kVectors * kWidth) {
+    for (int64_t row = first; row < end; row += kRows) {
+      multiply_tile<kWidth, kRows, kVectors>(p, p.from + row * p.from_step, panel + column, width, to + row * p.to_step + column);
+    }
+  }
+  if constexpr (kVectors > kLeast) multiply_columns<kWidth, kRows, kVectors - kLeast>(p, panel, width, to, first, end, column);
+}
+
+// A processor's register, and the tiles whose sums, columns and one number fit into its registers: of many rows, of two, of
+// one, which needs as many sums to be computed at once.
+template <int kRegister, int kTileRows, int kTile, int kPair, int kSingle>
 EDGEX_INLINE void multiply_all(const Panels& p) {
-  const int64_t end = pad_to_lanes(p.columns);
+  const int64_t end = pad_to_lanes(p.columns), whole = p.rows / kTileRows * kTileRows, paired = p.rows / 2 * 2;
   for (int64_t first = 0; first < end; first += kPanel) {
     const int64_t width = std::min(kPanel, end - first);
     const float* panel = p.panels + first * p.depth;
-    for (int64_t column = 0; column < width;) {
-      const int64_t vectors = std::min<int64_t>(kMostVectors, (width - column) / kLanes);
-      const float* at = panel + column;
-      float* to = p.to + first + column;
-      if constexpr (kMostVectors > 1) {
-        if (vectors == 4) multiply_columns<4>(p.from, p.from_step, at, width, p.rows, p.depth, to, p.to_step);
-        if (vectors == 3) multiply_columns<3>(p.from, p.from_step, at, width, p.rows, p.depth, to, p.to_step);
-        if (vectors == 2) multiply_columns<2>(p.from, p.from_step, at, width, p.rows, p.depth, to, p.to_step);
-      }
-      if (vectors == 1) multiply_columns<1>(p.from, p.from_step, at, width, p.rows, p.depth, to, p.to_step);
-      column += vectors * kLanes;
-    }
+    multiply_columns<kRegister, kTileRows, kTile>(p, panel, width, p.to + first, 0, whole);
+    multiply_columns<kRegister, 2, kPair>(p, panel, width, p.to + first, whole, paired);
+    multiply_columns<kRegister, 1, kSingle>(p, panel, width, p.to + first, paired, p.rows);
   }
 }
 
 #if defined(__x86_64__)
-__attribute__((target("avx512f"))) void multiply_avx512(const Panels& p) { multiply_all<4>(p); }
-__attribute__((target("avx2,fma"))) void multiply_avx2(const Panels& p) { multiply_all<1>(p); }
+__attribute__((target("avx512f"))) void multiply_avx512(const Panels& p) { multiply_all<16, 6, 4, 4, 4>(p); }
+__attribute__((target("avx2,fma"))) void multiply_avx2(const Panels& p) { multiply_all<8, 6, 2, 4, 8>(p); }
 #endif
-void multiply_plain(const Panels& p) { multiply_all<1>(p); }
+void multiply_plain(const Panels& p) { multiply_all<4, 2, 4, 4, 8>(p); }
 
 using Multiply = void (*)(const Panels&);
 

@@ -13,6 +13,7 @@ from pte_support import captured, write_manifest
 from torch import nn
 
 from edgex.delegates.xnnpack.delegate import XnnpackDelegate, XnnpackOptions
+from edgex.export.rewrites.recurrences.layers import loop_recurrences
 from edgex.runtime.engines.executorch.engine import ExecuTorchEngine
 from edgex.runtime.engines.executorch.trace.etdump import TracedRun, TraceEvent
 from edgex.runtime.engines.executorch.trace.handles import match_handles
@@ -82,6 +83,10 @@ class _NoEval:
 def trace(module, *args, folder: Path, dynamic_shapes=None, shapes=None) -> EngineTrace:
     """Lower, write with its source map, and run traced; `shapes` other than the example's."""
     program = captured(module, *args, dynamic_shapes=dynamic_shapes)
+    return trace_program(program, *args, folder=folder, shapes=shapes)
+
+
+def trace_program(program, *args, folder: Path, shapes=None) -> EngineTrace:
     lowered = XnnpackDelegate().lower(program, XnnpackOptions())
     folder.mkdir(parents=True)
     lowered.write(folder)
@@ -226,6 +231,26 @@ def test_a_delegate_that_reports_nothing_is_one_row():
     assert (whole.name, whole.delegate, whole.map_confidence) == ("SomeBackend 0", "SomeBackend", "delegate")
     assert whole.module_paths == ("conv", "relu")
     assert found.coverage == pytest.approx(0.9)
+
+
+def test_all_steps_of_a_loop_are_one_operator(tmp_path):
+    class Steps(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.GRU(32, 64, batch_first=True)
+
+        def forward(self, x):
+            return self.layer(x)[0]
+
+    captured_program = captured(Steps(), torch.randn(1, 40, 32))
+    program, _ = loop_recurrences(captured_program)
+    found = trace_program(program, torch.randn(1, 40, 32), folder=tmp_path / "loop")
+    (loop,) = rows_of(found, "edgex") or [row for row in found.rows if "edgex.recurrent_steps.default" in row.operators]
+    assert (loop.count, loop.map_confidence, loop.category) == (1, "exact", "compute")
+    assert loop.module_path == "layer" and loop.source is not None
+    assert loop.flops == 2 * 40 * 3 * 64 * 64
+    around = [row for row in found.rows if row.name in ("copy_", "select_copy.int_out")]
+    assert around and all(row.category == "overhead" for row in around)
 
 
 def operator(name: str, handle: int, op: str, module: str = "m", source: str = "n.py:1") -> MappedOperator:

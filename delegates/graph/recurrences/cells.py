@@ -43,6 +43,18 @@ class Weights:
         assert of_input is not None and of_state is not None
         return Weights(of_input, of_state, rows(self.input_bias), rows(self.state_bias))
 
+    def flatten(self) -> tuple[torch.Tensor, ...]:
+        """What a step reads: the weights of the state, and the biases where there are any."""
+        return (self.of_state,) if self.state_bias is None else (self.of_state, self.state_bias)
+
+    @staticmethod
+    def unflatten(tensors: Sequence[torch.Tensor], groups: int) -> list[Weights]:
+        """The groups' weights, for `recur` alone, of what `flatten` gave of each, and a projection behind them all."""
+        each = len(tensors) // groups
+        projection = tensors[-1] if len(tensors) % groups else None
+        of_groups = [tensors[at : at + each] for at in range(0, groups * each, each)]
+        return [Weights(one[0], one[0], None, one[1] if each > 1 else None, projection) for one in of_groups]
+
     def project(self, x: torch.Tensor) -> torch.Tensor:
         """What comes of the input."""
         return linear(x, self.of_input, self.input_bias)
@@ -65,6 +77,17 @@ class Cell:
     gates: int
     groups: tuple[tuple[int, ...], ...]
     step: Callable[[Sequence[torch.Tensor], State, Sequence[Weights]], State]
+
+    def advance(self, given: torch.Tensor, state: State, weights: Sequence[Weights]) -> State:
+        """One step, projected at the end; what comes of the input is one tensor, `[..., gates * hidden]`, by groups."""
+        hidden = given.shape[-1] // self.gates
+        parts, at = [], 0
+        for gates in self.groups:
+            parts.append(given.narrow(-1, at, len(gates) * hidden))
+            at += len(gates) * hidden
+        made = self.step(parts, state, weights)
+        projection = weights[0].projection
+        return made if projection is None else (linear(made[0], projection), *made[1:])
 
 
 def _lstm(given: Sequence[torch.Tensor], state: State, weights: Sequence[Weights]) -> State:
@@ -92,3 +115,5 @@ LSTM = Cell(4, ((0, 1, 3), (2,)), _lstm)
 GRU = Cell(3, ((0, 1), (2,)), _gru)
 TANH = _plain(torch.tanh)
 RELU = _plain(torch.relu)
+# As an operator names them.
+CELLS = {"lstm": LSTM, "gru": GRU, "tanh": TANH, "relu": RELU}
