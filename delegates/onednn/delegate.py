@@ -63,7 +63,8 @@ class OneDnnDelegate:
             "write_masks",
             "copy_returned_constants",
         ),
-        *("write_corners", "write_statistics", "write_activations", "write_phases", "gather_samples"),
+        *("write_corners", "write_statistics", "write_activations", "write_phases", "block_signals"),
+        "gather_samples",
         *PORTABLE_REWRITES,
     )
 

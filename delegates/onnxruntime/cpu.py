@@ -48,7 +48,7 @@ class OnnxCpuDelegate:
     recipes: tuple[str, ...] = CPU_RECIPES
     clipped_recipes: tuple[str, ...] = ("int8-dynamic", "8da8w")
     rewrites: tuple[str, ...] = (
-        *("write_cached_attention", "flatten_softmax", "write_large_norms", "write_cubics"),
+        *("write_cached_attention", "flatten_softmax", "write_large_norms", "write_cubics", "block_signals"),
         *ONNX_REWRITES,
     )
     special_values: Mapping[str, str] = SPECIAL_VALUES

@@ -71,6 +71,7 @@ class XnnpackDelegate:
             "pool_extremes",
             "bound_lengths",
             "write_phases",
+            "block_signals",
             "repeat_by_products",
         ),
         *PORTABLE_REWRITES,

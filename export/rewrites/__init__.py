@@ -124,6 +124,7 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
     from edgex.export.rewrites.scattering.masked import write_masked
     from edgex.export.rewrites.scattering.sums import scatter_by_sums
     from edgex.export.rewrites.scattering.truths import choose_truths
+    from edgex.export.rewrites.weights.blocks import block_signals
     from edgex.export.rewrites.weights.bounds import write_bounds
     from edgex.export.rewrites.weights.branches import join_branches
     from edgex.export.rewrites.weights.crops import crop_transposed
@@ -195,6 +196,7 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
         ("write_large_norms", True, write_large_norms),
         # Ahead of the shuffles that they become.
         ("write_phases", True, write_phases),
+        ("block_signals", True, block_signals),
         ("permute_pixels", True, permute_pixels),
         ("flatten_conv3d", True, flatten_conv3d),
         ("fill_dilation", True, fill_dilation),

@@ -33,7 +33,10 @@ _IMAGE_KINDS = (*_CONVOLUTIONS, "quantize", "max_pool", "avg_pool", "interpolate
 _DENSE_KINDS = ("layer_norm",)
 _CONVERSIONS = ("quantize", "dequantize")
 # It has only its reference kernels for these where the input has gaps, or lies neither by rows nor by channels.
+_POOLINGS = ("max_pool", "avg_pool")
 _WHOLE_KINDS = ("interpolate", "max_pool", "avg_pool", "batch_norm_inference")
+# Fewer do not fill a register of AVX2.
+_FEWEST_CHANNELS = 8
 # It has only its reference kernels for these where the dimensions they run over are not innermost, in input and result.
 _SOFTMAX = ("softmax", "log_softmax")
 _REDUCTIONS = ("reduce_max", "reduce_mean", "reduce_min", "reduce_prod", "reduce_sum")
@@ -90,7 +93,8 @@ class _Assignment:
         if step.kind in _DENSE_KINDS:
             step.inputs[0] = self._dense_input(step.inputs[0], step.handle)
         elif step.kind in _WHOLE_KINDS:
-            step.inputs[0] = self._whole_input(step.inputs[0], step.handle)
+            image = self._whole_input(step.inputs[0], step.handle)
+            step.inputs[0] = self._channels_inside(image, step) if step.kind in _POOLINGS else image
         elif step.kind in OF_TWO and self._is_slow(step):
             order = self._take_over(step)
         elif step.kind in _ELEMENTWISE:
@@ -203,6 +207,14 @@ class _Assignment:
         if image.opaque or find_order(image, rows) == rows or find_order(image, channels) == channels:
             return image
         return self._ordered_copy(image, channels if order_of_strides(image) == channels else rows, handle)
+
+    def _channels_inside(self, image: Value, pooling: Operation) -> Value:
+        """The image, or a copy by channels where it lies by rows: oneDNN for AVX2 pools rows number by number."""
+        channels = channels_last(image)
+        by_channels = image in self._made_of_images if image.opaque else find_order(image, channels) == channels
+        whole = list(pooling.attributes["kernel"]) == list(image.shape[2:])
+        few = not isinstance(image.shape[1], int) or image.shape[1] < _FEWEST_CHANNELS
+        return image if by_channels or whole or few else self._ordered_copy(image, channels, pooling.handle)
 
     def _lay_operands(self, step: Operation) -> tuple[int, ...]:
         """Bring the operands of the result's shape into one order without gaps, by copies if need be, and tell it."""

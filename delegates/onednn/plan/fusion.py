@@ -145,10 +145,11 @@ def _takes(before: Sequence[Operation], operation: Operation, other: Value, make
             return True
         whole = [step for step in before[1:] if step.kind in OF_TWO]
         groups = first.attributes["groups"]
-        grouped = groups > 1 and groups != shape[1]
-        # The first sum is one that its kernels know; others read a tensor as they find it.
+        dilated = any(step != 1 for step in first.attributes["dilations"])
+        # The first sum is one that its kernels know; others read a tensor as they find it. Those of groups, and of
+        # single channels whose windows have gaps, know it before any activation only.
         if operation.kind == "add" and not whole:
-            return not (grouped and len(before) > 1)
+            return not (len(before) > 1 and groups > 1 and (groups != shape[1] or dilated))
         return _order_of(other, makers) == channels_last(other)
     if first.kind in OF_TWO:
         order = _order_of(first.inputs[0], makers)

@@ -26,6 +26,9 @@ from edgex.export.rewrites.complex.parts import NotTaken, Pair, Step, each
 
 # The longest transform that becomes one product with matrices: of 512 x 512 numbers, 1 MiB each.
 LONGEST = 512
+# The longest one where a length has no two factors up to there: of a prime, or of the larger factor. A complex one has
+# two matrices of 4 MiB each.
+LONGEST_FACTOR = 1024
 
 _aten = torch.ops.aten
 
@@ -127,12 +130,21 @@ def transform_last(step: Step, pair: Pair, length: int, inverse: bool, part: Par
         scale: A factor for all.
 
     Raises:
-        NotTaken: The length is beyond `LONGEST` and has no two factors up to there.
+        NotTaken: The length is beyond `LONGEST` and has no two factors up to `LONGEST_FACTOR`.
     """
-    if length > LONGEST:
+    if length > LONGEST and not (length <= LONGEST_FACTOR and _is_prime(length)):
         return _in_two_steps(step, pair, length, inverse, part, scale)
     made = matrices(length, inverse, part, scale, pair.real.meta["val"].dtype)
     return _times(step, pair, made, f"{part}_{length}_{'inverse' if inverse else 'forward'}_{scale:.6g}")
+
+
+def _largest_factor(length: int) -> int:
+    """The largest one up to the root of the length; the length itself where it is prime."""
+    return max((n for n in range(2, math.isqrt(length) + 1) if length % n == 0), default=length)
+
+
+def _is_prime(length: int) -> bool:
+    return _largest_factor(length) == length
 
 
 def _times(step: Step, pair: Pair, made: Matrices, name: str) -> Pair:
@@ -152,9 +164,9 @@ def _times(step: Step, pair: Pair, made: Matrices, name: str) -> Pair:
 
 def _in_two_steps(step: Step, pair: Pair, length: int, inverse: bool, part: Part, scale: float) -> Pair:
     """A long transform; what `part` leaves out is cut off, or put in as zeros."""
-    a = max((n for n in range(2, math.isqrt(length) + 1) if length % n == 0), default=length)
+    a = _largest_factor(length)
     b = length // a
-    if max(a, b) > LONGEST:
+    if max(a, b) > LONGEST_FACTOR:
         raise NotTaken
     dtype = pair.real.meta["val"].dtype
     way = f"{length}_{'inverse' if inverse else 'forward'}"

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 
 import pytest
@@ -158,3 +161,66 @@ def test_repeated_rows_of_two_tensors(size: int) -> None:
         return wide * tall, tall - wide, tall / (wide.abs() + 1), torch.exp(state[None, :, None] * x[0, :, :1, None])
 
     check(Network(run), random(2, 6, 5), random(2, 5, size, seed=1))
+
+
+def gated(x: torch.Tensor, layer: nn.Module) -> torch.Tensor:
+    """An operand that is read again after another one."""
+    made = layer(x)
+    return made * made.sigmoid() + x[..., :1]
+
+
+LAYERS: dict[str, Callable[..., torch.Tensor]] = {
+    "alone": lambda x, layer: layer(x),
+    "activated": lambda x, layer: F.gelu(layer(x)),
+    "gated": gated,
+    "added": lambda x, layer: F.relu(layer(x) + x.mean(-1, keepdim=True)) * 0.5 - layer(x),
+    "permuted": lambda x, layer: layer(x.mT.contiguous().mT).mT * 2,
+    "of_one_row": lambda x, layer: layer(x[:, :1].clamp(-1, 1)),
+    "stacked": lambda x, layer: layer(x.unflatten(1, (-1, 2)).transpose(1, 2)).tanh(),
+}
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_layers_of_many_rows(name: str) -> None:
+    """Without AVX-512 they run here whatever their size; the widths are whole panels, whole registers and neither."""
+    widths = (64, 80, 130)
+    layers = [linear(inputs, outputs) for inputs, outputs in itertools.product((96, 200), widths)]
+
+    def run(x: torch.Tensor, *layers: nn.Module) -> list[torch.Tensor]:
+        return [LAYERS[name](x[..., : layer.in_features], layer) for layer in layers]
+
+    check(Network(run, *layers), random(2, 50, 200))
+
+
+def test_equal_weights_of_other_shapes() -> None:
+    """The plan has their bytes once, and each layer reads them in its own order."""
+    up, down = linear(96, 160), linear(160, 96)
+    assert torch.equal(up.weight.flatten(), down.weight.flatten())
+    check(Network(lambda x, up, down: down(F.relu(up(x))) + x, up, down), random(70, 96))
+
+
+def test_layers_of_any_number_of_rows() -> None:
+    shapes = {"inputs": ({0: torch.export.Dim("rows", min=2, max=900)},)}
+    more = [(random(rows, 96, seed=rows),) for rows in (2, 600, 7)]
+    run = LAYERS["activated"]
+    check(Network(lambda x, layer: run(x, layer), linear(96, 200)), random(30, 96), shapes=shapes, more=more)
+
+
+@pytest.mark.parametrize("size", [3, 36, 700])
+def test_many_sums_of_rows(size: int) -> None:
+    def run(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        mean = x.mean(-1, keepdim=True)
+        spread = (x - mean).square().mean(-1, keepdim=True)
+        return (x - mean) / (spread + 1e-6).sqrt(), x.sum((-2, -1)), x.sum(-1).exp()
+
+    check(Network(run), random(3, 300, size) * 0.3)
+
+
+@pytest.mark.skipif("RUNS_WITHOUT_AVX512" in os.environ, reason="runs in the process that it starts")
+def test_without_avx512() -> None:
+    """What runs here on processors for which oneDNN has fewer kernels."""
+    environment = {**os.environ, "ONEDNN_MAX_CPU_ISA": "AVX2", "RUNS_WITHOUT_AVX512": "1"}
+    tests = "many_rows or other_shapes or any_number or small_and_large"
+    command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", __file__, "-k", tests]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 0, done.stdout[-3000:]

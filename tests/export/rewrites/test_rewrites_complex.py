@@ -94,6 +94,11 @@ def long_filter(x, _):
     return torch.fft.irfft(torch.fft.rfft(x, n=2060) * kernel, n=2060)[..., :1030]
 
 
+def prime_lengths(x, _):
+    """A prime of its own, and one in a length, as filters of odd numbers of taps leave them."""
+    return [torch.fft.irfft(torch.fft.rfft(x, n=n) * (1 + 0.5j), n=n) for n in (577, 1138)]
+
+
 def long_spectrogram(x, _):
     """The window is made in forward."""
     window = torch.hann_window(1536)
@@ -108,6 +113,7 @@ CASES = {
     "long": (lambda x, _: torch.view_as_real(torch.fft.fft(x, norm="ortho")), LONG),
     "long, back": (lambda x, _: torch.view_as_real(torch.fft.ifft(torch.complex(x, x.flip(0)))), LONG),
     "long filter": (long_filter, LONG),
+    "prime lengths": (prime_lengths, LONG),
     "long, odd": (lambda x, _: torch.fft.irfft(torch.fft.rfft(x, n=1025), n=1025, norm="forward"), LONG),
     "numbers that are complex": (complex_numbers, X),
     "padded": (lambda x, _: torch.fft.fft(x, n=16).real, X),
@@ -150,7 +156,7 @@ def test_what_nobody_reads_is_not_computed():
 LEFT = {
     "complex output": lambda x, _: torch.fft.fft(x),
     "an operator without a rule": lambda x, _: torch.fft.fft(x).tan().real,
-    "too long a factor": lambda x, _: torch.fft.rfft(x.repeat(1, 1, 521)).abs(),
+    "too long a factor": lambda x, _: torch.fft.rfft(x.repeat(1, 1, 1031)).abs(),
     "nothing complex": lambda x, _: x * 2,
 }
 

@@ -9,9 +9,6 @@ namespace edgex {
 
 namespace {
 
-// Columns of a panel.
-constexpr int64_t kPanel = 4 * kLanes;
-
 struct Panels {
   const float* from;
   int64_t from_step;

@@ -11,6 +11,8 @@ namespace edgex {
 
 // Rows of a product are written in multiples of this.
 constexpr int64_t kLanes = 16;
+// Columns of a panel.
+constexpr int64_t kPanel = 4 * kLanes;
 
 inline int64_t pad_to_lanes(int64_t columns) { return (columns + kLanes - 1) / kLanes * kLanes; }
 

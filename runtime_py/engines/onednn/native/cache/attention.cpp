@@ -29,8 +29,6 @@ constexpr int64_t kPlaces = 256, kRows = 96;
 constexpr int64_t kPlacesOfFew = 128, kPlacesForThreads = 384;
 // With scales of the two caches, which 8 bits have.
 constexpr size_t kInputsOf8Bits = 8;
-// Columns of a panel of `pack_panels`.
-constexpr int64_t kPanelColumns = 4 * kLanes;
 
 struct Tensors {
   const float* query;
@@ -87,7 +85,7 @@ class CachedAttention final : public OwnOperator {
       rows_ = each_ * tokens_at_once_;
       places_ = kPlaces;
       mixed_width_ = padded;
-      as_they_lie_ = padded == width_ && width_ <= kPanelColumns;
+      as_they_lie_ = padded == width_ && width_ <= kPanel;
       key_panel_ = size_ * pad_to_lanes(context_);
       value_panel_ = as_they_lie_ && !eight_bits_ ? 0 : padded * context_;
     }
@@ -106,8 +104,8 @@ class CachedAttention final : public OwnOperator {
     const int64_t panels = shared_ * (pad_to_lanes(key_panel_) + pad_to_lanes(value_panel_));
     panels_at_ = static_cast<size_t>(owners) * own_numbers_;
     read_at_ = panels_at_ + static_cast<size_t>(panels);
-    const int64_t keys_read = few_ ? keys_.rows_at_once(places_) : kPanelColumns;
-    const int64_t values_read = few_ ? values_.rows_at_once(places_) : kPanelColumns;
+    const int64_t keys_read = few_ ? keys_.rows_at_once(places_) : kPanel;
+    const int64_t values_read = few_ ? values_.rows_at_once(places_) : kPanel;
     read_numbers_ = eight_bits_ ? static_cast<size_t>(pad_to_lanes(std::max(keys_read * size_, values_read * width_))) : 0;
   }
 
@@ -252,8 +250,8 @@ class CachedAttention final : public OwnOperator {
   }
 
   void run_many(const Tensors& tensors, int64_t start, float* memory) const {
-    const int64_t end = start + tokens_, lowest = first_seen(start) / kPanelColumns * kPanelColumns;
-    const int64_t panels = (end - lowest + kPanelColumns - 1) / kPanelColumns;
+    const int64_t end = start + tokens_, lowest = first_seen(start) / kPanel * kPanel;
+    const int64_t panels = (end - lowest + kPanel - 1) / kPanel;
     const int64_t blocks = (tokens_ + tokens_at_once_ - 1) / tokens_at_once_;
     const int threads = std::min(threads_, omp_get_max_threads());
     float* const key_panels = memory + panels_at_;
@@ -262,7 +260,7 @@ class CachedAttention final : public OwnOperator {
     {
 #pragma omp for
       for (int64_t task = 0; task < shared_ * panels; task++) {
-        const int64_t first = lowest + task % panels * kPanelColumns;
+        const int64_t first = lowest + task % panels * kPanel;
         pack(tensors, task / panels, first, end, key_panels, value_panels, rows_of_thread(memory));
       }
       // The last tokens see most.
@@ -276,7 +274,7 @@ class CachedAttention final : public OwnOperator {
 
   void pack(const Tensors& tensors, int64_t shared, int64_t first, int64_t end, float* key_panels, float* value_panels,
             float* buffer) const {
-    const int64_t count = std::min(kPanelColumns, end - first);
+    const int64_t count = std::min(kPanel, end - first);
     const float* key = keys_.read(tensors.keys, shared, first, count, buffer);
     pack_panels(key, size_, count, 1, size_, key_panels + shared * pad_to_lanes(key_panel_) + first * size_);
     float* const panels = value_panels + shared * pad_to_lanes(value_panel_);
@@ -286,8 +284,8 @@ class CachedAttention final : public OwnOperator {
     }
     const float* value = values_.read(tensors.values, shared, first, count, buffer);
     // A value's panels are as long as the context: each of them gets these rows.
-    for (int64_t column = 0; column < width_; column += kPanelColumns) {
-      const int64_t width = std::min(kPanelColumns, width_ - column);
+    for (int64_t column = 0; column < width_; column += kPanel) {
+      const int64_t width = std::min(kPanel, width_ - column);
       pack_panels(value + column, count, width, width_, 1, panels + column * context_ + first * pad_to_lanes(width));
     }
   }
@@ -305,16 +303,16 @@ class CachedAttention final : public OwnOperator {
     const float* values = value_panels + shared * pad_to_lanes(value_panel_);
     if (as_they_lie_ && !eight_bits_) values = values_.read(tensors.values, shared, 0, context_, nullptr);
     const int64_t packed = start + tokens_;
-    for (int64_t first = first_seen(start + token) / kPanelColumns * kPanelColumns; first < end; first += places_) {
+    for (int64_t first = first_seen(start + token) / kPanel * kPanel; first < end; first += places_) {
       const int64_t count = std::min(places_, end - first);
       // Whole panels, as they were packed; what is behind `count` gets no weight.
-      const int64_t whole = (count + kPanelColumns - 1) / kPanelColumns * kPanelColumns;
+      const int64_t whole = (count + kPanel - 1) / kPanel * kPanel;
       multiply_panels(own + query_at_, size_, keys + first * size_, rows, size_, std::min(whole, packed - first), scores, places_);
       for (int64_t row = 0; row < rows; row++) {
         weigh(found, row, start + token + row % tokens, first, count, scores + row * places_);
       }
-      for (int64_t column = 0; column < width_; column += kPanelColumns) {
-        const int64_t width = std::min(kPanelColumns, width_ - column);
+      for (int64_t column = 0; column < width_; column += kPanel) {
+        const int64_t width = std::min(kPanel, width_ - column);
         const float* panel = values + column * context_ + first * pad_to_lanes(width);
         multiply_panels(scores, places_, panel, rows, count, width, added + column, mixed_width_);
       }

@@ -23,6 +23,9 @@ class OwnOperator {
   // Memory that a run needs, aligned to 64; nothing in it is kept between runs.
   virtual size_t scratch_bytes() const { return 0; }
 
+  // Whether it has brought its large constants into an order of its own, and reads no other.
+  virtual bool has_packed() const { return false; }
+
   // `tensors`: the inputs in the plan's order, then the result, or results. Throws WrongArgument for data that it cannot take.
   virtual void run(std::byte* const* tensors, std::byte* scratch) const = 0;
 };

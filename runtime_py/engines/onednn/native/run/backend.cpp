@@ -112,7 +112,7 @@ class Region {
       executables_.splice(executables_.begin(), executables_, found);
       return *executables_.front();
     }
-    executables_.push_front(std::make_unique<Executable>(plan_, groups_, sizes_, arena_));
+    executables_.push_front(std::make_unique<Executable>(plan_, groups_, sizes_, arena_, panels_));
     if (executables_.size() > most_executables()) executables_.pop_back();
     return *executables_.front();
   }
@@ -174,6 +174,7 @@ class Region {
   FreeableBuffer* bytes_;  // constants stay in the file's pages
   Plan plan_;
   Arena arena_;
+  PanelStore panels_;
   std::vector<Group> groups_;
   std::list<std::unique_ptr<Executable>> executables_;
   std::vector<int64_t> sizes_;

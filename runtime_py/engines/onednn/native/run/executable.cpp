@@ -48,8 +48,8 @@ void Arena::grow(size_t bytes) {
 }
 
 Executable::Executable(const Plan& plan, const std::vector<Group>& groups, const std::vector<int64_t>& symbols,
-                       Arena& arena)
-    : plan_(plan), symbols_(symbols), arena_(arena), shapes_(measure(plan, symbols)) {
+                       Arena& arena, PanelStore& panels)
+    : plan_(plan), symbols_(symbols), arena_(arena), panels_(panels), shapes_(measure(plan, symbols)) {
   find_data();
   compile(groups);
   plan_memory(groups);

@@ -13,6 +13,7 @@
 #include "library/allocator.h"
 #include "library/onednn.h"
 #include "library/pages.h"
+#include "linear/panels.h"
 #include "operators/own_operator.h"
 #include "plan/measure.h"
 #include "plan/plan.h"
@@ -57,7 +58,8 @@ std::vector<Group> form_groups(const Plan& plan);
 // Partitions compiled for one set of input sizes.
 class Executable {
  public:
-  Executable(const Plan& plan, const std::vector<Group>& groups, const std::vector<int64_t>& symbols, Arena& arena);
+  Executable(const Plan& plan, const std::vector<Group>& groups, const std::vector<int64_t>& symbols, Arena& arena,
+             PanelStore& panels);
 
   // Sizes of a value of the plan.
   const std::vector<int64_t>& dims(uint32_t value) const { return shapes_[value].dims; }
@@ -121,7 +123,11 @@ class Executable {
   bool compile_image(const Group& group, const std::vector<Group>& groups, Call& call);
   bool is_small(const Group& group) const;
   std::unique_ptr<OwnOperator> make_small(const Group& group, std::vector<uint32_t>& values) const;
-  std::unique_ptr<OwnOperator> make_small_operator(const Operation& operation) const;
+  bool lies_as(uint32_t one, uint32_t other) const;
+  size_t last_reader(const Group& group, uint32_t value) const;
+  bool is_led_by_own(const Group& group) const;
+  bool is_linear_layer(const Operation& operation) const;
+  std::unique_ptr<OwnOperator> make_small_operator(const Operation& operation, bool small) const;
   void find_own_groups(const std::vector<Group>& groups);
   bool is_opaque(uint32_t value) const { return plan_.values[value].opaque && plain_.count(value) == 0; }
   std::byte* address(uint32_t value) const;
@@ -131,6 +137,7 @@ class Executable {
   const Plan& plan_;
   std::vector<int64_t> symbols_;
   Arena& arena_;
+  PanelStore& panels_;
   std::vector<Shape> shapes_;
   std::set<uint32_t> data_;  // constants that are multiplied by weights
   std::set<uint32_t> plain_; // values that some of these read or write, in the layout of their strides

@@ -1,8 +1,10 @@
-// Partitions of oneDNN's whose tensors are so small that its call costs more than their work: the same operators here.
+// Partitions of oneDNN's that the same operators here run faster: those whose tensors are so small that its call costs more
+// than their work, sums of rows, and linear layers that it has no good kernel for on this processor.
 #include <algorithm>
 #include <map>
 #include <utility>
 
+#include "linear/linear.h"
 #include "operators/binary.h"
 #include "operators/concat.h"
 #include "plan/operators.h"
@@ -47,6 +49,15 @@ bool moves_quickly(const std::vector<Strided>& inputs, const Strided& result) {
   return count_of(result.dims) <= kMostScattered || (is_dense_row(result) && std::all_of(inputs.begin(), inputs.end(), is_dense_row));
 }
 
+// Of rows: oneDNN 3.2 takes 260 ns for one of 36 numbers on a Zen 3, where 10 do.
+bool is_sum(int kind) { return kind == dnnl_graph_op_reduce_mean || kind == dnnl_graph_op_reduce_sum; }
+
+// Whether each number of the result comes from those in its place.
+bool is_elementwise(int kind) {
+  return kind != dnnl_graph_op_matmul && kind != dnnl_graph_op_layer_norm && !is_sum(kind) && kind != dnnl_graph_op_reorder &&
+         kind != dnnl_graph_op_concat;
+}
+
 bool is_transposed(const Operation& operation) {
   const Attribute* flag = find_attribute(operation, dnnl_graph_op_attr_transpose_b);
   return flag != nullptr && flag->integers[0] != 0;
@@ -54,7 +65,27 @@ bool is_transposed(const Operation& operation) {
 
 }  // namespace
 
-std::unique_ptr<OwnOperator> Executable::make_small_operator(const Operation& operation) const {
+// Whether a group is one operator that runs faster here at all sizes, and what is done to each number of its result.
+bool Executable::is_led_by_own(const Group& group) const {
+  size_t leaders = 0;
+  for (size_t index : group.operations) {
+    const Operation& operation = plan_.operations[index];
+    if (is_elementwise(operation.kind)) continue;
+    if (!is_sum(operation.kind) && !is_linear_layer(operation)) return false;
+    leaders++;
+  }
+  return leaders == 1;
+}
+
+bool Executable::is_linear_layer(const Operation& operation) const {
+  if (operation.kind != dnnl_graph_op_matmul) return false;
+  const std::vector<int64_t>& read = shapes_[operation.inputs[0]].dims;
+  const std::vector<int64_t>& made = shapes_[operation.outputs[0]].dims;
+  if (plan_.values[root(operation.inputs[1])].storage != Storage::kConstant || read.size() < 2 || made.size() < 2) return false;
+  return prefers_panels(count_of(made) / made.back(), read.back(), made.back());
+}
+
+std::unique_ptr<OwnOperator> Executable::make_small_operator(const Operation& operation, bool small) const {
   const auto tensor = [&](uint32_t id) { return Strided{shapes_[id].dims, shapes_[id].strides}; };
   std::vector<Strided> inputs;
   std::transform(operation.inputs.begin(), operation.inputs.end(), std::back_inserter(inputs), tensor);
@@ -76,11 +107,11 @@ std::unique_ptr<OwnOperator> Executable::make_small_operator(const Operation& op
   if (dtype != kFloat32) return nullptr;  // a fused partition rounds its result alone
   switch (operation.kind) {
     case dnnl_graph_op_matmul: {
-      if (count_products(inputs, result) > kMostProducts) return nullptr;
-      const uint32_t weights = operation.inputs[1];
-      const bool constant = plan_.values[root(weights)].storage == Storage::kConstant;
-      return make_product(inputs, is_transposed(operation), constant ? reinterpret_cast<const float*>(address(weights)) : nullptr,
-                          result);
+      const uint32_t id = operation.inputs[1];
+      const bool constant = plan_.values[root(id)].storage == Storage::kConstant, transposed = is_transposed(operation);
+      const float* weights = constant ? reinterpret_cast<const float*>(address(id)) : nullptr;
+      if (small && count_products(inputs, result) <= kMostProducts) return make_product(inputs, transposed, weights, result);
+      return constant && inputs[0].dims.size() > 1 ? make_linear(inputs, transposed, weights, result, panels_) : nullptr;
     }
     case dnnl_graph_op_layer_norm:
       return make_layer_norm(operation, inputs, result);
@@ -92,9 +123,24 @@ std::unique_ptr<OwnOperator> Executable::make_small_operator(const Operation& op
   }
 }
 
+bool Executable::lies_as(uint32_t one, uint32_t other) const {
+  return shapes_[one].dims == shapes_[other].dims && shapes_[one].strides == shapes_[other].strides;
+}
+
+// Place in the group of the last operator that reads a value.
+size_t Executable::last_reader(const Group& group, uint32_t value) const {
+  size_t last = 0;
+  for (size_t i = 0; i < group.operations.size(); i++) {
+    const std::vector<uint32_t>& inputs = plan_.operations[group.operations[i]].inputs;
+    if (std::count(inputs.begin(), inputs.end(), value) > 0) last = i;
+  }
+  return last;
+}
+
 // Null where one of its operators has no place here, or too much to do.
 std::unique_ptr<OwnOperator> Executable::make_small(const Group& group, std::vector<uint32_t>& values) const {
-  if (!is_small(group)) return nullptr;
+  const bool small = is_small(group);
+  if (!small && !is_led_by_own(group)) return nullptr;
   std::map<uint32_t, size_t> numbers;
   values.clear();
   const auto give = [&](uint32_t id) {
@@ -105,8 +151,9 @@ std::unique_ptr<OwnOperator> Executable::make_small(const Group& group, std::vec
   if (values.size() > kMostOwnTensors) return nullptr;
   std::vector<size_t> made_bytes;
   std::vector<Link> links;
-  for (size_t index : group.operations) {
-    const Operation& operation = plan_.operations[index];
+  size_t held_until = 0;  // the operator that reads last what lies in the memory of the group's result
+  for (size_t i = 0; i < group.operations.size(); i++) {
+    const Operation& operation = plan_.operations[group.operations[i]];
     const uint32_t result = operation.outputs[0];
     const int dtype = plan_.values[result].dtype;
     // Of several in bfloat16, a fused partition rounds the last result alone.
@@ -114,8 +161,13 @@ std::unique_ptr<OwnOperator> Executable::make_small(const Group& group, std::vec
     for (uint32_t input : operation.inputs) {
       if (plan_.values[input].dtype != dtype) return nullptr;
     }
-    Link link{make_small_operator(operation), {}};
+    Link link{make_small_operator(operation, small), {}};
     if (link.own == nullptr) return nullptr;
+    // Large results on the way lie where the last one will: what is done to each number is done in place.
+    if (!small && group.outputs.size() == 1 && held_until <= i && numbers.count(result) == 0 && lies_as(result, group.outputs[0])) {
+      numbers[result] = numbers.at(group.outputs[0]);
+      held_until = last_reader(group, result);
+    }
     if (numbers.try_emplace(result, values.size() + made_bytes.size()).second) made_bytes.push_back(argument_bytes(result));
     for (uint32_t input : operation.inputs) link.tensors.push_back(numbers.at(input));
     // Operators of two tensors, which copies and squares are made of.

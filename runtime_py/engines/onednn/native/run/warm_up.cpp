@@ -31,12 +31,12 @@ std::vector<int64_t> Executable::signature(const Group& group) const {
   return numbers;
 }
 
-// Of the constants that oneDNN brings into a layout of its own; an operator of ours reads them where they are.
+// Of the constants that oneDNN brings into a layout of its own; operators of ours have done so, or read them where they are.
 size_t Executable::prepared_bytes(const std::vector<Group>& groups) const {
   std::set<uint32_t> constants;
-  for (const Group& group : groups) {
-    if (group.partition == nullptr) continue;
-    for (uint32_t input : group.inputs) {
+  for (size_t i = 0; i < groups.size(); i++) {
+    if (calls_[i].own != nullptr) continue;
+    for (uint32_t input : groups[i].inputs) {
       if (plan_.values[root(input)].storage == Storage::kConstant) constants.insert(root(input));
     }
   }
@@ -70,8 +70,9 @@ void Executable::warm_up(const std::vector<Group>& groups, const FilePages& file
     if (!seen.insert(signature(groups[i])).second && constants.empty()) continue;
     const size_t before = held_bytes();
     run_group(i);
-    // What oneDNN holds now in its own layout it does not read again.
-    if (held_bytes() < before + constant_bytes) continue;
+    // What is held now in another layout is not read again.
+    const bool packed = calls_[i].own != nullptr && calls_[i].own->has_packed();
+    if (!packed && held_bytes() < before + constant_bytes) continue;
     for (const Value* value : constants) file.forget(plan_.constants + value->byte_offset, value->byte_count);
   }
   check(dnnl_stream_wait(device().stream), "waiting for the first run");

@@ -1,5 +1,6 @@
 #include "small/activation.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <type_traits>
@@ -7,6 +8,7 @@
 
 #include "oneapi/dnnl/dnnl_graph_types.h"
 #include "operators/binary.h"
+#include "operators/loops.h"
 #include "operators/numbers.h"
 #include "plan/operators.h"
 #include "plan/plan.h"
@@ -17,6 +19,8 @@ namespace edgex {
 namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
+// Elements that a thread takes at once.
+constexpr int64_t kChunk = 4096;
 
 // e^x, what is no number staying none; 0 for what is below the smallest normal number.
 EDGEX_INLINE float exponential(float x) {
@@ -151,7 +155,15 @@ class Activation final : public OwnOperator {
       copy_->run(both, scratch);
       from = tensors[1];
     }
-    apply(function_, reinterpret_cast<const float*>(from), count_, reinterpret_cast<float*>(tensors[1]));
+    const auto* const numbers = reinterpret_cast<const float*>(from);
+    auto* const to = reinterpret_cast<float*>(tensors[1]);
+    if (count_ < kElementsForThreads) return apply(function_, numbers, count_, to);
+    const int64_t chunks = (count_ + kChunk - 1) / kChunk;
+#pragma omp parallel for
+    for (int64_t chunk = 0; chunk < chunks; chunk++) {
+      const int64_t first = chunk * kChunk;
+      apply(function_, numbers + first, std::min(kChunk, count_ - first), to + first);
+    }
   }
 
  private:

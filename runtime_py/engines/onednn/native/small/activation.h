@@ -1,4 +1,4 @@
-// Functions of one number at a time, on the thread that calls.
+// Functions of one number at a time; of few numbers on the thread that calls.
 #pragma once
 
 #include <memory>

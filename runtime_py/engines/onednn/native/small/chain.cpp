@@ -29,6 +29,10 @@ class Chain final : public OwnOperator {
 
   size_t scratch_bytes() const override { return end_ + most_; }
 
+  bool has_packed() const override {
+    return std::any_of(links_.begin(), links_.end(), [](const Link& link) { return link.own->has_packed(); });
+  }
+
   void run(std::byte* const* tensors, std::byte* scratch) const override {
     std::array<std::byte*, kMostOfOne> own;
     for (const Link& link : links_) {

@@ -4,8 +4,8 @@
 #include <cstring>
 #include <utility>
 
-#include "attention/parts.h"
 #include "attention/product.h"
+#include "linear/stacks.h"
 #include "operators/numbers.h"
 #include "small/layout.h"
 
@@ -28,28 +28,6 @@ EDGEX_FOR_EACH_PROCESSOR void add_to_rows(const float* from, int64_t from_step, 
   }
 }
 
-// The same with the first two dimensions of a transposed matrix in their usual order.
-Strided as_depth_by_columns(Strided matrix, bool transposed) {
-  if (!transposed) return matrix;
-  const size_t rank = matrix.dims.size();
-  std::swap(matrix.dims[rank - 1], matrix.dims[rank - 2]);
-  std::swap(matrix.strides[rank - 1], matrix.strides[rank - 2]);
-  return matrix;
-}
-
-std::vector<int64_t> batch_of(const Strided& result) {
-  require_fit(result.dims.size() >= 2);
-  return {result.dims.begin(), result.dims.end() - 2};
-}
-
-// Matrices that follow each other at the distance of their rows are one.
-bool follow(const Matrices& stack) {
-  for (size_t i = 1; i < stack.starts.size(); i++) {
-    if (stack.starts[i] != static_cast<int64_t>(i) * stack.rows * stack.row_step) return false;
-  }
-  return true;
-}
-
 class SmallProduct final : public OwnOperator {
  public:
   SmallProduct(const Strided& left, const Strided& right, bool added, const float* weights, const Strided& result)
@@ -57,8 +35,8 @@ class SmallProduct final : public OwnOperator {
     require_fit(left_.columns == right_.rows && left_.rows == result_.rows && right_.columns == result_.columns);
     const bool shared = std::all_of(right_.starts.begin(), right_.starts.end(), [](int64_t start) { return start == 0; });
     if (left_.rows == 1) {
-      left_.row_step = stack_step(left_);
-      result_.row_step = stack_step(result_);
+      step_by_stack(left_);
+      step_by_stack(result_);
     }
     if (shared && follow(left_) && follow(result_)) {
       left_.rows = result_.rows *= static_cast<int64_t>(result_.starts.size());
@@ -91,8 +69,6 @@ class SmallProduct final : public OwnOperator {
 
  private:
   static int64_t round_to_lanes(int64_t numbers) { return pad_to_lanes(numbers); }
-
-  static int64_t stack_step(const Matrices& stack) { return stack.starts.size() > 1 ? stack.starts[1] : stack.row_step; }
 
   void multiply(const float* left, const float* right, const float* added, float* result, float* memory) const {
     int64_t left_step = left_.row_step;

@@ -1,9 +1,11 @@
 #include "small/rows.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
 #include "oneapi/dnnl/dnnl_graph_types.h"
+#include "operators/loops.h"
 #include "operators/numbers.h"
 #include "plan/operators.h"
 #include "small/layout.h"
@@ -11,6 +13,8 @@
 namespace edgex {
 
 namespace {
+
+constexpr int64_t kMostChunks = 64;
 
 EDGEX_INLINE float sum_row(const float* row, int64_t size) {
   float sum = 0;
@@ -71,7 +75,15 @@ class Sum final : public OwnOperator {
   Sum(int64_t rows, int64_t size, float divisor) : rows_(rows), size_(size), divisor_(divisor) {}
 
   void run(std::byte* const* tensors, std::byte*) const override {
-    sum_rows(reinterpret_cast<const float*>(tensors[0]), rows_, size_, divisor_, reinterpret_cast<float*>(tensors[1]));
+    const auto* const from = reinterpret_cast<const float*>(tensors[0]);
+    auto* const to = reinterpret_cast<float*>(tensors[1]);
+    const int64_t chunks = rows_ * size_ < kElementsForThreads ? 1 : std::min<int64_t>(rows_, kMostChunks);
+    if (chunks == 1) return sum_rows(from, rows_, size_, divisor_, to);
+#pragma omp parallel for
+    for (int64_t chunk = 0; chunk < chunks; chunk++) {
+      const int64_t first = rows_ * chunk / chunks, end = rows_ * (chunk + 1) / chunks;
+      sum_rows(from + first * size_, end - first, size_, divisor_, to + first);
+    }
   }
 
  private:

@@ -1,4 +1,4 @@
-// Layer norms, sums and means of rows, on the thread that calls.
+// Layer norms of few rows, on the thread that calls, and sums and means of rows.
 #pragma once
 
 #include <memory>
