@@ -22,7 +22,15 @@ OTHERS = "xnnpack,onnx-cpu,onednn"
 # Rewrites into operators that every converter has: there is top-k and no sort, no complex number to rely on, pooling
 # over two dimensions only; attention without a key gives NaN or worse.
 WHOLE_REWRITES = (
-    *("return_writes", "fill_memory", "split_complex", "guard_empty_rows", "sort_by_topk", "scatter_by_sums"),
+    *(
+        "return_writes",
+        "fill_memory",
+        "join_writes",
+        "split_complex",
+        "guard_empty_rows",
+        "sort_by_topk",
+        "scatter_by_sums",
+    ),
     *("search_by_comparisons", "write_max_pools", "write_average_pools", "write_batch_statistics", "write_experts"),
     *("write_scans", "write_elementary", "write_special_functions", "write_small_matrices", "write_distances"),
     *(

@@ -10,6 +10,9 @@ from 2 on, and with fewer elements any order is right.
 
 from __future__ import annotations
 
+import builtins
+import itertools
+import keyword
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -18,6 +21,7 @@ from edgex.delegates.graph.kinds import decompose_kinds
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
+    from torch.fx import GraphModule
 
 # A pass takes out a dequantization with the quantization after it.
 _LOOKED_AT_TOGETHER = ("quantized_decomposed", "torchao")
@@ -48,6 +52,33 @@ def passes_by_kind() -> Iterator[None]:
 
 def _is_quantized(program: ExportedProgram) -> bool:
     return any(getattr(node.target, "namespace", None) in _LOOKED_AT_TOGETHER for node in program.graph.nodes)
+
+
+def shadows_builtin(program: ExportedProgram) -> bool:
+    """Whether an input has a name that torch.fx gives to no node of a copy: `input` of `nn.Sequential`."""
+    return any(node.op == "placeholder" and _is_builtin(node.name) for node in program.graph.nodes)
+
+
+def rename_shadowing(module: GraphModule) -> Any:
+    """A pass that gives such inputs another name.
+
+    A copy of the program would have other names than its signature says. ExecuTorch then says so on the root logger,
+    and copies all weights with the program instead.
+    """
+    from torch.fx.passes.infra.pass_base import PassResult
+
+    taken = {node.name for node in module.graph.nodes}
+    for node in module.graph.nodes:
+        if node.op == "placeholder" and _is_builtin(node.name):
+            name = next(name for number in itertools.count(1) if (name := f"{node.name}_{number}") not in taken)
+            node.name = node.target = name
+            taken.add(name)
+    module.recompile()
+    return PassResult(module, True)
+
+
+def _is_builtin(name: str) -> bool:
+    return hasattr(builtins, name) or keyword.iskeyword(name)
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from edgex.delegates.executorch.edge_passes import layouts_known, passes_by_kind
+from edgex.delegates.executorch.edge_passes import layouts_known, passes_by_kind, rename_shadowing, shadows_builtin
 from edgex.delegates.graph.decomposition import spare_decompositions
 from edgex.runtime.support.dependency_messages import quiet_import
 
@@ -112,7 +112,9 @@ def lower_to_edge(
     # Checks of sizes go before a region is lowered, not when the program is emitted: nothing uses what they
     # give, so lowering may sort them behind the output: "Expected output node, got op=call_function".
     checks = [RemoveGraphAssertsPass()] if any(map(_checks_sizes, programs.values())) else []
-    passes = {name: [*checks, *getattr(partitioners[name], "edge_passes", ())] for name in programs}
+    # Ahead of the others, which may copy the program.
+    names = [rename_shadowing] if any(map(shadows_builtin, programs.values())) else []
+    passes = {name: [*names, *checks, *getattr(partitioners[name], "edge_passes", ())] for name in programs}
     # Without no_grad, lowering a state update fails: it would write into a leaf that requires grad.
     with torch.no_grad(), _sizes_kept(), layouts_known(), passes_by_kind() if planning else nullcontext():
         return to_edge_transform_and_lower(

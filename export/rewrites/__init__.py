@@ -67,6 +67,7 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
     from edgex.export.rewrites.detection.regions import write_regions
     from edgex.export.rewrites.detection.suppression import suppress_neighbours
     from edgex.export.rewrites.indexing.diagonal import slice_diagonals
+    from edgex.export.rewrites.indexing.joins import join_writes
     from edgex.export.rewrites.indexing.mirrors import write_mirrors
     from edgex.export.rewrites.indexing.padding import slice_padding
     from edgex.export.rewrites.indexing.pieces import slice_pieces
@@ -149,6 +150,7 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
         # Before the rest, which leaves alone what is written to later.
         ("return_writes", True, return_writes),
         ("fill_memory", True, fill_memory),
+        ("join_writes", True, join_writes),
         # Angles that forward makes are literals only when they are real.
         ("split_complex", True, split_complex),
         ("expand_composites", True, expand_composites),

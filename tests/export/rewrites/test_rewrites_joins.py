@@ -1,0 +1,75 @@
+"""Parts that a program writes into a tensor of its own: joined with what they lie in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from rewriting import Calls, capture_program, check_rewrite, operators
+
+from edgex.export.rewrites.indexing.joins import join_writes
+from edgex.export.rewrites.indexing.writes import return_writes
+
+X = torch.randn(2, 6, 5, generator=torch.Generator().manual_seed(0))
+
+
+def of_two_encodings(x: torch.Tensor) -> torch.Tensor:
+    """By assignment and by `copy_`, both repeated along a dimension, as a signal's positions are put together."""
+    made = x.new_zeros((2, 3, 6, 5))
+    made[..., :2] = x[:, None, :1, :2]
+    made[..., 2:5].copy_(x[0, :, 2:] * 2)
+    return made
+
+
+def between(x: torch.Tensor) -> torch.Tensor:
+    made = x * 3
+    made[:, 2:4] = x[:, :2] + 1
+    made[:, :1] -= x[:, 3:4]
+    made[:, -1:] = x[:, -2:-1]
+    return made
+
+
+def whole(x: torch.Tensor) -> torch.Tensor:
+    made = x.clone()
+    made[:] = x[:1]
+    return made + x
+
+
+def of_another_type(x: torch.Tensor) -> torch.Tensor:
+    made = torch.zeros(2, 6, 5)
+    made[:, :3].copy_(x[:, :3] > 0)
+    return made + x
+
+
+def an_input(x: torch.Tensor) -> torch.Tensor:
+    made = torch.empty_like(x)
+    made.copy_(x)
+    return made
+
+
+CASES: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    case.__name__: case for case in (of_two_encodings, between, whole, of_another_type, an_input)
+}
+
+
+@pytest.mark.parametrize("name", [*CASES, *(f"{name}, any batch" for name in ("between", "whole", "an_input"))])
+def test_nothing_is_written_and_the_numbers_stay(name: str) -> None:
+    name, *dynamic = name.split(",")
+    shapes = {"args": ({0: torch.export.Dim("batch", min=2, max=9)},)} if dynamic else None
+    before, _ = return_writes(capture_program(Calls(CASES[name]), X, dynamic_shapes=shapes))
+    after, rewrite = join_writes(before)
+    assert rewrite is not None
+    assert not {"aten.copy.default", "aten.slice_scatter.default"} & set(operators(after))
+    check_rewrite(before, after, X)
+
+
+def test_steps_stay() -> None:
+    def every_second(x: torch.Tensor) -> torch.Tensor:
+        made = x * 3
+        made[:, ::2] = x[:, :3]
+        return made
+
+    before, _ = return_writes(capture_program(Calls(every_second), X))
+    after, _ = join_writes(before)
+    assert operators(after).count("aten.slice_scatter.default") == 1
