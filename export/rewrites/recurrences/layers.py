@@ -18,7 +18,8 @@ after:   x = x.reshape(100, 1, 64)
 An engine packs the weights of every operator that it is given: a layer of 100 steps, written one after another, reads
 100 copies of them in every call. So a loop is what is wanted, and the rest is for few steps, for weights that the model
 computes, and for a batch that only a run knows, which ExecuTorch's loops do not gather (1.5: "Mismatch in shape between
-copy_to and copy_from tensors").
+copy_to and copy_from tensors"). Programs that read sizes from tensors (lengths of packed sequences) have no loops:
+their symbols wait in the tracer where the step is traced apart.
 """
 
 from __future__ import annotations
@@ -59,7 +60,9 @@ _Run = Callable[[str, Weights, torch.Tensor, State, bool], tuple[torch.Tensor, S
 
 def loop_recurrences(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite | None]:
     """Make loops of the layers whose weights are constants; the same program comes back without one."""
-    if not any(node.target in _LAYERS.values() for node in program.exported.graph.nodes):
+    nodes = program.exported.graph.nodes
+    reads_sizes = any("unbacked_bindings" in node.meta for node in nodes)
+    if reads_sizes or not any(node.target in _LAYERS.values() for node in nodes):
         return program, None
     constants = constant_tensors(program)
 
