@@ -261,9 +261,9 @@ def test_constants_of_many_megabytes_lie_in_huge_pages_and_go_with_the_program()
         [sys.executable, "-c", HUGE_SCRIPT, SEARCHED], capture_output=True, text=True, check=True, env={**os.environ}
     )
     small, large, left = map(float, done.stdout.split())
-    assert small == 0, small
+    assert small in (0, 4), small  # without AVX-512, layers of the backend itself lie in them from 2 MiB on
     assert 64 <= large < 72, large  # what was too much is given back
-    assert left == 0, left
+    assert left <= small, left  # of those layers' memory, malloc keeps what it gave last
 
 
 def test_torch_keeps_its_number_of_threads() -> None:
