@@ -216,10 +216,9 @@ def test_many_sums_of_rows(size: int) -> None:
     check(Network(run), random(3, 300, size) * 0.3)
 
 
-@pytest.mark.skipif("RUNS_WITHOUT_AVX512" in os.environ, reason="runs in the process that it starts")
 def test_without_avx512() -> None:
     """What runs here on processors for which oneDNN has fewer kernels."""
-    environment = {**os.environ, "ONEDNN_MAX_CPU_ISA": "AVX2", "RUNS_WITHOUT_AVX512": "1"}
+    environment = {**os.environ, "ONEDNN_MAX_CPU_ISA": "AVX2"}
     tests = "(many_rows or other_shapes or any_number or small_and_large) and not bf16"
     command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", __file__, "-k", tests]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=False)
