@@ -33,9 +33,9 @@ _IMAGE_KINDS = (*_CONVOLUTIONS, "quantize", "max_pool", "avg_pool", "interpolate
 _DENSE_KINDS = ("layer_norm",)
 _CONVERSIONS = ("quantize", "dequantize")
 # It has only its reference kernels for these where the input has gaps, or lies neither by rows nor by channels.
-_POOLINGS = ("max_pool", "avg_pool")
 _WHOLE_KINDS = ("interpolate", "max_pool", "avg_pool", "batch_norm_inference")
-# Fewer do not fill a register of AVX2.
+# It pools by rows number by number on AVX2. Fewer channels do not fill a register there.
+_POOLINGS = ("max_pool", "avg_pool")
 _FEWEST_CHANNELS = 8
 # It has only its reference kernels for these where the dimensions they run over are not innermost, in input and result.
 _SOFTMAX = ("softmax", "log_softmax")
