@@ -63,7 +63,7 @@ class OneDnnDelegate:
             "write_masks",
             "copy_returned_constants",
         ),
-        *("write_corners", "write_statistics", "write_activations", "write_phases", "block_signals"),
+        *("write_corners", "write_statistics", "write_activations", "write_phases", "block_signals", "write_spans"),
         "gather_samples",
         *PORTABLE_REWRITES,
     )

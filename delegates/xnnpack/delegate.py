@@ -72,6 +72,7 @@ class XnnpackDelegate:
             "bound_lengths",
             "write_phases",
             "block_signals",
+            "write_spans",
             "repeat_by_products",
         ),
         *PORTABLE_REWRITES,

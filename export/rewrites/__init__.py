@@ -132,6 +132,7 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
     from edgex.export.rewrites.weights.dilation import fill_dilation
     from edgex.export.rewrites.weights.order import order_weights
     from edgex.export.rewrites.weights.returned import copy_returned_constants
+    from edgex.export.rewrites.weights.spans import write_spans
     from edgex.export.rewrites.weights.turned import turn_weights
 
     # Those for every target before those on request: `common` relies on it.
@@ -199,6 +200,7 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
         # Ahead of the shuffles that they become.
         ("write_phases", True, write_phases),
         ("block_signals", True, block_signals),
+        ("write_spans", True, write_spans),
         ("permute_pixels", True, permute_pixels),
         ("flatten_conv3d", True, flatten_conv3d),
         ("fill_dilation", True, fill_dilation),

@@ -130,5 +130,54 @@ def widen(library: ctypes.CDLL, processor: str, rows: np.ndarray, scales: np.nda
     return to[:-1] if ran else None
 
 
+class _Taps(ctypes.Structure):
+    _fields_ = tuple(
+        (name, ctypes.c_int64)
+        for name in ("size", "made", "taps", "stride", "hole", "before", "step", "result_step")
+    )  # fmt: skip
+
+
+class _ChannelWindow(ctypes.Structure):
+    _fields_ = (("rows", _Taps), ("columns", _Taps))
+
+
+def convolve(
+    library: ctypes.CDLL,
+    processor: str,
+    image: np.ndarray,
+    weight: np.ndarray,
+    bias: np.ndarray | None,
+    made: tuple[int, int],
+    windows: tuple[tuple[int, int, int], tuple[int, int, int]],
+) -> np.ndarray | None:
+    """Each channel by itself; None where this processor is another one.
+
+    Args:
+        library: What `build_kernels` made.
+        processor: Whose kernel.
+        image: [height, width, channels].
+        weight: [rows, columns, channels].
+        bias: [channels].
+        made: Height and width of the result.
+        windows: For rows and columns the stride, the distance between taps, and the zeros before the first place.
+    """
+    channels = image.shape[2]
+    gap = 3  # behind each place of the result
+    packed = np.zeros((*weight.shape[:2], -(-channels // 16) * 16), np.float32)
+    packed[:, :, :channels] = weight
+    result = np.full((*made, channels + gap), 7, np.float32)
+    steps = [[number // 4 for number in array.strides[:2]] for array in (image, result)]
+    taps = [
+        _Taps(image.shape[i], made[i], weight.shape[i], *windows[i], steps[0][i], steps[1][i]) for i in range(2)
+    ]  # fmt: skip
+    window = _ChannelWindow(*taps)
+    ran = library.convolve(
+        *(PROCESSORS[processor], ctypes.byref(window), ctypes.c_int64(channels), _at(image), _at(packed)),
+        *(None if bias is None else _at(bias), _at(result)),
+    )
+    assert not ran or (result[:, :, channels:] == 7).all(), "numbers were written behind the last channel"
+    return result[:, :, :channels] if ran else None
+
+
 def _at(array: np.ndarray) -> ctypes.c_void_p:
     return ctypes.c_void_p(array.ctypes.data)

@@ -7,6 +7,7 @@ are written by the product in the order in which the next layer reads them.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 
 from edgex.delegates.onednn.layout.orders import (
@@ -37,6 +38,8 @@ _WHOLE_KINDS = ("interpolate", "max_pool", "avg_pool", "batch_norm_inference")
 # It pools by rows number by number on AVX2. Fewer channels do not fill a register there.
 _POOLINGS = ("max_pool", "avg_pool")
 _FEWEST_CHANNELS = 8
+# Of a convolution of each channel that the backend does itself even where it has no holes.
+_MANY_TAPS = 81
 # It has only its reference kernels for these where the dimensions they run over are not innermost, in input and result.
 _SOFTMAX = ("softmax", "log_softmax")
 _REDUCTIONS = ("reduce_max", "reduce_mean", "reduce_min", "reduce_prod", "reduce_sum")
@@ -94,7 +97,9 @@ class _Assignment:
             step.inputs[0] = self._dense_input(step.inputs[0], step.handle)
         elif step.kind in _WHOLE_KINDS:
             image = self._whole_input(step.inputs[0], step.handle)
-            step.inputs[0] = self._channels_inside(image, step) if step.kind in _POOLINGS else image
+            step.inputs[0] = self._pooled_input(image, step) if step.kind in _POOLINGS else image
+        elif _is_depthwise(step):
+            step.inputs[0] = self._channels_inside(step.inputs[0], step.handle)
         elif step.kind in OF_TWO and self._is_slow(step):
             order = self._take_over(step)
         elif step.kind in _ELEMENTWISE:
@@ -117,6 +122,9 @@ class _Assignment:
         expected = [layout for output, layout in self._outputs if output is value]
         if (step.kind in _DENSE_KINDS or step.kind in _SOFTMAX) and (expected or value in self._children):
             value.layout = Layout(value.shape, dense_strides(value.shape, order))
+        elif (expected or value in self._children) and _is_depthwise(step):
+            # As the backend convolves: what takes no channels inside gets a copy.
+            value.layout = Layout(value.shape, dense_strides(value.shape, channels_last(value)))
         elif expected:
             value.layout = expected[0]
         elif value in self._children:
@@ -208,13 +216,17 @@ class _Assignment:
             return image
         return self._ordered_copy(image, channels if order_of_strides(image) == channels else rows, handle)
 
-    def _channels_inside(self, image: Value, pooling: Operation) -> Value:
+    def _pooled_input(self, image: Value, pooling: Operation) -> Value:
         """The image, or a copy by channels where it lies by rows: oneDNN for AVX2 pools rows number by number."""
-        channels = channels_last(image)
-        by_channels = image in self._made_of_images if image.opaque else find_order(image, channels) == channels
         whole = list(pooling.attributes["kernel"]) == list(image.shape[2:])
         few = not isinstance(image.shape[1], int) or image.shape[1] < _FEWEST_CHANNELS
-        return image if by_channels or whole or few else self._ordered_copy(image, channels, pooling.handle)
+        return image if whole or few else self._channels_inside(image, pooling.handle)
+
+    def _channels_inside(self, image: Value, handle: int) -> Value:
+        """The image, or a copy by channels where it lies otherwise."""
+        channels = channels_last(image)
+        by_channels = image in self._made_of_images if image.opaque else find_order(image, channels) == channels
+        return image if by_channels else self._ordered_copy(image, channels, handle)
 
     def _lay_operands(self, step: Operation) -> tuple[int, ...]:
         """Bring the operands of the result's shape into one order without gaps, by copies if need be, and tell it."""
@@ -326,6 +338,18 @@ class _Assignment:
             value = self._copy(value, expected, value.handle)
         self._claimed.add(value.root)
         return value
+
+
+def _is_depthwise(step: Operation) -> bool:
+    """Whether each channel is convolved by itself, in float32, as the backend does where oneDNN has no kernel.
+
+    The native `prefers_channels` says which of them these are on a processor.
+    """
+    if step.kind != "convolution" or step.output.dtype != "f32" or step.inputs[0].dtype != "f32":
+        return False
+    alone = step.attributes["groups"] == step.output.shape[1] == step.inputs[0].shape[1] != 1
+    many = math.prod(step.inputs[1].shape[2:]) >= _MANY_TAPS
+    return alone and (len(step.output.shape) == 3 or many or any(hole > 1 for hole in step.attributes["dilations"]))
 
 
 def _quantized_images(operations: Sequence[Operation]) -> set[Value]:

@@ -1,4 +1,4 @@
-"""The backend's own kernels of language models, of every processor, against NumPy: all sizes, groups and leftovers."""
+"""The backend's own kernels, of every processor, against NumPy and PyTorch: all sizes, groups and leftovers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from onednn_own_kernels import PROCESSORS, build_kernels, mix, multiply, quantize_rows, score, widen
+from onednn_own_kernels import PROCESSORS, build_kernels, convolve, mix, multiply, quantize_rows, score, widen
 
 
 @pytest.fixture(scope="module")
@@ -125,3 +125,44 @@ def test_rows_of_a_cache_in_8_bits(kernels, count, size, seed):
     for processor in PROCESSORS:
         found = widen(kernels, processor, rows, scales)
         assert found is None or np.array_equal(found, expected), processor
+
+
+@st.composite
+def _dimensions(draw):
+    """Of one dimension: places, taps, and the stride, distance between taps, and padding at either side."""
+    taps, hole = draw(st.integers(1, 12)), draw(st.integers(1, 3))
+    reach = hole * (taps - 1) + 1
+    before = draw(st.integers(0, reach + 2))
+    size = draw(st.integers(max(1, reach - 2 * before), max(1, reach - 2 * before) + 20))
+    return size, taps, draw(st.integers(1, 3)), hole, before
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    rows=_dimensions(),
+    columns=_dimensions(),
+    channels=st.integers(1, 40),
+    biased=st.booleans(),
+    seed=st.integers(0, 99),
+)
+def test_convolutions_of_each_channel(kernels, rows, columns, channels, biased, seed):
+    generator = torch.Generator().manual_seed(seed)
+    image = torch.randn(1, channels, rows[0], columns[0], generator=generator, dtype=torch.float64)
+    weight = torch.randn(channels, 1, rows[1], columns[1], generator=generator, dtype=torch.float64)
+    bias = torch.randn(channels, generator=generator, dtype=torch.float64) if biased else None
+    strides, holes, padding = zip(rows[2:], columns[2:], strict=True)
+    image, weight = image.float().double(), weight.float().double()
+    bias = bias if bias is None else bias.float().double()
+    run = torch.nn.functional.conv2d
+    expected, terms = (
+        run(x, w, b, strides, padding, holes, channels)[0].permute(1, 2, 0).numpy()
+        for x, w, b in ((image, weight, bias), (image.abs(), weight.abs(), None if bias is None else bias.abs()))
+    )
+    given = (
+        np.ascontiguousarray(image[0].permute(1, 2, 0).float().numpy()),
+        weight[:, 0].permute(1, 2, 0).float().numpy(),
+        None if bias is None else bias.float().numpy(),
+    )
+    for processor in PROCESSORS:
+        found = convolve(kernels, processor, *given, expected.shape[:2], (rows[2:], columns[2:]))
+        assert found is None or _close(expected, found, terms), processor

@@ -18,12 +18,6 @@ struct Panels {
   int64_t to_step;
 };
 
-// As many numbers as a register of the processor holds: compilers keep wider vectors in memory, ten times as slow.
-template <int kWidth>
-struct Register {
-  typedef float Type __attribute__((vector_size(kWidth * sizeof(float)), aligned(sizeof(float)), may_alias));
-};
-
 // A tile of the result, kRows x (kVectors * kWidth): its sums stay in registers.
 template <int kWidth, int kRows, int kVectors>
 EDGEX_INLINE void multiply_tile(const Panels& p, const float* from, const float* panel, int64_t width, float* to) {

@@ -58,6 +58,14 @@ const Device& device() {
   return *one;
 }
 
+bool has_wide_kernels() {
+#if defined(__x86_64__)
+  return (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core) == dnnl_cpu_isa_avx512_core;
+#else
+  return true;
+#endif
+}
+
 ThreadScope::ThreadScope() : ThreadScope(wanted_threads.load(std::memory_order_relaxed)) { require_threads(); }
 
 ThreadScope::ThreadScope(int threads) : before_(omp_get_max_threads()) {

@@ -51,6 +51,9 @@ struct Device {
 // One for the process, never destroyed: oneDNN's own globals may be gone before ours.
 const Device& device();
 
+// Whether oneDNN may use AVX-512, for which it has most of its kernels; other processors than x86 have others altogether.
+bool has_wide_kernels();
+
 // Threads of the calling thread's OpenMP regions for as long as it lives: OpenMP keeps the number for each thread, and
 // torch, which shares the pool, has a number of its own.
 class ThreadScope {

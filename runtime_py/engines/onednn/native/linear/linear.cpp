@@ -86,15 +86,6 @@ class Linear final : public OwnOperator {
   int64_t task_rows_, row_tasks_, tasks_;
 };
 
-// Whether oneDNN may use AVX-512; other processors than x86 have other kernels altogether.
-bool has_wide_kernels() {
-#if defined(__x86_64__)
-  return (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core) == dnnl_cpu_isa_avx512_core;
-#else
-  return true;
-#endif
-}
-
 }  // namespace
 
 bool prefers_panels(int64_t rows, int64_t depth, int64_t columns) {

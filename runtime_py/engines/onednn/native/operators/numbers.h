@@ -1,4 +1,4 @@
-// Numbers of the two types that operators of our own compute with, and what their inner loops are compiled for.
+// Numbers of the two types that operators of our own compute with, registers of them, and what inner loops are compiled for.
 #pragma once
 
 #include <cstdint>
@@ -35,5 +35,11 @@ EDGEX_INLINE void store(float from, Bfloat16& to) {
   const uint32_t rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
   to.bits = static_cast<uint16_t>((bits & 0x7fffffff) > 0x7f800000 ? 0x7fc0 : rounded);
 }
+
+// As many numbers as a register of the processor holds: compilers keep wider vectors in memory, ten times as slow.
+template <int kWidth>
+struct Register {
+  typedef float Type __attribute__((vector_size(kWidth * sizeof(float)), aligned(sizeof(float)), may_alias));
+};
 
 }  // namespace edgex

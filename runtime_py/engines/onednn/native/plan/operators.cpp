@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <set>
 #include <string>
 #include <unordered_map>
@@ -43,17 +44,20 @@ AttributeRule dimension(int code, bool optional = false) {
   return {code, Type::kInteger, 0, static_cast<int64_t>(kMaxRank) - 1, {}, optional};
 }
 
+// Operators by number, those with attributes last.
+constexpr int kOfOne[] = {dnnl_graph_op_abs,     dnnl_graph_op_exp,  dnnl_graph_op_gelu, dnnl_graph_op_hard_swish,
+                          dnnl_graph_op_log,     dnnl_graph_op_mish, dnnl_graph_op_relu, dnnl_graph_op_sigmoid,
+                          dnnl_graph_op_sqrt,    dnnl_graph_op_square, dnnl_graph_op_tanh};
+constexpr int kOfTwo[] = {dnnl_graph_op_add,     dnnl_graph_op_divide,   dnnl_graph_op_maximum,
+                          dnnl_graph_op_minimum, dnnl_graph_op_multiply, dnnl_graph_op_subtract};
+constexpr int kWithNumbers[] = {dnnl_graph_op_round,      dnnl_graph_op_clamp,    dnnl_graph_op_elu,
+                                dnnl_graph_op_leaky_relu, dnnl_graph_op_softplus, dnnl_graph_op_hard_sigmoid};
+
 std::unordered_map<int, Rule> make_rules() {
   std::unordered_map<int, Rule> rules;
-  for (int kind : {dnnl_graph_op_abs, dnnl_graph_op_exp, dnnl_graph_op_gelu, dnnl_graph_op_hard_swish, dnnl_graph_op_log,
-                   dnnl_graph_op_mish, dnnl_graph_op_relu, dnnl_graph_op_reorder, dnnl_graph_op_sigmoid,
-                   dnnl_graph_op_sqrt, dnnl_graph_op_square, dnnl_graph_op_tanh}) {
-    rules[kind] = {1, 1, Types::kAlike, {}};
-  }
-  for (int kind : {dnnl_graph_op_add, dnnl_graph_op_divide, dnnl_graph_op_maximum, dnnl_graph_op_minimum,
-                   dnnl_graph_op_multiply, dnnl_graph_op_subtract}) {
-    rules[kind] = {2, 2, Types::kAlike, {}};
-  }
+  for (int kind : kOfOne) rules[kind] = {1, 1, Types::kAlike, {}};
+  rules[dnnl_graph_op_reorder] = {1, 1, Types::kAlike, {}};
+  for (int kind : kOfTwo) rules[kind] = {2, 2, Types::kAlike, {}};
   for (int kind : {dnnl_graph_op_reduce_max, dnnl_graph_op_reduce_mean, dnnl_graph_op_reduce_min,
                    dnnl_graph_op_reduce_prod, dnnl_graph_op_reduce_sum}) {
     const AttributeRule axes{dnnl_graph_op_attr_axes, Type::kIntegers, 0, static_cast<int64_t>(kMaxRank) - 1};
@@ -245,6 +249,11 @@ bool lies_in_order(const Value& value) {
 }
 
 }  // namespace
+
+bool is_elementwise(int kind) {
+  const auto is_among = [&](const auto& kinds) { return std::find(std::begin(kinds), std::end(kinds), kind) != std::end(kinds); };
+  return is_among(kOfOne) || is_among(kOfTwo) || is_among(kWithNumbers);
+}
 
 const Attribute* find_attribute(const Operation& operation, int code) {
   const auto found = std::find_if(operation.attributes.begin(), operation.attributes.end(),

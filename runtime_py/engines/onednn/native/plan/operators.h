@@ -26,6 +26,9 @@ void check_sizes(const Operation& operation, const std::vector<const Dims*>& inp
 // Whether it reads an element in several places of a tensor, as a view repeats it.
 bool may_repeat(const Operation& operation);
 
+// Whether oneDNN makes each number of the result of those in its place.
+bool is_elementwise(int kind);
+
 // The attribute; null where the operator has none of that code.
 const Attribute* find_attribute(const Operation& operation, int code);
 

@@ -127,7 +127,9 @@ class Executable {
   size_t last_reader(const Group& group, uint32_t value) const;
   bool is_led_by_own(const Group& group) const;
   bool is_linear_layer(const Operation& operation) const;
-  std::unique_ptr<OwnOperator> make_small_operator(const Operation& operation, bool small) const;
+  bool is_own_convolution(const Operation& operation) const;
+  std::set<size_t> lay_by_channels(const std::vector<Group>& groups);
+  std::unique_ptr<OwnOperator> make_small_operator(const Operation& operation, bool small, bool any_order) const;
   void find_own_groups(const std::vector<Group>& groups);
   bool is_opaque(uint32_t value) const { return plan_.values[value].opaque && plain_.count(value) == 0; }
   std::byte* address(uint32_t value) const;

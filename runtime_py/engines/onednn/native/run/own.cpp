@@ -11,6 +11,7 @@
 #include "lowbits/linear.h"
 #include "plan/operators.h"
 #include "run/executable.h"
+#include "small/layout.h"
 
 namespace edgex {
 
@@ -25,31 +26,63 @@ size_t read_axis(const Operation& operation) {
   return static_cast<size_t>(find_attribute(operation, dnnl_graph_op_attr_axis)->integers[0]);
 }
 
-// Of a dense tensor whose elements along `axis` lie side by side, the other dimensions in their order.
-std::vector<int64_t> strides_of_rows(const std::vector<int64_t>& dims, size_t axis) {
-  std::vector<int64_t> strides(dims.size(), 1);
-  int64_t step = dims[axis];
-  for (size_t i = dims.size(); i-- > 0;) {
-    if (i == axis) continue;
-    strides[i] = step;
-    step *= dims[i];
-  }
-  return strides;
-}
-
 }  // namespace
+
+// Lays channels innermost in what groups led by a convolution of ours read and make, where the plan leaves that open: in
+// images, that is, and in what is computed place by place ahead of them. Returns which groups these are.
+std::set<size_t> Executable::lay_by_channels(const std::vector<Group>& groups) {
+  const auto has = [&](const Group& group, const auto& is_wanted) {
+    return std::any_of(group.operations.begin(), group.operations.end(),
+                       [&](size_t number) { return is_wanted(plan_.operations[number]); });
+  };
+  std::set<size_t> own;
+  std::set<uint32_t> images;
+  for (size_t i = 0; i < groups.size(); i++) {
+    const Group& group = groups[i];
+    if (group.partition == nullptr) continue;
+    const bool ours = has(group, [&](const Operation& operation) { return is_own_convolution(operation); });
+    if (ours && is_led_by_own(group)) own.insert(i);
+    const bool moves = has(group, [](const Operation& operation) { return !is_elementwise(operation.kind); });
+    const bool blocks = has(group, [](const Operation& operation) { return may_block(operation.kind); });
+    const auto is_image = [&](uint32_t id) { return !is_opaque(id) || images.count(id) > 0; };
+    if (blocks || (!moves && std::all_of(group.inputs.begin(), group.inputs.end(), is_image))) {
+      images.insert(group.outputs.begin(), group.outputs.end());
+    }
+  }
+  const auto lay = [&](uint32_t id, bool made_here) {
+    if (!is_opaque(id) || shapes_[id].dims.size() < 3) return;
+    if (made_here || images.count(id) > 0) shapes_[id].strides = strides_of_rows(shapes_[id].dims, 1);
+    logical_[id] = strided(id, shapes_[id].strides);
+    plain_.insert(id);
+  };
+  for (size_t i = groups.size(); i-- > 0;) {
+    const Group& group = groups[i];
+    const auto is_laid = [&](uint32_t id) { return plan_.values[id].opaque && plain_.count(id) > 0; };
+    const bool moves = has(group, [](const Operation& operation) { return !is_elementwise(operation.kind); });
+    const bool follows = group.partition != nullptr && !moves && std::any_of(group.outputs.begin(), group.outputs.end(), is_laid);
+    if (own.count(i) == 0 && !follows) continue;
+    for (uint32_t id : group.inputs) lay(id, false);
+    for (size_t number : group.operations) {
+      for (uint32_t id : plan_.operations[number].outputs) lay(id, true);
+    }
+  }
+  return own;
+}
 
 // What small partitions read and write is laid out by strides, unless a convolution would have to bring it into its blocks.
 void Executable::find_own_groups(const std::vector<Group>& groups) {
+  const std::set<size_t> by_channels = lay_by_channels(groups);
   std::set<uint32_t> blocked;
-  for (const Group& group : groups) {
+  for (size_t i = 0; i < groups.size(); i++) {
+    const Group& group = groups[i];
+    if (by_channels.count(i) > 0) continue;
     const bool blocks = std::any_of(group.operations.begin(), group.operations.end(),
                                     [&](size_t number) { return may_block(plan_.operations[number].kind); });
     if (!blocks) continue;
     blocked.insert(group.inputs.begin(), group.inputs.end());
     blocked.insert(group.outputs.begin(), group.outputs.end());
   }
-  const auto is_blocked = [&](uint32_t value) { return plan_.values[value].opaque && blocked.count(value) > 0; };
+  const auto is_blocked = [&](uint32_t value) { return is_opaque(value) && blocked.count(value) > 0; };
   for (const Group& group : groups) {
     Call call;
     const bool plain = !std::any_of(group.inputs.begin(), group.inputs.end(), is_blocked) &&

@@ -1,9 +1,10 @@
 // Partitions of oneDNN's that the same operators here run faster: those whose tensors are so small that its call costs more
-// than their work, sums of rows, and linear layers that it has no good kernel for on this processor.
+// than their work, sums of rows, and layers that it has no good kernel for on this processor.
 #include <algorithm>
 #include <map>
 #include <utility>
 
+#include "depthwise/depthwise.h"
 #include "linear/linear.h"
 #include "operators/binary.h"
 #include "operators/concat.h"
@@ -40,23 +41,24 @@ int find_own(int kind) {
   }
 }
 
-bool is_dense_row(const Strided& tensor) {
-  return tensor.dims.empty() || tensor.dims.back() == 1 || tensor.strides.back() == 1;
-}
-
-// Whether tensors that are only moved or combined place by place are few or lie well.
+// Whether tensors that are only moved or combined place by place are few, or lie side by side along the result's innermost
+// dimension.
 bool moves_quickly(const std::vector<Strided>& inputs, const Strided& result) {
-  return count_of(result.dims) <= kMostScattered || (is_dense_row(result) && std::all_of(inputs.begin(), inputs.end(), is_dense_row));
+  if (count_of(result.dims) <= kMostScattered) return true;
+  const size_t rank = result.dims.size();
+  size_t innermost = rank - 1;
+  for (size_t dim = rank; dim-- > 0;) {
+    if (result.dims[innermost] == 1 || (result.dims[dim] != 1 && result.strides[dim] < result.strides[innermost])) innermost = dim;
+  }
+  const auto is_dense = [&](const Strided& tensor) {
+    const size_t missing = rank - tensor.dims.size();
+    return innermost < missing || tensor.dims[innermost - missing] == 1 || tensor.strides[innermost - missing] == 1;
+  };
+  return is_dense(result) && std::all_of(inputs.begin(), inputs.end(), is_dense);
 }
 
 // Of rows: oneDNN 3.2 takes 260 ns for one of 36 numbers on a Zen 3.
 bool is_sum(int kind) { return kind == dnnl_graph_op_reduce_mean || kind == dnnl_graph_op_reduce_sum; }
-
-// Whether each number of the result comes from those in its place.
-bool is_elementwise(int kind) {
-  return kind != dnnl_graph_op_matmul && kind != dnnl_graph_op_layer_norm && !is_sum(kind) && kind != dnnl_graph_op_reorder &&
-         kind != dnnl_graph_op_concat;
-}
 
 bool is_transposed(const Operation& operation) {
   const Attribute* flag = find_attribute(operation, dnnl_graph_op_attr_transpose_b);
@@ -71,10 +73,18 @@ bool Executable::is_led_by_own(const Group& group) const {
   for (size_t index : group.operations) {
     const Operation& operation = plan_.operations[index];
     if (is_elementwise(operation.kind)) continue;
-    if (!is_sum(operation.kind) && !is_linear_layer(operation)) return false;
+    if (!is_sum(operation.kind) && !is_linear_layer(operation) && !is_own_convolution(operation)) return false;
     leaders++;
   }
   return leaders == 1;
+}
+
+bool Executable::is_own_convolution(const Operation& operation) const {
+  if (operation.kind != dnnl_graph_op_convolution) return false;
+  const auto is_float = [&](uint32_t id) { return plan_.values[id].dtype == kFloat32; };
+  if (plan_.values[root(operation.inputs[1])].storage != Storage::kConstant) return false;
+  return std::all_of(operation.inputs.begin(), operation.inputs.end(), is_float) &&
+         prefers_channels(operation, shapes_[operation.inputs[0]].dims, shapes_[operation.inputs[1]].dims);
 }
 
 bool Executable::is_linear_layer(const Operation& operation) const {
@@ -85,14 +95,15 @@ bool Executable::is_linear_layer(const Operation& operation) const {
   return prefers_panels(count_of(made) / made.back(), read.back(), made.back());
 }
 
-std::unique_ptr<OwnOperator> Executable::make_small_operator(const Operation& operation, bool small) const {
+// `any_order`: wherever its tensors lie.
+std::unique_ptr<OwnOperator> Executable::make_small_operator(const Operation& operation, bool small, bool any_order) const {
   const auto tensor = [&](uint32_t id) { return Strided{shapes_[id].dims, shapes_[id].strides}; };
   std::vector<Strided> inputs;
   std::transform(operation.inputs.begin(), operation.inputs.end(), std::back_inserter(inputs), tensor);
   const Strided result = tensor(operation.outputs[0]);
   const int dtype = plan_.values[operation.outputs[0]].dtype;
   if (const int kind = find_own(operation.kind); kind >= 0) {
-    return moves_quickly(inputs, result) ? make_binary(kind, dtype, inputs.front(), inputs.back(), result) : nullptr;
+    return any_order || moves_quickly(inputs, result) ? make_binary(kind, dtype, inputs.front(), inputs.back(), result) : nullptr;
   }
   switch (operation.kind) {
     case dnnl_graph_op_reorder:
@@ -105,11 +116,15 @@ std::unique_ptr<OwnOperator> Executable::make_small_operator(const Operation& op
       break;
   }
   if (dtype != kFloat32) return nullptr;  // a fused partition rounds its result alone
+  const bool weighs = operation.kind == dnnl_graph_op_matmul || operation.kind == dnnl_graph_op_convolution;
+  const uint32_t weighing = operation.inputs.size() > 1 ? operation.inputs[1] : 0;
+  const bool constant = weighs && plan_.values[root(weighing)].storage == Storage::kConstant;
+  const float* const weights = constant ? reinterpret_cast<const float*>(address(weighing)) : nullptr;
   switch (operation.kind) {
+    case dnnl_graph_op_convolution:
+      return is_own_convolution(operation) ? make_depthwise(operation, inputs, weights, result, panels_) : nullptr;
     case dnnl_graph_op_matmul: {
-      const uint32_t id = operation.inputs[1];
-      const bool constant = plan_.values[root(id)].storage == Storage::kConstant, transposed = is_transposed(operation);
-      const float* weights = constant ? reinterpret_cast<const float*>(address(id)) : nullptr;
+      const bool transposed = is_transposed(operation);
       if (small && count_products(inputs, result) <= kMostProducts) return make_product(inputs, transposed, weights, result);
       return constant && inputs[0].dims.size() > 1 ? make_linear(inputs, transposed, weights, result, panels_) : nullptr;
     }
@@ -151,6 +166,8 @@ std::unique_ptr<OwnOperator> Executable::make_small(const Group& group, std::vec
   if (values.size() > kMostOwnTensors) return nullptr;
   std::vector<size_t> made_bytes;
   std::vector<Link> links;
+  const bool convolves = std::any_of(group.operations.begin(), group.operations.end(),
+                                     [&](size_t number) { return is_own_convolution(plan_.operations[number]); });
   size_t held_until = 0;  // the operator that reads last what lies in the memory of the group's result
   for (size_t i = 0; i < group.operations.size(); i++) {
     const Operation& operation = plan_.operations[group.operations[i]];
@@ -161,7 +178,7 @@ std::unique_ptr<OwnOperator> Executable::make_small(const Group& group, std::vec
     for (uint32_t input : operation.inputs) {
       if (plan_.values[input].dtype != dtype) return nullptr;
     }
-    Link link{make_small_operator(operation, small), {}};
+    Link link{make_small_operator(operation, small, convolves), {}};
     if (link.own == nullptr) return nullptr;
     // Large results on the way lie where the last one will: what is done to each number is done in place.
     if (!small && group.outputs.size() == 1 && held_until <= i && numbers.count(result) == 0 && lies_as(result, group.outputs[0])) {

@@ -34,4 +34,16 @@ inline bool is_row_major(const Strided& tensor) {
   return true;
 }
 
+// Of a dense tensor whose elements along `axis` lie side by side, the other dimensions in their order.
+inline std::vector<int64_t> strides_of_rows(const std::vector<int64_t>& dims, size_t axis) {
+  std::vector<int64_t> strides(dims.size(), 1);
+  int64_t step = dims[axis];
+  for (size_t i = dims.size(); i-- > 0;) {
+    if (i == axis) continue;
+    strides[i] = step;
+    step *= dims[i];
+  }
+  return strides;
+}
+
 }  // namespace edgex
