@@ -1,4 +1,4 @@
-"""Convolutions of each channel by itself: what the backend computes without oneDNN where there is no AVX-512."""
+"""Convolutions of each channel by itself: those that the backend computes without oneDNN."""
 
 from __future__ import annotations
 

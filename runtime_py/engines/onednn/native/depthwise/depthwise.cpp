@@ -77,12 +77,12 @@ Taps taps_along(const Operation& convolution, const std::vector<Strided>& inputs
 }  // namespace
 
 bool prefers_channels(const Operation& convolution, const std::vector<int64_t>& image, const std::vector<int64_t>& weights) {
-  if (has_wide_kernels() || (image.size() != 3 && image.size() != 4)) return false;
+  if (image.size() != 3 && image.size() != 4) return false;
   const int64_t groups = integers_of(convolution, dnnl_graph_op_attr_groups)[0];
   if (groups == 1 || image[1] != groups || weights[0] != groups || weights[1] != 1) return false;
   const std::vector<int64_t>& holes = integers_of(convolution, dnnl_graph_op_attr_dilations);
   const bool has_holes = std::any_of(holes.begin(), holes.end(), [](int64_t hole) { return hole > 1; });
-  return image.size() == 3 || has_holes || weights[2] * weights[3] >= kManyTaps;
+  return image.size() == 3 || has_holes || (!has_wide_kernels() && weights[2] * weights[3] >= kManyTaps);
 }
 
 std::unique_ptr<OwnOperator> make_depthwise(const Operation& convolution, const std::vector<Strided>& inputs,
