@@ -17,7 +17,7 @@ import pytest
 HANG = "import ctypes; print('hanging', file=sys.stderr, flush=True); ctypes.PyDLL(None).sleep(1000)"
 
 
-def start(body: str, folder: Path, options: str = "") -> subprocess.Popen[str]:
+def start(body: str, folder: Path, options: str = "", before: str = "") -> subprocess.Popen[str]:
     script = (
         "import os, signal, sys, time\n"
         "from edgex.cli.supervisor import supervise, leftovers_remover\n"
@@ -25,7 +25,7 @@ def start(body: str, folder: Path, options: str = "") -> subprocess.Popen[str]:
         "from pathlib import Path\n"
         "def body():\n"
         + "".join(f"    {line}\n" for line in body.splitlines())
-        + f"    return 0\nsupervise(body{options})\n"
+        + f"    return 0\n{before}\nsupervise(body{options})\n"
     )
     return subprocess.Popen(
         [sys.executable, "-c", script], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -74,6 +74,14 @@ def test_timeout_ends_native_code_that_holds_the_lock(tmp_path: Path) -> None:
     code, out, err = finish(start(HANG, tmp_path, ", timeout_seconds=1.0, as_json=True"))
     assert code == 124 and "stopped after 1 s" in err
     assert json.loads(out)["exit_code"] == 124
+
+
+def test_a_child_that_starts_late_does_nothing(tmp_path: Path) -> None:
+    """Time is up before it could listen to signals, as on a busy machine."""
+    late = "os.setpgid = lambda process, group: time.sleep(0.5)"
+    code, _, err = finish(start("open('made', 'w').close()", tmp_path, ", timeout_seconds=0.01", late))
+    assert code == 124, err
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_python_code_may_clean_up_before_it_ends(tmp_path: Path) -> None:

@@ -69,7 +69,7 @@ def supervise(
     try:
         child = os.fork()
         if child == 0:
-            _live_as_child(body, parent, as_json, verbose)
+            _live_as_child(body, parent, received, as_json, verbose)
         with guarded(child, clean_up):
             code = _wait(child, timeout_seconds, received, as_json, clean_up)
     finally:
@@ -78,7 +78,9 @@ def supervise(
     sys.exit(code)
 
 
-def _live_as_child(body: Callable[[], int], parent: int, as_json: bool, verbose: bool) -> NoReturn:
+def _live_as_child(
+    body: Callable[[], int], parent: int, received: Sequence[int], as_json: bool, verbose: bool
+) -> NoReturn:
     """The child's whole life; ends in os._exit so that the parent's stack is never unwound twice."""
     # A group of its own: the parent decides when it and its own children are signalled. Ctrl-C in a terminal goes to
     # the foreground group, that is to the parent, which passes it on.
@@ -89,7 +91,9 @@ def _live_as_child(body: Callable[[], int], parent: int, as_json: bool, verbose:
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     code = 1
     try:
-        code = _run_body(body, as_json, verbose)
+        # On a busy machine the parent may have said stop before this process could listen: its handler, which the fork
+        # copied, only remembers, and the body would go on until the grace period is over.
+        code = _run_body(body, as_json, verbose) if not received else 130
     finally:
         os._exit(code)
 

@@ -92,7 +92,8 @@ EDGEX_INLINE void convolve_tile(const Row& row, int64_t place, int64_t channel) 
     if constexpr (kBorder) {
 #pragma GCC unroll 8
       for (int i = 0; i < kPlaces; i++) {
-        const Range ahead{inside[i].first, std::min(shared.first, inside[i].end)}, behind{std::max(shared.end, inside[i].first), inside[i].end};
+        const Range ahead{inside[i].first, std::min(shared.first, inside[i].end)};
+        const Range behind{std::max(shared.end, inside[i].first), inside[i].end};
         add_taps<kWidth, 1, kVectors>(sums + i, image + i * apart, weights, ahead, apart, hole, row.panel_width);
         add_taps<kWidth, 1, kVectors>(sums + i, image + i * apart, weights, behind, apart, hole, row.panel_width);
       }
@@ -115,7 +116,8 @@ EDGEX_INLINE void convolve_places(const Row& row, int64_t place, int64_t channel
   }
 }
 
-// Channels from `channel` on in registers of a width, as many of them at once as kVectors says. Places that are left are computed with some before them once more: a sum by itself waits for its last number longest.
+// Channels from `channel` on in registers of a width, as many of them at once as kVectors says. Places that are left are
+// computed with some before them once more: a sum by itself waits for its last number longest.
 template <int kWidth, int kPlaces, int kVectors>
 EDGEX_INLINE int64_t convolve_channels(const Row& row, int64_t channel) {
   constexpr int kFew = 4;
