@@ -55,11 +55,13 @@ PRIVATE_ATTRIBUTES: dict[str, set[str]] = {
     "edgex.delegates.executorch.exporter.evaluations": {"_fx"},
     "edgex.delegates.executorch.exporter.shared_constants": {"_maybe_duplicate_constant_nodes"},
     "edgex.delegates.graph.composite_operators": {
-        *("_C", "_dispatch_get_registrations_for_dispatch_key", "_materialize_cpp_cia_ops"),
+        *("_C", "_collect_all_valid_cia_ops", "_dispatch_get_registrations_for_dispatch_key"),
+        "_materialize_cpp_cia_ops",
     },
     "edgex.delegates.graph.schema": {"_op", "_schema"},
     "edgex.delegates.graph.torch_internals": {"_C", "_cdata", "_storage_Use_Count"},
     "edgex.delegates.litert.conversion": {"_run_convert_passes"},
+    "edgex.delegates.onnxruntime.graph.torch_registry": {"_C", "_dispatch_get_all_op_names", "_opset_version"},
     "edgex.delegates.xnnpack.transposed_products": {"_node_visitor_dict"},
     "edgex.delegates.recipes.observers": {"_non_linear_param_search"},
     "edgex.export.capture.diagnosis.guard_lines": {"_log_guard"},
@@ -100,7 +102,7 @@ PRIVATE_ADAPTERS: dict[str, tuple[str, ...]] = {
     "edgex.delegates.aoti.compilation": ("torch._inductor",),
     "edgex.delegates.graph.composite_operators": ("torch._export", "torch._C"),
     "edgex.delegates.executorch.edge_passes": ("executorch.exir.program._program",),
-    "edgex.delegates.onnxruntime.graph.torch_registry": ("torch.onnx._internal",),
+    "edgex.delegates.onnxruntime.graph.torch_registry": ("torch.onnx._internal", "torch._C"),
     "edgex.delegates.coreai.conversion": ("coreai_torch._aten_to_core",),
     "edgex.delegates.litert.conversion": ("litert_torch._convert",),
     "edgex.delegates.graph.torch_internals": (

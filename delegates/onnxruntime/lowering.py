@@ -185,7 +185,7 @@ def _take(program: CapturedProgram, opset: int, checks: Checks, *, shared: bool 
     Raises:
         LoweringError: Something in it cannot be translated or run; all of it is named.
     """
-    with quiet_dependencies(everything=True):
+    with quiet_dependencies(everything=True), composites_listed_once():
         assessed = _assess(program, opset, checks, shared=shared)
     if assessed.model is None or assessed.plan.fatal:
         raise _refusal(assessed.plan, program, checks)

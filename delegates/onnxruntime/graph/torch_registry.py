@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
 from edgex.delegates.onnxruntime.graph.walk import operators
@@ -77,20 +77,40 @@ def load_registry(opset: int) -> None:
 
 @contextmanager
 def translations_kept() -> Iterator[None]:
-    """Within it, the exporter reads the sources of its translations at most once in a process.
+    """Within it, the exporter makes its table of translations once in a process, and again when operators came.
 
-    It makes its table of them at every export. Which of them name an operator that exists it asks each time anew: the
-    user's model may bring operators.
+    It would make it at every export, from the sources and the signatures of hundreds of functions. Which of them name
+    an operator that exists depends on what is registered: the user's model may bring operators.
     """
+    import torch
     from torch.onnx._internal import _lazy_import
+    from torch.onnx._internal.exporter._registration import ONNXRegistry
 
+    registry: Any = ONNXRegistry
     apis: Any = vars(_lazy_import)["onnxscript_apis"]
-    read = apis.get_torchlib_ops
+    inherited, make, read = vars(registry)["from_torchlib"], registry.from_torchlib, apis.get_torchlib_ops
+
+    def copy_table(opset_version: int) -> Any:
+        kept = _make_table(make, opset_version, len(torch._C._dispatch_get_all_op_names()))
+        copied = ONNXRegistry()
+        copied._opset_version = opset_version
+        # An export adds to them.
+        copied.functions = {target: list(translations) for target, translations in kept.functions.items()}
+        return copied
+
+    registry.from_torchlib = staticmethod(copy_table)
     apis.get_torchlib_ops = lambda: _read_once(read)
     try:
         yield
     finally:
+        registry.from_torchlib = inherited
         apis.get_torchlib_ops = read
+
+
+@lru_cache(maxsize=2)
+def _make_table(make: Callable[..., Any], opset_version: int, _operators: int) -> Any:
+    """The table for an opset, while there are this many operators."""
+    return make(opset_version=opset_version)
 
 
 @cache

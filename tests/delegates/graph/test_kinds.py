@@ -6,7 +6,6 @@ import pytest
 import torch
 from torch import nn
 
-from edgex.delegates.graph.composite_operators import composites_listed_once
 from edgex.delegates.graph.decomposition import spare_decompositions
 from edgex.delegates.graph.kinds import decompose_kinds
 
@@ -130,26 +129,6 @@ class Counter(nn.Module):
 class Branch(nn.Module):
     def forward(self, x):
         return torch.cond(x.sum() > 0, torch.sin, torch.cos, (x,))
-
-
-def test_the_dispatcher_is_read_once_in_a_plan(monkeypatch):
-    from torch._export import utils
-
-    read = []
-    look_up = utils._materialize_cpp_cia_ops
-    monkeypatch.setattr(utils, "_materialize_cpp_cia_ops", lambda: read.append(1) or look_up())
-    program = torch.export.export(nn.Linear(3, 3), (torch.ones(4, 3),))
-    with composites_listed_once():
-        listed = program.run_decompositions(torch.export.default_decompositions())
-        program.run_decompositions(torch.export.default_decompositions())
-        assert len(read) == 1
-        with torch.library._scoped_library("edgex_listed", "DEF") as library:
-            library.define("twice(Tensor x) -> Tensor")
-            library.impl("twice", lambda x: 2 * x, "CompositeImplicitAutograd")
-            program.run_decompositions(torch.export.default_decompositions())
-        assert len(read) == 2, "an operator that came later is found"
-    assert operators(listed) == operators(program.run_decompositions(torch.export.default_decompositions()))
-    assert len(read) > 3
 
 
 def test_what_is_not_suited_is_left_to_pytorch():
