@@ -179,5 +179,48 @@ def convolve(
     return result[:, :, :channels] if ran else None
 
 
+def convolve_planes(
+    library: ctypes.CDLL,
+    processor: str,
+    planes: np.ndarray,
+    taps: np.ndarray,
+    places: np.ndarray,
+    weight: np.ndarray,
+    bias: np.ndarray | None,
+    lanes: int,
+) -> np.ndarray | None:
+    """[outputs, windows], the windows `lanes` by `lanes` from `places` on; None where this processor is another one.
+
+    Args:
+        library: What `build_kernels` made.
+        processor: Whose kernel.
+        planes: [inputs, numbers].
+        taps: [taps], where each lies from a window's beginning on.
+        places: [vectors], where the first window of each vector begins.
+        weight: [outputs, inputs, taps].
+        bias: [outputs].
+        lanes: Of the processor.
+    """
+    gap = 5  # behind the windows of each output
+    made = np.full((len(weight), len(places) * lanes + gap), 7, np.float32)
+    number = ctypes.c_int64
+    ran = library.convolve_planes(
+        *(PROCESSORS[processor], _at(planes), number(planes.shape[1]), _at(taps), number(len(taps))),
+        *(_at(places), number(len(places)), number(len(planes)), number(len(weight)), _at(weight)),
+        *(None if bias is None else _at(bias), _at(made), number(made.shape[1])),
+    )
+    assert not ran or (made[:, -gap:] == 7).all(), "numbers were written behind the last window"
+    return made[:, :-gap] if ran else None
+
+
+def transpose(library: ctypes.CDLL, rows: np.ndarray, gap: int) -> np.ndarray:
+    """The transposed matrix, which `gap` numbers stay between the rows of."""
+    made = np.full((rows.shape[1], rows.shape[0] + gap), 7, np.float32)
+    steps = ctypes.c_int64(rows.strides[0] // 4), ctypes.c_int64(made.shape[1])
+    library.transpose(_at(rows), *map(ctypes.c_int64, rows.shape), steps[0], _at(made), steps[1])
+    assert (made[:, rows.shape[0] :] == 7).all()
+    return made[:, : rows.shape[0]]
+
+
 def _at(array: np.ndarray) -> ctypes.c_void_p:
     return ctypes.c_void_p(array.ctypes.data)

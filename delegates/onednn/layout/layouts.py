@@ -40,6 +40,8 @@ _POOLINGS = ("max_pool", "avg_pool")
 _FEWEST_CHANNELS = 8
 # Of a convolution of each channel that the backend does itself even where it has no holes.
 _MANY_TAPS = 81
+# Channels of a group from which on oneDNN has a kernel that is as fast as the backend's own.
+_OF_A_KERNEL = 16
 # It has only its reference kernels for these where the dimensions they run over are not innermost, in input and result.
 _SOFTMAX = ("softmax", "log_softmax")
 _REDUCTIONS = ("reduce_max", "reduce_mean", "reduce_min", "reduce_prod", "reduce_sum")
@@ -98,7 +100,7 @@ class _Assignment:
         elif step.kind in _WHOLE_KINDS:
             image = self._whole_input(step.inputs[0], step.handle)
             step.inputs[0] = self._pooled_input(image, step) if step.kind in _POOLINGS else image
-        elif _is_depthwise(step):
+        elif _is_own_convolution(step):
             step.inputs[0] = self._channels_inside(step.inputs[0], step.handle)
         elif step.kind in OF_TWO and self._is_slow(step):
             order = self._take_over(step)
@@ -122,7 +124,7 @@ class _Assignment:
         expected = [layout for output, layout in self._outputs if output is value]
         if (step.kind in _DENSE_KINDS or step.kind in _SOFTMAX) and (expected or value in self._children):
             value.layout = Layout(value.shape, dense_strides(value.shape, order))
-        elif (expected or value in self._children) and _is_depthwise(step):
+        elif (expected or value in self._children) and _is_own_convolution(step):
             # As the backend convolves: what takes no channels inside gets a copy.
             value.layout = Layout(value.shape, dense_strides(value.shape, channels_last(value)))
         elif expected:
@@ -340,16 +342,23 @@ class _Assignment:
         return value
 
 
-def _is_depthwise(step: Operation) -> bool:
-    """Whether each channel is convolved by itself, in float32, as the backend does where oneDNN has no kernel.
+def _is_own_convolution(step: Operation) -> bool:
+    """Whether the backend convolves small groups, or each channel by itself, where oneDNN has no good kernel.
 
-    The native `prefers_channels` says which of them these are on a processor.
+    The native `prefers_channels` and `prefers_planes` say which of them these are on a processor.
     """
-    if step.kind != "convolution" or step.output.dtype != "f32" or step.inputs[0].dtype != "f32":
+    if step.kind != "convolution" or any(value.dtype != "f32" for value in (*step.inputs, step.output)):
         return False
-    alone = step.attributes["groups"] == step.output.shape[1] == step.inputs[0].shape[1] != 1
-    many = math.prod(step.inputs[1].shape[2:]) >= _MANY_TAPS
-    return alone and (len(step.output.shape) == 3 or many or any(hole > 1 for hole in step.attributes["dilations"]))
+    # Weights that are computed, or dequantized, are oneDNN's.
+    if not step.inputs[1].is_constant:
+        return False
+    groups, read, made = step.attributes["groups"], step.inputs[0].shape[1], step.output.shape[1]
+    if groups == 1:
+        return False
+    if groups == read == made:
+        many = math.prod(step.inputs[1].shape[2:]) >= _MANY_TAPS
+        return len(step.output.shape) == 3 or many or any(hole > 1 for hole in step.attributes["dilations"])
+    return not all(size // groups >= _OF_A_KERNEL and size // groups % _FEWEST_CHANNELS == 0 for size in (read, made))
 
 
 def _quantized_images(operations: Sequence[Operation]) -> set[Value]:

@@ -11,7 +11,7 @@ from edgex.delegates.onednn.layout.orders import innermost, row_major
 from edgex.delegates.onednn.layout.sizes import Expand, Permute, Reshape, Size, Slice, shape_of
 from edgex.delegates.onednn.operators.views import identity
 from edgex.delegates.onednn.plan.region import RegionBuilder, make_value
-from edgex.delegates.onednn.plan.values import OWN_BINARY, OWN_CONCAT, Refused, Value
+from edgex.delegates.onednn.plan.values import OWN_BINARY, OWN_CONCAT, OWN_UNARY, Refused, Value
 
 if TYPE_CHECKING:
     from torch.fx import Node
@@ -133,6 +133,18 @@ def _round(builder: RegionBuilder, node: Node) -> Value:
     if builder.value(node.args[0]).dtype != "f32":
         raise Refused("dtype", "oneDNN rounds float32 only, not bfloat16")
     return _unary("round")(builder, node)
+
+
+def _turn(kind: str) -> Single:
+    """Sine or cosine, which oneDNN does not have: the backend computes them."""
+
+    def emit(builder: RegionBuilder, node: Node) -> Value:
+        value = builder.value(node.args[0])
+        if value.dtype != "f32":
+            raise Refused("dtype", "the backend takes sines and cosines of float32 only, not of bfloat16")
+        return builder.op(OWN_UNARY[kind], [value], value.shape)
+
+    return emit
 
 
 def _negate(builder: RegionBuilder, node: Node) -> Value:
@@ -410,6 +422,8 @@ ELEMENTWISE_OPERATORS: dict[str, Emit] = {
     "aten.reciprocal.default": _over_one(root=False),
     "aten.round.default": _round,
     "aten.neg.default": _negate,
+    "aten.sin.default": _turn("sin"),
+    "aten.cos.default": _turn("cos"),
     **{f"aten.{name}.{form}": _binary(kind) for name, kind in _BINARY.items() for form in ("Tensor", "Scalar")},
     "aten.div.Tensor_mode": _binary("divide"),
     "aten.maximum.default": _binary("maximum"),

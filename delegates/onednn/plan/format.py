@@ -19,6 +19,7 @@ from edgex.delegates.onednn.plan.values import (
     LOW_BIT_LINEAR,
     MASKS,
     OWN_CONCAT,
+    OWN_UNARY,
     WHERE,
     Operation,
     Refused,
@@ -34,6 +35,7 @@ _VERSION, _OWN_VERSIONS = (
         **{EMBEDDING: 3, WHERE: 5, GATHER: 5},
         **dict.fromkeys((CACHED_ATTENTION, OWN_CONCAT, *LOW_BIT_LINEAR.values()), 6),
         CACHED_ATTENTION_INT8: 7,
+        **dict.fromkeys(OWN_UNARY.values(), 8),
     },
 )
 _HEADER_BYTES = 48

@@ -21,6 +21,7 @@ from edgex.delegates.onednn.plan.values import (
     LOW_BIT_LINEAR,
     OWN_BINARY,
     OWN_CONCAT,
+    OWN_UNARY,
     SOFTMAX_ATTENTION,
     WHERE,
     Operation,
@@ -90,6 +91,7 @@ OWN_KINDS = {
     OWN_CONCAT: _FIRST_OWN + 15,
     LOW_BIT_LINEAR[4]: _FIRST_OWN + 13,
     LOW_BIT_LINEAR[8]: _FIRST_OWN + 14,
+    **{kind: _FIRST_OWN + 17 + number for number, kind in enumerate(OWN_UNARY.values())},
 }
 ATTRIBUTES = {
     "alpha": 0x1,

@@ -37,6 +37,8 @@ LOW_BIT_LINEAR = {4: "linear_4bit", 8: "linear_8bit"}
 CACHED_ATTENTION, CACHED_ATTENTION_INT8 = "cached_attention", "cached_attention_int8"
 # Of two tensors, each repeated in any way, by the names of oneDNN's operators that do the same.
 OWN_BINARY = {kind: f"own_{kind}" for kind in ("add", "subtract", "multiply", "divide", "maximum", "minimum")}
+# Of each number.
+OWN_UNARY = {kind: f"own_{kind}" for kind in ("sin", "cos")}
 
 
 class Refused(Exception):

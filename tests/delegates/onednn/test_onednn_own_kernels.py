@@ -7,7 +7,18 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from onednn_own_kernels import PROCESSORS, build_kernels, convolve, mix, multiply, quantize_rows, score, widen
+from onednn_own_kernels import (
+    PROCESSORS,
+    build_kernels,
+    convolve,
+    convolve_planes,
+    mix,
+    multiply,
+    quantize_rows,
+    score,
+    transpose,
+    widen,
+)
 
 
 @pytest.fixture(scope="module")
@@ -166,3 +177,36 @@ def test_convolutions_of_each_channel(kernels, rows, columns, channels, biased, 
     for processor in PROCESSORS:
         found = convolve(kernels, processor, *given, expected.shape[:2], (rows[2:], columns[2:]))
         assert found is None or _close(expected, found, terms), processor
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    inputs=st.integers(1, 6),
+    outputs=st.integers(1, 11),
+    taps=st.integers(1, 9),
+    vectors=st.integers(1, 12),
+    biased=st.booleans(),
+    seed=st.integers(0, 99),
+)
+def test_convolutions_of_planes(kernels, inputs, outputs, taps, vectors, biased, seed):
+    generator = np.random.default_rng(seed)
+    planes = generator.normal(size=(inputs, 400)).astype(np.float32)
+    weight = generator.normal(size=(outputs, inputs, taps)).astype(np.float32)
+    bias = generator.normal(size=outputs).astype(np.float32) if biased else None
+    at, starts = generator.integers(0, 190, taps), generator.integers(0, 190, vectors)
+    for processor, lanes in zip(PROCESSORS, (4, 8, 16), strict=True):
+        windows = (starts[:, None] + np.arange(lanes)).ravel()
+        read = planes[:, windows[:, None] + at].astype(np.float64)
+        expected, terms = (
+            np.einsum("oit,iwt->ow", w.astype(np.float64), x) + (0 if b is None else b[:, None])
+            for w, x, b in ((weight, read, bias), (abs(weight), abs(read), None if bias is None else abs(bias)))
+        )
+        found = convolve_planes(kernels, processor, planes, at, starts, weight, bias, lanes)
+        assert found is None or _close(expected, found, terms), processor
+
+
+@settings(max_examples=40, deadline=None)
+@given(rows=st.integers(1, 13), columns=st.integers(1, 13), gap=st.integers(0, 3))
+def test_transposing(kernels, rows, columns, gap):
+    wide = np.random.default_rng(0).normal(size=(rows, columns + gap)).astype(np.float32)
+    assert (transpose(kernels, wide[:, :columns], gap) == wide[:, :columns].T).all()

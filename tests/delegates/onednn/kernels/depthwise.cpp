@@ -1,5 +1,5 @@
 // Convolutions of each channel by itself of every processor.
-#include "depthwise/rows.cpp"
+#include "convolution/rows.cpp"
 #include "processors.h"
 
 // All rows of one image; 0 where this processor is another one.

@@ -118,6 +118,7 @@ std::unordered_map<int, Rule> make_rules() {
     rules[kind] = {3, 5, Types::kAlike, {number(dnnl_graph_op_attr_alpha)}};
   }
   for (int kind = kAdd; kind <= kMinimum; kind++) rules[kind] = {2, 2, Types::kAlike, {}};
+  for (int kind : {kSine, kCosine}) rules[kind] = {1, 1, Types::kFloat32, {}};
   rules[kEmbedding] = {2, 2, Types::kEmbedding, {}};
   rules[kWhere] = {3, 3, Types::kWhere, {}};
   rules[kConcat] = {1, kMostOwnConcatenated, Types::kAlike, {dimension(dnnl_graph_op_attr_axis)}};
@@ -263,7 +264,7 @@ const Attribute* find_attribute(const Operation& operation, int code) {
 
 bool may_repeat(const Operation& operation) {
   return operation.kind == dnnl_graph_op_reorder || is_own_attention(operation.kind) || is_own_binary(operation.kind) ||
-         operation.kind == kWhere || operation.kind == kGather || is_cached_attention(operation.kind) ||
+         is_own_unary(operation.kind) || operation.kind == kWhere || operation.kind == kGather || is_cached_attention(operation.kind) ||
          operation.kind == kConcat || operation.kind == kLinear4Bit || operation.kind == kLinear8Bit;
 }
 

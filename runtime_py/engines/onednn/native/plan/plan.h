@@ -47,6 +47,8 @@ constexpr int kLinear4Bit = kFirstOwn + 13, kLinear8Bit = kFirstOwn + 14;
 constexpr int kConcat = kFirstOwn + 15;
 // Over a cache in 8 bits, four of the caller's inputs: with the scales.
 constexpr int kCachedAttention8 = kFirstOwn + 16;
+// Of each number.
+constexpr int kSine = kFirstOwn + 17, kCosine = kFirstOwn + 18;
 // Attributes of operators of our own, behind all of oneDNN's: how many tokens back an attention sees, 0 for all.
 constexpr int kWindow = 1 << 16;
 
@@ -57,6 +59,8 @@ inline bool is_own_attention(int kind) {
 }
 
 inline bool is_own_binary(int kind) { return kind >= kAdd && kind <= kMinimum; }
+
+inline bool is_own_unary(int kind) { return kind == kSine || kind == kCosine; }
 
 struct Symbol {
   uint32_t arg;   // delegate argument whose size gives the symbol its value

@@ -11,6 +11,7 @@
 #include "lowbits/linear.h"
 #include "plan/operators.h"
 #include "run/executable.h"
+#include "small/activation.h"
 #include "small/layout.h"
 
 namespace edgex {
@@ -196,6 +197,9 @@ void Executable::compile_own(const Group& group, Call& call) const {
     call.own = make_concat(dtypes.back(), group.axis, tensors, result);
   } else if (is_own_binary(group.kind)) {
     call.own = make_binary(group.kind, dtypes[0], tensors[0], tensors[1], tensors[2]);
+  } else if (is_own_unary(group.kind)) {
+    call.own = make_activation(plan_.operations[group.operations[0]], tensors[0], tensors[1]);
+    if (call.own == nullptr) throw OneDnnError("a result with gaps between its numbers");
   } else {
     const std::vector<Strided> masks(tensors.begin() + 3, tensors.end() - 1);
     call.own =

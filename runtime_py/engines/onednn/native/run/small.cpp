@@ -4,7 +4,8 @@
 #include <map>
 #include <utility>
 
-#include "depthwise/depthwise.h"
+#include "convolution/depthwise.h"
+#include "convolution/grouped.h"
 #include "linear/linear.h"
 #include "operators/binary.h"
 #include "operators/concat.h"
@@ -83,8 +84,9 @@ bool Executable::is_own_convolution(const Operation& operation) const {
   if (operation.kind != dnnl_graph_op_convolution) return false;
   const auto is_float = [&](uint32_t id) { return plan_.values[id].dtype == kFloat32; };
   if (plan_.values[root(operation.inputs[1])].storage != Storage::kConstant) return false;
+  const std::vector<int64_t>&image = shapes_[operation.inputs[0]].dims, &weights = shapes_[operation.inputs[1]].dims;
   return std::all_of(operation.inputs.begin(), operation.inputs.end(), is_float) &&
-         prefers_channels(operation, shapes_[operation.inputs[0]].dims, shapes_[operation.inputs[1]].dims);
+         (prefers_channels(operation, image, weights) || prefers_planes(operation, image, weights));
 }
 
 bool Executable::is_linear_layer(const Operation& operation) const {
@@ -122,7 +124,10 @@ std::unique_ptr<OwnOperator> Executable::make_small_operator(const Operation& op
   const float* const weights = constant ? reinterpret_cast<const float*>(address(weighing)) : nullptr;
   switch (operation.kind) {
     case dnnl_graph_op_convolution:
-      return is_own_convolution(operation) ? make_depthwise(operation, inputs, weights, result, panels_) : nullptr;
+      if (!is_own_convolution(operation)) return nullptr;
+      return prefers_channels(operation, inputs[0].dims, inputs[1].dims)
+                 ? make_depthwise(operation, inputs, weights, result, panels_)
+                 : make_grouped(operation, inputs, result);
     case dnnl_graph_op_matmul: {
       const bool transposed = is_transposed(operation);
       if (small && count_products(inputs, result) <= kMostProducts) return make_product(inputs, transposed, weights, result);

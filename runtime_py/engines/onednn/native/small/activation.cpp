@@ -111,6 +111,51 @@ struct HardSwish {
   }
 };
 
+// What is left of a number when whole quarters of a turn are taken off, and how many these were.
+struct Turned {
+  float rest;
+  uint32_t quarters;
+};
+
+constexpr float kQuartersOfOne = 0.63661977f;
+// Up to here the first two parts of a quarter (pi / 2) times their number are exact.
+constexpr float kMostOfParts = 8192.0f;
+// Up to here what is left is right to 2e-7.
+constexpr float kMostOfDouble = 1e9f;
+
+EDGEX_INLINE Turned turn_by_parts(float x) {
+  constexpr float kFirst = 1.5703125f, kSecond = 4.8375129699707031e-4f, kThird = 7.54978995489188216e-8f;
+  constexpr float kRound = 12582912.0f;  // as in `exponential`
+  const float shifted = x * kQuartersOfOne + kRound;
+  const float whole = shifted - kRound;
+  return {((x - whole * kFirst) - whole * kSecond) - whole * kThird, reinterpret<uint32_t>(shifted)};
+}
+
+EDGEX_INLINE Turned turn_in_double(float x) {
+  constexpr double kOfOne = 0.63661977236758134308, kQuarter = 1.57079632679489661923, kRound = 6755399441055744.0;
+  const double shifted = x * kOfOne + kRound;
+  const double whole = shifted - kRound;
+  return {static_cast<float>(x - whole * kQuarter), static_cast<uint32_t>(reinterpret<uint64_t>(shifted))};
+}
+
+// The sine, of so many more quarters: the polynomials of sine and cosine around 0, as in Cephes' sinf
+// (https://www.netlib.org/cephes).
+template <uint32_t kMore>
+EDGEX_INLINE float sine(Turned turned) {
+  const float rest = turned.rest, square = rest * rest;
+  const uint32_t quarters = turned.quarters + kMore;
+  const float sum = ((-1.9515295891e-4f * square + 8.3321608736e-3f) * square - 1.6666654611e-1f) * square * rest + rest;
+  const float of_sine = std::copysign(sum, rest);  // also of a zero
+  const float of_cosine =
+      ((2.443315711809948e-5f * square - 1.388731625493765e-3f) * square + 4.166664568298827e-2f) * square * square -
+      0.5f * square + 1.0f;
+  const float made = (quarters & 1) != 0 ? of_cosine : of_sine;
+  return reinterpret<float>(reinterpret<uint32_t>(made) ^ (quarters & 2) << 30);
+}
+
+template <uint32_t kMore>
+struct Sine {};
+
 struct Absolute {
   EDGEX_INLINE float operator()(float x) const { return std::fabs(x); }
 };
@@ -129,6 +174,33 @@ EDGEX_INLINE void apply_all(const Function& function, const float* from, int64_t
   EDGEX_FOR_EACH_PROCESSOR void apply(const Function& function, const float* from, int64_t count, float* to) { \
     apply_all(function, from, count, to);                                                                                \
   }
+
+// Of numbers that are none, or so large that little is left of them, the library makes one after the other.
+template <uint32_t kMore>
+EDGEX_INLINE void apply_sine(const float* from, int64_t count, float* to) {
+  int64_t small = 0, plain = 0;
+#pragma omp simd reduction(+ : small, plain)
+  for (int64_t i = 0; i < count; i++) {
+    small += std::fabs(from[i]) < kMostOfParts ? 1 : 0;
+    plain += std::fabs(from[i]) < kMostOfDouble ? 1 : 0;
+  }
+  if (small == count) {
+#pragma omp simd
+    for (int64_t i = 0; i < count; i++) to[i] = sine<kMore>(turn_by_parts(from[i]));
+  } else if (plain == count) {
+#pragma omp simd
+    for (int64_t i = 0; i < count; i++) to[i] = sine<kMore>(turn_in_double(from[i]));
+  } else {
+    for (int64_t i = 0; i < count; i++) to[i] = kMore == 0 ? std::sin(from[i]) : std::cos(from[i]);
+  }
+}
+
+EDGEX_FOR_EACH_PROCESSOR void apply(const Sine<0>&, const float* from, int64_t count, float* to) {
+  apply_sine<0>(from, count, to);
+}
+EDGEX_FOR_EACH_PROCESSOR void apply(const Sine<1>&, const float* from, int64_t count, float* to) {
+  apply_sine<1>(from, count, to);
+}
 
 EDGEX_APPLY(Exponential)
 EDGEX_APPLY(Sigmoid)
@@ -202,6 +274,10 @@ std::unique_ptr<OwnOperator> make_activation(const Operation& operation, const S
       return make(Absolute{});
     case dnnl_graph_op_sqrt:
       return make(Root{});
+    case kSine:
+      return make(Sine<0>{});
+    case kCosine:
+      return make(Sine<1>{});
     default:  // the others are rare, or NaN has become something else in them before
       return nullptr;
   }

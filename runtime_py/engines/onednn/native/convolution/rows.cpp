@@ -1,4 +1,4 @@
-#include "depthwise/rows.h"
+#include "convolution/rows.h"
 
 #include <algorithm>
 

@@ -1,11 +1,11 @@
-#include "depthwise/depthwise.h"
+#include "convolution/depthwise.h"
 
 #include <omp.h>
 
 #include <algorithm>
 #include <utility>
 
-#include "depthwise/rows.h"
+#include "convolution/rows.h"
 #include "library/onednn.h"
 #include "oneapi/dnnl/dnnl_graph_types.h"
 #include "plan/operators.h"
@@ -59,21 +59,6 @@ const std::vector<int64_t>& integers_of(const Operation& operation, int code) {
   return find_attribute(operation, code)->integers;
 }
 
-// Of a spatial dimension counted from the last one; a sequence has one row.
-Taps taps_along(const Operation& convolution, const std::vector<Strided>& inputs, const Strided& result, size_t from_last) {
-  const size_t spatial = result.dims.size() - 2;
-  if (from_last >= spatial) return {1, 1, 1, 1, 1, 0, 0, 0};
-  const size_t at = spatial - 1 - from_last;
-  return {inputs[0].dims[at + 2],
-          result.dims[at + 2],
-          inputs[1].dims[at + 2],
-          integers_of(convolution, dnnl_graph_op_attr_strides)[at],
-          integers_of(convolution, dnnl_graph_op_attr_dilations)[at],
-          integers_of(convolution, dnnl_graph_op_attr_pads_begin)[at],
-          inputs[0].strides[at + 2],
-          result.strides[at + 2]};
-}
-
 }  // namespace
 
 bool prefers_channels(const Operation& convolution, const std::vector<int64_t>& image, const std::vector<int64_t>& weights) {
@@ -90,7 +75,7 @@ std::unique_ptr<OwnOperator> make_depthwise(const Operation& convolution, const 
   const Strided &image = inputs[0], &kernel = inputs[1];
   if (image.strides[1] != 1 || result.strides[1] != 1) return nullptr;
   if (inputs.size() > 2 && inputs[2].strides.back() != 1) return nullptr;
-  const ChannelWindow window{taps_along(convolution, inputs, result, 1), taps_along(convolution, inputs, result, 0)};
+  const ChannelWindow window = window_of(convolution, inputs, result);
   const size_t last = kernel.dims.size() - 1;
   const int64_t tap_step = kernel.strides[last];
   const bool even = last < 3 || kernel.dims[2] == 1 || kernel.strides[2] == tap_step * kernel.dims[last];
