@@ -21,7 +21,7 @@ namespace {
 constexpr int64_t kWorkForThreads = 128 << 10;
 // Numbers of a strip's planes: what is packed stays in the first cache while it is read.
 constexpr int64_t kStrip = 10 << 10;
-// Channels of a group from which on oneDNN's kernel is as fast, which goes by blocks.
+// Channels of a group from which on oneDNN's kernel is as fast, which goes by blocks; with AVX-512 from one block on.
 constexpr int64_t kOfAKernel = 16, kBlock = 8;
 // Channels that are packed at once: a cache line of what lies by channels.
 constexpr int64_t kTogether = 16;
@@ -176,10 +176,11 @@ Bundle bundle_of(const ChannelWindow& window, int64_t groups, int64_t inputs, in
 }  // namespace
 
 bool prefers_planes(const Operation& convolution, const std::vector<int64_t>& image, const std::vector<int64_t>& weights) {
-  if (has_wide_kernels() || (image.size() != 3 && image.size() != 4)) return false;
+  if (image.size() != 3 && image.size() != 4) return false;
   const int64_t groups = find_attribute(convolution, dnnl_graph_op_attr_groups)->integers[0];
   const int64_t inputs = weights[1], outputs = weights[0] / groups;
-  const auto has_kernel = [](int64_t channels) { return channels >= kOfAKernel && channels % kBlock == 0; };
+  const int64_t least = has_wide_kernels() ? kBlock : kOfAKernel;
+  const auto has_kernel = [&](int64_t channels) { return channels >= least && channels % kBlock == 0; };
   return groups > 1 && (inputs > 1 || outputs > 1) && !(has_kernel(inputs) && has_kernel(outputs));
 }
 

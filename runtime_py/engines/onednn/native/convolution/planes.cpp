@@ -65,12 +65,12 @@ EDGEX_INLINE void convolve_outputs(const Group& group, int64_t output) {
   if (vector < count) convolve_tile<kWidth, kOutputs, 1>(group, output, vector);
 }
 
-// A tile's sums, its numbers and one weight fit into the registers.
+// A tile's sums, its numbers and one weight fit into the registers, of which AVX-512 has twice as many.
 template <int kWidth>
 EDGEX_INLINE void convolve(const Group& group) {
   int64_t output = 0;
   for (; output + 4 <= group.outputs; output += 4) convolve_outputs<kWidth, 4, 3>(group, output);
-  for (; output + 2 <= group.outputs; output += 2) convolve_outputs<kWidth, 2, 5>(group, output);
+  for (; output + 2 <= group.outputs; output += 2) convolve_outputs<kWidth, 2, kWidth == 16 ? 8 : 5>(group, output);
   if (output < group.outputs) convolve_outputs<kWidth, 1, 7>(group, output);
 }
 
