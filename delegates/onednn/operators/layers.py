@@ -16,6 +16,9 @@ from edgex.delegates.onednn.plan.values import EMBEDDING, Refused, Value
 if TYPE_CHECKING:
     from torch.fx import Node
 
+# Dimensions of what oneDNN 3.2 has a kernel to normalise; it says so only when one is made.
+_MOST_OF_NORM = 5
+
 
 def _convolution(builder: RegionBuilder, node: Node) -> Value:
     given = named_arguments(node)
@@ -85,6 +88,12 @@ def _layer_norm(builder: RegionBuilder, node: Node) -> tuple[Value | None, ...]:
     if len(x.shape) < 2:
         raise Refused("rank", f"oneDNN normalises rows, not a single one of {list(x.shape)}")
     weight, bias = given["weight"], given["bias"]
+    shape = x.shape
+    if len(shape) > _MOST_OF_NORM:
+        rows = math.prod(size if isinstance(size, int) else 0 for size in shape[:-1])
+        if not rows:
+            raise Refused("rank", f"oneDNN normalises tensors of {_MOST_OF_NORM} dimensions at most, not {list(shape)}")
+        x = builder.view(x, Reshape((rows, shape[-1])), (rows, shape[-1]))
     inputs = [x]
     if weight is not None or bias is not None:
         size = x.shape[-1]
@@ -96,7 +105,7 @@ def _layer_norm(builder: RegionBuilder, node: Node) -> tuple[Value | None, ...]:
     attributes: dict[str, Any] = {"keep_stats": False, "use_affine": len(inputs) > 1, "begin_norm_axis": -1}
     result = builder.op("layer_norm", inputs, x.shape, epsilon=float(given["eps"]), **attributes)
     _require_unused(node, 1, "the mean and the deviation of a layer norm")
-    return result, None, None
+    return result if result.shape == shape else builder.view(result, Reshape(shape), shape), None, None
 
 
 def _batch_norm(builder: RegionBuilder, node: Node) -> tuple[Value | None, ...]:
