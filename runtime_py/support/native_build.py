@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import fcntl
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from edgex.errors import TargetUnavailable
+from edgex.runtime.support.machine.threads import default_threads
 from edgex.runtime.support.process.programs import run_program
 from edgex.runtime.support.publish import replacing
 
@@ -30,14 +35,6 @@ def executorch_flags(executorch: Path) -> list[str]:
     ]
 
 
-def compile_arguments(folder: Path) -> list[str]:
-    """What the compiler gets of the C++ sources in a folder and those below it.
-
-    They include each other by their path from that folder.
-    """
-    return [*sorted(str(source) for source in folder.rglob("*.cpp")), f"-I{folder}"]
-
-
 def source_bytes(folder: Path) -> bytes:
     """Every C++ source in a folder and those below it, with its path: what a digest of what is compiled is made of."""
     sources = sorted(path for path in folder.rglob("*") if path.suffix in (".cpp", ".h"))
@@ -46,27 +43,66 @@ def source_bytes(folder: Path) -> bytes:
     )
 
 
-def compile_into(output: Path, command: Callable[[Path], Sequence[str]], what: str) -> None:
-    """Compile beside `output` and rename.
+@dataclass(frozen=True)
+class Build:
+    """What is compiled.
+
+    Attributes:
+        what: For messages: `the oneDNN backend`.
+        compiler: The C++ compiler.
+        sources: A folder, of whose C++ sources all are compiled, with those below it; they include each other by their
+            path from it.
+        flags: For the compiler and the linker.
+        linking: For the linker alone.
+    """
+
+    what: str
+    compiler: Path
+    sources: Path
+    flags: tuple[str, ...]
+    linking: tuple[str, ...]
+
+    def compile_command(self, source: Path, output: Path) -> list[str]:
+        """That makes an object of a source."""
+        return [str(self.compiler), *self.flags, f"-I{self.sources}", "-c", str(source), "-o", str(output)]
+
+    def link_command(self, objects: Sequence[Path], output: Path) -> list[str]:
+        """That makes the result of the objects."""
+        return [str(self.compiler), *self.flags, *map(str, objects), "-o", str(output), *self.linking]
+
+
+def compile_into(output: Path, build: Build) -> None:
+    """Compile on all cores, beside `output`, and rename.
 
     Args:
         output: Where the result will stand; its folder exists.
-        command: The compiler's command line for an output file.
-        what: What is compiled, for messages: `the oneDNN backend`.
+        build: What is compiled.
 
     Raises:
         TargetUnavailable: The compiler failed.
     """
-    with replacing(output) as temporary:
-        line = command(temporary)
-        done = run_program(line, capture_output=True, text=True)
-        if done.returncode:
-            raise TargetUnavailable(
-                f"{Path(line[0]).name} could not compile {what}",
-                fix="install g++ 9 or newer, and the tested executorch",
-                why="\n".join(done.stderr.strip().splitlines()[:_OUTPUT_LINES]),
-            )
+    sources = sorted(build.sources.rglob("*.cpp"))
+    with replacing(output) as temporary, TemporaryDirectory() as folder:
+        objects = [Path(folder) / f"{number}.o" for number in range(len(sources))]
+        pool = ThreadPoolExecutor(default_threads())
+        try:
+            # One that fails ends the others that have not begun.
+            for _ in pool.map(partial(_run, build), map(build.compile_command, sources, objects)):
+                pass
+        finally:
+            pool.shutdown(cancel_futures=True)
+        _run(build, build.link_command(objects, temporary))
         temporary.chmod(0o755)
+
+
+def _run(build: Build, command: Sequence[str]) -> None:
+    done = run_program(command, capture_output=True, text=True)
+    if done.returncode:
+        raise TargetUnavailable(
+            f"{build.compiler.name} could not compile {build.what}",
+            fix="install g++ 9 or newer, and the tested executorch",
+            why="\n".join(done.stderr.strip().splitlines()[:_OUTPUT_LINES]),
+        )
 
 
 def compiler_stamp(compiler: Path) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from edgex.runtime.engines.onednn.library import Toolchain, find_library, find_t
 from edgex.runtime.support.cache import CACHE_FIX, user_cache
 from edgex.runtime.support.entry_points import installed_version
 from edgex.runtime.support.native_build import (
-    compile_arguments,
+    Build,
     compile_into,
     compiler_stamp,
     executorch_flags,
@@ -108,25 +108,21 @@ def built_backend() -> Path:
     return library
 
 
-def compile_command(toolchain: Toolchain, onednn: Path, output: Path) -> list[str]:
-    """The compiler's command line.
+def _compile(toolchain: Toolchain, library: Path) -> None:
+    """Compile it.
 
     Both libraries are found by soname among those that the process has loaded, so no path of this machine is needed
     when it is loaded.
     """
-    return [
-        *(str(toolchain.compiler), "-std=c++17", "-O2", "-fno-trapping-math", "-shared", "-fPIC", "-fopenmp"),
-        *compile_arguments(SOURCES),
-        *("-o", str(output)),
-        *executorch_flags(toolchain.executorch),
-        *("-isystem", str(toolchain.onednn_include)),
-        *("-lexecutorch", str(onednn)),
-    ]
-
-
-def _compile(toolchain: Toolchain, library: Path) -> None:
-    onednn = find_library()
-    compile_into(library, lambda output: compile_command(toolchain, onednn, output), "the oneDNN backend")
+    flags = ("-std=c++17", "-O2", "-fno-trapping-math", "-fPIC", "-fopenmp", *executorch_flags(toolchain.executorch))
+    build = Build(
+        what="the oneDNN backend",
+        compiler=toolchain.compiler,
+        sources=SOURCES,
+        flags=(*flags, "-isystem", str(toolchain.onednn_include)),
+        linking=("-shared", "-lexecutorch", str(find_library())),
+    )
+    compile_into(library, build)
 
 
 def _key(toolchain: Toolchain) -> str:

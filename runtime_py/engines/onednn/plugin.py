@@ -29,7 +29,7 @@ class OneDnnPlugin:
         return Availability(True)
 
     def load(self) -> None:
-        """Load the backend; compiled at first use, which takes some ten seconds.
+        """Load the backend; compiled at first use, which takes half a minute on two cores.
 
         Raises:
             TargetUnavailable: A part is missing or does not fit the others.

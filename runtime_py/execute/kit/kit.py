@@ -19,7 +19,7 @@ from edgex.runtime.execute.kit.wheel import Executorch, find_executorch_for
 from edgex.runtime.support.cache import CACHE_FIX, user_cache
 from edgex.runtime.support.machine.host import this_machine
 from edgex.runtime.support.native_build import (
-    compile_arguments,
+    Build,
     compile_into,
     compiler_stamp,
     executorch_flags,
@@ -88,7 +88,7 @@ def runner_kit(machine: str, wheel: Path | None = None) -> Kit:
             folder.mkdir(parents=True, exist_ok=True)
             with locked(folder / "lock"):
                 if not runner.is_file():
-                    compile_into(runner, lambda output: _command(compiler, executorch, output), "the native runner")
+                    compile_into(runner, _describe(compiler, executorch))
     except TargetUnavailable as error:
         raise DeviceError(error.what, error.where, error.fix, why=error.why) from error
     files = {RUNNER: runner, **{file.name: file for file in _libraries(executorch)}}
@@ -154,17 +154,20 @@ def _libraries(executorch: Executorch) -> list[Path]:
     return files
 
 
-def _command(compiler: Path, executorch: Executorch, output: Path) -> list[str]:
+def _describe(compiler: Path, executorch: Executorch) -> Build:
     _libraries(executorch)
-    return [
-        *(str(compiler), "-std=c++17", "-O2", "-Wno-deprecated-declarations"),
-        *compile_arguments(SOURCES),
-        *("-o", str(output), f'-DEDGEX_EXECUTORCH="{executorch.version}"'),
-        *executorch_flags(executorch.folder),
-        *("-Wl,--no-as-needed", *(f"-l{name}" for name in LIBRARIES), "-ldl"),
-        # The libraries lie beside the runner, wherever that is.
-        *("-Wl,-rpath,$ORIGIN", "-Wl,--allow-shlib-undefined", "-Wl,--build-id=none", "-s"),
-    ]
+    flags = ("-std=c++17", "-O2", "-Wno-deprecated-declarations", f'-DEDGEX_EXECUTORCH="{executorch.version}"')
+    return Build(
+        what="the native runner",
+        compiler=compiler,
+        sources=SOURCES,
+        flags=(*flags, *executorch_flags(executorch.folder)),
+        linking=(
+            *("-Wl,--no-as-needed", *(f"-l{name}" for name in LIBRARIES), "-ldl"),
+            # The libraries lie beside the runner, wherever that is.
+            *("-Wl,-rpath,$ORIGIN", "-Wl,--allow-shlib-undefined", "-Wl,--build-id=none", "-s"),
+        ),
+    )
 
 
 def _key(executorch: Executorch, compiler: Path) -> str:
