@@ -150,3 +150,12 @@ def test_joined_images(first: int, second: int, side: int, precision: str) -> No
         wanted = network(x)
     with load(lower(capture(network, [x], precision=precision))) as loaded:
         compare(wanted, loaded(x), precision)
+
+
+def test_norms_of_more_dimensions_than_onednn_normalises() -> None:
+    """It says that it has no kernel only when the program is loaded."""
+
+    def windows(x: torch.Tensor, norm: nn.Module, layer: nn.Module) -> tuple[torch.Tensor, ...]:
+        return norm(x.transpose(1, 4)) + x.transpose(1, 4), norm(x).relu(), layer(norm(x.mT.softmax(2).mT))
+
+    check(Network(windows, nn.LayerNorm(8), nn.Linear(8, 3)), random(1, 2, 3, 2, 3, 4, 8))
