@@ -17,6 +17,8 @@ from edgex.runtime.support.process.programs import run_program
 from edgex.runtime.support.publish import replacing
 
 _OUTPUT_LINES = 12
+# Each compiler takes some hundred megabytes: more at once would fill the memory of a machine with many cores.
+_MOST_AT_ONCE = 8
 
 
 def executorch_flags(executorch: Path) -> list[str]:
@@ -72,7 +74,7 @@ class Build:
 
 
 def compile_into(output: Path, build: Build) -> None:
-    """Compile on all cores, beside `output`, and rename.
+    """Compile on several cores, beside `output`, and rename.
 
     Args:
         output: Where the result will stand; its folder exists.
@@ -84,7 +86,7 @@ def compile_into(output: Path, build: Build) -> None:
     sources = sorted(build.sources.rglob("*.cpp"))
     with replacing(output) as temporary, TemporaryDirectory() as folder:
         objects = [Path(folder) / f"{number}.o" for number in range(len(sources))]
-        pool = ThreadPoolExecutor(default_threads())
+        pool = ThreadPoolExecutor(min(default_threads(), _MOST_AT_ONCE))
         try:
             # One that fails ends the others that have not begun.
             for _ in pool.map(partial(_run, build), map(build.compile_command, sources, objects)):

@@ -6,11 +6,8 @@ from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
+from onednn_support import random
 from torch import nn
-
-
-def random(*shape: int, seed: int = 0) -> torch.Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
 
 
 def layers(*made: nn.Module) -> tuple[nn.Module, ...]:

@@ -32,6 +32,18 @@ HAS_BF16 = not missing_isa(EMULATION_ISA)
 HERE = Path(__file__).parent
 
 
+def random(*shape: int, seed: int = 0) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+def seeded(layer: nn.Module) -> nn.Module:
+    """The layer, with the numbers of `random` in place of its own."""
+    with torch.no_grad():
+        for seed, parameter in enumerate(layer.parameters()):
+            parameter.copy_(random(*parameter.shape, seed=seed))
+    return layer
+
+
 class Network(nn.Module):
     """A function of the inputs and some layers, as a module."""
 

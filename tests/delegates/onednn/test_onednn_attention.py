@@ -8,7 +8,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from onednn_cases import CASES
-from onednn_support import Network, capture, check, load, lower, needs_onednn, read_pte, with_other_shape
+from onednn_support import Network, capture, check, load, lower, needs_onednn, random, read_pte, with_other_shape
 
 from edgex.delegates.base import LoweredModule
 from edgex.delegates.onednn.operators import attention
@@ -16,10 +16,6 @@ from edgex.errors import RunError
 
 pytestmark = needs_onednn
 FORMS = sorted(name for name in CASES if name.startswith("attention"))
-
-
-def random(*shape: int, seed: int = 0) -> torch.Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
 
 
 @pytest.fixture

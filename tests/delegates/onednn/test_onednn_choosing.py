@@ -6,17 +6,13 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from onednn_support import Network, capture, check, load, lower, needs_onednn
+from onednn_support import Network, capture, check, load, lower, needs_onednn, random
 from torch import nn
 
 from edgex.errors import RunError
 
 pytestmark = needs_onednn
 Function = Callable[..., torch.Tensor]
-
-
-def random(*shape: int, seed: int = 0) -> torch.Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
 
 
 def numbers(*shape: int, below: int, dtype: torch.dtype = torch.int64) -> torch.Tensor:

@@ -10,21 +10,10 @@ from typing import Any
 
 import pytest
 import torch
-from onednn_support import Network, check, needs_onednn
+from onednn_support import Network, check, needs_onednn, random, seeded
 from torch import nn
 
 pytestmark = needs_onednn
-
-
-def random(*shape: int, seed: int = 0) -> torch.Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
-
-
-def seeded(layer: nn.Module) -> nn.Module:
-    with torch.no_grad():
-        for seed, parameter in enumerate(layer.parameters()):
-            parameter.copy_(random(*parameter.shape, seed=seed))
-    return layer
 
 
 def sequence(channels: int = 24, taps: int = 31, **options: Any) -> nn.Module:

@@ -1,4 +1,4 @@
-"""Convolutions of small groups of channels, which the backend computes by planes where there is no AVX-512."""
+"""Convolutions of small groups of channels: those that the backend computes by planes, without oneDNN."""
 
 from __future__ import annotations
 
@@ -12,21 +12,10 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from onednn_support import Network, check, needs_onednn
+from onednn_support import Network, check, needs_onednn, random, seeded
 from torch import nn
 
 pytestmark = needs_onednn
-
-
-def random(*shape: int, seed: int = 0) -> torch.Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
-
-
-def seeded(layer: nn.Module) -> nn.Module:
-    with torch.no_grad():
-        for seed, parameter in enumerate(layer.parameters()):
-            parameter.copy_(random(*parameter.shape, seed=seed))
-    return layer
 
 
 def image(inputs: int = 16, outputs: int = 16, groups: int = 4, taps: Any = 3, **options: Any) -> nn.Module:

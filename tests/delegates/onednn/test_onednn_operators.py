@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import pytest
 import torch
 import torch.nn.functional as F
-from onednn_cases import CASES, FP32_CASES, IMAGE, TOKENS, attention_mask, attention_masked, random
-from onednn_support import Network, capture, check, compare, load, lower, needs_onednn
+from onednn_cases import CASES, FP32_CASES, IMAGE, TOKENS, attention_mask, attention_masked
+from onednn_support import Network, capture, check, compare, load, lower, needs_onednn, random
 from torch import nn
 
 from edgex.delegates.onednn.delegate import OneDnnDelegate, OneDnnOptions

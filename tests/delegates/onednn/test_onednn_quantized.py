@@ -19,6 +19,7 @@ from onednn_support import (
     load,
     lower,
     needs_onednn,
+    random,
     rounded,
     sqnr_db,
     to_float,
@@ -32,10 +33,6 @@ from edgex.delegates.recipes.recipes import RECIPE_NAMES, get_recipe
 from edgex.errors import LoweringError
 
 pytestmark = needs_onednn
-
-
-def random(*shape: int, seed: int = 0) -> torch.Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
 
 
 IMAGE, TOKENS = random(2, 8, 6, 6), random(2, 5, 16)
@@ -59,6 +56,11 @@ CASES: dict[str, tuple] = {
     "conv_relu": (lambda x, a, b: b(F.relu(a(x))), IMAGE, conv(8, 16, 3, padding=1), conv(16, 8, 1, bias=False)),
     "conv_strided": (lambda x, a, b: b(a(x)), IMAGE, conv(8, 16, (1, 3), (2, 1), (0, 1)), conv(16, 8, 2, dilation=2)),
     "conv_groups": (lambda x, a, b: b(a(x)), IMAGE, conv(8, 16, 3, groups=2), conv(16, 16, 3, groups=16, padding=1)),
+    "conv_sequence": (
+        lambda x, a, b: b(F.relu(a(x))),
+        random(2, 8, 11),
+        *(nn.Conv1d(8, 8, 3, groups=8), nn.Conv1d(8, 8, 1)),
+    ),
     "conv_relu6": (lambda x, a, b: b(F.relu6(a(x))), IMAGE, conv(8, 8, 3), conv(8, 8, 1)),
     "conv_hardswish": (lambda x, a, b: b(F.hardswish(a(x))), IMAGE, conv(8, 8, 3), conv(8, 8, 1)),
     "conv_silu": (lambda x, a, b: b(F.silu(a(x))), IMAGE, conv(8, 8, 3), conv(8, 8, 1)),
@@ -162,7 +164,7 @@ def quantize(module: nn.Module, inputs: tuple[torch.Tensor, ...], shapes: Any = 
 # The different partitions; the others have another activation, or another size.
 ALWAYS = (
     *("conv_relu", "conv_groups", "residual", "multiply", "concatenate", "max_pool", "views", "norm_residual"),
-    *("attention", "read_twice"),
+    *("attention", "read_twice", "conv_sequence"),
 )
 REST = tuple(name for name in CASES if name not in ALWAYS)
 

@@ -6,14 +6,10 @@ import math
 
 import pytest
 import torch
-from onednn_support import Network, capture, check, load, lower, needs_onednn
+from onednn_support import Network, capture, check, load, lower, needs_onednn, random
 from torch import nn
 
 pytestmark = needs_onednn
-
-
-def random(*shape: int, seed: int = 0) -> torch.Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
 
 
 class Snake(nn.Module):

@@ -11,17 +11,13 @@ from collections.abc import Callable
 import pytest
 import torch
 import torch.nn.functional as F
-from onednn_support import Network, capture, check, load, lower, needs_onednn, sqnr_db
+from onednn_support import Network, capture, check, load, lower, needs_onednn, random, sqnr_db
 from torch import nn
 
 pytestmark = needs_onednn
 
 # What a vector of 16 leaves over, and what a tile of 6 rows does.
 SIZES = (1, 2, 7, 16, 17, 33)
-
-
-def random(*shape: int, seed: int = 0) -> torch.Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
 
 
 def linear(inputs: int, outputs: int, *, bias: bool = True) -> nn.Linear:
