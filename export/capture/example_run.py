@@ -19,6 +19,7 @@ from edgex.export.capture.python_state.filled_buffers import fill_buffers
 from edgex.export.capture.python_state.independence import find_dependence
 from edgex.export.capture.python_state.side_effects import Change, PythonState
 from edgex.export.capture.python_state.trace_guard import values_kept
+from edgex.export.capture.python_state.weight_writes import WeightWatch, are_settled
 from edgex.export.source.eager import BufferSnapshot, reference_conditions
 from edgex.export.source.leaves import (
     Leaf,
@@ -54,6 +55,7 @@ class ExampleRun:
         touched: Buffers that the run wrote to or replaced: all names of each, by the first one.
         notices: What the user should know, a sentence each.
         counted: Names of Python values that every run changes, and on which no output was found to depend.
+        settled: Names of parameters and buffers that every run writes to, and leaves as it finds them.
     """
 
     module: torch.nn.Module
@@ -66,6 +68,7 @@ class ExampleRun:
     touched: Mapping[str, tuple[str, ...]]
     notices: tuple[str, ...] = ()
     counted: tuple[str, ...] = ()
+    settled: tuple[str, ...] = ()
 
 
 def run_example(
@@ -107,20 +110,32 @@ def run_example(
         return pytree.tree_map_only(torch.Tensor, torch.clone, output)
 
     buffers, python = BufferSnapshot(module), PythonState(module)
-    parameters = _versions(module)
-    output = call()
-    settled = [name for name, version in _versions(module).items() if parameters.get(name) != version]
-    if settled:
-        # Once is an initialization that the first run makes up for. Twice is a change with every run.
-        buffers.restore()
-        parameters = _versions(module)
+    with WeightWatch(module) as watch:
         output = call()
+    once = watch.written()
+    settled: tuple[str, ...] = ()
+    if once:
+        # What a run leaves as it finds it the artifact has as runs leave it. Written once is an initialization that the
+        # first run makes up for.
+        buffers.forget(once)
+
+        def run(turned: bool) -> Any:
+            buffers.restore()
+            return call(turned)
+
+        fixed = are_settled(module, once, run)
+        buffers.restore()
+        with WeightWatch(module) as watch:
+            output = call()
+        settled = tuple(watch.written()) if fixed else ()
     blockers = [
         diagnosis.explain_changed_parameter(name, module, source_root)
-        for name, version in _versions(module).items()
-        if parameters.get(name) != version
+        for name in watch.changed()
+        if name not in settled
     ]
-    blockers += [diagnosis.explain_replaced_data(name, module, source_root) for name in buffers.replaced_data()]
+    replaced = [name for name, _ in module.named_buffers() if name in watch.written() and name not in settled]
+    replaced += buffers.replaced_data()
+    blockers += [diagnosis.explain_replaced_data(name, module, source_root) for name in replaced]
     blockers += diagnosis.find_bad_outputs(name_outputs(output), module, source_root)
     if blockers:
         raise blockers[0].with_others(blockers[1:])
@@ -128,8 +143,10 @@ def run_example(
     notices: list[str] = []
     if settled:
         notices.append(
-            f"the first run changes the parameters {shorten(settled)}; the artifact has them as it leaves them"
+            f"forward sets {shorten(list(settled))} from weights alone; the artifact has the values that it sets"
         )
+    elif once:
+        notices.append(f"the first run changes the weights {shorten(once)}; the artifact has them as it leaves them")
     if touched and (filled := fill_buffers(module, buffers, touched, call)):
         listed = shorten(list(filled))
         notices.append(f"the first run fills {listed} to suit the inputs' sizes; the artifact has it filled")
@@ -160,13 +177,8 @@ def run_example(
         if kept := [change.name for change in changes if change.place is not None and change.kind != "random"]:
             notices.append(f"forward also sets {shorten(kept)}; the artifact does not")
     return ExampleRun(
-        module, args, kwargs, inputs, name_outputs(output), output, buffers, touched, tuple(notices), counted
+        module, args, kwargs, inputs, name_outputs(output), output, buffers, touched, tuple(notices), counted, settled
     )
-
-
-def _versions(module: torch.nn.Module) -> dict[str, tuple[int, int]]:
-    """What tells whether a parameter was written to or replaced."""
-    return {name: (parameter._version, parameter.data_ptr()) for name, parameter in module.named_parameters()}
 
 
 def _changes_that_matter(

@@ -46,10 +46,10 @@ from edgex.export.capture.mutation import drop_copies_to_itself, find_written_pl
 from edgex.export.capture.python_state import distributions
 from edgex.export.capture.python_state.buffer_references import references_followed
 from edgex.export.capture.python_state.checked_functions import Unchecked
-from edgex.export.capture.python_state.data_views import DataAsView
 from edgex.export.capture.python_state.known_values import values_known
 from edgex.export.capture.python_state.repeated_runs import check_follows_eager
 from edgex.export.capture.python_state.trace_guard import values_kept
+from edgex.export.capture.python_state.weight_writes import DataAsView
 from edgex.export.capture.scalar_indices import WritesAtTensors, read_at_tensors
 from edgex.export.capture.sequences.packing import PackedAsPadded
 from edgex.export.capture.state import find_state, own_initial_values
@@ -269,7 +269,7 @@ def _export(
                     stack.enter_context(references_followed(module))
                     stack.enter_context(values_known(module, state))
                     stack.enter_context(WritesAtTensors())
-                    stack.enter_context(DataAsView())
+                    stack.enter_context(DataAsView(module, example.settled))
                     stack.enter_context(packed)
                     stack.enter_context(SuppressionBounded())
                     stack.enter_context(Unchecked())

@@ -84,6 +84,11 @@ class BufferSnapshot:
         wanted = set(names)
         self._saved = [buffer for buffer in self._saved if wanted.intersection(buffer.names)]
 
+    def forget(self, names: Iterable[str]) -> None:
+        """Forget these buffers."""
+        unwanted = set(names)
+        self._saved = [buffer for buffer in self._saved if not unwanted.intersection(buffer.names)]
+
     def restore(self) -> None:
         """Put the values back into the original tensors, and these back into the module."""
         with torch.no_grad():

@@ -190,6 +190,6 @@ def test_parameters_that_the_first_run_initializes():
             return x * self.scale
 
     result = capture(Model().eval(), (X,), source_root=HERE)
-    assert result.notices[0].startswith("the first run changes the parameters scale")
+    assert result.notices[0].startswith("the first run changes the weights scale")
     assert torch.equal(result.eager.run([X])[0], X * 3)
     assert torch.equal(result.program.exported.module()(X)[0], X * 3)
