@@ -18,7 +18,8 @@ after:   counts = sum(x[..., None] == x[..., None, :], -1)
 
 The same for `argsort`, `msort`, `median` and `nanmedian`.
 A stable sort has an order among equals, which top-k has not: its values are sorted this way, its indices are found by
-counting, for each value, those that come before it. Of integers the place is made part of the number:
+counting, for each value, those that come before it; where that is too much, by a second sort of the places among equals.
+Of integers the place is made part of the number:
 
 ```
 before:  indices = aten.argsort.stable(x, stable=True)                   # x: int64[80000], ranks of voxels
@@ -33,6 +34,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.nn import functional as F
 
 from edgex.delegates.base import CapturedProgram
 from edgex.export.rewrites.base import Rewrite
@@ -74,7 +76,7 @@ def _stable(x: torch.Tensor, stable: bool | None, dim: int, descending: bool) ->
     if not x.is_floating_point():
         return _of_integers(x, dim, descending)
     if not static(*x.shape) or x.numel() * x.shape[dim] > LARGEST_TABLE:
-        return found[0], None
+        return found[0], _in_order_of_places(*found, dim)
     return found[0], _order(x.transpose(dim, -1), descending).transpose(dim, -1)
 
 
@@ -85,6 +87,17 @@ def _of_integers(x: torch.Tensor, dim: int, descending: bool) -> tuple[torch.Ten
     places = (count - 1 - places if descending else places).view([count] + [1] * (x.dim() - 1 - dim % x.dim()))
     indices = torch.topk(x.to(torch.int64) * count + places, count, dim, largest=descending)[1]
     return torch.gather(x, dim, indices), indices
+
+
+def _in_order_of_places(values: torch.Tensor, indices: torch.Tensor, dim: int) -> torch.Tensor:
+    """Of equal values the first place first: what is equal stands together already, and is sorted by its place."""
+    count = values.shape[dim]
+    if count < 2:
+        return indices
+    later, earlier = values.narrow(dim, 1, count - 1), values.narrow(dim, 0, count - 1)
+    differs = torch.logical_not((later == earlier) | (torch.isnan(later) & torch.isnan(earlier)))
+    group = F.pad(differs.to(torch.int64).transpose(dim, -1), [1, 0]).cumsum(-1).transpose(dim, -1)
+    return torch.gather(indices, dim, torch.topk(group * count + indices, count, dim, largest=False)[1])
 
 
 def _order(rows: torch.Tensor, descending: bool) -> torch.Tensor:
