@@ -147,9 +147,10 @@ def run_example(
         )
     elif once:
         notices.append(f"the first run changes the weights {shorten(once)}; the artifact has them as it leaves them")
-    if touched and (filled := fill_buffers(module, buffers, touched, call)):
+    given = output
+    if touched and (filled := fill_buffers(module, buffers, touched, call, lambda found: _close(given, found))):
         listed = shorten(list(filled))
-        notices.append(f"the first run fills {listed} to suit the inputs' sizes; the artifact has it filled")
+        notices.append(f"forward fills {listed}, the same at every run; the artifact has it filled")
         touched = {name: names for name, names in touched.items() if name not in filled}
         buffers = BufferSnapshot(module)
     if any(isinstance(part, torch.nn.TransformerEncoderLayer) for part in module.modules()):

@@ -71,6 +71,10 @@ class BufferSnapshot:
         """
         return {b.names[0]: b.names for b in self._saved if self._is_replaced(b) or not _same(b.tensor, b.value)}
 
+    def replaced(self) -> list[str]:
+        """Buffers in whose place another tensor is, by their first names."""
+        return [b.names[0] for b in self._saved if self._is_replaced(b)]
+
     def replaced_data(self) -> list[str]:
         """Buffers whose tensor is the same and has other memory: somebody assigned to its .data."""
         return [b.names[0] for b in self._saved if not self._is_replaced(b) and _address_of(b.tensor) != b.address]

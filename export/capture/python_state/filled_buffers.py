@@ -1,13 +1,16 @@
-"""Buffers that the first run fills: a table of positions that is made for the image's size, for example.
+"""Buffers that runs fill: a table of positions that is made for the image's size, filters that are made of weights.
 
 ```
 if self.table.shape[1] != x.shape[1]:
     self.table = make_table(x.shape[1])         # another shape than the buffer has
+
+self.filters = make_filters(self.mean, self.width)                  # another tensor at every run
 ```
 
-torch.export cannot record such a change, and there is none to record: once the buffer is filled, no run changes it. So
-the model is captured with it filled. That is right only where what is filled in depends on the inputs' sizes, which the
-program fixes, and not on their values; both are tried before it is believed.
+torch.export cannot record such a change, and there is none to record: once the buffer is filled, no run changes its
+values. So the model is captured with it filled. That is right only where what is filled in depends on weights and on
+the inputs' sizes, which the program fixes, and not on their values, and where the first run gives what later ones give;
+all of it is tried before it is believed.
 """
 
 from __future__ import annotations
@@ -25,14 +28,16 @@ def fill_buffers(
     buffers: BufferSnapshot,
     touched: Mapping[str, tuple[str, ...]],
     run: Callable[[bool], object],
+    agrees: Callable[[object], bool],
 ) -> tuple[str, ...]:
-    """Leave the buffers filled that a run gives another shape, if that is all it ever does to them.
+    """Leave the buffers filled that a run replaces, if they hold the same after every run.
 
     Args:
         module: After a run on its example inputs.
         buffers: As they were before that run.
         touched: All names of those that the run touched, by the first one.
         run: Runs the module, on the example inputs or, with True, on others of the same sizes.
+        agrees: Whether what a run on the example inputs returned is what that first one did.
 
     Returns:
         Names of the buffers that are filled now; all others are as before. Empty where they are state after all, or
@@ -42,7 +47,7 @@ def fill_buffers(
         CaptureError: Such a buffer changes its shape and is not filled once: no state of an artifact does.
     """
     shapes = [(name, buffers.value_of(name), _buffer_of(module, name)) for name in touched]
-    filled = _fill(module, buffers, touched, run)
+    filled = _fill(module, buffers, touched, run, agrees)
     for name, before, now in shapes:
         if name not in filled and before is not None and now is not None and before.shape != now.shape:
             raise CaptureError(
@@ -58,9 +63,15 @@ def _fill(
     buffers: BufferSnapshot,
     touched: Mapping[str, tuple[str, ...]],
     run: Callable[[bool], object],
+    agrees: Callable[[object], bool],
 ) -> tuple[str, ...]:
     """The same, without the check."""
-    filled = {name: value.detach().clone() for name, value in _reshaped(module, buffers, touched).items()}
+    replaced = buffers.replaced()
+    filled = {
+        name: value.detach().clone()
+        for name, value in ((name, _buffer_of(module, name)) for name in touched if name in replaced)
+        if value is not None and len(touched[name]) == 1
+    }
     buffers.restore()
     if not filled:
         return ()
@@ -71,31 +82,19 @@ def _fill(
         return ()
     again = {name: _buffer_of(module, name) for name in filled}
     buffers.restore()
-    if not all(_same(filled[name], again[name]) for name in filled):
+    filled = {name: value for name, value in filled.items() if _same(value, again[name])}
+    if not filled:
         return ()
     for name, value in filled.items():
         owner, _, key = name.rpartition(".")
         setattr(module.get_submodule(owner), key, value)
     after = BufferSnapshot(module)
-    run(False)
-    settled = not set(filled) & set(after.touched())
+    settled = agrees(run(False)) and all(_same(filled[name], _buffer_of(module, name)) for name in filled)
     after.restore()
     if not settled:
         buffers.restore()
         return ()
     return tuple(filled)
-
-
-def _reshaped(
-    module: torch.nn.Module, buffers: BufferSnapshot, touched: Mapping[str, tuple[str, ...]]
-) -> dict[str, torch.Tensor]:
-    """The touched buffers that have another shape or dtype now, with their new values."""
-    found = {}
-    for name in [first for first, names in touched.items() if len(names) == 1]:
-        before, now = buffers.value_of(name), _buffer_of(module, name)
-        if before is not None and now is not None and (now.shape != before.shape or now.dtype != before.dtype):
-            found[name] = now
-    return found
 
 
 def _buffer_of(module: torch.nn.Module, name: str) -> torch.Tensor | None:

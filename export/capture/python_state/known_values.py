@@ -125,7 +125,7 @@ class _KnownValues(TorchFunctionMode):
         with without_tracing():
             values = func(*own_args, **own_kwargs)
         for tensor, value in zip(pytree.tree_leaves(found), pytree.tree_leaves(values), strict=True):
-            if isinstance(tensor, torch.Tensor) and _is_small(value):
+            if isinstance(tensor, torch.Tensor) and isinstance(value, torch.Tensor) and _is_small(value):
                 self.known[id(tensor)] = tensor, value
         return found
 

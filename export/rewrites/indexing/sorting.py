@@ -18,7 +18,7 @@ after:   counts = sum(x[..., None] == x[..., None, :], -1)
 
 The same for `argsort`, `msort`, `median` and `nanmedian`.
 A stable sort has an order among equals, which top-k has not: its values are sorted this way, its indices are found by
-counting, for each value, those that come before it; where that is too much, by a second sort of the places among equals.
+counting, for each value, those that come before it; where that is too much, by sorting the places among equals.
 Of integers the place is made part of the number:
 
 ```
@@ -76,7 +76,7 @@ def _stable(x: torch.Tensor, stable: bool | None, dim: int, descending: bool) ->
     if not x.is_floating_point():
         return _of_integers(x, dim, descending)
     if not static(*x.shape) or x.numel() * x.shape[dim] > LARGEST_TABLE:
-        return found[0], _in_order_of_places(*found, dim)
+        return found[0], _in_order_of_places(found[0], found[1], dim)
     return found[0], _order(x.transpose(dim, -1), descending).transpose(dim, -1)
 
 

@@ -45,6 +45,27 @@ class TestState:
         assert any("fills table" in notice for notice in result.notices)
         assert_signature_holds_from_fresh(result)
 
+    def test_a_buffer_that_every_run_makes_of_weights_is_captured_filled(self):
+        def forward(self, x):
+            self.table = torch.tanh(self.weight)
+            self.count += 1
+            return torch.from_numpy(np.tanh(x.numpy())) * self.table * self.count  # NumPy: in strict mode
+
+        result = captured(forward, (X,), table=torch.zeros(4), weight=torch.randn(4), count=torch.tensor(5.0))
+        assert names(result.program.state) == ["count"]
+        assert any("fills table" in notice for notice in result.notices)
+        assert_signature_holds_from_fresh(result)
+
+    def test_a_buffer_that_is_read_before_it_is_filled_is_state(self):
+        def forward(self, x):
+            y = x * self.table
+            self.table = self.weight * 2
+            return y
+
+        result = captured(forward, (X,), table=torch.zeros(4), weight=torch.randn(4))
+        assert names(result.program.state) == ["table"]
+        assert_signature_holds_from_fresh(result)
+
     @pytest.mark.parametrize("of", ["values", "every run"])
     def test_what_only_looks_like_a_table_is_refused(self, of):
         def forward(self, x):
