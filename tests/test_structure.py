@@ -65,14 +65,13 @@ PRIVATE_ATTRIBUTES: dict[str, set[str]] = {
     "edgex.delegates.xnnpack.transposed_products": {"_node_visitor_dict"},
     "edgex.delegates.recipes.observers": {"_non_linear_param_search"},
     "edgex.export.capture.diagnosis.guard_lines": {"_log_guard"},
-    "edgex.export.capture.example_run": {"_version"},
     "edgex.export.capture.torch_internals": {
         *("_buffers", "_guards_code", "_orig_mod", "_parameters", "_validate_args", "_version"),
         *("_VF", "_pack_padded_sequence", "_pad_packed_sequence", "_check"),
     },
     # Documented for users, whatever its name.
     "edgex.export.language_model.valid_prefix": {"_check"},
-    "edgex.export.quantization.pt2e": {"_annotated"},
+    "edgex.export.quantization.pt2e": {"_annotated", "_fold_conv_bn_qat"},
     # Operators of PyTorch's own.
     "edgex.export.rewrites.attention.windows": {"_unsafe_view"},
     "edgex.export.rewrites.matrices.small": {"_linalg_solve_ex", "_linalg_det", "_linalg_slogdet"},

@@ -124,7 +124,7 @@ def adopt(observed: Observed, ranges: Mapping[str, Any]) -> list[str]:
 
 def convert(observed: Observed) -> CapturedProgram:
     """The program with quantize and dequantize operators in the place of observers; the module is used up."""
-    with _silence():
+    with _silence(), _no_training():
         from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e
 
         converted = convert_pt2e(observed.module)
@@ -163,6 +163,23 @@ def annotated(observed: Observed) -> Iterator[Node]:
         annotation = node.meta.get("quantization_annotation")
         if node.op == "call_function" and annotation is not None and annotation._annotated:
             yield node
+
+
+@contextmanager
+def _no_training() -> Iterator[None]:
+    """Leave out torchao's search for the batch norms of quantization-aware training, for which no graph here is prepared.
+
+    Wherever a batch norm is left, torchao traces eight small models to find how training would have written it: seven
+    seconds a conversion.
+    """
+    from torchao.quantization.pt2e import quantize_pt2e
+
+    fold = quantize_pt2e._fold_conv_bn_qat
+    quantize_pt2e._fold_conv_bn_qat = lambda module: module
+    try:
+        yield
+    finally:
+        quantize_pt2e._fold_conv_bn_qat = fold
 
 
 @contextmanager

@@ -199,7 +199,12 @@ class ReadTwice(nn.Module):
         return y + self.next(torch.relu(self.norm(y)))
 
 
-def test_a_norm_is_not_folded_into_weights_that_others_read() -> None:
+def test_a_norm_is_not_folded_into_weights_that_others_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    from torchao.quantization.pt2e import quantize_pt2e
+
+    searches: list[object] = []
+    monkeypatch.setattr(quantize_pt2e, "_fold_conv_bn_qat", lambda module: searches.append(module) or module)
+    search = quantize_pt2e._fold_conv_bn_qat
     torch.manual_seed(0)
     net, x = ReadTwice().eval(), torch.randn(2, 3, 6, 6)
     captured = capture(net, (x,), source_root=HERE)
@@ -209,6 +214,7 @@ def test_a_norm_is_not_folded_into_weights_that_others_read() -> None:
     (y,) = GraphRunner(found.program).run([x])
     ratio = measure_sqnr_db(net(x).detach().numpy(), y.detach().numpy())
     assert ratio > 25, f"{ratio:.1f} dB"
+    assert not searches and quantize_pt2e._fold_conv_bn_qat is search
     assert "aten.batch_norm.default" in operators(found.program) and "aten.alias.default" not in operators(
         found.program
     )
