@@ -167,7 +167,7 @@ def annotated(observed: Observed) -> Iterator[Node]:
 
 @contextmanager
 def _no_training() -> Iterator[None]:
-    """Leave out torchao's search for the batch norms of quantization-aware training, for which no graph here is prepared.
+    """Leave out torchao's search for the batch norms of training: no graph here is prepared for it.
 
     Wherever a batch norm is left, torchao traces eight small models to find how training would have written it: seven
     seconds a conversion.
