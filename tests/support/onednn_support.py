@@ -29,6 +29,7 @@ AVAILABILITY = OneDnnDelegate().availability()
 needs_onednn = pytest.mark.skipif(not AVAILABILITY.available, reason=f"onednn: {AVAILABILITY.reason}")
 # Below AVX-512 oneDNN has no bfloat16 at all, not even emulated.
 HAS_BF16 = not missing_isa(EMULATION_ISA)
+HAS_AVX512 = not missing_isa(("avx512f",))
 HERE = Path(__file__).parent
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import pytest
 import torch
 import torch.nn.functional as F
-from onednn_support import Network, capture, check, load, lower, needs_onednn, random, sqnr_db
+from onednn_support import HAS_AVX512, Network, capture, check, load, lower, needs_onednn, random, sqnr_db
 from torch import nn
 
 pytestmark = needs_onednn
@@ -212,6 +212,7 @@ def test_many_sums_of_rows(size: int) -> None:
     check(Network(run), random(3, 300, size) * 0.3)
 
 
+@pytest.mark.skipif(not HAS_AVX512, reason="nothing of this instruction set runs here: the tests ran without AVX-512")
 def test_without_avx512() -> None:
     """What runs here on processors for which oneDNN has fewer kernels."""
     environment = {**os.environ, "ONEDNN_MAX_CPU_ISA": "AVX2"}
