@@ -27,6 +27,7 @@ WHOLE_REWRITES = (
         "fill_memory",
         "join_writes",
         "split_complex",
+        "keep_planes",
         "guard_empty_rows",
         "sort_by_topk",
         "scatter_by_sums",

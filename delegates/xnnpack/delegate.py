@@ -44,6 +44,7 @@ class XnnpackDelegate:
     rewrites: tuple[str, ...] = (
         *(
             "split_complex",
+            "keep_planes",
             "loop_recurrences",
             "write_recurrences",
             "fold_literals",

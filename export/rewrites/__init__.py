@@ -62,6 +62,7 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
     from edgex.export.rewrites.attention.ranks import join_ranks
     from edgex.export.rewrites.attention.windows import write_windows
     from edgex.export.rewrites.complex.numbers import split_complex
+    from edgex.export.rewrites.complex.planes import keep_planes
     from edgex.export.rewrites.composites import expand_composites
     from edgex.export.rewrites.constants import fold_constants
     from edgex.export.rewrites.detection.regions import write_regions
@@ -154,6 +155,8 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
         ("join_writes", True, join_writes),
         # Angles that forward makes are literals only when they are real.
         ("split_complex", True, split_complex),
+        # Behind complex numbers, whose parts are stacked where they are read as real ones.
+        ("keep_planes", True, keep_planes),
         ("expand_composites", True, expand_composites),
         ("drop_identities", True, drop_identities),
         # Before scattering and logarithms, of which some of its formulas are made.

@@ -5,7 +5,7 @@ before:  x = aten.permute.default(frames, [0, 2, 1]); y = aten.dropout.default(x
 after:   x = aten.permute.default(frames, [0, 2, 1]); z = aten.add(x, table)
 
 before:  y = aten.expand.default(norm, [1, 9, 8]); z = aten.div.Tensor(x, y)            # norm: [1, 9, 1], x: [1, 9, 8]
-after:   z = aten.div.Tensor(x, norm)                                                   # which repeats it by itself
+after:   z = aten.div.Tensor(x, norm)                            # which repeats it by itself; `repeat` of 1 is alike
 ```
 
 before:  y = aten.cat.default([none, keys], -2)          # none: [0]; the first step of a cache
@@ -41,9 +41,13 @@ _CONVERSIONS = (
     aten.alias.default,
 )
 _DROPOUTS = (aten.dropout.default, aten.feature_dropout.default, aten.alpha_dropout.default)
+_REPETITIONS = (aten.expand.default, aten.repeat.default)
 _COPIES = (aten.contiguous.default, aten.clone.default)
 # They repeat their operands by themselves.
-_OF_TWO = (aten.add.Tensor, aten.sub.Tensor, aten.mul.Tensor, aten.div.Tensor)
+_OF_TWO = (
+    *(aten.add.Tensor, aten.sub.Tensor, aten.mul.Tensor, aten.div.Tensor),
+    *(aten.maximum.default, aten.minimum.default),
+)
 
 
 def drop_identities(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite | None]:
@@ -61,6 +65,7 @@ def drop_identities(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite 
         **dict.fromkeys(_COPIES, _in_order),
         aten.cat.default: Rule(_joined, where=lambda node: _joins_nothing(node, written)),
         aten.expand.default: Rule(_repeated, where=is_read, operands=_with_readers),
+        aten.repeat.default: Rule(_tiled, where=is_read, operands=_with_readers),
     }
     return substitute(
         program, "drop_identities", rules, "{count} operator(s) ({operators}) that do nothing are left out"
@@ -112,14 +117,30 @@ def _with_readers(node: Node) -> tuple[Any, ...]:
 
     def repeats(user: Node) -> bool:
         whole = node.meta["val"].shape
-        others = [arg.meta["val"] for arg in user.all_input_nodes if arg is not node]
-        return user.target in _OF_TWO and any(tuple(other.shape) == tuple(whole) for other in others)
+        # Two that are repeated would both count on the other.
+        others = [arg for arg in user.all_input_nodes if arg is not node and arg.target not in _REPETITIONS]
+        return user.target in _OF_TWO and any(tuple(other.meta["val"].shape) == tuple(whole) for other in others)
 
     return node.args[0], node.args[1], bool(node.users) and all(map(repeats, node.users))
 
 
 def _repeated(x: torch.Tensor, size: Sequence[int], by_readers: bool) -> Any:
-    if not static(*x.shape, *size) or len(size) != x.dim():
+    if not static(*x.shape, *size):
         return NotImplemented
-    same = all(new in (-1, old) for new, old in zip(size, x.shape, strict=True))
-    return x if same or by_readers else NotImplemented
+    same = len(size) == x.dim() and all(new in (-1, old) for new, old in zip(size, x.shape, strict=True))
+    return _with_dimensions(x, len(size)) if same or by_readers else NotImplemented
+
+
+def _tiled(x: torch.Tensor, repeats: Sequence[int], by_readers: bool) -> Any:
+    """`repeat`, which is `expand` where dimensions of one element are repeated; readers do that by themselves."""
+    if not static(*x.shape, *repeats) or not all(by > 0 for by in repeats):
+        return NotImplemented
+    sizes = [1] * (len(repeats) - x.dim()) + list(x.shape)
+    single = all(size == 1 or by == 1 for size, by in zip(sizes, repeats, strict=True))
+    same = len(repeats) == x.dim() and all(by == 1 for by in repeats)
+    return _with_dimensions(x, len(repeats)) if same or (single and by_readers) else NotImplemented
+
+
+def _with_dimensions(x: torch.Tensor, count: int) -> torch.Tensor:
+    """With dimensions of one element ahead, as many as are missing."""
+    return x if x.dim() == count else x.reshape([1] * (count - x.dim()) + list(x.shape))

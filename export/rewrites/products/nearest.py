@@ -1,4 +1,4 @@
-"""Write repetition as a product with ones: resizing to the nearest element by whole factors, and `expand`.
+"""Write repetition as a product with ones: resizing to the nearest element by whole factors, `expand` and `repeat`.
 
 ```
 before:  y = aten.upsample_nearest2d.vec(x, None, [2.0, 2.0])           # x: [1, 64, 80, 80]
@@ -9,6 +9,12 @@ after:   pixels = x.permute(0, 2, 3, 1).reshape(1, 80, 1, 80, 1, 64)
 ```
 before:  y = aten.expand.default(x, [1, 64, 80, 80])                    # x: [1, 64, 1, 1], joined to each pixel
 after:   y = x * ones([1, 1, 80, 80])
+```
+
+```
+before:  y = aten.repeat_interleave.self_int(x, 3, 1); z = aten.repeat.default(x, [1, 3, 1])        # x: [2, 64, 80]
+after:   y = (x.reshape(128, 1, 80) * ones([1, 3, 1])).reshape(2, 192, 80)
+         z = (x.reshape(2, 1, 5120) * ones([1, 3, 1])).reshape(2, 192, 80)
 ```
 
 XNNPACK resizes bilinearly only, and ExecuTorch's kernel computes the place of every element of the result. Left alone:
@@ -52,8 +58,12 @@ def repeat_by_products(program: CapturedProgram) -> tuple[CapturedProgram, Rewri
         attention = any(user.target is aten.scaled_dot_product_attention.default for user in node.users)
         return node.args[0] not in constants and not attention
 
-    rules: Rules = {aten.expand.default: Rule(_expanded, where=is_read_repeated)}
-    return substitute(program, "repeat_by_products", rules, "{count} expansion(s) became products with ones")
+    rules: Rules = {
+        aten.expand.default: Rule(_expanded, where=is_read_repeated),
+        aten.repeat_interleave.self_int: Rule(_interleaved, where=is_read_repeated),
+        aten.repeat.default: Rule(_tiled, where=is_read_repeated),
+    }
+    return substitute(program, "repeat_by_products", rules, "{count} repetition(s) became products with ones")
 
 
 def _expanded(x: torch.Tensor, size: Sequence[int], implicit: bool) -> Any:
@@ -65,6 +75,33 @@ def _expanded(x: torch.Tensor, size: Sequence[int], implicit: bool) -> Any:
     if prod(ones) == 1 or prod(ones) > _MOST_ONES:
         return NotImplemented
     return x * torch.ones(ones)
+
+
+def _interleaved(x: torch.Tensor, repeats: int, dim: int | None, _output_size: int | None) -> Any:
+    if x.dtype != torch.float32 or dim is None or not static(*x.shape, repeats) or not 1 < repeats <= _MOST_ONES:
+        return NotImplemented
+    dim = dim % x.dim()
+    shape = [size * (repeats if at == dim else 1) for at, size in enumerate(x.shape)]
+    return _copied(x, x.shape[: dim + 1].numel(), repeats).reshape(shape)
+
+
+def _tiled(x: torch.Tensor, repeats: Sequence[int]) -> Any:
+    """One dimension after the other, the last first: the fewest numbers are read of what is repeated already."""
+    if x.dtype != torch.float32 or not static(*x.shape, *repeats) or not all(1 <= by <= _MOST_ONES for by in repeats):
+        return NotImplemented
+    shape = [1] * (len(repeats) - x.dim()) + list(x.shape)
+    if prod(repeats) == 1 or 0 in shape:
+        return NotImplemented
+    for dim in reversed(range(len(shape))):
+        if repeats[dim] > 1:
+            x = _copied(x, prod(shape[:dim]), repeats[dim])
+            shape[dim] *= repeats[dim]
+    return x.reshape(shape)
+
+
+def _copied(x: torch.Tensor, rows: int, count: int) -> torch.Tensor:
+    """Every row so many times in a row."""
+    return x.reshape(rows, 1, -1) * torch.ones(1, count, 1)
 
 
 def repeat_sequence(x: torch.Tensor, sizes: Sequence[int] | None, scales: Sequence[float] | None) -> Any:
