@@ -6,7 +6,16 @@ from __future__ import annotations
 PORTABLE_REWRITES = (
     *("return_writes", "fill_memory", "join_writes", "search_by_comparisons", "write_experts"),
     *("suppress_neighbours", "write_regions", "write_max_places"),
-    *("sort_by_topk", "scatter_by_sums", "slice_padding", "write_max_pools", "write_average_pools", "pad_ceilings"),
+    *(
+        "sort_by_topk",
+        "scatter_by_sums",
+        "slice_padding",
+        "widen_pools",
+        "write_max_pools",
+        "write_average_pools",
+        "write_uneven_averages",
+        "pad_ceilings",
+    ),
     *(
         "write_group_norm",
         "write_batch_statistics",
@@ -18,6 +27,8 @@ PORTABLE_REWRITES = (
         "write_powers",
         "expand_composites",
         "drop_identities",
+        "name_activations",
+        "name_floats",
         "write_formulas",
         "write_masked",
         "count_through",

@@ -54,7 +54,9 @@ def apply_rewrites(
 
 def _passes() -> tuple[tuple[str, bool, Pass], ...]:
     """Name, whether it runs on request only, and the pass, in order; torch is imported here, not with the package."""
-    from edgex.export.rewrites.alpha import split_alpha
+    from edgex.export.rewrites.activations.by_hand import name_activations
+    from edgex.export.rewrites.activations.simpler import write_activations, write_gelu
+    from edgex.export.rewrites.alpha import name_floats, split_alpha
     from edgex.export.rewrites.attention.cached import write_cached_attention, write_cached_attention_int8
     from edgex.export.rewrites.attention.empty_rows import guard_empty_rows
     from edgex.export.rewrites.attention.masks import write_masks
@@ -91,7 +93,6 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
     from edgex.export.rewrites.norms.plane_norms import write_plane_norms
     from edgex.export.rewrites.norms.row_means import write_row_means
     from edgex.export.rewrites.norms.softmax import move_softmax
-    from edgex.export.rewrites.operators.activations import write_activations, write_gelu
     from edgex.export.rewrites.operators.arctangent import write_angles
     from edgex.export.rewrites.operators.divisions import divide_as_eager
     from edgex.export.rewrites.operators.elementary import write_elementary
@@ -109,6 +110,7 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
     from edgex.export.rewrites.pooling.maximum import write_max_pools
     from edgex.export.rewrites.pooling.places import write_max_places
     from edgex.export.rewrites.pooling.planes import write_plane_means
+    from edgex.export.rewrites.pooling.sequences import widen_pools
     from edgex.export.rewrites.pooling.uneven import write_uneven_averages
     from edgex.export.rewrites.products.batches import write_batches
     from edgex.export.rewrites.products.conv3d import flatten_conv3d
@@ -159,6 +161,7 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
         ("keep_planes", True, keep_planes),
         ("expand_composites", True, expand_composites),
         ("drop_identities", True, drop_identities),
+        ("name_activations", True, name_activations),
         # Before scattering and logarithms, of which some of its formulas are made.
         ("write_formulas", True, write_formulas),
         # Ahead of sorting, of which suppression is made.
@@ -186,6 +189,8 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
         ("write_mirrors", True, write_mirrors),
         ("slice_apart", True, slice_apart),
         ("name_dimensions", True, name_dimensions),
+        # Ahead of all that is written of poolings of images.
+        ("widen_pools", True, widen_pools),
         ("write_max_places", True, write_max_places),
         ("write_max_pools", True, write_max_pools),
         ("write_average_pools", True, write_average_pools),
@@ -251,4 +256,5 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
         ("slice_pieces", True, slice_pieces),
         ("write_batches", True, write_batches),
         ("split_alpha", True, split_alpha),
+        ("name_floats", True, name_floats),
     )

@@ -1,4 +1,4 @@
-"""Write a scaled addition as a multiplication and an addition, for delegates that know no `alpha`.
+"""Write numbers in arithmetic as delegates know them: no `alpha`, and floats beside floats.
 
 ```
 before:  y = aten.add.Tensor(x, z, alpha=2)
@@ -8,9 +8,18 @@ after:   scaled = aten.mul.Tensor(z, 2.0)
 
 The same for `aten.sub.Tensor`. Only for tensors of one floating-point dtype. The product is rounded by itself, where
 eager may round only the sum: the last bit can differ.
+
+```
+before:  y = aten.add.Tensor(x, 1)                          # x: f32
+after:   y = aten.add.Tensor(x, 1.0)
+```
+
+ExecuTorch makes a tensor of whole numbers of the first, and converts it in every run, outside of the delegate.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 import torch
 from torch.fx import Node
@@ -20,8 +29,12 @@ from edgex.delegates.graph.schema import named_arguments
 from edgex.export.rewrites.base import Rewrite, locations_of
 from edgex.export.rewrites.editing.building import Replacement
 from edgex.export.rewrites.editing.editor import ProgramEditor
+from edgex.export.rewrites.editing.substitution import Rule, Rules, substitute
 
-_SCALED = (torch.ops.aten.add.Tensor, torch.ops.aten.sub.Tensor)
+aten = torch.ops.aten
+
+_SCALED = (aten.add.Tensor, aten.sub.Tensor)
+_OF_NUMBERS = (*_SCALED, aten.mul.Tensor, aten.div.Tensor, aten.rsub.Scalar)
 
 
 def split_alpha(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite | None]:
@@ -34,7 +47,7 @@ def split_alpha(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite | No
         step = Replacement(editor, node)
         # Read from the copy: an argument may have been replaced already.
         arguments = named_arguments(editor.node(node))
-        scaled = step.call(torch.ops.aten.mul.Tensor, arguments["other"], float(arguments["alpha"]))
+        scaled = step.call(aten.mul.Tensor, arguments["other"], float(arguments["alpha"]))
         step.finish(step.call(node.target, arguments["self"], scaled))
     detail = f"{len(found)} addition(s) with a factor became a multiplication and an addition"
     return editor.finish(), Rewrite("split_alpha", len(found), detail, locations_of(found, program.source_root))
@@ -49,3 +62,28 @@ def _is_scaled(node: Node) -> bool:
     tensors = [value.meta["val"] for value in (arguments["self"], arguments["other"]) if isinstance(value, Node)]
     dtypes = {tensor.dtype for tensor in (*tensors, node.meta["val"])}
     return len(tensors) == 2 and len(dtypes) == 1 and dtypes.pop().is_floating_point
+
+
+def name_floats(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite | None]:
+    """Write every whole number beside floats as a float; the same program comes back without one."""
+    rules: Rules = {
+        target: Rule(_as_float(target), where=_has_whole_number, operands=lambda node: tuple(node.args))
+        for target in _OF_NUMBERS
+    }
+    return substitute(program, "name_floats", rules, "{count} whole number(s) beside floats became floats")
+
+
+def _as_float(target: Any) -> Any:
+    return lambda x, number: target(x, float(number))
+
+
+def _has_whole_number(node: Node) -> bool:
+    tensor, value = node.args[0], node.meta["val"]
+    number = node.args[1] if len(node.args) == 2 and not node.kwargs else None
+    return (
+        isinstance(tensor, Node)
+        and tensor.meta["val"].dtype == value.dtype
+        and value.is_floating_point()
+        and isinstance(number, int)
+        and not isinstance(number, bool)
+    )

@@ -162,7 +162,8 @@ class _Fixing:
             self._exported.range_constraints.pop(symbol, None)
 
     def _add_constant(self, node: Node, tensor: torch.Tensor) -> Node:
-        """A lifted constant, behind the others."""
+        """A lifted constant, behind the others, in the usual order: ExecuTorch takes columns of `nonzero` for rows."""
+        tensor = tensor.contiguous()
         name = f"places_{sum(key.startswith('places_') for key in self._exported.constants)}"
         specs = self._exported.graph_signature.input_specs
         at = next((at for at, spec in enumerate(specs) if spec.kind not in _CONSTANTS), len(specs))

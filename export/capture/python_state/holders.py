@@ -208,6 +208,11 @@ def _is_data(value: Any) -> bool:
     return isinstance(value, (bool, int, float, str, list, dict, set, deque, torch.Tensor, np.ndarray, type(None)))
 
 
+def _is_cache(value: Any) -> bool:
+    """Whether a global is a function with a cache of `functools`, by its class: objects may refuse to be asked."""
+    return all(callable(getattr(type(value), name, None)) for name in ("cache_clear", "cache_info"))
+
+
 def cleared_caches(module: torch.nn.Module) -> Callable[[], None]:
     """A function that empties the `functools` caches around a model, where a trace leaves tensors without values."""
     caches = [
@@ -215,7 +220,7 @@ def cleared_caches(module: torch.nn.Module) -> Callable[[], None]:
         for home in model_modules(module)
         for scope in [home, *(v for v in vars(home).values() if isinstance(v, type) and v.__module__ == home.__name__)]
         for value in vars(scope).values()
-        if callable(getattr(value, "cache_clear", None)) and callable(getattr(value, "cache_info", None))
+        if _is_cache(value)
     ]
 
     def clear() -> None:

@@ -16,6 +16,9 @@ after:   big, small = maximum(abs(a), abs(b)), minimum(abs(a), abs(b))
 | `rrelu(x)` in eval mode | `leaky_relu` with the mean slope |
 | `signbit(x)` | `x < 0`, or `1 / x < 0` |
 | `clamp(x, 0, 1.5)` | `clamp(x, 0.0, 1.5)`: PyTorch's ONNX exporter has none with bounds of two types |
+| `clamp(x, a, b)`, `a` and `b` tensors | `minimum(maximum(x, a), b)` |
+| `lerp(x, y, w)` | `x + (y - x) * w`, or `y - (y - x) * (1 - w)` where `w` is a number of a half or more |
+| `cross(a, b)` | products of `a` and `b` with their elements one and two places on |
 | `cosh(x)` | `h + 0.25 / h` with `h = exp(abs(x) - log(2))`, since `exp(x)` alone is infinite from 88.7 on |
 | `sinh(x)` | `h - 0.25 / h` with its sign, a series up to 1 |
 | `_is_all_true(x)`, `_is_any_true(x)` | `all(x)`, `any(x)`, of which they are other names |
@@ -50,6 +53,13 @@ def write_elementary(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite
         aten.round.decimals: Rule(_round),
         aten.rrelu.default: Rule(_rrelu),
         aten.clamp.default: Rule(_clamp),
+        aten.clamp.Tensor: Rule(_between),
+        aten.clamp_min.Tensor: Rule(lambda x, least: _between(x, least, None)),
+        aten.clamp_max.Tensor: Rule(lambda x, most: _between(x, None, most)),
+        aten.lerp.Scalar: Rule(_lerp),
+        aten.lerp.Tensor: Rule(_lerp),
+        aten.linalg_cross.default: Rule(_cross),
+        aten.cross.default: Rule(_cross),
         aten.sinh.default: Rule(_sinh),
         aten.cosh.default: Rule(_cosh),
         aten._is_all_true.default: Rule(torch.all),
@@ -124,6 +134,30 @@ def _clamp(x: torch.Tensor, least: float | None, most: float | None) -> Any:
         return NotImplemented
     assert least is not None and most is not None
     return torch.clamp(x, float(least), float(most))
+
+
+def _between(x: torch.Tensor, least: torch.Tensor | None, most: torch.Tensor | None) -> Any:
+    bounds = [bound for bound in (least, most) if bound is not None]
+    if not bounds or not x.is_floating_point() or any(torch.result_type(x, bound) != x.dtype for bound in bounds):
+        return NotImplemented
+    x = x if least is None else torch.maximum(x, least.to(x.dtype))
+    return x if most is None else torch.minimum(x, most.to(x.dtype))
+
+
+def _lerp(x: torch.Tensor, y: torch.Tensor, weight: Any) -> Any:
+    if not x.is_floating_point():
+        return NotImplemented
+    if isinstance(weight, int | float) and abs(weight) >= 0.5:
+        return y - (y - x) * (1.0 - weight)
+    return x + (y - x) * weight
+
+
+def _cross(a: torch.Tensor, b: torch.Tensor, dim: int | None) -> Any:
+    if dim is None or not a.is_floating_point():
+        return NotImplemented
+    first, second = (torch.cat([x.narrow(dim, 1, 2), x.narrow(dim, 0, 1)], dim) for x in (a, b))
+    third, fourth = (torch.cat([x.narrow(dim, 2, 1), x.narrow(dim, 0, 2)], dim) for x in (b, a))
+    return first * third - fourth * second
 
 
 def _sinh(x: torch.Tensor) -> Any:

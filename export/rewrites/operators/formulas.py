@@ -9,6 +9,7 @@ after:   y = ((a @ weight.transpose(0, 1).reshape(I, O * J)).reshape(N, O, J) * 
 |---|---|
 | `addbmm`, `addmv` | the products, their sum, and the addition |
 | `dist(a, b, p)` | `norm(a - b, p)` of everything |
+| `cosine_similarity(a, b)` | the sum of `a / maximum(norm(a), eps) * b / maximum(norm(b), eps)` |
 | `angle(x)` | 0, or pi below zero; NaN stays |
 | `logaddexp2(a, b)` | `maximum(a, b)` and the logarithm of 1 and what is below it |
 | `scatter(..., reduce="add")` | `scatter_add`; `"multiply"` is `scatter_reduce` of products |
@@ -46,6 +47,7 @@ def write_formulas(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite |
         aten.addbmm.default: _addbmm,
         aten.addmv.default: _addmv,
         aten.dist.default: _dist,
+        aten.cosine_similarity.default: _cosine,
         aten.bilinear.default: Rule(_bilinear, apart=True),
         aten.angle.default: _angle,
         aten.logaddexp2.default: add_in_binary_logarithms,
@@ -83,6 +85,15 @@ def _dist(a: torch.Tensor, b: torch.Tensor, p: float) -> Any:
     if p == math.inf:
         return difference.amax()
     return difference.sum() if p == 1 else torch.sqrt((difference * difference).sum())
+
+
+def _cosine(a: torch.Tensor, b: torch.Tensor, dim: int, eps: float) -> Any:
+    if a.dtype != torch.float32 or b.dtype != torch.float32:
+        return NotImplemented
+    if a.dim() != b.dim() or a.shape[dim] != b.shape[dim]:
+        return NotImplemented
+    one, other = (x / torch.clamp(torch.sqrt((x * x).sum(dim, keepdim=True)), min=eps) for x in (a, b))
+    return (one * other).sum(dim)
 
 
 def _bilinear(a: torch.Tensor, b: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:

@@ -20,6 +20,14 @@ after:   waves = x.view(1, 1, 1, 1024, 1, 7).movedim(-3, -1)                    
          y = sum(pad(waves[..., 256 * i : 256 * i + 256], (0, 0, i, 3 - i)) for i in range(4)).reshape(1, 1, 1, 2560)
 ```
 
+`Tensor.unfold` cuts its frames alike, the last part of a frame being shorter where they are no whole strides long:
+
+```
+before:  y = aten.unfold.default(x, -1, 5, 2)                                          # x: [8, 21], y: [8, 9, 5]
+after:   parts = [pad(x, (0, 1))[:, 2 * i : 2 * i + 18].reshape(8, 9, 2) for i in range(3)]
+         y = cat(parts, -1)[:, :, :5]
+```
+
 Left alone: sizes other than the batch's that only a run knows, and windows of more than `_MOST_PIECES` pieces.
 """
 
@@ -44,7 +52,7 @@ _MOST_PIECES = 64
 
 def write_folds(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite | None]:
     """Write every `unfold` and `fold`; the same program comes back without one."""
-    rules: Rules = {aten.im2col.default: _unfold, aten.col2im.default: _fold}
+    rules: Rules = {aten.im2col.default: _unfold, aten.col2im.default: _fold, aten.unfold.default: _frame}
     return substitute(program, "write_folds", rules, "{count} fold(s) or unfold(s) became slices")
 
 
@@ -75,6 +83,19 @@ def _unfold(
         )
     y = windows.reshape(*leading, channels * high * wide, rows * columns)
     return y.clone() if 1 in (high, rows) else y  # which may be a view, and `x` may be written to later
+
+
+def _frame(x: torch.Tensor, dim: int, size: int, step: int) -> Any:
+    parts = -(-size // step)
+    if not static(*x.shape, size, step) or x.dim() == 0 or not 0 < parts <= _MOST_PIECES:
+        return NotImplemented
+    dim = dim % x.dim()
+    count = (x.shape[dim] - size) // step + 1
+    rows = x.movedim(dim, -1)
+    missing = (count + parts - 1) * step - x.shape[dim]
+    rows = F.pad(rows, (0, missing)) if missing > 0 else rows
+    cut = [rows.narrow(-1, at * step, count * step).reshape(*rows.shape[:-1], count, step) for at in range(parts)]
+    return torch.cat(cut, -1).narrow(-1, 0, size).movedim(-2, dim)
 
 
 def _fold(

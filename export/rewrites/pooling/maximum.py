@@ -7,6 +7,9 @@ after:   y = aten.max_pool2d.default(x, [3, 3], [3, 3])
 before:  y = aten.max_pool2d.default(x, [2, 2], [2, 2], 0, 1, True)    # ceil_mode, x: [1, 8, 12, 12]
 after:   y = aten.max_pool2d.default(x, [2, 2], [2, 2])
 
+before:  y = aten.max_pool2d.default(x, [2, 2], [3, 3])                # x: [1, 8, 21, 21]: every third row is left out
+after:   y = aten.max_pool2d.default(x.reshape(1, 8, 7, 3, 7, 3)[:, :, :, :2, :, :2].reshape(1, 8, 14, 14), [2, 2])
+
 before:  y = aten.max_pool3d.default(x, [2, 3, 3], ...)                # x: [N, C, D, H, W]
 after:   planes = aten.max_pool2d.default([N * C, D, H, W], [3, 3])    # over height and width
          y = aten.max_pool2d.default([1, N * C, D, H * W], [2, 1])     # over depth, then back to five dimensions
@@ -48,7 +51,7 @@ def write_max_pools(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite 
         aten.adaptive_max_pool1d.default: _adaptive_1d,
         aten.adaptive_max_pool2d.default: _adaptive_2d,
         aten.adaptive_max_pool3d.default: _adaptive_3d,
-        aten.max_pool2d.default: _without_ceiling,
+        aten.max_pool2d.default: _plain,
         aten.max_pool3d.default: _over_boxes,
     }
     return substitute(program, "write_max_pools", rules, "{count} pooling(s) ({operators}) became plain max_pool2d")
@@ -92,7 +95,7 @@ def _uneven(x: torch.Tensor, output_size: Sequence[int], dimensions: int) -> Any
     return x, None
 
 
-def _without_ceiling(
+def _plain(
     x: torch.Tensor,
     kernel_size: Sequence[int],
     stride: Sequence[int],
@@ -100,13 +103,30 @@ def _without_ceiling(
     dilation: Sequence[int],
     ceil_mode: bool,
 ) -> Any:
-    if not ceil_mode:
-        return NotImplemented
     kernel, padding, dilation = each(kernel_size, 2), each(padding, 2), each(dilation, 2)
     stride = each(stride, 2) or kernel
-    if ceiling_matters(x.shape[-2:], kernel, stride, padding, dilation):
+    if ceil_mode and ceiling_matters(x.shape[-2:], kernel, stride, padding, dilation):
         return NotImplemented
-    return F.max_pool2d(x, kernel, stride, padding, dilation)
+    leaves_out = any(step > window for step, window in zip(stride, kernel, strict=True))
+    if leaves_out and static(*x.shape) and not any(padding) and set(dilation) == {1}:
+        return _of_windows(x, kernel, stride)
+    return F.max_pool2d(x, kernel, stride, padding, dilation) if ceil_mode else NotImplemented
+
+
+def _of_windows(x: torch.Tensor, kernel: Sequence[int], stride: Sequence[int]) -> torch.Tensor:
+    """Over windows between which elements are left out: without these, they stand side by side."""
+    kernel = list(kernel)
+    for at, dim in enumerate((x.dim() - 2, x.dim() - 1)):
+        window, step, shape = kernel[at], stride[at], list(x.shape)
+        if step <= window:
+            continue
+        count = (shape[dim] - window) // step + 1
+        missing = max(count * step - shape[dim], 0)
+        y = F.pad(x, [0, 0] * (x.dim() - 1 - dim) + [0, missing]) if missing else x
+        y = y.narrow(dim, 0, count * step).reshape(*shape[:dim], count, step, *shape[dim + 1 :])
+        x = y.narrow(dim + 1, 0, window).reshape(*shape[:dim], count * window, *shape[dim + 1 :])
+    steps = [min(step, window) for step, window in zip(stride, kernel, strict=True)]
+    return x if kernel == steps == [1, 1] else F.max_pool2d(x, kernel, steps)
 
 
 def _over_boxes(

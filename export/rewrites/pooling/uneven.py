@@ -49,7 +49,6 @@ def _over_planes(x: torch.Tensor, output_size: Sequence[int]) -> Any:
 
 def averages_of_windows(size: int, count: int) -> torch.Tensor:
     """`[count, size]`: each row averages one window."""
-    rows = torch.zeros(count, size)
-    for row, window in zip(rows, uneven_windows(size, count), strict=True):
-        row[window.start : window.stop] = 1.0 / len(window)
-    return rows
+    # Made of numbers: what a rule makes of tensors would become operators of the program.
+    windows = uneven_windows(size, count)
+    return torch.tensor([[1.0 / len(window) if at in window else 0.0 for at in range(size)] for window in windows])

@@ -9,6 +9,7 @@ import torch
 from rewriting import Calls, capture_program, check_vals, operators, run_program
 from torch.nn import functional as F
 
+from edgex.export.rewrites.activations.simpler import write_activations, write_gelu
 from edgex.export.rewrites.indexing.diagonal import slice_diagonals
 from edgex.export.rewrites.indexing.mirrors import write_mirrors
 from edgex.export.rewrites.indexing.padding import slice_padding
@@ -25,7 +26,6 @@ from edgex.export.rewrites.norms.flat_softmax import flatten_softmax
 from edgex.export.rewrites.norms.group_norm import write_group_norm
 from edgex.export.rewrites.norms.large_norms import write_large_norms
 from edgex.export.rewrites.norms.softmax import move_softmax
-from edgex.export.rewrites.operators.activations import write_activations, write_gelu
 from edgex.export.rewrites.operators.arctangent import write_angles
 from edgex.export.rewrites.operators.divisions import divide_as_eager
 from edgex.export.rewrites.operators.elementary import write_elementary

@@ -61,3 +61,8 @@ def test_other_masks_choose_at_run_time(choose):
 def test_a_delegate_without_sizes_of_its_own_takes_it():
     proved = prove(Masked(FIXED["a literal"]), (X,), "xnnpack")
     assert proved.exit_code == 0, proved.reason
+
+
+def test_a_column_of_places_lies_as_rows_do():
+    proved = prove(Masked(lambda self, x: x[:, self.mask.nonzero().squeeze(-1)] * 2), (X,), "xnnpack")
+    assert proved.exit_code == 0, proved.reason

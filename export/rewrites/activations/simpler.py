@@ -19,6 +19,9 @@ before:  y = aten.softplus.default(x)                               # log(1 + ex
 after:   e = exp(-abs(x)); u = e + 1
          y = relu(x) + (log(u) + (e - (u - 1)))                     # the last term is what rounding took from u
 
+before:  y = aten.log_softmax.int(x, 1)
+after:   below = x - aten.amax.default(x, [1], True); y = below - log(sum(exp(below), [1], True))
+
 before:  y = aten.selu.default(x)                                   # and `celu`
 after:   y = aten.elu.default(x, 1.6732632) * 1.050701
 ```
@@ -29,6 +32,7 @@ ExecuTorch would run them in up to seven of its own kernels. `logsigmoid(x)` is 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -40,6 +44,7 @@ from edgex.export.rewrites.editing.substitution import Rules, substitute
 
 aten = torch.ops.aten
 
+_LARGEST = torch.finfo(torch.float32).max
 # XNNPACK has a PReLU for images.
 _IMAGE_RANK = 4
 # exp(-15) is less than half the last digit of 15 in float32.
@@ -65,6 +70,9 @@ def write_activations(program: CapturedProgram) -> tuple[CapturedProgram, Rewrit
     """Write every such activation, PReLU of other tensors than images; the same program comes back without one."""
     rules: Rules = {
         aten.mish.default: _mish,
+        aten.log_softmax.int: _log_softmax,
+        aten._log_softmax.default: _log_softmax,
+        aten.logsumexp.default: _log_of_sum,
         aten.prelu.default: _prelu,
         aten.softplus.default: _softplus,
         aten.log_sigmoid.default: lambda x: -_positive(-x),
@@ -73,6 +81,26 @@ def write_activations(program: CapturedProgram) -> tuple[CapturedProgram, Rewrit
         aten.celu.default: lambda x, alpha: F.elu(x) if alpha == 1 else F.elu(x * (1 / alpha)) * alpha,
     }
     return substitute(program, "write_activations", rules, "{count} activation(s) ({operators}) became simpler ones")
+
+
+def _log_softmax(x: torch.Tensor, dim: int, asked: Any) -> Any:
+    if x.dtype != torch.float32 or asked not in (None, False, x.dtype) or x.dim() == 0:
+        return NotImplemented
+    below = x - torch.amax(x, [dim], keepdim=True)
+    return below - torch.log(torch.exp(below).sum([dim], keepdim=True))
+
+
+def _log_of_sum(x: torch.Tensor, dims: Sequence[int], keepdim: bool) -> Any:
+    if x.dtype != torch.float32 or not dims:
+        return NotImplemented
+    # Of what is infinite nothing is subtracted: the sum is zero or infinite by itself.
+    largest = torch.amax(x, list(dims), keepdim=True).clamp(-_LARGEST, _LARGEST)
+    found = torch.log(torch.exp(x - largest).sum(list(dims), keepdim=True)) + largest
+    return found if keepdim else found.reshape([size for at, size in enumerate(x.shape) if at not in _all(dims, x)])
+
+
+def _all(dims: Sequence[int], x: torch.Tensor) -> set[int]:
+    return {dim % x.dim() for dim in dims}
 
 
 def _mish(x: torch.Tensor) -> Any:

@@ -1,0 +1,1 @@
+"""Rewrites of activations: into what engines have, and into what forward wrote by hand."""
