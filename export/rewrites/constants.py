@@ -14,6 +14,8 @@ What is folded: deterministic `aten` and `prims` operators that write nothing an
 that never change, constants and literals, with static sizes. What is not: views and copies of a weight (they do no
 work), what the program returns as an output, operators of other namespaces (a quantized weight's dequantize stays),
 and whatever would make the artifact larger by more than `SIZE_ALLOWANCE_BYTES` (a table computed from a short vector).
+The weight of a convolution or linear layer may cost more, up to `_WEIGHTS_BYTES`: engines have slow kernels for one
+that is computed, or none (filters of SincNet took 92 % of its time).
 """
 
 from __future__ import annotations
@@ -36,6 +38,9 @@ from edgex.export.source.eager import reference_conditions
 
 # By how much the constants of one subgraph may outgrow the weights that it makes superfluous.
 SIZE_ALLOWANCE_BYTES = 64 * 1024
+
+# The same for weights of convolutions and linear layers.
+_WEIGHTS_BYTES = 64 * 1024 * 1024
 
 _NAMESPACES = ("aten", "prims")
 
@@ -234,13 +239,24 @@ def _choose_roots(
         }
         dead = _dead_nodes(roots, foldable)
         freed_bytes = sum(_bytes_of(arg) for arg in _ancestors(group) if arg in weights and dead.issuperset(_uses(arg)))
-        if sum(map(_bytes_of, roots)) <= freed_bytes + allowance_bytes:
+        layers = [node for node in roots if any(_is_weight(node, user) for user in node.users)]
+        spared = sum(map(_bytes_of, layers))
+        spared, others = (spared, [*(roots.keys() - layers)]) if spared <= _WEIGHTS_BYTES else (0, list(roots))
+        if sum(map(_bytes_of, roots)) - spared <= freed_bytes + allowance_bytes:
             return roots
-        node = max(reversed(roots), key=_bytes_of)
+        node = max((node for node in reversed(roots) if node in others), key=_bytes_of)
         at_run_time.add(node)
         while node.target is operator.getitem:
             node = node.all_input_nodes[0]
             at_run_time.add(node)
+
+
+def _is_weight(node: Node, user: Node) -> bool:
+    """Whether an operator is a convolution or linear layer with a value, or a view of it, as its weight."""
+    name = str(operator_name(user)).removeprefix("aten::")
+    if user.op == "call_function" and _is_view_or_copy(user):
+        return any(_is_weight(user, reader) for reader in user.users)
+    return name.startswith(("conv", "linear")) and len(user.args) > 1 and user.args[1] is node
 
 
 def _uses(node: Node) -> list[Node]:

@@ -132,6 +132,28 @@ def test_size_rule_folds_small_and_leaves_large_products():
     assert rewrite.count == 1
 
 
+class Filters(nn.Module):
+    """Filters that are computed from two numbers each, as SincNet's."""
+
+    def __init__(self, taps):
+        super().__init__()
+        self.low = nn.Parameter(torch.rand(80, 1))
+        self.register_buffer("times", torch.arange(1.0, taps + 1) / taps)
+
+    def forward(self, x):
+        half = torch.sin(self.low * 3 * self.times) / self.times
+        return nn.functional.conv1d(x, torch.cat([half.flip(1), half], 1).unsqueeze(1), stride=10)
+
+
+def test_weights_of_layers_may_cost_more():
+    x = torch.randn(1, 1, 4000, generator=torch.Generator().manual_seed(0))
+    before = capture_program(Filters(300), x)
+    assert 2 * SIZE_ALLOWANCE_BYTES < 80 * 600 * 4
+    after, _ = fold_constants(before)
+    check_rewrite(before, after, x)
+    assert operators(after) in (["aten.conv1d.default"], ["aten.unsqueeze.default", "aten.conv1d.default"])
+
+
 def test_part_of_a_tuple_that_is_an_output_does_not_stop_the_rest():
     class Parts(nn.Module):
         def __init__(self):
