@@ -75,6 +75,7 @@ class XnnpackDelegate:
             "block_signals",
             "write_spans",
             "repeat_by_products",
+            "split_sums",
         ),
         *PORTABLE_REWRITES,
     )

@@ -136,6 +136,7 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
     from edgex.export.rewrites.weights.order import order_weights
     from edgex.export.rewrites.weights.returned import copy_returned_constants
     from edgex.export.rewrites.weights.spans import write_spans
+    from edgex.export.rewrites.weights.sums import split_sums
     from edgex.export.rewrites.weights.turned import turn_weights
 
     # Those for every target before those on request: `common` relies on it.
@@ -255,6 +256,8 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
         ("unfold_attention", True, unfold_attention),
         ("slice_pieces", True, slice_pieces),
         ("write_batches", True, write_batches),
+        # Behind all that makes convolutions and linear layers.
+        ("split_sums", True, split_sums),
         ("split_alpha", True, split_alpha),
         ("name_floats", True, name_floats),
     )

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from edgex.export.settings import ExportSettings, Job
 
 
-# It makes linear layers of what is one operator, and recipes know that operator.
-_MAKE_LAYERS = frozenset(("write_recurrences",))
+# They make layers of what is one operator: recipes know that operator, and weights in few bits stay near the processor.
+_MAKE_LAYERS = frozenset(("write_recurrences", "split_sums"))
 
 # They square what may be large, which float16 does not hold beyond 255 of it.
 _SQUARE = frozenset(("write_layer_norms",))

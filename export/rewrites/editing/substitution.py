@@ -194,7 +194,31 @@ def _write(node: Node, rule: Rule, arguments: Any, tensors: tuple[Node, ...]) ->
             module = make_fx(write, pre_dispatch=not rule.apart)(*(tensor.meta["val"] for tensor in tensors))
     except GuardOnDataDependentSymNode:  # the rule asks for a size that only a run finds
         return None
-    return module if applies else None
+    return _without_writes(module) if applies else None
+
+
+def _without_writes(module: GraphModule) -> GraphModule:
+    """What PyTorch takes apart may write to what it made (`nanmean`): operators that return something new instead.
+
+    ```
+    before:  a = aten.ne.Tensor(x, x); b = aten.logical_not_.default(a); c = aten.sum.default(a)
+    after:   a = aten.ne.Tensor(x, x); b = aten.logical_not.default(a); c = aten.sum.default(b)
+    ```
+    """
+    nodes = list(module.graph.nodes)
+    for at, node in enumerate(nodes):
+        overload = overload_of(node)
+        if overload is None or not schema_of(overload).is_mutable:
+            continue
+        name, _, variant = str(overload).removeprefix("aten.").partition(".")
+        new = getattr(getattr(torch.ops.aten, name[:-1], None), variant, None) if name.endswith("_") else None
+        written = node.args[0]
+        if new is None or not isinstance(written, Node) or not (written.op == "call_function" and _makes_new(written)):
+            continue
+        node.target = new
+        for later in nodes[at + 1 :]:
+            later.replace_input_with(written, node)
+    return module
 
 
 def _filled(argument: Any, values: Any) -> Any:
