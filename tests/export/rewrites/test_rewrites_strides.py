@@ -1,0 +1,47 @@
+"""Views behind what lies in another order than before stay valid, so that rewrites hold."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from rewriting import capture_program, check_rewrite, operators
+from torch import nn
+
+from edgex.export.rewrites.products.conv3d import flatten_conv3d
+
+VIDEO = torch.randn(1, 3, 4, 5, 6, generator=torch.Generator().manual_seed(0))
+
+
+class Viewed(nn.Module):
+    def __init__(self, between):
+        super().__init__()
+        self.convolve = nn.Conv3d(3, 4, (3, 1, 1), padding=(1, 0, 0))
+        self.between = between
+
+    def forward(self, x):
+        y = self.between(self.convolve(x))
+        return y.view(y.shape[0], -1, y.shape[-1])
+
+
+BETWEEN = {
+    "at once": lambda y: y,
+    "behind elements": lambda y: y.relu() * 2,
+    "behind a slice and a view": lambda y: y[:, :2].view(1, 2, 20, 6) + 1,
+    "behind one of several": lambda y: y.chunk(2, 1)[1].exp(),
+}
+
+
+@pytest.mark.parametrize("case", BETWEEN)
+def test_views_of_another_order_are_reshaped(case):
+    before = capture_program(Viewed(BETWEEN[case]), VIDEO)
+    assert "aten.view.default" in operators(before)
+    after, _ = flatten_conv3d(before)
+    check_rewrite(before, after, VIDEO)
+    assert "aten.reshape.default" in operators(after)
+
+
+def test_views_of_what_is_computed_anew_stay():
+    before = capture_program(Viewed(lambda y: torch.cat([y, y], 1)), VIDEO)
+    after, _ = flatten_conv3d(before)
+    check_rewrite(before, after, VIDEO)
+    assert "aten.view.default" in operators(after)
