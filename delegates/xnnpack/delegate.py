@@ -76,6 +76,7 @@ class XnnpackDelegate:
             "write_spans",
             "repeat_by_products",
             "split_sums",
+            "bound_by_masks",
         ),
         *PORTABLE_REWRITES,
     )

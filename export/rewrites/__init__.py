@@ -55,6 +55,7 @@ def apply_rewrites(
 def _passes() -> tuple[tuple[str, bool, Pass], ...]:
     """Name, whether it runs on request only, and the pass, in order; torch is imported here, not with the package."""
     from edgex.export.rewrites.activations.by_hand import name_activations
+    from edgex.export.rewrites.activations.choices import bound_by_masks
     from edgex.export.rewrites.activations.simpler import write_activations, write_gelu
     from edgex.export.rewrites.alpha import name_floats, split_alpha
     from edgex.export.rewrites.attention.cached import write_cached_attention, write_cached_attention_int8
@@ -254,6 +255,8 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
         ("write_masks", True, write_masks),
         ("write_windows", True, write_windows),
         ("unfold_attention", True, unfold_attention),
+        # Behind attention, which has masks of its own.
+        ("bound_by_masks", True, bound_by_masks),
         ("slice_pieces", True, slice_pieces),
         ("write_batches", True, write_batches),
         # Behind all that makes convolutions and linear layers.
