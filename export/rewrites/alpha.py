@@ -28,12 +28,13 @@ from edgex.delegates.base import CapturedProgram
 from edgex.delegates.graph.schema import named_arguments
 from edgex.export.rewrites.base import Rewrite, locations_of
 from edgex.export.rewrites.editing.building import Replacement
-from edgex.export.rewrites.editing.editor import ProgramEditor
+from edgex.export.rewrites.editing.editor import ProgramEditor, constant_tensors
 from edgex.export.rewrites.editing.substitution import Rule, Rules, substitute
 
 aten = torch.ops.aten
 
 _SCALED = (aten.add.Tensor, aten.sub.Tensor)
+_WHOLE = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 _OF_NUMBERS = (*_SCALED, aten.mul.Tensor, aten.div.Tensor, aten.rsub.Scalar)
 
 
@@ -65,25 +66,28 @@ def _is_scaled(node: Node) -> bool:
 
 
 def name_floats(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite | None]:
-    """Write every whole number beside floats as a float; the same program comes back without one."""
+    """Write every whole number beside floats as a float, those of constants too; the same program without one."""
+    constants = constant_tensors(program)
+
+    def is_whole(value: object) -> bool:
+        if isinstance(value, Node):
+            return value in constants and value.meta["val"].dtype in _WHOLE
+        return isinstance(value, int) and not isinstance(value, bool)
+
+    def has_whole_number(node: Node) -> bool:
+        plain = len(node.args) == 2 and not node.kwargs and node.meta["val"].is_floating_point()
+        kept = isinstance(node.args[0], Node) and node.args[0].meta["val"].dtype == node.meta["val"].dtype
+        return plain and kept and is_whole(node.args[1])
+
     rules: Rules = {
-        target: Rule(_as_float(target), where=_has_whole_number, operands=lambda node: tuple(node.args))
+        target: Rule(_as_float(target), where=has_whole_number, operands=lambda node: tuple(node.args))
         for target in _OF_NUMBERS
     }
     return substitute(program, "name_floats", rules, "{count} whole number(s) beside floats became floats")
 
 
 def _as_float(target: Any) -> Any:
-    return lambda x, number: target(x, float(number))
+    def write(x: torch.Tensor, number: Any) -> Any:
+        return target(x, number.to(x.dtype) if isinstance(number, torch.Tensor) else float(number))
 
-
-def _has_whole_number(node: Node) -> bool:
-    tensor, value = node.args[0], node.meta["val"]
-    number = node.args[1] if len(node.args) == 2 and not node.kwargs else None
-    return (
-        isinstance(tensor, Node)
-        and tensor.meta["val"].dtype == value.dtype
-        and value.is_floating_point()
-        and isinstance(number, int)
-        and not isinstance(number, bool)
-    )
+    return write

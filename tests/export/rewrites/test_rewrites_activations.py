@@ -22,6 +22,18 @@ from edgex.export.rewrites.operators.powers import write_powers
 X = torch.randn(3, 4, 50, generator=torch.Generator().manual_seed(0)) * 3
 ROOT = torch.tensor(2.0).sqrt()
 
+
+class Biased(torch.nn.Module):
+    """Attention with linear biases, by whole numbers."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("distances", torch.arange(50))
+
+    def forward(self, x):
+        return x - self.distances
+
+
 GELUS = {
     "half last": lambda x: x * (1.0 + torch.erf(x / math.sqrt(2.0))) * 0.5,
     "half first": lambda x: 0.5 * x * (1 + torch.erf(x * 0.7071067811865475)),
@@ -198,6 +210,15 @@ def test_whole_numbers_beside_floats_are_floats():
     assert rewrite.count == 5
     literals = [arg for node in after.exported.graph.nodes for arg in node.args if isinstance(arg, int)]
     assert literals == []
+
+
+def test_constants_of_whole_numbers_beside_floats_are_floats():
+    before = capture_program(Biased(), X)
+    after, rewrite = name_floats(before)
+    check_rewrite(before, after, X)
+    assert rewrite.count == 1
+    (subtraction,) = after.exported.graph.find_nodes(op="call_function", target=torch.ops.aten.sub.Tensor)
+    assert {node.meta["val"].dtype for node in subtraction.all_input_nodes} == {torch.float32}
 
 
 def test_whole_numbers_beside_whole_ones_stay():
