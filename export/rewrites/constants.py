@@ -241,7 +241,7 @@ def _choose_roots(
         freed_bytes = sum(_bytes_of(arg) for arg in _ancestors(group) if arg in weights and dead.issuperset(_uses(arg)))
         layers = [node for node in roots if any(_is_weight(node, user) for user in node.users)]
         spared = sum(map(_bytes_of, layers))
-        spared, others = (spared, [*(roots.keys() - layers)]) if spared <= _WEIGHTS_BYTES else (0, list(roots))
+        spared, others = (spared, roots.keys() - layers) if spared <= _WEIGHTS_BYTES else (0, roots.keys())
         if sum(map(_bytes_of, roots)) - spared <= freed_bytes + allowance_bytes:
             return roots
         node = max((node for node in reversed(roots) if node in others), key=_bytes_of)

@@ -209,8 +209,11 @@ def _is_data(value: Any) -> bool:
 
 
 def _is_cache(value: Any) -> bool:
-    """Whether a global is a function with a cache of `functools`, by its class: objects may refuse to be asked."""
-    return all(callable(getattr(type(value), name, None)) for name in ("cache_clear", "cache_info"))
+    """Whether a global is a function with a cache as those of `functools`; objects may refuse to be asked."""
+    try:
+        return all(callable(getattr(value, name, None)) for name in ("cache_clear", "cache_info"))
+    except Exception:
+        return False
 
 
 def cleared_caches(module: torch.nn.Module) -> Callable[[], None]:

@@ -15,7 +15,7 @@ ExecuTorch's kernels of the error function, of comparisons and choices go number
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,60 +27,66 @@ from edgex.delegates.base import CapturedProgram
 from edgex.delegates.graph.schema import named_arguments
 from edgex.export.rewrites.base import Rewrite
 from edgex.export.rewrites.editing.editor import constant_tensors
+from edgex.export.rewrites.editing.mutation import mutated_nodes
 from edgex.export.rewrites.editing.substitution import Rule, Rules, substitute
 
 aten = torch.ops.aten
 
 # Some write 1.4142 or 0.7071 for the root: GELU changes by less than rounding does.
 _NEAR = 1e-4
+# Factors that are multiplied one after the other.
+_DEEPEST = 5
+_QUOTIENTS = (aten.div.Tensor, aten.div.Scalar)
+_PRODUCTS = (aten.mul.Tensor, aten.mul.Scalar, *_QUOTIENTS)
 _ABOVE = (aten.gt.Scalar, aten.ge.Scalar)
 _BELOW = (aten.lt.Scalar, aten.le.Scalar)
 
 
 def name_activations(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite | None]:
     """Call every such activation by its name; the same program comes back without one."""
-    reader = _Reader({node.name: tensor for node, tensor in constant_tensors(program).items()})
-
-    def is_gelu(node: Node) -> bool:
-        return reader.gelu_of(node) is not None
-
-    def is_leaky(node: Node) -> bool:
-        return reader.leaky_of(node) is not None
-
-    products = Rule(_gelu, where=is_gelu, operands=lambda node: (reader.gelu_of(node),))
-    rules: Rules = {
-        aten.mul.Tensor: products,
-        aten.div.Tensor: products,
-        aten.where.self: Rule(F.leaky_relu, where=is_leaky, operands=lambda node: reader.leaky_of(node) or ()),
-    }
+    constants = {node.name: tensor for node, tensor in constant_tensors(program).items()}
+    reader = _Reader(constants, {node.name for node in mutated_nodes(program.exported)})
+    products = Rule(
+        F.gelu,
+        where=lambda node: reader.gelu_of(node) is not None,
+        operands=lambda node: (reader.gelu_of(node),),
+    )
+    choices = Rule(
+        F.leaky_relu,
+        where=lambda node: reader.leaky_of(node) is not None,
+        operands=lambda node: reader.leaky_of(node) or (),
+    )
+    rules: Rules = {aten.mul.Tensor: products, aten.div.Tensor: products, aten.where.self: choices}
     return substitute(program, "name_activations", rules, "{count} activation(s) written by hand have kernels")
-
-
-def _gelu(x: torch.Tensor) -> Any:
-    return F.gelu(x) if x.dtype == torch.float32 else NotImplemented
 
 
 @dataclass(frozen=True)
 class _Reader:
-    """What arithmetic of a program computes.
+    """What arithmetic of a program computes, in it and in copies under edit, whose nodes have the same names.
 
     Attributes:
-        constants: Values of weights and constants, by the names of nodes, which copies under edit share.
+        constants: Values of weights and constants, by name.
+        written: Names of what is written to, which may be another value when it is read again.
     """
 
     constants: Mapping[str, torch.Tensor]
+    written: Collection[str]
 
     def gelu_of(self, node: Node) -> Node | None:
         """The x of `0.5 * x * (1 + erf(x / sqrt(2)))`, its factors in any order; None for anything else."""
-        factor, factors = self.factors_of(node)
-        if len(factors) != 2 or not math.isclose(factor, 0.5, rel_tol=1e-6):
-            return None
-        for x, sum_of in (factors, factors[::-1]):
+        factor, factors = self._factors_of(node)
+        for sum_of in factors:
             erf = self._beside_one(sum_of)
-            if erf is None or erf.target != aten.erf.default or not isinstance(erf.args[0], Node):
+            if erf is None or erf.target != aten.erf.default or self._is_written(erf, sum_of):
                 continue
-            scale, inner = self.factors_of(erf.args[0])
-            if inner == [x] and math.isclose(scale, math.sqrt(0.5), rel_tol=_NEAR):
+            scaled = self._scaled(erf.args[0])
+            if scaled is None or not math.isclose(scaled[1], math.sqrt(0.5), rel_tol=_NEAR):
+                continue
+            x = scaled[0]
+            by, parts = self._factors_of(x)
+            others = [one for one in factors if one is not sum_of]
+            same = sorted(part.name for part in parts) == sorted(one.name for one in others)
+            if same and math.isclose(factor, 0.5 * by, rel_tol=1e-6) and self._is_alike(node, x):
                 return x
         return None
 
@@ -90,23 +96,47 @@ class _Reader:
         if not isinstance(condition, Node) or condition.target not in (*_ABOVE, *_BELOW) or condition.args[1] != 0:
             return None
         x, (above, below) = condition.args[0], (one, other) if condition.target in _ABOVE else (other, one)
-        if above is not x or not isinstance(x, Node) or not isinstance(below, Node) or below is x:
+        scaled = self._scaled(below)
+        if above is not x or scaled is None or scaled[0] is not x or self._is_written(condition, below):
             return None
-        slope, factors = self.factors_of(below)
         # A negative slope or one beyond 1 is no other function, but nobody's kernel is written for it.
-        return (x, slope) if factors == [x] and 0 < slope < 1 else None
+        return (scaled[0], scaled[1]) if 0 < scaled[1] < 1 and self._is_alike(node, scaled[0]) else None
 
-    def factors_of(self, value: Any) -> tuple[float, list[Node]]:
-        """A product as its number and its tensors."""
+    def _is_alike(self, node: Node, x: Node) -> bool:
+        """Whether a function of x may take the place of an operator."""
+        found, wanted = x.meta["val"], node.meta["val"]
+        same = found.dtype == wanted.dtype == torch.float32 and found.shape == wanted.shape
+        return same and not self._is_written(x)
+
+    def _is_written(self, *values: Any) -> bool:
+        return any(isinstance(value, Node) and value.name in self.written for value in values)
+
+    def _scaled(self, value: Any) -> tuple[Node, float] | None:
+        """The tensor and the number of which something is the product."""
+        if not isinstance(value, Node) or value.target not in _PRODUCTS:
+            return None
+        one, other = value.args[:2]
+        number = self._number(other)
+        if number is not None and isinstance(one, Node):
+            divides = value.target in _QUOTIENTS
+            return None if divides and number == 0 else (one, 1 / number if divides else number)
+        number = self._number(one)
+        if number is None or not isinstance(other, Node) or value.target in _QUOTIENTS:
+            return None
+        return other, number
+
+    def _factors_of(self, value: Any, depth: int = _DEEPEST) -> tuple[float, list[Node]]:
+        """A product as its number and its tensors; NaN for what is neither."""
         number = self._number(value)
         if number is not None:
             return number, []
-        assert isinstance(value, Node)
-        if value.target not in (aten.mul.Tensor, aten.div.Tensor, aten.mul.Scalar, aten.div.Scalar):
+        if not isinstance(value, Node):
+            return math.nan, []
+        if value.target not in _PRODUCTS or depth == 0 or self._is_written(value):
             return 1.0, [value]
         one, other = value.args[:2]
-        (factor, factors), (by, others) = self.factors_of(one), self.factors_of(other)
-        if value.target in (aten.mul.Tensor, aten.mul.Scalar):
+        (factor, factors), (by, others) = self._factors_of(one, depth - 1), self._factors_of(other, depth - 1)
+        if value.target not in _QUOTIENTS:
             return factor * by, factors + others
         return (factor / by, factors) if by and not others else (1.0, [value])
 
@@ -123,5 +153,5 @@ class _Reader:
         """A literal, or the only element of a constant."""
         if isinstance(value, int | float):
             return float(value)
-        tensor = self.constants.get(value.name)
+        tensor = self.constants.get(value.name) if isinstance(value, Node) else None
         return float(tensor) if tensor is not None and tensor.numel() == 1 and not tensor.is_complex() else None

@@ -6,10 +6,10 @@ after:   least = aten.where.self(mask, -1e9, -inf); most = aten.where.self(mask,
          y = aten.minimum.default(aten.maximum.default(scores, least), most)
 ```
 
-With a number that nothing is below, `-inf` or the least of float32, one of the two is enough. ExecuTorch's kernel
-chooses number by number (30 % of a transformer with relative positions). A mask that the program computes has to be a
-small part of what it masks; a constant one gives constant bounds. Left alone: NaN, other types than float32, sizes that
-only a run knows.
+For `-inf` the second is enough. ExecuTorch's kernel chooses number by number (30 % of a transformer with relative
+positions). A mask that the program computes has to be a small part of what it masks; a constant one gives constant
+bounds. Only numbers far below zero are written so, which take scores out of a softmax: a zero may stand for the NaN of
+a row that is masked as a whole, which bounds keep. Left alone: other types than float32, sizes that only a run knows.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from edgex.export.rewrites.editing.substitution import Rule, Rules, static, subs
 
 aten = torch.ops.aten
 
-# Beyond it no number that a network computes is.
-_EXTREME = 1e30
+# What takes a score out of a softmax is below it.
+_LEAST = -1e3
 # A computed mask of at most this part of what it masks.
 _PART = 8
 # Of constant bounds, in elements.
@@ -53,7 +53,7 @@ def bound_by_masks(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite |
         if isinstance(value, bool | int | float):
             return float(value)
         tensor = constants.get(value.name) if isinstance(value, Node) else None
-        return float(tensor) if tensor is not None and tensor.numel() == 1 and not tensor.is_complex() else None
+        return float(tensor) if tensor is not None and tensor.dim() == 0 and tensor.dtype == torch.float32 else None
 
     rule = Rule(_bounded, operands=operands)
     targets = (aten.masked_fill.Scalar, aten.where.self, aten.where.ScalarOther, aten.where.ScalarSelf)
@@ -63,7 +63,7 @@ def bound_by_masks(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite |
 
 
 def _bounded(x: Any, mask: torch.Tensor, keeps: bool, number: float | None, is_constant: bool) -> Any:
-    if not isinstance(x, torch.Tensor) or x.dtype != torch.float32 or number is None or math.isnan(number):
+    if not isinstance(x, torch.Tensor) or x.dtype != torch.float32 or number is None or not number <= _LEAST:
         return NotImplemented
     if not static(*x.shape, *mask.shape) or mask.dim() > x.dim():
         return NotImplemented
@@ -72,11 +72,9 @@ def _bounded(x: Any, mask: torch.Tensor, keeps: bool, number: float | None, is_c
         return NotImplemented
     if mask.numel() > (_MOST if is_constant else x.numel() // _PART):
         return NotImplemented
-    if number > -_EXTREME:
+    if number > -math.inf:
         x = torch.maximum(x, _where(mask, keeps, number, -math.inf))
-    if number < _EXTREME:
-        x = torch.minimum(x, _where(mask, keeps, number, math.inf))
-    return x
+    return torch.minimum(x, _where(mask, keeps, number, math.inf))
 
 
 def _where(mask: torch.Tensor, keeps: bool, number: float, otherwise: float) -> torch.Tensor:

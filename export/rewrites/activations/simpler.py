@@ -40,7 +40,7 @@ from torch.nn import functional as F
 
 from edgex.delegates.base import CapturedProgram
 from edgex.export.rewrites.base import Rewrite
-from edgex.export.rewrites.editing.substitution import Rules, substitute
+from edgex.export.rewrites.editing.substitution import Rules, static, substitute
 
 aten = torch.ops.aten
 
@@ -86,12 +86,15 @@ def write_activations(program: CapturedProgram) -> tuple[CapturedProgram, Rewrit
 def _log_softmax(x: torch.Tensor, dim: int, asked: Any) -> Any:
     if x.dtype != torch.float32 or asked not in (None, False, x.dtype) or x.dim() == 0:
         return NotImplemented
+    if not static(x.shape[dim]) or x.shape[dim] == 0:
+        return NotImplemented
     below = x - torch.amax(x, [dim], keepdim=True)
     return below - torch.log(torch.exp(below).sum([dim], keepdim=True))
 
 
 def _log_of_sum(x: torch.Tensor, dims: Sequence[int], keepdim: bool) -> Any:
-    if x.dtype != torch.float32 or not dims:
+    sizes = [x.shape[dim] for dim in dims] if x.dim() else []
+    if x.dtype != torch.float32 or not sizes or not static(*sizes) or 0 in sizes:
         return NotImplemented
     # Of what is infinite nothing is subtracted: the sum is zero or infinite by itself.
     largest = torch.amax(x, list(dims), keepdim=True).clamp(-_LARGEST, _LARGEST)

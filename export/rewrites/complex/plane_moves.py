@@ -79,6 +79,8 @@ def _lower(dim: int, gone: int) -> int:
 def _viewed(node: Node, planes: Mapping[Node, Stacked]) -> Stacked | None:
     """A view that leaves the planes' dimension as it is: as many numbers ahead of it and behind it."""
     source, shape = planes[source_of(node)], node.meta["val"].shape
+    if node.meta["val"].dtype != source_of(node).meta["val"].dtype:
+        return None
     ahead = source_of(node).meta["val"].shape[: source.dim].numel()
     for dim, size in enumerate(shape):
         if size == source.count and shape[:dim].numel() == ahead:
@@ -156,11 +158,11 @@ def _again(call: Callable[..., Node], node: Node, given: Mapping[str, Any], plan
 
 
 _VIEWS = ("view", "reshape", "_unsafe_view", "unsqueeze", "squeeze", "flatten", "unflatten")
-_SAME = ("contiguous", "clone", "detach", "alias", "lift_fresh_copy")
+SAME = ("contiguous", "clone", "detach", "alias", "lift_fresh_copy")
 MOVES: dict[str, Move] = {
     **{f"aten::{name}": Move(_ordered, _order_plane) for name in ("permute", "transpose")},
     **{f"aten::{name}": Move(_viewed, _view_plane) for name in _VIEWS},
-    **{f"aten::{name}": Move(_same, _same_plane) for name in _SAME},
+    **{f"aten::{name}": Move(_same, _same_plane) for name in SAME},
     **{f"aten::{name}": Move(_along, _along_plane) for name in ("select", "slice", "repeat_interleave")},
     **{f"aten::{name}": Move(_scattered, _along_plane) for name in ("select_scatter", "slice_scatter")},
     **{f"aten::{name}": Move(_padded, _pad_plane) for name in ("pad", "constant_pad_nd")},

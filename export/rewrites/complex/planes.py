@@ -15,7 +15,7 @@ numbers, the stack stays.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,14 +25,17 @@ from torch.fx import Node
 from edgex.delegates.base import CapturedProgram
 from edgex.delegates.graph.schema import named_arguments, operator_name, overload_of
 from edgex.export.rewrites.base import Rewrite, locations_of
-from edgex.export.rewrites.complex.plane_moves import MOVES, Stacked, rank_of, source_of
+from edgex.export.rewrites.complex.plane_moves import MOVES, SAME, Stacked, rank_of, source_of
 from edgex.export.rewrites.editing.building import Replacement
 from edgex.export.rewrites.editing.editor import ProgramEditor, constant_tensors
+from edgex.export.rewrites.editing.mutation import mutated_nodes
 from edgex.export.rewrites.editing.substitution import static
 
 _aten = torch.ops.aten
 _STACK = "aten::stack"
 _READERS = ("aten::select", "aten::slice", "aten::unbind", "aten::sum")
+# Their planes are those that they read.
+_GIVEN = (_STACK, *(f"aten::{name}" for name in SAME))
 # Of more planes, one stack and operators on all of it are quicker.
 _MOST_PLANES = 4
 
@@ -40,7 +43,9 @@ _MOST_PLANES = 4
 def keep_planes(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite | None]:
     """Compute with planes wherever every reader wants them; the same program comes back where none does."""
     constants = constant_tensors(program)
-    found = _without_other_readers(_follow(program, constants))
+    # What is written to may share its memory with a plane, which a stack copies.
+    written = mutated_nodes(program.exported)
+    found = _without_other_readers(_follow(program, constants, written), written)
     stacks = [node for node in found if operator_name(node) == _STACK]
     if not stacks:
         return program, None
@@ -57,12 +62,16 @@ def keep_planes(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite | No
     return editor.finish(), Rewrite("keep_planes", len(stacks), detail, locations_of(stacks, program.source_root))
 
 
-def _follow(program: CapturedProgram, constants: Mapping[Node, torch.Tensor]) -> dict[Node, Stacked]:
+def _follow(
+    program: CapturedProgram, constants: Mapping[Node, torch.Tensor], written: Collection[Node]
+) -> dict[Node, Stacked]:
     """Every stack of few values, and what is computed of it plane by plane."""
     found: dict[Node, Stacked] = {}
     for node in program.exported.graph.nodes:
         value = node.meta.get("val")
         if node.op != "call_function" or not isinstance(value, torch.Tensor) or not static(*value.shape):
+            continue
+        if node in written or any(read in written for read in node.all_input_nodes):
             continue
         where = (
             _where(node, value, found, constants) if value.is_floating_point() or value.dtype == torch.bool else None
@@ -78,13 +87,17 @@ def _where(
     """Where an operator's result has planes; None if it has none."""
     if operator_name(node) == _STACK:
         dim = named_arguments(node)["dim"] % value.dim()
+        # Planes of no dimension would count as numbers where dtypes meet.
+        if value.dim() < 2 or any(read.meta["val"].dtype != value.dtype for read in node.all_input_nodes):
+            return None
         return Stacked(dim, value.shape[dim]) if 2 <= value.shape[dim] <= _MOST_PLANES else None
     if not any(read in found for read in node.all_input_nodes):
         return None
     if _is_elementwise(node):
         return _shared(node, value, found, constants)
     move = MOVES.get(str(operator_name(node)))
-    return move.where(node, found) if move is not None and node.args[0] in found else None
+    whole = all(read in found for read in node.all_input_nodes) and value.dim() > 1
+    return move.where(node, found) if move is not None and whole and node.args[0] in found else None
 
 
 def _is_elementwise(node: Node) -> bool:
@@ -96,6 +109,9 @@ def _shared(
     node: Node, value: torch.Tensor, found: Mapping[Node, Stacked], constants: Mapping[Node, torch.Tensor]
 ) -> Stacked | None:
     """The planes' place if stacked operands agree on it, and others are constants or repeated over it."""
+    dtypes = {tensor.dtype for read in node.all_input_nodes if isinstance(tensor := read.meta["val"], torch.Tensor)}
+    if len(dtypes - {torch.bool}) > 1 or value.dim() < 2:
+        return None
     ends = {(rank_of(read) - found[read].dim, found[read].count) for read in node.all_input_nodes if read in found}
     if len(ends) != 1 or any(isinstance(argument, list | tuple) for argument in node.args):
         return None
@@ -108,10 +124,14 @@ def _shared(
     return Stacked(value.dim() - end, count) if value.shape[-end] == count else None
 
 
-def _without_other_readers(found: Mapping[Node, Stacked]) -> dict[Node, Stacked]:
+def _without_other_readers(found: Mapping[Node, Stacked], written: Collection[Node]) -> dict[Node, Stacked]:
     """Leave out what is connected with a value that somebody reads as it is stacked."""
     kept = dict(found)
-    spoiled = [node for node in found if not all(_takes_planes(user, node, found) for user in node.users)]
+    spoiled = [
+        node
+        for node in found
+        if not all(user not in written and _takes_planes(user, node, found) for user in node.users)
+    ]
     while spoiled:
         node = spoiled.pop()
         if kept.pop(node, None) is None:
@@ -129,11 +149,19 @@ def _takes_planes(user: Node, node: Node, found: Mapping[Node, Stacked]) -> bool
         return name != _STACK
     if user.op != "call_function" or user.all_input_nodes != [node] or name not in _READERS:
         return False
-    given, rank = named_arguments(user), rank_of(node)
+    results = user.users if name == "aten::unbind" else [user]
+    given = operator_name(node) in _GIVEN and name in ("aten::select", "aten::unbind")
+    if given and any(reader.op == "output" for result in results for reader in result.users):
+        return False  # a plane may be an input of the program, and no program returns its input
+    values, rank = named_arguments(user), rank_of(node)
     if name == "aten::sum":
-        dims = given.get("dim")
-        return isinstance(dims, list | tuple) and [dim % rank for dim in dims] == [where.dim] and given["dtype"] is None
-    return given["dim"] % rank == where.dim and (name != "aten::slice" or len(_chosen(given, where)) == 1)
+        dims = values.get("dim")
+        if not node.meta["val"].is_floating_point():
+            return False
+        return (
+            isinstance(dims, list | tuple) and [dim % rank for dim in dims] == [where.dim] and values["dtype"] is None
+        )
+    return values["dim"] % rank == where.dim and (name != "aten::slice" or len(_chosen(values, where)) == 1)
 
 
 def _chosen(given: Mapping[str, Any], where: Stacked) -> range:

@@ -217,10 +217,21 @@ def _without_writes(module: GraphModule) -> GraphModule:
         written = node.args[0]
         if new is None or not isinstance(written, Node) or not (written.op == "call_function" and _makes_new(written)):
             continue
+        # A view of it would keep the old values, and what is written keeps the dtype.
+        if not all(map(_makes_new, written.users.keys() - {node})) or not _is_of_floats_or_truths(node, name):
+            continue
         node.target = new
         for later in nodes[at + 1 :]:
             later.replace_input_with(written, node)
     return module
+
+
+def _is_of_floats_or_truths(node: Node, name: str) -> bool:
+    """Whether an operator gives the dtype of what it reads: logic gives truths, arithmetic of floats floats."""
+    dtypes = {read.meta["val"].dtype for read in node.all_input_nodes}
+    if name.startswith(("logical", "eq", "ne", "lt", "le", "gt", "ge")):
+        return dtypes == {torch.bool}
+    return len(dtypes) == 1 and dtypes.pop().is_floating_point
 
 
 def _filled(argument: Any, values: Any) -> Any:
@@ -255,7 +266,9 @@ def _lies_alike(found: _Traced) -> bool:
     given = leaves_of(found.module.graph.output_node().args[0])
     wanted = leaves_of(found.node.meta["val"])
     return all(
-        not isinstance(new, Node) or not isinstance(old, torch.Tensor) or new.meta["val"].stride() == old.stride()
+        not isinstance(new, Node)
+        or not isinstance(old, torch.Tensor)
+        or (static(*new.meta["val"].stride(), *old.stride()) and new.meta["val"].stride() == old.stride())
         for new, old in zip(given, wanted, strict=False)
     )
 

@@ -17,7 +17,7 @@ after:   big, small = maximum(abs(a), abs(b)), minimum(abs(a), abs(b))
 | `signbit(x)` | `x < 0`, or `1 / x < 0` |
 | `clamp(x, 0, 1.5)` | `clamp(x, 0.0, 1.5)`: PyTorch's ONNX exporter has none with bounds of two types |
 | `clamp(x, a, b)`, `a` and `b` tensors | `minimum(maximum(x, a), b)` |
-| `lerp(x, y, w)` | `x + (y - x) * w`, or `y - (y - x) * (1 - w)` where `w` is a number of a half or more |
+| `lerp(x, y, w)` | `x + (y - x) * w`; from a half on `y - (y - x) * (1 - w)`; by tensors `x * (1 - w) + y * w` |
 | `cross(a, b)` | products of `a` and `b` with their elements one and two places on |
 | `cosh(x)` | `h + 0.25 / h` with `h = exp(abs(x) - log(2))`, since `exp(x)` alone is infinite from 88.7 on |
 | `sinh(x)` | `h - 0.25 / h` with its sign, a series up to 1 |
@@ -149,6 +149,8 @@ def _lerp(x: torch.Tensor, y: torch.Tensor, weight: Any) -> Any:
         return NotImplemented
     if isinstance(weight, int | float) and abs(weight) >= 0.5:
         return y - (y - x) * (1.0 - weight)
+    if isinstance(weight, torch.Tensor):
+        return x * (1.0 - weight) + y * weight  # exact at 0 and 1
     return x + (y - x) * weight
 
 

@@ -88,11 +88,11 @@ def _dist(a: torch.Tensor, b: torch.Tensor, p: float) -> Any:
 
 
 def _cosine(a: torch.Tensor, b: torch.Tensor, dim: int, eps: float) -> Any:
-    if a.dtype != torch.float32 or b.dtype != torch.float32:
+    if a.dtype != torch.float32 or b.dtype != torch.float32 or a.dim() == 0:
         return NotImplemented
     if a.dim() != b.dim() or a.shape[dim] != b.shape[dim]:
         return NotImplemented
-    one, other = (x / torch.clamp(torch.sqrt((x * x).sum(dim, keepdim=True)), min=eps) for x in (a, b))
+    one, other = (x / torch.clamp(torch.linalg.vector_norm(x, 2, dim, True), min=eps) for x in (a, b))
     return (one * other).sum(dim)
 
 

@@ -119,7 +119,8 @@ def _with_readers(node: Node) -> tuple[Any, ...]:
         whole = node.meta["val"].shape
         # Two that are repeated would both count on the other.
         others = [arg for arg in user.all_input_nodes if arg is not node and arg.target not in _REPETITIONS]
-        return user.target in _OF_TWO and any(tuple(other.meta["val"].shape) == tuple(whole) for other in others)
+        shapes = [getattr(other.meta["val"], "shape", None) for other in others]
+        return user.target in _OF_TWO and any(shape is not None and tuple(shape) == tuple(whole) for shape in shapes)
 
     return node.args[0], node.args[1], bool(node.users) and all(map(repeats, node.users))
 

@@ -1,4 +1,4 @@
-"""Write powers as the operators that they are, and logarithms to other bases as the natural one.
+"""Write powers as the operators that they are.
 
 ```
 before:  y = aten.pow.Tensor_Scalar(x, 0.5)          # the norm of a row, as CLIP writes it
@@ -14,18 +14,15 @@ after:   y = aten.sqrt.default(aten.sum.dim_IntList(aten.mul.Tensor(x, x), [-1],
 ```
 before:  y = aten.pow.Tensor_Scalar(x, 0.75)         # LocalResponseNorm, GeM; NaN below zero, -inf too
 after:   y = aten.exp.default(aten.mul.Tensor(aten.log.default(x), 0.75))
-
-before:  y = aten.pow.Scalar(2.0, x); z = aten.log2.default(x)
-after:   y = aten.exp.default(aten.mul.Tensor(x, 0.6931472)); z = aten.mul.Tensor(aten.log.default(x), 1.442695)
 ```
 
 Engines have the square and the root, exponential and natural logarithm, and no or a slow kernel for the general power.
 The exponential's argument is rounded, which costs as many last digits as it has ahead of the point: six bits at most.
+Powers of a number and other logarithms stay: `floor(log2(x))` is right for powers of two only where these are exact.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -52,13 +49,9 @@ def write_powers(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite | N
     """Write each such power of floats; the same program comes back without one."""
     rules: Rules = {
         aten.pow.Tensor_Scalar: _power,
-        aten.pow.Scalar: _exponential,
-        aten.exp2.default: lambda x: _exponential(2.0, x),
-        aten.log2.default: lambda x: _logarithm(x, 2.0),
-        aten.log10.default: lambda x: _logarithm(x, 10.0),
         aten.linalg_vector_norm.default: _norm,
     }
-    return substitute(program, "write_powers", rules, "{count} power(s), norm(s) or logarithm(s) became simpler ones")
+    return substitute(program, "write_powers", rules, "{count} power(s) and norm(s) became simpler operators")
 
 
 def _power(x: torch.Tensor, exponent: float) -> Any:
@@ -72,16 +65,6 @@ def _power(x: torch.Tensor, exponent: float) -> Any:
     if x.dtype != torch.float32 or float(exponent).is_integer() or not abs(exponent) <= _LARGEST_EXPONENT:
         return NotImplemented
     return torch.exp(torch.log(x) * float(exponent))
-
-
-def _exponential(base: float, x: torch.Tensor) -> Any:
-    if x.dtype != torch.float32 or not isinstance(base, int | float) or not 0 < base < math.inf:
-        return NotImplemented
-    return torch.exp(x * math.log(base))
-
-
-def _logarithm(x: torch.Tensor, base: float) -> Any:
-    return torch.log(x) * (1 / math.log(base)) if x.dtype == torch.float32 else NotImplemented
 
 
 def _norm(x: torch.Tensor, order: float, dim: Sequence[int] | None, keepdim: bool, dtype: torch.dtype | None) -> Any:

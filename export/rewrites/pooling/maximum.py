@@ -126,7 +126,8 @@ def _of_windows(x: torch.Tensor, kernel: Sequence[int], stride: Sequence[int]) -
         y = y.narrow(dim, 0, count * step).reshape(*shape[:dim], count, step, *shape[dim + 1 :])
         x = y.narrow(dim + 1, 0, window).reshape(*shape[:dim], count * window, *shape[dim + 1 :])
     steps = [min(step, window) for step, window in zip(stride, kernel, strict=True)]
-    return x if kernel == steps == [1, 1] else F.max_pool2d(x, kernel, steps)
+    # A slice may be a view, and what it was taken of may be written to later.
+    return x.clone() if kernel == steps == [1, 1] else F.max_pool2d(x, kernel, steps)
 
 
 def _over_boxes(

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
 
 from edgex.delegates.base import CapturedProgram
@@ -50,5 +51,7 @@ def _over_planes(x: torch.Tensor, output_size: Sequence[int]) -> Any:
 def averages_of_windows(size: int, count: int) -> torch.Tensor:
     """`[count, size]`: each row averages one window."""
     # Made of numbers: what a rule makes of tensors would become operators of the program.
-    windows = uneven_windows(size, count)
-    return torch.tensor([[1.0 / len(window) if at in window else 0.0 for at in range(size)] for window in windows])
+    rows = np.zeros((count, size), np.float32)
+    for row, window in zip(rows, uneven_windows(size, count), strict=True):
+        row[window.start : window.stop] = 1.0 / len(window)
+    return torch.tensor(rows)

@@ -80,6 +80,8 @@ def _expanded(x: torch.Tensor, size: Sequence[int], implicit: bool) -> Any:
 def _interleaved(x: torch.Tensor, repeats: int, dim: int | None, _output_size: int | None) -> Any:
     if x.dtype != torch.float32 or dim is None or not static(*x.shape, repeats) or not 1 < repeats <= _MOST_ONES:
         return NotImplemented
+    if x.numel() == 0:
+        return NotImplemented
     dim = dim % x.dim()
     shape = [size * (repeats if at == dim else 1) for at, size in enumerate(x.shape)]
     return _copied(x, x.shape[: dim + 1].numel(), repeats).reshape(shape)

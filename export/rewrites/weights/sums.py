@@ -70,8 +70,11 @@ def _convolution(
     if not fits or prod(weight.shape[1:]) <= _MOST_OF_CONVOLUTIONS or prod(x.shape[2:]) < _FEWEST_PLACES:
         return NotImplemented
     convolve = F.conv1d if rank == 1 else F.conv2d
+    parts = _parts(weight.shape[1], prod(weight.shape[2:]), _MOST_OF_CONVOLUTIONS)
+    if len(parts) == 1:
+        return NotImplemented
     found = None
-    for start, size in _parts(weight.shape[1], prod(weight.shape[2:]), _MOST_OF_CONVOLUTIONS):
+    for start, size in parts:
         part, taps = x.narrow(1, start, size), weight.narrow(1, start, size)
         y = convolve(part, taps, bias if found is None else None, stride, padding, dilation)
         found = y if found is None else found + y
@@ -92,7 +95,8 @@ def _linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) ->
 
 
 def _parts(count: int, taps: int, most: int) -> list[tuple[int, int]]:
-    """Start and size of equal parts, as few as are small enough, in blocks of 16 inputs."""
-    parts = -(-count * taps // most)
+    """Start and size of parts that are small enough, as few and as equal as blocks of 16 inputs allow."""
+    largest = max(most // taps // 16 * 16, 16)
+    parts = -(-count // largest)
     size = -(-count // (parts * 16)) * 16
     return [(start, min(size, count - start)) for start in range(0, count, size)]

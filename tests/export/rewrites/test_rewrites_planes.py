@@ -83,7 +83,26 @@ def viewed_across(x, _):
     return z[:, 0]
 
 
+def written_before(x, _):
+    h = x * 2
+    z = torch.stack([h, x], -1)
+    h.add_(1)
+    return z[..., 0] * h + z[..., 1]
+
+
+def written_after(x, _):
+    z = stacked(x)
+    z.add_(1)
+    return z.sum(-1) + x
+
+
 LEFT = {
+    "written before": written_before,
+    "written after": written_after,
+    "truths that are counted": lambda x, _: torch.stack([x > 0, x > 1], -1).sum(-1) * 2,
+    "of two kinds": lambda x, _: torch.stack([x.round().long(), x], -1).select(-1, 0) * 1,
+    "numbers": lambda x, _: (torch.stack([x.sum(), x.mean()], 0) * 2).sum(0),
+    "an input that is returned": lambda x, _: torch.stack([x, x.exp()], -1)[..., 0],
     "read as it is stacked": lambda x, _: stacked(x).reshape(2, 6, 18) @ torch.ones(18, 3),
     "one reader of two": lambda x, _: (stacked(x).sum(-1), stacked(x.exp() * 2).flatten(2) * 2),
     "viewed across": viewed_across,

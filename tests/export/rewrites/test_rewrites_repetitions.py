@@ -54,6 +54,7 @@ LEFT = {
     "one by one": lambda x: x.repeat(1, 1, 1),
     "whole numbers": lambda x: (x > 0).long().repeat(2, 1, 1),
     "flat": lambda x: (x * 2).repeat_interleave(2),
+    "nothing": lambda x: (x[:0] * 1).repeat_interleave(2, 1),
     "none of it": lambda x: (x * 2).repeat(0, 1, 1),
     "shared heads": lambda x: torch.nn.functional.scaled_dot_product_attention(
         x.view(1, 4, 6, 5), *[(x[:2] * 2).view(1, 2, 6, 5).repeat_interleave(2, 1)] * 2

@@ -53,6 +53,7 @@ LEFT = {
     "as many as fit": (nn.Conv2d(512, 4, 3), rand(1, 512, 6, 6)),
     "few places": (nn.Conv2d(800, 4, 3), rand(1, 800, 3, 3)),
     "few rows": (nn.Linear(25088, 4), rand(1, 25088)),
+    "a window that no part makes smaller": (nn.Conv2d(3, 4, 48), rand(1, 3, 50, 50)),
     "groups": (nn.Conv2d(1600, 4, 3, groups=2), rand(1, 1600, 5, 5)),
 }
 
