@@ -163,7 +163,8 @@ class _Fixing:
 
     def _add_constant(self, node: Node, tensor: torch.Tensor) -> Node:
         """A lifted constant, behind the others, in the usual order: ExecuTorch takes columns of `nonzero` for rows."""
-        tensor = tensor.contiguous()
+        # Not `contiguous`, for which the stride of a column does not count.
+        tensor = torch.empty(tensor.shape, dtype=tensor.dtype).copy_(tensor)
         name = f"places_{sum(key.startswith('places_') for key in self._exported.constants)}"
         specs = self._exported.graph_signature.input_specs
         at = next((at for at, spec in enumerate(specs) if spec.kind not in _CONSTANTS), len(specs))
