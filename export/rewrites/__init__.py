@@ -57,7 +57,6 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
     from edgex.export.rewrites.activations.by_hand import name_activations
     from edgex.export.rewrites.activations.choices import bound_by_masks
     from edgex.export.rewrites.activations.simpler import write_activations, write_gelu
-    from edgex.export.rewrites.alpha import name_floats, split_alpha
     from edgex.export.rewrites.attention.cached import write_cached_attention, write_cached_attention_int8
     from edgex.export.rewrites.attention.empty_rows import guard_empty_rows
     from edgex.export.rewrites.attention.masks import write_masks
@@ -125,6 +124,7 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
     from edgex.export.rewrites.products.sampling import gather_samples
     from edgex.export.rewrites.recurrences.layers import loop_recurrences, write_recurrences
     from edgex.export.rewrites.regions import inline_regions
+    from edgex.export.rewrites.scalars import name_floats, split_alpha
     from edgex.export.rewrites.scattering.chosen import count_through, index_by_masks
     from edgex.export.rewrites.scattering.masked import write_masked
     from edgex.export.rewrites.scattering.sums import scatter_by_sums

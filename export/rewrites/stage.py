@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _MAKE_LAYERS = frozenset(("write_recurrences", "split_sums"))
 
 # They square what may be large, which float16 does not hold beyond 255 of it, or have bounds that it does not hold.
-_SQUARE = frozenset(("write_layer_norms", "bound_by_masks"))
+_NOT_IN_FLOAT16 = frozenset(("write_layer_norms", "bound_by_masks"))
 
 
 @quiet_dependencies()
@@ -60,7 +60,7 @@ def _wanted(job: Job, settings: ExportSettings) -> tuple[str, ...]:
 
     names = wanted_rewrites(job.delegate)
     without = (_MAKE_LAYERS if settings.quantize is not None else frozenset()) | (
-        _SQUARE if settings.precision == "fp16" else frozenset()
+        _NOT_IN_FLOAT16 if settings.precision == "fp16" else frozenset()
     )
     return tuple(name for name in names if name not in without)
 

@@ -32,7 +32,7 @@ from edgex.export.rewrites.editing.substitution import Rule, Rules, substitute
 
 aten = torch.ops.aten
 
-# Some write 1.4142 or 0.7071 for the root: GELU changes by less than rounding does.
+# Some write 1.4142 or 0.7071 for the root. So near it GELU changes by at most 3e-5, since x * x * pdf(x) < 0.3.
 _NEAR = 1e-4
 # Factors that are multiplied one after the other.
 _DEEPEST = 5

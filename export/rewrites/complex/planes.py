@@ -36,7 +36,7 @@ _STACK = "aten::stack"
 _READERS = ("aten::select", "aten::slice", "aten::unbind", "aten::sum")
 # Their planes are those that they read.
 _GIVEN = (_STACK, *(f"aten::{name}" for name in SAME))
-# Of more planes, one stack and operators on all of it are quicker.
+# Each operator becomes as many as there are planes.
 _MOST_PLANES = 4
 
 
@@ -201,9 +201,10 @@ class _Work:
         """What takes an operand's place, `end` being the planes' dimension counted from the end."""
         if read in self.found:
             return self.planes[read][index]
-        copy, shape = replacement.read(read), list(read.meta["val"].shape)
-        if len(shape) < end:
+        copy = replacement.read(read)
+        if rank_of(read) < end:
             return copy
+        shape = list(read.meta["val"].shape)
         if shape[-end] != 1:
             chosen = self.constants[read].select(len(shape) - end, index).contiguous()
             return replacement.constant(f"{read.name}_plane_{index}", chosen)

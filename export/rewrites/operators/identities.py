@@ -6,7 +6,6 @@ after:   x = aten.permute.default(frames, [0, 2, 1]); z = aten.add(x, table)
 
 before:  y = aten.expand.default(norm, [1, 9, 8]); z = aten.div.Tensor(x, y)            # norm: [1, 9, 1], x: [1, 9, 8]
 after:   z = aten.div.Tensor(x, norm)                            # which repeats it by itself; `repeat` of 1 is alike
-```
 
 before:  y = aten.cat.default([none, keys], -2)          # none: [0]; the first step of a cache
 after:   y = keys                                        # ExecuTorch stores no empty constant
@@ -16,6 +15,7 @@ after:   z = aten.relu.default(images)
 
 before:  y = aten.contiguous.default(volume, memory_format=torch.channels_last_3d)
 after:   y = aten.clone.default(volume, memory_format=torch.contiguous_format)           # ExecuTorch has images' alone
+```
 
 Lowering makes copies of them, and ExecuTorch 1.5 fails at a copy of a permuted tensor of three dimensions: at the
 dropout of every Whisper and DETR. Left alone: what is written to, and what the program returns.

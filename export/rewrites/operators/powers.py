@@ -17,7 +17,7 @@ after:   y = aten.exp.default(aten.mul.Tensor(aten.log.default(x), 0.75))
 ```
 
 Engines have the square and the root, exponential and natural logarithm, and no or a slow kernel for the general power.
-The exponential's argument is rounded, which costs as many last digits as it has ahead of the point: six bits at most.
+The exponential's argument is rounded, which costs as many last digits as it has ahead of the point: seven bits at most.
 Powers of a number and other logarithms stay: `floor(log2(x))` is right for powers of two only where these are exact.
 """
 
@@ -47,10 +47,7 @@ _POWERS: Mapping[float, Callable[[torch.Tensor], torch.Tensor]] = {
 
 def write_powers(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite | None]:
     """Write each such power of floats; the same program comes back without one."""
-    rules: Rules = {
-        aten.pow.Tensor_Scalar: _power,
-        aten.linalg_vector_norm.default: _norm,
-    }
+    rules: Rules = {aten.pow.Tensor_Scalar: _power, aten.linalg_vector_norm.default: _norm}
     return substitute(program, "write_powers", rules, "{count} power(s) and norm(s) became simpler operators")
 
 

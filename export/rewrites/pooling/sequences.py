@@ -6,8 +6,8 @@ after:   image = x.reshape(1, 8, 1, 101)
          y = aten.max_pool2d.default(image, [1, 3], [1, 2], [0, 1]).reshape(1, 8, 51)
 ```
 
-Lowering does so, too, but with an operator that also gives places, which XNNPACK does not take (InceptionTime: 70 % of
-its time), and behind the rewrites of poolings.
+Lowering does so, too, but with an operator that also gives places, which XNNPACK does not take (in tsai's mWDN, an
+InceptionTime, 70 % of the time), and behind the rewrites of poolings.
 """
 
 from __future__ import annotations

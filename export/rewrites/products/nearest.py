@@ -88,7 +88,7 @@ def _interleaved(x: torch.Tensor, repeats: int, dim: int | None, _output_size: i
 
 
 def _tiled(x: torch.Tensor, repeats: Sequence[int]) -> Any:
-    """One dimension after the other, the last first: the fewest numbers are read of what is repeated already."""
+    """One dimension after the other."""
     if x.dtype != torch.float32 or not static(*x.shape, *repeats) or not all(1 <= by <= _MOST_ONES for by in repeats):
         return NotImplemented
     shape = [1] * (len(repeats) - x.dim()) + list(x.shape)

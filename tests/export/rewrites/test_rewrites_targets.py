@@ -12,7 +12,6 @@ from torch.nn.functional import scaled_dot_product_attention
 from edgex.delegates.registry import delegate_names, get_delegate
 from edgex.export import rewrites
 from edgex.export.capture.program import capture
-from edgex.export.rewrites.alpha import split_alpha
 from edgex.export.rewrites.attention.empty_rows import guard_empty_rows
 from edgex.export.rewrites.attention.masks import write_masks
 from edgex.export.rewrites.attention.products import unfold_attention
@@ -25,6 +24,7 @@ from edgex.export.rewrites.literals import ALLOWANCE_BYTES, LOOKUP_BYTES, fold_l
 from edgex.export.rewrites.pooling.uneven import write_uneven_averages
 from edgex.export.rewrites.precision import convert_precision
 from edgex.export.rewrites.proof import rewrite_and_prove
+from edgex.export.rewrites.scalars import split_alpha
 from edgex.export.rewrites.weights.crops import crop_transposed
 from edgex.export.rewrites.weights.dilation import fill_dilation
 
