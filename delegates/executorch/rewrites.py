@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-# Operators without a portable kernel, or with one whose numbers are not PyTorch's.
+# Operators without a portable kernel, or with one whose numbers are not PyTorch's, and what the runtime does twice.
 PORTABLE_REWRITES = (
     *("return_writes", "fill_memory", "join_writes", "search_by_comparisons", "write_experts"),
     *("suppress_neighbours", "write_regions", "write_max_places"),
@@ -39,5 +39,6 @@ PORTABLE_REWRITES = (
         "write_bounds",
         "write_small_matrices",
         "write_distances",
+        "join_duplicates",
     ),
 )

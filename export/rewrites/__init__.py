@@ -66,9 +66,11 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
     from edgex.export.rewrites.complex.numbers import split_complex
     from edgex.export.rewrites.complex.planes import keep_planes
     from edgex.export.rewrites.composites import expand_composites
-    from edgex.export.rewrites.constants import fold_constants
     from edgex.export.rewrites.detection.regions import write_regions
     from edgex.export.rewrites.detection.suppression import suppress_neighbours
+    from edgex.export.rewrites.folding.constants import fold_constants
+    from edgex.export.rewrites.folding.duplicates import join_duplicates
+    from edgex.export.rewrites.folding.literals import fold_factories, fold_literals, fold_lookups
     from edgex.export.rewrites.indexing.diagonal import slice_diagonals
     from edgex.export.rewrites.indexing.joins import join_writes
     from edgex.export.rewrites.indexing.mirrors import write_mirrors
@@ -80,7 +82,6 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
     from edgex.export.rewrites.indexing.searching import search_by_comparisons
     from edgex.export.rewrites.indexing.sorting import sort_by_topk
     from edgex.export.rewrites.indexing.writes import fill_memory, return_writes
-    from edgex.export.rewrites.literals import fold_factories, fold_literals, fold_lookups
     from edgex.export.rewrites.matrices.small import write_small_matrices
     from edgex.export.rewrites.norms.batch_norm import fold_batch_norm
     from edgex.export.rewrites.norms.batch_statistics import write_batch_statistics
@@ -257,6 +258,8 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
         ("unfold_attention", True, unfold_attention),
         # Behind attention, which has masks of its own.
         ("bound_by_masks", True, bound_by_masks),
+        # Ahead of what looks at the users of a value, behind what takes composites and attention apart.
+        ("join_duplicates", True, join_duplicates),
         ("slice_pieces", True, slice_pieces),
         ("write_batches", True, write_batches),
         # Behind all that makes convolutions and linear layers.

@@ -26,7 +26,7 @@ from edgex.delegates.graph.schema import named_arguments, operator_name
 from edgex.export.rewrites.base import Rewrite, locations_of
 from edgex.export.rewrites.editing.building import Replacement
 from edgex.export.rewrites.editing.editor import ProgramEditor, constant_tensors
-from edgex.export.rewrites.literals import ALLOWANCE_BYTES
+from edgex.export.rewrites.folding.literals import ALLOWANCE_BYTES
 
 
 def write_masks(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite | None]:

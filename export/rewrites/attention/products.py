@@ -50,7 +50,7 @@ from edgex.export.rewrites.attention.biases import RANK, Biases, are_same, has_f
 from edgex.export.rewrites.base import Rewrite, locations_of
 from edgex.export.rewrites.editing.building import Replacement
 from edgex.export.rewrites.editing.editor import ProgramEditor, constant_tensors
-from edgex.export.rewrites.literals import ALLOWANCE_BYTES
+from edgex.export.rewrites.folding.literals import ALLOWANCE_BYTES
 
 
 def unfold_attention(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite | None]:

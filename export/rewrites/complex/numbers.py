@@ -30,9 +30,9 @@ from edgex.export.rewrites.complex.operators import OPERATORS
 from edgex.export.rewrites.complex.parts import NotTaken, Pair, Step, Work, is_complex
 from edgex.export.rewrites.complex.spectrograms import split_istft, split_stft
 from edgex.export.rewrites.complex.transforms import TRANSFORMS
-from edgex.export.rewrites.constants import find_values
 from edgex.export.rewrites.editing.building import Replacement
 from edgex.export.rewrites.editing.editor import ProgramEditor, constant_tensors
+from edgex.export.rewrites.folding.constants import find_values
 
 _WINDOWED: dict[str, Callable[[Step, Node], Pair | Node]] = {"aten::stft": split_stft, "aten::istft": split_istft}
 # What tracing notes beside `to(device)`: a dtype that the two parts do not have.

@@ -28,8 +28,8 @@ from torch.fx import Node
 from edgex.delegates.base import CapturedProgram
 from edgex.delegates.graph.schema import named_arguments
 from edgex.export.rewrites.base import Rewrite
-from edgex.export.rewrites.constants import find_values
 from edgex.export.rewrites.editing.substitution import Rule, Rules, static, substitute
+from edgex.export.rewrites.folding.constants import find_values
 
 aten = torch.ops.aten
 

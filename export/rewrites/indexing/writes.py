@@ -30,8 +30,8 @@ from edgex.delegates.base import CapturedProgram
 from edgex.delegates.graph.retracing import retry_stale_symbols
 from edgex.delegates.graph.schema import operator_name, overload_of, schema_of
 from edgex.export.rewrites.base import Rewrite, locations_of
-from edgex.export.rewrites.constants import fold_constants
 from edgex.export.rewrites.editing.substitution import Rules, static, substitute
+from edgex.export.rewrites.folding.constants import fold_constants
 
 aten = torch.ops.aten
 _VIEWS = ("aten::view", "aten::_unsafe_view")

@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn.utils.parametrizations import spectral_norm, weight_norm
 
 from edgex.export.rewrites import apply_rewrites
-from edgex.export.rewrites.constants import SIZE_ALLOWANCE_BYTES, fold_constants
+from edgex.export.rewrites.folding.constants import SIZE_ALLOWANCE_BYTES, fold_constants
 from edgex.export.rewrites.regions import inline_regions
 
 X = torch.randn(2, 4, 16, generator=torch.Generator().manual_seed(1))

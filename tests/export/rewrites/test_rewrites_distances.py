@@ -10,7 +10,7 @@ from rewriting import Untouched, capture_program, check_rewrite, operators
 from torch import nn
 
 from benchmarks.operators.proof import prove
-from edgex.export.rewrites.literals import fold_factories
+from edgex.export.rewrites.folding.literals import fold_factories
 from edgex.export.rewrites.operators.divisions import divide_as_eager
 from edgex.export.rewrites.products.distances import write_distances
 

@@ -10,6 +10,7 @@ from rewriting import Calls, capture_program, check_vals, operators, run_program
 from torch.nn import functional as F
 
 from edgex.export.rewrites.activations.simpler import write_activations, write_gelu
+from edgex.export.rewrites.folding.literals import fold_literals
 from edgex.export.rewrites.indexing.diagonal import slice_diagonals
 from edgex.export.rewrites.indexing.mirrors import write_mirrors
 from edgex.export.rewrites.indexing.padding import slice_padding
@@ -19,7 +20,6 @@ from edgex.export.rewrites.indexing.reductions import name_dimensions
 from edgex.export.rewrites.indexing.rolling import slice_apart
 from edgex.export.rewrites.indexing.sorting import sort_by_topk
 from edgex.export.rewrites.indexing.writes import fill_memory, return_writes
-from edgex.export.rewrites.literals import fold_literals
 from edgex.export.rewrites.norms.batch_statistics import write_batch_statistics
 from edgex.export.rewrites.norms.channel_means import write_channel_means
 from edgex.export.rewrites.norms.flat_softmax import flatten_softmax

@@ -45,7 +45,7 @@ _WEIGHTS_BYTES = 64 * 1024 * 1024
 _NAMESPACES = ("aten", "prims")
 
 # Their result is whatever the memory held.
-_UNINITIALISED = frozenset(
+UNINITIALISED = frozenset(
     f"aten::{name}"
     for name in ("empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided")
 )
@@ -160,7 +160,7 @@ def find_foldable(program: CapturedProgram, weights: Mapping[Node, Any], allowan
 
 def _is_pure(node: Node, allowance_bytes: int) -> bool:
     overload = overload_of(node)
-    if overload is None or overload.namespace not in _NAMESPACES or operator_name(node) in _UNINITIALISED:
+    if overload is None or overload.namespace not in _NAMESPACES or operator_name(node) in UNINITIALISED:
         return False
     schema = schema_of(overload)
     if schema.is_mutable or not schema.returns or torch.Tag.nondeterministic_seeded in overload.tags:

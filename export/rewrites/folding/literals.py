@@ -30,8 +30,8 @@ from torch.fx import Node
 from edgex.delegates.base import CapturedProgram
 from edgex.delegates.graph.schema import leaves_of, operator_name
 from edgex.export.rewrites.base import Rewrite, locations_of
-from edgex.export.rewrites.constants import find_foldable, find_literals, fold_nodes
 from edgex.export.rewrites.editing.editor import constant_tensors
+from edgex.export.rewrites.folding.constants import find_foldable, find_literals, fold_nodes
 
 # A mask of 1024 x 1024 numbers.
 ALLOWANCE_BYTES = 4 * 1024 * 1024

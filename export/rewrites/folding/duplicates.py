@@ -1,0 +1,99 @@
+"""Compute once what the program computes again from the same values.
+
+Layers that each make the same mask, branches that each normalise the same input, filters that each transform it: ONNX
+Runtime joins them when it loads a model, ExecuTorch runs every one.
+
+```
+before:  one = aten.fft_rfft.default(x); y = aten.mul.Tensor(one, p_first)
+         two = aten.fft_rfft.default(x); z = aten.mul.Tensor(two, p_second)
+after:   one = aten.fft_rfft.default(x); y = aten.mul.Tensor(one, p_first)
+                                         z = aten.mul.Tensor(one, p_second)
+```
+
+Not joined: what draws random numbers, returns uninitialised memory, or reads or is memory that the program writes to,
+and a second output of the same value, since every output has memory of its own.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Hashable, Mapping
+from typing import Any
+
+import torch
+from torch.fx import Node
+
+from edgex.delegates.base import CapturedProgram
+from edgex.delegates.graph.schema import operator_name, overload_of, schema_of
+from edgex.export.rewrites.base import Rewrite, locations_of
+from edgex.export.rewrites.editing.editor import ProgramEditor, constant_tensors
+from edgex.export.rewrites.editing.mutation import mutated_nodes
+from edgex.export.rewrites.folding.constants import UNINITIALISED
+
+_NAMESPACES = ("aten", "prims")
+
+# Constants of forward's numbers: each `torch.tensor(0.5)` is one of its own.
+_FEW = 16
+
+
+def join_duplicates(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite | None]:
+    """Join equal operators of equal arguments; the same program comes back where there are none."""
+    graph = program.exported.graph
+    mutated = mutated_nodes(program.exported)
+    first: dict[Node, Node] = _equal_constants(constant_tensors(program))
+    known: dict[Hashable, Node] = {}
+    joined: list[Node] = []
+    for node in graph.nodes:
+        if node.op != "call_function" or not _can_join(node, mutated):
+            continue
+        key = (node.target, _key(node.args, first), _key(node.kwargs, first))
+        earlier = known.setdefault(key, node)
+        if earlier is not node and graph.output_node() not in node.users:
+            first[node] = earlier
+            joined.append(node)
+    if not joined:
+        return program, None
+    editor = ProgramEditor(program)
+    for node in joined:
+        editor.node(node).replace_all_uses_with(editor.node(first[node]))
+    operators = [node for node in joined if node.target is not operator.getitem]
+    detail = f"{len(operators)} operator(s) of the same arguments as an earlier one are not run again"
+    where = locations_of(operators, program.source_root)
+    return editor.finish(), Rewrite("join_duplicates", len(operators), detail, where)
+
+
+def _equal_constants(constants: Mapping[Node, torch.Tensor]) -> dict[Node, Node]:
+    """For each constant that an earlier one equals, that one: tied weights, and few numbers that are the same."""
+    known: dict[Hashable, Node] = {}
+    first: dict[Node, Node] = {}
+    for node, tensor in constants.items():
+        key: Hashable = id(tensor)
+        if type(tensor) in (torch.Tensor, torch.nn.Parameter) and tensor.numel() <= _FEW:
+            key = (tensor.dtype, tensor.shape, tensor.stride(), tensor.detach().cpu().numpy().tobytes())
+        earlier = known.setdefault(key, node)
+        if earlier is not node:
+            first[node] = earlier
+    return first
+
+
+def _can_join(node: Node, mutated: set[Node]) -> bool:
+    if node in mutated or any(arg in mutated for arg in node.all_input_nodes):
+        return False
+    if node.target is operator.getitem:
+        return True
+    overload = overload_of(node)
+    if overload is None or overload.namespace not in _NAMESPACES or operator_name(node) in UNINITIALISED:
+        return False
+    schema = schema_of(overload)
+    return bool(schema.returns) and not schema.is_mutable and torch.Tag.nondeterministic_seeded not in overload.tags
+
+
+def _key(value: Any, first: Mapping[Node, Node]) -> Hashable:
+    """An argument to compare by: numbers with their type and letters (1 is not True nor 1.0, and 0.0 is not -0.0)."""
+    if isinstance(value, Node):
+        return first.get(value, value)
+    if isinstance(value, (list, tuple)):
+        return tuple(_key(item, first) for item in value)
+    if isinstance(value, dict):
+        return tuple((name, _key(item, first)) for name, item in sorted(value.items()))
+    return type(value), repr(value)
