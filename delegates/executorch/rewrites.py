@@ -19,6 +19,7 @@ PORTABLE_REWRITES = (
     *(
         "write_group_norm",
         "write_batch_statistics",
+        "write_vector_norms",
         "flatten_conv3d",
         "write_scans",
         "divide_as_eager",

@@ -84,7 +84,7 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
     from edgex.export.rewrites.indexing.writes import fill_memory, return_writes
     from edgex.export.rewrites.matrices.small import write_small_matrices
     from edgex.export.rewrites.norms.batch_norm import fold_batch_norm
-    from edgex.export.rewrites.norms.batch_statistics import write_batch_statistics
+    from edgex.export.rewrites.norms.batch_statistics import write_batch_statistics, write_vector_norms
     from edgex.export.rewrites.norms.channel_means import write_channel_means
     from edgex.export.rewrites.norms.flat_softmax import flatten_softmax
     from edgex.export.rewrites.norms.group_norm import write_group_norm
@@ -201,6 +201,7 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
         ("pad_ceilings", True, pad_ceilings),
         ("pad_averages", True, pad_averages),
         ("write_batch_statistics", True, write_batch_statistics),
+        ("write_vector_norms", True, write_vector_norms),
         ("write_plane_norms", True, write_plane_norms),
         ("write_group_norm", True, write_group_norm),
         # Behind the norms that become layer norms.

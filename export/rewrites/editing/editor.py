@@ -16,6 +16,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import dataclasses
+import functools
 import operator
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -158,6 +159,11 @@ class ProgramEditor:
     def node(self, original: Node) -> Node:
         """The copy of a node of the original graph."""
         return self._copies[original]
+
+    @functools.cached_property
+    def written(self) -> set[Node]:
+        """The nodes of the original graph whose storage it writes to."""
+        return mutated_nodes(self._program.exported)
 
     def spec(self, placeholder: Node) -> InputSpec:
         """The signature's entry for a placeholder of the copy."""

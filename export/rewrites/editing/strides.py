@@ -7,15 +7,13 @@ from collections.abc import Iterable
 import torch
 from torch.fx import Node
 
-from edgex.delegates.base import CapturedProgram
 from edgex.delegates.graph.schema import overload_of, schema_of
 from edgex.export.rewrites.editing.editor import ProgramEditor
-from edgex.export.rewrites.editing.mutation import mutated_nodes
 
 _aten = torch.ops.aten
 
 
-def reshape_views(program: CapturedProgram, editor: ProgramEditor, replaced: Iterable[Node]) -> None:
+def reshape_views(editor: ProgramEditor, replaced: Iterable[Node]) -> None:
     """Write every `view` that may read another order now as `reshape`, which copies where it has to.
 
     ```
@@ -24,13 +22,11 @@ def reshape_views(program: CapturedProgram, editor: ProgramEditor, replaced: Ite
     ```
 
     Args:
-        program: Before the edit.
-        editor: Its copy, in which the operators are replaced.
-        replaced: They, in the program.
+        editor: The copy in which the operators are replaced.
+        replaced: They, in the original program.
     """
     seen: set[Node] = set()
     reached = list(replaced)
-    written = mutated_nodes(program.exported) if reached else set()
     while reached:
         for user in reached.pop().users:
             if user in seen or user.op != "call_function" or not _keeps_order(user):
@@ -38,7 +34,7 @@ def reshape_views(program: CapturedProgram, editor: ProgramEditor, replaced: Ite
             seen.add(user)
             reached.append(user)
             copy = editor.node(user)
-            if copy.target == _aten.view.default and user not in written:
+            if copy.target == _aten.view.default and user not in editor.written:
                 copy.target = _aten.reshape.default
 
 

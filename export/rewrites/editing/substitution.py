@@ -33,7 +33,6 @@ from edgex.export.rewrites.base import Rewrite, locations_of
 from edgex.export.rewrites.editing.building import KEEPS_FLOAT, Replacement
 from edgex.export.rewrites.editing.editor import FakeMode, ProgramEditor, constant_tensors
 from edgex.export.rewrites.editing.mutation import mutated_nodes
-from edgex.export.rewrites.editing.strides import reshape_views
 
 Write = Callable[..., Any]
 
@@ -97,7 +96,6 @@ def substitute(
         return program, None
     constants = constant_tensors(program)
     editor = ProgramEditor(program)
-    reshape_views(program, editor, [found.node for found in traced if not _lies_alike(found)])
     for found in traced:
         _put_in(editor, found, constants, keeps_float)
     nodes = [found.node for found in traced]
@@ -259,18 +257,6 @@ def _is_like(given: Any, wanted: torch.Tensor) -> bool:
     assert found.dtype == wanted.dtype, f"a rule gives {found.dtype} instead of {wanted.dtype}"
     assert len(found.shape) == len(wanted.shape), f"a rule gives {found.shape} instead of {wanted.shape}"
     return True
-
-
-def _lies_alike(found: _Traced) -> bool:
-    """Whether what a rule gives lies in memory as the operator's results do."""
-    given = leaves_of(found.module.graph.output_node().args[0])
-    wanted = leaves_of(found.node.meta["val"])
-    return all(
-        not isinstance(new, Node)
-        or not isinstance(old, torch.Tensor)
-        or (static(*new.meta["val"].stride(), *old.stride()) and new.meta["val"].stride() == old.stride())
-        for new, old in zip(given, wanted, strict=False)
-    )
 
 
 def _put_in(editor: ProgramEditor, found: _Traced, constants: Mapping[Node, torch.Tensor], keeps_float: bool) -> None:

@@ -1,4 +1,6 @@
-"""Write batch normalization by the batch's own statistics as layer normalization, for engines that run the latter well.
+"""Write the batch normalizations that engines have no kernels for in operators that they have.
+
+By the batch's own statistics, it is a layer normalization:
 
 ```
 before:  y = aten.batch_norm.default(x, weight, bias, None, None, True, ...)    # x: [N, C, H, W]
@@ -8,6 +10,13 @@ after:   z = aten.layer_norm.default([C, N * H * W])                            
 
 ExecuTorch's runtime has no kernel where running statistics are given too, and torch's translation to ONNX normalizes by
 them then. What the operator leaves in them is lost with it: where anything else reads them, it stays.
+
+Of vectors by running statistics, it is a product and a sum with constants (oneDNN takes images and sequences alone):
+
+```
+before:  y = aten.batch_norm.default(x, weight, bias, mean, variance, False, ...)    # x: [N, C]
+after:   y = x * p_scale + p_shift                                                   # [C] each
+```
 """
 
 from __future__ import annotations
@@ -21,7 +30,9 @@ from torch.nn import functional as F
 from edgex.delegates.base import CapturedProgram
 from edgex.delegates.graph.schema import named_arguments
 from edgex.export.rewrites.base import Rewrite
+from edgex.export.rewrites.editing.editor import constant_tensors
 from edgex.export.rewrites.editing.substitution import Rule, Rules, static, substitute
+from edgex.export.rewrites.norms.batch_norm import read_norm
 
 aten = torch.ops.aten
 
@@ -40,6 +51,34 @@ def write_batch_statistics(program: CapturedProgram) -> tuple[CapturedProgram, R
 
     rules: Rules = {aten.batch_norm.default: Rule(_batch_norm, where=applies)}
     return substitute(program, "write_batch_statistics", rules, "{count} batch norm(s) became layer norms")
+
+
+def write_vector_norms(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite | None]:
+    """Write every batch norm of vectors by constant statistics; the same program comes back without one."""
+    constants = constant_tensors(program)
+    rule = Rule(_vector_norm, where=lambda node: read_norm(node, constants) is not None)
+    detail = "{count} batch norm(s) of vectors became a product and a sum"
+    return substitute(program, "write_vector_norms", {aten.batch_norm.default: rule}, detail)
+
+
+def _vector_norm(
+    x: torch.Tensor,
+    weight: torch.Tensor | None,
+    bias: torch.Tensor | None,
+    running_mean: torch.Tensor,
+    running_var: torch.Tensor,
+    training: bool,
+    momentum: float,
+    eps: float,
+    cudnn_enabled: bool,
+) -> Any:
+    del training, momentum, cudnn_enabled
+    if x.dim() != 2:
+        return NotImplemented
+    scale = torch.rsqrt(running_var + eps)
+    scale = scale if weight is None else scale * weight
+    shift = -running_mean * scale
+    return x * scale + (shift if bias is None else shift + bias)
 
 
 def _batch_norm(

@@ -12,6 +12,7 @@ from torch.nn.utils.parametrizations import weight_norm
 
 from edgex.export.rewrites import apply_rewrites
 from edgex.export.rewrites.norms.batch_norm import fold_batch_norm
+from edgex.export.rewrites.norms.batch_statistics import write_vector_norms
 
 CONVS = {1: nn.Conv1d, 2: nn.Conv2d, 3: nn.Conv3d}
 TRANSPOSED = {1: nn.ConvTranspose1d, 2: nn.ConvTranspose2d, 3: nn.ConvTranspose3d}
@@ -317,3 +318,20 @@ def test_modules_whose_names_are_no_variables():
     check_rewrite(before, after, x)
     assert rewrite.count == 1
     after.exported.run_decompositions({})  # generates code in which each weight is a variable
+
+
+@pytest.mark.parametrize("affine", [True, False])
+def test_a_norm_of_vectors_is_a_product_and_a_sum(affine):
+    x = torch.randn(4, 6, generator=torch.Generator().manual_seed(0)) * 3 + 2
+    before = capture_program(nn.Sequential(nn.ReLU(), nn.BatchNorm1d(6, affine=affine)), x)
+    after, rewrite = write_vector_norms(before)
+    check_rewrite(before, after, x)
+    assert rewrite.name == "write_vector_norms"
+    assert operators(after) == ["aten.relu.default", "aten.mul.Tensor", "aten.add.Tensor"]
+
+
+def test_a_norm_of_images_and_one_by_the_batch_stay():
+    images = capture_program(nn.BatchNorm2d(3), torch.randn(2, 3, 4, 4))
+    assert write_vector_norms(images) == (images, None)
+    by_batch = capture_program(nn.BatchNorm1d(6, track_running_stats=False), torch.randn(4, 6))
+    assert write_vector_norms(by_batch) == (by_batch, None)
