@@ -25,6 +25,7 @@ WHOLE_REWRITES = (
     *(
         "return_writes",
         "fill_memory",
+        "join_steps",
         "join_writes",
         "split_complex",
         "keep_planes",

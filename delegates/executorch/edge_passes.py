@@ -83,17 +83,24 @@ def _is_builtin(name: str) -> bool:
 
 @contextmanager
 def layouts_known() -> Iterator[None]:
-    """Within it, ExecuTorch orders dimensions by their strides also where sizes are found by the run."""
+    """Within it, ExecuTorch orders dimensions by their strides also where sizes are found by the run.
+
+    And copies that would lie in an order that PyTorch has no name for, as their operand does, lie in plain order.
+    """
     from executorch.exir import tensor, tensor_layout
     from executorch.exir.passes import replace_view_copy_with_view_pass
+    from executorch.exir.passes.memory_format_ops_pass import MemoryFormatOpsPass
 
     whole = tensor.dim_order_from_stride
     modules = (tensor, tensor_layout, replace_view_copy_with_view_pass)
     for module in modules:
         module.dim_order_from_stride = _in_order(whole)
+    call = MemoryFormatOpsPass.call_operator
+    MemoryFormatOpsPass.call_operator = _in_named_order(call)
     try:
         yield
     finally:
+        MemoryFormatOpsPass.call_operator = call
         for module in modules:
             module.dim_order_from_stride = whole
 
@@ -109,6 +116,28 @@ def _in_order(whole: Callable[[Any], Any]) -> Callable[[Any], Any]:
             return tuple(sorted(range(len(numbers)), key=lambda dim: -numbers[dim]))
 
     return order
+
+
+def _in_named_order(call: Callable[..., Any]) -> Callable[..., Any]:
+    """`MemoryFormatOpsPass.call_operator`, which fails on a copy that keeps the order of `x.permute(0, 3, 1, 2)`."""
+    import torch
+    from executorch.exir import tensor
+    from executorch.exir.dim_order_utils import get_dim_order
+    from executorch.exir.passes.dim_order_ops_registry import DimOrderOpsMap
+
+    def is_named(value: torch.Tensor) -> bool:
+        order, rank = list(tensor.dim_order_from_stride(value.stride())), value.dim()
+        last = {4: torch.channels_last, 5: torch.channels_last_3d}.get(rank)
+        return order == list(range(rank)) or (last is not None and order == get_dim_order(last, rank))
+
+    def call_operator(self: Any, operator: Any, args: Any, kwargs: Any, meta: Any) -> Any:
+        if operator in DimOrderOpsMap and kwargs.get("memory_format") in (None, torch.preserve_format):
+            value = getattr(args[0], "data", None)
+            if isinstance(value, torch.Tensor) and not is_named(value):
+                kwargs = {**kwargs, "memory_format": torch.contiguous_format}
+        return call(self, operator, args, kwargs, meta)
+
+    return call_operator
 
 
 def _number(stride: Any) -> int:

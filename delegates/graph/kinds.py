@@ -287,7 +287,7 @@ def _constants_of(program: ExportedProgram, nodes: Mapping[str, Node]) -> dict[N
 
     found = {}
     for spec in program.graph_signature.input_specs:
-        if spec.kind is not InputKind.USER_INPUT:
+        if spec.kind is not InputKind.USER_INPUT and spec.target is not None:
             key = str(spec.target)
             kept = key in program.state_dict
             tensor = program.state_dict[key] if kept else program.constants[key]

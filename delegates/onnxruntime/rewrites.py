@@ -4,7 +4,15 @@ from __future__ import annotations
 
 # Attention without a key, operators without a translation or a kernel, and those whose translation is not PyTorch's.
 ONNX_REWRITES = (
-    *("return_writes", "fill_memory", "join_writes", "search_by_comparisons", "write_experts", "split_complex"),
+    *(
+        "return_writes",
+        "fill_memory",
+        "join_steps",
+        "join_writes",
+        "search_by_comparisons",
+        "write_experts",
+        "split_complex",
+    ),
     *("keep_planes", "suppress_neighbours", "write_regions", "write_max_places"),
     *(
         "join_ranks",

@@ -72,7 +72,7 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
     from edgex.export.rewrites.folding.duplicates import join_duplicates
     from edgex.export.rewrites.folding.literals import fold_factories, fold_literals, fold_lookups
     from edgex.export.rewrites.indexing.diagonal import slice_diagonals
-    from edgex.export.rewrites.indexing.joins import join_writes
+    from edgex.export.rewrites.indexing.joins import join_steps, join_writes
     from edgex.export.rewrites.indexing.mirrors import write_mirrors
     from edgex.export.rewrites.indexing.padding import slice_padding
     from edgex.export.rewrites.indexing.pieces import slice_pieces
@@ -157,6 +157,7 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
         # Before the rest, which leaves alone what is written to later.
         ("return_writes", True, return_writes),
         ("fill_memory", True, fill_memory),
+        ("join_steps", True, join_steps),
         ("join_writes", True, join_writes),
         # Angles that forward makes are literals only when they are real.
         ("split_complex", True, split_complex),
