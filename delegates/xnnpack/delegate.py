@@ -77,6 +77,7 @@ class XnnpackDelegate:
             "repeat_by_products",
             "split_sums",
             "bound_by_masks",
+            "spare_portable_functions",
         ),
         *PORTABLE_REWRITES,
     )

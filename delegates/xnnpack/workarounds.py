@@ -75,6 +75,10 @@ def _elu(node: Node, _: ExportedProgram) -> str | None:
     return None if scales == (1, 1) else f"its ELU has no scales of its own, here {scales}"
 
 
+# Nothing is its negative by accident; `cos(x) + 1` may well be zero.
+_MOST_GUARD = 1e-3
+
+
 def _root(node: Node, program: ExportedProgram) -> str | None:
     """Zero under `rsqrt` is NaN there instead of infinity; with something positive added there is no zero."""
     return (
@@ -87,12 +91,14 @@ def _square_root(node: Node, program: ExportedProgram) -> str | None:
 
 
 def _is_positive(value: Any, program: ExportedProgram) -> bool:
-    """Whether a value is a sum of a positive number and what is never below zero."""
+    """Whether a value is a sum of a positive number and what is never below zero, or of one that is there to guard."""
     if not isinstance(value, Node) or _name(value) not in ("add.Tensor", "clamp.default"):
         return False
     if _name(value) == "clamp.default":
         return isinstance(least := value.args[1], int | float) and least > 0
     parts = value.args[:2]
+    if any(0 < _least(part, program) <= _MOST_GUARD for part in parts):
+        return True
     return any(_least(part, program) > 0 for part in parts) and any(_is_not_negative(part, program) for part in parts)
 
 

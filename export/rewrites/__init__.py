@@ -100,6 +100,7 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
     from edgex.export.rewrites.operators.formulas import write_formulas
     from edgex.export.rewrites.operators.identities import drop_identities
     from edgex.export.rewrites.operators.logarithms import steady_logarithms
+    from edgex.export.rewrites.operators.portable_functions import spare_portable_functions
     from edgex.export.rewrites.operators.powers import write_powers
     from edgex.export.rewrites.operators.scans import write_scans
     from edgex.export.rewrites.operators.special_functions import write_special_functions
@@ -247,6 +248,8 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
         # Behind means over channels: its sums are over rows of a matrix, of which a convolution is no quicker.
         ("write_small_matrices", True, write_small_matrices),
         ("write_elementary", True, write_elementary),
+        # Behind all that makes roots, logarithms and exponentials.
+        ("spare_portable_functions", True, spare_portable_functions),
         ("join_ranks", True, join_ranks),
         # Masks become constants, which attention looks at.
         ("choose_truths", True, choose_truths),

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 # They make layers of what is one operator: recipes know that operator, and weights in few bits stay near the processor.
 _MAKE_LAYERS = frozenset(("write_recurrences", "split_sums"))
 
-# They square what may be large, which float16 does not hold beyond 255 of it, or have bounds that it does not hold.
-_NOT_IN_FLOAT16 = frozenset(("write_layer_norms", "bound_by_masks"))
+# They square what may be large, which float16 does not hold beyond 255 of it, or have numbers that it does not hold.
+_NOT_IN_FLOAT16 = frozenset(("write_layer_norms", "bound_by_masks", "spare_portable_functions"))
 
 
 @quiet_dependencies()
