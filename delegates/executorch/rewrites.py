@@ -8,6 +8,7 @@ PORTABLE_REWRITES = (
     *("suppress_neighbours", "write_regions", "write_max_places"),
     *(
         "sort_by_topk",
+        "scatter_in_order",
         "scatter_by_sums",
         "slice_padding",
         "widen_pools",

@@ -128,6 +128,7 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
     from edgex.export.rewrites.regions import inline_regions
     from edgex.export.rewrites.scalars import name_floats, split_alpha
     from edgex.export.rewrites.scattering.chosen import count_through, index_by_masks
+    from edgex.export.rewrites.scattering.in_order import scatter_in_order
     from edgex.export.rewrites.scattering.masked import write_masked
     from edgex.export.rewrites.scattering.sums import scatter_by_sums
     from edgex.export.rewrites.scattering.truths import choose_truths
@@ -181,6 +182,7 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
         # Behind assignments, which need no places.
         ("count_through", True, count_through),
         ("index_by_masks", True, index_by_masks),
+        ("scatter_in_order", True, scatter_in_order),
         ("scatter_by_sums", True, scatter_by_sums),
         ("search_by_comparisons", True, search_by_comparisons),
         ("loop_recurrences", True, loop_recurrences),

@@ -76,8 +76,13 @@ def _index_reduce(
     """One index for a whole row of `src`."""
     if x.dim() == 0 or not static(*src.shape):
         return NotImplemented
+    return _scatter_reduce(x, dim, repeat_index(x, dim, index, src), src, reduce, include_self)
+
+
+def repeat_index(x: torch.Tensor, dim: int, index: torch.Tensor, src: torch.Tensor) -> torch.Tensor:
+    """The places of whole rows `[rows]`, of each element of `src`."""
     sizes = [-1 if at == dim % x.dim() else 1 for at in range(x.dim())]
-    return _scatter_reduce(x, dim, index.long().reshape(sizes).expand_as(src), src, reduce, include_self)
+    return index.long().reshape(sizes).expand_as(src)
 
 
 def _extremes(x: torch.Tensor, dim: int, index: torch.Tensor, src: torch.Tensor, most: bool, include_self: bool) -> Any:

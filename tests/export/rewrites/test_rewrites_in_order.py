@@ -1,0 +1,56 @@
+"""Scattered maxima, written in order of the values: the same as torch's, and in ExecuTorch's kernels."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from rewriting import Calls, capture_program, check_rewrite, operators
+
+from benchmarks.operators.proof import prove
+from edgex.export.rewrites.scattering.in_order import scatter_in_order
+
+GENERATOR = torch.Generator().manual_seed(0)
+EDGES = torch.randint(0, 40, (600,), generator=GENERATOR)
+VALUES = torch.randn(600, 3, generator=GENERATOR)
+START = torch.randn(50, 3, generator=GENERATOR)
+
+CASES = {
+    **{
+        f"{reduce}{', and what was there' if own else ''}": lambda x, s, r=reduce, o=own: x.scatter_reduce(
+            0, EDGES[:, None].expand(600, 3), s, r, include_self=o
+        )
+        for reduce in ("amax", "amin")
+        for own in (False, True)
+    },
+    "along the last": lambda x, s: x.t().scatter_reduce(1, EDGES.expand(3, 600), s.t(), "amax"),
+    "rows": lambda x, s: x.index_reduce(0, EDGES, s, "amin"),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_extremes_are_written_in_order(case):
+    before = capture_program(Calls(CASES[case]), START, VALUES)
+    after, rewrite = scatter_in_order(before)
+    check_rewrite(before, after, START, VALUES)
+    assert rewrite.count == 1
+    assert {"aten.topk.default", "aten.scatter.src"} <= set(operators(after))
+
+
+def test_sums_are_left_alone():
+    program = capture_program(
+        Calls(lambda x, s: x.scatter_reduce(0, EDGES[:, None].expand(600, 3), s, "sum")), START, VALUES
+    )
+    assert scatter_in_order(program) == (program, None)
+
+
+@pytest.mark.parametrize("target", ["xnnpack", "onednn"])
+def test_softmax_over_the_edges_of_a_graph_is_exported(target):
+    def softmax(scores, places):
+        index = places[:, None].expand_as(scores)
+        most = torch.full((50, 3), -torch.inf).scatter_reduce(0, index, scores, "amax")
+        raised = (scores - most[places]).exp()
+        return raised / torch.zeros(50, 3).scatter_add(0, index, raised)[places]
+
+    proved = prove(Calls(softmax), (VALUES, EDGES), target)
+    assert proved.exit_code == 0, proved.reason
+    assert "scatter_in_order" in proved.rewrites
