@@ -1,4 +1,4 @@
-"""Write bilinear sampling as four rows of a table for each place, and products with their weights.
+"""Write linear sampling as rows of a table for each place, four or of a volume eight, and products with their weights.
 
 ```
 before:  y = aten.grid_sampler.default(x, grid, 0, 0, False)            # x: [8, 32, 40, 40], grid: [8, 300, 4, 2]
@@ -8,13 +8,16 @@ after:   table = x.permute(0, 2, 3, 1).reshape(12800, 32)
 ```
 
 ExecuTorch's kernel computes the place and the weights anew for every channel. Places are computed as floating-point
-numbers, in XNNPACK, and are whole and exact up to 2 ** 24. Corners outside of the image have the weight zero. Left
-alone: few channels, for which it is slower (RAFT's correlations have one), sampling of the nearest element, bicubic,
-with reflections, of volumes, and sizes that only a run knows.
+numbers, in XNNPACK, and are whole and exact up to 2 ** 24. Corners outside of the image have the weight zero. For
+volumes (tables of colours, bilateral grids, VoxelMorph) it has no kernel. Left alone: images of few channels, for which
+it is slower (RAFT's correlations have one), sampling of the nearest element, bicubic, with reflections, and sizes that
+only a run knows.
 """
 
 from __future__ import annotations
 
+import itertools
+import math
 from typing import Any
 
 import torch
@@ -28,36 +31,45 @@ aten = torch.ops.aten
 # Whole numbers that float32 has without gaps.
 _MOST_PLACES = 2**24
 _FEWEST_CHANNELS = 8
-_BILINEAR, _ZEROS, _BORDER = 0, 0, 1
+_LINEAR, _ZEROS, _BORDER = 0, 0, 1
 
 
 def gather_samples(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite | None]:
     """Write every such sampling; the same program comes back without one."""
-    rules: Rules = {aten.grid_sampler.default: _sampled, aten.grid_sampler_2d.default: _sampled}
+    names = ("grid_sampler", "grid_sampler_2d", "grid_sampler_3d")
+    rules: Rules = {getattr(aten, name).default: _sampled for name in names}
     return substitute(program, "gather_samples", rules, "{count} sampling(s) of places became rows of a table")
 
 
 def _sampled(x: torch.Tensor, grid: torch.Tensor, mode: int, padding: int, corners: bool) -> Any:
-    fits = x.dim() == 4 and x.dtype == grid.dtype == torch.float32 and static(*x.shape, *grid.shape)
-    if not fits or mode != _BILINEAR or padding not in (_ZEROS, _BORDER):
+    fits = x.dim() in (4, 5) and x.dtype == grid.dtype == torch.float32 and static(*x.shape, *grid.shape)
+    if not fits or mode != _LINEAR or padding not in (_ZEROS, _BORDER):
         return NotImplemented
-    count, channels, height, width = x.shape
-    places = grid.shape[1] * grid.shape[2]
-    if channels < _FEWEST_CHANNELS or count * height * width > _MOST_PLACES:
+    (count, channels), sizes = x.shape[:2], x.shape[2:]
+    elements, places = math.prod(sizes), math.prod(grid.shape[1:-1])
+    if (channels < _FEWEST_CHANNELS and len(sizes) == 2) or count * elements > _MOST_PLACES:
         return NotImplemented
-    flat = grid.reshape(count, places, 2)
-    columns = _neighbours(flat[:, :, 0:1], width, corners, padding == _BORDER)
-    rows = _neighbours(flat[:, :, 1:2], height, corners, padding == _BORDER)
-    first = torch.arange(count, dtype=torch.float32).view(count, 1, 1) * (height * width)
-    numbers = [row * float(width) + (column + first) for row, _ in rows for column, _ in columns]
-    weights = [by_row * by_column for _, by_row in rows for _, by_column in columns]
-    table = x.permute(0, 2, 3, 1).reshape(count * height * width, channels)
+    flat = grid.reshape(count, places, len(sizes))
+    # The last coordinate is that of the outermost dimension.
+    corners_of = [
+        _neighbours(flat[:, :, at : at + 1], size, corners, padding == _BORDER)
+        for at, size in zip(range(len(sizes) - 1, -1, -1), sizes, strict=True)
+    ]
+    first = torch.arange(count, dtype=torch.float32).view(count, 1, 1) * elements
+    numbers, weights = [], []
+    for (number, weight), *inner in itertools.product(*corners_of):
+        for (behind, by), size in zip(inner, sizes[1:], strict=True):
+            number, weight = number * float(size) + behind, weight * by
+        numbers.append(number + first if count > 1 else number)
+        weights.append(weight)
+    table = x.movedim(1, -1).reshape(count * elements, channels)
     # As integers they are bounded once more: NaN passes the bounds of floating-point numbers, and becomes a far place.
-    numbered = torch.cat(numbers).view(-1).to(torch.int64).clamp(0, count * height * width - 1)
+    numbered = torch.cat(numbers).view(-1).to(torch.int64).clamp(0, count * elements - 1)
     found = torch.index_select(table, 0, numbered)
-    parts = (found * torch.cat(weights).view(-1, 1)).view(4, count * places, channels)
-    y = (parts[0:1] + parts[1:2]) + (parts[2:3] + parts[3:4])
-    return y.view(count, grid.shape[1], grid.shape[2], channels).permute(0, 3, 1, 2)
+    y = (found * torch.cat(weights).view(-1, 1)).view(len(numbers), count * places, channels)
+    while (half := y.shape[0] // 2) > 0:
+        y = y[:half] + y[half:]
+    return y.view(count, *grid.shape[1:-1], channels).movedim(-1, 1)
 
 
 def _neighbours(
