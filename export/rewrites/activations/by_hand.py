@@ -154,4 +154,6 @@ class _Reader:
         if isinstance(value, int | float):
             return float(value)
         tensor = self.constants.get(value.name) if isinstance(value, Node) else None
-        return float(tensor) if tensor is not None and tensor.numel() == 1 and not tensor.is_complex() else None
+        return (
+            float(tensor.detach()) if tensor is not None and tensor.numel() == 1 and not tensor.is_complex() else None
+        )

@@ -53,7 +53,11 @@ def bound_by_masks(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite |
         if isinstance(value, bool | int | float):
             return float(value)
         tensor = constants.get(value.name) if isinstance(value, Node) else None
-        return float(tensor) if tensor is not None and tensor.dim() == 0 and tensor.dtype == torch.float32 else None
+        return (
+            float(tensor.detach())
+            if tensor is not None and tensor.dim() == 0 and tensor.dtype == torch.float32
+            else None
+        )
 
     rule = Rule(_bounded, operands=operands)
     targets = (aten.masked_fill.Scalar, aten.where.self, aten.where.ScalarOther, aten.where.ScalarSelf)
