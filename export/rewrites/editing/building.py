@@ -11,7 +11,6 @@ from torch.fx import Node
 
 from edgex.delegates.graph.schema import leaves_of
 from edgex.export.rewrites.editing.editor import FakeMode, ProgramEditor
-from edgex.export.rewrites.editing.strides import reshape_views
 
 # In the `meta` of an operator: recipes leave it in floating point, and what is made of it.
 KEEPS_FLOAT = "edgex_keeps_float"
@@ -67,12 +66,7 @@ class Replacement:
         return self._editor.add_constant(name, tensor, val, is_parameter=is_parameter)
 
     def finish(self, result: Node | Sequence[Node | None]) -> None:
-        """Let `result` stand for the replaced operator, which goes; of several results, None for one without users.
-
-        Views that read it are made to fit, should it lie in another order.
-        """
-        if not _lie_alike(leaves_of(result), leaves_of(self._original.meta["val"])):
-            reshape_views(self._editor, [self._original])
+        """Let `result` stand for the replaced operator, which goes; of several results, None for one without users."""
         if isinstance(result, Node):
             self._node.replace_all_uses_with(result)
         else:
@@ -85,17 +79,3 @@ class Replacement:
                     user.replace_all_uses_with(chosen)
                 self._editor.graph.erase_node(user)
         self._editor.graph.erase_node(self._node)
-
-
-def _lie_alike(new: Sequence[Any], old: Sequence[Any]) -> bool:
-    """Whether new results lie in memory as those whose place they take; not known of sizes that only a run knows."""
-    return all(
-        not isinstance(node, Node)
-        or not isinstance(value, torch.Tensor)
-        or (_is_static(node.meta["val"]) and _is_static(value) and node.meta["val"].stride() == value.stride())
-        for node, value in zip(new, old, strict=False)
-    )
-
-
-def _is_static(value: torch.Tensor) -> bool:
-    return all(isinstance(stride, int) for stride in value.stride())

@@ -37,6 +37,7 @@ from torch.fx import Graph, Node
 from edgex.delegates.base import CapturedProgram
 from edgex.delegates.graph.schema import is_tuple
 from edgex.export.rewrites.editing.mutation import mutated_nodes
+from edgex.export.rewrites.editing.strides import reshape_views
 
 _WEIGHT_KINDS = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
 
@@ -160,11 +161,6 @@ class ProgramEditor:
         """The copy of a node of the original graph."""
         return self._copies[original]
 
-    @functools.cached_property
-    def written(self) -> set[Node]:
-        """The nodes of the original graph whose storage it writes to."""
-        return mutated_nodes(self._program.exported)
-
     def spec(self, placeholder: Node) -> InputSpec:
         """The signature's entry for a placeholder of the copy."""
         return self._specs[placeholder.name]
@@ -231,6 +227,7 @@ class ProgramEditor:
             changes: Other fields of the CapturedProgram that change.
         """
         exported = self._program.exported
+        reshape_views(self._copies, functools.cache(lambda: mutated_nodes(self._program.exported)))
         self.graph.eliminate_dead_code()  # leaves what writes, draws random numbers or checks
         removed = self._drop_unused()
         output_specs = self._output_specs(exported.graph_signature)

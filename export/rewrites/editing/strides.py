@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Mapping
 
 import torch
 from torch.fx import Node
 
-from edgex.delegates.graph.schema import overload_of, schema_of
-from edgex.export.rewrites.editing.editor import ProgramEditor
+from edgex.delegates.graph.schema import operator_name, overload_of, schema_of
 
 _aten = torch.ops.aten
 
+# Neither views nor of elements alone, and they lie as their operand does: attention as its queries.
+_FOLLOWING = frozenset(
+    f"aten::{name}"
+    for name in (
+        *("scaled_dot_product_attention", "softmax", "log_softmax", "clone", "to", "type_as", "_to_copy", "contiguous"),
+        *("conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "convolution"),
+        *("batch_norm", "group_norm", "instance_norm", "layer_norm", "rms_norm", "pad", "dropout", "cumsum", "flip"),
+        *("max_pool1d", "max_pool2d", "max_pool3d", "avg_pool1d", "avg_pool2d", "avg_pool3d", "adaptive_avg_pool2d"),
+        *("upsample_nearest2d", "upsample_bilinear2d", "upsample_bicubic2d", "upsample_linear1d", "prelu", "roll"),
+    )
+)
 
-def reshape_views(editor: ProgramEditor, replaced: Iterable[Node]) -> None:
+
+def reshape_views(copies: Mapping[Node, Node], written: Callable[[], Collection[Node]]) -> None:
     """Write every `view` that may read another order now as `reshape`, which copies where it has to.
 
     ```
@@ -22,25 +33,48 @@ def reshape_views(editor: ProgramEditor, replaced: Iterable[Node]) -> None:
     ```
 
     Args:
-        editor: The copy in which the operators are replaced.
-        replaced: They, in the original program.
+        copies: The edited graph's nodes, by those of the graph before the edit; some are erased.
+        written: Gives the nodes of the latter whose storage the program writes to: they stay views.
     """
-    seen: set[Node] = set()
-    reached = list(replaced)
+    originals = {copy: original for original, copy in copies.items()}
+    reached = [
+        copy for original, copy in copies.items() if copy.op == "call_function" and _reads_moved(original, copy, copies)
+    ]
+    seen = set(reached)
     while reached:
-        for user in reached.pop().users:
-            if user in seen or user.op != "call_function" or not _keeps_order(user):
-                continue
-            seen.add(user)
-            reached.append(user)
-            copy = editor.node(user)
-            if copy.target == _aten.view.default and user not in editor.written:
-                copy.target = _aten.reshape.default
+        node = reached.pop()
+        if node.target == _aten.view.default and originals.get(node) not in written():
+            node.target = _aten.reshape.default
+        if _keeps_order(node):
+            later = [user for user in node.users if user.op == "call_function" and user not in seen]
+            seen.update(later)
+            reached += later
+
+
+def _reads_moved(original: Node, copy: Node, copies: Mapping[Node, Node]) -> bool:
+    """Whether an operand of an operator that stayed was replaced by one that lies otherwise in memory."""
+    old, new = original.all_input_nodes, copy.all_input_nodes
+    if len(old) != len(new):
+        return copy.target == original.target and bool(new)
+    return any(copies[one] is not other and not _lie_alike(one, other) for one, other in zip(old, new, strict=True))
+
+
+def _lie_alike(one: Node, other: Node) -> bool:
+    old, new = one.meta.get("val"), other.meta.get("val")
+    if not isinstance(old, torch.Tensor) or not isinstance(new, torch.Tensor):
+        return True
+    strides = (*old.stride(), *new.stride())
+    return all(isinstance(stride, int) for stride in strides) and old.stride() == new.stride()
 
 
 def _keeps_order(node: Node) -> bool:
-    """Whether the order of an operator's result in memory follows from its operand's."""
+    """Whether the order of an operator's result in memory may follow from its operand's."""
     overload = overload_of(node)
     if overload is None:
         return True  # one of several results
-    return torch.Tag.pointwise in overload.tags or any(result.alias_info for result in schema_of(overload).returns)
+    pointwise = torch.Tag.pointwise in overload.tags
+    return (
+        pointwise
+        or operator_name(node) in _FOLLOWING
+        or any(result.alias_info for result in schema_of(overload).returns)
+    )

@@ -7,6 +7,8 @@ import torch
 from rewriting import capture_program, check_rewrite, operators
 from torch import nn
 
+from edgex.export.rewrites.attention.products import unfold_attention
+from edgex.export.rewrites.complex.numbers import split_complex
 from edgex.export.rewrites.products.conv3d import flatten_conv3d
 
 VIDEO = torch.randn(1, 3, 4, 5, 6, generator=torch.Generator().manual_seed(0))
@@ -45,3 +47,31 @@ def test_views_of_what_is_computed_anew_stay():
     after, _ = flatten_conv3d(before)
     check_rewrite(before, after, VIDEO)
     assert "aten.view.default" in operators(after)
+
+
+class Attention(nn.Module):
+    """Rotated by complex numbers, whose parts lie in another order, and of the types of what they were."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("turns", torch.randn(5, 4, 2, generator=torch.Generator().manual_seed(1)))
+
+    def forward(self, x):
+        q, k, v = x.view(1, 5, 3, 2, 8).permute(2, 0, 3, 1, 4)
+        turns = torch.view_as_complex(self.turns)
+        q, k = (
+            torch.view_as_real(torch.view_as_complex(y.reshape(*y.shape[:-1], 4, 2)) * turns).flatten(3).type_as(y)
+            for y in (q, k)
+        )
+        y = nn.functional.scaled_dot_product_attention(q, k, v)
+        return y.transpose(1, 2).contiguous().view(1, 5, 16)
+
+
+@pytest.mark.parametrize("rewrite", [split_complex, unfold_attention])
+def test_views_behind_attention_are_reshaped(rewrite):
+    x = torch.randn(1, 5, 48, generator=torch.Generator().manual_seed(0))
+    before = capture_program(Attention(), x, randomise=False)
+    assert "aten.view.default" in operators(before)[-1:]
+    after, _ = rewrite(before)
+    check_rewrite(before, after, x)
+    assert operators(after)[-1] == "aten.reshape.default"
