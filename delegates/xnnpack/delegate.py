@@ -78,6 +78,7 @@ class XnnpackDelegate:
             "split_sums",
             "bound_by_masks",
             "spare_portable_functions",
+            "multiply_windows",
         ),
         *PORTABLE_REWRITES,
     )

@@ -135,6 +135,7 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
     from edgex.export.rewrites.weights.blocks import block_signals
     from edgex.export.rewrites.weights.bounds import write_bounds
     from edgex.export.rewrites.weights.branches import join_branches
+    from edgex.export.rewrites.weights.computed import multiply_windows
     from edgex.export.rewrites.weights.crops import crop_transposed
     from edgex.export.rewrites.weights.dilation import fill_dilation
     from edgex.export.rewrites.weights.order import order_weights
@@ -191,6 +192,8 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
         ("write_distances", True, write_distances),
         ("fold_factories", True, fold_factories),
         ("slice_diagonals", True, slice_diagonals),
+        # Ahead of the windows that it is made of.
+        ("multiply_windows", True, multiply_windows),
         ("write_folds", True, write_folds),
         ("slice_padding", True, slice_padding),
         ("write_mirrors", True, write_mirrors),
