@@ -23,7 +23,6 @@ from typing import Any
 
 import torch
 from torch.fx import Node
-from torch.nn import functional as F
 
 from edgex.delegates.base import CapturedProgram
 from edgex.delegates.graph.schema import named_arguments
@@ -77,7 +76,7 @@ def _convolve(
     image, window = _as_image(x), _of_image(kernel, 1)
     strides, paddings, dilations = (_of_image(value, fill) for value, fill in zip(given, (1, 0, 1), strict=True))
     plain = math.prod(window) == 1 and strides == [1, 1] and paddings == [0, 0]
-    windows = image.flatten(2) if plain else F.unfold(image, window, dilations, paddings, strides)
+    windows = image.flatten(2) if plain else aten.im2col(image, window, dilations, paddings, strides)
     rows = weight.shape[1] * math.prod(kernel)
     windows = windows.reshape(count, groups, rows, math.prod(made))
     y = torch.matmul(weight.reshape(1, groups, outputs // groups, rows), windows)
@@ -107,8 +106,8 @@ def _convolve_transposed(
     matrix = weight.reshape(1, groups, inputs // groups, rows).transpose(2, 3)
     windows = torch.matmul(matrix, x.reshape(count, groups, inputs // groups, math.prod(sizes)))
     windows = windows.reshape(count, groups * rows, math.prod(sizes))
-    size = [*_of_image(made, 1)]
-    y = F.fold(windows, size, _of_image(kernel, 1), _of_image(steps, 1), _of_image(pads, 0), _of_image(by, 1))
+    given = [_of_image(values, fill) for values, fill in ((made, 1), (kernel, 1), (steps, 1), (pads, 0), (by, 1))]
+    y = aten.col2im(windows, *given)
     return _with_bias(y.reshape(count, groups * outputs, *made), bias)
 
 
