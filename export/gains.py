@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from edgex.export.target_model import TargetModel
 
 # A plan takes about 3 ms for a node; for larger graphs nothing is counted.
-MOST_NODES = 1500
+MOST_NODES = 600
 # Recurrent layers that were not written step by step are planned one step after another.
 _UNROLLED = ("lstm", "gru", "rnn_tanh", "rnn_relu")
 
