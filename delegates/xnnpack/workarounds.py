@@ -97,9 +97,17 @@ def _is_positive(value: Any, program: ExportedProgram) -> bool:
     if _name(value) == "clamp.default":
         return isinstance(least := value.args[1], int | float) and least > 0
     parts = value.args[:2]
-    if any(0 < _least(part, program) <= _MOST_GUARD for part in parts):
+    if any(_is_guard(part, other, program) for part, other in (parts, parts[::-1])):
         return True
     return any(_least(part, program) > 0 for part in parts) and any(_is_not_negative(part, program) for part in parts)
+
+
+def _is_guard(part: Any, other: Any, program: ExportedProgram) -> bool:
+    """Whether a summand is a little that keeps a root from 0, and the other is not bounded to be its negative."""
+    if isinstance(other, Node) and _name(other) == "clamp.default" and other.args[1] not in (None, 0):
+        return False
+    single = not isinstance(part, Node) or part.meta["val"].numel() == 1 or _name(part).startswith("full")
+    return single and 0 < _least(part, program) <= _MOST_GUARD
 
 
 def _least(value: Any, program: ExportedProgram) -> float:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _MAKE_LAYERS = frozenset(("write_recurrences", "split_sums"))
 
 # They square what may be large, which float16 does not hold beyond 255 of it, or have numbers that it does not hold.
-_NOT_IN_FLOAT16 = frozenset(("write_layer_norms", "bound_by_masks", "spare_portable_functions"))
+_NOT_IN_FLOAT16 = frozenset(("write_layer_norms", "bound_by_masks", "spare_portable_functions", "write_vector_norms"))
 
 
 @quiet_dependencies()

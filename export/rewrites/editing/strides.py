@@ -7,19 +7,16 @@ from collections.abc import Callable, Collection, Mapping
 import torch
 from torch.fx import Node
 
-from edgex.delegates.graph.schema import operator_name, overload_of, schema_of
+from edgex.delegates.graph.schema import operator_name
 
 _aten = torch.ops.aten
 
-# Neither views nor of elements alone, and they lie as their operand does: attention as its queries.
-_FOLLOWING = frozenset(
+# Their results lie in plain order whatever their operands do; all others may follow one of them.
+_PLAIN = frozenset(
     f"aten::{name}"
     for name in (
-        *("scaled_dot_product_attention", "softmax", "log_softmax", "clone", "to", "type_as", "_to_copy", "contiguous"),
-        *("conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "convolution"),
-        *("batch_norm", "group_norm", "instance_norm", "layer_norm", "rms_norm", "pad", "dropout", "cumsum", "flip"),
-        *("max_pool1d", "max_pool2d", "max_pool3d", "avg_pool1d", "avg_pool2d", "avg_pool3d", "adaptive_avg_pool2d"),
-        *("upsample_nearest2d", "upsample_bilinear2d", "upsample_bicubic2d", "upsample_linear1d", "prelu", "roll"),
+        *("linear", "matmul", "mm", "bmm", "addmm", "baddbmm", "mv", "einsum", "embedding", "index_select", "gather"),
+        *("sum", "mean", "amax", "amin", "argmax", "argmin", "topk", "var", "lstm", "gru", "view_as_complex"),
     )
 )
 
@@ -69,12 +66,4 @@ def _lie_alike(one: Node, other: Node) -> bool:
 
 def _keeps_order(node: Node) -> bool:
     """Whether the order of an operator's result in memory may follow from its operand's."""
-    overload = overload_of(node)
-    if overload is None:
-        return True  # one of several results
-    pointwise = torch.Tag.pointwise in overload.tags
-    return (
-        pointwise
-        or operator_name(node) in _FOLLOWING
-        or any(result.alias_info for result in schema_of(overload).returns)
-    )
+    return operator_name(node) not in _PLAIN

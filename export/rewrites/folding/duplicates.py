@@ -10,8 +10,8 @@ after:   one = aten.fft_rfft.default(x); y = aten.mul.Tensor(one, p_first)
                                          z = aten.mul.Tensor(one, p_second)
 ```
 
-Not joined: what draws random numbers, returns uninitialised memory, or reads or is memory that the program writes to,
-and a second output of the same value, since every output has memory of its own.
+Not joined: what draws random numbers, returns uninitialised memory or a size that only the run finds, or reads or is
+memory that the program writes to, and an operator that is an output itself.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from torch.fx import Node
 from edgex.delegates.base import CapturedProgram
 from edgex.delegates.graph.schema import operator_name, overload_of, schema_of
 from edgex.export.rewrites.base import Rewrite, locations_of
+from edgex.export.rewrites.editing.building import KEEPS_FLOAT
 from edgex.export.rewrites.editing.editor import ProgramEditor, constant_tensors
 from edgex.export.rewrites.editing.mutation import mutated_nodes
 from edgex.export.rewrites.folding.constants import UNINITIALISED
@@ -46,7 +47,8 @@ def join_duplicates(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite 
     for node in graph.nodes:
         if node.op != "call_function" or not _can_join(node, mutated):
             continue
-        key = (node.target, _key(node.args, first), _key(node.kwargs, first))
+        # What recipes leave in floating point is not joined with what they quantize.
+        key = (node.target, _key(node.args, first), _key(node.kwargs, first), node.meta.get(KEEPS_FLOAT, False))
         earlier = known.setdefault(key, node)
         if earlier is not node and graph.output_node() not in node.users:
             first[node] = earlier
@@ -68,8 +70,10 @@ def _equal_constants(constants: Mapping[Node, torch.Tensor]) -> dict[Node, Node]
     first: dict[Node, Node] = {}
     for node, tensor in constants.items():
         key: Hashable = id(tensor)
-        if type(tensor) in (torch.Tensor, torch.nn.Parameter) and tensor.numel() <= _FEW:
-            key = (tensor.dtype, tensor.shape, tensor.stride(), tensor.detach().cpu().numpy().tobytes())
+        plain = type(tensor) in (torch.Tensor, torch.nn.Parameter) and tensor.layout is torch.strided
+        if plain and tensor.numel() <= _FEW and not tensor.is_conj() and not tensor.is_neg() and not tensor.is_meta:
+            numbers = tensor.detach().contiguous().view(-1).view(torch.uint8)
+            key = (tensor.dtype, tensor.shape, tensor.stride(), bytes(numbers.tolist()))
         earlier = known.setdefault(key, node)
         if earlier is not node:
             first[node] = earlier
@@ -77,7 +81,7 @@ def _equal_constants(constants: Mapping[Node, torch.Tensor]) -> dict[Node, Node]
 
 
 def _can_join(node: Node, mutated: set[Node]) -> bool:
-    if node in mutated or any(arg in mutated for arg in node.all_input_nodes):
+    if node in mutated or node.meta.get("unbacked_bindings") or any(arg in mutated for arg in node.all_input_nodes):
         return False
     if node.target is operator.getitem:
         return True

@@ -83,7 +83,7 @@ def join_steps(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite | Non
     written = mutated_nodes(program.exported)
     writes: dict[Node, _Write] = {}
     for node in program.exported.graph.nodes:
-        if node not in written and (write := _read_write(node, writes)) is not None:
+        if written.isdisjoint((node, *node.all_input_nodes)) and (write := _read_write(node, writes)) is not None:
             writes[node] = write
     if not any(operator_name(node) == "aten::select_scatter" or node.args[0] in writes for node in writes):
         return program, None
@@ -95,7 +95,10 @@ def join_steps(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite | Non
             part = _read_part(user, write)
             if part is not None:
                 reader = Replacement(editor, user)
-                current[user] = _take(reader, part, write.dim, current, keepdim=operator_name(user) == "aten::slice")
+                value = _take(reader, part, write.dim, current, keepdim=operator_name(user) == "aten::slice")
+                # An output has memory of its own: what was written may be an input, or another output.
+                returned = any(later.op == "output" for later in user.users)
+                current[user] = reader.call(aten.clone.default, value) if returned else value
                 reader.finish(current[user])
             elif not _continues(user, node, writes):
                 left.append(user)

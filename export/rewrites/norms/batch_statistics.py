@@ -73,12 +73,13 @@ def _vector_norm(
     cudnn_enabled: bool,
 ) -> Any:
     del training, momentum, cudnn_enabled
-    if x.dim() != 2:
+    if x.dim() != 2 or x.dtype != running_mean.dtype:
         return NotImplemented
-    scale = torch.rsqrt(running_var + eps)
-    scale = scale if weight is None else scale * weight
-    shift = -running_mean * scale
-    return x * scale + (shift if bias is None else shift + bias)
+    scale = torch.rsqrt(running_var.double() + eps)
+    scale = scale if weight is None else scale * weight.double()
+    shift = -running_mean.double() * scale
+    shift = shift if bias is None else shift + bias.double()
+    return x * scale.to(x.dtype) + shift.to(x.dtype)
 
 
 def _batch_norm(

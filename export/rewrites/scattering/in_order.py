@@ -36,17 +36,21 @@ def _scatter_reduce(
 ) -> Any:
     if reduce not in ("amax", "amin") or not x.is_floating_point() or x.dim() == 0:
         return NotImplemented
-    if not static(*x.shape, *index.shape) or index.shape != src.shape or src.numel() == 0:
+    fits = static(*x.shape, *index.shape) and index.shape == src.shape and index.dim() == x.dim()
+    if not fits or src.numel() == 0:
         return NotImplemented
-    most = reduce == "amax"
+    if reduce == "amin":  # NaN counts as the largest
+        return -_largest(-x, dim, index, -src, include_self)
+    return _largest(x, dim, index, src, include_self)
+
+
+def _largest(x: torch.Tensor, dim: int, index: torch.Tensor, src: torch.Tensor, include_self: bool) -> torch.Tensor:
     # Top-k sorts along the last dimension at once.
     last, places = src.movedim(dim, -1), index.movedim(dim, -1)
-    values, order = last.topk(last.shape[-1], dim=-1, largest=not most)
+    values, order = last.topk(last.shape[-1], dim=-1, largest=False)
     sent = places.gather(-1, order).movedim(-1, dim)
     found = torch.scatter(x, dim, sent, values.movedim(-1, dim))
-    if not include_self:
-        return found
-    return torch.maximum(x, found) if most else torch.minimum(x, found)
+    return torch.maximum(x, found) if include_self else found
 
 
 def _index_reduce(

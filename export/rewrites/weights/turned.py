@@ -59,7 +59,9 @@ def turn_weights(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite | N
     def is_biased(node: Node) -> bool:
         given = named_arguments(node)
         bias, plain = given["self"], given["beta"] == given["alpha"] == 1
-        return plain and bias in constants and constants[bias].dim() == 1 and is_turned(given["mat2"])
+        if not plain or bias not in constants or not is_turned(given["mat2"]):
+            return False
+        return bool(constants[bias].shape == given["mat2"].meta["val"].shape[1:])
 
     def operands(node: Node) -> tuple[Any, ...]:
         *before, factor = node.args

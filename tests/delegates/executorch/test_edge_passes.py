@@ -1,4 +1,4 @@
-"""Passes before partitioning: inputs whose names a copy of the program keeps."""
+"""Passes before partitioning: names of inputs, copies in orders without a name, and operators with effects."""
 
 from __future__ import annotations
 
@@ -34,3 +34,26 @@ def test_programs_with_builtins_for_inputs_are_copied_without_their_weights(targ
             lowered = delegate.lower(program, delegate.options_type())
         assert lowered.plan.delegated_ops == lowered.plan.total_ops
         assert not [record for record in caplog.records if "get_fake_program" in record.getMessage()]
+
+
+@pytest.mark.parametrize("target", ["xnnpack", "onednn"])
+def test_a_copy_in_an_order_without_a_name_is_lowered(target, tmp_path):
+    class Copied(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x.permute(0, 3, 1, 2).clone().relu()
+
+    delegate = get_delegate(target)
+    program = capture(Copied(), (torch.randn(2, 3, 4, 5),), {}, dynamic_shapes=None, source_root=tmp_path).program
+    assert not delegate.plan(program, delegate.options_type()).fatal
+    assert delegate.lower(program, delegate.options_type()).files
+
+
+def test_an_operator_with_effects_is_named(tmp_path):
+    class Decomposed(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.linalg.cholesky(x @ x.T + 20 * torch.eye(20))
+
+    delegate = get_delegate("xnnpack")
+    program = capture(Decomposed(), (torch.randn(20, 20),), {}, dynamic_shapes=None, source_root=tmp_path).program
+    plan = delegate.plan(program, delegate.options_type())
+    assert any("linalg_cholesky" in left.op for left in plan.fatal)

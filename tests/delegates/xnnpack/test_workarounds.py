@@ -52,3 +52,18 @@ class CalledTwice(torch.nn.Module):
 def test_a_kernel_of_one_dimension_that_several_convolutions_read():
     proved = prove(CalledTwice(), (torch.randn(1, 64, 16), torch.randn(1, 64, 16)), "xnnpack")
     assert proved.exit_code == 0, proved.reason
+
+
+def test_a_little_that_is_added_keeps_a_root_from_zero():
+    def of(function):
+        class Root(torch.nn.Module):
+            def forward(self, x):
+                return torch.sqrt(function(x.sin()))
+
+        plan = XnnpackDelegate().plan(capture_program(Root(), torch.randn(2, 5)), XnnpackOptions())
+        return bool(plan.fallbacks)
+
+    assert not of(lambda x: x + 1e-6)
+    assert of(lambda x: x + 1.0)
+    assert of(lambda x: x.clamp(min=-1e-6) + 1e-6)
+    assert of(lambda x: x + torch.tensor([1e-4, 1.0, 1.0, 1.0, 1.0]))

@@ -32,6 +32,10 @@ CASES = {
     "transposed": (
         lambda x, w, b: F.conv_transpose2d(x, w, b, 2, 1, 1, 2), IMAGE, rand(6, 2, 3, 4, seed=1), rand(4, seed=2)
     ),
+    "transposed, with more behind than a stride": (
+        lambda x, w: F.conv_transpose2d(x, w, None, 1, 0, 1, 1, 2), IMAGE, rand(6, 2, 3, 3, seed=1)
+    ),
+    "of the same size": (lambda x, w: F.conv2d(x, w, padding="same"), IMAGE, rand(5, 6, 4, 3, seed=1)),
     "transposed sequences": (lambda x, w: F.conv_transpose1d(x, w, None, 3), SEQUENCE, rand(6, 4, 5, seed=1)),
 }  # fmt: skip
 

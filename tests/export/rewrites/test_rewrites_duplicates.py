@@ -8,6 +8,7 @@ from rewriting import capture_program, check_rewrite, operators
 from torch import nn
 
 from edgex.export.rewrites.folding.duplicates import join_duplicates
+from edgex.export.rewrites.operators.portable_functions import spare_portable_functions
 
 X = torch.randn(2, 6, 8, generator=torch.Generator().manual_seed(0))
 
@@ -94,3 +95,26 @@ def test_layers_share_their_mask():
     check_rewrite(program, rewritten, X)
     count = operators(program).count("aten.gt.Scalar") - operators(rewritten).count("aten.gt.Scalar")
     assert count == 2, operators(rewritten)
+
+
+def test_few_numbers_of_any_type_are_compared():
+    class Halves(nn.Module):
+        def __init__(self):
+            super().__init__()
+            for name in ("one", "other"):
+                self.register_buffer(name, torch.tensor(0.5, dtype=torch.bfloat16))
+
+        def forward(self, x):
+            return (x * self.one).sin() + (x * self.other).cos()
+
+    program = capture_program(Halves(), X, randomise=False)
+    rewritten, _ = join_duplicates(program)
+    check_rewrite(program, rewritten, X)
+    assert operators(rewritten).count("aten.mul.Tensor") == 1
+
+
+def test_what_recipes_leave_alone_stays_apart():
+    """The parts of `log1p` are not those that the user wrote, which recipes may quantize."""
+    program = capture_program(Function(lambda _, x: torch.log(x.abs() + 1.0) * 2 + torch.log1p(x.abs())), X)
+    rewritten, _ = join_duplicates(spare_portable_functions(program)[0])
+    assert operators(rewritten).count("aten.log.default") == 3

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from rewriting import Calls, capture_program, check_rewrite, operators
+from rewriting import Calls, capture_program, check_rewrite, operators, run_program
 
 from benchmarks.operators.proof import prove
 from edgex.export.rewrites.scattering.in_order import scatter_in_order
@@ -34,6 +34,17 @@ def test_extremes_are_written_in_order(case):
     check_rewrite(before, after, START, VALUES)
     assert rewrite.count == 1
     assert {"aten.topk.default", "aten.scatter.src"} <= set(operators(after))
+
+
+@pytest.mark.parametrize("reduce", ["amax", "amin"])
+def test_what_is_no_number_wins(reduce):
+    def spread(x, s):
+        return x.scatter_reduce(0, torch.tensor([0, 0, 0, 1]), s, reduce)
+
+    args = torch.ones(2), torch.tensor([0.5, torch.nan, 0.25, 2.0])
+    after, _ = scatter_in_order(capture_program(Calls(spread), *args))
+    (found,) = run_program(after, *args)
+    torch.testing.assert_close(found, spread(*args), equal_nan=True)
 
 
 def test_sums_are_left_alone():

@@ -143,6 +143,19 @@ def test_what_a_loop_writes_is_joined_once(case: str) -> None:
     assert join_steps(after) == (after, None)
 
 
+def test_an_output_that_is_what_was_written_has_memory_of_its_own() -> None:
+    def write_and_return(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        made = torch.zeros(2, 2, 6, 5)
+        made[:, 0] = x
+        made[:, 1] = x * 2
+        return made[:, 0], made.sum(1)
+
+    before, _ = return_writes(capture_program(Calls(write_and_return), X))
+    after, _ = join_steps(before)
+    check_rewrite(before, after, X)
+    assert "aten.clone.default" in operators(after)
+
+
 def test_one_slice_alone_is_left_to_join_writes() -> None:
     before, _ = return_writes(capture_program(Calls(lambda x: torch.slice_scatter(x, x[:, :2], 1, 2, 4)), X))
     assert join_steps(before) == (before, None)

@@ -29,6 +29,8 @@ BETWEEN = {
     "at once": lambda y: y,
     "behind elements": lambda y: y.relu() * 2,
     "behind a slice and a view": lambda y: y[:, :2].view(1, 2, 20, 6) + 1,
+    "behind a concatenation": lambda y: torch.cat([y, y], 1),
+    "behind what has no tag": lambda y: nn.functional.hardswish(y),
     "behind one of several": lambda y: y.chunk(2, 1)[1].exp(),
 }
 
@@ -43,7 +45,7 @@ def test_views_of_another_order_are_reshaped(case):
 
 
 def test_views_of_what_is_computed_anew_stay():
-    before = capture_program(Viewed(lambda y: torch.cat([y, y], 1)), VIDEO)
+    before = capture_program(Viewed(lambda y: y @ y.transpose(-1, -2)), VIDEO)
     after, _ = flatten_conv3d(before)
     check_rewrite(before, after, VIDEO)
     assert "aten.view.default" in operators(after)
