@@ -6,9 +6,9 @@ after:   values, order = aten.topk.default(src, 3000, 0, False)
          y = maximum(x, aten.scatter.src(x, 0, index[order], values))           # the last at a place is its largest
 ```
 
-ExecuTorch has no kernel for the former. To compare each value with each place takes its others 50 ns for each pair, and
-to sort 100 ns for each value (one thread of a Xeon). Softmax over the edges of a graph is made of them. Left alone:
-sizes that only a run knows.
+ExecuTorch has no kernel for the former. Merely to compare each value with each place takes its others 19 ns a pair, and
+to sort 100 ns a value (3,000 edges, 500 places, one thread of a Xeon). Softmax over the edges of a graph is made of
+them. Left alone: sizes that only a run knows.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ import torch
 from edgex.delegates.base import CapturedProgram
 from edgex.export.rewrites.base import Rewrite
 from edgex.export.rewrites.editing.substitution import Rules, static, substitute
-from edgex.export.rewrites.scattering.sums import repeat_index
+from edgex.export.rewrites.scattering.sums import of_rows
 
 aten = torch.ops.aten
 
 
 def scatter_in_order(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite | None]:
     """Write every scattered maximum and minimum of fixed sizes; the same program comes back without one."""
-    rules: Rules = {aten.scatter_reduce.two: _scatter_reduce, aten.index_reduce.default: _index_reduce}
+    rules: Rules = {aten.scatter_reduce.two: _scatter_reduce, aten.index_reduce.default: of_rows(_scatter_reduce)}
     return substitute(program, "scatter_in_order", rules, "{count} scattered extreme(s) are written in order")
 
 
@@ -51,12 +51,3 @@ def _largest(x: torch.Tensor, dim: int, index: torch.Tensor, src: torch.Tensor, 
     sent = places.gather(-1, order).movedim(-1, dim)
     found = torch.scatter(x, dim, sent, values.movedim(-1, dim))
     return torch.maximum(x, found) if include_self else found
-
-
-def _index_reduce(
-    x: torch.Tensor, dim: int, index: torch.Tensor, src: torch.Tensor, reduce: str, include_self: bool
-) -> Any:
-    """One index for a whole row of `src`."""
-    if x.dim() == 0 or not static(*src.shape):
-        return NotImplemented
-    return _scatter_reduce(x, dim, repeat_index(x, dim, index, src), src, reduce, include_self)

@@ -31,7 +31,7 @@ from torch.nn import functional as F
 
 from edgex.delegates.base import CapturedProgram
 from edgex.export.rewrites.base import Rewrite
-from edgex.export.rewrites.editing.substitution import Rules, static, substitute
+from edgex.export.rewrites.editing.substitution import Rules, Write, static, substitute
 
 aten = torch.ops.aten
 
@@ -45,7 +45,7 @@ def scatter_by_sums(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite 
     """Write every such operator with sums; the same program comes back without one."""
     rules: Rules = {
         aten.scatter_reduce.two: _scatter_reduce,
-        aten.index_reduce.default: _index_reduce,
+        aten.index_reduce.default: of_rows(_scatter_reduce),
         aten.embedding_bag.default: _embedding_bag,
         aten.embedding_bag.padding_idx: _embedding_bag,
         aten.histc.default: _histogram,
@@ -70,19 +70,18 @@ def _scatter_reduce(
     return total / torch.scatter_add(first, dim, index, torch.ones_like(src))
 
 
-def _index_reduce(
-    x: torch.Tensor, dim: int, index: torch.Tensor, src: torch.Tensor, reduce: str, include_self: bool
-) -> Any:
-    """One index for a whole row of `src`."""
-    if x.dim() == 0 or not static(*src.shape):
-        return NotImplemented
-    return _scatter_reduce(x, dim, repeat_index(x, dim, index, src), src, reduce, include_self)
+def of_rows(scatter_reduce: Write) -> Write:
+    """The rule for `index_reduce`, with one place for a whole row of `src`, from the rule for `scatter_reduce`."""
 
+    def write(
+        x: torch.Tensor, dim: int, index: torch.Tensor, src: torch.Tensor, reduce: str, include_self: bool
+    ) -> Any:
+        if x.dim() == 0 or not static(*src.shape):
+            return NotImplemented
+        sizes = [-1 if at == dim % x.dim() else 1 for at in range(x.dim())]
+        return scatter_reduce(x, dim, index.long().reshape(sizes).expand_as(src), src, reduce, include_self)
 
-def repeat_index(x: torch.Tensor, dim: int, index: torch.Tensor, src: torch.Tensor) -> torch.Tensor:
-    """The places of whole rows `[rows]`, of each element of `src`."""
-    sizes = [-1 if at == dim % x.dim() else 1 for at in range(x.dim())]
-    return index.long().reshape(sizes).expand_as(src)
+    return write
 
 
 def _extremes(x: torch.Tensor, dim: int, index: torch.Tensor, src: torch.Tensor, most: bool, include_self: bool) -> Any:

@@ -32,6 +32,7 @@ from edgex.export.rewrites.base import Rewrite
 from edgex.export.rewrites.editing.editor import constant_tensors
 from edgex.export.rewrites.editing.substitution import Rule, Rules, static, substitute
 from edgex.export.rewrites.folding.constants import find_foldable
+from edgex.export.rewrites.pooling.windows import each
 from edgex.export.rewrites.products.named_padding import with_named_padding
 
 aten = torch.ops.aten
@@ -75,7 +76,7 @@ def _convolve(
         return NotImplemented
     count, outputs, sizes = x.shape[0], weight.shape[0], x.shape[2:]
     kernel = weight.shape[2:]
-    given = [_both(value, len(kernel)) for value in (stride, padding, dilation)]
+    given = [each(value, len(kernel)) for value in (stride, padding, dilation)]
     made = [
         (size + 2 * pad - step * (width - 1) - 1) // by + 1
         for size, width, by, pad, step in zip(sizes, kernel, *given, strict=True)
@@ -106,7 +107,7 @@ def _convolve_transposed(
         return NotImplemented
     (count, inputs), sizes = x.shape[:2], x.shape[2:]
     outputs, kernel = weight.shape[1], weight.shape[2:]
-    by, pads, more, steps = (_both(value, len(kernel)) for value in (stride, padding, output_padding, dilation))
+    by, pads, more, steps = (each(value, len(kernel)) for value in (stride, padding, output_padding, dilation))
     # Whole, as if nothing was cut off: what is added behind may lie in what the padding cuts off.
     whole = [
         (size - 1) * jump + step * (width - 1) + 1
@@ -134,11 +135,6 @@ def _fits(x: torch.Tensor, weight: torch.Tensor) -> bool:
     if not x.dtype == weight.dtype == torch.float32 or x.dim() != weight.dim():
         return False
     return static(*x.shape, *weight.shape) and x.numel() > 0
-
-
-def _both(values: Sequence[int], count: int) -> list[int]:
-    """One for each dimension."""
-    return list(values) * count if len(values) == 1 else list(values)
 
 
 def _as_image(x: torch.Tensor) -> torch.Tensor:
