@@ -12,6 +12,7 @@ from edgex.delegates.onednn.operators.choosing import CHOOSING_OPERATORS
 from edgex.delegates.onednn.operators.elementwise import ELEMENTWISE_OPERATORS, Emit
 from edgex.delegates.onednn.operators.layers import NETWORK_OPERATORS
 from edgex.delegates.onednn.operators.low_bits import LOW_BIT_OPERATORS
+from edgex.delegates.onednn.operators.scattering import SCATTERING_OPERATORS
 from edgex.delegates.onednn.operators.views import VIEW_OPERATORS
 from edgex.delegates.onednn.quantized.rules import QUANTIZED_OPERATORS
 
@@ -20,6 +21,7 @@ OPERATORS: dict[str, Emit] = {
     **NETWORK_OPERATORS,
     **VIEW_OPERATORS,
     **CHOOSING_OPERATORS,
+    **SCATTERING_OPERATORS,
     **CACHE_OPERATORS,
     **LOW_BIT_OPERATORS,
     **QUANTIZED_OPERATORS,

@@ -20,6 +20,7 @@ from edgex.delegates.onednn.plan.values import (
     MASKS,
     OWN_CONCAT,
     OWN_UNARY,
+    SCATTERS,
     WHERE,
     Operation,
     Refused,
@@ -36,6 +37,7 @@ _VERSION, _OWN_VERSIONS = (
         **dict.fromkeys((CACHED_ATTENTION, OWN_CONCAT, *LOW_BIT_LINEAR.values()), 6),
         CACHED_ATTENTION_INT8: 7,
         **dict.fromkeys(OWN_UNARY.values(), 8),
+        **dict.fromkeys(SCATTERS, 9),
     },
 )
 _HEADER_BYTES = 48

@@ -23,6 +23,7 @@ from edgex.delegates.onednn.plan.values import (
     OWN_CONCAT,
     OWN_UNARY,
     SOFTMAX_ATTENTION,
+    SCATTERS,
     WHERE,
     Operation,
     Value,
@@ -92,6 +93,7 @@ OWN_KINDS = {
     LOW_BIT_LINEAR[4]: _FIRST_OWN + 13,
     LOW_BIT_LINEAR[8]: _FIRST_OWN + 14,
     **{kind: _FIRST_OWN + 17 + number for number, kind in enumerate(OWN_UNARY.values())},
+    **{kind: _FIRST_OWN + 19 + number for number, kind in enumerate(SCATTERS)},
 }
 ATTRIBUTES = {
     "alpha": 0x1,

@@ -271,6 +271,11 @@ FUSED = (
     *("behind_convolution", "behind_groups", "behind_channels", "behind_dilated_channels", "behind_product"),
     *("behind_concatenation", "bias_of_places", "int8_residual", "pooled_rows"),
 )
+# The table again in further orders: half a minute each.
+SLOW = tuple(
+    f"all_operators_{order}"
+    for order in ("by_channels", "by_columns", "with_gaps", "with_gaps_mixed", "by_channels_with_gaps_mixed")
+)
 # Where a call of oneDNN's costs more than all there is to compute.
 SMALL: dict[str, tuple] = {
     "small_block": (small_block, (2, 5, 16), nn.LayerNorm(16), nn.Linear(16, 32), nn.Linear(32, 16)),
@@ -279,7 +284,12 @@ SMALL: dict[str, tuple] = {
 
 @pytest.fixture(scope="module")
 def kernels() -> dict[str, list[str]]:
-    return log_kernels("DEFAULT", [*CASES, *SMALL])
+    return log_kernels("DEFAULT", [name for name in (*CASES, *SMALL) if name not in SLOW])
+
+
+@pytest.fixture(scope="module")
+def kernels_of_further_orders() -> dict[str, list[str]]:
+    return log_kernels("DEFAULT", SLOW)
 
 
 @pytest.fixture(scope="module")
@@ -309,10 +319,16 @@ def log_kernels(isa: str, names: Sequence[str]) -> dict[str, list[str]]:
     return found
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", [name for name in CASES if name not in SLOW])
 def test_no_reference_kernel(name: str, kernels: dict[str, list[str]]) -> None:
     slow = [line for line in kernels[name] if ",ref:" in line or ",gemm:ref" in line]
     assert not slow, "\n".join(slow)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SLOW)
+def test_no_reference_kernel_in_further_orders(name: str, kernels_of_further_orders: dict[str, list[str]]) -> None:
+    test_no_reference_kernel(name, kernels_of_further_orders)
 
 
 @pytest.mark.parametrize("name", FUSED)

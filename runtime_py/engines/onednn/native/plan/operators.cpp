@@ -20,7 +20,7 @@ constexpr uint32_t kMostConcatenated = 4096, kMostOwnConcatenated = 63;
 using Type = Attribute::Type;
 
 // What a kind does with the element types of its tensors.
-enum class Types { kAlike, kFloat32, kOfNorm, kQuantize, kDequantize, kCast, kEmbedding, kWhere, kCache, kCache8, kLinear4Bit, kLinear8Bit };
+enum class Types { kAlike, kFloat32, kOfNorm, kQuantize, kDequantize, kCast, kEmbedding, kWhere, kScatter, kCache, kCache8, kLinear4Bit, kLinear8Bit };
 
 struct AttributeRule {
   int code;
@@ -128,6 +128,9 @@ std::unordered_map<int, Rule> make_rules() {
   rules[kCachedAttention] = {6, 6, Types::kCache, of_text};
   rules[kCachedAttention8] = {8, 8, Types::kCache8, of_text};
   rules[kGather] = {2, 2, Types::kEmbedding, {dimension(dnnl_graph_op_attr_axis)}};
+  for (int kind : {kScatterAdd, kAddRows, kPutRows}) {
+    rules[kind] = {3, 3, Types::kScatter, {dimension(dnnl_graph_op_attr_axis)}};
+  }
   return rules;
 }
 
@@ -162,6 +165,8 @@ bool fits(Types types, const std::vector<int>& inputs, int result) {
       return is_float(result) && is_float(inputs[0]);
     case Types::kEmbedding:
       return is_float(result) && inputs[0] == result && (inputs[1] == kInt32 || inputs[1] == kInt64);
+    case Types::kScatter:
+      return is_float(result) && inputs[0] == result && (inputs[1] == kInt32 || inputs[1] == kInt64) && inputs[2] == result;
     case Types::kLinear4Bit:
     case Types::kLinear8Bit:
       for (size_t i = 0; i < inputs.size(); i++) {
@@ -264,8 +269,8 @@ const Attribute* find_attribute(const Operation& operation, int code) {
 
 bool may_repeat(const Operation& operation) {
   return operation.kind == dnnl_graph_op_reorder || is_own_attention(operation.kind) || is_own_binary(operation.kind) ||
-         is_own_unary(operation.kind) || operation.kind == kWhere || operation.kind == kGather || is_cached_attention(operation.kind) ||
-         operation.kind == kConcat || operation.kind == kLinear4Bit || operation.kind == kLinear8Bit;
+         is_own_unary(operation.kind) || operation.kind == kWhere || operation.kind == kGather || is_scatter(operation.kind) ||
+         is_cached_attention(operation.kind) || operation.kind == kConcat || operation.kind == kLinear4Bit || operation.kind == kLinear8Bit;
 }
 
 void check_operation(const Plan& plan, const Operation& operation) {

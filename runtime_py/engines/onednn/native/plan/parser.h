@@ -14,8 +14,8 @@ namespace edgex {
 constexpr char kMagic[] = "EDGEXDNN";
 // Version 2 may hold attentions, version 3 embeddings too, version 4 operators of two tensors and attentions with two masks,
 // version 5 what masks and numbers choose, version 6 attention over a cache, weights in few bits and concatenations of any
-// size, version 7 caches in 8 bits, version 8 sines; the rest is as in version 1.
-constexpr uint32_t kVersion = 8;
+// size, version 7 caches in 8 bits, version 8 sines, version 9 what is scattered; the rest is as in version 1.
+constexpr uint32_t kVersion = 9;
 constexpr size_t kHeaderBytes = 48;
 
 // Returns the cause, empty when `plan` is complete. `data` must outlive `plan`, which points to the constants in it.

@@ -176,6 +176,17 @@ void check_gather(const Operation& operation, const Inputs& inputs, const Dims& 
   for (size_t i = 0; i < result.size(); i++) require_fit(i == axis || result[i] <= table[i]);
 }
 
+void check_scatter(const Operation& operation, const Inputs& inputs, const Dims& result) {
+  const Dims &indices = *inputs[1], &source = *inputs[2];
+  const auto axis = static_cast<size_t>(integers(operation, dnnl_graph_op_attr_axis)[0]);
+  require_fit(*inputs[0] == result && source.size() == result.size() && axis < result.size());
+  const bool elements = operation.kind == kScatterAdd;
+  require_fit(elements ? indices == source : indices == Dims{source[axis]});
+  for (size_t i = 0; i < result.size(); i++) {
+    require_fit(i == axis || (elements ? source[i] <= result[i] : source[i] == result[i]));
+  }
+}
+
 void check_low_bit_linear(const Operation& operation, const Inputs& inputs, const Dims& result) {
   // As `packing.py` has it: blocks of 16 outputs, groups of inputs, of 4 at a time or 8.
   constexpr int64_t kOutputs = 16, kMostInputs = 1 << 16;
@@ -263,6 +274,10 @@ void check_sizes(const Operation& operation, const Inputs& inputs, const Dims& r
       return check_repeated(inputs, result);
     case kGather:
       return check_gather(operation, inputs, result);
+    case kScatterAdd:
+    case kAddRows:
+    case kPutRows:
+      return check_scatter(operation, inputs, result);
     case kEmbedding:
       return check_embedding(inputs, result);
     default:  // element by element

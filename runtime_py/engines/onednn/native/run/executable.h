@@ -25,7 +25,7 @@ struct Group {
   PartitionOwner partition;       // null for an operator of our own
   int kind = 0;                   // of such an operator
   float scale = 0;                // of an attention
-  size_t axis = 0;                // of a gather
+  size_t axis = 0;                // of a gather or a scatter
   int64_t window = 0;             // of an attention over a cache
   std::vector<uint32_t> inputs;   // values
   std::vector<uint32_t> outputs;

@@ -7,6 +7,7 @@
 #include "operators/choose.h"
 #include "operators/concat.h"
 #include "operators/embedding.h"
+#include "operators/scatter.h"
 #include "lowbits/images.h"
 #include "lowbits/linear.h"
 #include "plan/operators.h"
@@ -185,6 +186,8 @@ void Executable::compile_own(const Group& group, Call& call) const {
     call.own = make_where(dtypes[1], tensors[0], tensors[1], tensors[2], tensors[3]);
   } else if (group.kind == kGather) {
     call.own = make_gather(dtypes[0], dtypes[1], group.axis, tensors[0], tensors[1], tensors[2]);
+  } else if (is_scatter(group.kind)) {
+    call.own = make_scatter(group.kind, dtypes[0], dtypes[1], group.axis, tensors[0], tensors[1], tensors[2], tensors[3]);
   } else if (is_cached_attention(group.kind)) {
     const Strided result = tensors.back();
     tensors.pop_back();
