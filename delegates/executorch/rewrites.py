@@ -10,6 +10,7 @@ PORTABLE_REWRITES = (
         "sort_by_topk",
         "scatter_in_order",
         "scatter_by_sums",
+        "choose_rows",
         "slice_padding",
         "widen_pools",
         "write_max_pools",

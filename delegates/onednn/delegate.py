@@ -55,6 +55,7 @@ class OneDnnDelegate:
             "write_cached_attention",
             "write_cached_attention_int8",
             "split_complex",
+            "add_rows",
             "keep_planes",
             "loop_recurrences",
             "write_recurrences",

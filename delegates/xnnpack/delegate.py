@@ -44,6 +44,7 @@ class XnnpackDelegate:
     rewrites: tuple[str, ...] = (
         *(
             "split_complex",
+            "add_elements",
             "keep_planes",
             "loop_recurrences",
             "write_recurrences",

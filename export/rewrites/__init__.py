@@ -130,6 +130,7 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
     from edgex.export.rewrites.scattering.chosen import count_through, index_by_masks
     from edgex.export.rewrites.scattering.in_order import scatter_in_order
     from edgex.export.rewrites.scattering.masked import write_masked
+    from edgex.export.rewrites.scattering.rows import add_elements, add_rows, choose_rows
     from edgex.export.rewrites.scattering.sums import scatter_by_sums
     from edgex.export.rewrites.scattering.truths import choose_truths
     from edgex.export.rewrites.weights.blocks import block_signals
@@ -185,6 +186,10 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
         ("index_by_masks", True, index_by_masks),
         ("scatter_in_order", True, scatter_in_order),
         ("scatter_by_sums", True, scatter_by_sums),
+        # Behind what makes numbers of masks, and sums of maxima.
+        ("choose_rows", True, choose_rows),
+        ("add_rows", True, add_rows),
+        ("add_elements", True, add_elements),
         ("search_by_comparisons", True, search_by_comparisons),
         ("loop_recurrences", True, loop_recurrences),
         # What is left: few steps, and weights that are computed.
