@@ -73,6 +73,7 @@ class XnnpackDelegate:
             "pool_extremes",
             "bound_lengths",
             "write_phases",
+            "write_dense_phases",
             "block_signals",
             "write_spans",
             "repeat_by_products",

@@ -121,7 +121,7 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
     from edgex.export.rewrites.products.einsum import split_einsum
     from edgex.export.rewrites.products.experts import write_experts
     from edgex.export.rewrites.products.nearest import repeat_by_products, repeat_pixels
-    from edgex.export.rewrites.products.phases import write_phases
+    from edgex.export.rewrites.products.phases import write_dense_phases, write_phases
     from edgex.export.rewrites.products.resizes import write_corners, write_cubics, write_resizes
     from edgex.export.rewrites.products.sampling import gather_samples
     from edgex.export.rewrites.recurrences.layers import loop_recurrences, write_recurrences
@@ -223,6 +223,7 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
         ("write_large_norms", True, write_large_norms),
         # Ahead of the shuffles that they become.
         ("write_phases", True, write_phases),
+        ("write_dense_phases", True, write_dense_phases),
         ("block_signals", True, block_signals),
         ("write_spans", True, write_spans),
         ("permute_pixels", True, permute_pixels),

@@ -1,12 +1,13 @@
 """Write what numbers choose as rows of a matrix, one number a row, which ExecuTorch copies whole.
 
 ```
-before:  y = aten.index.Tensor(x, [None, rows, columns])            # x: [2, 96, 96, 32], rows: [96, 1], columns: [96, 20]
+before:  y = aten.index.Tensor(x, [None, rows, columns])            # x: [2, 96, 96, 32], columns: [96, 20]
 after:   places = rows * 96 + columns                               # an outside one names no row at all
          y = aten.index.Tensor(x.reshape(2, 9216, 32), [None, places.reshape(1920)]).reshape(2, 96, 20, 32)
 
 before:  y = aten.index_put.default(x, [rows, columns], values)
-after:   y = aten.index_put.default(x.reshape(9216, 32), [places.reshape(1920)], values.reshape(1920, 32)).reshape(96, 96, 32)
+after:   z = aten.index_put.default(x.reshape(9216, 32), [places.reshape(1920)], values.reshape(1920, 32))
+         y = z.reshape(96, 96, 32)
 
 before:  y = aten.gather.default(x, 1, index.expand(1, 500, 64))    # the same number for all elements of a row
 after:   y = aten.index_select.default(x, 1, index[0, :, 0])
@@ -19,9 +20,9 @@ after:   y = aten.scatter_add.default(x, 0, index.reshape(500, 1).expand(500, 64
 ```
 
 ExecuTorch computes the place of each element where there are several numbers, or numbers of several dimensions: 50 ns
-an element, where a row of 64 takes 0.6 (5,000 rows, one thread of a Xeon). To add rows it takes 21 ns an element, to add
-elements 9 and to repeat their numbers 5; regions of oneDNN have a kernel of their own. Left alone: masks, numbers of
-dimensions that do not follow each other, and sizes that only a run knows.
+an element, where a row of 64 takes 0.6 (5,000 rows, one thread of a Xeon). To add rows it takes 21 ns an element, to
+add elements 9 and to repeat their numbers 5; regions of oneDNN have a kernel of their own. Left alone: masks, numbers
+of dimensions that do not follow each other, and sizes that only a run knows.
 """
 
 from __future__ import annotations
@@ -33,10 +34,11 @@ from itertools import pairwise
 from typing import Any
 
 import torch
+from torch.fx import Node
 
 from edgex.delegates.base import CapturedProgram
 from edgex.export.rewrites.base import Rewrite
-from edgex.export.rewrites.editing.substitution import Rules, static, substitute
+from edgex.export.rewrites.editing.substitution import Rule, Rules, static, substitute
 
 aten = torch.ops.aten
 
@@ -49,7 +51,7 @@ _Indices = Sequence[torch.Tensor | None]
 def choose_rows(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite | None]:
     """Write every such operator; the same program comes back without one."""
     rules: Rules = {
-        aten.index.Tensor: _index,
+        aten.index.Tensor: Rule(_index, operands=_unrepeated),
         aten.index_put.default: _index_put,
         aten.gather.default: _gather,
     }
@@ -76,7 +78,8 @@ class _Places:
         first: The first dimension that they choose along.
         sizes: Those of the dimensions, one after another, that they choose along.
         shape: Of the numbers, repeated to each other.
-        flat: The number of each place among all of these dimensions; their product for one that is outside.
+        flat: The number of each place among all of these dimensions, but for those along which the tensor repeats;
+            the product of all sizes for one that is outside.
     """
 
     first: int
@@ -84,32 +87,49 @@ class _Places:
     shape: torch.Size
     flat: torch.Tensor
 
-    def joined(self, x: torch.Tensor) -> torch.Tensor:
-        """The tensor with these dimensions as one."""
-        behind = x.shape[self.first + len(self.sizes) :]
-        return x.reshape(*x.shape[: self.first], math.prod(self.sizes), *behind)
+
+def _unrepeated(node: Node) -> tuple[Any, ...]:
+    """What is read, what it is read of where that repeats it, and the numbers."""
+    x, indices = node.args
+    repeats = isinstance(x, Node) and x.target is aten.expand.default
+    return x, x.args[0] if repeats else None, indices  # type: ignore[union-attr]
 
 
-def _index(x: torch.Tensor, indices: _Indices) -> Any:
-    places = _find_places(x, indices)
+def _index(x: torch.Tensor, source: torch.Tensor | None, indices: _Indices) -> Any:
+    places = _find_places(x, indices, repeated=source is not None)
     if places is None:
         return NotImplemented
-    numbers = [None] * places.first + [places.flat]
-    rows = aten.index.Tensor(places.joined(x), numbers)
-    return rows.reshape(*x.shape[: places.first], *places.shape, *x.shape[places.first + len(places.sizes) :])
+    before, behind = x.shape[: places.first], x.shape[places.first + len(places.sizes) :]
+    if source is not None:
+        # The same wherever it is looked at: one of each does.
+        dims = range(places.first, places.first + len(places.sizes))
+        x = source.expand([1 if dim in dims and _repeats(x, dim) else size for dim, size in enumerate(x.shape)])
+    joined = x.reshape(*before, -1, *behind)
+    rows = aten.index.Tensor(joined, [None] * places.first + [places.flat])
+    return rows.reshape(*before, *places.shape, *behind)
+
+
+def _repeats(x: torch.Tensor, dim: int) -> bool:
+    return x.shape[dim] > 1 and x.stride(dim) == 0
+
+
+def _repeats(x: torch.Tensor, dim: int) -> bool:
+    return x.shape[dim] > 1 and x.stride(dim) == 0
 
 
 def _index_put(x: torch.Tensor, indices: _Indices, values: torch.Tensor, accumulate: bool = False) -> Any:
+    if not static(*x.stride()) or any(_repeats(x, dim) for dim in range(x.dim())):
+        return NotImplemented
     places = _find_places(x, indices)
     if places is None or not static(*values.shape):
         return NotImplemented
     before, behind = x.shape[: places.first], x.shape[places.first + len(places.sizes) :]
     rows = values.expand(*before, *places.shape, *behind).reshape(*before, places.flat.shape[0], *behind)
-    numbers = [None] * places.first + [places.flat]
-    return aten.index_put(places.joined(x), numbers, rows, accumulate).reshape(x.shape)
+    joined = x.reshape(*before, math.prod(places.sizes), *behind)
+    return aten.index_put(joined, [None] * places.first + [places.flat], rows, accumulate).reshape(x.shape)
 
 
-def _find_places(x: torch.Tensor, indices: _Indices) -> _Places | None:
+def _find_places(x: torch.Tensor, indices: _Indices, *, repeated: bool = False) -> _Places | None:
     chosen = [(dim, index) for dim, index in enumerate(indices) if index is not None]
     dims, numbers = [dim for dim, _ in chosen], [index for _, index in chosen]
     known = static(*x.shape, *(size for index in numbers for size in index.shape)) and 0 not in x.shape
@@ -126,10 +146,11 @@ def _find_places(x: torch.Tensor, indices: _Indices) -> _Places | None:
         flat = numbers[0].long()
         return _Places(dims[0], sizes, shape, flat.reshape(-1))
     flat, outside = torch.zeros((), dtype=torch.int64), torch.zeros((), dtype=torch.bool)
-    for index, size in zip(numbers, sizes, strict=True):
+    for (dim, index), size in zip(chosen, sizes, strict=True):
         number = index.long()
         outside = outside | (number < -size) | (number >= size)
-        flat = flat * size + torch.where(number < 0, number + size, number)
+        if not (repeated and _repeats(x, dim)):
+            flat = flat * size + torch.where(number < 0, number + size, number)
     flat = torch.where(outside, math.prod(sizes), flat)
     return _Places(dims[0], sizes, shape, flat.expand(shape).reshape(-1))
 
@@ -148,8 +169,9 @@ def _gather(x: torch.Tensor, dim: int, index: torch.Tensor, sparse_grad: bool = 
 
 def _scatter_add(x: torch.Tensor, dim: int, index: torch.Tensor, values: torch.Tensor) -> Any:
     numbers = _find_numbers(x, dim, index)
-    sizes = [(one, other) for at, (one, other) in enumerate(zip(x.shape, index.shape, strict=False)) if at != dim % x.dim()]
-    if numbers is None or index.shape != values.shape or any(one != other for one, other in sizes):
+    if numbers is None or index.shape != values.shape:
+        return NotImplemented
+    if any(x.shape[at] != index.shape[at] for at in range(x.dim()) if at != dim % x.dim()):
         return NotImplemented
     return _of_each(
         numbers, lambda matrix, given, at, rows: matrix.index_add(at, given, rows), dim % x.dim(), x, values

@@ -8,8 +8,8 @@ after:   total = aten.scatter_add.default(x, 0, index, src)
 
 before:  y, *_ = aten.embedding_bag.padding_idx(table, ids, starts)           # sums
 after:   rows = aten.embedding.default(table, ids)
-         member = (place >= starts[:, None]) & (place < ends[:, None])       # [bags, ids]
-         y = member.float() @ rows
+         member = clamp(place - starts[:, None] + 1, 0, 1) * clamp(ends[:, None] - place, 0, 1)     # [bags, ids]
+         y = member @ rows
 
 before:  y = aten.scatter_reduce.two(x, 0, index, src, "amax")
 after:   y = maximum(x, amax(where(index == arange(places)[:, None], src, -inf), 1))    # up to 4 million of them
@@ -27,18 +27,23 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch.fx import Node
 from torch.nn import functional as F
 
 from edgex.delegates.base import CapturedProgram
+from edgex.delegates.graph.schema import named_arguments
 from edgex.export.rewrites.base import Rewrite
-from edgex.export.rewrites.editing.substitution import Rules, Write, static, substitute
+from edgex.export.rewrites.editing.substitution import Rule, Rules, Write, static, substitute
 
 aten = torch.ops.aten
 
-_SUM, _MEAN = 0, 1
+_SUM, _MEAN, _MAX = 0, 1, 2
 
 # Places times values of the largest table that stands for a scattered maximum.
 LARGEST_TABLE = 1 << 22
+
+# Whole numbers up to it are float32.
+LARGEST_EXACT = 1 << 24
 
 
 def scatter_by_sums(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite | None]:
@@ -46,8 +51,8 @@ def scatter_by_sums(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite 
     rules: Rules = {
         aten.scatter_reduce.two: _scatter_reduce,
         aten.index_reduce.default: of_rows(_scatter_reduce),
-        aten.embedding_bag.default: _embedding_bag,
-        aten.embedding_bag.padding_idx: _embedding_bag,
+        aten.embedding_bag.default: Rule(_embedding_bag, operands=_with_bag_size),
+        aten.embedding_bag.padding_idx: Rule(_embedding_bag, operands=_with_bag_size),
         aten.histc.default: _histogram,
     }
     return substitute(program, "scatter_by_sums", rules, "{count} operator(s) ({operators}) became sums")
@@ -101,6 +106,18 @@ def _extremes(x: torch.Tensor, dim: int, index: torch.Tensor, src: torch.Tensor,
     return torch.where(sent.sum(1) > 0, found, x).movedim(0, dim)
 
 
+def _with_bag_size(node: Node) -> tuple[Any, ...]:
+    """The arguments, and the number of ids of each bag where all have as many: `F.embedding_bag` of a matrix."""
+    given = named_arguments(node)
+    given.setdefault("padding_idx", None)
+    starts, each = given["offsets"], None
+    if starts.target is aten.arange.start_step and not given["include_last_offset"]:
+        first, end, each = starts.args[:3]
+        count = given["indices"].meta["val"].shape[0]
+        each = each if static(first, end, each, count) and first == 0 and end == count and count % each == 0 else None
+    return (*given.values(), each)
+
+
 def _embedding_bag(
     weight: torch.Tensor,
     indices: torch.Tensor,
@@ -110,24 +127,51 @@ def _embedding_bag(
     sparse: bool,
     per_sample_weights: torch.Tensor | None,
     include_last_offset: bool,
-    padding_idx: int | None = None,
+    padding_idx: int | None,
+    each: int | None,
 ) -> Any:
     del scale_grad_by_freq, sparse
-    if mode not in (_SUM, _MEAN) or (padding_idx or -1) >= 0 or not static(indices.shape[0], offsets.shape[0]):
+    if (
+        mode not in (_SUM, _MEAN, _MAX)
+        or not static(weight.shape[0], indices.shape[0], offsets.shape[0])
+        or indices.shape[0] == 0
+    ):
         return NotImplemented
-    count = indices.shape[0]
     rows = F.embedding(indices, weight)
     rows = rows if per_sample_weights is None else rows * per_sample_weights.unsqueeze(-1)
+    counted = None if padding_idx is None else indices != padding_idx % weight.shape[0]
+    if each is not None:
+        return _bags_of_one_size(rows.reshape(-1, each, rows.shape[-1]), counted, mode), None, None, None
+    count = indices.shape[0]
+    if count >= LARGEST_EXACT or mode == _MAX:
+        return NotImplemented
+    # In floating point, where engines compute: of whole numbers, what is above one is at least 1 above it.
+    bounds = offsets.to(torch.float32)
     if include_last_offset:
-        starts, ends = offsets[:-1], offsets[1:]
+        starts, ends = bounds[:-1], bounds[1:]
     else:
-        starts, ends = offsets, torch.cat([offsets[1:], torch.full_like(offsets[:1], count)])
-    place = torch.arange(count, device=offsets.device, dtype=offsets.dtype)
-    member = ((place >= starts.unsqueeze(-1)) & (place < ends.unsqueeze(-1))).to(rows.dtype)
+        starts, ends = bounds, torch.cat([bounds[1:], torch.full((1,), float(count), device=offsets.device)])
+    place = torch.arange(count, device=offsets.device, dtype=torch.float32)
+    begun = (place - (starts.unsqueeze(-1) - 1)).clamp(0, 1)
+    member = (begun * (ends.unsqueeze(-1) - place).clamp(0, 1)).to(rows.dtype)
+    member = member if counted is None else member * counted.to(rows.dtype)
     total = torch.matmul(member, rows)
     if mode == _MEAN:
         total = total / member.sum(-1, keepdim=True).clamp_min(1.0)
     return total, None, None, None
+
+
+def _bags_of_one_size(rows: torch.Tensor, counted: torch.Tensor | None, mode: int) -> torch.Tensor:
+    """What is made of each bag, `[bags, ids, width]`; `counted`: the ids that are no padding."""
+    if counted is None:
+        return rows.amax(1) if mode == _MAX else rows.sum(1) if mode == _SUM else rows.mean(1)
+    counted = counted.reshape(*rows.shape[:2], 1)
+    number = counted.to(rows.dtype).sum(1)
+    if mode == _MAX:
+        found = rows.masked_fill(~counted, float("-inf")).amax(1)
+        return torch.where(number > 0, found, torch.zeros((), dtype=rows.dtype))
+    total = (rows * counted.to(rows.dtype)).sum(1)
+    return total if mode == _SUM else total / number.clamp_min(1.0)
 
 
 def _histogram(x: torch.Tensor, bins: int, least: float, most: float) -> Any:
