@@ -43,5 +43,6 @@ PORTABLE_REWRITES = (
         "write_small_matrices",
         "write_distances",
         "join_duplicates",
+        "reduce_stacks",
     ),
 )

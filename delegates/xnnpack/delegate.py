@@ -45,6 +45,7 @@ class XnnpackDelegate:
         *(
             "split_complex",
             "add_elements",
+            "multiply_parts",
             "keep_planes",
             "loop_recurrences",
             "write_recurrences",

@@ -110,6 +110,7 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
     from edgex.export.rewrites.pooling.extremes import pool_extremes
     from edgex.export.rewrites.pooling.folds import write_folds
     from edgex.export.rewrites.pooling.maximum import write_max_pools
+    from edgex.export.rewrites.pooling.parts import multiply_parts, reduce_stacks
     from edgex.export.rewrites.pooling.places import write_max_places
     from edgex.export.rewrites.pooling.planes import write_plane_means
     from edgex.export.rewrites.pooling.sequences import widen_pools
@@ -251,6 +252,9 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
         # Ahead of powers, which take norms apart.
         ("bound_lengths", True, bound_lengths),
         ("write_powers", True, write_powers),
+        # Ahead of all that looks at reductions.
+        ("reduce_stacks", True, reduce_stacks),
+        ("multiply_parts", True, multiply_parts),
         # Behind variances, which become means, and norms, which become sums.
         ("write_channel_means", True, write_channel_means),
         ("write_plane_means", True, write_plane_means),

@@ -1,4 +1,4 @@
-"""Elements and rows that numbers send to their places: the backend's own, since oneDNN has no such operator."""
+"""Elements and rows that numbers add at their places: the backend's own, since oneDNN has no such operator."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from edgex.delegates.graph.schema import named_arguments
 from edgex.delegates.onednn.layout.sizes import shape_of
 from edgex.delegates.onednn.plan.region import RegionBuilder, is_indices
-from edgex.delegates.onednn.plan.values import ADD_ROWS, PUT_ROWS, SCATTER_ADD, Refused, Value
+from edgex.delegates.onednn.plan.values import ADD_ROWS, SCATTER_ADD, Refused, Value
 
 if TYPE_CHECKING:
     from torch.fx import Node
@@ -25,17 +25,19 @@ def _scatter_add(builder: RegionBuilder, node: Node) -> Value:
 
 
 def _index_put(builder: RegionBuilder, node: Node) -> Value:
-    """Whole rows along one dimension, which replace what is there or are added to it."""
+    """Whole rows along one dimension, which are added to what is there."""
     given = named_arguments(node)
+    if not given["accumulate"]:
+        raise Refused("attribute", "what is replaced is written in place by ExecuTorch, and would be a copy here")
     chosen = [(axis, index) for axis, index in enumerate(given["indices"]) if index is not None]
     if len(chosen) != 1 or chosen[0][1].meta["val"].dim() != 1:
-        raise Refused("attribute", "whole rows are written here, by numbers along one dimension")
+        raise Refused("attribute", "whole rows are added here, by numbers along one dimension")
     axis, index = chosen[0]
     x, source = builder.value(given["self"]), builder.value(given["values"])
     indices = builder.indices(_integers(index))
     if source.shape != (*x.shape[:axis], indices.shape[0], *x.shape[axis + 1 :]):
-        raise Refused("attribute", "a row for each number is written here, and not one that is repeated")
-    return _scatter(builder, node, ADD_ROWS if given["accumulate"] else PUT_ROWS, [x, indices, source], axis)
+        raise Refused("attribute", "a row for each number is added here, and not one that is repeated")
+    return _scatter(builder, node, ADD_ROWS, [x, indices, source], axis)
 
 
 def _integers(index: Node) -> Node:

@@ -26,8 +26,8 @@ MASKS = {"torch.bool": "bool"}
 EMBEDDING = "embedding"
 # By a mask, and by numbers along one dimension.
 WHERE, GATHER = "where", "gather"
-# Elements, and rows, that go to places by numbers along one dimension.
-SCATTER_ADD, ADD_ROWS, PUT_ROWS = SCATTERS = "scatter_add", "add_rows", "put_rows"
+# Elements, and rows, that are added at places by numbers along one dimension.
+SCATTER_ADD, ADD_ROWS = SCATTERS = "scatter_add", "add_rows"
 # A row that may look at nothing gives 0 in the first, as PyTorch's operator does, and NaN in the second, as a softmax
 # does.
 GUARDED_ATTENTION, SOFTMAX_ATTENTION = "guarded_attention", "softmax_attention"

@@ -37,13 +37,18 @@ import torch
 from torch.fx import Node
 
 from edgex.delegates.base import CapturedProgram
+from edgex.delegates.graph.schema import named_arguments
 from edgex.export.rewrites.base import Rewrite
 from edgex.export.rewrites.editing.substitution import Rule, Rules, static, substitute
 
 aten = torch.ops.aten
 
-# Matrices that are read one after another, each with numbers of its own.
-_MOST_MATRICES = 16
+# For several numbers a place, some operators of integers are worth it from so many elements on.
+_LEAST_ELEMENTS = 8
+# Elements that may be copied for one that is read, where several dimensions become one: a copy takes 1 ns at most.
+_MOST_COPIED = 16
+# The same for rows of matrices, which a copy may bring into one.
+_MOST_ROWS = 4
 
 _Indices = Sequence[torch.Tensor | None]
 
@@ -52,8 +57,8 @@ def choose_rows(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite | No
     """Write every such operator; the same program comes back without one."""
     rules: Rules = {
         aten.index.Tensor: Rule(_index, operands=_unrepeated),
-        aten.index_put.default: _index_put,
-        aten.gather.default: _gather,
+        aten.index_put.default: Rule(_index_put, where=_is_new),
+        aten.gather.default: Rule(_gather, operands=_with_source),
     }
     return substitute(program, "choose_rows", rules, "{count} operator(s) ({operators}) choose whole rows")
 
@@ -61,7 +66,9 @@ def choose_rows(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite | No
 def add_rows(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite | None]:
     """Write sums of elements with a number a row as sums of rows; the same program comes back without one."""
     detail = "{count} scattered sum(s) became sums of whole rows"
-    return substitute(program, "add_rows", {aten.scatter_add.default: _scatter_add}, detail)
+    return substitute(
+        program, "add_rows", {aten.scatter_add.default: Rule(_scatter_add, operands=_with_source)}, detail
+    )
 
 
 def add_elements(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite | None]:
@@ -89,38 +96,53 @@ class _Places:
 
 
 def _unrepeated(node: Node) -> tuple[Any, ...]:
-    """What is read, what it is read of where that repeats it, and the numbers."""
+    """What is read, what that repeats, and the numbers."""
     x, indices = node.args
-    repeats = isinstance(x, Node) and x.target is aten.expand.default
-    return x, x.args[0] if repeats else None, indices  # type: ignore[union-attr]
+    return x, _source_of(x), indices
+
+
+def _with_source(node: Node) -> tuple[Any, ...]:
+    """The arguments, and what the numbers repeat."""
+    given = named_arguments(node)
+    return (*given.values(), _source_of(given["index"]))
+
+
+def _source_of(node: Any) -> Any:
+    """What a node repeats: to read a part of it copies nothing. None for what repeats nothing."""
+    return node.args[0] if isinstance(node, Node) and node.target is aten.expand.default else None
 
 
 def _index(x: torch.Tensor, source: torch.Tensor | None, indices: _Indices) -> Any:
-    places = _find_places(x, indices, repeated=source is not None)
+    alike = _repeated_dims(x, source)
+    places = _find_places(x, indices, alike)
     if places is None:
         return NotImplemented
     before, behind = x.shape[: places.first], x.shape[places.first + len(places.sizes) :]
     if source is not None:
         # The same wherever it is looked at: one of each does.
-        dims = range(places.first, places.first + len(places.sizes))
-        x = source.expand([1 if dim in dims and _repeats(x, dim) else size for dim, size in enumerate(x.shape)])
+        chosen = alike & set(range(places.first, places.first + len(places.sizes)))
+        x = source.expand([1 if dim in chosen else size for dim, size in enumerate(x.shape)])
     joined = x.reshape(*before, -1, *behind)
     rows = aten.index.Tensor(joined, [None] * places.first + [places.flat])
     return rows.reshape(*before, *places.shape, *behind)
 
 
-def _repeats(x: torch.Tensor, dim: int) -> bool:
-    return x.shape[dim] > 1 and x.stride(dim) == 0
+def _repeated_dims(x: torch.Tensor, source: torch.Tensor | None) -> frozenset[int]:
+    """The dimensions along which an `expand` repeats its source."""
+    if source is None or not static(*x.shape, *source.shape):
+        return frozenset()
+    own = [1] * (x.dim() - source.dim()) + list(source.shape)
+    return frozenset(dim for dim, size in enumerate(x.shape) if size > 1 and own[dim] == 1)
 
 
-def _repeats(x: torch.Tensor, dim: int) -> bool:
-    return x.shape[dim] > 1 and x.stride(dim) == 0
+def _is_new(node: Node) -> bool:
+    """Whether it is no replacement in the caller's memory, or the model's: ExecuTorch writes it there."""
+    x = named_arguments(node)["self"]
+    return bool(named_arguments(node)["accumulate"]) or (isinstance(x, Node) and x.op == "call_function")
 
 
 def _index_put(x: torch.Tensor, indices: _Indices, values: torch.Tensor, accumulate: bool = False) -> Any:
-    if not static(*x.stride()) or any(_repeats(x, dim) for dim in range(x.dim())):
-        return NotImplemented
-    places = _find_places(x, indices)
+    places = _find_places(x, indices, frozenset())
     if places is None or not static(*values.shape):
         return NotImplemented
     before, behind = x.shape[: places.first], x.shape[places.first + len(places.sizes) :]
@@ -129,7 +151,7 @@ def _index_put(x: torch.Tensor, indices: _Indices, values: torch.Tensor, accumul
     return aten.index_put(joined, [None] * places.first + [places.flat], rows, accumulate).reshape(x.shape)
 
 
-def _find_places(x: torch.Tensor, indices: _Indices, *, repeated: bool = False) -> _Places | None:
+def _find_places(x: torch.Tensor, indices: _Indices, alike: frozenset[int]) -> _Places | None:
     chosen = [(dim, index) for dim, index in enumerate(indices) if index is not None]
     dims, numbers = [dim for dim, _ in chosen], [index for _, index in chosen]
     known = static(*x.shape, *(size for index in numbers for size in index.shape)) and 0 not in x.shape
@@ -138,44 +160,99 @@ def _find_places(x: torch.Tensor, indices: _Indices, *, repeated: bool = False) 
     follow = all(after == before + 1 for before, after in pairwise(dims))
     if not follow or not dims or (len(dims) == 1 and numbers[0].dim() == 1):
         return None
-    shape = torch.broadcast_shapes(*(index.shape for index in numbers))
+    shape = torch.broadcast_shapes(*(index.shape for index in numbers))  # type: ignore[no-untyped-call]
     if math.prod(shape) == 0:
         return None
     sizes = tuple(x.shape[dim] for dim in dims)
     if len(dims) == 1:  # what is outside of it is refused as it is
         flat = numbers[0].long()
         return _Places(dims[0], sizes, shape, flat.reshape(-1))
+    each = math.prod(x.shape) // math.prod(sizes)
+    if each < _LEAST_ELEMENTS or math.prod(shape) * each * _MOST_COPIED < math.prod(x.shape):
+        return None
     flat, outside = torch.zeros((), dtype=torch.int64), torch.zeros((), dtype=torch.bool)
     for (dim, index), size in zip(chosen, sizes, strict=True):
         number = index.long()
         outside = outside | (number < -size) | (number >= size)
-        if not (repeated and _repeats(x, dim)):
+        if dim not in alike:
             flat = flat * size + torch.where(number < 0, number + size, number)
     flat = torch.where(outside, math.prod(sizes), flat)
     return _Places(dims[0], sizes, shape, flat.expand(shape).reshape(-1))
 
 
-def _gather(x: torch.Tensor, dim: int, index: torch.Tensor, sparse_grad: bool = False) -> Any:
+def _gather(x: torch.Tensor, dim: int, index: torch.Tensor, sparse_grad: bool, source: torch.Tensor | None) -> Any:
     del sparse_grad
-    numbers = _find_numbers(x, dim, index)
-    if numbers is None:
+    rows = _find_rows(x, dim, index, source)
+    if rows is None:
         return NotImplemented
     dim %= x.dim()
-    for at, size in enumerate(index.shape):
-        if at != dim:
-            x = x.narrow(at, 0, size)
-    return _of_each(numbers, lambda matrix, given, at: torch.index_select(matrix, at, given), dim, x)
+    parts = [(at, size) for at, size in enumerate(index.shape) if at != dim and size != x.shape[at]]
+    if (parts or rows.matrices > 1) and index.shape[dim] * _MOST_ROWS < x.shape[dim]:
+        return NotImplemented  # to bring all into one matrix would copy what is not read
+    for at, size in parts:
+        x = x.narrow(at, 0, size)
+    joined, at = rows.join(x, dim)
+    return torch.index_select(joined, at, rows.numbers).reshape(index.shape)
 
 
-def _scatter_add(x: torch.Tensor, dim: int, index: torch.Tensor, values: torch.Tensor) -> Any:
-    numbers = _find_numbers(x, dim, index)
-    if numbers is None or index.shape != values.shape:
+def _scatter_add(
+    x: torch.Tensor, dim: int, index: torch.Tensor, values: torch.Tensor, source: torch.Tensor | None
+) -> Any:
+    rows = _find_rows(x, dim, index, source)
+    if rows is None or index.shape != values.shape or x.dtype not in (torch.float32, torch.bfloat16):
         return NotImplemented
-    if any(x.shape[at] != index.shape[at] for at in range(x.dim()) if at != dim % x.dim()):
+    dim %= x.dim()
+    if any(x.shape[at] != index.shape[at] for at in range(x.dim()) if at != dim):
         return NotImplemented
-    return _of_each(
-        numbers, lambda matrix, given, at, rows: matrix.index_add(at, given, rows), dim % x.dim(), x, values
-    )
+    (joined, at), (added, _) = rows.join(x, dim), rows.join(values, dim)
+    # Sums of rows count from the end below 0, where this one refuses.
+    numbers = torch.where(rows.numbers < 0, joined.shape[at], rows.numbers)
+    return joined.index_add(at, numbers, added).reshape(x.shape)
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Rows of matrices, by numbers.
+
+    Attributes:
+        matrices: How many; the dimensions ahead of the rows are one with them where there are several.
+        numbers: Of the rows among all matrices; the number of all rows for one that is outside of its matrix.
+    """
+
+    matrices: int
+    numbers: torch.Tensor
+
+    def join(self, x: torch.Tensor, dim: int) -> tuple[torch.Tensor, int]:
+        """A tensor with one matrix, and the dimension of its rows."""
+        return (x, dim) if self.matrices == 1 else (x.reshape(-1, *x.shape[dim + 1 :]), 0)
+
+
+def _find_rows(x: torch.Tensor, dim: int, index: torch.Tensor, source: torch.Tensor | None) -> _Rows | None:
+    """The rows that numbers choose, where an `expand` gives all elements of a row the same one."""
+    if x.dim() == 0 or source is None or not static(*x.shape, *index.shape) or 0 in (*x.shape, *index.shape):
+        return None
+    dim %= x.dim()
+    alike = _repeated_dims(index, source)
+    own = [at for at, size in enumerate(index.shape) if at != dim and size > 1 and at not in alike]
+    leading = max(own, default=-1) + 1
+    if leading > dim or math.prod(size for at, size in enumerate(index.shape) if at >= leading and at != dim) == 1:
+        return None
+    numbers = source.reshape([1] * (index.dim() - source.dim()) + list(source.shape))
+    for at in range(index.dim() - 1, -1, -1):
+        if at >= leading and at != dim:
+            numbers = numbers.select(at, 0)
+    # What repeats ahead of the rows has their numbers once for each.
+    wanted = (*index.shape[:leading], index.shape[dim])
+    numbers = numbers if tuple(numbers.shape) == wanted else numbers.expand(wanted)
+    matrices, count = math.prod(index.shape[:leading]), x.shape[dim]
+    if matrices == 1:
+        return _Rows(1, numbers.reshape(-1))
+    if leading < dim:
+        return None
+    first = torch.arange(matrices).unsqueeze(-1) * count
+    flat = numbers.reshape(matrices, -1)
+    outside = (flat < 0) | (flat >= count)
+    return _Rows(matrices, torch.where(outside, matrices * count, flat + first).reshape(-1))
 
 
 def _index_add(x: torch.Tensor, dim: int, index: torch.Tensor, values: torch.Tensor, alpha: float = 1) -> Any:
@@ -194,35 +271,7 @@ def _put_sum(x: torch.Tensor, indices: _Indices, values: torch.Tensor, accumulat
     if index.dtype not in (torch.int64, torch.int32) or index.dim() != 1 or not static(*index.shape):
         return NotImplemented
     rows = values.expand(*x.shape[:dim], index.shape[0], *x.shape[dim + 1 :])
-    return _index_add(x, dim, torch.where(index < 0, index + x.shape[dim], index), rows)
-
-
-def _of_each(numbers: torch.Tensor, write: Any, dim: int, *tensors: torch.Tensor) -> torch.Tensor:
-    """What is made of the matrices behind the leading dimensions, each with its own numbers: `[*leading, rows]`."""
-    leading = numbers.shape[:-1]
-    if math.prod(leading) == 1:
-        return write(tensors[0], numbers.reshape(-1), dim, *tensors[1:])
-    count = math.prod(leading)
-    flat = [tensor.reshape(count, *tensor.shape[len(leading) :]) for tensor in tensors]
-    given = numbers.reshape(count, -1)
-    made = [
-        write(flat[0][at], given[at], dim - len(leading), *(other[at] for other in flat[1:])) for at in range(count)
-    ]
-    return torch.stack(made).reshape(*leading, *made[0].shape)
-
-
-def _find_numbers(x: torch.Tensor, dim: int, index: torch.Tensor) -> torch.Tensor | None:
-    """The number of each row, `[*leading, rows]`, where all elements of a row have the same."""
-    if x.dim() == 0 or not static(*x.shape, *index.shape, *index.stride()) or 0 in (*x.shape, *index.shape):
-        return None
-    dim %= x.dim()
-    own = [at for at, size in enumerate(index.shape) if at != dim and size > 1 and index.stride(at) != 0]
-    leading = max(own, default=-1) + 1
-    repeated = math.prod(size for at, size in enumerate(index.shape) if at >= leading and at != dim)
-    if leading > dim or repeated == 1 or math.prod(index.shape[:leading]) > _MOST_MATRICES:
-        return None
-    # A leading dimension that repeats has its numbers once for each.
-    for at in range(len(index.shape) - 1, -1, -1):
-        if at >= leading and at != dim:
-            index = index.select(at, 0)
-    return index
+    size = x.shape[dim]
+    # Once more would be a place again, to those who count from the end themselves.
+    places = torch.where(index < -size, size, torch.where(index < 0, index + size, index))
+    return _index_add(x, dim, places, rows)

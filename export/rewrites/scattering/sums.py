@@ -112,7 +112,7 @@ def _with_bag_size(node: Node) -> tuple[Any, ...]:
     given.setdefault("padding_idx", None)
     starts, each = given["offsets"], None
     if starts.target is aten.arange.start_step and not given["include_last_offset"]:
-        first, end, each = starts.args[:3]
+        first, end, each = (named_arguments(starts)[name] for name in ("start", "end", "step"))
         count = given["indices"].meta["val"].shape[0]
         each = each if static(first, end, each, count) and first == 0 and end == count and count % each == 0 else None
     return (*given.values(), each)

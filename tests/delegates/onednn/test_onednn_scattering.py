@@ -1,4 +1,4 @@
-"""What numbers send to its place, which the backend does by itself: every form against eager."""
+"""What numbers add at its place, which the backend does by itself: every form against eager."""
 
 from __future__ import annotations
 
@@ -18,11 +18,6 @@ def numbers(*shape: int, below: int, least: int = 0) -> torch.Tensor:
     return torch.randint(least, below, shape, generator=torch.Generator().manual_seed(1))
 
 
-def apart(count: int, below: int) -> torch.Tensor:
-    """Numbers of which none comes twice: of what replaces the same row, PyTorch says not which stays."""
-    return torch.randperm(below, generator=torch.Generator().manual_seed(1))[:count]
-
-
 X, ROWS = random(7, 19), random(40, 19, seed=1)
 IMAGE, PARTS = random(2, 3, 7, 19), random(2, 3, 11, 19, seed=1)
 CASES: dict[str, tuple[Function, tuple[torch.Tensor, ...]]] = {
@@ -31,7 +26,6 @@ CASES: dict[str, tuple[Function, tuple[torch.Tensor, ...]]] = {
         lambda x, s, i: x.index_put((i,), s, accumulate=True),
         (X, ROWS, numbers(40, below=7, least=-7)),
     ),
-    "rows_that_replace": (lambda x, s, i: x.index_put((i,), s), (X, ROWS[:5], apart(5, 7) - 7)),
     "along_a_middle_dimension": (lambda x, s, i: x.index_add(2, i, s), (IMAGE, PARTS, numbers(11, below=7))),
     "along_the_last": (lambda x, s, i: x.index_add(1, i, s), (X, random(7, 5), numbers(5, below=19))),
     "of_one_dimension": (lambda x, s, i: x.index_add(0, i, s), (X[0], ROWS[:, 0], numbers(40, below=19))),
@@ -90,6 +84,9 @@ def test_sizes_known_only_when_it_runs() -> None:
     check(network, *cases[0], shapes={"inputs": ({}, dims, dims)}, more=cases[1:])
 
 
-def test_a_row_that_is_repeated_stays_with_executorch() -> None:
-    network = Network(lambda x, row, i: (x * 2).index_put((i,), row, accumulate=True))
-    check(network, X, ROWS[0], numbers(5, below=7), left=1)
+@pytest.mark.parametrize("accumulate", [True, False])
+def test_what_is_repeated_or_replaced_stays_with_executorch(accumulate: bool) -> None:
+    """It writes in place, where a region would copy: caches are written so."""
+    rows = ROWS[0] if accumulate else ROWS[:5]
+    network = Network(lambda x, s, i: (x * 2).index_put((i,), s, accumulate=accumulate))
+    check(network, X, rows, torch.tensor([3, -7, 2, 6, 5]), left=1)

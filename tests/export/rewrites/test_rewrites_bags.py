@@ -39,6 +39,7 @@ CASES = {
         lambda w, i, s: F.embedding_bag(i, w, per_sample_weights=s, mode="sum", padding_idx=1),
         *(TABLE, ROWS, torch.rand(3, 4)),
     ),
+    "bags of one": (lambda w, i: F.embedding_bag(i, w, mode="sum"), TABLE, ROWS.reshape(12, 1)),
     "32-bit starts": (lambda w, i, o: F.embedding_bag(i, w, o, mode="sum"), TABLE, FLAT.int(), STARTS.int()),
 }
 
@@ -66,6 +67,8 @@ def test_towers_of_bags_are_exported(target):
             bags = self.history(history), self.tags(tags, starts), self.best(history)
             return torch.tanh(torch.cat(bags, -1))
 
-    prove(
+    proved = prove(
         Towers().eval(), (torch.randint(0, 50, (4, 6)), torch.randint(0, 30, (9,)), torch.tensor([0, 3, 3, 8])), target
     )
+    assert proved.exit_code == 0, proved.reason
+    assert "scatter_by_sums" in proved.rewrites

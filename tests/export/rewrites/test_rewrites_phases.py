@@ -64,4 +64,6 @@ def test_a_decoder_is_exported(target):
         def forward(self, x):
             return self.out(torch.relu(self.up(x)))
 
-    prove(Decoder().eval(), (X,), target)
+    proved = prove(Decoder().eval(), (X,), target)
+    assert proved.exit_code == 0, proved.reason
+    assert "write_phases" in proved.rewrites

@@ -1,5 +1,8 @@
 #include "operators/scatter.h"
 
+#include <omp.h>
+
+#include <algorithm>
 #include <string>
 
 #include "library/onednn.h"
@@ -20,29 +23,26 @@ struct Row {
   int64_t count, to_step, from_step;
 };
 
-template <bool kAdds, typename T>
-EDGEX_INLINE void write(T from, T& to) {
-  if constexpr (kAdds) {
-    store(to_float(to) + to_float(from), to);
-  } else {
-    to = from;
-  }
+template <typename T>
+EDGEX_INLINE void add(T from, T& to) {
+  store(to_float(to) + to_float(from), to);
 }
 
-template <bool kAdds, typename T>
-EDGEX_INLINE void write_row(const Row<T>& row) {
+template <typename T>
+EDGEX_INLINE void add_all(const Row<T>& row) {
   if (row.to_step == 1 && row.from_step == 1) {
 #pragma omp simd
-    for (int64_t i = 0; i < row.count; i++) write<kAdds>(row.from[i], row.to[i]);
+    for (int64_t i = 0; i < row.count; i++) add(row.from[i], row.to[i]);
   } else {
-    for (int64_t i = 0; i < row.count; i++) write<kAdds>(row.from[i * row.from_step], row.to[i * row.to_step]);
+    for (int64_t i = 0; i < row.count; i++) add(row.from[i * row.from_step], row.to[i * row.to_step]);
   }
 }
 
-EDGEX_FOR_EACH_PROCESSOR void add_row(const Row<float>& row) { write_row<true>(row); }
-EDGEX_FOR_EACH_PROCESSOR void add_row(const Row<Bfloat16>& row) { write_row<true>(row); }
-EDGEX_FOR_EACH_PROCESSOR void put_row(const Row<float>& row) { write_row<false>(row); }
-EDGEX_FOR_EACH_PROCESSOR void put_row(const Row<Bfloat16>& row) { write_row<false>(row); }
+EDGEX_FOR_EACH_PROCESSOR void add_long(const Row<float>& row) { add_all(row); }
+EDGEX_FOR_EACH_PROCESSOR void add_long(const Row<Bfloat16>& row) { add_all(row); }
+
+// A row of fewer is added before a kernel for the processor is called.
+constexpr int64_t kLong = 16;
 
 // The indices as tensors of the source's size.
 Strided along_axis(const Strided& indices, size_t axis, const Strided& source) {
@@ -57,8 +57,7 @@ class Scatter final : public OwnOperator {
  public:
   Scatter(int kind, int dtype, size_t axis, const Strided& x, const Strided& indices, const Strided& source,
           const Strided& result)
-      : adds_(kind != kPutRows),
-        from_end_(kind != kScatterAdd),
+      : from_end_(kind == kAddRows),
         size_(result.dims[axis]),
         step_(result.strides[axis]),
         copy_(make_copy(dtype, x, result)) {
@@ -76,7 +75,8 @@ class Scatter final : public OwnOperator {
     const LoopOf<3>& inner = loops_.back();
     // Rows for one place stay in their order where each thread has places of its own.
     const bool whole_rows = inner.steps[1] == 0;
-    const int64_t threads = whole_rows && rows_ * inner.count >= kElementsForThreads ? std::min<int64_t>(size_, 16) : 1;
+    const bool shares = whole_rows && inner.count >= kLong && rows_ * inner.count >= kElementsForThreads;
+    const int64_t threads = shares ? std::min<int64_t>(size_, omp_get_max_threads()) : 1;
     // No exception leaves a thread of OpenMP's.
     int64_t outside = -1;
     bool found = false;
@@ -94,11 +94,7 @@ class Scatter final : public OwnOperator {
           if (place >= first && place < end) {
             const Row<T> row{to + place * step_ + i * inner.steps[0], from + i * inner.steps[2], whole_rows ? inner.count : 1,
                              inner.steps[0], inner.steps[2]};
-            if (whole_rows) {
-              adds_ ? add_row(row) : put_row(row);
-            } else {
-              adds_ ? write<true>(*row.from, *row.to) : write<false>(*row.from, *row.to);
-            }
+            row.count < kLong ? add_all(row) : add_long(row);
           } else if (place < 0 || place >= size_) {
 #pragma omp critical(edgex_scatter)
             {
@@ -113,7 +109,7 @@ class Scatter final : public OwnOperator {
   }
 
  private:
-  bool adds_, from_end_;
+  bool from_end_;
   int64_t size_, step_, rows_ = 1;
   std::unique_ptr<OwnOperator> copy_;
   std::vector<LoopOf<3>> loops_;

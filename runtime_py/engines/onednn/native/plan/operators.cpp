@@ -128,7 +128,7 @@ std::unordered_map<int, Rule> make_rules() {
   rules[kCachedAttention] = {6, 6, Types::kCache, of_text};
   rules[kCachedAttention8] = {8, 8, Types::kCache8, of_text};
   rules[kGather] = {2, 2, Types::kEmbedding, {dimension(dnnl_graph_op_attr_axis)}};
-  for (int kind : {kScatterAdd, kAddRows, kPutRows}) {
+  for (int kind : {kScatterAdd, kAddRows}) {
     rules[kind] = {3, 3, Types::kScatter, {dimension(dnnl_graph_op_attr_axis)}};
   }
   return rules;

@@ -49,8 +49,8 @@ constexpr int kConcat = kFirstOwn + 15;
 constexpr int kCachedAttention8 = kFirstOwn + 16;
 // Of each number.
 constexpr int kSine = kFirstOwn + 17, kCosine = kFirstOwn + 18;
-// Elements, and rows, that go to the places that numbers along one dimension name.
-constexpr int kScatterAdd = kFirstOwn + 19, kAddRows = kFirstOwn + 20, kPutRows = kFirstOwn + 21;
+// Elements, and rows, that are added at the places that numbers along one dimension name.
+constexpr int kScatterAdd = kFirstOwn + 19, kAddRows = kFirstOwn + 20;
 // Attributes of operators of our own, behind all of oneDNN's: how many tokens back an attention sees, 0 for all.
 constexpr int kWindow = 1 << 16;
 
@@ -64,7 +64,7 @@ inline bool is_own_binary(int kind) { return kind >= kAdd && kind <= kMinimum; }
 
 inline bool is_own_unary(int kind) { return kind == kSine || kind == kCosine; }
 
-inline bool is_scatter(int kind) { return kind >= kScatterAdd && kind <= kPutRows; }
+inline bool is_scatter(int kind) { return kind == kScatterAdd || kind == kAddRows; }
 
 struct Symbol {
   uint32_t arg;   // delegate argument whose size gives the symbol its value

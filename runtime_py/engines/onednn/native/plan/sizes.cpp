@@ -276,7 +276,6 @@ void check_sizes(const Operation& operation, const Inputs& inputs, const Dims& r
       return check_gather(operation, inputs, result);
     case kScatterAdd:
     case kAddRows:
-    case kPutRows:
       return check_scatter(operation, inputs, result);
     case kEmbedding:
       return check_embedding(inputs, result);
