@@ -3,11 +3,11 @@
 
 #include "attention/attention.h"
 #include "cache/attention.h"
+#include "indexed/embedding.h"
+#include "indexed/scatter.h"
 #include "operators/binary.h"
 #include "operators/choose.h"
 #include "operators/concat.h"
-#include "operators/embedding.h"
-#include "operators/scatter.h"
 #include "lowbits/images.h"
 #include "lowbits/linear.h"
 #include "plan/operators.h"

@@ -1,4 +1,4 @@
-#include "operators/scatter.h"
+#include "indexed/scatter.h"
 
 #include <omp.h>
 

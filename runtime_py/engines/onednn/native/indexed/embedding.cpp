@@ -1,4 +1,4 @@
-#include "operators/embedding.h"
+#include "indexed/embedding.h"
 
 #include <algorithm>
 #include <cstring>
