@@ -118,7 +118,7 @@ def _index(x: torch.Tensor, source: torch.Tensor | None, indices: _Indices) -> A
     if places is None:
         return NotImplemented
     before, behind = x.shape[: places.first], x.shape[places.first + len(places.sizes) :]
-    if source is not None:
+    if source is not None and len(places.sizes) > 1:
         # The same wherever it is looked at: one of each does.
         chosen = alike & set(range(places.first, places.first + len(places.sizes)))
         x = source.expand([1 if dim in chosen else size for dim, size in enumerate(x.shape)])

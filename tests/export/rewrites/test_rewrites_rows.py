@@ -38,6 +38,10 @@ CASES = {
         lambda x, i: x.expand(4, 9).expand(3, 4, 9)[i, i],
         *(torch.randn(1, 9), torch.tensor([[0, 1], [2, -3]])),
     ),
+    "of a repeated dimension alone": (
+        lambda x, i: x[:, None].expand(-1, 6, -1)[:, i],
+        *(torch.randn(4, 9), numbers(2, 5, below=6)),
+    ),
     "of a repeated part": (
         lambda x, i: x[:, None].expand(-1, 6, -1).unsqueeze(0).expand(3, 4, 6, 9)[i, i, i],
         *(torch.randn(4, 9), numbers(5, below=3)),
