@@ -8,9 +8,10 @@ before:  y = aten.prod.dim_int(x, 1)                                            
 after:   y = (x[:, 0:2] * x[:, 2:4]); y = y[:, 0] * y[:, 1] * x[:, 4]
 ```
 
-To put numbers side by side takes ExecuTorch 22 ns for each of them, and to multiply them 8 (one thread of a Xeon).
-Left alone: what is stacked for others too, more than 16 parts, products of more than 4,096 numbers, and sizes that only
-a run knows.
+ExecuTorch stacks and multiplies number by number: the mean of six parts of 442,368 numbers took 18.9 ms on `xnnpack`
+and takes 2.0, on `onednn` 9.0 and 1.7, products of five, 983,040 numbers in all, 6.9 and 1.7 on `xnnpack` (one thread
+of a Xeon). Left alone: what is stacked for others too, more than 16 parts, products of more than 4,096 numbers, and
+sizes that only a run knows.
 """
 
 from __future__ import annotations

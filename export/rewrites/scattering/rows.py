@@ -15,14 +15,15 @@ after:   y = aten.index_select.default(x, 1, index[0, :, 0])
 before:  y = aten.scatter_add.default(x, 0, index.expand(500, 64), values)          # `add_rows`, for oneDNN
 after:   y = aten.index_add.default(x, 0, index[:, 0], values)
 
-before:  y = aten.index_add.default(x, 0, index, values)                            # `add_elements`, for XNNPACK
+before:  y = aten.index_add.default(x, 0, index, values)                       # `add_elements`, for XNNPACK and ONNX
 after:   y = aten.scatter_add.default(x, 0, index.reshape(500, 1).expand(500, 64), values)
 ```
 
 ExecuTorch computes the place of each element where there are several numbers, or numbers of several dimensions: 50 ns
 an element, where a row of 64 takes 0.6 (5,000 rows, one thread of a Xeon). To add rows it takes 21 ns an element, to
-add elements 9 and to repeat their numbers 5; regions of oneDNN have a kernel of their own. Left alone: masks, numbers
-of dimensions that do not follow each other, and sizes that only a run knows.
+add elements 9 and to repeat their numbers 5; regions of oneDNN have a kernel of their own. ONNX Runtime adds rows on
+several threads, and loses some of what goes to one place. Left alone: masks, numbers of dimensions that do not follow
+each other, and sizes that only a run knows.
 """
 
 from __future__ import annotations
@@ -51,6 +52,7 @@ _MOST_COPIED = 16
 _MOST_ROWS = 4
 
 _Indices = Sequence[torch.Tensor | None]
+_INTEGERS = (torch.int64, torch.int32)
 
 
 def choose_rows(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite | None]:
@@ -65,10 +67,8 @@ def choose_rows(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite | No
 
 def add_rows(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite | None]:
     """Write sums of elements with a number a row as sums of rows; the same program comes back without one."""
-    detail = "{count} scattered sum(s) became sums of whole rows"
-    return substitute(
-        program, "add_rows", {aten.scatter_add.default: Rule(_scatter_add, operands=_with_source)}, detail
-    )
+    rules: Rules = {aten.scatter_add.default: Rule(_scatter_add, operands=_with_source)}
+    return substitute(program, "add_rows", rules, "{count} scattered sum(s) became sums of whole rows")
 
 
 def add_elements(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite | None]:
@@ -151,11 +151,16 @@ def _index_put(x: torch.Tensor, indices: _Indices, values: torch.Tensor, accumul
     return aten.index_put(joined, [None] * places.first + [places.flat], rows, accumulate).reshape(x.shape)
 
 
+def _chosen(indices: _Indices) -> list[tuple[int, torch.Tensor]]:
+    """The dimensions that numbers choose along, each with its numbers."""
+    return [(dim, index) for dim, index in enumerate(indices) if index is not None]
+
+
 def _find_places(x: torch.Tensor, indices: _Indices, alike: frozenset[int]) -> _Places | None:
-    chosen = [(dim, index) for dim, index in enumerate(indices) if index is not None]
+    chosen = _chosen(indices)
     dims, numbers = [dim for dim, _ in chosen], [index for _, index in chosen]
     known = static(*x.shape, *(size for index in numbers for size in index.shape)) and 0 not in x.shape
-    if not known or any(index.dtype not in (torch.int64, torch.int32) for index in numbers):
+    if not known or any(index.dtype not in _INTEGERS for index in numbers):
         return None
     follow = all(after == before + 1 for before, after in pairwise(dims))
     if not follow or not dims or (len(dims) == 1 and numbers[0].dim() == 1):
@@ -264,11 +269,11 @@ def _index_add(x: torch.Tensor, dim: int, index: torch.Tensor, values: torch.Ten
 
 
 def _put_sum(x: torch.Tensor, indices: _Indices, values: torch.Tensor, accumulate: bool = False) -> Any:
-    chosen = [(dim, index) for dim, index in enumerate(indices) if index is not None]
+    chosen = _chosen(indices)
     if not accumulate or len(chosen) != 1 or not static(*x.shape, *values.shape):
         return NotImplemented
     dim, index = chosen[0]
-    if index.dtype not in (torch.int64, torch.int32) or index.dim() != 1 or not static(*index.shape):
+    if index.dtype not in _INTEGERS or index.dim() != 1 or not static(*index.shape):
         return NotImplemented
     rows = values.expand(*x.shape[:dim], index.shape[0], *x.shape[dim + 1 :])
     size = x.shape[dim]

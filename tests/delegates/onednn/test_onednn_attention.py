@@ -155,6 +155,21 @@ def test_scores_far_apart(precision: str, always: None) -> None:
         check(network, query, key, mask, precision=precision)
 
 
+@pytest.mark.parametrize("score", [-70.0, -80.0, -200.0])
+def test_a_weight_next_to_nothing_is_none(score: float, always: None) -> None:
+    """The smallest numbers slow processors down: 0 times infinity shows that none of them is left."""
+    query, key = torch.ones(1, 2, 40, 16), torch.ones(1, 2, 50, 16)
+    key[:, :, 1:] *= score / 16 + 1
+    value = random(1, 2, 50, 16)
+    value[:, :, 7] = float("inf")
+    network = Network(lambda q, k, v: F.scaled_dot_product_attention(q, k * 1, v, scale=1.0))
+    with load(lower(capture(network, [query, key, value]))) as loaded:
+        (found,) = loaded(query, key, value)
+    assert bool(found.isnan().all())
+    value[:, :, 7] = 1
+    check(network, query, key, value)
+
+
 @pytest.mark.parametrize(("precision", "dtype"), [("fp32", torch.float32), ("bf16", torch.bfloat16)])
 def test_a_row_that_is_masked_by_the_lowest_number(precision: str, dtype: torch.dtype, always: None) -> None:
     """As transformers mask: a padded place sees nothing, so that all its weights are the same."""

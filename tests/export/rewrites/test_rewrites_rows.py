@@ -201,3 +201,11 @@ def test_messages_along_the_edges_of_a_graph_are_exported(target):
     proved = prove(Calls(messages), args, target)
     assert proved.exit_code == 0, proved.reason
     assert {"choose_rows", "add_rows" if target == "onednn" else "add_elements"} <= set(proved.rewrites)
+
+
+def test_no_sum_is_lost_between_threads():
+    """ONNX Runtime adds rows on several: 6,000 to 12 places had 30 dB."""
+    args = torch.zeros(12, 96), numbers(6000, below=12), torch.randn(6000, 96, generator=GENERATOR)
+    proved = prove(Calls(lambda x, i, s: torch.tanh(x.index_add(0, i, s) * 0.01)), args, "onnx-cpu")
+    assert proved.exit_code == 0, proved.reason
+    assert "add_elements" in proved.rewrites

@@ -7,7 +7,7 @@ namespace edgex {
 namespace {
 
 // 2^x for x <= 0, to 2 units in the last place; 0 below 2^-100, which is nothing beside the 1 that every row has: products
-// with the smallest numbers take processors a hundred times as long.
+// with the smallest numbers take processors twenty times as long.
 // The polynomial is the one of degree 5 with the smallest relative error (7.5e-8) for |fraction| <= 1/2, by Remez's
 // exchange.
 EDGEX_INLINE float power_of_two(float x) {

@@ -44,9 +44,8 @@ EDGEX_FOR_EACH_PROCESSOR void add_long(const Row<Bfloat16>& row) { add_all(row);
 // A row of fewer is added before a kernel for the processor is called.
 constexpr int64_t kLong = 16;
 
-// The indices as tensors of the source's size.
+// One number for each place along a dimension, as if it were repeated to the source's size.
 Strided along_axis(const Strided& indices, size_t axis, const Strided& source) {
-  if (indices.dims == source.dims) return indices;
   Strided repeated{source.dims, std::vector<int64_t>(source.dims.size(), 0)};
   repeated.strides[axis] = indices.strides[0];
   return repeated;
