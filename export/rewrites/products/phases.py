@@ -12,6 +12,14 @@ ones its kernels leave most of a tile empty where few channels are made: 6.2 ms 
 with stride 2 (64 x 64 places, one thread of a Xeon), as phases 0.8; oneDNN 2.5 and 0.7. With 64 to 16 channels XNNPACK
 takes 6.4 and 2.6, oneDNN 2.8 and 2.1: the latter keeps all but a few. Left alone: dilation, several channels a group,
 and sizes that only a run knows.
+
+```
+before:  y = aten.conv_transpose2d.input(x, weight, bias, [1, 1], [1, 1], [0, 0], 1)    # weight: [64, 32, 4, 4]
+after:   y = aten.conv2d.default(x, turned, bias, [1, 1], [2, 2], [1, 1], 1)            # turned: [32, 64, 4, 4]
+```
+
+With stride 1 there is one phase: the weights turned round, of whatever groups, with the other side of the padding.
+oneDNN has no kernel but its reference for transposed ones of 1 x 1.
 """
 
 from __future__ import annotations
@@ -77,6 +85,8 @@ def _phases(
     rank = weight.dim() - 2
     step, sides, more, hole = (each(given, rank) for given in (stride, padding, output_padding, dilation))
     fits = x.dim() == rank + 2 and static(*x.shape, *weight.shape) and set(hole) == {1} and max(step) > 1
+    if set(step) == {1} and set(more) == {0} and x.dim() == rank + 2:
+        return _turned(x, weight, bias, sides, groups, hole)
     if not fits or not (weight.shape[:2] == (groups, 1) or (groups == 1 and gains(weight, step))):
         return NotImplemented
     taps = [-(-size // by) for size, by in zip(weight.shape[2:], step, strict=True)]
@@ -110,3 +120,22 @@ def _phases(
     for dim, (side, size) in enumerate(zip(sides, sizes, strict=True)):
         y = y.narrow(dim + 2, side, size)
     return y
+
+
+def _turned(
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor | None,
+    sides: Sequence[int],
+    groups: int,
+    hole: Sequence[int],
+) -> Any:
+    rank, inputs = weight.dim() - 2, weight.shape[0] // groups
+    around = [by * (size - 1) - side for by, size, side in zip(hole, weight.shape[2:], sides, strict=True)]
+    if not static(*weight.shape) or min(around) < 0:
+        return NotImplemented  # results are cut off
+    # [groups * inputs, results, places] -> [groups * results, inputs, places]
+    split = weight.flip([*range(2, rank + 2)]).view(groups, inputs, *weight.shape[1:])
+    kernel = split.transpose(1, 2).reshape(groups * weight.shape[1], inputs, *weight.shape[2:])
+    convolve: Callable[..., Any] = (F.conv1d, F.conv2d)[rank - 1]
+    return convolve(x, kernel, bias, 1, around, tuple(hole), groups)

@@ -36,11 +36,41 @@ def test_dense_ones_become_plain(case):
     assert not any("conv_transpose" in name for name in operators(after))
 
 
+ONE_PHASE = {
+    "one weight": nn.ConvTranspose2d(6, 40, 1),
+    "uneven padding": nn.ConvTranspose2d(6, 20, (4, 3), padding=(1, 0)),
+    "groups": nn.ConvTranspose2d(6, 12, 3, groups=3),
+    "a channel a group": nn.ConvTranspose2d(6, 6, 5, padding=2, groups=6, bias=False),
+    "holes": nn.ConvTranspose2d(6, 20, (3, 2), dilation=(2, 3), padding=(3, 1)),
+    "of sequences": nn.ConvTranspose1d(6, 20, 7, padding=3),
+}
+
+
+@pytest.mark.parametrize("case", ONE_PHASE)
+def test_without_a_stride_the_weights_are_turned(case):
+    module = ONE_PHASE[case].eval()
+    x = X if isinstance(module, nn.ConvTranspose2d) else X[:, :, 0]
+    before = capture_program(module, x)
+    after, rewrite = write_phases(before)
+    assert rewrite.count == 1
+    check_rewrite(before, after, x)
+    assert not any("conv_transpose" in name for name in operators(after))
+
+
+def test_a_size_that_a_run_knows_is_turned_too():
+    module = nn.ConvTranspose2d(6, 20, 3, padding=1).eval()
+    batch = torch.export.Dim("batch", max=8)
+    proved = prove(module, (X,), "onednn", dynamic_shapes=({0: batch},))
+    assert proved.exit_code == 0, proved.reason
+    assert "write_phases" in proved.rewrites
+
+
 LEFT = {
     "many channels": (write_phases, nn.ConvTranspose2d(6, 16, 4, 2, 1)),
     "no overlap": (write_dense_phases, nn.ConvTranspose2d(6, 16, 2, 2)),
     "many channels times zeros": (write_dense_phases, nn.ConvTranspose2d(6, 40, 3, 2)),
-    "no stride": (write_dense_phases, nn.ConvTranspose2d(6, 4, 3)),
+    "results that are cut off": (write_phases, nn.ConvTranspose2d(6, 4, 1, padding=1)),
+    "results without a weight": (write_phases, nn.ConvTranspose2d(6, 4, 3, dilation=2, output_padding=1)),
     "holes": (write_phases, nn.ConvTranspose2d(6, 2, 4, 2, dilation=2)),
     "groups of channels": (write_dense_phases, nn.ConvTranspose2d(6, 4, 4, 2, groups=2)),
 }
