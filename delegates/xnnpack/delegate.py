@@ -57,7 +57,15 @@ class XnnpackDelegate:
             "pad_averages",
             "write_gelu",
         ),
-        *("order_weights", "turn_weights", "slice_pieces", "write_batches", "write_activations", "split_depthwise"),
+        *(
+            "order_weights",
+            "turn_weights",
+            "share_factors",
+            "slice_pieces",
+            "write_batches",
+            "write_activations",
+            "split_depthwise",
+        ),
         *(
             "write_plane_norms",
             "write_layer_norms",

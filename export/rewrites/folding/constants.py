@@ -12,8 +12,10 @@ after:   p__weight_norm, p_bias, x
 
 What is folded: deterministic `aten` and `prims` operators that write nothing and whose inputs are parameters, buffers
 that never change, constants and literals, with static sizes. What is not: views and copies of a weight (they do no
-work), what the program returns as an output, operators of other namespaces (a quantized weight's dequantize stays),
-and whatever would make the artifact larger by more than `SIZE_ALLOWANCE_BYTES` (a table computed from a short vector).
+work, but for the part of one or another form of it that multiplies something, `stacked[2]`: engines know no weight
+behind it), what the program returns as an output, operators of other namespaces (a quantized weight's dequantize
+stays), and whatever would make the artifact larger by more than `SIZE_ALLOWANCE_BYTES` (a table computed from a short
+vector).
 The weight of a convolution or linear layer may cost more, up to `_WEIGHTS_BYTES`: engines have slow kernels for one
 that is computed, or none (filters of SincNet took 92 % of its time).
 """
@@ -55,6 +57,14 @@ _COPIES = frozenset(
     f"aten::{name}" for name in ("clone", "contiguous", "detach", "alias", "lift_fresh", "lift_fresh_copy")
 )
 _CONVERSIONS = frozenset(f"aten::{name}" for name in ("to", "_to_copy"))
+
+# Of a matrix each of them is its transposition, where it changes the order at all.
+TRANSPOSITIONS = frozenset(f"aten::{name}" for name in ("t", "numpy_T", "mT", "transpose", "permute"))
+
+# What reads a weight that delegates look for.
+_PRODUCTS = frozenset(
+    f"aten::{name}" for name in ("matmul", "mm", "bmm", "addmm", "baddbmm", "linear", "einsum", "conv1d", "conv2d")
+)
 
 
 def fold_constants(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite | None]:
@@ -180,16 +190,39 @@ def _has_static_tensors(node: Node) -> bool:
 
 
 def _find_worked(foldable: Iterable[Node], weights: Mapping[Node, Any]) -> set[Node]:
-    """The foldable nodes that compute something from a weight, not just look at it."""
+    """The foldable nodes that compute something from a weight, not just look at it, and its parts that multiply."""
     from_weight: set[Node] = set(weights)
     worked: set[Node] = set()
     for node in foldable:
         inputs = node.all_input_nodes
         if any(arg in from_weight for arg in inputs):
             from_weight.add(node)
-            if any(arg in worked for arg in inputs) or not _is_view_or_copy(node):
+            if any(arg in worked for arg in inputs) or not _is_view_or_copy(node) or _is_part(node):
                 worked.add(node)
     return worked
+
+
+def _is_part(node: Node) -> bool:
+    """Whether a view shows a product less than what it looks at, or another form; matrices are turned elsewhere."""
+    value, before = node.meta["val"], leaves_of(node.all_input_nodes[0].meta["val"])
+    if not isinstance(value, torch.Tensor) or not _multiplies(node):
+        return False
+    if operator_name(node) in TRANSPOSITIONS:
+        return value.dim() > 2
+    return len(before) > 1 or (value.shape != before[0].shape and value.numel() <= before[0].numel())
+
+
+def _multiplies(node: Node) -> bool:
+    return any(
+        operator_name(user) in _PRODUCTS or (_is_view_or_copy(user) and _multiplies(user))
+        for user in node.users
+        if user.op == "call_function"
+    )
+
+
+def _is_seen(node: Node) -> bool:
+    """Whether a value is a weight or a part of it, of which nothing was computed."""
+    return node.op == "placeholder" or (_is_view_or_copy(node) and all(map(_is_seen, node.all_input_nodes)))
 
 
 def _is_view_or_copy(node: Node) -> bool:
@@ -239,7 +272,7 @@ def _choose_roots(
         }
         dead = _dead_nodes(roots, foldable)
         freed_bytes = sum(_bytes_of(arg) for arg in _ancestors(group) if arg in weights and dead.issuperset(_uses(arg)))
-        layers = [node for node in roots if any(_is_weight(node, user) for user in node.users)]
+        layers = [node for node in roots if any(_is_weight(node, user) for user in node.users) and not _is_seen(node)]
         spared = sum(map(_bytes_of, layers))
         spared, others = (spared, roots.keys() - layers) if spared <= _WEIGHTS_BYTES else (0, roots.keys())
         if sum(map(_bytes_of, roots)) - spared <= freed_bytes + allowance_bytes:

@@ -30,11 +30,9 @@ from edgex.delegates.graph.schema import named_arguments, operator_name
 from edgex.export.rewrites.base import Rewrite
 from edgex.export.rewrites.editing.editor import constant_tensors
 from edgex.export.rewrites.editing.substitution import Rule, Rules, static, substitute
+from edgex.export.rewrites.folding.constants import TRANSPOSITIONS
 
 aten = torch.ops.aten
-
-# Of a matrix each of them is its transposition, where it changes the order at all.
-_TRANSPOSITIONS = frozenset(f"aten::{name}" for name in ("t", "numpy_T", "mT", "transpose", "permute"))
 
 
 def turn_weights(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite | None]:
@@ -42,7 +40,7 @@ def turn_weights(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite | N
     constants = constant_tensors(program)
 
     def is_turned(factor: Any) -> bool:
-        if not isinstance(factor, Node) or operator_name(factor) not in _TRANSPOSITIONS:
+        if not isinstance(factor, Node) or operator_name(factor) not in TRANSPOSITIONS:
             return False
         weight = factor.args[0]
         if not isinstance(weight, Node) or weight not in constants or constants[weight].dim() != 2:

@@ -1,0 +1,163 @@
+"""Products that repeat no factor, and weights that are parts of others: the numbers stay, and engines take them."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rewriting import capture_program, check_rewrite, operators
+from torch import nn
+from torch.nn import functional as F
+
+from benchmarks.operators.proof import prove
+from edgex.export.rewrites.folding.constants import fold_constants
+from edgex.export.rewrites.matrices.shared import share_factors, share_weights
+
+
+class Product(nn.Module):
+    def __init__(self, function, *sizes):
+        super().__init__()
+        self.function = function
+        generator = torch.Generator().manual_seed(1)
+        self.weights = nn.ParameterList(nn.Parameter(torch.randn(size, generator=generator)) for size in sizes)
+
+    def forward(self, *x):
+        return self.function(*x, *self.weights)
+
+
+def _random(*size: int) -> torch.Tensor:
+    return torch.randn(size, generator=torch.Generator().manual_seed(2))
+
+
+# The function, the sizes of weights, the input's.
+FEW_MATRICES = {
+    "heads over rows": (lambda x, w: x.unsqueeze(1) @ w, [(8, 24, 10)], (2, 50, 24)),
+    "heads on the left": (lambda x, w: w @ x.unsqueeze(1), [(8, 10, 24)], (2, 24, 50)),
+    "capsules": (lambda x, w: torch.matmul(w, x[:, None, :, :, None]).squeeze(-1), [(5, 30, 6, 4)], (2, 30, 4)),
+    "columns": (lambda x, w: w @ x[..., None], [(6, 12)], (3, 7, 12)),
+    "groups of queries": (lambda x: x.view(2, 2, 3, 5, 6) @ x[:, :2, None].transpose(-1, -2), [], (2, 6, 5, 6)),
+    "both are repeated": (lambda x, w: x.view(3, 1, 4, 6) @ w, [(5, 6, 7)], (3, 4, 6)),
+}
+EQUATIONS = {
+    "a head of its own": ("bnd,hde->bhne", (3, 12, 4)),
+    "a weight for each": ("bnd,nde->bne", (5, 12, 4)),
+    "two dimensions made": ("bnd,dce->bnce", (12, 3, 4)),
+    "two dimensions summed": ("bnd,cnd->bc", (4, 5, 12)),
+    "rows mixed": ("bnd,kn->bkd", (7, 5)),
+}
+
+
+@pytest.mark.parametrize("case", FEW_MATRICES)
+def test_a_factor_is_not_repeated(case):
+    function, weights, size = FEW_MATRICES[case]
+    x = _random(*size)
+    before = capture_program(Product(function, *weights), x)
+    after, rewrite = share_factors(before)
+    assert rewrite.count == 1
+    check_rewrite(before, after, x)
+    assert "aten.matmul.default" not in operators(after)
+
+
+@pytest.mark.parametrize("weight_first", [False, True])
+@pytest.mark.parametrize("case", EQUATIONS)
+def test_sums_with_a_weight_are_products_of_matrices(case, weight_first):
+    equation, size = EQUATIONS[case]
+    x = _random(2, 5, 12)
+    if weight_first:
+        terms, out = equation.split("->")
+        equation = ",".join(reversed(terms.split(","))) + "->" + out
+    module = Product(lambda x, w: torch.einsum(equation, *((w, x) if weight_first else (x, w))), size)
+    before = capture_program(module, x)
+    after, rewrite = share_factors(before)
+    assert rewrite.count == 1
+    check_rewrite(before, after, x)
+    assert "aten.einsum.default" not in operators(after)
+
+
+LEFT = {
+    "both computed": (lambda x: torch.einsum("bnd,bmd->bnm", x, x), []),
+    "an ellipsis": (lambda x, w: torch.einsum("...d,de->...e", x, w), [(12, 3)]),
+    "a diagonal": (lambda x, w: torch.einsum("bnd,ddk->bnk", x, w), [(12, 12, 3)]),
+    "no sum": (lambda x, w: torch.einsum("bnd,n->bnd", x, w), [(5,)]),
+    "one element that is repeated": (lambda x, w: torch.einsum("bnd,de->bne", x, w), [(1, 3)]),
+    "a sum of one factor": (lambda x, w: torch.einsum("bnd,dek->bne", x, w), [(12, 3, 2)]),
+    "as many matrices": (lambda x, w: x @ w, [(2, 12, 3)]),
+    "a vector": (lambda x, w: x @ w, [(12,)]),
+    "few repetitions of little": (lambda x: x[:1, :2] @ torch.cat([x.transpose(1, 2)] * 9, 2), []),
+}
+
+
+@pytest.mark.parametrize("case", LEFT)
+def test_others_are_left_alone(case):
+    function, weights = LEFT[case]
+    program = capture_program(Product(function, *weights), _random(2, 5, 12))
+    assert share_factors(program) == (program, None)
+
+
+def test_onednn_is_given_what_copies_nothing():
+    x = _random(3, 7, 12)
+    before = capture_program(Product(lambda x, w: w @ x[..., None], (6, 12)), x)
+    after, rewrite = share_weights(before)
+    assert rewrite.count == 1
+    check_rewrite(before, after, x)
+    for function, size in ((lambda x, w: x.unsqueeze(1) @ w, (8, 12, 5)), (lambda x: x[:, None] @ x[..., None], None)):
+        program = capture_program(Product(function, *([size] if size else [])), x)
+        assert share_weights(program) == (program, None)
+
+
+@settings(max_examples=25, deadline=None)
+@given(data=st.data())
+def test_stacks_of_any_sizes_keep_their_numbers(data):
+    rank = data.draw(st.integers(1, 3))
+    over = [data.draw(st.lists(st.sampled_from([1, size]), min_size=2, max_size=2)) for size in (2, 3, 4)[:rank]]
+    high, deep, wide = (data.draw(st.integers(1, 4)) for _ in range(3))
+    x, weight = _random(*(one for one, _ in over), high, deep), (*(other for _, other in over), deep, wide)
+    before = capture_program(Product(lambda x, w: x @ w, weight), x)
+    after, rewrite = share_factors(before)
+    if rewrite is not None:
+        check_rewrite(before, after, x)
+
+
+PARTS = {
+    "of a stack": lambda x, w: F.linear(x, w.view(3, 12, 12)[1]),
+    "rows": lambda x, w: F.linear(x, w[12:24]),
+    "of several": lambda x, w: [F.linear(x, part) for part in w.chunk(3)],
+    "turned": lambda x, w: x @ w.view(3, 12, 12).transpose(1, 2)[2],
+    "another form": lambda x, w: x @ w.view(12, 36),
+}
+
+
+@pytest.mark.parametrize("case", PARTS)
+def test_parts_of_weights_that_multiply_are_weights(case):
+    x = _random(2, 5, 12)
+    before = capture_program(Product(PARTS[case], (36, 12)), x)
+    after, rewrite = fold_constants(before)
+    assert rewrite is not None
+    check_rewrite(before, after, x)
+    assert set(operators(after)) <= {"aten.linear.default", "aten.matmul.default"}
+
+
+SEEN = {
+    "a matrix that is turned": lambda x, w: x @ w.t(),
+    "no factor": lambda x, w: x + w[:5],
+    "one that is read whole, too": lambda x, w: F.linear(F.embedding(x[..., 0].long() % 4, w), w[:30000]),
+}
+
+
+@pytest.mark.parametrize("case", SEEN)
+def test_other_views_of_weights_stay(case):
+    size = (40000, 12) if "whole" in case else (12, 12)
+    program = capture_program(Product(SEEN[case], size), _random(2, 5, 12))
+    assert fold_constants(program) == (program, None)
+
+
+@pytest.mark.parametrize("target", ["xnnpack", "onednn"])
+def test_low_ranks_of_stacked_experts_are_exported(target):
+    def forward(x, outer, inner):
+        low = [torch.tanh(inner[at] @ x.unsqueeze(2)) for at in range(3)]
+        return torch.stack([(outer[at].t() @ one).squeeze(2) for at, one in enumerate(low)], 1)
+
+    proved = prove(Product(forward, (3, 6, 24), (3, 6, 24)).eval(), (_random(16, 24),), target)
+    assert proved.exit_code == 0, proved.reason
+    assert "fold_constants" in proved.rewrites
