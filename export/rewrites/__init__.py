@@ -82,6 +82,7 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
     from edgex.export.rewrites.indexing.searching import search_by_comparisons
     from edgex.export.rewrites.indexing.sorting import sort_by_topk
     from edgex.export.rewrites.indexing.writes import fill_memory, return_writes
+    from edgex.export.rewrites.matrices.pairs import pair_factors
     from edgex.export.rewrites.matrices.shared import share_factors, share_weights
     from edgex.export.rewrites.matrices.small import write_small_matrices
     from edgex.export.rewrites.norms.batch_norm import fold_batch_norm
@@ -181,6 +182,7 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
         ("order_weights", True, order_weights),
         ("turn_weights", True, turn_weights),
         # Behind it, which needs no other order of the result.
+        ("pair_factors", True, pair_factors),
         ("share_factors", True, share_factors),
         ("share_weights", True, share_weights),
         ("copy_returned_constants", True, copy_returned_constants),

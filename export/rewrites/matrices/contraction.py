@@ -8,6 +8,9 @@ from math import prod
 import torch
 from torch.nn import functional as F
 
+# What one product of matrices costs before it begins, in numbers that are copied meanwhile (XNNPACK, AVX-512).
+CALL_NUMBERS = 256
+
 
 @dataclass(frozen=True)
 class Contraction:
@@ -97,16 +100,17 @@ def contract(
     count, high, wide, deep = prod(batch), prod(rows), prod(columns), prod(summed)
     turned = left_is_weight and count == 1
     first, second, order = one.orders(turned=turned)
-    x, y = _order(left, one.left, first), _order(right, one.right, second)
+    x, y = order_dimensions(left, one.left, first), order_dimensions(right, one.right, second)
     if turned:
         product = F.linear(y.reshape(wide, deep), x.reshape(high, deep))
     elif right_is_weight and count == 1:
         product = F.linear(x.reshape(high, deep), y.reshape(deep, wide).t())
     else:
         product = torch.bmm(x.reshape(count, high, deep), y.reshape(count, deep, wide))
-    return _order(product.reshape([sizes[letter] for letter in order]), order, one.out)
+    return order_dimensions(product.reshape([sizes[letter] for letter in order]), order, one.out)
 
 
-def _order(x: torch.Tensor, before: str, after: str) -> torch.Tensor:
+def order_dimensions(x: torch.Tensor, before: str, after: str) -> torch.Tensor:
+    """A tensor whose dimensions have these letters, in another order."""
     order = [before.index(letter) for letter in after]
     return x if order == sorted(order) else x.permute(order)

@@ -38,12 +38,10 @@ from edgex.delegates.base import CapturedProgram
 from edgex.export.rewrites.base import Rewrite
 from edgex.export.rewrites.editing.editor import constant_tensors
 from edgex.export.rewrites.editing.substitution import Rule, Rules, static, substitute
-from edgex.export.rewrites.matrices.contraction import Contraction, contract
+from edgex.export.rewrites.matrices.contraction import CALL_NUMBERS, Contraction, contract
 
 aten = torch.ops.aten
 
-# What one product of matrices costs before it begins, in numbers that are copied meanwhile.
-_CALL = 256
 _BATCH = "abcdefgh"
 
 
@@ -141,7 +139,7 @@ class _Factors:
 
 def _is_quicker(factors: _Factors) -> bool:
     now, before = factors.matrices
-    return factors.moved + _CALL * now < factors.repeated + _CALL * before
+    return factors.moved + CALL_NUMBERS * now < factors.repeated + CALL_NUMBERS * before
 
 
 def _product(

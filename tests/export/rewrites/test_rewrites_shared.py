@@ -12,6 +12,7 @@ from torch.nn import functional as F
 
 from benchmarks.operators.proof import prove
 from edgex.export.rewrites.folding.constants import fold_constants
+from edgex.export.rewrites.matrices.pairs import pair_factors
 from edgex.export.rewrites.matrices.shared import share_factors, share_weights
 
 
@@ -161,3 +162,50 @@ def test_low_ranks_of_stacked_experts_are_exported(target):
     proved = prove(Product(forward, (3, 6, 24), (3, 6, 24)).eval(), (_random(16, 24),), target)
     assert proved.exit_code == 0, proved.reason
     assert "fold_constants" in proved.rewrites
+
+
+SUMS = {
+    "states of Mamba 2": "bclhn,bcshn,bhcls,bcshp->bclhp",
+    "what is passed on": "bclhn,bhcl,bclhp->bchpn",
+    "two of seven letters": "abcde,fgcde->abfg",
+    "outer products": "wj,wl,ijl->wi",
+    "all elementwise": "bld,bln,bld->bldn",
+    "a sum of one factor": "bld,bln,dm->bl",
+    "one number of all": "a,b,ab->ab",
+}
+SIZES = {letter: 2 + at % 4 for at, letter in enumerate("abcdefghijklmnopqrstuvwxyz")}
+
+
+@pytest.mark.parametrize("case", SUMS)
+def test_sums_of_several_factors_are_of_two_each(case):
+    equation = SUMS[case]
+    x = [_random(*(SIZES[letter] for letter in word)) for word in equation.split("->")[0].split(",")]
+    before = capture_program(Product(lambda *x: torch.einsum(equation, *x)), *x)
+    after, rewrite = pair_factors(before)
+    assert rewrite.count == 1
+    check_rewrite(before, after, *x)
+    assert "aten.einsum.default" not in operators(after)
+    most = max(6 if case != "two of seven letters" else 5, *(one.dim() for one in x))
+    assert all(
+        value.dim() <= most
+        for node in after.exported.graph.nodes
+        if isinstance(value := node.meta.get("val"), torch.Tensor)
+    )
+
+
+def test_a_weight_among_several_factors_is_a_linear_layer():
+    x, y = _random(7, 4), _random(7, 3)
+    module = Product(lambda x, y, w: torch.einsum("wj,wl,ijl->wi", x, y, w), (5, 4, 3))
+    before = capture_program(module, x, y)
+    after, rewrite = pair_factors(before)
+    assert rewrite.count == 1
+    check_rewrite(before, after, x, y)
+    assert "aten.linear.default" in operators(after)
+
+
+@pytest.mark.parametrize("equation", ["ab,ab,aa->ab", "ab,bc->ac", "...b,bc,c->...c", "ab,bc,cd,de,ef->af"])
+def test_other_sums_are_left_alone(equation):
+    words = equation.split("->")[0].split(",")
+    x = [_random(*(3 for _ in word.replace("...", "x"))) for word in words]
+    program = capture_program(Product(lambda *x: torch.einsum(equation, *x)), *x)
+    assert pair_factors(program) == (program, None)
