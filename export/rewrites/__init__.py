@@ -69,6 +69,7 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
     from edgex.export.rewrites.detection.regions import write_regions
     from edgex.export.rewrites.detection.suppression import suppress_neighbours
     from edgex.export.rewrites.folding.constants import fold_constants
+    from edgex.export.rewrites.folding.dimensions import fold_dimensions
     from edgex.export.rewrites.folding.duplicates import join_duplicates
     from edgex.export.rewrites.folding.literals import fold_factories, fold_literals, fold_lookups
     from edgex.export.rewrites.indexing.diagonal import slice_diagonals
@@ -211,6 +212,8 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
         ("write_mirrors", True, write_mirrors),
         ("slice_apart", True, slice_apart),
         ("name_dimensions", True, name_dimensions),
+        # Behind sums of Einstein, ahead of what looks at the dimensions of norms and reductions.
+        ("fold_dimensions", True, fold_dimensions),
         # Ahead of all that is written of poolings of images.
         ("widen_pools", True, widen_pools),
         ("write_max_places", True, write_max_places),
