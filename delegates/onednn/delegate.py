@@ -66,7 +66,7 @@ class OneDnnDelegate:
             "copy_returned_constants",
         ),
         *("write_corners", "write_statistics", "write_activations", "write_phases", "block_signals", "write_spans"),
-        *("gather_samples", "share_weights"),
+        *("gather_samples", "share_weights", "reduce_softmax"),
         *PORTABLE_REWRITES,
     )
 

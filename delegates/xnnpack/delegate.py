@@ -71,6 +71,7 @@ class XnnpackDelegate:
             "write_layer_norms",
             "write_variances",
             "write_channel_means",
+            "part_softmax",
             "move_softmax",
             "permute_pixels",
         ),

@@ -96,7 +96,7 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
     from edgex.export.rewrites.norms.lengths import bound_lengths
     from edgex.export.rewrites.norms.plane_norms import write_plane_norms
     from edgex.export.rewrites.norms.row_means import write_row_means
-    from edgex.export.rewrites.norms.softmax import move_softmax
+    from edgex.export.rewrites.norms.softmax import move_softmax, part_softmax, reduce_softmax
     from edgex.export.rewrites.operators.arctangent import write_angles
     from edgex.export.rewrites.operators.divisions import divide_as_eager
     from edgex.export.rewrites.operators.elementary import write_elementary
@@ -228,6 +228,8 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
         ("write_group_norm", True, write_group_norm),
         # Behind the norms that become layer norms.
         ("write_layer_norms", True, write_layer_norms),
+        ("part_softmax", True, part_softmax),
+        ("reduce_softmax", True, reduce_softmax),
         ("move_softmax", True, move_softmax),
         ("flatten_softmax", True, flatten_softmax),
         ("write_large_norms", True, write_large_norms),
