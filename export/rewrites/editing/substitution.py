@@ -96,8 +96,9 @@ def substitute(
         return program, None
     constants = constant_tensors(program)
     editor = ProgramEditor(program)
+    shared: dict[Hashable, Node] = {}
     for found in traced:
-        _put_in(editor, found, constants, keeps_float)
+        _put_in(editor, found, constants, shared, keeps_float)
     nodes = [found.node for found in traced]
     names = ", ".join(dict.fromkeys(_name(node) for node in nodes))
     sentence = detail.format(count=len(nodes), operators=names)
@@ -259,12 +260,39 @@ def _is_like(given: Any, wanted: torch.Tensor) -> bool:
     return True
 
 
-def _put_in(editor: ProgramEditor, found: _Traced, constants: Mapping[Node, torch.Tensor], keeps_float: bool) -> None:
+def _put_in(
+    editor: ProgramEditor,
+    found: _Traced,
+    constants: Mapping[Node, torch.Tensor],
+    shared: dict[Hashable, Node],
+    keeps_float: bool,
+) -> None:
+    """Put a traced rule in its operator's place.
+
+    Args:
+        editor: Of the program.
+        found: The operator and its rule.
+        constants: Tensors of the original program's nodes.
+        shared: What weights became for operators before; added to. The steps of a loop share their weights.
+        keeps_float: Mark what is new for recipes.
+    """
     step = Replacement(editor, found.node)
     # Read from the copy: an argument may have been replaced already.
     sources = [leaf for leaf in leaves_of(found.rule.arguments(editor.node(found.node))) if isinstance(leaf, Node)]
     made: dict[Node, Any] = {}
     known: dict[Node, torch.Tensor] = {}
+    weights = tuple(tensor.name if tensor in constants else "" for tensor in found.tensors)
+
+    def place(node: Node) -> Any:
+        """The copy of a traced node; what is known becomes a constant of the program when something reads it."""
+        key = (id(found.module), node.name, weights)
+        if node not in made:
+            made[node] = shared.get(key) or step.constant(
+                f"{node.name}_of_weights", known[node].contiguous(), is_parameter=True
+            )
+            shared[key] = made[node]
+        return made[node]
+
     for node in found.module.graph.nodes:
         if node.op == "placeholder":
             at = len(made)
@@ -277,29 +305,16 @@ def _put_in(editor: ProgramEditor, found: _Traced, constants: Mapping[Node, torc
             with torch.no_grad():
                 known[node] = node.target(*torch.fx.map_arg(node.args, known.get), **node.kwargs)
         elif node.op == "call_function":
-            made[node] = _copied(step, node, made, known)
+            args, kwargs = torch.fx.map_arg((node.args, node.kwargs), place)
+            made[node] = step.insert(node.target, args, kwargs, node.meta.get("val"))
             if keeps_float:
                 made[node].meta[KEEPS_FLOAT] = True
-    result: Any = torch.fx.map_arg(
-        found.module.graph.output_node().args[0], lambda node: _made(step, node, made, known)
-    )
+    result: Any = torch.fx.map_arg(found.module.graph.output_node().args[0], place)
     step.finish(result)
 
 
 def _is_known(node: Node, known: Mapping[Node, torch.Tensor]) -> bool:
     return bool(node.all_input_nodes) and all(source in known for source in node.all_input_nodes)
-
-
-def _copied(step: Replacement, node: Node, made: dict[Node, Any], known: Mapping[Node, torch.Tensor]) -> Node:
-    args, kwargs = torch.fx.map_arg((node.args, node.kwargs), lambda source: _made(step, source, made, known))
-    return step.insert(node.target, args, kwargs, node.meta.get("val"))
-
-
-def _made(step: Replacement, node: Node, made: dict[Node, Any], known: Mapping[Node, torch.Tensor]) -> Any:
-    """The copy of a traced node; what is known becomes a constant of the program when something reads it."""
-    if node not in made:
-        made[node] = step.constant(f"{node.name}_of_weights", known[node].contiguous(), is_parameter=True)
-    return made[node]
 
 
 def _name(node: Node) -> str:

@@ -277,7 +277,10 @@ def _choose_roots(
         spared, others = (spared, roots.keys() - layers) if spared <= _WEIGHTS_BYTES else (0, roots.keys())
         if sum(map(_bytes_of, roots)) - spared <= freed_bytes + allowance_bytes:
             return roots
-        node = max((node for node in reversed(roots) if node in others), key=_bytes_of)
+        # Parts that are only looked at go first.
+        node = max(
+            (node for node in reversed(roots) if node in others), key=lambda one: (_is_seen(one), _bytes_of(one))
+        )
         at_run_time.add(node)
         while node.target is operator.getitem:
             node = node.all_input_nodes[0]

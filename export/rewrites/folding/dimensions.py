@@ -33,7 +33,7 @@ aten = torch.ops.aten
 _RANK = 5
 
 _VIEWS = (
-    *(aten.view.default, aten.reshape.default, aten._unsafe_view.default, aten.flatten.using_ints),
+    *(aten.view.default, aten.reshape.default, aten.flatten.using_ints),
     *(aten.unflatten.int, aten.unsqueeze.default, aten.squeeze.default, aten.squeeze.dim, aten.squeeze.dims),
 )
 _REDUCTIONS = (aten.mean.dim, aten.sum.dim_IntList, aten.amax.default, aten.amin.default)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 from math import prod
 
 import torch
@@ -10,6 +11,14 @@ from torch.nn import functional as F
 
 # What one product of matrices costs before it begins, in numbers that are copied meanwhile (XNNPACK, AVX-512).
 CALL_NUMBERS = 256
+
+
+class Layer(Enum):
+    """Which factor is the weight of a linear layer."""
+
+    NONE = "none"
+    LEFT = "left"
+    RIGHT = "right"
 
 
 @dataclass(frozen=True)
@@ -52,65 +61,64 @@ class Contraction:
         known = set(self.out) <= set(self.left + self.right) and set(self.left) ^ set(self.right) <= set(self.out)
         return known and all(len(set(word)) == len(word) for word in words)
 
-    def orders(self, *, turned: bool) -> tuple[str, str, str]:
-        """In which order `contract` reads the left factor and the right one, and makes the product.
+    def orders(self, layer: Layer) -> tuple[str, str, str]:
+        """In which order `contract` reads the left factor and the right one, and makes the product."""
+        rows, columns, summed = self.rows, self.columns, self.summed
+        if layer is Layer.NONE:
+            return self.batch + rows + summed, self.batch + summed + columns, self.batch + rows + columns
+        made = columns + rows if layer is Layer.LEFT else rows + columns
+        return rows + summed, columns + summed, made
 
-        Args:
-            turned: Whether a linear layer has the left factor as its weight.
-        """
-        if turned:
-            return self.rows + self.summed, self.columns + self.summed, self.columns + self.rows
-        return (
-            self.batch + self.rows + self.summed,
-            self.batch + self.summed + self.columns,
-            self.batch + self.rows + self.columns,
-        )
-
-    def moved(self, sizes: dict[str, int], *, turned: bool) -> tuple[bool, bool, bool]:
+    def moved(self, sizes: dict[str, int], layer: Layer) -> tuple[bool, bool, bool]:
         """Whether the left factor, the right one and the product are copied into another order."""
-        left, right, out = self.orders(turned=turned)
+        left, right, out = self.orders(layer)
         pairs = ((self.left, left), (self.right, right), (self.out, out))
         first, second, third = (_lasting(one, sizes) != _lasting(other, sizes) for one, other in pairs)
         return first, second, third
+
+    def layer(self, *, left_is_weight: bool, right_is_weight: bool) -> Layer:
+        """Which factor is the weight of a linear layer."""
+        if self.batch:
+            return Layer.NONE
+        return Layer.LEFT if left_is_weight else Layer.RIGHT if right_is_weight else Layer.NONE
 
 
 def _lasting(word: str, sizes: dict[str, int]) -> list[str]:
     return [letter for letter in word if sizes[letter] > 1]
 
 
-def contract(
-    one: Contraction, left: torch.Tensor, right: torch.Tensor, *, left_is_weight: bool, right_is_weight: bool
-) -> torch.Tensor:
-    """Compute a product with `bmm`, or with a linear layer where a factor is a weight and there is one matrix.
+def contract(one: Contraction, left: torch.Tensor, right: torch.Tensor, layer: Layer) -> torch.Tensor:
+    """Compute a product with `bmm`, or with a linear layer where a factor is its weight.
 
     Args:
         one: Which dimensions are which.
         left: The left factor.
         right: The right factor, of the same dtype.
-        left_is_weight: Whether it is the same in every run.
-        right_is_weight: Likewise.
+        layer: Which of them is the weight of a layer; one of several matrices is none.
 
     Returns:
         The product, with the dimensions that `one.out` names.
     """
     sizes = dict(zip(one.left + one.right, (*left.shape, *right.shape), strict=True))
-    batch, rows, columns, summed = (
-        [sizes[letter] for letter in word] for word in (one.batch, one.rows, one.columns, one.summed)
+    count, high, wide, deep = (
+        prod(sizes[letter] for letter in word) for word in (one.batch, one.rows, one.columns, one.summed)
     )
-    count, high, wide, deep = prod(batch), prod(rows), prod(columns), prod(summed)
-    turned = left_is_weight and count == 1
-    first, second, order = one.orders(turned=turned)
+    first, second, order = one.orders(layer)
     x, y = order_dimensions(left, one.left, first), order_dimensions(right, one.right, second)
-    if turned:
-        product = F.linear(y.reshape(wide, deep), x.reshape(high, deep))
-    elif right_is_weight and count == 1:
-        product = F.linear(x.reshape(high, deep), y.reshape(deep, wide).t())
+    if layer is Layer.NONE:
+        product = torch.bmm(form(x, [count, high, deep]), form(y, [count, deep, wide]))
     else:
-        product = torch.bmm(x.reshape(count, high, deep), y.reshape(count, deep, wide))
-    return order_dimensions(product.reshape([sizes[letter] for letter in order]), order, one.out)
+        x, y = form(x, [high, deep]), form(y, [wide, deep])
+        product = F.linear(y, x) if layer is Layer.LEFT else F.linear(x, y)
+    return order_dimensions(form(product, [sizes[letter] for letter in order]), order, one.out)
 
 
 def order_dimensions(x: torch.Tensor, before: str, after: str) -> torch.Tensor:
     """A tensor whose dimensions have these letters, in another order."""
     order = [before.index(letter) for letter in after]
     return x if order == sorted(order) else x.permute(order)
+
+
+def form(x: torch.Tensor, sizes: list[int]) -> torch.Tensor:
+    """The tensor in a form; itself where it has it: a weight stays the weight that it is."""
+    return x if list(x.shape) == sizes else x.reshape(sizes)

@@ -9,8 +9,8 @@ after:   scores = aten.bmm.default(c' [b c h, l, n], b' [b c h, n, s])
 
 PyTorch's decomposition gives both factors of each product all letters, with dimensions of one element: seven here, and
 XNNPACK has six. ExecuTorch's kernels copied 40 such tensors, a third of the time of a Mamba 2. The order of the pairs
-is the one that makes the fewest numbers and products. Left alone: two factors of six letters together, letters that
-stand twice, more than four factors, and sizes that only a run knows.
+is the one that costs least: numbers that are made and multiplied, and products. Left alone: two factors of six letters
+together, letters that stand twice, more than four factors, and sizes that only a run knows.
 """
 
 from __future__ import annotations
@@ -26,25 +26,27 @@ from torch.fx import Node
 
 from edgex.delegates.base import CapturedProgram
 from edgex.export.rewrites.base import Rewrite
-from edgex.export.rewrites.editing.editor import constant_tensors
-from edgex.export.rewrites.editing.substitution import Rule, Rules, static, substitute
+from edgex.export.rewrites.editing.substitution import Rule, Rules, substitute
 from edgex.export.rewrites.matrices.contraction import CALL_NUMBERS, Contraction, contract, order_dimensions
+from edgex.export.rewrites.matrices.equations import Use, read_equation, weights_of
 
 aten = torch.ops.aten
 
 # What engines hold.
 _LETTERS = 6
 _FACTORS = 4
+# How many numbers are multiplied and added while one is copied (one thread with AVX-512).
+_MULTIPLIED = 16
 
 
 def pair_factors(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite | None]:
     """Write every such sum; the same program comes back without one."""
-    weights = {node.name for node in constant_tensors(program)}
+    weights = weights_of(program)
 
     def terms(node: Node) -> tuple[Any, ...]:
         equation, operands = node.args[:2]
         assert isinstance(operands, Sequence)
-        return equation, operands, tuple(isinstance(one, Node) and one.name in weights for one in operands)
+        return equation, operands, tuple(weights.use(one) is not Use.COMPUTED for one in operands)
 
     rules: Rules = {aten.einsum.default: Rule(_sum, operands=terms)}
     return substitute(program, "pair_factors", rules, "{count} einsum(s) became products of two factors")
@@ -58,21 +60,11 @@ class _Term:
 
 
 def _sum(equation: str, operands: Sequence[torch.Tensor], are_weights: tuple[bool, ...]) -> Any:
-    given, _, out = equation.replace(" ", "").partition("->")
-    words = given.split(",")
-    letters = set(given) - {","}
-    few = len(operands) == 2 and len(letters) <= _LETTERS
-    if not 2 <= len(operands) <= _FACTORS or few or "." in equation or not out or not letters.issuperset(out):
+    sum_of = read_equation(equation, operands)
+    if sum_of is None or not 2 <= len(operands) <= _FACTORS:
         return NotImplemented
-    if any(len(set(word)) < len(word) for word in (*words, out)):
-        return NotImplemented
-    if not all(static(*one.shape) and one.is_floating_point() for one in operands):
-        return NotImplemented
-    sizes: dict[str, int] = {}
-    for word, operand in zip(words, operands, strict=True):
-        if any(sizes.setdefault(letter, size) != size for letter, size in zip(word, operand.shape, strict=True)):
-            return NotImplemented  # one element is repeated
-    if 0 in sizes.values():
+    words, out, sizes = sum_of
+    if len(operands) == 2 and len(sizes) <= _LETTERS:
         return NotImplemented
     terms = [_Term(*term) for term in zip(words, operands, are_weights, strict=True)]
     order, _ = _cheapest([term.letters for term in terms], out, sizes)
@@ -105,6 +97,7 @@ def _cheapest(words: list[str], out: str, sizes: dict[str, int]) -> tuple[list[t
         later, cost = _cheapest([*rest, kept], out, sizes)
         one = Contraction(words[first], words[second], kept)
         cost += prod(sizes[letter] for letter in kept)
+        cost += prod(sizes[letter] for letter in one.batch + one.rows + one.columns + one.summed) // _MULTIPLIED
         if set(words[first] + words[second]) != set(kept):
             cost += CALL_NUMBERS * prod(sizes[letter] for letter in one.batch)
         if found is None or cost < found[1]:
@@ -121,10 +114,8 @@ def _pair(one: _Term, other: _Term, kept: str) -> _Term:
     (left, left_is_weight), (right, right_is_weight) = values
     contraction = Contraction(left.letters, right.letters, kept)
     if contraction.summed:
-        value = contract(
-            contraction, left.value, right.value, left_is_weight=left_is_weight, right_is_weight=right_is_weight
-        )
-        return _Term(kept, value)
+        layer = contraction.layer(left_is_weight=left_is_weight, right_is_weight=right_is_weight)
+        return _Term(kept, contract(contraction, left.value, right.value, layer))
     return _Term(kept, _spread(left, kept) * _spread(right, kept))
 
 

@@ -19,8 +19,8 @@ Einstein sums of two factors, one of which is a weight, are the same question:
 before:  y = aten.einsum.default("bnd,hde->bhne", [x, weights])
 ```
 
-Left alone: sizes that only a run knows, and factors whose repetition costs less than another order of the other
-factor and the result.
+Left alone: sizes that only a run knows, stacks of matrices whose repetition costs less than another order of the other
+factor and the result, and large weights that others read, which would be stored in two orders.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ from torch.fx import Node
 
 from edgex.delegates.base import CapturedProgram
 from edgex.export.rewrites.base import Rewrite
-from edgex.export.rewrites.editing.editor import constant_tensors
 from edgex.export.rewrites.editing.substitution import Rule, Rules, static, substitute
-from edgex.export.rewrites.matrices.contraction import CALL_NUMBERS, Contraction, contract
+from edgex.export.rewrites.matrices.contraction import CALL_NUMBERS, Contraction, Layer, contract, form
+from edgex.export.rewrites.matrices.equations import Use, read_equation, weights_of
 
 aten = torch.ops.aten
 
@@ -46,64 +46,72 @@ _BATCH = "abcdefgh"
 
 
 def share_factors(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite | None]:
-    """Write every such product that is quicker for it; the same program comes back without one."""
-    return _share(program, "share_factors", _is_quicker)
+    """Write every product that is quicker for it, and every sum with a weight; the same program without one."""
+    return _share(program, "share_factors", _is_quicker, lambda _: True)
 
 
 def share_weights(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite | None]:
     """Write those with a weight for which nothing is copied; the same program comes back without one."""
-    return _share(program, "share_weights", lambda factors: factors.has_weight and not factors.moved)
+    return _share(program, "share_weights", _copies_nothing, _copies_nothing)
 
 
 def _share(
-    program: CapturedProgram, name: str, gains: Callable[[_Factors], bool]
+    program: CapturedProgram, name: str, of_products: Callable[[_Factors], bool], of_sums: Callable[[_Factors], bool]
 ) -> tuple[CapturedProgram, Rewrite | None]:
-    weights = {node.name for node in constant_tensors(program)}
-
-    def is_weight(node: Any) -> bool:
-        return isinstance(node, Node) and node.name in weights
+    weights = weights_of(program)
 
     def factors(node: Node) -> tuple[Any, ...]:
         left, right = node.args
-        return left, right, is_weight(left), is_weight(right)
+        return left, right, weights.use(left), weights.use(right)
 
     def terms(node: Node) -> tuple[Any, ...]:
         equation, operands = node.args[:2]
         assert isinstance(operands, Sequence)
-        return equation, operands, tuple(map(is_weight, operands))
+        return equation, operands, tuple(map(weights.use, operands))
 
     rules: Rules = {
-        aten.matmul.default: Rule(partial(_product, gains), operands=factors),
-        aten.einsum.default: Rule(partial(_sum, gains), operands=terms),
+        aten.matmul.default: Rule(partial(_product, of_products), operands=factors),
+        aten.einsum.default: Rule(partial(_sum, of_sums), operands=terms),
     }
     return substitute(program, name, rules, "{count} product(s) repeat no factor")
 
 
 @dataclass(frozen=True)
 class _Factors:
-    """Two factors, what their dimensions are, and which of them is a weight."""
+    """Two factors, what their dimensions are, and which of them are weights."""
 
     one: Contraction
     left: torch.Tensor
     right: torch.Tensor
-    left_is_weight: bool
-    right_is_weight: bool
+    left_use: Use
+    right_use: Use
 
     @property
     def has_weight(self) -> bool:
-        return self.left_is_weight or self.right_is_weight
+        return self.left_use is not Use.COMPUTED or self.right_use is not Use.COMPUTED
+
+    @property
+    def layer(self) -> Layer:
+        return self.one.layer(
+            left_is_weight=self.left_use is not Use.COMPUTED, right_is_weight=self.right_use is not Use.COMPUTED
+        )
 
     @property
     def sizes(self) -> dict[str, int]:
         return dict(zip(self.one.left + self.one.right, (*self.left.shape, *self.right.shape), strict=True))
 
     @property
+    def doubles(self) -> bool:
+        """Whether a weight that others read is stored a second time, in another order."""
+        left, right, _ = self.one.moved(self.sizes, self.layer)
+        return (left and self.left_use is Use.SHARED) or (right and self.right_use is Use.SHARED)
+
+    @property
     def moved(self) -> int:
         """How many numbers are copied in every run."""
-        turned = self.left_is_weight and not self.one.batch
         copied = zip(
-            (not self.left_is_weight, not self.right_is_weight, True),
-            self.one.moved(self.sizes, turned=turned),
+            (self.left_use is Use.COMPUTED, self.right_use is Use.COMPUTED, True),
+            self.one.moved(self.sizes, self.layer),
             (self.left.numel(), self.right.numel(), self._count(self.one.out)),
             strict=True,
         )
@@ -111,7 +119,7 @@ class _Factors:
 
     @property
     def repeated(self) -> int:
-        """How many numbers of factors that are repeated were copied."""
+        """How many numbers of stacks of matrices that are repeated were copied."""
         return sum(
             factor.numel() * self._count(lacks)
             for factor, word in ((self.left, self.one.left), (self.right, self.one.right))
@@ -120,17 +128,11 @@ class _Factors:
 
     @property
     def matrices(self) -> tuple[int, int]:
-        """How many products of matrices there are, and were."""
+        """How many products of matrices there are, and were, of stacks."""
         return self._count(self.one.batch), self._count(self.one.out[:-2])
 
     def contract(self) -> torch.Tensor:
-        return contract(
-            self.one,
-            self.left,
-            self.right,
-            left_is_weight=self.left_is_weight,
-            right_is_weight=self.right_is_weight,
-        )
+        return contract(self.one, self.left, self.right, self.layer)
 
     def _count(self, letters: Iterable[str]) -> int:
         sizes = self.sizes
@@ -142,12 +144,16 @@ def _is_quicker(factors: _Factors) -> bool:
     return factors.moved + CALL_NUMBERS * now < factors.repeated + CALL_NUMBERS * before
 
 
+def _copies_nothing(factors: _Factors) -> bool:
+    return factors.has_weight and not factors.moved
+
+
 def _product(
     gains: Callable[[_Factors], bool],
     left: torch.Tensor,
     right: torch.Tensor,
-    left_is_weight: bool,
-    right_is_weight: bool,
+    left_use: Use,
+    right_use: Use,
 ) -> Any:
     rank = max(left.dim(), right.dim())
     if min(left.dim(), right.dim()) < 2 or rank < 3 or rank - 2 > len(_BATCH):
@@ -164,11 +170,13 @@ def _product(
     out = "".join(letter for letter, size in zip(letters, whole, strict=True) if size > 1)
     one = Contraction(f"{mine[0]}mk", f"{mine[1]}kn", f"{out}mn")
     x, y = (
-        tensor.reshape(*(size for size in sizes if size > 1), *tensor.shape[-2:])
+        form(tensor, [*(size for size in sizes if size > 1), *tensor.shape[-2:]])
         for tensor, sizes in zip((left, right), over, strict=True)
     )
-    factors = _Factors(one, x, y, left_is_weight, right_is_weight)
-    return factors.contract().reshape(*whole, left.shape[-2], right.shape[-1]) if gains(factors) else NotImplemented
+    factors = _Factors(one, x, y, left_use, right_use)
+    if factors.doubles or not gains(factors):
+        return NotImplemented
+    return factors.contract().reshape(*whole, left.shape[-2], right.shape[-1])
 
 
 def _outer(x: torch.Tensor, rank: int) -> list[int]:
@@ -176,22 +184,14 @@ def _outer(x: torch.Tensor, rank: int) -> list[int]:
 
 
 def _sum(
-    gains: Callable[[_Factors], bool], equation: str, operands: Sequence[torch.Tensor], are_weights: tuple[bool, ...]
+    gains: Callable[[_Factors], bool], equation: str, operands: Sequence[torch.Tensor], uses: tuple[Use, ...]
 ) -> Any:
-    given, _, out = equation.replace(" ", "").partition("->")
-    words = given.split(",")
-    if "." in equation or not out or len(operands) != 2 or sum(are_weights) != 1:
+    sum_of = read_equation(equation, operands)
+    if sum_of is None or len(operands) != 2 or sum(use is Use.COMPUTED for use in uses) != 1:
         return NotImplemented
-    left, right = operands
+    words, out, _ = sum_of
     one = Contraction(words[0], words[1], out)
-    if not one.is_plain() or not static(*left.shape, *right.shape) or not left.is_floating_point():
+    if not one.is_plain() or not one.summed:
         return NotImplemented
-    sizes: dict[str, int] = {}
-    for word, operand in zip(words, operands, strict=True):
-        if any(sizes.setdefault(letter, size) != size for letter, size in zip(word, operand.shape, strict=True)):
-            return NotImplemented  # one element is repeated
-    if not one.summed or 0 in sizes.values():
-        return NotImplemented
-    factors = _Factors(one, left, right, *are_weights)
-    # PyTorch's way copies as much.
-    return factors.contract() if gains is _is_quicker or gains(factors) else NotImplemented
+    factors = _Factors(one, operands[0], operands[1], uses[0], uses[1])
+    return factors.contract() if gains(factors) and not factors.doubles else NotImplemented

@@ -84,9 +84,9 @@ def _phases(
 ) -> Any:
     rank = weight.dim() - 2
     step, sides, more, hole = (each(given, rank) for given in (stride, padding, output_padding, dilation))
-    fits = x.dim() == rank + 2 and static(*x.shape, *weight.shape) and set(hole) == {1} and max(step) > 1
     if set(step) == {1} and set(more) == {0} and x.dim() == rank + 2:
         return _turned(x, weight, bias, sides, groups, hole)
+    fits = x.dim() == rank + 2 and static(*x.shape, *weight.shape) and set(hole) == {1} and max(step) > 1
     if not fits or not (weight.shape[:2] == (groups, 1) or (groups == 1 and gains(weight, step))):
         return NotImplemented
     taps = [-(-size // by) for size, by in zip(weight.shape[2:], step, strict=True)]

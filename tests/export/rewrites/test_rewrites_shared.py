@@ -209,3 +209,79 @@ def test_other_sums_are_left_alone(equation):
     x = [_random(*(3 for _ in word.replace("...", "x"))) for word in words]
     program = capture_program(Product(lambda *x: torch.einsum(equation, *x)), *x)
     assert pair_factors(program) == (program, None)
+
+
+@settings(max_examples=40, deadline=None)
+@given(data=st.data())
+def test_any_sum_with_weights_keeps_its_numbers(data):
+    letters = "abcde"
+    sizes = {letter: data.draw(st.sampled_from([1, 2, 3])) for letter in letters}
+    count = data.draw(st.integers(2, 4))
+    words = [data.draw(st.lists(st.sampled_from(letters), min_size=1, max_size=4, unique=True)) for _ in range(count)]
+    known = sorted({letter for word in words for letter in word})
+    out = data.draw(st.lists(st.sampled_from(known), min_size=1, max_size=4, unique=True))
+    equation = ",".join("".join(word) for word in words) + "->" + "".join(out)
+    at = data.draw(st.integers(0, count - 1))
+    factors = [_random(*(sizes[letter] for letter in word)) for word in words]
+
+    def forward(*given):
+        *x, weight = given
+        return torch.einsum(equation, *x[:at], weight, *x[at:])
+
+    x = [factor for place, factor in enumerate(factors) if place != at]
+    before = capture_program(Product(forward, tuple(factors[at].shape)), *x)
+    for write in (share_factors, share_weights, pair_factors):
+        after, rewrite = write(before)
+        if rewrite is not None:
+            check_rewrite(before, after, *x)
+
+
+def test_a_tied_head_keeps_one_weight():
+    def forward(x, w):
+        return torch.einsum("bnd,vd->bnv", F.embedding(x, w), w)
+
+    x = torch.arange(6).view(2, 3)
+    before = capture_program(Product(forward, (40, 12)), x)
+    after, rewrite = share_factors(before)
+    assert rewrite.count == 1
+    check_rewrite(before, after, x)
+    assert len(after.exported.state_dict) == 1
+
+
+def test_a_large_weight_that_others_read_is_not_stored_in_two_orders():
+    def forward(x, w):
+        return torch.einsum("bnd,dv->bnv", x, w) + torch.cos(w)[:1]
+
+    program = capture_program(Product(forward, (12, 30000)), _random(2, 5, 12))
+    assert share_factors(program) == (program, None)
+
+
+def test_the_steps_of_a_loop_share_their_weight():
+    def forward(x, w):
+        for factor in (1.0, 2.0, 3.0):
+            x = torch.tanh(torch.einsum("bnd,hde->bnhe", x * factor, w).flatten(2))
+        return x
+
+    before = capture_program(Product(forward, (3, 12, 4)), _random(2, 5, 12))
+    after, rewrite = share_factors(before)
+    assert rewrite.count == 3
+    check_rewrite(before, after, _random(2, 5, 12))
+    assert len(after.exported.state_dict) == 1
+
+
+def test_low_ranks_are_multiplied_one_after_the_other():
+    module = Product(lambda x, a, b: torch.einsum("bnd,dr,rk->bnk", x, a, b), (128, 4), (4, 128))
+    x = _random(1, 2048, 128)
+    before = capture_program(module, x)
+    after, rewrite = pair_factors(before)
+    assert rewrite.count == 1
+    check_rewrite(before, after, x)
+    assert sum(tensor.numel() for tensor in after.exported.state_dict.values()) == 2 * 128 * 4
+
+
+def test_factors_of_several_types_are_left_alone():
+    def forward(x, y, z):
+        return torch.einsum("ab,c,bc->ac", x.half(), y, z)
+
+    program = capture_program(Product(forward), _random(4, 50), _random(6), _random(50, 6))
+    assert pair_factors(program) == (program, None)
