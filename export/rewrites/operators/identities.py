@@ -46,7 +46,9 @@ _COPIES = (aten.contiguous.default, aten.clone.default)
 # They repeat their operands by themselves.
 _OF_TWO = (
     *(aten.add.Tensor, aten.sub.Tensor, aten.mul.Tensor, aten.div.Tensor),
-    *(aten.maximum.default, aten.minimum.default),
+    *(aten.maximum.default, aten.minimum.default, aten.masked_fill.Scalar),
+    *(aten.where.self, aten.where.ScalarOther, aten.where.ScalarSelf),
+    *(aten.eq.Tensor, aten.ne.Tensor, aten.lt.Tensor, aten.le.Tensor, aten.gt.Tensor, aten.ge.Tensor),
 )
 
 
@@ -113,33 +115,64 @@ def _joined(tensors: Sequence[torch.Tensor], dim: int) -> Any:
 
 
 def _with_readers(node: Node) -> tuple[Any, ...]:
-    """The operator's first arguments, and whether all that read it repeat it by themselves."""
+    """What is repeated, how often, whether all readers do so by themselves, and whether a repetition ahead goes, too."""
+    source, by_readers = node.args[0], _is_repeated_by_readers(node)
+    while by_readers and isinstance(source, Node) and source.target in _REPETITIONS:
+        if not (_leaves_to_readers(source, node) and _is_repeated_by_readers(source)):
+            break
+        source = source.args[0]
+    return source, node.args[1], by_readers, source is not node.args[0]
 
+
+def _is_repeated_by_readers(node: Node) -> bool:
     def repeats(user: Node) -> bool:
+        if user.target in _REPETITIONS:  # of a repetition: `mask.expand(-1, 9, -1).repeat(2, 1, 1)`
+            return _leaves_to_readers(node, user) and _is_repeated_by_readers(user)
         whole = node.meta["val"].shape
         # Two that are repeated would both count on the other.
         others = [arg for arg in user.all_input_nodes if arg is not node and arg.target not in _REPETITIONS]
         shapes = [getattr(other.meta["val"], "shape", None) for other in others]
         return user.target in _OF_TWO and any(shape is not None and tuple(shape) == tuple(whole) for shape in shapes)
 
-    return node.args[0], node.args[1], bool(node.users) and all(map(repeats, node.users))
+    return bool(node.users) and all(map(repeats, node.users))
 
 
-def _repeated(x: torch.Tensor, size: Sequence[int], by_readers: bool) -> Any:
+def _leaves_to_readers(node: Node, user: Node) -> bool:
+    """Whether a repetition of a repetition, which its readers repeat, gives the same without the first one."""
+    (source, *_), by = node.args, user.args[1]
+    before, after = (list(one.meta["val"].shape) for one in (source, node) if isinstance(one, Node))
+    if not isinstance(by, Sequence) or not static(*before, *after, *by):
+        return False
+    before, by = [1] * (len(after) - len(before)) + before, list(by)[len(by) - len(after) :]
+    grown = [old != new for old, new in zip(before, after, strict=True)]
+    if user.target is aten.expand.default:  # to sizes
+        return True
+    return all(times == 1 for times, is_grown in zip(by, grown, strict=True) if is_grown)
+
+
+def _is_single(shape: Sequence[int], repeats: Sequence[Any]) -> bool:
+    """Whether `repeat` repeats nothing but dimensions of one element."""
+    sizes = [1] * (len(repeats) - len(shape)) + list(shape)
+    return all(size == 1 or by == 1 for size, by in zip(sizes, repeats, strict=True))
+
+
+def _repeated(x: torch.Tensor, size: Sequence[int], by_readers: bool, is_behind: bool) -> Any:
+    del is_behind  # then its readers repeat, anyway
     if not static(*x.shape, *size):
         return NotImplemented
     same = len(size) == x.dim() and all(new in (-1, old) for new, old in zip(size, x.shape, strict=True))
     return _with_dimensions(x, len(size)) if same or by_readers else NotImplemented
 
 
-def _tiled(x: torch.Tensor, repeats: Sequence[int], by_readers: bool) -> Any:
+def _tiled(x: torch.Tensor, repeats: Sequence[int], by_readers: bool, is_behind: bool) -> Any:
     """`repeat`, which is `expand` where dimensions of one element are repeated; readers do that by themselves."""
     if not static(*x.shape, *repeats) or not all(by > 0 for by in repeats):
         return NotImplemented
-    sizes = [1] * (len(repeats) - x.dim()) + list(x.shape)
-    single = all(size == 1 or by == 1 for size, by in zip(sizes, repeats, strict=True))
+    single = _is_single(x.shape, repeats)
     same = len(repeats) == x.dim() and all(by == 1 for by in repeats)
-    return _with_dimensions(x, len(repeats)) if same or (single and by_readers) else NotImplemented
+    if same or (single and by_readers):
+        return _with_dimensions(x, len(repeats))
+    return x.repeat(repeats) if is_behind else NotImplemented
 
 
 def _with_dimensions(x: torch.Tensor, count: int) -> torch.Tensor:

@@ -86,7 +86,8 @@ def test_readers_repeat_by_themselves(case):
     after, rewrite = drop_identities(before)
     assert rewrite.count == 1
     check_rewrite(before, after, *inputs)
-    assert not {"aten.expand.default", "aten.repeat.default"} & set(operators(after))
+    assert "aten.expand.default" not in operators(after)
+    assert ("aten.repeat.default" in operators(after)) == (case == "a mask that is repeated for each head")
 
 
 NOT_BY_READERS = {
@@ -104,3 +105,43 @@ def test_what_readers_do_not_repeat_stays(case):
     after, rewrite = drop_identities(program)
     assert after is program
     assert rewrite is None
+
+
+REPEATED_BY_READERS = {
+    "a mask of heads": lambda x: x.masked_fill((x[:1, :1, :] > 0).expand(-1, 6, -1).repeat(4, 1, 1), -1e9),
+    "a mask that is repeated for each head": lambda x: x.masked_fill(
+        (x[:2, :1, :] > 0).expand(-1, 6, -1).repeat(2, 1, 1), -1e9
+    ),
+    "a mask that chooses": lambda x: torch.where((x[:, :1] > 0).expand(4, 6, 5), x, 0.0),
+    "what is chosen": lambda x: torch.where(x > 0, x, x[:1, :, :1].expand(4, 6, 5)),
+    "a bound": lambda x: x > x[:, :, :1].expand(-1, -1, 5),
+    "of another rank": lambda x: x.masked_fill((x[0, 0] > 0).expand(6, 5).repeat(4, 1, 1), 0.5),
+}
+
+
+@pytest.mark.parametrize("case", REPEATED_BY_READERS)
+def test_readers_repeat_masks_and_bounds_by_themselves(case):
+    x = rand(4, 6, 5)
+    before = capture_program(Calls(REPEATED_BY_READERS[case]), x)
+    after, rewrite = drop_identities(before)
+    assert rewrite is not None
+    check_rewrite(before, after, x)
+    assert "aten.expand.default" not in operators(after)
+    assert ("aten.repeat.default" in operators(after)) == (case == "a mask that is repeated for each head")
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        lambda x: x.masked_fill((x[:1, :, :1] > 0).expand(2, 6, 5).repeat(2, 1, 1), 0.5),
+        lambda x: x.masked_fill((x[:, :1] > 0).expand(4, 2, 5).repeat(1, 3, 1), 0.5),
+        lambda x: (x[:1] > 0).expand(4, 6, 5) & (x > 1),
+        lambda x: (x[:1].expand(4, 6, 5) > 0, x),
+    ],
+    ids=["repeated as a whole", "repeated where it grew", "truths", "nothing else is as large"],
+)
+def test_repetitions_that_readers_need_stay(run):
+    program = capture_program(Calls(run), rand(4, 6, 5))
+    after, _ = drop_identities(program)
+    assert "aten.expand.default" in operators(after)
+    check_rewrite(program, after, rand(4, 6, 5)) if after is not program else None
