@@ -115,7 +115,7 @@ def _joined(tensors: Sequence[torch.Tensor], dim: int) -> Any:
 
 
 def _with_readers(node: Node) -> tuple[Any, ...]:
-    """What is repeated, how often, whether all readers do so by themselves, and whether a repetition ahead goes, too."""
+    """What is repeated, how often, whether all readers do so themselves, and whether a repetition ahead goes, too."""
     source, by_readers = node.args[0], _is_repeated_by_readers(node)
     while by_readers and isinstance(source, Node) and source.target in _REPETITIONS:
         if not (_leaves_to_readers(source, node) and _is_repeated_by_readers(source)):
