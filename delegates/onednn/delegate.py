@@ -61,6 +61,7 @@ class OneDnnDelegate:
             "write_recurrences",
             "fold_literals",
             "fold_lookups",
+            "fold_tables",
             "join_ranks",
             "write_masks",
             "copy_returned_constants",

@@ -51,6 +51,7 @@ class XnnpackDelegate:
             "write_recurrences",
             "fold_literals",
             "fold_lookups",
+            "fold_tables",
             "join_ranks",
             "unfold_attention",
             "split_alpha",

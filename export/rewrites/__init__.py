@@ -71,7 +71,7 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
     from edgex.export.rewrites.folding.constants import fold_constants
     from edgex.export.rewrites.folding.dimensions import fold_dimensions
     from edgex.export.rewrites.folding.duplicates import join_duplicates
-    from edgex.export.rewrites.folding.literals import fold_factories, fold_literals, fold_lookups
+    from edgex.export.rewrites.folding.literals import fold_factories, fold_literals, fold_lookups, fold_tables
     from edgex.export.rewrites.indexing.diagonal import slice_diagonals
     from edgex.export.rewrites.indexing.joins import join_steps, join_writes
     from edgex.export.rewrites.indexing.mirrors import write_mirrors
@@ -279,6 +279,8 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
         ("join_ranks", True, join_ranks),
         # Masks become constants, which attention looks at.
         ("choose_truths", True, choose_truths),
+        # Ahead of literals, which are constants of any size then.
+        ("fold_tables", True, fold_tables),
         ("fold_literals", True, fold_literals),
         # Behind places that are literals only now.
         ("fold_lookups", True, fold_lookups),

@@ -71,7 +71,7 @@ def fold_constants(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite |
     """Fold every subgraph that depends on weights only; the same program comes back where there is none."""
     weights = constant_tensors(program)
     foldable = find_foldable(program, weights, SIZE_ALLOWANCE_BYTES)
-    worked = _find_worked(foldable, weights)
+    worked = find_worked(foldable, weights)
     folded = fold_nodes(program, worked, foldable, weights, SIZE_ALLOWANCE_BYTES)
     if folded is None:
         return program, None
@@ -189,7 +189,7 @@ def _has_static_tensors(node: Node) -> bool:
     )
 
 
-def _find_worked(foldable: Iterable[Node], weights: Mapping[Node, Any]) -> set[Node]:
+def find_worked(foldable: Iterable[Node], weights: Mapping[Node, Any]) -> set[Node]:
     """The foldable nodes that compute something from a weight, not just look at it, and its parts that multiply."""
     from_weight: set[Node] = set(weights)
     worked: set[Node] = set()

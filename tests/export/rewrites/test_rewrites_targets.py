@@ -19,7 +19,13 @@ from edgex.export.rewrites.attention.windows import write_windows
 from edgex.export.rewrites.base import Rewrite
 from edgex.export.rewrites.editing.editor import ProgramEditor
 from edgex.export.rewrites.editing.substitution import substitute
-from edgex.export.rewrites.folding.literals import ALLOWANCE_BYTES, LOOKUP_BYTES, fold_literals, fold_lookups
+from edgex.export.rewrites.folding.literals import (
+    ALLOWANCE_BYTES,
+    LOOKUP_BYTES,
+    fold_literals,
+    fold_lookups,
+    fold_tables,
+)
 from edgex.export.rewrites.indexing.writes import return_writes
 from edgex.export.rewrites.pooling.uneven import write_uneven_averages
 from edgex.export.rewrites.precision import convert_precision
@@ -526,3 +532,45 @@ def test_what_many_dimensions_are_read_in_stays():
     after, rewrite = write_windows(before)
     check_rewrite(before, after, x, min_sqnr_db=200)
     assert rewrite.count == 1 and write_windows(program_of(lambda x: x[0].permute(4, 3, 2, 1, 0), x))[1] is None
+
+
+class Decay(nn.Module):
+    """A RetNet's: a number a head, to the power of the distance."""
+
+    def __init__(self, heads):
+        super().__init__()
+        self.register_buffer("rates", torch.linspace(0.5, 0.9, heads))
+
+    def forward(self, x):
+        places = torch.arange(x.shape[-1])
+        distance = places[:, None] - places[None]
+        return x * torch.nan_to_num(self.rates.view(-1, 1, 1) ** distance.abs() * (distance >= 0).float())
+
+
+def test_tables_of_few_numbers_become_constants():
+    x = random_like(4, 90, 90, seed=1)
+    before = capture_program(Decay(4), x)
+    after, rewrite = fold_tables(before)
+    check_rewrite(before, after, x)
+    assert rewrite.name == "fold_tables"
+    assert operators(after) == [aten.mul.Tensor]
+    assert fold_tables(after) == (after, None)
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        lambda x, rates: x * rates.view(-1, 1, 1),
+        lambda x, rates: x * torch.exp(rates.view(-1, 1, 1) * torch.arange(800 * 800).view(800, 800)).sum(),
+        lambda x, rates: x * torch.exp(rates.view(-1, 1, 1) * x),
+    ],
+    ids=["a view", "far larger than its sum", "of an input"],
+)
+def test_what_costs_nothing_or_depends_on_inputs_stays(run):
+    class Module(Decay):
+        def forward(self, x):
+            return run(x, self.rates)
+
+    program = capture_program(Module(4), random_like(4, 5, 5))
+    after, _ = fold_tables(program)
+    assert (after is program) != (operators(after) == [aten.mul.Tensor])
