@@ -277,10 +277,11 @@ def _choose_roots(
         spared, others = (spared, roots.keys() - layers) if spared <= _WEIGHTS_BYTES else (0, roots.keys())
         if sum(map(_bytes_of, roots)) - spared <= freed_bytes + allowance_bytes:
             return roots
-        # Parts that are only looked at go first.
-        node = max(
-            (node for node in reversed(roots) if node in others), key=lambda one: (_is_seen(one), _bytes_of(one))
-        )
+        allowed = freed_bytes + allowance_bytes
+        too_large = [node for node in others if _bytes_of(node) > allowed]
+        # What cannot fit at all, then parts that are only looked at, then what is computed.
+        candidates = too_large or [node for node in others if _is_seen(node)] or others
+        node = max((node for node in reversed(roots) if node in candidates), key=_bytes_of)
         at_run_time.add(node)
         while node.target is operator.getitem:
             node = node.all_input_nodes[0]

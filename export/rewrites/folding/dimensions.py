@@ -15,7 +15,8 @@ only a run knows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
+from dataclasses import dataclass
 from functools import partial
 from math import prod
 from typing import Any
@@ -25,6 +26,7 @@ from torch.fx import Node
 
 from edgex.delegates.base import CapturedProgram
 from edgex.export.rewrites.base import Rewrite
+from edgex.export.rewrites.editing.mutation import mutated_nodes
 from edgex.export.rewrites.editing.substitution import Rule, Rules, static, substitute
 
 aten = torch.ops.aten
@@ -50,21 +52,48 @@ _OF_ONE = (
 
 def fold_dimensions(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite | None]:
     """Write every such operator; the same program comes back without one."""
+    seen = _Sources(frozenset(node.name for node in mutated_nodes(program.exported)))
     rules: Rules = {
-        **{one: Rule(partial(_reduced, one), operands=_with_shape) for one in (*_REDUCTIONS, *_SOFTMAXES)},
-        **{one: Rule(partial(_of_two, one), operands=_with_shapes) for one in _OF_TWO},
-        **{one: Rule(partial(_of_one, one), operands=_with_shape) for one in _OF_ONE},
-        aten.permute.default: Rule(_permuted, operands=_with_shape),
-        **dict.fromkeys(_VIEWS, Rule(_viewed, where=_reads_many, operands=_with_result)),
+        **{one: Rule(partial(_reduced, one), operands=seen.with_shape) for one in (*_REDUCTIONS, *_SOFTMAXES)},
+        **{one: Rule(partial(_of_two, one), operands=seen.with_shapes) for one in _OF_TWO},
+        **{one: Rule(partial(_of_one, one), operands=seen.with_shape) for one in _OF_ONE},
+        aten.permute.default: Rule(_permuted, operands=seen.with_shape),
+        **dict.fromkeys(_VIEWS, Rule(_viewed, where=_reads_many, operands=seen.with_result)),
     }
     return substitute(program, "fold_dimensions", rules, "{count} operator(s) have fewer dimensions", keeps_float=True)
 
 
-def _source(node: Any) -> Any:
-    """What a value of many dimensions is a view of: the numbers are the same, in the same order."""
-    while isinstance(node, Node) and node.target in _VIEWS and _rank(node) > _RANK:
-        node = node.args[0]
-    return node
+@dataclass(frozen=True)
+class _Sources:
+    """What rules read of a program.
+
+    Attributes:
+        written: What is written to, by name: a copy of it is not read later than it was made.
+    """
+
+    written: Set[str]
+
+    def with_shape(self, node: Node) -> tuple[Any, ...]:
+        """What the first argument is a view of, its shape, and the other arguments."""
+        x, *rest = node.args
+        return self._source(x), _shape(x), rest, dict(node.kwargs)
+
+    def with_shapes(self, node: Node) -> tuple[Any, ...]:
+        """The same of the first two arguments."""
+        x, y = node.args[:2]
+        return self._source(x), _shape(x), self._source(y), _shape(y), dict(node.kwargs)
+
+    def with_result(self, node: Node) -> tuple[Any, ...]:
+        """What the first argument is a view of, and the result's shape."""
+        return self._source(node.args[0]), _shape(node)
+
+    def _source(self, node: Any) -> Any:
+        """What a value of many dimensions is a view of: the numbers are the same, in the same order."""
+        while isinstance(node, Node) and node.target in _VIEWS and _rank(node) > _RANK:
+            if any(one.name in self.written for one in (node, *node.all_input_nodes)):
+                break
+            node = node.args[0]
+        return node
 
 
 def _rank(node: Node) -> int:
@@ -75,20 +104,6 @@ def _rank(node: Node) -> int:
 def _shape(node: Any) -> list[Any]:
     value = node.meta.get("val") if isinstance(node, Node) else None
     return list(value.shape) if isinstance(value, torch.Tensor) else []
-
-
-def _with_shape(node: Node) -> tuple[Any, ...]:
-    x, *rest = node.args
-    return _source(x), _shape(x), rest, dict(node.kwargs)
-
-
-def _with_shapes(node: Node) -> tuple[Any, ...]:
-    x, y = node.args[:2]
-    return _source(x), _shape(x), _source(y), _shape(y), dict(node.kwargs)
-
-
-def _with_result(node: Node) -> tuple[Any, ...]:
-    return _source(node.args[0]), _shape(node)
 
 
 def _reads_many(node: Node) -> bool:
@@ -144,16 +159,16 @@ def _of_two(
     rank = max(len(x_shape), len(y_shape))
     if named or rank <= _RANK + 1 or not static(*x_shape, *y_shape) or 0 in (*x_shape, *y_shape):
         return NotImplemented
+    if isinstance(x, torch.Tensor) and isinstance(y, torch.Tensor) and x.dtype != y.dtype:
+        return NotImplemented  # with other dimensions, another type might win
     padded = [[1] * (rank - len(shape)) + shape for shape in (x_shape, y_shape)]
     whole = [max(pair) for pair in zip(*padded, strict=True)]
     groups = _groups([tuple(size > 1 for size in pair) for pair in zip(*padded, strict=True)], whole)
     if len(groups) > _RANK + 1:
         return NotImplemented
     merged = [
-        value.reshape([prod(shape[dim] for dim in group) for group in groups])
-        if isinstance(value, torch.Tensor) and value.dim()
-        else value
-        for value, shape in zip((x, y), padded, strict=True)
+        value.reshape([prod(shape[dim] for dim in group) for group in groups] or [1]) if own else value
+        for value, shape, own in zip((x, y), padded, (x_shape, y_shape), strict=True)
     ]
     return operator(*merged).reshape(whole)
 

@@ -46,7 +46,7 @@ def pair_factors(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite | N
     def terms(node: Node) -> tuple[Any, ...]:
         equation, operands = node.args[:2]
         assert isinstance(operands, Sequence)
-        return equation, operands, tuple(weights.use(one) is not Use.COMPUTED for one in operands)
+        return equation, operands, tuple(map(weights.use, operands))
 
     rules: Rules = {aten.einsum.default: Rule(_sum, operands=terms)}
     return substitute(program, "pair_factors", rules, "{count} einsum(s) became products of two factors")
@@ -59,14 +59,14 @@ class _Term:
     is_weight: bool = False
 
 
-def _sum(equation: str, operands: Sequence[torch.Tensor], are_weights: tuple[bool, ...]) -> Any:
+def _sum(equation: str, operands: Sequence[torch.Tensor], uses: tuple[Use, ...]) -> Any:
     sum_of = read_equation(equation, operands)
-    if sum_of is None or not 2 <= len(operands) <= _FACTORS:
+    if sum_of is None or not 2 <= len(operands) <= _FACTORS or Use.SHARED in uses:
         return NotImplemented
     words, out, sizes = sum_of
     if len(operands) == 2 and len(sizes) <= _LETTERS:
         return NotImplemented
-    terms = [_Term(*term) for term in zip(words, operands, are_weights, strict=True)]
+    terms = [_Term(*term) for term in zip(words, operands, (use is Use.WEIGHT for use in uses), strict=True)]
     order, _ = _cheapest([term.letters for term in terms], out, sizes)
     for first, second in order:
         one, other = terms[first], terms[second]

@@ -23,7 +23,8 @@ dropout of every Whisper and DETR. Left alone: what is written to, and what the 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
+from functools import partial
 from typing import Any
 
 import torch
@@ -61,13 +62,15 @@ def drop_identities(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite 
         inside = isinstance(source, Node) and source not in written
         return inside and all(user.op == "call_function" for user in node.users)
 
+    # By name: operands are asked of the edited graph, too.
+    with_readers = partial(_with_readers, frozenset(node.name for node in written))
     rules: Rules = {
         **{operator: Rule(_dropped, where=is_read) for operator in _DROPOUTS},
         **{operator: Rule(_converted, where=is_read) for operator in _CONVERSIONS},
         **dict.fromkeys(_COPIES, _in_order),
         aten.cat.default: Rule(_joined, where=lambda node: _joins_nothing(node, written)),
-        aten.expand.default: Rule(_repeated, where=is_read, operands=_with_readers),
-        aten.repeat.default: Rule(_tiled, where=is_read, operands=_with_readers),
+        aten.expand.default: Rule(_repeated, where=is_read, operands=with_readers),
+        aten.repeat.default: Rule(_tiled, where=is_read, operands=with_readers),
     }
     return substitute(
         program, "drop_identities", rules, "{count} operator(s) ({operators}) that do nothing are left out"
@@ -114,25 +117,32 @@ def _joined(tensors: Sequence[torch.Tensor], dim: int) -> Any:
     return filled[0] if len(filled) == 1 else torch.cat(filled, dim)
 
 
-def _with_readers(node: Node) -> tuple[Any, ...]:
+def _with_readers(written: Set[str], node: Node) -> tuple[Any, ...]:
     """What is repeated, how often, whether all readers do so themselves, and whether a repetition ahead goes, too."""
     source, by_readers = node.args[0], _is_repeated_by_readers(node)
     while by_readers and isinstance(source, Node) and source.target in _REPETITIONS:
         if not (_leaves_to_readers(source, node) and _is_repeated_by_readers(source)):
+            break
+        ahead = source.args[0]
+        if not isinstance(ahead, Node) or ahead.name in written:
             break
         source = source.args[0]
     return source, node.args[1], by_readers, source is not node.args[0]
 
 
 def _is_repeated_by_readers(node: Node) -> bool:
+    """Whether all that read a repetition repeat by themselves; what they read beside it is as large."""
+
     def repeats(user: Node) -> bool:
         if user.target in _REPETITIONS:  # of a repetition: `mask.expand(-1, 9, -1).repeat(2, 1, 1)`
             return _leaves_to_readers(node, user) and _is_repeated_by_readers(user)
         whole = node.meta["val"].shape
         # Two that are repeated would both count on the other.
         others = [arg for arg in user.all_input_nodes if arg is not node and arg.target not in _REPETITIONS]
-        shapes = [getattr(other.meta["val"], "shape", None) for other in others]
-        return user.target in _OF_TWO and any(shape is not None and tuple(shape) == tuple(whole) for shape in shapes)
+        shapes = [getattr(other.meta["val"], "shape", ()) for other in others]
+        # Comparing a dynamic size would fix it.
+        same = (static(*shape) and len(shape) == len(whole) and tuple(shape) == tuple(whole) for shape in shapes)
+        return user.target in _OF_TWO and static(*whole) and any(same)
 
     return bool(node.users) and all(map(repeats, node.users))
 
@@ -145,6 +155,8 @@ def _leaves_to_readers(node: Node, user: Node) -> bool:
         return False
     before, by = [1] * (len(after) - len(before)) + before, list(by)[len(by) - len(after) :]
     grown = [old != new for old, new in zip(before, after, strict=True)]
+    if any(old != 1 for old, is_grown in zip(before, grown, strict=True) if is_grown):
+        return False  # more than one element: no reader repeats those
     if user.target is aten.expand.default:  # to sizes
         return True
     return all(times == 1 for times, is_grown in zip(by, grown, strict=True) if is_grown)

@@ -57,6 +57,41 @@ def test_dimensions_that_are_alike_become_one(case):
             assert node.meta["val"].dim() <= 6, node
 
 
+@pytest.mark.parametrize(
+    "run",
+    [
+        lambda x: x.half() * torch.tensor(2.5).view(1, 1, 1, 1, 1, 1, 1),
+        lambda x: x * x.sum().double().reshape(1, 1, 1, 1, 1, 1, 1),
+        lambda x: x[:, :1, :1, :1, :1, :1, :1] * torch.tensor(2.5, dtype=torch.float64),
+        lambda x: x[:, :1, :1, :1, :1, :1, :1] * x.sum().reshape(1, 1, 1, 1, 1, 1, 1),
+        lambda x: x * x.sum(),
+    ],
+)
+def test_the_type_of_a_result_stays(run):
+    before = capture_program(Function(lambda x, _: run(x)), X, NEAR)
+    after, rewrite = fold_dimensions(before)
+    if rewrite is not None:
+        check_rewrite(before, after, X, NEAR)
+
+
+def test_a_copy_made_before_a_write_is_read_as_it_was():
+    class Sums(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("kept", torch.arange(60.0).view(3, 4, 5))
+
+        def forward(self, x):
+            before = self.kept.transpose(0, 1).reshape(1, 1, 1, 12, 1, 5, 1)
+            self.kept.add_(x)
+            return before.softmax(3)
+
+    x = torch.randn(3, 4, 5, generator=torch.Generator().manual_seed(4))
+    before = capture_program(Sums(), x, state=("kept",))
+    after, rewrite = fold_dimensions(before)
+    assert rewrite is not None
+    check_rewrite(before, after, x)
+
+
 LEFT = {
     "few dimensions": lambda x, _: x[0, 0].softmax(0),
     "no two alike": lambda x, _: x.view(3, 3, 2, 2, 3, 4, 5).mean((0, 2, 4, 6)),

@@ -285,3 +285,25 @@ def test_factors_of_several_types_are_left_alone():
 
     program = capture_program(Product(forward), _random(4, 50), _random(6), _random(50, 6))
     assert pair_factors(program) == (program, None)
+
+
+def test_parts_are_weights_though_something_large_beside_them_is_computed():
+    def forward(x, w):
+        large = torch.outer(w.flatten()[:400], w.flatten()[:400])
+        return w[0] @ x, w[1] @ x, (large * x.sum()).sum(0)
+
+    x = _random(64, 1)
+    before = capture_program(Product(forward, (2, 64, 64)), x)
+    after, rewrite = fold_constants(before)
+    assert rewrite is not None
+    check_rewrite(before, after, x)
+    assert "aten.select.int" not in operators(after)
+    assert "aten.outer.default" in operators(after)
+
+
+def test_large_weights_that_others_read_are_not_paired():
+    def forward(x, w, v):
+        return torch.einsum("bnd,dv,v->bnv", x, w, v) + torch.cos(w)[:1]
+
+    program = capture_program(Product(forward, (12, 30000), (30000,)), _random(2, 5, 12))
+    assert pair_factors(program) == (program, None)
