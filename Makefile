@@ -52,7 +52,7 @@ demo-llm: $(INSTALLED)
 # ever (https://github.com/pytest-dev/pytest-xdist/issues/784).
 test: $(INSTALLED)
 	@$(BIN)/python -m compileall -q src/edgex export delegates runtime_py samples
-	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder --max-worker-restart=0
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart=0
 
 # Tests last, so that their summary ends the output.
 check: lint types test
