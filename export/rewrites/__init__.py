@@ -182,8 +182,8 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
         # Operators in terms of others. `fold_literals` comes after them: they make positions and counts.
         ("order_weights", True, order_weights),
         ("turn_weights", True, turn_weights),
-        # Behind it, which needs no other order of the result.
         ("pair_factors", True, pair_factors),
+        # Behind `turn_weights`, which needs no other order of the result.
         ("share_factors", True, share_factors),
         ("share_weights", True, share_weights),
         ("copy_returned_constants", True, copy_returned_constants),

@@ -9,7 +9,7 @@ from math import prod
 import torch
 from torch.nn import functional as F
 
-# What one product of matrices costs before it begins, in numbers that are copied meanwhile (XNNPACK, AVX-512).
+# What one product of matrices costs before it begins, in numbers that are copied meanwhile: an estimate.
 CALL_NUMBERS = 256
 
 

@@ -35,7 +35,7 @@ aten = torch.ops.aten
 # What engines hold.
 _LETTERS = 6
 _FACTORS = 4
-# How many numbers are multiplied and added while one is copied (one thread with AVX-512).
+# How many numbers are multiplied and added while one is copied: an estimate, which keeps low ranks apart.
 _MULTIPLIED = 16
 
 

@@ -7,6 +7,10 @@ after:   x = aten.permute.default(frames, [0, 2, 1]); z = aten.add(x, table)
 before:  y = aten.expand.default(norm, [1, 9, 8]); z = aten.div.Tensor(x, y)            # norm: [1, 9, 1], x: [1, 9, 8]
 after:   z = aten.div.Tensor(x, norm)                            # which repeats it by itself; `repeat` of 1 is alike
 
+before:  y = aten.repeat.default(aten.expand.default(mask, [2, 9, 9]), [2, 1, 1])        # mask: [2, 1, 9]
+         z = aten.masked_fill.Scalar(scores, y, -inf)                                    # scores: [4, 9, 9]
+after:   z = aten.masked_fill.Scalar(scores, aten.repeat.default(mask, [2, 1, 1]), -inf)
+
 before:  y = aten.cat.default([none, keys], -2)          # none: [0]; the first step of a cache
 after:   y = keys                                        # ExecuTorch stores no empty constant
 
@@ -24,7 +28,6 @@ dropout of every Whisper and DETR. Left alone: what is written to, and what the 
 from __future__ import annotations
 
 from collections.abc import Sequence, Set
-from functools import partial
 from typing import Any
 
 import torch
@@ -63,14 +66,14 @@ def drop_identities(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite 
         return inside and all(user.op == "call_function" for user in node.users)
 
     # By name: operands are asked of the edited graph, too.
-    with_readers = partial(_with_readers, frozenset(node.name for node in written))
+    names = frozenset(node.name for node in written)
     rules: Rules = {
         **{operator: Rule(_dropped, where=is_read) for operator in _DROPOUTS},
         **{operator: Rule(_converted, where=is_read) for operator in _CONVERSIONS},
         **dict.fromkeys(_COPIES, _in_order),
         aten.cat.default: Rule(_joined, where=lambda node: _joins_nothing(node, written)),
-        aten.expand.default: Rule(_repeated, where=is_read, operands=with_readers),
-        aten.repeat.default: Rule(_tiled, where=is_read, operands=with_readers),
+        aten.expand.default: Rule(_repeated, where=is_read, operands=lambda node: _with_readers(names, node)[:3]),
+        aten.repeat.default: Rule(_tiled, where=is_read, operands=lambda node: _with_readers(names, node)),
     }
     return substitute(
         program, "drop_identities", rules, "{count} operator(s) ({operators}) that do nothing are left out"
@@ -126,7 +129,7 @@ def _with_readers(written: Set[str], node: Node) -> tuple[Any, ...]:
         ahead = source.args[0]
         if not isinstance(ahead, Node) or ahead.name in written:
             break
-        source = source.args[0]
+        source = ahead
     return source, node.args[1], by_readers, source is not node.args[0]
 
 
@@ -168,8 +171,7 @@ def _is_single(shape: Sequence[int], repeats: Sequence[Any]) -> bool:
     return all(size == 1 or by == 1 for size, by in zip(sizes, repeats, strict=True))
 
 
-def _repeated(x: torch.Tensor, size: Sequence[int], by_readers: bool, is_behind: bool) -> Any:
-    del is_behind  # then its readers repeat, anyway
+def _repeated(x: torch.Tensor, size: Sequence[int], by_readers: bool) -> Any:
     if not static(*x.shape, *size):
         return NotImplemented
     same = len(size) == x.dim() and all(new in (-1, old) for new, old in zip(size, x.shape, strict=True))

@@ -6,7 +6,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rewriting import capture_program, check_rewrite
+from rewriting import Calls, capture_program, check_rewrite
 from torch import nn
 
 from benchmarks.operators.proof import prove
@@ -14,15 +14,6 @@ from edgex.export.rewrites.folding.dimensions import fold_dimensions
 
 X = torch.randn(1, 2, 9, 2, 3, 4, 5, generator=torch.Generator().manual_seed(0))
 NEAR = torch.randn(1, 2, 9, 1, 1, 4, 5, generator=torch.Generator().manual_seed(1))
-
-
-class Function(nn.Module):
-    def __init__(self, function):
-        super().__init__()
-        self.function = function
-
-    def forward(self, *x):
-        return self.function(*x)
 
 
 TAKEN = {
@@ -47,7 +38,7 @@ TAKEN = {
 
 @pytest.mark.parametrize("case", TAKEN)
 def test_dimensions_that_are_alike_become_one(case):
-    before = capture_program(Function(TAKEN[case]), X, NEAR)
+    before = capture_program(Calls(TAKEN[case]), X, NEAR)
     after, rewrite = fold_dimensions(before)
     assert rewrite is not None
     check_rewrite(before, after, X, NEAR)
@@ -68,7 +59,7 @@ def test_dimensions_that_are_alike_become_one(case):
     ],
 )
 def test_the_type_of_a_result_stays(run):
-    before = capture_program(Function(lambda x, _: run(x)), X, NEAR)
+    before = capture_program(Calls(lambda x, _: run(x)), X, NEAR)
     after, rewrite = fold_dimensions(before)
     if rewrite is not None:
         check_rewrite(before, after, X, NEAR)
@@ -101,7 +92,7 @@ LEFT = {
 
 @pytest.mark.parametrize("case", LEFT)
 def test_others_are_left_alone(case):
-    program = capture_program(Function(LEFT[case]), X, NEAR)
+    program = capture_program(Calls(LEFT[case]), X, NEAR)
     assert fold_dimensions(program) == (program, None)
 
 
@@ -114,7 +105,7 @@ def test_any_sizes_and_dimensions_keep_their_numbers(data):
     dims = data.draw(st.lists(st.sampled_from(range(len(sizes))), min_size=1, max_size=3, unique=True))
     generator = torch.Generator().manual_seed(2)
     x, y = torch.randn(sizes, generator=generator), torch.randn(other, generator=generator)
-    before = capture_program(Function(lambda x, y: ((x - y).permute(order).mean(dims), (x + y).softmax(dims[0]))), x, y)
+    before = capture_program(Calls(lambda x, y: ((x - y).permute(order).mean(dims), (x + y).softmax(dims[0]))), x, y)
     after, rewrite = fold_dimensions(before)
     if rewrite is not None:
         check_rewrite(before, after, x, y)

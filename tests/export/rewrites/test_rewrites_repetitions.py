@@ -191,5 +191,6 @@ def test_what_was_repeated_before_a_write_is_read_before_it():
     x = rand(4, 6, 5)
     before = capture_program(Counts(), x, state=("kept",))
     after, rewrite = drop_identities(before)
-    if rewrite is not None:
-        check_rewrite(before, after, x)
+    assert rewrite is not None
+    check_rewrite(before, after, x)
+    assert "aten.repeat.default" in operators(after)

@@ -4,21 +4,11 @@ from __future__ import annotations
 
 import pytest
 import torch
-from rewriting import capture_program, check_rewrite, operators
+from rewriting import Calls, capture_program, check_rewrite, operators
 from torch import nn
 
 from benchmarks.operators.proof import prove
 from edgex.export.rewrites.norms.softmax import part_softmax, reduce_softmax
-
-
-class Function(nn.Module):
-    def __init__(self, function):
-        super().__init__()
-        self.function = function
-
-    def forward(self, x):
-        return self.function(x)
-
 
 X = 30 * torch.randn(2, 3, 64, 32, generator=torch.Generator().manual_seed(0))
 TAKEN = {
@@ -31,7 +21,7 @@ TAKEN = {
 @pytest.mark.parametrize("write", [part_softmax, reduce_softmax])
 @pytest.mark.parametrize("case", TAKEN)
 def test_few_elements_are_written_out(case, write):
-    before = capture_program(Function(TAKEN[case]), X)
+    before = capture_program(Calls(TAKEN[case]), X)
     after, rewrite = write(before)
     assert rewrite.count == 1
     check_rewrite(before, after, X)
@@ -42,7 +32,7 @@ def test_infinite_ones_are_as_before():
     x = X.clone()
     x[0, 0] = -torch.inf
     x[1, :, 0] = -torch.inf
-    before = capture_program(Function(TAKEN["three classes"]), x)
+    before = capture_program(Calls(TAKEN["three classes"]), x)
     for write in (part_softmax, reduce_softmax):
         after, _ = write(before)
         torch.testing.assert_close(
@@ -62,7 +52,7 @@ LEFT = {
 @pytest.mark.parametrize("case", LEFT)
 def test_others_are_left_alone(case):
     write, function = LEFT[case]
-    program = capture_program(Function(function), X)
+    program = capture_program(Calls(function), X)
     assert write(program) == (program, None)
 
 

@@ -561,10 +561,10 @@ def test_tables_of_few_numbers_become_constants():
     "run",
     [
         lambda x, rates: x * rates.view(-1, 1, 1),
-        lambda x, rates: x * torch.exp(rates.view(-1, 1, 1) * torch.arange(800 * 800).view(800, 800)).sum(),
+        lambda x, rates: (x, torch.exp(rates.view(-1, 1, 1) * torch.arange(600 * 600).view(600, 600)) * x[0, 0, 0]),
         lambda x, rates: x * torch.exp(rates.view(-1, 1, 1) * x),
     ],
-    ids=["a view", "far larger than its sum", "of an input"],
+    ids=["a view", "of more than 4 MiB", "of an input"],
 )
 def test_what_costs_nothing_or_depends_on_inputs_stays(run):
     class Module(Decay):
@@ -572,5 +572,4 @@ def test_what_costs_nothing_or_depends_on_inputs_stays(run):
             return run(x, self.rates)
 
     program = capture_program(Module(4), random_like(4, 5, 5))
-    after, _ = fold_tables(program)
-    assert (after is program) != (operators(after) == [aten.mul.Tensor])
+    assert fold_tables(program) == (program, None)
