@@ -50,9 +50,10 @@ demo-llm: $(INSTALLED)
 # Bytecode first, for environments that do not let Python write it: tests start a thousand processes.
 # A process that crashes ends the run, with the name of its test: replaced by another, it makes pytest-xdist 3.8 wait for
 # ever (https://github.com/pytest-dev/pytest-xdist/issues/784).
+# Two test processes share the processors: threads that wait must not keep one busy.
 test: $(INSTALLED)
 	@$(BIN)/python -m compileall -q src/edgex export delegates runtime_py samples
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart=0
+	OMP_WAIT_POLICY=passive $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart=0
 
 # Tests last, so that their summary ends the output.
 check: lint types test

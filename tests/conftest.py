@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import shutil
@@ -72,6 +73,11 @@ def sessions_are_closed() -> Iterator[None]:
     before = still_open()
     yield
     assert still_open() <= before, f"{still_open() - before} ExecuTorch sessions were left open"
+
+
+def pytest_configure() -> None:
+    """Look for garbage less often: an export makes millions of objects, and torch's own are looked at each time."""
+    gc.set_threshold(50_000, 20, 10)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

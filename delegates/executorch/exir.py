@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from edgex.delegates.executorch.edge_passes import layouts_known, passes_by_kind, rename_shadowing, shadows_builtin
+from edgex.delegates.executorch.exporter.lazy_code import code_on_demand
 from edgex.delegates.graph.decomposition import spare_decompositions
 from edgex.runtime.support.dependency_messages import quiet_import
 
@@ -116,7 +117,8 @@ def lower_to_edge(
     names = [rename_shadowing] if any(map(shadows_builtin, programs.values())) else []
     passes = {name: [*names, *checks, *getattr(partitioners[name], "edge_passes", ())] for name in programs}
     # Without no_grad, lowering a state update fails: it would write into a leaf that requires grad.
-    with torch.no_grad(), _sizes_kept(), layouts_known(), passes_by_kind() if planning else nullcontext():
+    steps = passes_by_kind() if planning else nullcontext()
+    with torch.no_grad(), _sizes_kept(), layouts_known(), code_on_demand(), steps:
         return to_edge_transform_and_lower(
             {name: spare_decompositions(program, by_kind=planning) for name, program in programs.items()},
             transform_passes=passes if any(passes.values()) else None,

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from torch._ops import HigherOrderOperator, OpOverload, OpOverloadPacket
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.fx.graph import _PyTreeCodeGen as PyTreeCodeGen
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -18,6 +19,7 @@ __all__ = [
     "HigherOrderOperator",
     "OpOverload",
     "OpOverloadPacket",
+    "PyTreeCodeGen",
     "TorchDispatchMode",
     "count_owners",
     "pytree",
