@@ -73,6 +73,7 @@ class XnnpackDelegate:
             "write_variances",
             "write_channel_means",
             "part_softmax",
+            "step_truths",
             "move_softmax",
             "permute_pixels",
         ),

@@ -57,6 +57,7 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
     from edgex.export.rewrites.activations.by_hand import name_activations
     from edgex.export.rewrites.activations.choices import bound_by_masks
     from edgex.export.rewrites.activations.simpler import write_activations, write_gelu
+    from edgex.export.rewrites.activations.steps import step_truths
     from edgex.export.rewrites.attention.cached import write_cached_attention, write_cached_attention_int8
     from edgex.export.rewrites.attention.empty_rows import guard_empty_rows
     from edgex.export.rewrites.attention.masks import write_masks
@@ -273,6 +274,8 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
         ("pool_extremes", True, pool_extremes),
         # Behind means over channels: its sums are over rows of a matrix, of which a convolution is no quicker.
         ("write_small_matrices", True, write_small_matrices),
+        # Ahead of what turns logic and conversions into others.
+        ("step_truths", True, step_truths),
         ("write_elementary", True, write_elementary),
         # Behind all that makes roots, logarithms and exponentials.
         ("spare_portable_functions", True, spare_portable_functions),
