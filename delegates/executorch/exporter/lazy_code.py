@@ -45,12 +45,8 @@ def code_on_demand() -> Iterator[None]:
         module.__dict__.pop(_TEXT, None)
         waiting.add(module)
         kind: Any = type(module)  # torch makes a class for each module
-        kind.forward = run
+        kind.forward = _Forward(write_now)
         return _Promise(module, write_now)
-
-    def run(module: GraphModule, *args: Any, **kwargs: Any) -> Any:
-        write_now(module)
-        return module(*args, **kwargs)
 
     def text(module: GraphModule) -> str:
         if _TEXT not in module.__dict__:
@@ -69,6 +65,19 @@ def code_on_demand() -> Iterator[None]:
         del changed._code
         for module in list(waiting):
             write(module)
+
+
+class _Forward:
+    """A module's function, written when it is looked at: torch names a program's inputs as it does."""
+
+    def __init__(self, write: Callable[[GraphModule], Any]) -> None:
+        self._write = write
+
+    def __get__(self, module: GraphModule | None, kind: type[GraphModule]) -> Any:
+        if module is None:
+            return self
+        self._write(module)
+        return module.forward
 
 
 class _Promise:

@@ -27,6 +27,7 @@ from torch.fx import Node
 
 from edgex.delegates.base import CapturedProgram
 from edgex.delegates.graph.schema import named_arguments, operator_name
+from edgex.delegates.graph.torch_internals import FakeTensor
 from edgex.export.rewrites.base import Rewrite
 from edgex.export.rewrites.editing.editor import constant_tensors
 from edgex.export.rewrites.editing.substitution import Rule, Rules, static, substitute
@@ -54,7 +55,7 @@ def step_truths(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite | No
     finite = {
         node.name
         for node, tensor in constant_tensors(program).items()
-        if tensor.dtype == torch.float32 and tensor.numel() <= _MOST and bool(tensor.isfinite().all())
+        if tensor.dtype == torch.float32 and tensor.numel() <= _MOST and _is_finite(tensor)
     }
 
     def truths_of(node: Any) -> tuple[Any, ...] | None:
@@ -92,6 +93,11 @@ def step_truths(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite | No
     }
     detail = "{count} comparison(s) that are used as numbers became steps"
     return substitute(program, "step_truths", rules, detail, keeps_float=True)
+
+
+def _is_finite(tensor: torch.Tensor) -> bool:
+    # A question about a program whose values were never read gets the longer form.
+    return not isinstance(tensor, FakeTensor) and bool(tensor.isfinite().all())
 
 
 def _gives_float(node: Node) -> bool:

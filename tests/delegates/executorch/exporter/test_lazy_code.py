@@ -1,6 +1,7 @@
 """Code of graph modules that is written when somebody wants it."""
 
 import copy
+import inspect
 
 import pytest
 import torch
@@ -66,6 +67,23 @@ def test_what_reads_the_code_has_it():
         assert "* 3" in module.recompile().src
         module.recompile()
         assert copy.deepcopy(module)(torch.ones(1)).item() == 3
+
+
+def test_the_names_of_inputs_are_those_of_the_function():
+    with code_on_demand():
+        module = torch.export.export(Doubled(), (torch.ones(2),)).module()
+        module.recompile()
+        assert list(inspect.signature(module.forward).parameters) == ["x"]
+        again = torch.export.export(module, (torch.ones(2),))
+    assert again.graph_signature.user_inputs == ("x",)
+
+
+def test_a_function_that_is_given_to_a_module_is_its_function():
+    with code_on_demand():
+        module = traced()
+        module.recompile()
+        module.forward = lambda x: x - 1
+        assert module(torch.ones(1)).item() == 0
 
 
 def test_torch_is_as_it_was_afterwards():
