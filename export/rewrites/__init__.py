@@ -56,6 +56,7 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
     """Name, whether it runs on request only, and the pass, in order; torch is imported here, not with the package."""
     from edgex.export.rewrites.activations.by_hand import name_activations
     from edgex.export.rewrites.activations.choices import bound_by_masks
+    from edgex.export.rewrites.activations.selections import select_by_comparisons, select_by_masks
     from edgex.export.rewrites.activations.simpler import write_activations, write_gelu
     from edgex.export.rewrites.activations.steps import step_truths
     from edgex.export.rewrites.attention.cached import write_cached_attention, write_cached_attention_int8
@@ -276,6 +277,7 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
         ("write_small_matrices", True, write_small_matrices),
         # Ahead of what turns logic and conversions into others.
         ("step_truths", True, step_truths),
+        ("select_by_comparisons", True, select_by_comparisons),
         ("write_elementary", True, write_elementary),
         # Behind all that makes roots, logarithms and exponentials.
         ("spare_portable_functions", True, spare_portable_functions),
@@ -293,6 +295,7 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
         ("write_windows", True, write_windows),
         ("unfold_attention", True, unfold_attention),
         # Behind attention, which has masks of its own.
+        ("select_by_masks", True, select_by_masks),
         ("bound_by_masks", True, bound_by_masks),
         # Ahead of what looks at the users of a value, behind what takes composites and attention apart.
         ("join_duplicates", True, join_duplicates),

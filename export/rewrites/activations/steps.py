@@ -50,26 +50,34 @@ _LOGIC = {
 }
 
 
-def step_truths(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite | None]:
-    """Write every such comparison; the same program comes back without one."""
-    finite = {
-        node.name
-        for node, tensor in constant_tensors(program).items()
-        if tensor.dtype == torch.float32 and tensor.numel() <= _MOST and _is_finite(tensor)
-    }
+class TruthsOf:
+    """Tells what truths of a program are made of."""
 
-    def truths_of(node: Any) -> tuple[Any, ...] | None:
-        """What truths are made of: `(how, parts)` of logic, `(how, x, other, one is known to be finite)`."""
+    def __init__(self, program: CapturedProgram) -> None:
+        """Take the program whose nodes are asked about."""
+        self._finite = {
+            node.name
+            for node, tensor in constant_tensors(program).items()
+            if tensor.dtype == torch.float32 and tensor.numel() <= _MOST and _is_finite(tensor)
+        }
+
+    def __call__(self, node: Any) -> tuple[Any, ...] | None:
+        """`(how, parts)` of logic, `(how, x, other, one is known to be finite)` of a comparison."""
         if not isinstance(node, Node):
             return None
         name, given = operator_name(node), list(named_arguments(node).values()) if node.op == "call_function" else []
         if name in _LOGIC:
-            parts = [truths_of(part) for part in given]
+            parts = [self(part) for part in given]
             return None if None in parts else (_LOGIC[name], *parts)
         if name not in _COMPARISONS or given[0] is given[1]:
             return None
-        known = any(isinstance(side, Node) and side.name in finite for side in given)
+        known = any(isinstance(side, Node) and side.name in self._finite for side in given)
         return name.removeprefix("aten::"), *given, known
+
+
+def step_truths(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite | None]:
+    """Write every such comparison; the same program comes back without one."""
+    truths_of = TruthsOf(program)
 
     def of_first(node: Node) -> tuple[Any, ...]:
         """The truths that come first, and the arguments behind them."""
@@ -106,13 +114,13 @@ def _gives_float(node: Node) -> bool:
 
 
 def _converted(truths: Any, *_: Any) -> Any:
-    return _step(truths)
+    return write_step(truths)
 
 
 def _multiplied(truths: Any, factor: Any) -> Any:
     if not isinstance(factor, torch.Tensor) or factor.dtype != torch.float32:
         return NotImplemented
-    step = _step(truths)
+    step = write_step(truths)
     return step if step is NotImplemented else factor * step
 
 
@@ -120,7 +128,7 @@ def _chosen(truths: Any, here: float, there: float) -> Any:
     # `there + (here - there)` is `here` of few numbers, among them 1 and 0.
     if not {float(here), float(there)} <= {-1.0, 0.0, 1.0}:
         return NotImplemented
-    step = _step(truths)
+    step = write_step(truths)
     if step is NotImplemented or (here, there) == (1, 0):
         return step
     return step * (here - there) + there
@@ -131,20 +139,20 @@ def _counted(truths: Any, dtype: torch.dtype | None) -> Any:
 
 
 def _summed(truths: Any, dims: Any, keepdim: bool, dtype: torch.dtype | None) -> Any:
-    step = _step(truths)
+    step = write_step(truths)
     if step is NotImplemented or not static(*step.shape) or step.numel() > _COUNTED:
         return NotImplemented
     return step.sum(dims, keepdim).to(torch.int64 if dtype is None else dtype)
 
 
-def _step(truths: Any) -> Any:
+def write_step(truths: Any) -> Any:
     """1 where they are true, 0 elsewhere, in float32; `NotImplemented` where they are of something else."""
     if truths is None:
         return NotImplemented
     how, *parts = truths
     if how not in ("and", "or", "not"):
         return _compared(how, *parts)
-    steps = [_step(part) for part in parts]
+    steps = [write_step(part) for part in parts]
     if any(step is NotImplemented for step in steps):
         return NotImplemented
     if how == "not":

@@ -21,8 +21,8 @@ import torch
 from torch.fx import Node
 
 from edgex.delegates.graph.schema import operator_name
-from edgex.export.rewrites.attention.finite import may_be_infinite
 from edgex.export.rewrites.editing.building import Replacement
+from edgex.export.rewrites.editing.finiteness import Finiteness, FinitenessOf
 
 RANK = 4
 
@@ -66,6 +66,7 @@ class Biases:
 
     def __init__(self, constants: Mapping[Node, torch.Tensor]) -> None:
         self._constants = constants
+        self._finiteness = FinitenessOf(constants)
         self._known: dict[tuple[Any, ...], Bias] = {}
         self._three: dict[tuple[Node, int, int], Node] = {}
 
@@ -81,7 +82,7 @@ class Biases:
             return self._constant(step, torch.ones(lengths, dtype=torch.bool).tril())
         values = self._constants.get(mask)
         if values is None:
-            if mask.meta["val"].dtype != torch.bool and not may_be_infinite(mask, self._constants):
+            if mask.meta["val"].dtype != torch.bool and self._finiteness(mask) == Finiteness.FINITE:
                 return Bias(copied["attn_mask"])
             return self._at_run_time(step, _same_mask(copied["attn_mask"]))
         if hasattr(values, "fake_mode"):  # a trained bias, whose values `why` does not load

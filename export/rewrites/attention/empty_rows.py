@@ -25,16 +25,17 @@ from torch.fx import Node
 
 from edgex.delegates.base import CapturedProgram
 from edgex.delegates.graph.schema import named_arguments, operator_name
-from edgex.export.rewrites.attention.finite import may_be_infinite
 from edgex.export.rewrites.base import Rewrite, locations_of
 from edgex.export.rewrites.editing.building import Replacement
 from edgex.export.rewrites.editing.editor import ProgramEditor, constant_tensors
+from edgex.export.rewrites.editing.finiteness import Finiteness, FinitenessOf
 
 
 def guard_empty_rows(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite | None]:
     """Guard every attention whose mask may leave a row empty; the same program comes back where there is none."""
     constants = constant_tensors(program)
-    found = [node for node in program.exported.graph.nodes if _may_be_empty(node, constants)]
+    finiteness = FinitenessOf(constants)
+    found = [node for node in program.exported.graph.nodes if _may_be_empty(node, constants, finiteness)]
     if not found:
         return program, None
     editor = ProgramEditor(program)
@@ -45,7 +46,7 @@ def guard_empty_rows(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite
     return editor.finish(), Rewrite("guard_empty_rows", len(found), detail, locations_of(found, program.source_root))
 
 
-def _may_be_empty(node: Node, constants: Mapping[Node, torch.Tensor]) -> bool:
+def _may_be_empty(node: Node, constants: Mapping[Node, torch.Tensor], finiteness: FinitenessOf) -> bool:
     if operator_name(node) != "aten::scaled_dot_product_attention":
         return False
     mask = named_arguments(node)["attn_mask"]
@@ -53,7 +54,7 @@ def _may_be_empty(node: Node, constants: Mapping[Node, torch.Tensor]) -> bool:
         return False
     known = constants.get(mask)
     if known is None or hasattr(known, "fake_mode"):
-        return mask.meta["val"].dtype == torch.bool or may_be_infinite(mask, constants)
+        return mask.meta["val"].dtype == torch.bool or finiteness(mask) != Finiteness.FINITE
     return not bool((known if known.dtype == torch.bool else known != -math.inf).any(-1).all())
 
 
