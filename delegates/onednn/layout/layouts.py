@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from edgex.delegates.onednn.layout.orders import (
     channels_last,
@@ -20,7 +21,7 @@ from edgex.delegates.onednn.layout.orders import (
     settle_order,
 )
 from edgex.delegates.onednn.layout.repetition import is_fast_alone, is_whole, kept_dims
-from edgex.delegates.onednn.layout.sizes import Layout, Permute, dense_strides, same_layout
+from edgex.delegates.onednn.layout.sizes import Layout, Permute, Size, dense_strides, product, same_layout
 from edgex.delegates.onednn.plan.fusion import ACTIVATIONS, OF_TWO
 from edgex.delegates.onednn.plan.graph_api import OWN_KINDS
 from edgex.delegates.onednn.plan.region import RegionBuilder, same_size
@@ -89,6 +90,10 @@ class _Assignment:
             else:
                 self._place_result(step)
         self.results = [self._own_output(value, layout) for value, layout in outputs]
+        for step in self.operations:
+            if step.kind not in _IMAGE_KINDS:
+                for value in (*step.inputs, step.output):
+                    _settle_ones(value)
 
     def _place_result(self, step: Operation) -> None:
         if step.kind not in OWN_KINDS:
@@ -386,6 +391,21 @@ def _repeats(value: Value) -> bool:
     """Whether elements lie in several places of it at once, which oneDNN takes in a copy only."""
     assert value.layout is not None
     return any(stride == 0 and size != 1 for size, stride in zip(value.shape, value.layout.strides, strict=True))
+
+
+def _settle_ones(value: Value) -> None:
+    """Give sizes of 1 the strides that they have by rows, where the others lie so: oneDNN 3.2 tells orders by them."""
+    assert value.layout is not None
+    shape, strides = value.shape, list(value.layout.strides)
+    kept = [stride for size, stride in zip(shape, strides, strict=True) if size != 1]
+    if not all(isinstance(stride, int) for stride in kept) or kept != sorted(kept, reverse=True):
+        return
+    step: Size = 1
+    for dim in reversed(range(len(shape))):
+        if shape[dim] == 1:
+            strides[dim] = step
+        step = product([strides[dim], shape[dim]])
+    value.layout = replace(value.layout, strides=tuple(strides))
 
 
 def _dense(value: Value) -> Layout:

@@ -11,8 +11,8 @@ after:   y = [[s, -q], [-r, p]] / (p * s - q * r)
 ```
 
 Engines have no kernels for LAPACK's functions, and models call them on camera matrices, covariances and homographies.
-Written are float32 matrices of up to `_LARGEST` rows with any dimensions before them; left alone are larger ones, and
-programs that use LAPACK's error codes or factors. From three rows on nothing is by the adjugate, whose error grows with
+Written are float32 matrices of up to `_LARGEST` rows with any dimensions before them, and solutions with triangles of
+up to 64, of 1,024 where the triangle is made of weights alone; left alone are larger ones, and programs that use LAPACK's error codes or factors. From three rows on nothing is by the adjugate, whose error grows with
 the square of the condition number. A singular matrix, for which eager raises an error, gives infinities or NaN.
 """
 
@@ -22,23 +22,40 @@ from functools import reduce
 from typing import Any
 
 import torch
+from torch.fx import Node
 
 from edgex.delegates.base import CapturedProgram
+from edgex.delegates.graph.schema import named_arguments
 from edgex.export.rewrites.base import Rewrite
-from edgex.export.rewrites.editing.substitution import Rules, Write, static, substitute
+from edgex.export.rewrites.editing.editor import constant_tensors
+from edgex.export.rewrites.editing.substitution import Rule, Rules, Write, static, substitute
 from edgex.export.rewrites.matrices.elimination import Eliminated, eliminate
-from edgex.export.rewrites.matrices.triangles import factor, solve_triangle
+from edgex.export.rewrites.matrices.triangles import factor, solve_blocks, solve_triangle
 
 aten = torch.ops.aten
 
 # Rows of a matrix: the operators grow in number with them, about 25 a row.
 _LARGEST = 8
+# Of a triangle, 4 operators a row, and of one whose blocks are inverted at export, 4 for 32 rows.
+_LARGEST_TRIANGLE = 64
+_LARGEST_KNOWN = 1024
 
 
 def write_small_matrices(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite | None]:
     """Write every such operator on small matrices; the same program comes back without one."""
     detail = "{count} operator(s) on small matrices ({operators}) became elementary ones"
-    return substitute(program, "write_small_matrices", _RULES, detail)
+    made_of_weights = {node.name for node in constant_tensors(program)}
+    for node in program.exported.graph.nodes:
+        if node.op == "call_function" and all(read.name in made_of_weights for read in node.all_input_nodes):
+            made_of_weights.add(node.name)
+
+    def operands(node: Node) -> tuple[Any, ...]:
+        triangle = node.args[0]
+        assert isinstance(triangle, Node)
+        return *named_arguments(node).values(), triangle.name in made_of_weights
+
+    rules = {**_RULES, aten.linalg_solve_triangular.default: Rule(_solve_triangular, operands=operands)}
+    return substitute(program, "write_small_matrices", rules, detail)
 
 
 def _inverse(a: torch.Tensor) -> torch.Tensor:
@@ -117,12 +134,20 @@ def _cholesky_solve(b: torch.Tensor, triangle: torch.Tensor, upper: bool) -> tor
     return solve_triangle(triangle, half, upper=upper, transposed=not upper)
 
 
-def _solve_triangular(a: torch.Tensor, b: torch.Tensor, upper: bool, left: bool, ones: bool) -> torch.Tensor:
-    if left:
-        a, b = _repeated(a, b)
-        return solve_triangle(a, b, upper=upper, ones=ones)
-    a, b = _repeated(a, b.transpose(-2, -1))
-    return solve_triangle(a, b, upper=upper, transposed=True, ones=ones).transpose(-2, -1)
+def _solve_triangular(a: torch.Tensor, b: torch.Tensor, upper: bool, left: bool, ones: bool, known: bool) -> Any:
+    size = a.shape[-1]
+    if any(tensor.dtype != torch.float32 for tensor in (a, b)) or not static(size):
+        return NotImplemented
+    if not 1 <= size <= (_LARGEST_KNOWN if known else _LARGEST_TRIANGLE):
+        return NotImplemented
+    if not left:
+        a, b, upper = a.transpose(-2, -1), b.transpose(-2, -1), not upper
+    a, b = _repeated(a, b)
+    if known and size > _LARGEST:
+        found = solve_blocks(a, b, upper=upper, ones=ones)
+    else:
+        found = solve_triangle(a, b, upper=upper, ones=ones)
+    return found if left else found.transpose(-2, -1)
 
 
 def _triangular_solve(b: torch.Tensor, a: torch.Tensor, upper: bool, transposed: bool, ones: bool) -> tuple[Any, ...]:
@@ -158,7 +183,7 @@ def _ones_on_diagonal(a: torch.Tensor) -> torch.Tensor:
     return torch.eye(int(a.shape[-1]), dtype=a.dtype, device=a.device)
 
 
-def _small(write: Write, at: int = 0) -> Write:
+def _small(write: Write, at: int = 0, largest: int = _LARGEST) -> Write:
     """A rule that applies where all is float32, and argument `at` is small square matrices."""
 
     def apply(*arguments: Any) -> Any:
@@ -166,7 +191,7 @@ def _small(write: Write, at: int = 0) -> Write:
         rows, columns = arguments[at].shape[-2:]
         if any(tensor.dtype != torch.float32 for tensor in tensors) or not static(rows, columns):
             return NotImplemented
-        return write(*arguments) if rows == columns and 1 <= rows <= _LARGEST else NotImplemented
+        return write(*arguments) if rows == columns and 1 <= rows <= largest else NotImplemented
 
     return apply
 
@@ -190,8 +215,7 @@ _RULES: Rules = {
     aten.linalg_cholesky.default: _small(_cholesky),
     aten.cholesky.default: _small(_cholesky),
     aten.linalg_cholesky_ex.default: _small(lambda a, upper, _check: (_cholesky(a, upper), None)),
-    aten.cholesky_solve.default: _small(_cholesky_solve, at=1),
+    aten.cholesky_solve.default: _small(_cholesky_solve, at=1, largest=_LARGEST_TRIANGLE),
     aten.cholesky_inverse.default: _small(lambda a, upper: _cholesky_solve(_ones_on_diagonal(a), a, upper)),
-    aten.linalg_solve_triangular.default: _small(_solve_triangular),
-    aten.triangular_solve.default: _small(_triangular_solve, at=1),
+    aten.triangular_solve.default: _small(_triangular_solve, at=1, largest=_LARGEST_TRIANGLE),
 }

@@ -14,13 +14,28 @@ x = solve_triangle(l, b, upper=False)
     x      = [first, second]
 ```
 
+From 9 rows on a triangle is solved in halves, one after the other. A triangle of weights is solved in blocks of 32
+rows, whose inverses are computed here:
+
+```
+x = solve_blocks(l, b, upper=False)                 # l: [64, 64]
+    first  = inverse(l[:32, :32]) @ b[:32]
+    second = inverse(l[32:, 32:]) @ (b[32:] - l[32:, :32] @ first)
+    x      = [first, second]
+```
+
 Only the triangle in question is read, as LAPACK does: what is on the other side may be anything.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import torch
 from torch.nn import functional as F
+
+# Solved row by row, and by an inverse.
+_ROWS, _BLOCK = 8, 32
 
 
 def factor(symmetric: torch.Tensor) -> torch.Tensor:
@@ -51,6 +66,9 @@ def solve_triangle(
     """
     size = int(triangle.shape[-1])
     a, upwards = (triangle.transpose(-2, -1), not upper) if transposed else (triangle, upper)
+    if size > _ROWS:
+        parts = (0, size // 2), (size // 2, size - size // 2)
+        return _solve_parts(a, b, parts, upwards, lambda part, rest: solve_triangle(part, rest, upper=upwards, ones=ones))
     rest, found = b, []
     for k in reversed(range(size)) if upwards else range(size):
         # `rest` ends with row k, or begins with it: the others need it.
@@ -62,3 +80,34 @@ def solve_triangle(
             column = a.narrow(-1, k, 1).narrow(-2, 0 if upwards else k + 1, count)
             rest = rest.narrow(-2, 0 if upwards else 1, count) - column * row
     return torch.cat(found[::-1] if upwards else found, -2)
+
+
+def solve_blocks(triangle: torch.Tensor, b: torch.Tensor, *, upper: bool, ones: bool = False) -> torch.Tensor:
+    """`x` with `triangle @ x = b`, for a triangle of weights: what is made of it alone is computed at export."""
+
+    def solve(part: torch.Tensor, rest: torch.Tensor) -> torch.Tensor:
+        identity = torch.eye(int(part.shape[-1]), dtype=part.dtype, device=part.device)
+        return torch.linalg.solve_triangular(part, identity, upper=upper, unitriangular=ones) @ rest
+
+    size = int(triangle.shape[-1])
+    parts = [(start, min(_BLOCK, size - start)) for start in range(0, size, _BLOCK)]
+    return _solve_parts(triangle, b, parts, upper, solve)
+
+
+def _solve_parts(
+    a: torch.Tensor,
+    b: torch.Tensor,
+    parts: Sequence[tuple[int, int]],
+    upwards: bool,
+    solve: Callable[[torch.Tensor, torch.Tensor], torch.Tensor],
+) -> torch.Tensor:
+    """Solve with the blocks on the diagonal, each for what those before it leave of its rows."""
+    found: dict[int, torch.Tensor] = {}
+    for start, count in reversed(parts) if upwards else parts:
+        rows, rest = a.narrow(-2, start, count), b.narrow(-2, start, count)
+        if found:
+            known = torch.cat([found[at] for at in sorted(found)], -2) if len(found) > 1 else next(iter(found.values()))
+            behind = start + count if upwards else 0
+            rest = rest - rows.narrow(-1, behind, int(known.shape[-2])) @ known
+        found[start] = solve(rows.narrow(-1, start, count), rest)
+    return torch.cat([found[at] for at in sorted(found)], -2)

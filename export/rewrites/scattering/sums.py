@@ -17,6 +17,9 @@ after:   y = maximum(x, amax(where(index == arange(places)[:, None], src, -inf),
 before:  y = aten.index_reduce.default(x, 0, index, src, "mean")              # src: [3, 8]
 after:   y = what is made of scatter_reduce(x, 0, index.reshape(3, 1).expand(3, 8), src, "mean")
 
+before:  y = aten.bincount.default(index, None, 4)                            # a program that has 4 places for it
+after:   y = aten.scatter_add.default(zeros(4), 0, index, ones_like(index, float32)).long()
+
 before:  y = aten.histc.default(x, 4, 0, 3)
 after:   y = sum((floor((x - 0) * 4 / 3) == arange(4)[:, None]) & (x >= 0), 1).float()     # 3 counts in the last bin
 ```
@@ -54,6 +57,7 @@ def scatter_by_sums(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite 
         aten.embedding_bag.default: Rule(_embedding_bag, operands=_with_bag_size),
         aten.embedding_bag.padding_idx: Rule(_embedding_bag, operands=_with_bag_size),
         aten.histc.default: _histogram,
+        aten.bincount.default: Rule(_count, operands=_with_places),
     }
     return substitute(program, "scatter_by_sums", rules, "{count} operator(s) ({operators}) became sums")
 
@@ -172,6 +176,26 @@ def _bags_of_one_size(rows: torch.Tensor, counted: torch.Tensor | None, mode: in
         return torch.where(number > 0, found, torch.zeros((), dtype=rows.dtype))
     total = (rows * counted.to(rows.dtype)).sum(1)
     return total if mode == _SUM else total / number.clamp_min(1.0)
+
+
+def _with_places(node: Node) -> tuple[Any, ...]:
+    """What is counted, its weights, and how many places the program takes for granted."""
+    given, places = named_arguments(node), node.meta["val"].shape[0]
+    known = isinstance(places, int) or (places.node.expr.is_Integer and places.node.shape_env is not None)
+    return given["self"], given["weights"], int(places.node.expr) if known and not isinstance(places, int) else places
+
+
+def _count(index: torch.Tensor, weights: torch.Tensor | None, places: Any) -> Any:
+    if not isinstance(places, int) or not static(*index.shape) or index.numel() > LARGEST_EXACT:
+        return NotImplemented
+    if weights is None:
+        counted = torch.ones(index.shape, dtype=torch.float32)
+    elif weights.dtype == torch.float32:
+        counted = weights
+    else:
+        return NotImplemented
+    found = torch.zeros(places).scatter_add(0, index.long(), counted)
+    return found.long() if weights is None else found
 
 
 def _histogram(x: torch.Tensor, bins: int, least: float, most: float) -> Any:
