@@ -67,7 +67,14 @@ class OneDnnDelegate:
             "copy_returned_constants",
         ),
         *("write_corners", "write_statistics", "write_activations", "write_phases", "block_signals", "write_spans"),
-        *("gather_samples", "share_weights", "reduce_softmax", "step_truths", "select_by_comparisons", "multiply_parts"),
+        *(
+            "gather_samples",
+            "share_weights",
+            "reduce_softmax",
+            "step_truths",
+            "select_by_comparisons",
+            "multiply_parts",
+        ),
         *PORTABLE_REWRITES,
     )
 

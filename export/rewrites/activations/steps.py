@@ -42,6 +42,11 @@ _LEAST = 256
 _MOST = 1 << 20
 # float32 counts so far.
 _COUNTED = 1 << 24
+# Programs whose writes are returned have the last.
+_CONVERSIONS = (
+    *(aten.to.dtype, aten.to.dtype_layout, aten.to.device, aten.to.other, aten.type_as.default),
+    torch.ops.aten._to_copy.default,
+)
 _COMPARISONS = frozenset(f"aten::{name}" for name in ("gt", "lt", "ge", "le", "eq", "ne"))
 _LOGIC = {
     **dict.fromkeys((f"aten::{name}" for name in ("logical_and", "bitwise_and", "__and__")), "and"),
@@ -93,7 +98,7 @@ def step_truths(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite | No
         return None, None
 
     rules: Rules = {
-        aten.to.dtype: Rule(_converted, where=_gives_float, operands=of_first),
+        **dict.fromkeys(_CONVERSIONS, Rule(_converted, where=_gives_float, operands=of_first)),
         aten.mul.Tensor: Rule(_multiplied, where=_gives_float, operands=of_product),
         aten.where.Scalar: Rule(_chosen, where=_gives_float, operands=of_first),
         aten.sum.default: Rule(_counted, operands=of_first),

@@ -12,7 +12,8 @@ after:   y = [[s, -q], [-r, p]] / (p * s - q * r)
 
 Engines have no kernels for LAPACK's functions, and models call them on camera matrices, covariances and homographies.
 Written are float32 matrices of up to `_LARGEST` rows with any dimensions before them, and solutions with triangles of
-up to 64, of 1,024 where the triangle is made of weights alone; left alone are larger ones, and programs that use LAPACK's error codes or factors. From three rows on nothing is by the adjugate, whose error grows with
+up to 64, of 1,024 where the triangle is made of weights alone; left alone are larger ones, and programs
+that use LAPACK's error codes or factors. From three rows on nothing is by the adjugate, whose error grows with
 the square of the condition number. A singular matrix, for which eager raises an error, gives infinities or NaN.
 """
 

@@ -68,7 +68,9 @@ def solve_triangle(
     a, upwards = (triangle.transpose(-2, -1), not upper) if transposed else (triangle, upper)
     if size > _ROWS:
         parts = (0, size // 2), (size // 2, size - size // 2)
-        return _solve_parts(a, b, parts, upwards, lambda part, rest: solve_triangle(part, rest, upper=upwards, ones=ones))
+        return _solve_parts(
+            a, b, parts, upwards, lambda part, rest: solve_triangle(part, rest, upper=upwards, ones=ones)
+        )
     rest, found = b, []
     for k in reversed(range(size)) if upwards else range(size):
         # `rest` ends with row k, or begins with it: the others need it.
