@@ -37,18 +37,56 @@ def measure_movement_db(case: Case, cases: Sequence[Case], eager: EagerModel) ->
     Returns:
         By output; integers are equal or not. None where no input has last bits, or eager fails.
     """
+    answers = _answers_of_moved(case, cases, eager)
+    if answers is None:
+        return None
+    found = dict.fromkeys(case.steps[0].outputs, EXACT_SQNR_DB)
+    for answer in answers:
+        for name, moved in answer.items():
+            expected = case.steps[0].outputs[name]
+            if moved.dtype.kind == "f":
+                distance_db = measure_sqnr_db(expected, moved)
+            else:
+                distance_db = EXACT_SQNR_DB if np.array_equal(expected, moved) else -EXACT_SQNR_DB
+            found[name] = min(found[name], distance_db)
+    return found
+
+
+def measure_largest_move(case: Case, cases: Sequence[Case], eager: EagerModel) -> dict[str, float] | None:
+    """How far single numbers of eager's float outputs move where last bits differ, by output; the most of a few.
+
+    Args:
+        case: See `measure_movement_db`.
+        cases: Those of the artifact.
+        eager: The user's model.
+    """
+    answers = _answers_of_moved(case, cases, eager)
+    if answers is None:
+        return None
+    found: dict[str, float] = {}
+    for answer in answers:
+        for name, moved in answer.items():
+            if moved.dtype.kind == "f" and moved.size:
+                distance = np.abs(moved.astype(np.float64) - case.steps[0].outputs[name])
+                found[name] = max(found.get(name, 0.0), float(np.nan_to_num(distance).max()))
+    return found
+
+
+def _answers_of_moved(case: Case, cases: Sequence[Case], eager: EagerModel) -> list[dict[str, np.ndarray]] | None:
+    """Eager's outputs where last bits or memory orders differ; None where no input has last bits, or eager fails."""
     step = case.steps[0]
     if not any(array.dtype == np.float32 and array.size for array in step.inputs.values()):
         return None
     ordinary = next((other.steps[0].inputs for other in cases if other.steps), step.inputs)
     largest = {name: _largest(array) or _largest(ordinary[name]) for name, array in step.inputs.items()}
-    found = dict.fromkeys(step.outputs, EXACT_SQNR_DB)
-    for seed in range(_MOVES_OF_INPUTS + _MOVES_OF_WEIGHTS):
+    found = []
+    # Inputs in another memory order have eager sum in another order: row by row is what engines are handed.
+    for seed in range(0 if case.layout == "contiguous" else -1, _MOVES_OF_INPUTS + _MOVES_OF_WEIGHTS):
         inputs: Mapping[str, np.ndarray] = step.inputs
         weights: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
-        if seed < _MOVES_OF_INPUTS:
+        if 0 <= seed < _MOVES_OF_INPUTS:
             inputs = _moved(step.inputs, largest, seed)
-        else:
+        elif seed > 0:
             weights = moved_weights(eager.module, seed)
         eager.reset()
         try:
@@ -58,13 +96,12 @@ def measure_movement_db(case: Case, cases: Sequence[Case], eager: EagerModel) ->
             return None
         finally:
             eager.reset()
-        for spec, tensor in zip(eager.outputs, answers, strict=True):
-            expected = step.outputs[spec.name]
-            if tensor.dtype.is_floating_point:
-                distance_db = measure_sqnr_db(expected, tensor.float().numpy())
-            else:
-                distance_db = EXACT_SQNR_DB if np.array_equal(expected, tensor.numpy()) else -EXACT_SQNR_DB
-            found[spec.name] = min(found[spec.name], distance_db)
+        found.append(
+            {
+                spec.name: (tensor.float() if tensor.dtype.is_floating_point else tensor).numpy()
+                for spec, tensor in zip(eager.outputs, answers, strict=True)
+            }
+        )
     return found
 
 

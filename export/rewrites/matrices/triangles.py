@@ -89,7 +89,8 @@ def solve_blocks(triangle: torch.Tensor, b: torch.Tensor, *, upper: bool, ones: 
 
     def solve(part: torch.Tensor, rest: torch.Tensor) -> torch.Tensor:
         identity = torch.eye(int(part.shape[-1]), dtype=part.dtype, device=part.device)
-        return torch.linalg.solve_triangular(part, identity, upper=upper, unitriangular=ones) @ rest
+        inverse: torch.Tensor = torch.linalg.solve_triangular(part, identity, upper=upper, unitriangular=ones)
+        return inverse @ rest
 
     size = int(triangle.shape[-1])
     parts = [(start, min(_BLOCK, size - start)) for start in range(0, size, _BLOCK)]

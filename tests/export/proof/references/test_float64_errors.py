@@ -22,6 +22,7 @@ from edgex.export.proof.references.float64_errors import (
     judge_by_float64,
     measure_own_error_db,
 )
+from edgex.export.proof.references.movement import measure_largest_move
 from edgex.export.proof.references.ranks import describe_order
 from edgex.export.result import ExportReport
 from edgex.export.settings import ExportSettings
@@ -217,6 +218,57 @@ def test_integers_that_differ_must_have_moved_in_eager_too() -> None:
     assert _moved_as_far({"scores": 45.0, "matches": -exact}, found, 60.0) is None
     assert _moved_as_far({"scores": 70.0, "matches": -exact}, {"matches": -exact}, 60.0) == 70.0
     assert _moved_as_far({}, found, 60.0) is None
+
+
+class Ramp(nn.Module):
+    """Numbers as they are, or the step of a stair that they stand on."""
+
+    def __init__(self, *, stairs: bool) -> None:
+        super().__init__()
+        self.stairs = stairs
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.floor(x * 4) / 4 if self.stairs else x * 1.5
+
+
+@pytest.mark.parametrize("stairs", [True, False])
+@pytest.mark.parametrize("name", ["stress: tiny", "example"])
+def test_single_numbers_may_be_as_far_as_eagers_own_move_in_stress(stairs: bool, name: str) -> None:
+    x = torch.arange(64.0) / 4
+    found = capture(Ramp(stairs=stairs), (x,), source_root=Path(__file__).parent)
+    (output,) = (spec.name for spec in found.program.outputs)
+    (answer,) = found.eager.run([x])
+    case = Case(name, "compare", (Step({"x": x.numpy()}, {output: answer.numpy()}),))
+    entry = {"name": name, "output": output, "verdict": "fail", "sqnr_db": 95.0, "max_abs_error": 0.25}
+    judged = judge_by_float64(
+        [case], {"tolerance": {"min_sqnr_db": 80.0}, "cases": [entry]}, found.eager, found.program
+    )
+    eased = stairs and name == "stress: tiny"
+    assert (judged.cases[0].min_sqnr_db == 80.0) is eased, judged
+    assert any("judged by SQNR alone" in sentence for sentence in judged.sentences) is eased
+
+
+class Ordered(nn.Module):
+    """As good as eager in either memory order, whose answers differ in what rounding decides."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + (0.001 if x.is_contiguous() else 0.0)
+
+
+def test_eagers_answers_in_two_memory_orders_are_both_right() -> None:
+    x = torch.randn(8, 16, generator=torch.Generator().manual_seed(0))
+    module = Ordered()
+    found = capture(module, (x,), source_root=Path(__file__).parent)
+    (output,) = (spec.name for spec in found.program.outputs)
+    case = Case(
+        "stress: transposed memory", "compare", (Step({"x": x.numpy()}, {output: x.numpy()}),), layout="transposed"
+    )
+    entry = {"name": case.name, "output": output, "verdict": "fail", "sqnr_db": 61.0, "max_abs_error": 0.001}
+    verdict = {"tolerance": {"min_sqnr_db": 80.0}, "cases": [entry]}
+    (after,) = judge_by_float64([case], verdict, found.eager, found.program).cases
+    assert after.min_sqnr_db == 60.0, after
+    moved = measure_largest_move(case, [case], found.eager)
+    assert moved is not None and moved[output] == pytest.approx(0.001, rel=0.01)
 
 
 class Detector(nn.Module):
