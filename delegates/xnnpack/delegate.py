@@ -76,6 +76,7 @@ class XnnpackDelegate:
             "part_softmax",
             "step_truths",
             "select_by_comparisons",
+            "rank_by_comparisons",
             "move_softmax",
             "permute_pixels",
         ),

@@ -56,6 +56,7 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
     """Name, whether it runs on request only, and the pass, in order; torch is imported here, not with the package."""
     from edgex.export.rewrites.activations.by_hand import name_activations
     from edgex.export.rewrites.activations.choices import bound_by_masks
+    from edgex.export.rewrites.activations.ranks import rank_by_comparisons
     from edgex.export.rewrites.activations.selections import select_by_comparisons, select_by_masks
     from edgex.export.rewrites.activations.simpler import write_activations, write_gelu
     from edgex.export.rewrites.activations.steps import step_truths
@@ -190,6 +191,8 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
         ("share_weights", True, share_weights),
         ("copy_returned_constants", True, copy_returned_constants),
         ("sort_by_topk", True, sort_by_topk),
+        # Behind what makes top-k of medians, ahead of what makes slices of windows.
+        ("rank_by_comparisons", True, rank_by_comparisons),
         ("write_masked", True, write_masked),
         # Behind assignments, which need no places.
         ("count_through", True, count_through),

@@ -97,7 +97,9 @@ class _Assignment:
 
     def _place_result(self, step: Operation) -> None:
         if step.kind not in OWN_KINDS:
-            step.inputs = [self._dense_copy(value, step.handle) if _repeats(value) else value for value in step.inputs]
+            unfit = [_repeats(value) or _is_interleaved(value) for value in step.inputs]
+            pairs = zip(step.inputs, unfit, strict=True)
+            step.inputs = [self._dense_copy(value, step.handle) if copied else value for value, copied in pairs]
         value = step.output
         order = row_major(value)
         if step.kind in _DENSE_KINDS:
@@ -330,6 +332,10 @@ class _Assignment:
             source, target = Value("f32", value.shape, opaque=True), Value("f32", value.shape, opaque=True)
             source.layout = target.layout = _dense(value)
             self.operations.append(Operation("dequantize", [value], source, PLAIN.attributes, "copy", handle))
+        if _is_interleaved(source) and source.dtype == "f32":
+            # The larger of a number and itself: the backend's own operators take any strides.
+            self.operations.append(Operation(OWN_BINARY["maximum"], [source, source], target, {}, "copy", handle))
+            return copy
         self.operations.append(Operation("reorder", [source], target, {}, "copy", handle))
         if value.dtype in INTEGERS:
             self.operations.append(Operation("quantize", [target], copy, PLAIN.attributes, "copy", handle))
@@ -391,6 +397,21 @@ def _repeats(value: Value) -> bool:
     """Whether elements lie in several places of it at once, which oneDNN takes in a copy only."""
     assert value.layout is not None
     return any(stride == 0 and size != 1 for size, stride in zip(value.shape, value.layout.strides, strict=True))
+
+
+def _is_interleaved(value: Value) -> bool:
+    """Whether oneDNN 3.2 takes its rows to overlap: every other of 17 numbers end for it where 18 would."""
+    assert value.layout is not None
+    pairs = zip(value.layout.strides, value.shape, strict=True)
+    known = [(stride, size) for stride, size in pairs if size != 1]
+    if not all(isinstance(number, int) for pair in known for number in pair):
+        return False
+    least = 1
+    for stride, size in sorted(known):
+        if stride < least:
+            return True
+        least = stride * size
+    return False
 
 
 def _settle_ones(value: Value) -> None:

@@ -160,6 +160,19 @@ def pooled_rows(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
     return F.avg_pool2d(made, 3, 1, 1), F.max_pool2d(made, 2)
 
 
+def single_columns(x: torch.Tensor, low: nn.Module, all: nn.Module, columns: nn.Module) -> torch.Tensor:
+    """Matrices of one column, some of which lie with others behind their numbers (DCN-v2 with experts)."""
+    first = all(x).unsqueeze(2)
+    made = first * (columns.weight @ low(x).tanh().unsqueeze(2) + columns.weight[:, :1])
+    return torch.cat([made, first], 2)
+
+
+def every_other(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """Rows of 17 numbers of which every other one is read."""
+    y = (x + 1)[..., ::2]
+    return y.softmax(-1), y @ y.mT, y.sum(-1), torch.cat([y, y], 1), y.transpose(1, 2) + 1
+
+
 def sinks(x: torch.Tensor) -> torch.Tensor:
     """Attention with a score that no key has (gpt-oss), also behind a scale; and a maximum of what is joined."""
     query, key, value = x.unflatten(-1, (3, 4, 8)).permute(2, 0, 3, 1, 4)
@@ -230,6 +243,8 @@ CASES: dict[str, tuple] = {
         }.items()
     },
     "pooled_rows": (pooled_rows, IMAGE),
+    "single_columns": (single_columns, (64, 32), nn.Linear(32, 16), nn.Linear(32, 85), nn.Embedding(85, 16)),
+    "every_other": (every_other, (3, 40, 17)),
     "behind_product": (chains(lambda x: x @ x.mT, (2, 5, 49, 49)), (2, 5, 49, 49)),
     "behind_concatenation": (chains(lambda x: torch.cat([x, x], 1)[:, :4], (2, 4, 45, 65)), (2, 4, 45, 65)),
     **{
