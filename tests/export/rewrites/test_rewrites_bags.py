@@ -72,3 +72,25 @@ def test_towers_of_bags_are_exported(target):
     )
     assert proved.exit_code == 0, proved.reason
     assert "scatter_by_sums" in proved.rewrites
+
+
+class Degrees(torch.nn.Module):
+    """A mean over the edges of each node, as graph networks write it."""
+
+    def __init__(self, minlength, weights):
+        super().__init__()
+        self.minlength, self.weights = minlength, weights
+
+    def forward(self, x, places):
+        total = torch.zeros(12, x.shape[1]).index_add(0, places, x)
+        count = torch.bincount(places, x[:, 0] if self.weights else None, minlength=self.minlength)
+        return total / (count.abs() + 1).view(-1, 1), count
+
+
+@pytest.mark.parametrize("weights", [False, True])
+@pytest.mark.parametrize("target", ["xnnpack", "onednn"])
+def test_counts_that_the_program_has_places_for_are_sums(target, weights):
+    x, places = torch.randn(40, 4, generator=torch.Generator().manual_seed(0)), torch.arange(40) % 12
+    proved = prove(Degrees(12, weights), (x, places), target)
+    assert proved.exit_code == 0, proved.reason
+    assert "scatter_by_sums" in proved.rewrites

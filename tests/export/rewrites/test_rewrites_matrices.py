@@ -124,6 +124,38 @@ def test_triangles_whatever_is_on_the_other_side(name, size):
     check_conditions(TRIANGULAR[name], (triangles(size), b), (triangles(size, 1e3), b), well_db=115, ill_db=100)
 
 
+@pytest.mark.parametrize("name", [name for name in TRIANGULAR if "inverse" not in name])
+@pytest.mark.parametrize("size", [9, 33])
+def test_larger_triangles_are_solved_in_halves(name, size):
+    b = sides(size, batch=(2,))
+    written(TRIANGULAR[name], matrices(size, batch=(2,)).tril() + torch.eye(size) * 3, b, least_db=100)
+
+
+class Process(torch.nn.Module):
+    """A variance that a known factor tells, its triangle made when it runs."""
+
+    def __init__(self, size, **options):
+        super().__init__()
+        self.factor = torch.nn.Parameter(matrices(size, batch=()))
+        self.options = options
+
+    def forward(self, b):
+        eye = torch.eye(len(self.factor))
+        triangle = self.factor.triu(1) if self.options["upper"] else self.factor.tril(-1)
+        return linalg.solve_triangular(triangle + eye * 3, b, **self.options)
+
+
+@pytest.mark.parametrize("upper", [False, True])
+@pytest.mark.parametrize("left", [False, True])
+@pytest.mark.parametrize("size", [9, 32, 100])
+def test_triangles_of_weights_are_solved_by_blocks(size, left, upper):
+    torch.manual_seed(0)
+    b = sides(size, batch=())
+    proved = prove(Process(size, upper=upper, left=left), (b if left else b.mT.contiguous(),), "xnnpack")
+    assert proved.exit_code == 0, proved.reason
+    assert "write_small_matrices" in proved.rewrites
+
+
 @pytest.mark.parametrize("upper", [False, True])
 def test_cholesky_reads_the_triangle_that_eager_reads(upper):
     given = matrices(4, positive=True)
@@ -212,6 +244,7 @@ def test_any_number_of_matrices_and_of_right_sides(size):
 
 LEFT_ALONE = {
     "nine rows": (linalg.inv, matrices(9)),
+    "a large triangle": (lambda a, b: linalg.solve_triangular(a, b, upper=False), matrices(65), sides(65)),
     "float64": (linalg.inv, matrices(3).double()),
     "error codes": (lambda a: linalg.inv_ex(a), matrices(3)),
     "error codes of Cholesky": (lambda a: linalg.cholesky_ex(a), matrices(3, positive=True)),
