@@ -93,6 +93,7 @@ class XnnpackDelegate:
             "write_spans",
             "repeat_by_products",
             "split_sums",
+            "interleave_by_transposing",
             "select_by_masks",
             "bound_by_masks",
             "spare_portable_functions",

@@ -86,6 +86,7 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
     from edgex.export.rewrites.indexing.searching import search_by_comparisons
     from edgex.export.rewrites.indexing.sorting import sort_by_topk
     from edgex.export.rewrites.indexing.writes import fill_memory, return_writes
+    from edgex.export.rewrites.matrices.interleaved import interleave_by_transposing
     from edgex.export.rewrites.matrices.pairs import pair_factors
     from edgex.export.rewrites.matrices.shared import share_factors, share_weights
     from edgex.export.rewrites.matrices.small import write_small_matrices
@@ -302,6 +303,7 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
         ("bound_by_masks", True, bound_by_masks),
         # Ahead of what looks at the users of a value, behind what takes composites and attention apart.
         ("join_duplicates", True, join_duplicates),
+        ("interleave_by_transposing", True, interleave_by_transposing),
         ("slice_pieces", True, slice_pieces),
         ("write_batches", True, write_batches),
         # Behind all that makes convolutions and linear layers.
