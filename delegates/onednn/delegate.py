@@ -74,6 +74,7 @@ class OneDnnDelegate:
             "step_truths",
             "select_by_comparisons",
             "multiply_parts",
+            "interleave_by_transposing",
             "rank_by_comparisons",
         ),
         *PORTABLE_REWRITES,

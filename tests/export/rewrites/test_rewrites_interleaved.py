@@ -82,8 +82,9 @@ class Sliding(nn.Module):
         return torch.einsum("bte,btew->btw", turned, windows)
 
 
-def test_sliding_windows_are_exported():
+@pytest.mark.parametrize("target", ["xnnpack", "onednn"])
+def test_sliding_windows_are_exported(target):
     torch.manual_seed(0)
-    proved = prove(Sliding().eval(), (torch.randn(1, 200, 16),), "xnnpack")
+    proved = prove(Sliding().eval(), (torch.randn(1, 200, 16),), target)
     assert proved.exit_code == 0, proved.reason
     assert "interleave_by_transposing" in proved.rewrites
