@@ -94,6 +94,7 @@ class XnnpackDelegate:
             "repeat_by_products",
             "split_sums",
             "interleave_by_transposing",
+            "pool_as_batches",
             "select_by_masks",
             "bound_by_masks",
             "spare_portable_functions",

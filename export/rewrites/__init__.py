@@ -141,6 +141,7 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
     from edgex.export.rewrites.scattering.rows import add_elements, add_rows, choose_rows
     from edgex.export.rewrites.scattering.sums import scatter_by_sums
     from edgex.export.rewrites.scattering.truths import choose_truths
+    from edgex.export.rewrites.unbatched import pool_as_batches
     from edgex.export.rewrites.weights.blocks import block_signals
     from edgex.export.rewrites.weights.bounds import write_bounds
     from edgex.export.rewrites.weights.branches import join_branches
@@ -184,6 +185,7 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
         ("suppress_neighbours", True, suppress_neighbours),
         ("write_regions", True, write_regions),
         # Operators in terms of others. `fold_literals` comes after them: they make positions and counts.
+        ("pool_as_batches", True, pool_as_batches),
         ("order_weights", True, order_weights),
         ("turn_weights", True, turn_weights),
         ("pair_factors", True, pair_factors),

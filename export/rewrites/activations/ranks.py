@@ -50,17 +50,23 @@ def rank_by_comparisons(program: CapturedProgram) -> tuple[CapturedProgram, Rewr
 
 
 def _gives_many(ranking: Node) -> bool:
-    """Whether its values are read, all together, and its places are not."""
+    """Whether its values are read, and not only pieces of them, and its places are not."""
     read = [user for user in ranking.users if user.users]
-    return all(user.args[1] == 0 for user in read) and any(
-        not _is_of_ranks(reader) for user in read for reader in user.users
-    )
+    readers = [reader for user in read for reader in user.users]
+    return all(user.args[1] == 0 for user in read) and not all(_is_piece(reader, ranking) for reader in readers)
 
 
 def _is_of_ranks(node: Node) -> bool:
-    """Whether a piece is some of the ranks: along the dimension of a top-k whose places nobody reads."""
+    """Whether it is some of the ranks that a top-k gives, of which only such pieces are read."""
     ranking = _ranking_of(node)
     if ranking is None or not all(user.args[1] == 0 for user in ranking.users if user.users):
+        return False
+    return all(_is_piece(reader, ranking) for user in ranking.users for reader in user.users)
+
+
+def _is_piece(node: Node, ranking: Node) -> bool:
+    """Whether it is a piece of a top-k's values along the dimension of the ranks."""
+    if _ranking_of(node) is not ranking:
         return False
     return bool(named_arguments(node)["dim"] % node.args[0].meta["val"].dim() == _dim_of(ranking))  # type: ignore[union-attr]
 
