@@ -40,8 +40,8 @@ _FACTOR = 2.0**126
 _LEAST = 256
 # Of constants that are looked through for infinity, in elements.
 _MOST = 1 << 20
-# float32 counts so far.
-_COUNTED = 1 << 24
+# Half precision counts so far.
+_COUNTED = 1 << 11
 # Programs whose writes are returned have the last.
 _CONVERSIONS = (
     *(aten.to.dtype, aten.to.dtype_layout, aten.to.device, aten.to.other, aten.type_as.default),

@@ -33,7 +33,7 @@ from edgex.delegates.base import CapturedProgram
 from edgex.delegates.graph.schema import named_arguments
 from edgex.export.rewrites.base import Rewrite
 from edgex.export.rewrites.editing.substitution import Rule, Rules, static, substitute
-from edgex.export.rewrites.scattering.sums import LARGEST_EXACT, of_rows
+from edgex.export.rewrites.scattering.sums import of_rows
 
 aten = torch.ops.aten
 
@@ -90,7 +90,7 @@ def _of(
 ) -> torch.Tensor:
     others = [x.shape[at] == src.shape[at] for at in range(x.dim()) if at != dim % x.dim()]
     known = rows is not None and all(others) and x.dtype == src.dtype == torch.float32
-    if rows is None or not known or not src.numel() >= _FEWEST or src.shape[dim] > LARGEST_EXACT:
+    if rows is None or not known or src.numel() < _FEWEST:
         return _largest(x, dim, index, src, include_self)
     flat = src.movedim(dim, 0).reshape(src.shape[dim], -1)
     start = x.movedim(dim, 0)
@@ -102,19 +102,22 @@ def _largest_rows(x: torch.Tensor, index: torch.Tensor, rows: torch.Tensor, incl
     """`x` and `rows` are matrices, `index` has the place of each row."""
     count, places = rows.shape[0], x.shape[0]
     order = torch.topk(index.long() * count + torch.arange(count), count, largest=False)[1]
-    place = index[order].to(torch.float32).unsqueeze(1)
+    place = index[order].unsqueeze(1)
     rows = rows[order]
+    # 1 where another place begins, among the rows behind each up to `step`; half precision holds it, too.
+    begins = torch.clamp(place.narrow(0, 1, count - 1) - place.narrow(0, 0, count - 1), max=1).to(torch.float32)
     step = 1
     while step < count:
-        # 0 between rows of one place, at least 1 between others.
-        between = place.narrow(0, step, count - step) - place.narrow(0, 0, count - step)
-        earlier = torch.minimum(rows.narrow(0, 0, count - step), _sign_of_infinity(0.5 - between))
+        earlier = torch.minimum(rows.narrow(0, 0, count - step), _sign_of_infinity(0.5 - begins))
         later = torch.maximum(rows.narrow(0, step, count - step), earlier)
         rows = torch.cat([rows.narrow(0, 0, step), later])
+        left = count - 2 * step
+        if left > 0:
+            begins = torch.maximum(begins.narrow(0, 0, left), begins.narrow(0, step, left))
         step *= 2
-    sent = torch.zeros(places).scatter_add(0, index.long(), torch.ones(count))
-    last = torch.clamp(sent.cumsum(0) - 1, min=0).long()
-    there = _sign_of_infinity(sent.unsqueeze(1) - 0.5)
+    sent = torch.zeros(places, dtype=torch.int64).scatter_add(0, index.long(), torch.ones(count, dtype=torch.int64))
+    last = torch.clamp(sent.cumsum(0) - 1, min=0)
+    there = _sign_of_infinity(torch.clamp(sent, max=1).to(torch.float32).unsqueeze(1) - 0.5)
     found = torch.minimum(rows[last], there)
     return torch.maximum(found, x if include_self else torch.minimum(x, -there))
 

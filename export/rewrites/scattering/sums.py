@@ -18,7 +18,7 @@ before:  y = aten.index_reduce.default(x, 0, index, src, "mean")              # 
 after:   y = what is made of scatter_reduce(x, 0, index.reshape(3, 1).expand(3, 8), src, "mean")
 
 before:  y = aten.bincount.default(index, None, 4)                            # a program that has 4 places for it
-after:   y = aten.scatter_add.default(zeros(4), 0, index, ones_like(index, float32)).long()
+after:   y = aten.scatter_add.default(zeros(4, int64), 0, index, ones_like(index))
 
 before:  y = aten.histc.default(x, 4, 0, 3)
 after:   y = sum((floor((x - 0) * 4 / 3) == arange(4)[:, None]) & (x >= 0), 1).float()     # 3 counts in the last bin
@@ -186,16 +186,12 @@ def _with_places(node: Node) -> tuple[Any, ...]:
 
 
 def _count(index: torch.Tensor, weights: torch.Tensor | None, places: Any) -> Any:
-    if not isinstance(places, int) or not static(*index.shape) or index.numel() > LARGEST_EXACT:
+    if not isinstance(places, int) or not static(*index.shape):
         return NotImplemented
-    if weights is None:
-        counted = torch.ones(index.shape, dtype=torch.float32)
-    elif weights.dtype == torch.float32:
-        counted = weights
-    else:
+    counted = torch.ones(index.shape, dtype=torch.int64) if weights is None else weights
+    if counted.dtype not in (torch.int64, torch.float32):
         return NotImplemented
-    found = torch.zeros(places).scatter_add(0, index.long(), counted)
-    return found.long() if weights is None else found
+    return torch.zeros(places, dtype=counted.dtype).scatter_add(0, index.long(), counted)
 
 
 def _histogram(x: torch.Tensor, bins: int, least: float, most: float) -> Any:
