@@ -116,6 +116,18 @@ def _scattered(step: Step, node: Node) -> Pair:
     return Pair(real, step.call(node.target, *(step.imag(pair) for pair in pairs), *rest))
 
 
+def _put(step: Step, node: Node) -> Pair:
+    """`index_put`: the same places of both parts."""
+    whole, places, part, *rest = node.args
+    assert isinstance(places, (list, tuple))
+    read = [None if place is None else step.pair(place).real for place in places]
+    pairs = [step.pair(whole), step.pair(part)]
+    real = step.call(node.target, pairs[0].real, read, pairs[1].real, *rest)
+    if all(pair.imag is None for pair in pairs):
+        return Pair(real, None)
+    return Pair(real, step.call(node.target, step.imag(pairs[0]), read, step.imag(pairs[1]), *rest))
+
+
 def _joined(step: Step, node: Node) -> Pair:
     """`cat` and `stack`."""
     tensors, *rest = node.args
@@ -168,6 +180,7 @@ MOVES: dict[str, Callable[[Step, Node], Pair]] = {
     "aten::copy": _copy,
     "aten::slice_scatter": _scattered,
     "aten::select_scatter": _scattered,
+    "aten::index_put": _put,
     "aten::fft_fftshift": _shifted(1),
     "aten::fft_ifftshift": _shifted(-1),
     "aten::resolve_conj": _both,

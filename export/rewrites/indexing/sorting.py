@@ -34,18 +34,34 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.fx import Node
 from torch.nn import functional as F
 
 from edgex.delegates.base import CapturedProgram
+from edgex.delegates.graph.schema import named_arguments, operator_name
 from edgex.export.rewrites.base import Rewrite
-from edgex.export.rewrites.editing.substitution import Rules, static, substitute
+from edgex.export.rewrites.editing.editor import constant_tensors
+from edgex.export.rewrites.editing.substitution import Rule, Rules, static, substitute
 from edgex.export.rewrites.indexing.searching import LARGEST_TABLE
 
 aten = torch.ops.aten
 
+# What a literal tensor goes through.
+_SAME = frozenset(f"aten::{name}" for name in ("lift_fresh_copy", "detach", "detach_", "alias", "clone"))
+
 
 def sort_by_topk(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite | None]:
     """Write every sort of a static size as top-k; the same program comes back without one."""
+    constants = {node.name: tensor for node, tensor in constant_tensors(program).items()}
+
+    def with_shares(node: Node) -> tuple[Any, ...]:
+        """The arguments, with what the second one holds, if that is known."""
+        x, shares, *rest = named_arguments(node).values()
+        while shares.op == "call_function" and operator_name(shares) in _SAME:
+            shares = shares.args[0]
+        known = constants.get(shares.name)
+        return x, None if known is None or hasattr(known, "fake_mode") else known.tolist(), *rest
+
     rules: Rules = {
         aten.sort.default: _sort,
         aten.sort.stable: _stable,
@@ -58,6 +74,7 @@ def sort_by_topk(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite | N
         aten.nanmedian.dim: _nanmedian,
         aten.nanmedian.default: _nanmedian_of_all,
         aten.quantile.scalar: _quantile,
+        aten.quantile.default: Rule(_quantiles, operands=with_shares),
         aten.mode.default: _mode,
     }
     return substitute(program, "sort_by_topk", rules, "{count} operator(s) ({operators}) became top-k")
@@ -184,6 +201,18 @@ def _quantile(x: torch.Tensor, q: float, dim: int | None, keepdim: bool, interpo
         found = found + (above - found) * share if share < 0.5 else above - (above - found) * (1 - share)
     found = torch.where(torch.isnan(x).any(dim, True), torch.full_like(found, float("nan")), found)
     return found if keepdim else found.squeeze(dim)
+
+
+def _quantiles(x: torch.Tensor, shares: Any, dim: int | None, keepdim: bool, interpolation: str) -> Any:
+    """Several stand in a dimension of their own, in front."""
+    if shares is None or x.dtype != torch.float32:
+        return NotImplemented
+    if isinstance(shares, float):
+        return _quantile(x, shares, dim, keepdim, interpolation)
+    found = [_quantile(x, share, dim, keepdim, interpolation) for share in shares]
+    if not found or any(one is NotImplemented for one in found):
+        return NotImplemented
+    return torch.stack(found)
 
 
 def _rank(q: float, size: int, dtype: torch.dtype) -> float:

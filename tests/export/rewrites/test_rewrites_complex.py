@@ -49,6 +49,17 @@ def spectral_convolution(x, _):
     return torch.fft.irfft(spectrum / (spectrum + 2), n=16), spectrum.sum(0).exp().real
 
 
+def chosen_frequencies(x, _):
+    """Of FEDformer: some frequencies are mixed, and written to their places among zeros."""
+    places = torch.tensor([0, 2, 5])
+    chosen = torch.fft.rfft(x[:, :4, 0])[..., [0, 1, 2]]
+    mixed = torch.complex(chosen.real * 2, chosen.imag + 1)
+    rows = torch.arange(2).unsqueeze(1)
+    spectrum = torch.zeros(2, 9, dtype=torch.cfloat).index_put((rows, places), mixed)
+    spectrum = spectrum.index_put((rows, places + 1), torch.conj(mixed), accumulate=True)
+    return torch.fft.irfft(spectrum, n=16), torch.view_as_real(spectrum)
+
+
 def masked_spectrogram(x, _):
     z = torch.stft(x.flatten(1), 16, 4, 12, WINDOW, return_complex=True, normalized=True)
     return torch.istft(z * z.abs(), 16, 4, 12, WINDOW, normalized=True), torch.istft(z, 16, 4, 12, WINDOW, length=30)
@@ -119,6 +130,7 @@ CASES = {
     "padded": (lambda x, _: torch.fft.fft(x, n=16).real, X),
     "cut": (lambda x, _: torch.fft.irfft(torch.fft.rfft(x, n=7, dim=1), n=6, dim=1), X),
     "neural operator": (spectral_convolution, X),
+    "chosen frequencies": (chosen_frequencies, X),
     "spectrogram": (masked_spectrogram, X),
     "fnet": (lambda x, _: torch.fft.fftn(x, dim=(1, 2)).real, X),
     "all dimensions": (lambda x, _: torch.view_as_real(torch.fft.fftn(x)), X),

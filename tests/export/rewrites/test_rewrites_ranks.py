@@ -16,6 +16,7 @@ from edgex.export.rewrites.indexing.sorting import sort_by_topk
 
 SEED = torch.Generator().manual_seed(0)
 X = torch.randn(4, 100, 9, generator=SEED)
+SHARES = torch.tensor([0.25, 0.5, 0.9])
 SIGNAL = torch.randn(2, 3, 200, generator=SEED)
 
 TAKEN = {
@@ -54,6 +55,25 @@ def test_windows_are_slices_of_what_they_are_of(size):
     assert rewrite.count == 1
     check_rewrite(program, after, SIGNAL)
     assert operators(after).count("aten.narrow.default") == size
+
+
+@pytest.mark.parametrize("interpolation", ["linear", "lower", "nearest"])
+@pytest.mark.parametrize("keepdim", [False, True])
+@pytest.mark.parametrize("dim", [-1, 1, None])
+def test_several_quantiles_are_ranks_in_front(interpolation, keepdim, dim):
+    def function(x):
+        return torch.quantile(x, SHARES, dim, keepdim, interpolation=interpolation)
+
+    before = capture_program(Calls(function), X[:2])
+    after, rewrite = sort_by_topk(before)
+    assert rewrite.count == 1
+    check_rewrite(before, after, X[:2])
+    assert not any("quantile" in name for name in operators(after))
+
+
+def test_quantiles_that_only_a_run_knows_are_left_alone():
+    program = capture_program(Calls(lambda x, shares: torch.quantile(x, shares, -1)), X, torch.tensor([0.2, 0.4]))
+    assert sort_by_topk(program) == (program, None)
 
 
 LEFT = {
