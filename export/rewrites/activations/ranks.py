@@ -9,7 +9,8 @@ after:   a, b, c = x[:, 0:400], x[:, 1:401], x[:, 2:402]
 ```
 
 The comparisons are those of Batcher's merge exchange (Knuth, The Art of Computer Programming 5.2.2, algorithm M), which
-do not depend on the numbers; those that no wanted rank depends on are left out. ExecuTorch sorts in 60 ns a number.
+do not depend on the numbers; those that no wanted rank depends on are left out. ExecuTorch sorts
+windows of 17 in 24 ns a number (one thread of AVX2).
 Left alone: more than 32 numbers, few rows, where the places are asked for too, other types than float32, and sizes that
 only a run knows. A NaN is not ranked behind the others: what becomes of it, the proof of an artifact tells.
 """

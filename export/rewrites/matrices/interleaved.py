@@ -6,8 +6,8 @@ after:   rows = aten.cat.default([even.reshape(1, 19200), odd.reshape(1, 19200)]
          y = aten.permute.default(rows, [1, 0]).reshape(96, 200, 2)
 ```
 
-Single numbers of two tensors took 4 ns each, of 33 tensors 20 ns, since XNNPACK joins five at a time, and oneDNN 10 ns
-of overlapping windows; all take less than 2 so (one thread of AVX2). Parts of windows (`unfold`), rotated pairs and
+Single numbers took XNNPACK 4 to 5 ns each, and oneDNN 10 ns those of overlapping windows; they take 0.3 to 2 so (one
+thread of AVX2). Parts of windows (`unfold`), rotated pairs and
 complex numbers come so. Left alone: stretches of more than 8 numbers, parts of several sizes, few numbers, other types
 than float32, and sizes that only a run knows.
 """

@@ -37,7 +37,7 @@ aten = torch.ops.aten
 
 # Rows of a matrix: the operators grow in number with them, about 25 a row.
 _LARGEST = 8
-# Of a triangle, 4 operators a row, and of one whose blocks are inverted at export, 4 for 32 rows.
+# Of a triangle, whose operators grow in number with its rows, and of one whose blocks are inverted at export.
 _LARGEST_TRIANGLE = 64
 _LARGEST_KNOWN = 1024
 

@@ -181,8 +181,8 @@ def _bags_of_one_size(rows: torch.Tensor, counted: torch.Tensor | None, mode: in
 def _with_places(node: Node) -> tuple[Any, ...]:
     """What is counted, its weights, and how many places the program takes for granted."""
     given, places = named_arguments(node), node.meta["val"].shape[0]
-    known = isinstance(places, int) or (places.node.expr.is_Integer and places.node.shape_env is not None)
-    return given["self"], given["weights"], int(places.node.expr) if known and not isinstance(places, int) else places
+    size = places if isinstance(places, int) else places.node.expr
+    return given["self"], given["weights"], int(size) if isinstance(size, int) or size.is_Integer else None
 
 
 def _count(index: torch.Tensor, weights: torch.Tensor | None, places: Any) -> Any:

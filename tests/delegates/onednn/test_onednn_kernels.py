@@ -160,9 +160,9 @@ def pooled_rows(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
     return F.avg_pool2d(made, 3, 1, 1), F.max_pool2d(made, 2)
 
 
-def single_columns(x: torch.Tensor, low: nn.Module, all: nn.Module, columns: nn.Module) -> torch.Tensor:
+def single_columns(x: torch.Tensor, low: nn.Module, whole: nn.Module, columns: nn.Module) -> torch.Tensor:
     """Matrices of one column, some of which lie with others behind their numbers (DCN-v2 with experts)."""
-    first = all(x).unsqueeze(2)
+    first = whole(x).unsqueeze(2)
     made = first * (columns.weight @ low(x).tanh().unsqueeze(2) + columns.weight[:, :1])
     return torch.cat([made, first], 2)
 
