@@ -97,6 +97,21 @@ def test_python_code_may_clean_up_before_it_ends(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_an_interrupt_that_a_destructor_ignored_comes_again(tmp_path: Path) -> None:
+    body = (
+        "class Slow:\n    def __del__(self):\n"
+        "        print('working', file=sys.stderr, flush=True)\n        time.sleep(1000)\n"
+        "Slow()\ntime.sleep(1)\nopen('made', 'w').close()"
+    )
+    process = start(body, tmp_path)
+    assert process.stderr is not None
+    assert "working" in process.stderr.readline()
+    process.send_signal(signal.SIGINT)
+    code, _, err = finish(process)
+    assert (code, err) == (130, "interrupted\n")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_what_a_killed_child_left_is_removed(tmp_path: Path) -> None:
     body = "os.makedirs(f'out/deep/.net.reference.edgex.tmp-{os.getpid()}/half')\n" + HANG
     options = ", timeout_seconds=1.0, clean_up=leftovers_remover(Path('out/deep'))"

@@ -89,6 +89,7 @@ def _live_as_child(
     os.environ[SUPERVISED] = "1"
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    _interrupt_until_heard()
     code = 1
     try:
         # On a busy machine the parent may have said stop before this process could listen: its handler, which the fork
@@ -96,6 +97,24 @@ def _live_as_child(
         code = _run_body(body, as_json, verbose) if not received else 130
     finally:
         os._exit(code)
+
+
+def _interrupt_until_heard() -> None:
+    """Interrupt this process again where a KeyboardInterrupt was raised in code whose exceptions Python ignores.
+
+    Such are destructors and callbacks of weak references, and each import ends in one: the body would go on to its end
+    though it was told to stop. The hook runs inside the ignored code, so the next interrupt comes from a timer.
+    """
+    report_unraisable = sys.unraisablehook
+    signal.signal(signal.SIGALRM, signal.default_int_handler)
+
+    def interrupt_again(ignored: sys.UnraisableHookArgs) -> None:
+        if issubclass(ignored.exc_type, KeyboardInterrupt):
+            signal.setitimer(signal.ITIMER_REAL, _POLL_SECONDS)
+        else:
+            report_unraisable(ignored)
+
+    sys.unraisablehook = interrupt_again
 
 
 def _run_body(body: Callable[[], int], as_json: bool, verbose: bool) -> int:
