@@ -68,6 +68,15 @@ def leaves_of(value: Any) -> list[Any]:
     return [value]
 
 
+def content_of(tensor: torch.Tensor) -> torch.Tensor:
+    """The bytes of a tensor's numbers in row-major order, uint8[bytes]; those of the tensor itself where they lie so.
+
+    `tensor.contiguous().reshape(-1).view(torch.uint8)` raises for a single number whose size of 1 has a stride.
+    """
+    plain = tensor.detach().resolve_conj().resolve_neg().contiguous()
+    return plain.as_strided((plain.numel(),), (1,)).view(torch.uint8)
+
+
 def nodes_in(value: Any) -> list[Node]:
     """The nodes in an argument, which may be a list."""
     return [leaf for leaf in leaves_of(value) if isinstance(leaf, Node)]

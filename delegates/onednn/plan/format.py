@@ -172,13 +172,13 @@ class _Encoder:
         )
 
     def _add_constant(self, value: Value) -> tuple[int, int]:
-        import torch
+        from edgex.delegates.graph.schema import content_of
 
         assert value.tensor is not None
-        tensor = value.tensor().detach().contiguous().reshape(-1)
+        tensor = value.tensor()
         expected = _TORCH_DTYPES[value.dtype]
         assert str(tensor.dtype) == expected, f"a constant of {tensor.dtype} where {expected} was planned"
-        content = tensor.view(torch.uint8).numpy()
+        content = content_of(tensor).numpy()
         # What several operators read, under whatever names, is there once.
         key = sha256(content.data).digest()
         if key not in self._known:

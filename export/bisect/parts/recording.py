@@ -14,7 +14,7 @@ import torch
 from torch.fx import GraphModule, Interpreter, Node
 
 from edgex.delegates.base import CapturedProgram
-from edgex.delegates.graph.schema import leaves_of
+from edgex.delegates.graph.schema import content_of, leaves_of
 from edgex.export.quantization.running import GraphRunner
 
 # Called with each node and its value, in program order.
@@ -152,8 +152,7 @@ def _digest(value: Any) -> str:
     found = hashlib.blake2b(digest_size=16)
     for leaf in leaves_of(value):
         if isinstance(leaf, torch.Tensor) and leaf.layout == torch.strided and leaf.numel():
-            plain = leaf.detach().resolve_conj().resolve_neg().contiguous().reshape(-1)
-            found.update(plain.view(torch.uint8).numpy().tobytes())
+            found.update(content_of(leaf).numpy().tobytes())
     return found.hexdigest()
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from edgex.delegates.graph.schema import leaves_of, overload_of, schema_of
+from edgex.delegates.graph.schema import content_of, leaves_of, overload_of, schema_of
 from edgex.delegates.graph.torch_internals import OpOverload, TorchDispatchMode
 from edgex.errors import CaptureError
 from edgex.export.source.eager import reference_conditions
@@ -122,10 +122,8 @@ class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]  # its parent 
 
 
 def _bytes_of(result: Any) -> bytes:
-    tensors = [leaf.detach() for leaf in leaves_of(result) if isinstance(leaf, torch.Tensor)]
-    return b"".join(
-        tensor.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes() for tensor in tensors if tensor.numel()
-    )
+    tensors = [leaf for leaf in leaves_of(result) if isinstance(leaf, torch.Tensor)]
+    return b"".join(content_of(tensor).numpy().tobytes() for tensor in tensors if tensor.numel())
 
 
 def refusals_of(draws: Iterable[Draw]) -> list[CaptureError]:

@@ -24,7 +24,7 @@ import torch
 from torch.fx import Node
 
 from edgex.delegates.base import CapturedProgram
-from edgex.delegates.graph.schema import operator_name, overload_of, schema_of
+from edgex.delegates.graph.schema import content_of, operator_name, overload_of, schema_of
 from edgex.export.rewrites.base import Rewrite, locations_of
 from edgex.export.rewrites.editing.building import KEEPS_FLOAT
 from edgex.export.rewrites.editing.editor import ProgramEditor, constant_tensors
@@ -72,8 +72,7 @@ def _equal_constants(constants: Mapping[Node, torch.Tensor]) -> dict[Node, Node]
         key: Hashable = id(tensor)
         plain = type(tensor) in (torch.Tensor, torch.nn.Parameter) and tensor.layout is torch.strided
         if plain and tensor.numel() <= _FEW and not tensor.is_conj() and not tensor.is_neg() and not tensor.is_meta:
-            numbers = tensor.detach().contiguous().view(-1).view(torch.uint8)
-            key = (tensor.dtype, tensor.shape, tensor.stride(), bytes(numbers.tolist()))
+            key = (tensor.dtype, tensor.shape, tensor.stride(), bytes(content_of(tensor).tolist()))
         earlier = known.setdefault(key, node)
         if earlier is not node:
             first[node] = earlier

@@ -60,8 +60,9 @@ _FACTORIES = frozenset(
 def fold_factories(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite | None]:
     """Fold tables for which an engine has no operator; the same program comes back where there is none."""
     literals = find_literals(program, ALLOWANCE_BYTES)
-    tables = {node for node in literals if operator_name(node) in _FACTORIES}
-    return _fold(program, tables, literals, "fold_factories", "make a table")
+    # What is computed of a table stays: it is a constant's user then, which the engine folds when it loads the model.
+    tables = {node: None for node in literals if operator_name(node) in _FACTORIES}
+    return _fold(program, set(tables), tables, "fold_factories", "make a table")
 
 
 def fold_literals(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite | None]:
