@@ -53,7 +53,7 @@ from edgex.export.capture.python_state.weight_writes import DataAsView
 from edgex.export.capture.scalar_indices import WritesAtTensors, read_at_tensors
 from edgex.export.capture.sequences.packing import PackedAsPadded
 from edgex.export.capture.state import find_state, own_initial_values
-from edgex.export.capture.torch_internals import uncompiled
+from edgex.export.capture.torch_internals import helpers_traced, uncompiled
 from edgex.export.proof.inner_precision import find_inner_precision
 from edgex.export.source.eager import EagerModel, reference_conditions
 from edgex.export.source.leaves import Leaf, name_outputs
@@ -273,6 +273,7 @@ def _export(
                     stack.enter_context(packed)
                     stack.enter_context(SuppressionBounded())
                     stack.enter_context(Unchecked())
+                    stack.enter_context(helpers_traced())
                 if unchecked:
                     stack.enter_context(distributions.without_checks())
                 return torch.export.export(module, values[0], values[1] or None, dynamic_shapes=shapes, strict=strict)

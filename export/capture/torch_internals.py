@@ -1,4 +1,4 @@
-"""What capture needs of private parts of torch: bounds of sizes, writes, modules' tensors, pauses, packed sequences."""
+"""What capture needs of private parts of torch: sizes, writes, modules' tensors, stack traces, packed sequences."""
 
 from __future__ import annotations
 
@@ -72,6 +72,40 @@ def without_tracing() -> Iterator[None]:
 
     with DisableTorchFunction(), _disable_current_modes(), torch.no_grad():
         yield
+
+
+@contextlib.contextmanager
+def helpers_traced() -> Iterator[None]:
+    """Give operators the whole way from `forward` to where they are called, helper functions and methods included.
+
+    torch.export keeps frames named `forward` alone: an operator in `self.heads(x)` would have the line of that call.
+    """
+    import traceback
+    from pathlib import Path
+
+    from torch.fx.proxy import TracerBase
+
+    from edgex.export.source.user_code.user_line import is_installed, is_machinery
+
+    filter_frames = TracerBase._filter_traceback_frames
+
+    def keep_frames(_tracer: TracerBase, summary: traceback.StackSummary) -> traceback.StackSummary:
+        kept: list[traceback.FrameSummary] = []
+        module_file = None  # of the innermost module so far
+        for frame in summary:
+            if frame.name == "forward":
+                module_file = frame.filename
+            elif module_file is None or (frame.filename != module_file and is_installed(Path(frame.filename))):
+                continue  # the user looks at the call of a library's function, not into it
+            if not is_machinery(frame.filename):
+                kept.append(frame)
+        return traceback.StackSummary.from_list(kept)
+
+    TracerBase._filter_traceback_frames = keep_frames  # type: ignore[method-assign,assignment]
+    try:
+        yield
+    finally:
+        TracerBase._filter_traceback_frames = filter_frames  # type: ignore[method-assign]
 
 
 def distributions_checked() -> bool:

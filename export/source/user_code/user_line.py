@@ -64,7 +64,7 @@ def line_of_trace(trace: str, source_root: Path) -> UserLine | None:
 
 def line_of_frames(frames: Iterable[tuple[str, int]], source_root: Path) -> UserLine | None:
     """The innermost frame of the user's own files, of (file, line) from the outermost in; None without one."""
-    users = [frame for frame in frames if _is_users(frame[0], source_root) and not _is_machinery(frame[0])]
+    users = [frame for frame in frames if _is_users(frame[0], source_root) and not is_machinery(frame[0])]
     return line_at(*users[-1], source_root) if users else None
 
 
@@ -75,7 +75,7 @@ def innermost_line(frames: Iterable[tuple[str, int]], source_root: Path) -> User
 
 
 def _innermost(frames: Iterable[tuple[str, int]], source_root: Path) -> tuple[str, int] | None:
-    outside = [frame for frame in frames if not _is_machinery(frame[0])]
+    outside = [frame for frame in frames if not is_machinery(frame[0])]
     users = [frame for frame in outside if _is_users(frame[0], source_root)]
     found = users or outside
     return found[-1] if found else None
@@ -86,13 +86,15 @@ def _is_users(file: str, source_root: Path) -> bool:
     return path.is_relative_to(source_root) and not is_installed(path)
 
 
+@functools.cache
 def is_installed(path: Path) -> bool:
     """Whether a file belongs to Python or to an installed package."""
     folders = (sysconfig.get_path(key) for key in ("purelib", "platlib", "stdlib"))
     return any(path.is_relative_to(folder) for folder in folders)
 
 
-def _is_machinery(file: str) -> bool:
+@functools.cache
+def is_machinery(file: str) -> bool:
     """Files that are never what the user should look at."""
     if file.startswith("<"):
         return True

@@ -7,9 +7,10 @@ import torch
 from torch.export import Dim
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
+from edgex.delegates.graph.provenance import source_of
 from edgex.delegates.graph.torch_internals import OpOverload, pytree
 from edgex.export.capture.diagnosis.guard_lines import find_guard_line
-from edgex.export.capture.torch_internals import bounds_of
+from edgex.export.capture.torch_internals import bounds_of, helpers_traced
 
 
 def export_dynamic():
@@ -69,3 +70,33 @@ def test_guard_line():
 
     line = find_guard_line(export_again, r"^Eq", Path(__file__).parent)
     assert line.text.endswith("# the line")
+
+
+def helper(x):
+    return x.sin()  # in a function
+
+
+class Helped(torch.nn.Module):
+    def heads(self, x):
+        return x.cos()  # in a method
+
+    def forward(self, x):
+        inner = (lambda value: value.tan())(x)  # in a lambda
+        return helper(x) + self.heads(x) * inner + torch.nn.functional.silu(x)  # in forward
+
+
+def test_operators_in_helpers_have_the_lines_of_the_helpers():
+    with helpers_traced():
+        program = torch.export.export(Helped(), (torch.ones(2),), strict=False)
+    lines = Path(__file__).read_text().splitlines()
+    found = {}
+    for node in program.graph.nodes:
+        source = source_of(node, Path(__file__).parent)
+        if node.op == "call_function" and source:
+            found[node.target._schema.name] = lines[int(source.split(":")[1]) - 1].split("# ")[1]
+    assert found == {
+        "aten::sin": "in a function",
+        "aten::cos": "in a method",
+        "aten::tan": "in a lambda",
+        **dict.fromkeys(("aten::add", "aten::mul", "aten::silu"), "in forward"),
+    }
