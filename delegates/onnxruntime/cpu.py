@@ -49,6 +49,7 @@ class OnnxCpuDelegate:
     clipped_recipes: tuple[str, ...] = ("int8-dynamic", "8da8w")
     rewrites: tuple[str, ...] = (
         *("write_cached_attention", "flatten_softmax", "write_large_norms", "write_cubics", "block_signals"),
+        *("share_factors", "rank_by_comparisons", "write_uneven_averages"),
         *ONNX_REWRITES,
     )
     special_values: Mapping[str, str] = SPECIAL_VALUES

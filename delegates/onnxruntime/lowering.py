@@ -18,9 +18,9 @@ from edgex.delegates.graph.provenance import module_path_of, source_of
 from edgex.delegates.graph.state import LiftedProgram, lift_state, write_state
 from edgex.delegates.graph.work import count_flops, sum_flops
 from edgex.delegates.onnxruntime import kernels
+from edgex.delegates.onnxruntime.fused.cpu import write_for_cpu
 from edgex.delegates.onnxruntime.fused.group_query import states_in_place
 from edgex.delegates.onnxruntime.fused.norms import divide_by_roots
-from edgex.delegates.onnxruntime.fused.pads import name_padded_axes
 from edgex.delegates.onnxruntime.graph import signature, source_map, writer
 from edgex.delegates.onnxruntime.graph.edits import GraphEditor
 from edgex.delegates.onnxruntime.graph.reshapes import plain_reshapes
@@ -98,7 +98,7 @@ class Checks:
         return (*left, *(kernels.missing_kernels(model) if self.runtime_kernels else ()))
 
 
-CPU_CHECKS = Checks(edit=name_padded_axes)
+CPU_CHECKS = Checks(edit=write_for_cpu)
 
 
 def plan_program(program: CapturedProgram, opset: int, checks: Checks = CPU_CHECKS) -> PartitionPlan:

@@ -158,3 +158,20 @@ def made_by(value: Any, *op_types: str) -> Any:
 def is_constant(value: Any) -> bool:
     """Whether a value is an initializer."""
     return value is not None and value.const_value is not None and value.producer() is None
+
+
+def sizes_of(value: Any) -> tuple[int, ...] | None:
+    """The sizes of a value; None where it has none, or a run knows one of them only."""
+    if value is None or value.shape is None or not all(isinstance(size, int) for size in value.shape):
+        return None
+    return tuple(int(size) for size in value.shape)
+
+
+def numbers_of(value: Any) -> np.ndarray | None:
+    """The numbers of an initializer; None where it is none, or a plan is made without them."""
+    from edgex.delegates.graph.torch_internals import FakeTensor
+
+    if not is_constant(value) or isinstance(getattr(value.const_value, "raw", None), FakeTensor):
+        return None
+    numbers: np.ndarray = value.const_value.numpy()
+    return numbers

@@ -157,6 +157,10 @@ def _lerp(x: torch.Tensor, y: torch.Tensor, weight: Any) -> Any:
 def _cross(a: torch.Tensor, b: torch.Tensor, dim: int | None) -> Any:
     if dim is None or not a.is_floating_point():
         return NotImplemented
+    if a.shape == b.shape and dim % a.dim() == a.dim() - 1 and a.dim() > 1:
+        # Numbers that lie apart cost 4 to 40 ns each, rows of them 1.
+        (p, q, r), (x, y, z) = (torch.split(value.movedim(-1, 0), 1) for value in (a, b))
+        return torch.cat([q * z - r * y, r * x - p * z, p * y - q * x]).movedim(0, -1)
     first, second = (torch.cat([x.narrow(dim, 1, 2), x.narrow(dim, 0, 1)], dim) for x in (a, b))
     third, fourth = (torch.cat([x.narrow(dim, 2, 1), x.narrow(dim, 0, 2)], dim) for x in (b, a))
     return first * third - fourth * second

@@ -65,10 +65,14 @@ def _sampled(x: torch.Tensor, grid: torch.Tensor, mode: int, padding: int, corne
     table = x.movedim(1, -1).reshape(count * elements, channels)
     # As integers they are bounded once more: NaN passes the bounds of floating-point numbers, and becomes a far place.
     numbered = torch.cat(numbers).view(-1).to(torch.int64).clamp(0, count * elements - 1)
-    found = torch.index_select(table, 0, numbered)
-    y = (found * torch.cat(weights).view(-1, 1)).view(len(numbers), count * places, channels)
-    while (half := y.shape[0] // 2) > 0:
-        y = y[:half] + y[half:]
+    # Corner by corner: of all corners at once each sum would copy its halves.
+    found = [
+        torch.index_select(table, 0, places_of) * weight.view(-1, 1)
+        for places_of, weight in zip(torch.split(numbered, count * places), weights, strict=True)
+    ]
+    while len(found) > 1:
+        found = [one + other for one, other in zip(found[::2], found[1::2], strict=True)]
+    (y,) = found
     return y.view(count, *grid.shape[1:-1], channels).movedim(-1, 1)
 
 

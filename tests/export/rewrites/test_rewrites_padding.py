@@ -1,12 +1,13 @@
-"""Padding that is told by a word: `same` of even windows pads one side more than the other."""
+"""Padding that is told by a word (`same` of even windows pads one side more than the other), and reversals."""
 
 from __future__ import annotations
 
 import pytest
 import torch
-from rewriting import capture_program, check_rewrite, operators
+from rewriting import Calls, capture_program, check_rewrite, operators
 from torch import nn
 
+from edgex.export.rewrites.indexing.mirrors import write_mirrors
 from edgex.export.rewrites.products.conv3d import flatten_conv3d
 from edgex.export.rewrites.products.depthwise import split_depthwise
 
@@ -28,3 +29,18 @@ def test_the_longer_side_is_padded_first(name: str) -> None:
     assert rewrite is not None
     assert "aten.pad.default" in operators(after) or "aten.constant_pad_nd.default" in operators(after)
     check_rewrite(before, after, x)
+
+
+@pytest.mark.parametrize("dims", [(-1,), (0,), (1, 2), (3, 1), (0, 1, 2, 3)], ids=str)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int64, torch.bool])
+def test_reversals_are_rows_in_another_order(dims: tuple[int, ...], dtype: torch.dtype) -> None:
+    x = (torch.randn(2, 3, 8, 9, generator=torch.Generator().manual_seed(0)) * 3).to(dtype)
+    before = capture_program(Calls(lambda x: x.flip(dims)), x)
+    after, rewrite = write_mirrors(before)
+    assert rewrite is not None
+    assert "aten.flip.default" not in operators(after)
+    check_rewrite(before, after, x)
+
+
+def test_short_reversals_stay() -> None:
+    assert write_mirrors(capture_program(Calls(lambda x: x.flip(0)), torch.arange(40.0)))[1] is None
