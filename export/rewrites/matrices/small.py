@@ -11,15 +11,15 @@ after:   y = [[s, -q], [-r, p]] / (p * s - q * r)
 ```
 
 Engines have no kernels for LAPACK's functions, and models call them on camera matrices, covariances and homographies.
-Written are float32 matrices of up to `_LARGEST` rows with any dimensions before them, and solutions with triangles of
-up to 64, of 1,024 where the triangle is made of weights alone; left alone are larger ones, and programs
-that use LAPACK's error codes or factors. From three rows on nothing is by the adjugate, whose error grows with
-the square of the condition number. A singular matrix, for which eager raises an error, gives infinities or NaN.
+Written are float32 matrices of up to `_LARGEST` rows with any dimensions before them, and Cholesky factors and
+solutions with triangles of up to 64, of 1,024 where the triangle is made of weights alone; left alone are larger ones,
+and programs that use LAPACK's error codes or factors. From three rows on nothing is by the adjugate, whose error grows
+with the square of the condition number. A singular matrix, for which eager raises an error, gives infinities or NaN.
 """
 
 from __future__ import annotations
 
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 
 import torch
@@ -30,16 +30,22 @@ from edgex.delegates.graph.schema import named_arguments
 from edgex.export.rewrites.base import Rewrite
 from edgex.export.rewrites.editing.editor import constant_tensors
 from edgex.export.rewrites.editing.substitution import Rule, Rules, Write, static, substitute
+from edgex.export.rewrites.folding.constants import find_foldable, fold_nodes
 from edgex.export.rewrites.matrices.elimination import Eliminated, eliminate
 from edgex.export.rewrites.matrices.triangles import factor, solve_blocks, solve_triangle
 
 aten = torch.ops.aten
 
 # Rows of a matrix: the operators grow in number with them, about 25 a row.
-_LARGEST = 8
-# Of a triangle, whose operators grow in number with its rows, and of one whose blocks are inverted at export.
+_LARGEST = 16
+# A triangle of weights with more rows is solved by inverses.
+_ROWS = 8
+# Of a triangle or a symmetric matrix, whose operators grow in number with the rows, and of a triangle whose blocks are
+# inverted at export.
 _LARGEST_TRIANGLE = 64
 _LARGEST_KNOWN = 1024
+# Of all inverses of such blocks: 784 triangles of 200 rows have 20 MB.
+_INVERSES_BYTES = 64 * 1024 * 1024
 
 
 def write_small_matrices(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite | None]:
@@ -56,7 +62,17 @@ def write_small_matrices(program: CapturedProgram) -> tuple[CapturedProgram, Rew
         return *named_arguments(node).values(), triangle.name in made_of_weights
 
     rules = {**_RULES, aten.linalg_solve_triangular.default: Rule(_solve_triangular, operands=operands)}
-    return substitute(program, "write_small_matrices", rules, detail)
+    written, rewrite = substitute(program, "write_small_matrices", rules, detail)
+    return _invert_blocks(written), rewrite
+
+
+def _invert_blocks(program: CapturedProgram) -> CapturedProgram:
+    """Compute the inverses of a known triangle's blocks here: nothing else has an operator for them."""
+    weights = constant_tensors(program)
+    foldable = find_foldable(program, weights, _INVERSES_BYTES)
+    blocks = {node for node in foldable if node.target is aten.linalg_solve_triangular.default}
+    folded = fold_nodes(program, blocks, foldable, weights, _INVERSES_BYTES)
+    return program if folded is None else folded[0]
 
 
 def _inverse(a: torch.Tensor) -> torch.Tensor:
@@ -144,7 +160,7 @@ def _solve_triangular(a: torch.Tensor, b: torch.Tensor, upper: bool, left: bool,
     if not left:
         a, b, upper = a.transpose(-2, -1), b.transpose(-2, -1), not upper
     a, b = _repeated(a, b)
-    if known and size > _LARGEST:
+    if known and size > _ROWS:
         found = solve_blocks(a, b, upper=upper, ones=ones)
     else:
         found = solve_triangle(a, b, upper=upper, ones=ones)
@@ -197,6 +213,8 @@ def _small(write: Write, at: int = 0, largest: int = _LARGEST) -> Write:
     return apply
 
 
+_factored = partial(_small, largest=_LARGEST_TRIANGLE)
+
 # With None for error codes, LAPACK's factors and copies of the matrix: where they are used, the operator stays.
 _RULES: Rules = {
     aten.linalg_inv.default: _small(_inverse),
@@ -213,10 +231,14 @@ _RULES: Rules = {
     aten.slogdet.default: _small(_sign_and_logarithm),
     aten._linalg_slogdet.default: _small(lambda a: (*_sign_and_logarithm(a), None, None)),
     aten.logdet.default: _small(_logarithm),
-    aten.linalg_cholesky.default: _small(_cholesky),
-    aten.cholesky.default: _small(_cholesky),
-    aten.linalg_cholesky_ex.default: _small(lambda a, upper, _check: (_cholesky(a, upper), None)),
+    aten.linalg_cholesky.default: _small(_cholesky, largest=_LARGEST_TRIANGLE),
+    aten.cholesky.default: _small(_cholesky, largest=_LARGEST_TRIANGLE),
+    aten.linalg_cholesky_ex.default: _small(
+        lambda a, upper, _check: (_cholesky(a, upper), None), largest=_LARGEST_TRIANGLE
+    ),
     aten.cholesky_solve.default: _small(_cholesky_solve, at=1, largest=_LARGEST_TRIANGLE),
-    aten.cholesky_inverse.default: _small(lambda a, upper: _cholesky_solve(_ones_on_diagonal(a), a, upper)),
+    aten.cholesky_inverse.default: _small(
+        lambda a, upper: _cholesky_solve(_ones_on_diagonal(a), a, upper), largest=_LARGEST_TRIANGLE
+    ),
     aten.triangular_solve.default: _small(_triangular_solve, at=1, largest=_LARGEST_TRIANGLE),
 }

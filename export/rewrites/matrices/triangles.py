@@ -14,8 +14,8 @@ x = solve_triangle(l, b, upper=False)
     x      = [first, second]
 ```
 
-From 9 rows on a triangle is solved in halves, one after the other. A triangle of weights is solved in blocks of 32
-rows, whose inverses are computed here:
+From 9 rows on a matrix is factored, and a triangle solved, in halves, one after the other. A triangle of weights is
+solved in blocks of 32 rows, whose inverses are computed here:
 
 ```
 x = solve_blocks(l, b, upper=False)                 # l: [64, 64]
@@ -40,6 +40,14 @@ _ROWS, _BLOCK = 8, 32
 
 def factor(symmetric: torch.Tensor) -> torch.Tensor:
     """The lower triangle `l` with `l @ l.T` as the matrix, of which the lower triangle is read."""
+    size = int(symmetric.shape[-1])
+    if size > _ROWS:
+        half, others = size // 2, size - size // 2
+        rows = symmetric.narrow(-2, half, others)
+        first = factor(symmetric.narrow(-2, 0, half).narrow(-1, 0, half))
+        left = solve_triangle(first, rows.narrow(-1, 0, half).transpose(-2, -1), upper=False)
+        last = factor(rows.narrow(-1, half, others) - left.transpose(-2, -1) @ left)
+        return torch.cat([F.pad(first, (0, others)), torch.cat([left.transpose(-2, -1), last], -1)], -2)
     rest, columns = symmetric, []
     for k in range(int(symmetric.shape[-1])):
         count = int(rest.shape[-1]) - 1

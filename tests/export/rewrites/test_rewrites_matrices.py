@@ -97,7 +97,7 @@ TRIANGULAR = {
 
 
 def cases(functions, *tried_throughout):
-    return [(name, size) for name in functions for size in (range(1, 9) if name in tried_throughout else FEW)]
+    return [(name, size) for name in functions for size in ((*range(1, 9), 16) if name in tried_throughout else FEW)]
 
 
 def check_conditions(function, well, ill, *, well_db, ill_db):
@@ -131,6 +131,12 @@ def test_larger_triangles_are_solved_in_halves(name, size):
     written(TRIANGULAR[name], matrices(size, batch=(2,)).tril() + torch.eye(size) * 3, b, least_db=100)
 
 
+@pytest.mark.parametrize("name", [name for name in POSITIVE if "cholesky" in name])
+@pytest.mark.parametrize("size", [9, 41, 64])
+def test_larger_matrices_are_factored_in_halves(name, size):
+    written(POSITIVE[name], matrices(size, positive=True), least_db=110)
+
+
 class Process(torch.nn.Module):
     """A variance that a known factor tells, its triangle made when it runs."""
 
@@ -154,6 +160,20 @@ def test_triangles_of_weights_are_solved_by_blocks(size, left, upper):
     proved = prove(Process(size, upper=upper, left=left), (b if left else b.mT.contiguous(),), "xnnpack")
     assert proved.exit_code == 0, proved.reason
     assert "write_small_matrices" in proved.rewrites
+
+
+@pytest.mark.parametrize("target", ["onnx-cpu", "onednn"])
+def test_a_triangle_for_each_place_is_solved_by_blocks(target):
+    class Distances(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("factor", matrices(50, batch=(40,)).tril() + torch.eye(50) * 3)
+
+        def forward(self, x):
+            return linalg.solve_triangular(self.factor, x, upper=False).square().sum(1).sqrt()
+
+    proved = prove(Distances(), (torch.randn(40, 50, 2, generator=torch.Generator().manual_seed(0)),), target)
+    assert proved.exit_code == 0, proved.reason
 
 
 @pytest.mark.parametrize("upper", [False, True])
@@ -243,7 +263,7 @@ def test_any_number_of_matrices_and_of_right_sides(size):
 
 
 LEFT_ALONE = {
-    "nine rows": (linalg.inv, matrices(9)),
+    "seventeen rows": (linalg.inv, matrices(17)),
     "a large triangle": (lambda a, b: linalg.solve_triangular(a, b, upper=False), matrices(65), sides(65)),
     "float64": (linalg.inv, matrices(3).double()),
     "error codes": (lambda a: linalg.inv_ex(a), matrices(3)),
