@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import torch
 from torch.fx import Node
 
 from edgex.delegates.graph.schema import named_arguments
-from edgex.export.rewrites.complex.parts import NotTaken, Pair, Step, is_complex
+from edgex.export.rewrites.complex.parts import NotTaken, Pair, Step, each, is_complex
 
 _aten = torch.ops.aten
 
@@ -204,20 +206,44 @@ def _sqrt(step: Step, node: Node) -> Pair:
 
 def _product(step: Step, node: Node) -> Pair:
     """A product of matrices: four real ones, fewer where a part is zero."""
-    equation = [node.args[0]] if isinstance(node.args[0], str) else []
-    factors = node.args[1] if equation else node.args
-    if not isinstance(factors, (list, tuple)) or len(factors) != 2:
-        raise NotTaken
-    one, other = (step.pair(value) for value in factors)
+    one, other = (step.pair(value) for value in node.args[:2])
+    return _multiplied(step, one, other, lambda left, right: step.call(node.target, left, right))
 
+
+def _multiplied(step: Step, one: Pair, other: Pair, multiply: Callable[[Node, Node], Node]) -> Pair:
     def times(left: Node | None, right: Node | None) -> Node | None:
-        if left is None or right is None:
-            return None
-        return step.call(node.target, *([*equation, [left, right]] if equation else [left, right]))
+        return None if left is None or right is None else multiply(left, right)
 
     real = step.add(times(one.real, other.real), times(one.imag, other.imag), minus=True)
     assert real is not None
     return Pair(real, step.add(times(one.real, other.imag), times(one.imag, other.real)))
+
+
+def _einsum(step: Step, node: Node) -> Pair:
+    """A sum of Einstein: of one factor part by part, of more two at a time."""
+    equation, factors = node.args[:2]
+    assert isinstance(equation, str) and isinstance(factors, (list, tuple))
+    first, *others = (step.pair(factor) for factor in factors)
+    target = node.target
+    if not others:
+        return each(first, lambda part: step.call(target, equation, [part]))
+    words, arrow, out = equation.replace(" ", "").partition("->")
+    before, *left = words.split(",")
+    if len(left) > 1 and (not arrow or "." in equation):
+        raise NotTaken
+    found = first
+    while left:
+        word, factor = left.pop(0), others.pop(0)
+        later = set("".join([*left, out]))
+        kept = "".join(letter for letter in dict.fromkeys(before + word) if letter in later) if left else out
+        step_of = f"{before},{word}->{kept}" if left or arrow else equation
+        found = _multiplied(step, found, factor, partial(_sum_of_two, step, target, step_of))
+        before = kept
+    return found
+
+
+def _sum_of_two(step: Step, target: Any, equation: str, one: Node, other: Node) -> Node:
+    return step.call(target, equation, [one, other])
 
 
 def _exp(step: Step, node: Node) -> Pair:
@@ -249,7 +275,7 @@ OPERATORS: dict[str, Callable[[Step, Node], Pair | Node]] = {
     "aten::reciprocal": _reciprocal,
     "aten::log": _log,
     "aten::sqrt": _sqrt,
-    "aten::einsum": _product,
+    "aten::einsum": _einsum,
     "aten::matmul": _product,
     "aten::mm": _product,
     "aten::bmm": _product,

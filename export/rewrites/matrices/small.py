@@ -12,7 +12,7 @@ after:   y = [[s, -q], [-r, p]] / (p * s - q * r)
 
 Engines have no kernels for LAPACK's functions, and models call them on camera matrices, covariances and homographies.
 Written are float32 matrices of up to `_LARGEST` rows with any dimensions before them, and Cholesky factors and
-solutions with triangles of up to 64, of 1,024 where the triangle is made of weights alone; left alone are larger ones,
+solutions with triangles of up to 128, of 1,024 where the triangle is made of weights alone; left alone are larger ones,
 and programs that use LAPACK's error codes or factors. From three rows on nothing is by the adjugate, whose error grows
 with the square of the condition number. A singular matrix, for which eager raises an error, gives infinities or NaN.
 """
@@ -42,7 +42,7 @@ _LARGEST = 16
 _ROWS = 8
 # Of a triangle or a symmetric matrix, whose operators grow in number with the rows, and of a triangle whose blocks are
 # inverted at export.
-_LARGEST_TRIANGLE = 64
+_LARGEST_TRIANGLE = 128
 _LARGEST_KNOWN = 1024
 # Of all inverses of such blocks: 784 triangles of 200 rows have 20 MB.
 _INVERSES_BYTES = 64 * 1024 * 1024

@@ -49,6 +49,13 @@ def spectral_convolution(x, _):
     return torch.fft.irfft(spectrum / (spectrum + 2), n=16), spectrum.sum(0).exp().real
 
 
+def beams(x, _):
+    """Of a radar: a sum over three factors, and over one."""
+    z = torch.complex(x[..., :3], x[..., 3:6])
+    steered = torch.einsum("bti, bio, io -> tbo", z, WEIGHTS, WEIGHTS[0])
+    return torch.view_as_real(steered), torch.einsum("bti->ib", z).abs()
+
+
 def chosen_frequencies(x, _):
     """Of FEDformer: some frequencies are mixed, and written to their places among zeros."""
     places = torch.tensor([0, 2, 5])
@@ -130,6 +137,7 @@ CASES = {
     "padded": (lambda x, _: torch.fft.fft(x, n=16).real, X),
     "cut": (lambda x, _: torch.fft.irfft(torch.fft.rfft(x, n=7, dim=1), n=6, dim=1), X),
     "neural operator": (spectral_convolution, X),
+    "beams": (beams, X),
     "chosen frequencies": (chosen_frequencies, X),
     "spectrogram": (masked_spectrogram, X),
     "fnet": (lambda x, _: torch.fft.fftn(x, dim=(1, 2)).real, X),
