@@ -93,11 +93,13 @@ def _pool(editor: GraphEditor, node: Any) -> None:
 
     x, y = node.inputs[0], node.outputs[0]
     sizes, out, channels = sizes_of(x), sizes_of(y), x.shape[1]
+    if not isinstance(channels, int):
+        return
     windows = _read_windows(node, signal=len(x.shape) == _SIGNAL)
     if len(x.shape) == _IMAGE and (node.op_type == "MaxPool" or channels % _BLOCK == 0):
         return
     if sizes is None or out is None or (node.op_type == "AveragePool" and prod(sizes[:2]) % _BLOCK):
-        if node.op_type == "AveragePool" and isinstance(channels, int):
+        if node.op_type == "AveragePool":
             _convolve(editor, node, windows, sizes)
         return
     inner = [*([1] if len(sizes) == _SIGNAL else []), *sizes[2:]]

@@ -20,14 +20,23 @@ def numbers(*sizes):
     return RANDOM.standard_normal(sizes, dtype=np.float32)
 
 
-def compare(nodes, inputs, constants=None, tolerance=2e-6):
-    """Run the nodes, whose last one makes `y`, before and after; the operators after."""
+def compare(nodes, inputs, constants=None, tolerance=2e-6, shapes=None):
+    """Run the nodes, whose last one makes `y`, before and after; the operators after.
+
+    Args:
+        nodes: In order.
+        inputs: Arrays by name.
+        constants: Likewise, of the graph.
+        tolerance: Relative and absolute.
+        shapes: What the graph says of the inputs' sizes, where a run knows some of them only.
+    """
+    shapes = {name: value.shape for name, value in inputs.items()} | (shapes or {})
     graph = helper.make_graph(
         nodes,
         "graph",
         [
-            helper.make_tensor_value_info(k, helper.np_dtype_to_tensor_dtype(v.dtype), v.shape)
-            for k, v in inputs.items()
+            helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(value.dtype), shapes[name])
+            for name, value in inputs.items()
         ],
         [helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, None)],
         [onnx.numpy_helper.from_array(np.asarray(value), name) for name, value in (constants or {}).items()],
@@ -41,10 +50,6 @@ def compare(nodes, inputs, constants=None, tolerance=2e-6):
     assert wanted.shape == found.shape
     np.testing.assert_allclose(found, wanted, rtol=tolerance, atol=tolerance)
     return [node.op_type for node in after.graph.node]
-
-
-def kind(array):
-    return helper.np_dtype_to_tensor_dtype(array.dtype)
 
 
 def run(model, inputs):
@@ -117,6 +122,28 @@ def test_averages_of_images(sizes, counted):
     given = {"kernel_shape": [3, 4], "strides": [2, 3], "pads": [1, 2, 0, 1], "count_include_pad": counted}
     found = compare([node("AveragePool", "x", **given)], {"x": numbers(*sizes)})
     assert ("Conv" in found) == (sizes[0] == 1)
+
+
+@pytest.mark.parametrize("op_type", ["AveragePool", "MaxPool"])
+@pytest.mark.parametrize("sizes", [("batch", 3, 8, 9), ("batch", "channels", 8, 9), ("batch", 3, "length")], ids=str)
+def test_sizes_that_only_a_run_knows(op_type, sizes):
+    window = [2] * (len(sizes) - 2)
+    nodes = [node(op_type, "x", kernel_shape=window, strides=window)]
+    x = numbers(2, 3, 8, 9) if len(sizes) == 4 else numbers(2, 3, 8)
+    found = compare(nodes, {"x": x}, shapes={"x": sizes})
+    assert ("Conv" in found) == (op_type == "AveragePool" and sizes[1] == 3)
+
+
+def test_other_operators_of_sizes_that_only_a_run_knows():
+    for one in (
+        node("Gather", "x", "z", axis=1),
+        node("Mul", "x", "y0"),
+        node("Softplus", "x"),
+        node("PRelu", "x", "s"),
+    ):
+        inputs = {"x": numbers(2000, 3), "z": np.array([1, 2, 0]), "y0": numbers(3)}
+        given = {name: inputs[name] for name in one.input if name in inputs}
+        compare([one], given, {"s": np.array([0.1, 0.2, 2], dtype=np.float32)}, shapes={"x": ("rows", 3)})
 
 
 def test_averages_that_stay():
