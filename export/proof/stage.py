@@ -12,6 +12,7 @@ from edgex.export.methods.sequences import make_shared_case, shared_state
 from edgex.export.proof.held_out import warn_of_more
 from edgex.export.proof.held_out_answers import answer_held_out
 from edgex.export.proof.language_cases import make_language_cases
+from edgex.export.proof.references.decisions import judge_by_decisions
 from edgex.export.proof.references.discretized import judge_by_features
 from edgex.export.proof.references.float64_errors import judge_by_float64
 from edgex.export.proof.references.precision_errors import judge_by_precision
@@ -186,6 +187,13 @@ def prove(
             progress("verify", f"{model.target}, once more: indices and rounded outputs by the values behind them")
             seal(cases := ranked)
             verdict = verify_in_fresh_process(folder, cpu_reference=on_cpu, methods=methods)
+    if not verdict["passed"] and settings.judges_float32:
+        judged = judge_by_decisions(cases, verdict, model.eager)
+        if judged.sentences:
+            progress("verify", f"{model.target}, once more: integers that rounding decides by what eager may have")
+            seal(judged.cases)
+            verdict = verify_in_fresh_process(folder, cpu_reference=on_cpu, methods=methods)
+            cases, warnings = judged.cases, (*warnings, *judged.sentences)
     if not verdict["passed"] and settings.judges_float32:
         judged = judge_by_float64(cases, verdict, model.eager, model.rewritten.program)
         if judged.sentences:

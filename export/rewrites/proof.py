@@ -20,6 +20,8 @@ from edgex.export.rewrites.editing.editor import input_values
 from edgex.export.source.eager import EagerModel, reference_conditions
 from edgex.runtime.session.numerics import compare_limits, compare_output
 
+# Which share of an output's integers a rewrite may change, or how far all of them as a share of the largest.
+_FEW = 1e-3
 _TOLERANCES = {torch.float16: DEFAULT_TOLERANCES["fp16"], torch.bfloat16: DEFAULT_TOLERANCES["bf16"]}
 
 
@@ -87,9 +89,21 @@ def _difference(program: CapturedProgram, eager: EagerModel) -> str | None:
             # The rewritten features are as far from eager's as eager's from them.
             ends = limits_of(program, eager.example, [chain], tolerance)[spec.name]
             found = compare_limits(_array(actual), _array(expected), *ends)
-        if found.verdict == "fail":
+        if found.verdict == "fail" and not _differ_little(_array(expected), _array(actual)):
             return f"{spec.name}: {found.reason}"
     return None
+
+
+def _differ_little(expected: np.ndarray, actual: np.ndarray) -> bool:
+    """Whether integers or truths differ as what rounding decides: the class of one pixel of many, counts of classes.
+
+    The artifact's own proof asks eager which of them may be either (`edgex.export.proof.references.decisions`).
+    """
+    if expected.dtype.kind not in "iub" or expected.dtype != actual.dtype or expected.shape != actual.shape:
+        return False
+    apart = np.abs(actual.astype(np.float64) - expected.astype(np.float64))
+    largest = float(np.abs(expected.astype(np.float64)).max(initial=0.0))
+    return int((apart > 0).sum()) <= _FEW * apart.size or float(apart.max(initial=0.0)) <= _FEW * largest
 
 
 def _run(program: CapturedProgram, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:

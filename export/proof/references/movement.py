@@ -72,13 +72,35 @@ def measure_largest_move(case: Case, cases: Sequence[Case], eager: EagerModel) -
     return found
 
 
+def answers_nearby(
+    case: Case, cases: Sequence[Case], eager: EagerModel, share: float, runs: int
+) -> list[dict[str, np.ndarray]] | None:
+    """Eager's outputs where inputs and weights differ by a share of their size; None where eager fails.
+
+    Args:
+        case: Whose inputs are moved, by a share of their largest value.
+        cases: Those of the artifact.
+        eager: The user's model; its weights are as they were afterwards.
+        share: How far, at most.
+        runs: How many answers.
+    """
+    step = case.steps[0]
+    largest = _largest_of(case, cases)
+    found = []
+    for seed in range(runs):
+        answer = _answer(eager, _moved(step.inputs, largest, seed, share), moved_weights(eager.module, seed, share))
+        if answer is None:
+            return None
+        found.append(answer)
+    return found
+
+
 def _answers_of_moved(case: Case, cases: Sequence[Case], eager: EagerModel) -> list[dict[str, np.ndarray]] | None:
     """Eager's outputs where last bits or memory orders differ; None where no input has last bits, or eager fails."""
     step = case.steps[0]
     if not any(array.dtype == np.float32 and array.size for array in step.inputs.values()):
         return None
-    ordinary = next((other.steps[0].inputs for other in cases if other.steps), step.inputs)
-    largest = {name: _largest(array) or _largest(ordinary[name]) for name, array in step.inputs.items()}
+    largest = _largest_of(case, cases)
     found = []
     # Inputs in another memory order have eager sum in another order: row by row is what engines are handed.
     for seed in range(0 if case.layout == "contiguous" else -1, _MOVES_OF_INPUTS + _MOVES_OF_WEIGHTS):
@@ -88,26 +110,41 @@ def _answers_of_moved(case: Case, cases: Sequence[Case], eager: EagerModel) -> l
             inputs = _moved(step.inputs, largest, seed)
         elif seed > 0:
             weights = moved_weights(eager.module, seed)
-        eager.reset()
-        try:
-            with weights:
-                answers = eager.run(tensors_of(inputs, eager))
-        except Exception:  # the user's own code, which may check its inputs
+        answer = _answer(eager, inputs, weights)
+        if answer is None:
             return None
-        finally:
-            eager.reset()
-        found.append(
-            {
-                spec.name: (tensor.float() if tensor.dtype.is_floating_point else tensor).numpy()
-                for spec, tensor in zip(eager.outputs, answers, strict=True)
-            }
-        )
+        found.append(answer)
     return found
 
 
+def _answer(
+    eager: EagerModel, inputs: Mapping[str, np.ndarray], weights: contextlib.AbstractContextManager[None]
+) -> dict[str, np.ndarray] | None:
+    """Eager's outputs by name with such inputs and weights; None where it fails."""
+    eager.reset()
+    try:
+        with weights:
+            answers = eager.run(tensors_of(inputs, eager))
+    except Exception:  # the user's own code, which may check its inputs
+        return None
+    finally:
+        eager.reset()
+    return {
+        spec.name: (tensor.float() if tensor.dtype.is_floating_point else tensor).numpy()
+        for spec, tensor in zip(eager.outputs, answers, strict=True)
+    }
+
+
+def _largest_of(case: Case, cases: Sequence[Case]) -> dict[str, float]:
+    """The largest value of each input, or of the example's where all are zero."""
+    step = case.steps[0]
+    ordinary = next((other.steps[0].inputs for other in cases if other.steps), step.inputs)
+    return {name: _largest(array) or _largest(ordinary[name]) for name, array in step.inputs.items()}
+
+
 @contextlib.contextmanager
-def moved_weights(module: Any, seed: int) -> Iterator[None]:
-    """Within it, each float32 parameter is off by at most its last bit; afterwards it is the same tensor as before.
+def moved_weights(module: Any, seed: int, share: float = _MOVED_BY) -> Iterator[None]:
+    """Within it, each float32 parameter is off by a share, its last bit at most; then it is the same tensor as before.
 
     Buffers stay: they may be tables, masks and state.
     """
@@ -119,7 +156,7 @@ def moved_weights(module: Any, seed: int) -> Iterator[None]:
     try:
         for tensor, data in saved:
             noise = torch.rand(data.shape, generator=generator) * 2 - 1
-            tensor.data = data * (1 + noise * _MOVED_BY)
+            tensor.data = data * (1 + noise * share)
         yield
     finally:
         for tensor, data in saved:
@@ -133,10 +170,12 @@ def tensors_of(arrays: Mapping[str, np.ndarray], eager: EagerModel) -> list[Any]
     return [torch.from_numpy(np.array(arrays[spec.name])).to(getattr(torch, spec.dtype)) for spec in eager.inputs]
 
 
-def _moved(arrays: Mapping[str, np.ndarray], largest: Mapping[str, float], seed: int) -> dict[str, np.ndarray]:
+def _moved(
+    arrays: Mapping[str, np.ndarray], largest: Mapping[str, float], seed: int, share: float = _MOVED_BY
+) -> dict[str, np.ndarray]:
     random = np.random.default_rng(seed)
     return {
-        name: array + (random.uniform(-1, 1, array.shape) * _MOVED_BY * largest[name]).astype(array.dtype)
+        name: array + (random.uniform(-1, 1, array.shape) * share * largest[name]).astype(array.dtype)
         if array.dtype == np.float32
         else array
         for name, array in arrays.items()

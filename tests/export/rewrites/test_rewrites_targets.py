@@ -327,6 +327,24 @@ def test_a_rewrite_that_changes_numbers_is_dropped_and_named(name, monkeypatch, 
     torch.testing.assert_close(run_program(proved.program, random_like(4))[0], captured.eager.example_outputs[0])
 
 
+@pytest.mark.parametrize(("near", "kept"), [(2, True), (40, False)])
+def test_a_rewrite_may_change_the_classes_that_rounding_decides(near, kept, monkeypatch, tmp_path):
+    def round_otherwise(program):
+        editor = ProgramEditor(program)
+        for node in editor.graph.nodes:
+            if node.target is aten.mul.Tensor:
+                node.args = (node.args[0], 3.000001)
+        return editor.finish(), Rewrite("round_otherwise", 1, "", ())
+
+    monkeypatch.setattr(rewrites, "_passes", lambda: (("round_otherwise", False, round_otherwise),))
+    x = torch.linspace(-2, 0.9, 5000)
+    x[:near] = 1.0
+    captured = capture(Call(lambda x: (x * 3.0 > 3.0) + 2).eval(), (x,), source_root=tmp_path)
+    proved = rewrite_and_prove(captured.program, captured.eager, ())
+    assert [rewrite.name for rewrite in proved.applied] == (["round_otherwise"] if kept else [])
+    assert len(proved.dropped) == (0 if kept else 1)
+
+
 def test_two_wrong_rewrites_apart_from_each_other_take_no_third_one_with_them(monkeypatch, tmp_path):
     def wrong(name):
         def run(program):
