@@ -339,7 +339,8 @@ def test_a_rewrite_may_change_the_classes_that_rounding_decides(near, kept, monk
     monkeypatch.setattr(rewrites, "_passes", lambda: (("round_otherwise", False, round_otherwise),))
     x = torch.linspace(-2, 0.9, 5000)
     x[:near] = 1.0
-    captured = capture(Call(lambda x: (x * 3.0 > 3.0) + 2).eval(), (x,), source_root=tmp_path)
+    scores = Call(lambda x: torch.stack([torch.full_like(x, 3.0), x * 3.0], -1).argmax(-1) + 1)
+    captured = capture(scores.eval(), (x,), source_root=tmp_path)
     proved = rewrite_and_prove(captured.program, captured.eager, ())
     assert [rewrite.name for rewrite in proved.applied] == (["round_otherwise"] if kept else [])
     assert len(proved.dropped) == (0 if kept else 1)
