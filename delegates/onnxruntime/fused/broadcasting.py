@@ -75,7 +75,9 @@ def innermost_span(left: tuple[int, ...], right: tuple[int, ...], out: tuple[int
 def lengthen_runs(editor: GraphEditor) -> None:
     """Write every such operator over longer runs."""
     for node in list(editor.graph):
-        if node.op_type in BINARY and node.domain in ("", "ai.onnx") and not _is_bias(node):
+        # Of maxima and minima there may be one operand, or several.
+        binary = node.op_type in BINARY and node.domain in ("", "ai.onnx") and len(node.inputs) == 2
+        if binary and not _is_bias(node):
             _lengthen(editor, node)
     editor.remove_unused()
 

@@ -203,6 +203,12 @@ def test_runs(left, right, span, operators):
     assert [one for one in found if one in operators] == operators and (len(operators) > 1) == (len(found) > 1)
 
 
+@pytest.mark.parametrize("operands", [["a"], ["a", "b", "b"]])
+def test_maxima_of_one_operand_or_several(operands):
+    given = {name: value for name, value in (("a", numbers(4096, 3)), ("b", numbers(3))) if name in operands}
+    assert compare([node("Max", *operands)], given) == ["Max"]
+
+
 def test_a_bias_stays_behind_its_product():
     nodes = [
         helper.make_node("MatMul", ["x", "w"], ["product"], name="product"),

@@ -112,4 +112,4 @@ def test_targets(target):
 def test_what_is_refused_has_a_way_on(target, call, advice):
     proved = prove(Calls(call), (X, ROIS), target)
     assert proved.exit_code == 5 and "torchvision" in proved.reason
-    assert "rewriting.py:" in proved.reason and advice in proved.error.fix
+    assert "test_rewrites_detection.py:" in proved.reason and advice in proved.error.fix
