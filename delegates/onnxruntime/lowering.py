@@ -18,9 +18,9 @@ from edgex.delegates.graph.provenance import module_path_of, source_of
 from edgex.delegates.graph.state import LiftedProgram, lift_state, write_state
 from edgex.delegates.graph.work import count_flops, sum_flops
 from edgex.delegates.onnxruntime import kernels
-from edgex.delegates.onnxruntime.fused.cpu import write_for_cpu
-from edgex.delegates.onnxruntime.fused.group_query import states_in_place
-from edgex.delegates.onnxruntime.fused.norms import divide_by_roots
+from edgex.delegates.onnxruntime.forms.cpu import write_for_cpu
+from edgex.delegates.onnxruntime.forms.group_query import states_in_place
+from edgex.delegates.onnxruntime.forms.norms import divide_by_roots
 from edgex.delegates.onnxruntime.graph import signature, source_map, writer
 from edgex.delegates.onnxruntime.graph.edits import GraphEditor
 from edgex.delegates.onnxruntime.graph.reshapes import plain_reshapes

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from edgex.delegates.graph.decomposition import spare_decompositions
 from edgex.delegates.graph.retracing import dense_attention, retry_stale_symbols
-from edgex.delegates.onnxruntime.fused.group_query import attention_translation
+from edgex.delegates.onnxruntime.forms.group_query import attention_translation
 from edgex.delegates.onnxruntime.graph.inlining import inline_functions
 from edgex.delegates.onnxruntime.graph.lost_initializers import register_lost_initializers
 from edgex.delegates.onnxruntime.graph.small_scalars import keep_small_scalars

@@ -26,9 +26,9 @@ from edgex.runtime.artifact.golden import Between, Case
 if TYPE_CHECKING:
     from edgex.export.source.eager import EagerModel
 
-# How far inputs and weights are moved: 25 last bits of float32, as what an engine rounds otherwise adds up to.
+# How far inputs and weights are moved: 25 last bits of float32, an estimate of what an engine's rounding adds up to.
 SHARE = 3e-6
-# Eager's runs. An element that rounding decides stays the same in all of them once in 4,096 times.
+# Eager's runs. One that goes either way half of the time stays the same in all of them once in 4,096 times.
 _RUNS = 12
 # Which share of the elements may move, or how far all may as a share of the largest.
 _FEW = 0.01
@@ -94,6 +94,6 @@ def _with_known(limits: Between, known: Between | None) -> Between:
 
 
 def _is_little(limits: Between) -> bool:
-    spread = limits.most.astype(np.int64) - limits.least
-    largest = float(np.abs(limits.most).max(initial=0.0))
+    least, most = limits.least.astype(np.int64), limits.most.astype(np.int64)
+    spread, largest = most - least, float(np.abs(most).max(initial=0))
     return int((spread > 0).sum()) <= _FEW * spread.size or float(spread.max(initial=0.0)) <= _FEW * largest

@@ -144,7 +144,7 @@ def _largest_of(case: Case, cases: Sequence[Case]) -> dict[str, float]:
 
 @contextlib.contextmanager
 def moved_weights(module: Any, seed: int, share: float = _MOVED_BY) -> Iterator[None]:
-    """Within it, each float32 parameter is off by a share, its last bit at most; then it is the same tensor as before.
+    """Within it, each float32 parameter is off by at most a share, its last bit; then it is the same tensor as before.
 
     Buffers stay: they may be tables, masks and state.
     """

@@ -8,11 +8,10 @@ before:  y = aten.flip.default(x, [-1])                                 # x: [2,
 after:   y = aten.index_select.default(x.permute(3, 0, 1, 2), 0, [31, 30, ..., 0]).permute(1, 2, 3, 0)
 ```
 
-ExecuTorch's `flip` computes the place of each number, 13 ns (one thread of a Zen processor); rows are copied whole.
-
 Lowering would compute the places at every run and gather each element of the result by itself. More than a few rows are
 gathered with constant places, and the rest is copied. At the end of a size that only a run knows, places are counted
-from the end. Left alone: padding by such a size.
+from the end. ExecuTorch's `flip` computes the place of each number, 13 ns (one thread of a Zen processor). Left alone:
+padding by a size that only a run knows, reversals of few numbers.
 """
 
 from __future__ import annotations
@@ -38,19 +37,15 @@ _LONG_ROW = 8
 
 
 def write_mirrors(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite | None]:
-    """Write every such padding of fixed sizes; the same program comes back without one."""
+    """Write every such padding of fixed sizes, and every reversal; the same program comes back without one."""
     rules: dict[Any, Write] = {aten.pad.default: lambda x, pad, mode, _: _pad(x, pad, mode), aten.flip.default: _flip}
     for rank in (1, 2, 3):
         rules |= {
             getattr(aten, f"reflection_pad{rank}d").default: lambda x, pad: _pad(x, pad, "reflect"),
             getattr(aten, f"replication_pad{rank}d").default: lambda x, pad: _pad(x, pad, "replicate"),
         }
-    return substitute(
-        program,
-        "write_mirrors",
-        rules,
-        "{count} padding(s) with what is there and reversals ({operators}) became slices or rows",
-    )
+    detail = "{count} padding(s) with what is there or reversal(s) ({operators}) became slices and rows"
+    return substitute(program, "write_mirrors", rules, detail)
 
 
 def _pad(x: torch.Tensor, pad: Sequence[int], mode: str) -> Any:

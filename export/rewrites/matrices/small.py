@@ -231,14 +231,10 @@ _RULES: Rules = {
     aten.slogdet.default: _small(_sign_and_logarithm),
     aten._linalg_slogdet.default: _small(lambda a: (*_sign_and_logarithm(a), None, None)),
     aten.logdet.default: _small(_logarithm),
-    aten.linalg_cholesky.default: _small(_cholesky, largest=_LARGEST_TRIANGLE),
-    aten.cholesky.default: _small(_cholesky, largest=_LARGEST_TRIANGLE),
-    aten.linalg_cholesky_ex.default: _small(
-        lambda a, upper, _check: (_cholesky(a, upper), None), largest=_LARGEST_TRIANGLE
-    ),
-    aten.cholesky_solve.default: _small(_cholesky_solve, at=1, largest=_LARGEST_TRIANGLE),
-    aten.cholesky_inverse.default: _small(
-        lambda a, upper: _cholesky_solve(_ones_on_diagonal(a), a, upper), largest=_LARGEST_TRIANGLE
-    ),
-    aten.triangular_solve.default: _small(_triangular_solve, at=1, largest=_LARGEST_TRIANGLE),
+    aten.linalg_cholesky.default: _factored(_cholesky),
+    aten.cholesky.default: _factored(_cholesky),
+    aten.linalg_cholesky_ex.default: _factored(lambda a, upper, _check: (_cholesky(a, upper), None)),
+    aten.cholesky_solve.default: _factored(_cholesky_solve, at=1),
+    aten.cholesky_inverse.default: _factored(lambda a, upper: _cholesky_solve(_ones_on_diagonal(a), a, upper)),
+    aten.triangular_solve.default: _factored(_triangular_solve, at=1),
 }

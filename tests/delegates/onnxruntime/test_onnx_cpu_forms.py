@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import helper
 
-from edgex.delegates.onnxruntime.fused.broadcasting import innermost_span
-from edgex.delegates.onnxruntime.fused.cpu import write_for_cpu
+from edgex.delegates.onnxruntime.forms.broadcasting import innermost_span
+from edgex.delegates.onnxruntime.forms.cpu import write_for_cpu
 from edgex.delegates.onnxruntime.graph.edits import GraphEditor
 
 RANDOM = np.random.default_rng(0)
@@ -144,6 +144,17 @@ def test_other_operators_of_sizes_that_only_a_run_knows():
         inputs = {"x": numbers(2000, 3), "z": np.array([1, 2, 0]), "y0": numbers(3)}
         given = {name: inputs[name] for name in one.input if name in inputs}
         compare([one], given, {"s": np.array([0.1, 0.2, 2], dtype=np.float32)}, shapes={"x": ("rows", 3)})
+
+
+def test_graphs_of_integers_stay():
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "scale", "zero"], ["q"], name="quantize"),
+        helper.make_node("DequantizeLinear", ["q", "scale", "zero"], ["d"], name="dequantize"),
+        node("AveragePool", "d", kernel_shape=[2], strides=[2]),
+    ]
+    constants = {"scale": np.float32(0.02), "zero": np.uint8(128)}
+    found = compare(nodes, {"x": numbers(1, 3, 40)}, constants)
+    assert found == ["QuantizeLinear", "DequantizeLinear", "AveragePool"]
 
 
 def test_averages_that_stay():

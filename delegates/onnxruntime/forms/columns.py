@@ -20,7 +20,7 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from edgex.delegates.onnxruntime.fused.broadcasting import BINARY, innermost_span, repeat_each
+from edgex.delegates.onnxruntime.forms.broadcasting import BINARY, innermost_span, repeat_each
 from edgex.delegates.onnxruntime.graph.edits import sizes_of
 
 if TYPE_CHECKING:
@@ -89,15 +89,14 @@ def repeat_rows(editor: GraphEditor) -> None:
     """Write every such repetition, or leave it to the operators that read it."""
     for node in list(editor.graph):
         if node.op_type == "Expand" and node.domain in ("", "ai.onnx"):
-            _let_operators_repeat(editor, node)
+            _let_operators_repeat(node)
             if node.outputs[0].uses() or node.outputs[0].is_graph_output():
                 _repeat_rows(editor, node)
     editor.remove_unused()
 
 
-def _let_operators_repeat(editor: GraphEditor, node: Any) -> None:
+def _let_operators_repeat(node: Any) -> None:
     """Give what is not yet repeated to those operators that repeat it as well."""
-    del editor
     x, repeated = node.inputs[0], node.outputs[0]
     sizes, out = sizes_of(x), sizes_of(repeated)
     if sizes is None or out is None:

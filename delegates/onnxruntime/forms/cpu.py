@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from edgex.delegates.onnxruntime.fused.broadcasting import lengthen_runs
-from edgex.delegates.onnxruntime.fused.columns import read_rows, repeat_rows
-from edgex.delegates.onnxruntime.fused.elementwise import spare_functions
-from edgex.delegates.onnxruntime.fused.pads import name_padded_axes
-from edgex.delegates.onnxruntime.fused.pools import pool_blocks
+from edgex.delegates.onnxruntime.forms.broadcasting import lengthen_runs
+from edgex.delegates.onnxruntime.forms.columns import read_rows, repeat_rows
+from edgex.delegates.onnxruntime.forms.elementwise import spare_functions
+from edgex.delegates.onnxruntime.forms.pads import name_padded_axes
+from edgex.delegates.onnxruntime.forms.pools import pool_blocks
 
 if TYPE_CHECKING:
     from edgex.delegates.onnxruntime.graph.edits import GraphEditor

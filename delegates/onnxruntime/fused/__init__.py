@@ -1,1 +1,0 @@
-"""Forms in which ONNX Runtime has one kernel for what are several operators in ONNX."""
