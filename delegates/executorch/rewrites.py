@@ -45,5 +45,7 @@ PORTABLE_REWRITES = (
         "write_distances",
         "join_duplicates",
         "reduce_stacks",
+        "average_in_steps",
+        "write_large_sums",
     ),
 )

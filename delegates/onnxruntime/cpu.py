@@ -48,7 +48,14 @@ class OnnxCpuDelegate:
     recipes: tuple[str, ...] = CPU_RECIPES
     clipped_recipes: tuple[str, ...] = ("int8-dynamic", "8da8w")
     rewrites: tuple[str, ...] = (
-        *("write_cached_attention", "flatten_softmax", "write_large_norms", "write_cubics", "block_signals"),
+        *(
+            "write_cached_attention",
+            "flatten_softmax",
+            "write_large_norms",
+            "write_large_sums",
+            "write_cubics",
+            "block_signals",
+        ),
         *("share_factors", "rank_by_comparisons", "write_uneven_averages"),
         *ONNX_REWRITES,
     )

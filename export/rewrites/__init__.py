@@ -92,14 +92,11 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
     from edgex.export.rewrites.matrices.small import write_small_matrices
     from edgex.export.rewrites.norms.batch_norm import fold_batch_norm
     from edgex.export.rewrites.norms.batch_statistics import write_batch_statistics, write_vector_norms
-    from edgex.export.rewrites.norms.channel_means import write_channel_means
     from edgex.export.rewrites.norms.flat_softmax import flatten_softmax
     from edgex.export.rewrites.norms.group_norm import write_group_norm
-    from edgex.export.rewrites.norms.large_norms import write_large_norms
     from edgex.export.rewrites.norms.layer_norm import write_layer_norms
     from edgex.export.rewrites.norms.lengths import bound_lengths
     from edgex.export.rewrites.norms.plane_norms import write_plane_norms
-    from edgex.export.rewrites.norms.row_means import write_row_means
     from edgex.export.rewrites.norms.softmax import move_softmax, part_softmax, reduce_softmax
     from edgex.export.rewrites.operators.arctangent import write_angles
     from edgex.export.rewrites.operators.divisions import divide_as_eager
@@ -133,6 +130,11 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
     from edgex.export.rewrites.products.resizes import write_corners, write_cubics, write_resizes
     from edgex.export.rewrites.products.sampling import gather_samples
     from edgex.export.rewrites.recurrences.layers import loop_recurrences, write_recurrences
+    from edgex.export.rewrites.reductions.channel_means import write_channel_means
+    from edgex.export.rewrites.reductions.image_means import average_in_steps
+    from edgex.export.rewrites.reductions.large_norms import write_large_norms
+    from edgex.export.rewrites.reductions.large_sums import write_large_sums
+    from edgex.export.rewrites.reductions.row_means import write_row_means
     from edgex.export.rewrites.regions import inline_regions
     from edgex.export.rewrites.scalars import name_floats, split_alpha
     from edgex.export.rewrites.scattering.chosen import count_through, index_by_masks
@@ -275,6 +277,8 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
         ("reduce_stacks", True, reduce_stacks),
         ("multiply_parts", True, multiply_parts),
         # Behind variances, which become means, and norms, which become sums.
+        ("average_in_steps", True, average_in_steps),
+        ("write_large_sums", True, write_large_sums),
         ("write_channel_means", True, write_channel_means),
         ("write_plane_means", True, write_plane_means),
         ("write_row_means", True, write_row_means),

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from edgex.export.settings import ExportSettings, Job
 
 
-# They make layers of what is one operator: recipes know that operator, and weights in few bits stay near the processor.
-_MAKE_LAYERS = frozenset(("write_recurrences", "split_sums"))
+# They make several operators of one: recipes know that one, and weights in few bits stay near the processor.
+_MAKE_LAYERS = frozenset(("write_recurrences", "split_sums", "average_in_steps"))
 
 # They square what may be large, which float16 does not hold beyond 255 of it, or have numbers that it does not hold.
 _NOT_IN_FLOAT16 = frozenset(("write_layer_norms", "bound_by_masks", "spare_portable_functions", "write_vector_norms"))

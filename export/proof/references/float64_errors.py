@@ -5,13 +5,17 @@ in other orders than PyTorch does. So where a stress case fails the fixed limit,
 PyTorch's own accuracy checks do (`torch._dynamo.utils.same`), and errors are compared: the artifact's may be
 `MULTIPLE` times eager float32's, never more than what is `FLOOR_DB` below the fixed limit.
 
-Which cases: only stress. The example, held-out samples, state and the ends of dynamic dimensions keep the fixed limit.
-Inputs far larger than the example's, and inputs that are all zero, fail only below the floor; above it a warning says
-how far they are. All zero is where a normalization divides what rounding left of nothing by the root of its epsilon:
-eager happens to be exact there, an engine that sums in another order is 60 to 70 dB from it, and each is right.
+Which cases: stress first of all. The example, your own samples and the ends of dynamic dimensions keep the fixed limit,
+unless eager float32 itself misses it beside float64: a pose network with weights drawn at random is 74 dB from its own
+answer in float64, and every engine is 74 dB from either. They may then be `OWN_MULTIPLE` times eager's own error from
+eager, output by output, never below the floor: what two answers differ by that are both as good as eager's. State keeps
+the fixed limit. Inputs far larger than the example's, and inputs that are all zero, fail only below the floor; above it
+a warning says how far they are. All zero is where a normalization divides what rounding left of nothing by the root of
+its epsilon: eager happens to be exact there, an engine that sums in another order is 60 to 70 dB from it, and each is
+right.
 
 Where the SQNR is right and single numbers are too far (a pixel whose place in a table is rounded the other way), a case
-is judged by its SQNR alone if single numbers of eager move as far.
+is judged by its SQNR alone if single numbers of eager move as far, or are as far from float64's.
 
 Below the floor a case is skipped where eager's own answer moves as far when the last bits of the inputs or of the
 weights do (`movement.py`): several such normalizations in a row (optical flow, style transfer) end in noise, gates and
@@ -27,6 +31,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from edgex.export.proof.references.float64 import in_float64
 from edgex.export.proof.references.movement import measure_largest_move, measure_movement_db, tensors_of
 from edgex.export.proof.references.ranks import measure_order_db
@@ -41,6 +47,9 @@ if TYPE_CHECKING:
 MULTIPLE = 4.0
 # Its distance from eager, which is what is measured on every device, is then at most one time less: the triangle.
 DISTANCE_DB = 20 * math.log10(MULTIPLE - 1)
+# Cases that are not stress may be this many times eager float32's own error from eager: two independent errors of its
+# size are 1.4 times as large together.
+OWN_MULTIPLE = 2.0
 # How far below the fixed limit nothing passes.
 FLOOR_DB = 20.0
 # Cases that only fail below the floor, and what their inputs are.
@@ -84,19 +93,32 @@ def judge_by_float64(
             by_output.setdefault(str(found["name"]), {})[str(found["output"])] = measured
     failed = {name: min(outputs.values()) for name, outputs in by_output.items()}
     suspects = [case for case in cases if case.name in failed]
-    if len(suspects) < len(failed) or not all(_is_stress(case) for case in suspects):
+    if len(suspects) < len(failed):
         return Judged(tuple(cases))
     changed: dict[str, Case] = {}
     sentences: list[str] = []
-    for case in suspects:
+    for case in (case for case in suspects if not _is_stress(case)):
+        eased = _ease_by_own_error(case, eager, by_output[case.name], furthest[case.name], limit)
+        if eased is None:
+            return Judged(tuple(cases))
+        changed[case.name], sentence = eased
+        sentences.append(sentence)
+    for case in (case for case in suspects if _is_stress(case)):
         if failed[case.name] >= limit:
             # Nothing is wrong but single numbers.
+            why = None
             if _moves_as_far(measure_largest_move(case, cases, eager), furthest[case.name]):
-                changed[case.name] = replace(case, min_sqnr_db=limit)
                 why = "single numbers of eager's move as far when the last bits of the inputs or of the weights do"
+            elif _are_as_far(measure_own_errors(case, eager), furthest[case.name]):
+                why = "single numbers of eager float32's are as far from float64's"
+            elif case.name in EXTREME:
+                why = EXTREME[case.name]
+            if why is not None:
+                changed[case.name] = replace(case, min_sqnr_db=limit)
                 sentences.append(f"{case.name}: judged by SQNR alone: {why}")
             continue
-        own = measure_own_error_db(case, eager)
+        errors = measure_own_errors(case, eager)
+        own = None if errors is None else min((error.sqnr_db for error in errors.values()), default=EXACT_SQNR_DB)
         if own is None:
             allowed, known = limit, "eager does not run in float64"
         else:
@@ -178,8 +200,21 @@ def _moves_as_far(moved: Mapping[str, float] | None, errors: Mapping[str, float 
     )
 
 
-def measure_own_error_db(case: Case, eager: EagerModel) -> float | None:
-    """SQNR in dB of eager float32's answer against float64's; None where the model does not run in float64."""
+@dataclass(frozen=True)
+class OwnError:
+    """How far eager float32's output is from float64's.
+
+    Attributes:
+        sqnr_db: In dB.
+        largest: Of single numbers, absolute.
+    """
+
+    sqnr_db: float
+    largest: float
+
+
+def measure_own_errors(case: Case, eager: EagerModel) -> dict[str, OwnError] | None:
+    """Eager float32's own errors by output, where that is floating point; None where it does not run in float64."""
     step = case.steps[0]
     inputs = tensors_of(step.inputs, eager)
     eager.reset()
@@ -191,12 +226,55 @@ def measure_own_error_db(case: Case, eager: EagerModel) -> float | None:
         return None
     finally:
         eager.reset()
-    found = [EXACT_SQNR_DB]
+    found = {}
     for spec, tensor in zip(eager.outputs, exact, strict=True):
-        reference = tensor.numpy()
-        if reference.dtype.kind == "f":
-            found.append(measure_sqnr_db(reference, step.outputs[spec.name]))
-    return min(found)
+        reference, answer = tensor.numpy(), step.outputs[spec.name]
+        if reference.dtype.kind == "f" and reference.shape == answer.shape:
+            distance = np.nan_to_num(np.abs(reference - answer), posinf=0.0)
+            found[spec.name] = OwnError(measure_sqnr_db(reference, answer), float(distance.max(initial=0.0)))
+    return found
+
+
+def _ease_by_own_error(
+    case: Case,
+    eager: EagerModel,
+    found_db: Mapping[str, float],
+    furthest: Mapping[str, float | None],
+    limit_db: float,
+) -> tuple[Case, str] | None:
+    """A case that is not stress, held to what eager float32 itself keeps of float64; None where that is no excuse."""
+    if (case.kind, case.reference) != ("compare", "eager") or len(case.steps) != 1:
+        return None
+    errors = measure_own_errors(case, eager)
+    if errors is None or not found_db.keys() <= errors.keys():
+        return None
+    lowest = limit_db
+    for output, found in found_db.items():
+        own = errors[output]
+        if found >= limit_db:
+            if not _are_as_far({output: own}, {output: furthest[output]}, OWN_MULTIPLE):
+                return None
+            continue
+        allowed = max(limit_db - FLOOR_DB, rounded_down(own.sqnr_db - 20 * math.log10(OWN_MULTIPLE)))
+        if found < allowed:
+            return None
+        lowest = min(lowest, allowed)
+    if lowest == limit_db:
+        known = "single numbers of eager float32's are as far from float64's"
+        return replace(case, min_sqnr_db=limit_db), f"{case.name}: judged by SQNR alone: {known}"
+    least = min(errors[output].sqnr_db for output, found in found_db.items() if found < limit_db)
+    known = f"eager float32 is itself {least:.0f} dB from float64"
+    return replace(case, min_sqnr_db=lowest), f"{case.name}: held to {lowest:g} dB, not {limit_db:g}: {known}"
+
+
+def _are_as_far(
+    own: Mapping[str, OwnError] | None, errors: Mapping[str, float | None], multiple: float = MULTIPLE - 1
+) -> bool:
+    """Whether eager float32's single numbers are as far from float64 as the artifact's are from them."""
+    return own is not None and all(
+        error is not None and output in own and error <= multiple * own[output].largest
+        for output, error in errors.items()
+    )
 
 
 def _is_stress(case: Case) -> bool:

@@ -21,10 +21,8 @@ from edgex.export.rewrites.indexing.rolling import slice_apart
 from edgex.export.rewrites.indexing.sorting import sort_by_topk
 from edgex.export.rewrites.indexing.writes import fill_memory, return_writes
 from edgex.export.rewrites.norms.batch_statistics import write_batch_statistics
-from edgex.export.rewrites.norms.channel_means import write_channel_means
 from edgex.export.rewrites.norms.flat_softmax import flatten_softmax
 from edgex.export.rewrites.norms.group_norm import write_group_norm
-from edgex.export.rewrites.norms.large_norms import write_large_norms
 from edgex.export.rewrites.norms.softmax import move_softmax
 from edgex.export.rewrites.operators.arctangent import write_angles
 from edgex.export.rewrites.operators.divisions import divide_as_eager
@@ -48,6 +46,8 @@ from edgex.export.rewrites.products.nearest import repeat_by_products, repeat_pi
 from edgex.export.rewrites.products.phases import write_phases
 from edgex.export.rewrites.products.resizes import write_corners, write_cubics, write_resizes
 from edgex.export.rewrites.products.sampling import gather_samples
+from edgex.export.rewrites.reductions.channel_means import write_channel_means
+from edgex.export.rewrites.reductions.large_norms import write_large_norms
 from edgex.export.rewrites.scattering.sums import scatter_by_sums
 from edgex.export.rewrites.weights.bounds import write_bounds
 from edgex.export.rewrites.weights.order import order_weights

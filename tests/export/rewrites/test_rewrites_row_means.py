@@ -9,7 +9,7 @@ from torch import nn
 
 from benchmarks.operators.proof import prove
 from edgex.export.pipeline import export_to_targets
-from edgex.export.rewrites.norms.row_means import write_row_means
+from edgex.export.rewrites.reductions.row_means import write_row_means
 from edgex.export.settings import ExportSettings
 from edgex.export.source.source import wrap_model
 

@@ -20,7 +20,7 @@ from edgex.export.proof.references.float64 import in_float64
 from edgex.export.proof.references.float64_errors import (
     _moved_as_far,
     judge_by_float64,
-    measure_own_error_db,
+    measure_own_errors,
 )
 from edgex.export.proof.references.movement import measure_largest_move
 from edgex.export.proof.references.ranks import describe_order
@@ -197,6 +197,37 @@ def test_in_float64_everything_is_wide_and_nothing_is_changed() -> None:
     assert model.seen.dtype == torch.float32
 
 
+def judge_example(distance_db: float, *, largest: float = 0.0, name: str = "example", steps: int = 1) -> Case:
+    """`Waves` eighteen times too far out, where eager is far from float64; an artifact so far beyond eager's own."""
+    x = X * 18
+    found = capture(Waves(), (x,), source_root=Path(__file__).parent)
+    (output,) = (spec.name for spec in found.program.outputs)
+    (answer,) = found.eager.run([x])
+    case = Case(name, "compare", (Step({"x": x.numpy()}, {output: answer.numpy()}),) * steps)
+    errors = measure_own_errors(case, found.eager)
+    assert errors is not None
+    own = errors[output]
+    assert 66 < own.sqnr_db < 80, own
+    measured, error = (95.0, largest * own.largest) if largest else (own.sqnr_db + distance_db, own.largest)
+    entry = {"name": name, "output": output, "verdict": "fail", "sqnr_db": measured, "max_abs_error": error}
+    verdict = {"tolerance": {"min_sqnr_db": 80.0}, "cases": [entry]}
+    judged = judge_by_float64([case], verdict, found.eager, found.program)
+    assert len(judged.sentences) == int(judged.cases[0].min_sqnr_db is not None), judged.sentences
+    assert not judged.sentences or "eager float32" in judged.sentences[0], judged.sentences
+    return judged.cases[0]
+
+
+def test_an_example_on_which_eager_is_far_from_float64_may_be_as_far_from_eager() -> None:
+    limit = judge_example(-5.5).min_sqnr_db
+    assert limit is not None and 60 < limit < 74, limit
+    assert judge_example(-6.5).min_sqnr_db is None
+    assert judge_example(0, largest=1.9).min_sqnr_db == 80.0
+    assert judge_example(0, largest=2.1).min_sqnr_db is None
+    assert judge_example(-5.5, name="batch=8 (max)").min_sqnr_db == limit
+    # State keeps the fixed limit.
+    assert judge_example(-5.5, steps=2).min_sqnr_db is None
+
+
 def test_eagers_own_error_is_measured() -> None:
     eager = capture(Waves(), (X,), source_root=Path(__file__).parent).eager
     found = {}
@@ -204,8 +235,9 @@ def test_eagers_own_error_is_measured() -> None:
         inputs = {"x": X.numpy() * np.float32(factor)}
         (answer,) = eager.run([torch.from_numpy(inputs["x"])])
         case = Case("stress: large", "compare", (Step(inputs, {eager.outputs[0].name: answer.numpy()}),))
-        found[factor] = measure_own_error_db(case, eager)
-    assert found[1] is not None and found[16] is not None
+        errors = measure_own_errors(case, eager)
+        assert errors is not None
+        (found[factor],) = (error.sqnr_db for error in errors.values())
     assert found[1] > 130 and 40 < found[16] < 90, found
 
 

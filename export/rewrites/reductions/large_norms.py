@@ -11,7 +11,7 @@ after:   r = aten.view.default(x, [1, 32, 2048, 512])                   # a grou
 ONNX Runtime's InstanceNormalization, which a group norm becomes, adds a million numbers of float32 in a row: 62 dB for
 an image of one colour and 100 dB for noise, where the means of means have 106 and 135 dB and eager has more than 140
 (1.31.1, one thread; on 32 of such groups it takes as long as the means). Stable Diffusion's decoder was refused for it.
-Left alone: groups of fewer than 2 ** 17 numbers, which are right to 90 dB and quicker as one operator, other types than
+Left alone: groups of fewer than 2 ** 15 numbers, which are right to 90 dB and quicker as one operator, other types than
 float32, and sizes that only a run knows or that cannot be parted.
 """
 
@@ -25,10 +25,11 @@ import torch
 from edgex.delegates.base import CapturedProgram
 from edgex.export.rewrites.base import Rewrite
 from edgex.export.rewrites.editing.substitution import Rules, static, substitute
+from edgex.export.rewrites.reductions.large_sums import row_length
 
 aten = torch.ops.aten
 
-_FEWEST = 2**17
+_FEWEST = 2**15
 
 
 def write_large_norms(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite | None]:
@@ -102,7 +103,7 @@ def _normalized(
 ) -> Any:
     """The groups, which lie one behind the other, each less its mean and over its deviation."""
     count = x.numel() // groups
-    row = _row_length(count)
+    row = row_length(count)
     if count < _FEWEST or row == 1:
         return NotImplemented
     rows = x.reshape(groups, count // row, row)
@@ -114,8 +115,3 @@ def _normalized(
 
 def _mean(rows: torch.Tensor) -> torch.Tensor:
     return torch.mean(torch.mean(rows, 2, True), 1, True)
-
-
-def _row_length(count: int) -> int:
-    """The greatest divisor up to the root, so that neither of the two sums is a long one; 1 for a prime number."""
-    return next(length for length in range(math.isqrt(count), 0, -1) if count % length == 0)

@@ -1,0 +1,1 @@
+"""Graph rewrites of means and sums: over many numbers, along rows, over channels."""
