@@ -52,7 +52,8 @@ def name_operators(
     error.bisect = found.to_json()
     error.where = next((fault.place.source for fault in found.born if fault.place.source), error.where)
     error.why = "\n".join([*filter(None, [error.why]), *found.lines])
-    error.fix = _fix_of(model, settings, found, error.fix)
+    if not (isinstance(error, ProofFailed) and error.undecided):
+        error.fix = _fix_of(model, settings, found, error.fix)
     return error
 
 

@@ -16,7 +16,8 @@ from edgex.export.proof.references.decisions import judge_by_decisions
 from edgex.export.proof.references.discretized import judge_by_features
 from edgex.export.proof.references.float64_errors import judge_by_float64
 from edgex.export.proof.references.precision_errors import judge_by_precision
-from edgex.export.proof.references.ranks import APART, describe_order, judge_by_values
+from edgex.export.proof.references.ranks import judge_by_values
+from edgex.export.proof.references.undecided import FIX, find_undecided
 from edgex.export.proof.sequences import STATE_NOT_SHOWN
 from edgex.export.proof.special_values import describe_special_values
 from edgex.export.proof.verification import (
@@ -201,6 +202,24 @@ def prove(
             seal(judged.cases)
             verdict = verify_in_fresh_process(folder, cpu_reference=on_cpu, methods=methods)
             cases, warnings = judged.cases, (*warnings, *judged.sentences)
+    undecided: tuple[str, ...] = ()
+    # Once what is no stress, then the stress that is left.
+    for _ in range(2 if settings.judges_float32 and not verdict["passed"] else 0):
+        judged = find_undecided(cases, verdict, model.eager, model.rewritten.program)
+        undecided = judged.sentences
+        if verdict["passed"] or not undecided or not settings.allow_inconclusive:
+            break
+        progress("verify", f"{model.target}, once more: without what rounding decides")
+        # Those that it has given a limit keep it.
+        others = [
+            found
+            for found in verdict["cases"]
+            if any(old is new and old.name == found["name"] for old, new in zip(cases, judged.cases, strict=True))
+        ]
+        eased = judge_by_float64(judged.cases, {**verdict, "cases": others}, model.eager, model.rewritten.program)
+        seal(eased.cases)
+        verdict = verify_in_fresh_process(folder, cpu_reference=on_cpu, methods=methods)
+        cases, warnings = eased.cases, (*warnings, *undecided, *eased.sentences)
     if not verdict["passed"] and settings.precision != "fp32" and settings.tolerance is None:
         judged = judge_by_precision(cases, verdict, model.eager, model.rewritten.program)
         if judged.sentences:
@@ -210,9 +229,8 @@ def prove(
             cases, warnings = judged.cases, (*warnings, *judged.sentences)
     if not verdict["passed"]:
         failure = explain_failure(verdict, model.target)
-        order = describe_order(cases, verdict, model.rewritten.program) if settings.judges_float32 else None
-        if order is not None:
-            failure.why, failure.fix = f"{failure.why}\n{order}", APART
+        if undecided:
+            failure.why, failure.fix, failure.undecided = "\n".join((str(failure.why), *undecided)), FIX, True
         raise failure
     verdict, told = describe_special_values(verdict, cases, model)
     return Proof(verdict, cases, (*warnings, *told, *describe_repeats(verdict["repeats"]), *warn_of_more(cases)))

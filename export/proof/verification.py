@@ -356,9 +356,11 @@ class ProofFailed(VerificationError):
 
     Attributes:
         verdict: The `edgex.verify/1` object.
+        undecided: Whether rounding decides eager's own answer in the cases that failed.
     """
 
     verdict: Mapping[str, Any]
+    undecided: bool = False
 
 
 def explain_failure(document: Mapping[str, Any], target: str) -> ProofFailed:

@@ -75,6 +75,18 @@ def measure_largest_move(case: Case, cases: Sequence[Case], eager: EagerModel) -
 def answers_nearby(
     case: Case, cases: Sequence[Case], eager: EagerModel, share: float, runs: int
 ) -> list[dict[str, np.ndarray]] | None:
+    """All of `iterate_nearby`; None where eager fails."""
+    found: list[dict[str, np.ndarray]] = []
+    for answer in iterate_nearby(case, cases, eager, share, runs):
+        if answer is None:
+            return None
+        found.append(answer)
+    return found
+
+
+def iterate_nearby(
+    case: Case, cases: Sequence[Case], eager: EagerModel, share: float, runs: int
+) -> Iterator[dict[str, np.ndarray] | None]:
     """Eager's outputs where inputs and weights differ by a share of their size; None where eager fails.
 
     Args:
@@ -84,15 +96,10 @@ def answers_nearby(
         share: How far, at most.
         runs: How many answers.
     """
-    step = case.steps[0]
     largest = _largest_of(case, cases)
-    found = []
     for seed in range(runs):
-        answer = _answer(eager, _moved(step.inputs, largest, seed, share), moved_weights(eager.module, seed, share))
-        if answer is None:
-            return None
-        found.append(answer)
-    return found
+        weights = moved_weights(eager.module, seed, share)
+        yield _answer(eager, _moved(case.steps[0].inputs, largest, seed, share), weights)
 
 
 def _answers_of_moved(case: Case, cases: Sequence[Case], eager: EagerModel) -> list[dict[str, np.ndarray]] | None:

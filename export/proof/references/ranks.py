@@ -50,9 +50,6 @@ _MOVES = 12
 # Operators that keep the numbers and their places.
 _CONVERSIONS = frozenset(f"aten::{name}" for name in ("to", "_to_copy", "clone", "detach", "alias", "contiguous"))
 
-# What to do where they decide.
-APART = "prove it with example inputs and weights whose scores lie further apart, as those of a trained model do"
-
 
 @dataclass(frozen=True)
 class _Choice:
@@ -151,38 +148,37 @@ def measure_order_db(
     return least
 
 
-def describe_order(cases: Sequence[Case], verdict: Mapping[str, Any], program: CapturedProgram) -> str | None:
+def describe_order(
+    case: Case, found_db: Mapping[str, float], limit_db: float, program: CapturedProgram
+) -> tuple[float, str] | None:
     """Say so where nearly equal scores alone may be what sets an artifact apart from eager.
 
     The queries of a detector with random weights are such: 300 of 8,400 scores are taken that lie closer together than
     rounding in the layers before moves them. No engine passes then, nor does eager in float64.
 
     Args:
-        cases: What was to be proved.
-        verdict: The `edgex.verify/1` object of an artifact that did not pass.
+        case: One that failed.
+        found_db: SQNR in dB of its outputs that are not eager's.
+        limit_db: What it had to have.
         program: What was lowered, before it was quantized.
 
     Returns:
-        A sentence for the first failed case; None where eager's own answer moves less than the artifact's does.
+        How far in dB eager's floats move, and what decides; None where its answer moves less than the artifact's does.
     """
-    failed = [found for found in verdict["cases"] if found["verdict"] == "fail" and found["sqnr_db"] is not None]
-    case = next((case for case in cases if failed and case.name == failed[0]["name"]), None)
-    if case is None or (case.kind, case.reference) != ("compare", "eager"):
-        return None
-    found_db = {str(one["output"]): float(one["sqnr_db"]) for one in failed if one["name"] == case.name}
     enough_db = {output: found + _AS_FAR_DB for output, found in found_db.items()}
     # As far as a score may be from eager's where it is an output itself.
-    allowed = 10 ** (-float(verdict["tolerance"]["min_sqnr_db"]) / 20)
+    allowed = 10 ** (-limit_db / 20)
     moved_db = measure_order_db(case, program, enough_db, allowed)
     if not moved_db or any(moved_db[output] > enough for output, enough in enough_db.items()):
         return None
     node = next(node for node in program.exported.graph.nodes if node.target in _UNORDERED)
     sorting = str(node.target).split(".")[1]
     where = source_of(node, program.source_root) or "an unknown line"
-    return (
-        f"nearly equal scores decide {case.name}: eager's own answer moves as far ({min(moved_db.values()):.0f} dB) "
-        f"when what {sorting} sorts at {where} moves by {allowed:.2g} of the largest, "
-        "which is as far as numbers may be from eager's"
+    least_db = min((moved for moved in moved_db.values() if moved > -EXACT_SQNR_DB), default=limit_db)
+    how = f"({least_db:.0f} dB) " if least_db < limit_db else ""
+    return least_db, (
+        f"nearly equal scores decide: eager's own answer moves as far {how}when what {sorting} sorts at {where} moves "
+        f"by {allowed:.2g} of the largest, which is as far as numbers may be from eager's"
     )
 
 
