@@ -26,18 +26,15 @@ sorts: a network's rounding moves scores further than that of its inputs does.
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from edgex.export.proof.references.float64 import in_float64
-from edgex.export.proof.references.movement import measure_largest_move, measure_movement_db, tensors_of
+from edgex.export.proof.references.movement import measure_largest_move, measure_movement_db
+from edgex.export.proof.references.own_errors import FLOOR_DB, OwnError, measure_own_errors, rounded_down
 from edgex.export.proof.references.ranks import measure_order_db
 from edgex.runtime.artifact.golden import STRESS, Case
-from edgex.runtime.session.numerics import EXACT_SQNR_DB, measure_sqnr_db
+from edgex.runtime.session.numerics import EXACT_SQNR_DB
 
 if TYPE_CHECKING:
     from edgex.delegates.base import CapturedProgram
@@ -47,11 +44,6 @@ if TYPE_CHECKING:
 MULTIPLE = 4.0
 # Its distance from eager, which is what is measured on every device, is then at most one time less: the triangle.
 DISTANCE_DB = 20 * math.log10(MULTIPLE - 1)
-# Cases that are not stress may be this many times eager float32's own error from eager: two independent errors of its
-# size are 1.4 times as large together.
-OWN_MULTIPLE = 2.0
-# How far below the fixed limit nothing passes.
-FLOOR_DB = 20.0
 # Cases that only fail below the floor, and what their inputs are.
 EXTREME = {
     f"{STRESS}large": "inputs far larger than the example's",
@@ -200,41 +192,6 @@ def _moves_as_far(moved: Mapping[str, float] | None, errors: Mapping[str, float 
     )
 
 
-@dataclass(frozen=True)
-class OwnError:
-    """How far eager float32's output is from float64's.
-
-    Attributes:
-        sqnr_db: In dB.
-        largest: Of single numbers, absolute.
-    """
-
-    sqnr_db: float
-    largest: float
-
-
-def measure_own_errors(case: Case, eager: EagerModel) -> dict[str, OwnError] | None:
-    """Eager float32's own errors by output, where that is floating point; None where it does not run in float64."""
-    step = case.steps[0]
-    inputs = tensors_of(step.inputs, eager)
-    eager.reset()
-    try:
-        with warnings.catch_warnings(), in_float64(eager.module):
-            warnings.simplefilter("ignore")
-            exact = eager.run(inputs)
-    except Exception:  # the user's own code, which may insist on float32
-        return None
-    finally:
-        eager.reset()
-    found = {}
-    for spec, tensor in zip(eager.outputs, exact, strict=True):
-        reference, answer = tensor.numpy(), step.outputs[spec.name]
-        if reference.dtype.kind == "f" and reference.shape == answer.shape:
-            distance = np.nan_to_num(np.abs(reference - answer), posinf=0.0)
-            found[spec.name] = OwnError(measure_sqnr_db(reference, answer), float(distance.max(initial=0.0)))
-    return found
-
-
 def _ease_by_own_error(
     case: Case,
     eager: EagerModel,
@@ -248,39 +205,24 @@ def _ease_by_own_error(
     errors = measure_own_errors(case, eager)
     if errors is None or not found_db.keys() <= errors.keys():
         return None
-    lowest = limit_db
-    for output, found in found_db.items():
-        own = errors[output]
-        if found >= limit_db:
-            if not _are_as_far({output: own}, {output: furthest[output]}, OWN_MULTIPLE):
-                return None
-            continue
-        allowed = max(limit_db - FLOOR_DB, rounded_down(own.sqnr_db - 20 * math.log10(OWN_MULTIPLE)))
-        if found < allowed:
-            return None
-        lowest = min(lowest, allowed)
-    if lowest == limit_db:
+    if not all(errors[output].excuses(found, furthest[output], limit_db) for output, found in found_db.items()):
+        return None
+    eased = [errors[output] for output, found in found_db.items() if found < limit_db]
+    if not eased:
         known = "single numbers of eager float32's are as far from float64's"
         return replace(case, min_sqnr_db=limit_db), f"{case.name}: judged by SQNR alone: {known}"
-    least = min(errors[output].sqnr_db for output, found in found_db.items() if found < limit_db)
+    least, lowest = min(own.sqnr_db for own in eased), min(own.least_db(limit_db) for own in eased)
     known = f"eager float32 is itself {least:.0f} dB from float64"
     return replace(case, min_sqnr_db=lowest), f"{case.name}: held to {lowest:g} dB, not {limit_db:g}: {known}"
 
 
-def _are_as_far(
-    own: Mapping[str, OwnError] | None, errors: Mapping[str, float | None], multiple: float = MULTIPLE - 1
-) -> bool:
+def _are_as_far(own: Mapping[str, OwnError] | None, errors: Mapping[str, float | None]) -> bool:
     """Whether eager float32's single numbers are as far from float64 as the artifact's are from them."""
     return own is not None and all(
-        error is not None and output in own and error <= multiple * own[output].largest
+        error is not None and output in own and error <= (MULTIPLE - 1) * own[output].largest
         for output, error in errors.items()
     )
 
 
 def _is_stress(case: Case) -> bool:
     return case.kind == "compare" and case.reference == "eager" and case.name.startswith(STRESS)
-
-
-def rounded_down(limit_db: float) -> float:
-    """A limit as it is shown: to a tenth of a dB."""
-    return math.floor(10 * limit_db) / 10

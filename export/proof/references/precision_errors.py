@@ -11,8 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from edgex.export.proof.references.float64_errors import DISTANCE_DB, Judged, rounded_down
+from edgex.export.proof.references.float64_errors import DISTANCE_DB, Judged
 from edgex.export.proof.references.movement import tensors_of
+from edgex.export.proof.references.own_errors import rounded_down
 from edgex.export.quantization.running import GraphRunner
 from edgex.runtime.artifact.golden import Case
 from edgex.runtime.session.numerics import EXACT_SQNR_DB, measure_sqnr_db

@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from edgex.export.proof.references.decisions import SHARE
-from edgex.export.proof.references.float64_errors import DISTANCE_DB, MULTIPLE, Judged, rounded_down
+from edgex.export.proof.references.float64_errors import DISTANCE_DB, MULTIPLE, Judged
 from edgex.export.proof.references.movement import iterate_nearby
+from edgex.export.proof.references.own_errors import rounded_down
 from edgex.export.proof.references.ranks import describe_order
 from edgex.runtime.artifact.golden import STRESS, Between, Case
 from edgex.runtime.session.numerics import EXACT_SQNR_DB, measure_sqnr_db

@@ -186,7 +186,7 @@ if TYPE_CHECKING:
     "--allow-inconclusive",
     is_flag=True,
     group="Proof and limits",
-    help="Accept outputs about which nothing could be proved.",
+    help="Accept outputs about which nothing could be proved: constants, and what rounding decides in eager itself.",
 )
 @option(
     "--verify-data",

@@ -20,9 +20,9 @@ from edgex.export.proof.references.float64 import in_float64
 from edgex.export.proof.references.float64_errors import (
     _moved_as_far,
     judge_by_float64,
-    measure_own_errors,
 )
 from edgex.export.proof.references.movement import measure_largest_move
+from edgex.export.proof.references.own_errors import measure_own_errors
 from edgex.export.proof.references.ranks import describe_order
 from edgex.export.result import ExportReport
 from edgex.export.settings import ExportSettings
