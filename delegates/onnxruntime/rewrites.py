@@ -13,7 +13,7 @@ ONNX_REWRITES = (
         "write_experts",
         "split_complex",
     ),
-    *("keep_planes", "suppress_neighbours", "write_regions", "write_max_places"),
+    *("keep_planes", "suppress_neighbours", "write_regions", "write_max_places", "widen_small_integers"),
     *(
         "join_ranks",
         "guard_empty_rows",

@@ -143,6 +143,7 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
     from edgex.export.rewrites.scattering.rows import add_elements, add_rows, choose_rows
     from edgex.export.rewrites.scattering.sums import scatter_by_sums
     from edgex.export.rewrites.scattering.truths import choose_truths
+    from edgex.export.rewrites.small_integers import widen_small_integers
     from edgex.export.rewrites.unbatched import pool_as_batches
     from edgex.export.rewrites.weights.blocks import block_signals
     from edgex.export.rewrites.weights.bounds import write_bounds
@@ -314,6 +315,7 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
         ("write_batches", True, write_batches),
         # Behind all that makes convolutions and linear layers.
         ("split_sums", True, split_sums),
+        ("widen_small_integers", True, widen_small_integers),
         ("split_alpha", True, split_alpha),
         ("name_floats", True, name_floats),
     )

@@ -158,7 +158,8 @@ def _describe_movement(
     by_order_db = measure_order_db(case, program, enough_db)
     if by_order_db and all(by_order_db[output] <= enough for output, enough in enough_db.items()):
         least_db = min(by_order_db.values())
-        return f"eager's answer moves as far ({least_db:.0f} dB) when the last bits of the scores that it sorts do"
+        how = f"({least_db:.0f} dB) " if least_db > -EXACT_SQNR_DB else ""
+        return f"eager's answer moves as far {how}when the last bits of the scores that it sorts do"
     return None
 
 

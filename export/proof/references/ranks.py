@@ -210,5 +210,6 @@ class _Shake(torch.fx.Interpreter):
             scores = args[0]
             largest = torch.nan_to_num(scores, 0.0, 0.0, 0.0).abs().max()
             noise = torch.rand(scores.shape, generator=self._random, dtype=scores.dtype) * 2 - 1
-            args = (scores + noise * largest * self._moved_by, *args[1:])
+            # All zero is a tie as well: every score was masked.
+            args = (scores + noise * (largest if largest > 0 else 1.0) * self._moved_by, *args[1:])
         return super().call_function(target, args, kwargs)
