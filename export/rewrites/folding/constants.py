@@ -62,9 +62,12 @@ _CONVERSIONS = frozenset(f"aten::{name}" for name in ("to", "_to_copy"))
 TRANSPOSITIONS = frozenset(f"aten::{name}" for name in ("t", "numpy_T", "mT", "transpose", "permute"))
 
 # What reads a weight that delegates look for.
-_PRODUCTS = frozenset(
-    f"aten::{name}" for name in ("matmul", "mm", "bmm", "addmm", "baddbmm", "linear", "einsum", "conv1d", "conv2d")
-)
+_CONVOLUTIONS = frozenset(
+    f"aten::{name}" for name in ("conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d")
+) | {"aten::conv_transpose3d"}
+_PRODUCTS = _CONVOLUTIONS | {
+    f"aten::{name}" for name in ("matmul", "mm", "bmm", "addmm", "baddbmm", "linear", "einsum")
+}
 
 
 def fold_constants(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite | None]:
@@ -209,6 +212,9 @@ def _is_part(node: Node) -> bool:
         return False
     if operator_name(node) in TRANSPOSITIONS:
         return value.dim() > 2
+    if operator_name(node) == "aten::expand":
+        # One filter for all channels: engines take weights of convolutions that have their memory.
+        return any(operator_name(user) in _CONVOLUTIONS and user.args[1] is node for user in node.users)
     return len(before) > 1 or (value.shape != before[0].shape and value.numel() <= before[0].numel())
 
 

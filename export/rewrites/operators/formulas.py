@@ -11,7 +11,7 @@ after:   y = ((a @ weight.transpose(0, 1).reshape(I, O * J)).reshape(N, O, J) * 
 | `dist(a, b, p)` | `norm(a - b, p)` of everything |
 | `cosine_similarity(a, b)` | the sum of `a / maximum(norm(a), eps) * b / maximum(norm(b), eps)` |
 | `angle(x)` | 0, or pi below zero; NaN stays |
-| `logaddexp2(a, b)` | `maximum(a, b)` and the logarithm of 1 and what is below it |
+| `logaddexp(a, b)`, `logaddexp2` | `maximum(a, b)` and the logarithm of 1 and what is below it |
 | `scatter(..., reduce="add")` | `scatter_add`; `"multiply"` is `scatter_reduce` of products |
 | `gather` by int32 | by int64, which is what ExecuTorch's kernel takes |
 | `vander` | products, step by step |
@@ -31,7 +31,7 @@ import torch
 from edgex.delegates.base import CapturedProgram
 from edgex.export.rewrites.base import Rewrite
 from edgex.export.rewrites.editing.substitution import Rule, Rules, static, substitute
-from edgex.export.rewrites.operators.logarithms import add_in_binary_logarithms
+from edgex.export.rewrites.operators.logarithms import add_in_binary_logarithms, rule_of_sums
 from edgex.export.rewrites.scattering.places import rules_of_places
 from edgex.export.rewrites.training.losses import rules_of_losses
 from edgex.export.rewrites.training.quantizers import rules_of_quantizers
@@ -50,6 +50,7 @@ def write_formulas(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite |
         aten.cosine_similarity.default: _cosine,
         aten.bilinear.default: Rule(_bilinear, apart=True),
         aten.angle.default: _angle,
+        aten.logaddexp.default: rule_of_sums(program),
         aten.logaddexp2.default: add_in_binary_logarithms,
         aten.scatter.reduce: _scatter,
         aten.scatter.value_reduce: _scatter,
