@@ -90,6 +90,12 @@ def test_softplus():
     assert "Softplus" not in found and "Log" not in found
 
 
+def test_mish():
+    x = np.concatenate([numbers(400) * 10, SPECIAL])
+    found = compare([node("Mish", "x")], {"x": x})
+    assert not {"Mish", "Softplus", "Tanh"} & set(found)
+
+
 @pytest.mark.parametrize("keepdims", [0, 1])
 def test_log_sum_exp(keepdims):
     x = numbers(4, 5, 6) * 30

@@ -8,6 +8,7 @@ from rewriting import Untouched, capture_program, check_rewrite, operators, prog
 from torch import nn
 from torch.nn.utils.parametrizations import spectral_norm, weight_norm
 
+from benchmarks.operators.proof import prove
 from edgex.export.rewrites import apply_rewrites
 from edgex.export.rewrites.folding.constants import SIZE_ALLOWANCE_BYTES, fold_constants
 from edgex.export.rewrites.regions import inline_regions
@@ -464,3 +465,25 @@ def test_constants_are_contiguous_to_the_letter():
     (node,) = [n for n in after.exported.graph.find_nodes(op="placeholder") if n.name.startswith("p_")]
     assert value.stride() == node.meta["val"].stride() == (16, 16, 4, 1)
     assert hasattr(node.meta["val"], "fake_mode")
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+def test_one_filter_for_all_channels_is_a_weight(transposed):
+    class Antialiased(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("filter", torch.hann_window(12).view(1, 1, 12))
+
+        def forward(self, x):
+            filters = self.filter.expand(x.shape[1], -1, -1)
+            convolve = nn.functional.conv_transpose1d if transposed else nn.functional.conv1d
+            return convolve(x, filters, stride=2, groups=x.shape[1])
+
+    x = torch.randn(1, 6, 40, generator=torch.Generator().manual_seed(0))
+    before = capture_program(Antialiased(), x)
+    after, rewrite = fold_constants(before)
+    assert rewrite is not None and "aten.expand.default" not in operators(after)
+    check_rewrite(before, after, x)
+    proof = prove(Antialiased(), (x,), "xnnpack")
+    assert proof.exit_code == 0, (proof.reason, proof.error)
+    assert proof.delegated >= 1

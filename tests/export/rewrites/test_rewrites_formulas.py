@@ -21,6 +21,7 @@ def _draw(*shape: int) -> torch.Tensor:
 
 A, B, ROW = _draw(3, 4, 5), _draw(3, 5, 6), _draw(4)
 INDEX = torch.tensor([[0, 1, 1, 2], [2, 0, 1, 0]])
+EDGES = torch.tensor([math.inf, 88.0, 1e-3, 0.0])
 WEIGHT, BIAS = _draw(7, 4, 5), _draw(7)
 
 CASES = {
@@ -32,6 +33,12 @@ CASES = {
     "bilinear": (lambda a, b: F.bilinear(a, b, WEIGHT, BIAS), (_draw(2, 3, 4), _draw(2, 3, 5))),
     "bilinear without bias": (lambda a, b: F.bilinear(a, b, WEIGHT), (_draw(3, 4), _draw(3, 5))),
     "angle": (torch.angle, (torch.tensor([1.0, -2.0, 0.0, math.nan, -math.inf]),)),
+    "logaddexp": (torch.logaddexp, (_draw(4, 5) * 40, _draw(4, 5) * 40)),
+    "logaddexp of equals and infinities": (
+        lambda x, y: torch.logaddexp(torch.cat([x, x, -EDGES]), torch.cat([x, y, -EDGES])),
+        (_draw(4), _draw(4) * 1e-3),
+    ),
+    "a swoosh": (lambda x: torch.logaddexp(torch.zeros(()), x - 4) - 0.08 * x, (_draw(4, 5) * 40,)),
     "logaddexp2": (torch.logaddexp2, (_draw(4, 5) * 40, _draw(4, 5) * 40)),
     "scatter add": (lambda x, s: x.scatter(0, INDEX, s, reduce="add"), (_draw(3, 4), _draw(2, 4))),
     "scatter multiply": (lambda x, s: x.scatter(0, INDEX, s, reduce="multiply"), (_draw(3, 4), _draw(2, 4))),
@@ -98,3 +105,15 @@ def test_a_bilinear_layer_keeps_its_weights_as_constants():
     program = capture_program(nn.Bilinear(4, 5, 7), _draw(3, 4), _draw(3, 5))
     after, _ = write_formulas(program)
     assert "aten.bilinear.default" not in operators(after)
+
+
+def test_beside_a_finite_number_nothing_is_chosen() -> None:
+    before = capture_program(Calls(lambda x: torch.logaddexp(x, torch.full((), 0.5))), _draw(4, 5))
+    after, rewrite = write_formulas(before)
+    assert rewrite is not None
+    assert not {"aten.where.self", "aten.log.default", "aten.log1p.default"} & set(operators(after))
+    edges = torch.tensor([math.inf, -math.inf, math.nan, 1e38, -1e38, -20.0]).expand(4, 6)[:, :5].contiguous()
+    (found,) = run_program(after, edges)
+    torch.testing.assert_close(found, torch.logaddexp(edges, torch.tensor(0.5)), equal_nan=True)
+    both = capture_program(Calls(lambda x: torch.logaddexp(x, torch.full((), math.inf))), _draw(4, 5))
+    assert "aten.where.self" in operators(write_formulas(both)[0])
