@@ -95,11 +95,14 @@ def _select(
 def _asks_for_nan(choice: Node) -> bool:
     """Whether what says which is told from what is NaN or infinite."""
     pending = list(choice.all_input_nodes)
+    seen: set[Node] = set()
     while pending:
         node = pending.pop()
         value = node.meta.get("val")
-        if not isinstance(value, torch.Tensor) or value.dtype != torch.bool:
+        if node in seen or not isinstance(value, torch.Tensor) or value.dtype != torch.bool:
             continue
+        # Truths of truths (suppression, one box after another) come back to the same ones by very many ways.
+        seen.add(node)
         if operator_name(node) in _ASK or (len(node.args) > 1 and node.args[0] is node.args[1]):
             return True
         pending += node.all_input_nodes

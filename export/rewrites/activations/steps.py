@@ -20,6 +20,7 @@ asks for NaN).
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -40,6 +41,8 @@ _FACTOR = 2.0**126
 _LEAST = 256
 # Of constants that are looked through for infinity, in elements.
 _MOST = 1 << 20
+# Of truths in all: truths of the same truths (suppression, one box after another) would be written again and again.
+_PARTS = 32
 # Half precision counts so far.
 _COUNTED = 1 << 11
 # Programs whose writes are returned have the last.
@@ -67,12 +70,15 @@ class TruthsOf:
         }
 
     def __call__(self, node: Any) -> tuple[Any, ...] | None:
-        """`(how, parts)` of logic, `(how, x, other, one is known to be finite)` of a comparison."""
-        if not isinstance(node, Node):
+        """`(how, parts)` of logic, `(how, x, other, one is known to be finite)` of a comparison; not of very many."""
+        return self._read(node, iter(range(_PARTS)))
+
+    def _read(self, node: Any, left: Iterator[int]) -> tuple[Any, ...] | None:
+        if not isinstance(node, Node) or next(left, None) is None:
             return None
         name, given = operator_name(node), list(named_arguments(node).values()) if node.op == "call_function" else []
         if name in _LOGIC:
-            parts = [self(part) for part in given]
+            parts = [self._read(part, left) for part in given]
             return None if None in parts else (_LOGIC[name], *parts)
         if name not in _COMPARISONS or given[0] is given[1]:
             return None

@@ -151,3 +151,16 @@ def test_choices_are_exported(target, dynamic):
     assert proved.exit_code == 0, proved.reason
     assert "select_by_comparisons" in proved.rewrites
     assert ("select_by_masks" in proved.rewrites) == (target == "xnnpack" and not dynamic)
+
+
+def test_truths_of_truths_are_looked_at_once():
+    """Suppression, one box after another: 2 ** 60 ways lead from the last mask to the first."""
+
+    def suppress(x):
+        kept = x > 0
+        for shift in range(60):
+            kept = torch.logical_and(kept, torch.logical_or(kept, x > shift))
+        return torch.where(kept, x.relu(), torch.zeros(()))
+
+    before = capture_program(Calls(suppress), X)
+    assert select_by_comparisons(before) == (before, None)
