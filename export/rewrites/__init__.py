@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection
 from edgex.delegates.base import CapturedProgram, ChoosesRewrites
 from edgex.export.rewrites.base import Rewrite
 
-__all__ = ["Rewrite", "apply_rewrites", "wanted_rewrites"]
+__all__ = ["Rewrite", "apply_rewrites", "passes_of", "wanted_rewrites"]
 
 Pass = Callable[[CapturedProgram], tuple[CapturedProgram, Rewrite | None]]
 
@@ -26,6 +26,11 @@ def wanted_rewrites(delegate: object) -> tuple[str, ...]:
     known = {name for name, on_request, _ in _passes() if on_request}
     assert known.issuperset(names), f"unknown rewrites {sorted(set(names) - known)}; known: {sorted(known)}"
     return names
+
+
+def passes_of(wanted: Collection[str]) -> tuple[Pass, ...]:
+    """The passes for every target and those asked for, in order."""
+    return tuple(run for name, on_request, run in _passes() if not on_request or name in wanted)
 
 
 def apply_rewrites(

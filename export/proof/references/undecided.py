@@ -12,8 +12,9 @@ and weights that differ by `SHARE`, or with scores that are moved before they ar
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -40,13 +41,20 @@ FIX = (
 )
 
 
-@dataclass(frozen=True)
-class _Found:
-    """How far an artifact's output is from eager's."""
+class Distance:
+    """How far an output is from eager's.
 
-    sqnr_db: float
-    largest: float
-    passes_db: bool
+    Attributes:
+        sqnr_db: In dB; far below 0 for integers that differ.
+        largest: Of single numbers, absolute.
+        passes_db: Whether single numbers alone are too far.
+    """
+
+    def __init__(self, sqnr_db: float | None, largest: float | None, limit_db: float) -> None:
+        """Take what a comparison found; None where it could not say."""
+        self.sqnr_db = -EXACT_SQNR_DB if sqnr_db is None else float(sqnr_db)
+        self.largest = math.inf if largest is None else float(largest)
+        self.passes_db = self.sqnr_db >= limit_db
 
 
 def find_undecided(
@@ -63,13 +71,11 @@ def find_undecided(
         program: What was lowered, before it was quantized.
     """
     limit_db = float(verdict["tolerance"]["min_sqnr_db"])
-    failed: dict[str, dict[str, _Found]] = {}
+    failed: dict[str, dict[str, Distance]] = {}
     entries = [one for one in verdict["cases"] if one["verdict"] == "fail"]
     for one in [one for one in entries if not str(one["name"]).startswith(STRESS)] or entries:
         if one["output"] is not None:
-            measured = -EXACT_SQNR_DB if one["sqnr_db"] is None else float(one["sqnr_db"])
-            largest = float("inf") if one.get("max_abs_error") is None else float(one["max_abs_error"])
-            found = _Found(measured, largest, measured >= limit_db)
+            found = Distance(one["sqnr_db"], one.get("max_abs_error"), limit_db)
             failed.setdefault(str(one["name"]), {})[str(one["output"])] = found
     if not failed or any(one["output"] is None for one in entries):
         return Judged(tuple(cases))
@@ -80,7 +86,7 @@ def find_undecided(
         case = by_name.get(name)
         if case is None or (case.kind, case.reference) != ("compare", "eager") or len(case.steps) != 1:
             return Judged(tuple(cases))
-        moved = _describe_movement(case, cases, eager, outputs, limit_db)
+        moved = find_movement(case, cases, eager, outputs, limit_db)
         if moved is None:
             found_db = {output: found.sqnr_db for output, found in outputs.items()}
             moved = describe_order(case, found_db, limit_db, program)
@@ -92,7 +98,7 @@ def find_undecided(
     return Judged(tuple(changed.get(case.name, case) for case in cases), tuple(sentences))
 
 
-def _with_limits(case: Case, outputs: Mapping[str, _Found], limit_db: float) -> Case:
+def _with_limits(case: Case, outputs: Mapping[str, Distance], limit_db: float) -> Case:
     """The case, with a limit for its floats and none for the integers that were not eager's."""
     (step,) = case.steps
     free = {}
@@ -105,10 +111,18 @@ def _with_limits(case: Case, outputs: Mapping[str, _Found], limit_db: float) -> 
     return replace(case, steps=(replace(step, between={**step.between, **free}, ranked={}),), min_sqnr_db=limit_db)
 
 
-def _describe_movement(
-    case: Case, cases: Sequence[Case], eager: EagerModel, outputs: Mapping[str, _Found], limit_db: float
+def find_movement(
+    case: Case, cases: Sequence[Case], eager: EagerModel, outputs: Mapping[str, Distance], limit_db: float
 ) -> tuple[float, str] | None:
-    """How far in dB eager's floats move, in words too; None where an output moves less than the artifact's is off."""
+    """How far in dB eager's floats move, in words too; None where an output moves less than another answer is off.
+
+    Args:
+        case: Whose inputs are moved.
+        cases: Those of the artifact, the example's among them.
+        eager: The user's model; its weights are as they were afterwards.
+        outputs: How far the other answer is, for those that are not eager's.
+        limit_db: The fixed limit.
+    """
     left = dict(outputs)
     least_db = limit_db
     for answer in iterate_nearby(case, cases, eager, SHARE, _RUNS):
@@ -126,7 +140,7 @@ def _describe_movement(
     return None
 
 
-def _moves_as_far(expected: np.ndarray, moved: np.ndarray, found: _Found, limit_db: float) -> bool:
+def _moves_as_far(expected: np.ndarray, moved: np.ndarray, found: Distance, limit_db: float) -> bool:
     """Whether eager's answer is as far from itself as the artifact's is, by the triangle."""
     if moved.shape != expected.shape:
         return True
