@@ -88,6 +88,8 @@ def _difference(program: CapturedProgram, eager: EagerModel) -> str | None:
             # The rewritten features are as far from eager's as eager's from them.
             ends = limits_of(program, eager.example, [chain], tolerance)[spec.name]
             found = compare_limits(_array(actual), _array(expected), *ends)
+            if _differ_in_few(_array(expected), *ends):
+                continue
         if found.verdict == "fail" and _differ_little(_array(expected), _array(actual)):
             continue
         if found.verdict == "fail" and found.sqnr_db is not None and expected.dtype == torch.float32:
@@ -97,6 +99,12 @@ def _difference(program: CapturedProgram, eager: EagerModel) -> str | None:
         if found.verdict == "fail":
             return f"{spec.name}: {found.reason}"
     return None
+
+
+def _differ_in_few(expected: np.ndarray, least: np.ndarray, most: np.ndarray) -> bool:
+    """Whether so few of eager's rounded numbers lie outside of what the rewritten ones may be that rounding decides."""
+    wide = expected.astype(np.float64)
+    return int(((wide < least) | (wide > most)).sum()) <= _FEW * wide.size
 
 
 def _is_roundings(

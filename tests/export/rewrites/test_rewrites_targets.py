@@ -346,6 +346,28 @@ def test_a_rewrite_may_change_the_classes_that_rounding_decides(near, kept, monk
     assert len(proved.dropped) == (0 if kept else 1)
 
 
+@pytest.mark.parametrize(("far", "kept"), [(2, True), (40, False)])
+def test_few_rounded_numbers_may_be_further_off(far, kept, monkeypatch, tmp_path):
+    def move_some(program):
+        editor = ProgramEditor(program)
+        moved = torch.zeros(5000)
+        moved[:far] = 0.7
+        constant = editor.add_constant("moved", moved, torch.empty(5000, device="meta"), is_parameter=False)
+        for node in editor.graph.nodes:
+            if node.target is aten.mul.Tensor:
+                with editor.graph.inserting_after(node):
+                    added = editor.graph.call_function(aten.add.Tensor, (node, constant))
+                added.meta = dict(node.meta)
+                node.replace_all_uses_with(added, delete_user_cb=lambda user, added=added: user is not added)
+        return editor.finish(), Rewrite("move_some", 1, "", ())
+
+    monkeypatch.setattr(rewrites, "_passes", lambda: (("move_some", False, move_some),))
+    pixels = Call(lambda x: (x * 250.0).round().to(torch.uint8))
+    captured = capture(pixels.eval(), (torch.linspace(0.1, 0.9, 5000),), source_root=tmp_path)
+    proved = rewrite_and_prove(captured.program, captured.eager, ())
+    assert [rewrite.name for rewrite in proved.applied] == (["move_some"] if kept else []), proved.dropped
+
+
 def test_two_wrong_rewrites_apart_from_each_other_take_no_third_one_with_them(monkeypatch, tmp_path):
     def wrong(name):
         def run(program):
