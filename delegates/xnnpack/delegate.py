@@ -46,6 +46,7 @@ class XnnpackDelegate:
         *(
             "split_complex",
             "add_elements",
+            "add_known_rows",
             "multiply_parts",
             "keep_planes",
             "loop_recurrences",

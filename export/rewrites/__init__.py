@@ -144,6 +144,7 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
     from edgex.export.rewrites.scalars import name_floats, split_alpha
     from edgex.export.rewrites.scattering.chosen import count_through, index_by_masks
     from edgex.export.rewrites.scattering.in_order import scatter_in_order
+    from edgex.export.rewrites.scattering.known_rows import add_known_rows
     from edgex.export.rewrites.scattering.masked import write_masked
     from edgex.export.rewrites.scattering.rows import add_elements, add_rows, choose_rows
     from edgex.export.rewrites.scattering.sums import scatter_by_sums
@@ -212,6 +213,7 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
         ("scatter_by_sums", True, scatter_by_sums),
         # Behind what makes numbers of masks, and sums of maxima.
         ("choose_rows", True, choose_rows),
+        ("add_known_rows", True, add_known_rows),
         ("add_rows", True, add_rows),
         ("add_elements", True, add_elements),
         ("search_by_comparisons", True, search_by_comparisons),
