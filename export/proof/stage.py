@@ -198,7 +198,7 @@ def prove(
     if not verdict["passed"] and settings.judges_float32:
         judged = judge_by_float64(cases, verdict, model.eager, model.rewritten.program)
         if judged.sentences:
-            progress("verify", f"{model.target}, once more: {len(judged.sentences)} stress cases enlarge rounding")
+            progress("verify", f"{model.target}, once more: {len(judged.sentences)} cases enlarge rounding")
             seal(judged.cases)
             verdict = verify_in_fresh_process(folder, cpu_reference=on_cpu, methods=methods)
             cases, warnings = judged.cases, (*warnings, *judged.sentences)
