@@ -36,7 +36,7 @@ _RUNS = 6
 
 # What to do about it.
 FIX = (
-    "prove it with example inputs and weights whose scores lie further apart, as those of a trained model do, "
+    "prove it with example inputs and weights of which rounding decides less, as those of a trained model, "
     "or accept with --allow-inconclusive that it proves little"
 )
 
