@@ -57,7 +57,7 @@ def _pool(x: torch.Tensor, size: Sequence[int]) -> Any:
 
 def _averages(x: torch.Tensor) -> Any:
     """The means of equal pieces, about as many as each has pixels."""
-    if x.dtype != torch.float32 or not static(*x.shape) or x.shape[2] * x.shape[3] < _FEWEST:
+    if x.dtype != torch.float32 or not static(*x.shape[2:]) or x.shape[2] * x.shape[3] < _FEWEST:
         return NotImplemented
     piece = [row_length(size) for size in x.shape[2:]]
     # A size that cannot be parted leaves sums as long as the other one is wide.

@@ -66,3 +66,12 @@ def test_gates_of_constant_images_have_eagers_numbers(target):
     proof = prove(Excitation().eval(), (image,), target)
     assert proof.exit_code == 0, (proof.reason, proof.error)
     assert "average_in_steps" in proof.rewrites
+
+
+@pytest.mark.parametrize("target", ["xnnpack", "onednn"])
+def test_how_many_images_may_be_open(target):
+    torch.manual_seed(0)
+    batch = torch.export.Dim("batch", min=1, max=4)
+    proof = prove(Excitation().eval(), (IMAGE,), target, dynamic_shapes=({0: batch},))
+    assert proof.exit_code == 0, (proof.reason, proof.error)
+    assert "average_in_steps" in proof.rewrites
