@@ -53,11 +53,17 @@ _SUMS = frozenset((aten.index_add.default, aten.scatter_add.default))
 
 
 def _places_of(node: Node) -> Any:
-    """What names the rows: of scattered elements what they repeat."""
-    index = named_arguments(node)["index"]
+    """What names the rows: of scattered elements what they repeat, where that is one number for each whole row."""
+    given = named_arguments(node)
+    index = given["index"]
     if node.target is aten.index_add.default or not isinstance(index, Node):
         return index
-    return index.args[0] if index.target is aten.expand.default else None
+    if index.target is not aten.expand.default or index.meta["val"].shape != given["src"].meta["val"].shape:
+        return None
+    places: Any = index.args[0]
+    rank, own = index.meta["val"].dim(), places.meta["val"].shape
+    along = given["dim"] % rank - (rank - len(own))
+    return places if all(size == 1 for at, size in enumerate(own) if at != along) else None
 
 
 def _operands(node: Node, known: Mapping[str, torch.Tensor]) -> tuple[Any, ...]:

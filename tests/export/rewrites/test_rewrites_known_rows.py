@@ -44,6 +44,8 @@ LEFT = {
     "other places for each element": lambda at, x: torch.zeros(130, 64).scatter_add(
         0, (at[:, None] + torch.arange(64)) % 130, x
     ),
+    "a place for each column": lambda at, x: torch.zeros(130, 330).scatter_add(0, at.expand(330, -1), x @ x.t()),
+    "some of the columns": lambda at, x: torch.zeros(130, 64).scatter_add(0, at[:, None].expand(-1, 32), x),
     "all rows to one place": lambda at, x: torch.zeros(130, 64).index_add(0, at * 0, x),
     "integers": lambda at, x: torch.zeros(130, 64, dtype=torch.int64).index_add(0, at, x.long()),
     "a share of the rows": lambda at, x: torch.zeros(130, 64).index_add(0, at, x, alpha=2),
