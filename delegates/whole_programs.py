@@ -40,6 +40,7 @@ WHOLE_REWRITES = (
         "flatten_conv3d",
         "fill_dilation",
         "write_uneven_averages",
+        "write_promotions",
         "divide_as_eager",
         "slice_diagonals",
         "write_masked",

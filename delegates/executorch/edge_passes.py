@@ -85,10 +85,11 @@ def _is_builtin(name: str) -> bool:
 def layouts_known() -> Iterator[None]:
     """Within it, ExecuTorch orders dimensions by their strides also where sizes are found by the run.
 
-    And copies that would lie in an order that PyTorch has no name for, as their operand does, lie in plain order.
+    And copies that would lie in an order that PyTorch has no name for, as their operand does, lie in plain order. And
+    buffers that are not persistent may lie in any order: ExecuTorch finds them among constants, not in the signature.
     """
     from executorch.exir import tensor, tensor_layout
-    from executorch.exir.passes import replace_view_copy_with_view_pass
+    from executorch.exir.passes import convert_constant_dim_order_pass, replace_view_copy_with_view_pass
     from executorch.exir.passes.memory_format_ops_pass import MemoryFormatOpsPass
 
     whole = tensor.dim_order_from_stride
@@ -97,12 +98,24 @@ def layouts_known() -> Iterator[None]:
         module.dim_order_from_stride = _in_order(whole)
     call = MemoryFormatOpsPass.call_operator
     MemoryFormatOpsPass.call_operator = _in_named_order(call)
+    update = convert_constant_dim_order_pass._update_placeholder_meta
+    convert_constant_dim_order_pass._update_placeholder_meta = _of_its_kind(update)
     try:
         yield
     finally:
+        convert_constant_dim_order_pass._update_placeholder_meta = update
         MemoryFormatOpsPass.call_operator = call
         for module in modules:
             module.dim_order_from_stride = whole
+
+
+def _of_its_kind(update: Callable[[Any, str, Any], None]) -> Callable[[Any, str, Any], None]:
+    def update_placeholder(exported: Any, target: str, kind: Any) -> None:
+        kinds = {spec.target: spec.kind for spec in exported.graph_signature.input_specs}
+        if target in kinds:  # else nothing reads it any more
+            update(exported, target, kinds.get(target, kind))
+
+    return update_placeholder
 
 
 def _in_order(whole: Callable[[Any], Any]) -> Callable[[Any], Any]:

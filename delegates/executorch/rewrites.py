@@ -25,6 +25,7 @@ PORTABLE_REWRITES = (
         "write_vector_norms",
         "flatten_conv3d",
         "write_scans",
+        "write_promotions",
         "divide_as_eager",
         "write_elementary",
         "write_special_functions",

@@ -14,6 +14,7 @@ ONNX_REWRITES = (
         "split_complex",
     ),
     *("keep_planes", "suppress_neighbours", "write_regions", "write_max_places", "widen_small_integers"),
+    "write_promotions",
     *(
         "join_ranks",
         "guard_empty_rows",
@@ -39,6 +40,7 @@ ONNX_REWRITES = (
         "write_elementary",
         "write_special_functions",
         "write_bounds",
+        "open_bounds",
         "write_small_matrices",
         "write_distances",
         "fold_factories",

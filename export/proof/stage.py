@@ -17,7 +17,7 @@ from edgex.export.proof.references.discretized import judge_by_features
 from edgex.export.proof.references.float64_errors import judge_by_float64
 from edgex.export.proof.references.precision_errors import judge_by_precision
 from edgex.export.proof.references.ranks import judge_by_values
-from edgex.export.proof.references.undecided import FIX, find_undecided
+from edgex.export.proof.references.undecided import FIX, find_undecided, only_nothing_fails
 from edgex.export.proof.sequences import STATE_NOT_SHOWN
 from edgex.export.proof.special_values import describe_special_values
 from edgex.export.proof.verification import (
@@ -203,11 +203,11 @@ def prove(
             verdict = verify_in_fresh_process(folder, cpu_reference=on_cpu, methods=methods)
             cases, warnings = judged.cases, (*warnings, *judged.sentences)
     undecided: tuple[str, ...] = ()
-    # Once what is no stress, then the stress that is left.
+    # Once what is no stress, then the stress that is left; zeros are not the user's: it is enough to name them.
     for _ in range(2 if settings.judges_float32 and not verdict["passed"] else 0):
         judged = find_undecided(cases, verdict, model.eager, model.rewritten.program)
         undecided = judged.sentences
-        if verdict["passed"] or not undecided or not settings.allow_inconclusive:
+        if verdict["passed"] or not undecided or not (settings.allow_inconclusive or only_nothing_fails(verdict)):
             break
         progress("verify", f"{model.target}, once more: without what rounding decides")
         # Those that it has given a limit keep it.
@@ -219,6 +219,9 @@ def prove(
         eased = judge_by_float64(judged.cases, {**verdict, "cases": others}, model.eager, model.rewritten.program)
         seal(eased.cases)
         verdict = verify_in_fresh_process(folder, cpu_reference=on_cpu, methods=methods)
+        # What an earlier step held such a case to holds no more.
+        changed = tuple(f"{new.name}: " for old, new in zip(cases, judged.cases, strict=True) if old is not new)
+        warnings = tuple(text for text in warnings if not text.startswith(changed))
         cases, warnings = eased.cases, (*warnings, *undecided, *eased.sentences)
     if not verdict["passed"] and settings.precision != "fp32" and settings.tolerance is None:
         judged = judge_by_precision(cases, verdict, model.eager, model.rewritten.program)

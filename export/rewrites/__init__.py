@@ -103,6 +103,9 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
     from edgex.export.rewrites.norms.lengths import bound_lengths
     from edgex.export.rewrites.norms.plane_norms import write_plane_norms
     from edgex.export.rewrites.norms.softmax import move_softmax, part_softmax, reduce_softmax
+    from edgex.export.rewrites.numbers.promotions import write_promotions
+    from edgex.export.rewrites.numbers.scalars import name_floats, split_alpha
+    from edgex.export.rewrites.numbers.small_integers import widen_small_integers
     from edgex.export.rewrites.operators.arctangent import write_angles
     from edgex.export.rewrites.operators.divisions import divide_as_eager
     from edgex.export.rewrites.operators.elementary import write_elementary
@@ -141,7 +144,6 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
     from edgex.export.rewrites.reductions.large_sums import write_large_sums
     from edgex.export.rewrites.reductions.row_means import write_row_means
     from edgex.export.rewrites.regions import inline_regions
-    from edgex.export.rewrites.scalars import name_floats, split_alpha
     from edgex.export.rewrites.scattering.chosen import count_through, index_by_masks
     from edgex.export.rewrites.scattering.in_order import scatter_in_order
     from edgex.export.rewrites.scattering.known_rows import add_known_rows
@@ -149,10 +151,9 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
     from edgex.export.rewrites.scattering.rows import add_elements, add_rows, choose_rows
     from edgex.export.rewrites.scattering.sums import scatter_by_sums
     from edgex.export.rewrites.scattering.truths import choose_truths
-    from edgex.export.rewrites.small_integers import widen_small_integers
     from edgex.export.rewrites.unbatched import pool_as_batches
     from edgex.export.rewrites.weights.blocks import block_signals
-    from edgex.export.rewrites.weights.bounds import write_bounds
+    from edgex.export.rewrites.weights.bounds import open_bounds, write_bounds
     from edgex.export.rewrites.weights.branches import join_branches
     from edgex.export.rewrites.weights.computed import multiply_windows
     from edgex.export.rewrites.weights.crops import crop_transposed
@@ -261,6 +262,8 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
         ("fill_dilation", True, fill_dilation),
         ("crop_transposed", True, crop_transposed),
         ("split_depthwise", True, split_depthwise),
+        # Ahead of divisions, logarithms and angles.
+        ("write_promotions", True, write_promotions),
         ("split_einsum", True, split_einsum),
         ("write_experts", True, write_experts),
         ("gather_samples", True, gather_samples),
@@ -308,6 +311,7 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
         # Behind places that are literals only now.
         ("fold_lookups", True, fold_lookups),
         ("write_bounds", True, write_bounds),
+        ("open_bounds", True, open_bounds),
         ("guard_empty_rows", True, guard_empty_rows),
         ("write_masks", True, write_masks),
         ("write_windows", True, write_windows),

@@ -99,13 +99,27 @@ class BufferSnapshot:
             for buffer in self._saved:
                 # One made in inference mode cannot be written to outside of it, so that nobody changed it either.
                 if not buffer.tensor.is_inference():
-                    buffer.tensor.copy_(buffer.value)
+                    _once(buffer.tensor).copy_(_once(buffer.value, buffer.tensor))
                 for owner, key in buffer.owners:
                     owner._buffers[key] = buffer.tensor
 
     @staticmethod
     def _is_replaced(buffer: _SavedBuffer) -> bool:
         return any(owner._buffers.get(key) is not buffer.tensor for owner, key in buffer.owners)
+
+
+def _once(tensor: torch.Tensor, as_in: torch.Tensor | None = None) -> torch.Tensor:
+    """A view with each place in memory once: what `expand` repeats, nobody can write to as a whole.
+
+    Args:
+        tensor: Of any strides.
+        as_in: What it was copied from, whose strides count.
+    """
+    strides = (tensor if as_in is None else as_in).stride() if tensor.layout == torch.strided else ()
+    for dim, stride in enumerate(strides):
+        if stride == 0 and tensor.shape[dim] > 1:
+            tensor = tensor.narrow(dim, 0, 1)
+    return tensor
 
 
 def _same(first: torch.Tensor, second: torch.Tensor) -> bool:

@@ -85,7 +85,7 @@ def answers_nearby(
 
 
 def iterate_nearby(
-    case: Case, cases: Sequence[Case], eager: EagerModel, share: float, runs: int
+    case: Case, cases: Sequence[Case], eager: EagerModel, share: float, runs: int, *, rounding: float = 0.0
 ) -> Iterator[dict[str, np.ndarray] | None]:
     """Eager's outputs where inputs and weights differ by a share of their size; None where eager fails.
 
@@ -95,10 +95,16 @@ def iterate_nearby(
         eager: The user's model; its weights are as they were afterwards.
         share: How far, at most.
         runs: How many answers.
+        rounding: How far results of operators are off in every other of them, as a share of themselves.
     """
+    from edgex.export.proof.references.rounding import RoundedDifferently
+
     largest = _largest_of(case, cases)
     for seed in range(runs):
-        weights = moved_weights(eager.module, seed, share)
+        weights = contextlib.ExitStack()
+        weights.enter_context(moved_weights(eager.module, seed, share))
+        if rounding and seed % 2:
+            weights.enter_context(RoundedDifferently(seed, rounding))
         yield _answer(eager, _moved(case.steps[0].inputs, largest, seed, share), weights)
 
 
@@ -125,7 +131,7 @@ def _answers_of_moved(case: Case, cases: Sequence[Case], eager: EagerModel) -> l
 
 
 def _answer(
-    eager: EagerModel, inputs: Mapping[str, np.ndarray], weights: contextlib.AbstractContextManager[None]
+    eager: EagerModel, inputs: Mapping[str, np.ndarray], weights: contextlib.AbstractContextManager[Any]
 ) -> dict[str, np.ndarray] | None:
     """Eager's outputs by name with such inputs and weights; None where it fails."""
     eager.reset()

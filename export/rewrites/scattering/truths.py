@@ -24,17 +24,32 @@ aten = torch.ops.aten
 def choose_truths(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite | None]:
     """Write every choice between truths; the same program comes back without one."""
     rules: Rules = {
-        aten.where.self: _where,
+        **dict.fromkeys((aten.where.self, aten.where.ScalarSelf, aten.where.ScalarOther, aten.where.Scalar), _where),
         aten.masked_fill.Scalar: _masked_fill,
         aten.masked_fill.Tensor: _masked_fill,
     }
     return substitute(program, "choose_truths", rules, "{count} choice(s) between truths became logic")
 
 
-def _where(condition: torch.Tensor, one: torch.Tensor, other: torch.Tensor) -> Any:
-    if not condition.dtype == one.dtype == other.dtype == torch.bool:
+def _where(condition: torch.Tensor, one: Any, other: Any) -> Any:
+    if condition.dtype != torch.bool or not (_are_truths(one) and _are_truths(other)):
         return NotImplemented
-    return (condition & one) | (~condition & other)
+    chosen, left = _chosen(condition, one), _chosen(~condition, other)
+    if chosen is None or left is None:
+        only = left if chosen is None else chosen
+        return torch.zeros_like(condition) if only is None else only.clone()
+    return chosen | left
+
+
+def _chosen(condition: torch.Tensor, truth: Any) -> torch.Tensor | None:
+    """Where the condition holds and the truth too; None where that is nowhere."""
+    if isinstance(truth, torch.Tensor):
+        return condition & truth
+    return condition if truth else None
+
+
+def _are_truths(value: Any) -> bool:
+    return value.dtype == torch.bool if isinstance(value, torch.Tensor) else isinstance(value, bool)
 
 
 def _masked_fill(x: torch.Tensor, mask: torch.Tensor, value: Any) -> Any:

@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import nn
 
+from benchmarks.operators.proof import prove
 from edgex.delegates.registry import get_delegate
 from edgex.export.capture.program import capture
 
@@ -57,3 +58,21 @@ def test_an_operator_with_effects_is_named(tmp_path):
     program = capture(Decomposed(), (torch.randn(20, 20),), {}, dynamic_shapes=None, source_root=tmp_path).program
     plan = delegate.plan(program, delegate.options_type())
     assert any("linalg_cholesky" in left.op for left in plan.fatal)
+
+
+class Masked(nn.Module):
+    """A table that is not persistent, and lies in no order of its dimensions: expanded rows, turned columns."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("mask", (torch.arange(6).view(6, 1, 1) % 4 > 0).expand(6, 4, 5).transpose(0, 2), False)
+        self.register_buffer("table", torch.randn(6, 4, 5).permute(2, 0, 1), persistent=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return (x.masked_fill(self.mask, 0.0).transpose(1, 2) + self.table).softmax(-1)
+
+
+@pytest.mark.parametrize("target", ["xnnpack", "onednn"])
+def test_tables_that_are_not_persistent_lie_in_any_order(target):
+    proved = prove(Masked().eval(), (torch.randn(5, 4, 6),), target)
+    assert proved.exit_code == 0, proved.reason

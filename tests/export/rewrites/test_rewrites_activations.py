@@ -14,10 +14,10 @@ from rewriting import Calls, capture_program, check_rewrite, operators, program_
 from edgex.export.rewrites.activations.by_hand import name_activations
 from edgex.export.rewrites.activations.simpler import write_activations
 from edgex.export.rewrites.composites import expand_composites
+from edgex.export.rewrites.numbers.scalars import name_floats
 from edgex.export.rewrites.operators.elementary import write_elementary
 from edgex.export.rewrites.operators.formulas import write_formulas
 from edgex.export.rewrites.operators.powers import write_powers
-from edgex.export.rewrites.scalars import name_floats
 
 X = torch.randn(3, 4, 50, generator=torch.Generator().manual_seed(0)) * 3
 ROOT = torch.tensor(2.0).sqrt()

@@ -8,7 +8,7 @@ from rewriting import Calls, capture_program, operators, run_program
 from torch.nn import functional as F
 
 from benchmarks.operators.proof import prove
-from edgex.export.rewrites.small_integers import widen_small_integers
+from edgex.export.rewrites.numbers.small_integers import widen_small_integers
 
 SOUND = (torch.randn(4, 6, generator=torch.Generator().manual_seed(0)) * 9_000).to(torch.int16)
 PIXELS = torch.randint(0, 256, (4, 6), dtype=torch.uint8, generator=torch.Generator().manual_seed(1))

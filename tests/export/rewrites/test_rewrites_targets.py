@@ -27,10 +27,10 @@ from edgex.export.rewrites.folding.literals import (
     fold_tables,
 )
 from edgex.export.rewrites.indexing.writes import return_writes
+from edgex.export.rewrites.numbers.scalars import split_alpha
 from edgex.export.rewrites.pooling.uneven import write_uneven_averages
 from edgex.export.rewrites.precision import convert_precision
 from edgex.export.rewrites.proof import rewrite_and_prove
-from edgex.export.rewrites.scalars import split_alpha
 from edgex.export.rewrites.weights.crops import crop_transposed
 from edgex.export.rewrites.weights.dilation import fill_dilation
 

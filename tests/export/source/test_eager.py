@@ -121,3 +121,24 @@ def test_snapshot_of_shared_and_inference_tensors():
     assert module.b is shared
     assert torch.equal(shared, torch.zeros(2))
     assert torch.equal(module.c, torch.ones(2))
+
+
+def test_expanded_buffers_are_put_back():
+    """Nobody can write to one as a whole; a place of it that is written is written for all that share it."""
+
+    class Expanded(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("table", torch.arange(3.0)[:, None].expand(3, 4))
+
+        def forward(self, x):
+            self.table[1, 2] = 7.0
+            return x + self.table
+
+    module = Expanded()
+    before = module.table.clone()
+    snapshot = BufferSnapshot(module)
+    module(torch.zeros(3, 4))
+    assert set(snapshot.touched()) == {"table"} and float(module.table[1, 0]) == 7
+    snapshot.restore()
+    assert torch.equal(module.table, before) and module.table.stride() == (1, 0)

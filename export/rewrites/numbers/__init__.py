@@ -1,0 +1,1 @@
+"""Numbers as types: what a program mixes, and what an engine does not hold."""
