@@ -40,6 +40,7 @@ PORTABLE_REWRITES = (
         "slice_apart",
         "write_mirrors",
         "write_resizes",
+        "resize_by_rows",
         "write_folds",
         "write_bounds",
         "write_small_matrices",

@@ -66,7 +66,8 @@ class OneDnnDelegate:
             "write_masks",
             "copy_returned_constants",
         ),
-        *("write_corners", "write_statistics", "write_activations", "write_phases", "block_signals", "write_spans"),
+        *("write_corners", "write_statistics", "write_activations", "write_phases", "block_signals", "lay_flat"),
+        "write_spans",
         *(
             "gather_samples",
             "share_weights",

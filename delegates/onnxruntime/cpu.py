@@ -56,6 +56,7 @@ class OnnxCpuDelegate:
             "add_known_rows",
             "write_cubics",
             "block_signals",
+            "lay_flat",
         ),
         *("share_factors", "rank_by_comparisons", "write_uneven_averages"),
         *ONNX_REWRITES,

@@ -42,6 +42,8 @@ _LEAST_SAME_DB = 90.0
 # The same where the cache is in 8 bits: a rounding that falls to the other side is a step of it.
 _LEAST_IN_BYTES_DB = 20.0
 _READS_ALL = "attention reads the whole cache at every step: "
+# Shorter texts have nothing to take back.
+_LEAST_REWOUND = 4
 # How many tokens are read one by one where chunks are compared with that; each costs a run of the model.
 _MOST_SINGLE = 48
 
@@ -136,7 +138,7 @@ def prepare_language_model(source: ModelSource, asked: LanguageRequest) -> Model
         kwargs={},
         processor_files=files,
         notices=(*source.notices, *notices),
-        language=describe(asked, vocabulary, ends, cache, encodes=encoder is not None),
+        language=describe(asked, vocabulary, ends, cache, encodes=encoder is not None, rewinds=decoder.rewinds),
         dynamic_shapes=None,
         dynamic={} if asked.chunk == 1 else {(TOKENS, 1): Dim("n", 1, asked.chunk)},
         example_sequence=None,
@@ -166,6 +168,7 @@ def describe(
     cache: Mapping[str, torch.Tensor],
     *,
     encodes: bool = False,
+    rewinds: bool = True,
 ) -> LanguageModel:
     """The manifest's `llm`."""
     largest = max(cache.values(), key=_bytes)
@@ -179,6 +182,7 @@ def describe(
         cache_dtype=str(largest.dtype).removeprefix("torch."),
         encode=ENCODE if encodes else None,
         start=ends.start if encodes else (),
+        rewinds=rewinds,
     )
 
 
@@ -199,6 +203,8 @@ class _Decoder:
         self._model, self._buffers, self._where, self._root = model, buffers, where, root
         # How near the scores over the cache came to those without one.
         self.agreement_db = EXACT_SQNR_DB
+        # Whether a smaller position takes tokens back.
+        self.rewinds = True
         # What it scored in chunks and token by token with the whole cache before it: readings that take minutes of a
         # large model, so that none is made twice.
         self._over_whole_cache: tuple[torch.Tensor | None, torch.Tensor | None] | None = None
@@ -270,8 +276,43 @@ class _Decoder:
             raise CaptureError(
                 f"{self._where} keeps nothing from one call to the next", why="it writes no buffer", fix=_IN_PLACE
             )
+        self._check_new_texts(short, vocabulary, asked)
         self._buffers.restore()
         return cache
+
+    def _check_new_texts(self, text: np.ndarray, vocabulary: int, asked: LanguageRequest) -> None:
+        """Position 0 begins a new text whatever was read before, and a smaller one takes tokens back, or it is noted.
+
+        The module of a transformers model keeps both by itself.
+
+        Raises:
+            CaptureError: What was read before is in the scores of a new text.
+        """
+        if isinstance(self._model.model, CachedDecoder | CachedEncoderDecoder) or len(text) < _LEAST_REWOUND:
+            return
+        least = _LEAST_AGREEMENT_DB if asked.kv == "fp32" else _LEAST_IN_BYTES_DB
+        # Of a short memory a long text would have nothing left.
+        other = random_text(vocabulary, len(text), SEED + 1)
+        parts, begin = pieces(len(text), asked.chunk), pieces(_LEAST_REWOUND // 2, asked.chunk)
+        fresh = self._read(other, begin)
+        self._read(text, parts)
+        again = self._read(other, begin, anew=False)
+        assert fresh is not None and again is not None
+        agreement = measure_sqnr_db(fresh.numpy(), again.numpy())
+        if agreement < least:
+            raise CaptureError(
+                f"{self._where} does not begin a new text at position 0: behind another text its scores are only "
+                f"{agreement:.0f} dB alike",
+                why="what was read before is still in its buffers, and position 0 does not clear it",
+                fix="begin from nothing where position is 0: state = self.state * (position > 0)",
+            )
+        left = len(text) // 2
+        joined = np.concatenate((text[:left], other[left : left + 1]))
+        expected = self._read(joined, pieces(len(joined), asked.chunk))
+        self._read(text, parts)
+        found = self._read(joined, [slice(left, left + 1)], anew=False)
+        assert expected is not None and found is not None
+        self.rewinds = measure_sqnr_db(expected.numpy(), found.numpy()) >= least
 
     def show_prefix(
         self, asked: LanguageRequest, vocabulary: int, cache: Mapping[str, torch.Tensor]
@@ -313,9 +354,12 @@ class _Decoder:
         self._buffers.restore()
         return whole
 
-    def _read(self, text: np.ndarray, parts: Sequence[slice], *, at_once: bool = False) -> torch.Tensor | None:
+    def _read(
+        self, text: np.ndarray, parts: Sequence[slice], *, at_once: bool = False, anew: bool = True
+    ) -> torch.Tensor | None:
         """The scores after a text that is read from the beginning; None where the module takes no more than a chunk."""
-        self._buffers.restore()
+        if anew:
+            self._buffers.restore()
         tokens = torch.from_numpy(text[None])
         inner = self._model.model
 

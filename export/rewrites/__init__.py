@@ -80,6 +80,9 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
     from edgex.export.rewrites.folding.dimensions import fold_dimensions
     from edgex.export.rewrites.folding.duplicates import join_duplicates
     from edgex.export.rewrites.folding.literals import fold_factories, fold_literals, fold_lookups, fold_tables
+    from edgex.export.rewrites.images.narrow import lay_flat
+    from edgex.export.rewrites.images.rows import resize_by_rows
+    from edgex.export.rewrites.images.unbatched import pool_as_batches
     from edgex.export.rewrites.indexing.diagonal import slice_diagonals
     from edgex.export.rewrites.indexing.joins import join_steps, join_writes
     from edgex.export.rewrites.indexing.mirrors import write_mirrors
@@ -151,7 +154,6 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
     from edgex.export.rewrites.scattering.rows import add_elements, add_rows, choose_rows
     from edgex.export.rewrites.scattering.sums import scatter_by_sums
     from edgex.export.rewrites.scattering.truths import choose_truths
-    from edgex.export.rewrites.unbatched import pool_as_batches
     from edgex.export.rewrites.weights.blocks import block_signals
     from edgex.export.rewrites.weights.bounds import open_bounds, write_bounds
     from edgex.export.rewrites.weights.branches import join_branches
@@ -189,6 +191,8 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
         ("expand_composites", True, expand_composites),
         ("drop_identities", True, drop_identities),
         ("name_activations", True, name_activations),
+        # Ahead of all that looks at convolutions and pools.
+        ("lay_flat", True, lay_flat),
         # Before scattering and logarithms, of which some of its formulas are made.
         ("write_formulas", True, write_formulas),
         # Ahead of sorting, of which suppression is made.
@@ -270,6 +274,8 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
         ("repeat_pixels", True, repeat_pixels),
         ("repeat_by_products", True, repeat_by_products),
         ("write_resizes", True, write_resizes),
+        # What is too large for products.
+        ("resize_by_rows", True, resize_by_rows),
         ("write_corners", True, write_corners),
         ("write_cubics", True, write_cubics),
         ("write_gelu", True, write_gelu),

@@ -44,6 +44,7 @@ class LanguageModel:
         decode: Name of the method that takes one.
         encode: Name of the method that reads what the text is about; None where there is none.
         start: What texts begin with where nobody says otherwise; only with an encoder.
+        rewinds: Whether a smaller position takes tokens back: a recurrent state has them mixed in. Written where not.
     """
 
     vocabulary: int
@@ -57,11 +58,13 @@ class LanguageModel:
     decode: str = DECODE
     encode: str | None = None
     start: tuple[int, ...] = ()
+    rewinds: bool = True
 
     def to_json(self) -> dict[str, Any]:
         """A JSON object with the fields as they are named here."""
         said = {**asdict(self), "eos": list(self.eos), "start": list(self.start)}
-        return said if self.encode is not None else {k: v for k, v in said.items() if k not in ("encode", "start")}
+        unsaid = {*(("encode", "start") if self.encode is None else ()), *(("rewinds",) if self.rewinds else ())}
+        return {name: value for name, value in said.items() if name not in unsaid}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> LanguageModel:

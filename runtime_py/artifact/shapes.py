@@ -105,7 +105,7 @@ _LLM = Object(
     {"vocabulary": _COUNT, "context": _COUNT, "chunk": _COUNT, "cache_bytes": _SIZE}
     | {"bos": Optional(_TOKEN), "eos": List(_TOKEN, most=10_000)}
     | {"cache_dtype": OneOf(NUMPY_DTYPES), "prefill": LABEL, "decode": LABEL},
-    {"encode": LABEL, "start": List(_TOKEN, most=10_000)},
+    {"encode": LABEL, "start": List(_TOKEN, most=10_000), "rewinds": Truth()},
 )
 
 MANIFEST = Object(

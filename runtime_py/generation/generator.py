@@ -272,7 +272,8 @@ class Generator:
             count: How many.
 
         Raises:
-            RunError: There are not so many, or the model counts its own position, which only `reset` sets back.
+            RunError: There are not so many, or the model counts its own position or mixes tokens in its state, which
+                only `reset` sets back.
         """
         if count < 0:
             raise RunError(f"cannot take back {count} tokens")
@@ -283,6 +284,12 @@ class Generator:
                 "nothing can be taken back from this model's cache",
                 fix="reset(), and prefill(...) with what is to stay",
                 why="it counts its position itself, in a buffer; forward(tokens, position) leaves that to the caller",
+            )
+        if count and not self.limits.rewinds:
+            raise RunError(
+                "nothing can be taken back from this model's state",
+                fix="reset(), and prefill(...) with what is to stay",
+                why="it has the tokens mixed in: going back gave other scores when the model was exported",
             )
         if count:
             del self._text[-count:]

@@ -29,6 +29,7 @@ class Limits:
         eos: Ids that end a text; none where nobody says.
         start: Ids that a text begins with behind an encoder, where nobody gives others.
         source: What the encoder takes; None where the model has none.
+        rewinds: Whether a smaller position takes tokens back.
     """
 
     vocabulary: int
@@ -38,6 +39,7 @@ class Limits:
     eos: tuple[int, ...] = ()
     start: tuple[int, ...] = ()
     source: tuple[TensorSpec, ...] | None = None
+    rewinds: bool = True
 
     @property
     def reads_text(self) -> bool:
@@ -98,7 +100,7 @@ def read_limits(artifact: Artifact) -> Limits:
     if llm is not None:
         source = None if llm.encode is None else artifact.manifest.find_method(llm.encode).inputs
         eos = llm.eos or settings.eos
-        return Limits(llm.vocabulary, llm.context, llm.chunk, llm.bos, eos, llm.start, source)
+        return Limits(llm.vocabulary, llm.context, llm.chunk, llm.bos, eos, llm.start, source, llm.rewinds)
     method, where = artifact.manifest.method, artifact.path.name
     why = _why_no_decoder(method)
     if why is not None:

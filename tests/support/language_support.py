@@ -67,6 +67,26 @@ class Decoder(nn.Module):
         return scores
 
 
+class _Masked(Attention):
+    def forward(self, x: torch.Tensor, position: torch.Tensor) -> torch.Tensor:
+        """As PyTorch's operator has it, with a mask of truths over the whole cache."""
+        count = x.shape[1]
+        query, key, value = (part.view(1, count, HEADS, HEAD).transpose(1, 2) for part in self.project(x).chunk(3, -1))
+        places = self.places(position, count)
+        self.keys.index_copy_(2, places, key)
+        self.values.index_copy_(2, places, value)
+        seen = torch.arange(self.keys.shape[2])[None] <= places[:, None]
+        found = nn.functional.scaled_dot_product_attention(query, self.keys, self.values, attn_mask=seen)
+        mixed: torch.Tensor = self.output(found.transpose(1, 2).reshape(1, count, WIDTH))
+        return mixed
+
+
+class MaskedDecoder(Decoder):
+    """Attends by `scaled_dot_product_attention`."""
+
+    attention_type = _Masked
+
+
 class _AlwaysFirst(Attention):
     def places(self, position: torch.Tensor, count: int) -> torch.Tensor:
         return 0 * position + torch.arange(count)

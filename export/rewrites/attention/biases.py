@@ -161,7 +161,14 @@ def _same_mask(mask: Node) -> Node:
     """What a layer's own slice of a mask is all of."""
     while operator_name(mask) in ("aten::slice", "aten::alias", "aten::detach"):
         source = mask.args[0]
-        if not isinstance(source, Node) or source.meta["val"].shape != mask.meta["val"].shape:
+        if not isinstance(source, Node) or not _have_one_shape(source.meta["val"], mask.meta["val"]):
             break
         mask = source
     return mask
+
+
+def _have_one_shape(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether that is known: the beginning of a cache that is shown has a size that only a run has."""
+    if one.dim() != other.dim():
+        return False
+    return all(are_same(size, length) for size, length in zip(one.shape, other.shape, strict=True))

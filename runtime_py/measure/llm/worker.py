@@ -108,7 +108,8 @@ def _measure(subject: _Subject, kind: str, size: int, depth: int, runs: int) -> 
     raw: list[list[float]] = []
     first: list[float] = []
     for number in range(runs + 1):
-        if number and decoder.counts_itself:  # nothing can be taken back: the cache is filled anew
+        # Where nothing can be taken back, the cache is filled anew.
+        if number and (decoder.counts_itself or not decoder.limits.rewinds):
             subject.begin()
             _fill(decoder, ids[:depth])
         times = []

@@ -7,13 +7,14 @@ import json
 import numpy as np
 import pytest
 import torch
-from language_support import VOCABULARY, Decoder, ForgetfulDecoder, GrowingDecoder, make_decoder
+from language_support import VOCABULARY, Decoder, ForgetfulDecoder, GrowingDecoder, MaskedDecoder, make_decoder
 
 import edgex
 from edgex.errors import CaptureError, EdgexError, LoweringError, RunError, UsageError
 from edgex.export.language_model.request import read_request
 from edgex.export.language_model.source import pieces, prepare_language_model, random_text
 from edgex.export.source.source import wrap_model
+from edgex.runtime.artifact.artifact import open_artifact
 from edgex.runtime.session.numerics import measure_sqnr_db
 
 CONTEXT, CHUNK = 24, 4
@@ -198,6 +199,58 @@ def test_a_decoder_that_gets_texts_wrong_is_refused_before_the_slow_steps(model,
     with pytest.raises(CaptureError) as raised:
         prepare_language_model(source, read_request(True, CONTEXT, CHUNK))
     assert words in raised.value.what and raised.value.fix, raised.value
+
+
+@pytest.mark.parametrize("target", [pytest.param("xnnpack", marks=pytest.mark.slow), "onednn"])
+def test_attention_with_a_mask_over_the_whole_cache_is_lowered(target, tmp_path):
+    """Its mask is as wide as the filled part, which only a run knows."""
+    model = make_decoder(MaskedDecoder, context=CONTEXT)
+    made = edgex.export_model(model, target=target, context=CONTEXT, chunk=CHUNK, output=tmp_path, name="masked")
+    assert made.status == "verified"
+
+
+class _Recurrent(torch.nn.Module):
+    """Adds the token before the last to each; `clears` at position 0."""
+
+    def __init__(self, *, clears: bool) -> None:
+        super().__init__()
+        self.embed, self.scores = torch.nn.Embedding(VOCABULARY, 16), torch.nn.Linear(16, VOCABULARY)
+        self.clears = clears
+        self.register_buffer("state", torch.zeros(1, 2, 16))
+
+    def forward(self, tokens, position):
+        x = self.embed(tokens)
+        before = self.state * (position > 0) if self.clears else self.state * 1.0
+        window = torch.cat([before, x], 1)
+        self.state.copy_(window[:, -2:])
+        return self.scores(x + window[:, :-2])
+
+
+def test_a_state_that_position_0_does_not_clear_is_refused():
+    torch.manual_seed(0)
+    source = wrap_model(_Recurrent(clears=False).eval(), (), {})
+    with pytest.raises(CaptureError) as raised:
+        prepare_language_model(source, read_request(True, CONTEXT, CHUNK))
+    assert "does not begin a new text at position 0" in raised.value.what and "position > 0" in raised.value.fix
+
+
+def test_a_state_that_mixes_tokens_takes_none_back(tmp_path):
+    torch.manual_seed(0)
+    model = _Recurrent(clears=True).eval()
+    made = edgex.export_model(model, target="reference", context=CONTEXT, chunk=CHUNK, output=tmp_path, name="state")
+    with edgex.load(made.path) as session:
+        generator = session.generator()
+        assert generator.limits.rewinds is False
+        generator.prefill([1, 2, 3, 4, 5])
+        with pytest.raises(RunError, match="nothing can be taken back"):
+            generator.rewind(2)
+        generator.reset()
+        generator.prefill([7])
+
+
+def test_a_cache_by_positions_takes_tokens_back(artifacts):
+    manifest = open_artifact(artifacts("reference").path).manifest
+    assert manifest.llm is not None and manifest.llm.rewinds and "rewinds" not in manifest.llm.to_json()
 
 
 def test_a_context_longer_than_the_cache_is_refused():

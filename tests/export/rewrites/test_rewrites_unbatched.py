@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from rewriting import Calls, capture_program, check_rewrite
 
 from benchmarks.operators.proof import prove
-from edgex.export.rewrites.unbatched import pool_as_batches
+from edgex.export.rewrites.images.unbatched import pool_as_batches
 
 X = torch.randn(3, 8, 12, generator=torch.Generator().manual_seed(0))
 POOLS = {
