@@ -50,7 +50,7 @@ PRIVATE_PREFIXES = (
 ALLOWED = {"torch._ops.OpOverload", "torch._ops.OpOverloadPacket", "torch._ops.HigherOrderOperator"}
 # Private attributes and methods of other projects' objects that single adapters reach for, or override.
 PRIVATE_ATTRIBUTES: dict[str, set[str]] = {
-    "edgex.delegates.executorch.edge_passes": {"_generate_edge_program"},
+    "edgex.delegates.executorch.edge_passes": {"_generate_edge_program", "_update_placeholder_meta"},
     "edgex.delegates.executorch.exir": {"_named_data_store"},
     "edgex.delegates.executorch.exporter.evaluations": {"_fx"},
     "edgex.delegates.executorch.exporter.lazy_code": {"_code", "_codegen", "_in_spec", "_out_spec"},
@@ -78,6 +78,9 @@ PRIVATE_ATTRIBUTES: dict[str, set[str]] = {
     "edgex.export.rewrites.matrices.small": {"_linalg_solve_ex", "_linalg_det", "_linalg_slogdet"},
     "edgex.export.rewrites.operators.elementary": {"_is_all_true", "_is_any_true"},
     "edgex.export.rewrites.products.distances": {"_cdist_forward"},
+    "edgex.export.rewrites.images.rows": {
+        *("_upsample_nearest_exact1d", "_upsample_nearest_exact2d", "_upsample_nearest_exact3d"),
+    },
     "edgex.export.rewrites.products.resizes": {
         *("_upsample_bilinear2d_aa", "_upsample_bicubic2d_aa", "_upsample_nearest_exact1d"),
         *("_upsample_nearest_exact2d", "_upsample_nearest_exact3d"),

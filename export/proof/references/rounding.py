@@ -11,7 +11,9 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
+
+from edgex.delegates.graph.schema import schema_of
+from edgex.delegates.graph.torch_internals import TorchDispatchMode
 
 # They choose, place, copy or count: no engine rounds in them.
 _EXACT = frozenset(
@@ -43,7 +45,7 @@ class RoundedDifferently(TorchDispatchMode):  # type: ignore[no-untyped-call]  #
     ) -> Any:
         """Run the operator, and move what it computed."""
         result = func(*args, **(kwargs or {}))
-        schema = func._schema
+        schema = schema_of(func)
         if schema.name in _EXACT:
             return result
         given = {value.data_ptr() for value in args if isinstance(value, torch.Tensor)}
