@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 import operator
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -182,7 +183,8 @@ def _name_constant(node: Node) -> str:
     is_conversion = str(user.target).startswith(("quantized_decomposed.dequantize", "torchao."))
     role = roles.get(user.args.index(node), "constant") if is_conversion and node in user.args else "constant"
     served = _walk(user, forwards=True) or user
-    path = module_path_of(served)
+    # A part of a sequence is called like `model.slice(None, 11, None).0`, and torch makes variables of names.
+    path = ".".join(re.sub(r"\W+", "_", part).strip("_") for part in (module_path_of(served) or "").split("."))
     return f"{path}.{role}" if path else role
 
 

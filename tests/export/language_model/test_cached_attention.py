@@ -49,6 +49,22 @@ class _Fused(Attention):
         return self.keys[:, :, :], self.values[:, :, :]
 
 
+class _Shared(_Fused):
+    """The operator itself shares the heads: `enable_gqa`."""
+
+    def forward(self, x: torch.Tensor, position: torch.Tensor) -> torch.Tensor:
+        count = x.shape[1]
+        parts = self.project(x).split([WIDTH, HEAD, HEAD], -1)
+        query, key, value = (part.view(1, count, -1, HEAD).transpose(1, 2) for part in parts)
+        places = self.places(position, count)
+        self.keys.index_copy_(2, places, key)
+        self.values.index_copy_(2, places, value)
+        mask = self.mask(places, torch.arange(self.keys.shape[2]))[None, None]
+        keys, values = self._read()
+        mixed = scaled_dot_product_attention(query, keys, values, attn_mask=mask[..., : keys.shape[2]], enable_gqa=True)
+        return self.output(mixed.transpose(1, 2).reshape(1, count, WIDTH))
+
+
 class _Windowed(_Fused):
     def mask(self, places, others):
         return super().mask(places, others) & (others[None] > places[:, None] - 7)
@@ -86,7 +102,7 @@ def _capture(attention):
     ).capture
 
 
-@pytest.mark.parametrize(("attention", "window"), [(_Fused, 0), (_Windowed, 7), (_AsFloats, 0)])
+@pytest.mark.parametrize(("attention", "window"), [(_Fused, 0), (_Shared, 0), (_Windowed, 7), (_AsFloats, 0)])
 def test_a_causal_text_is_recognised_by_what_its_mask_computes(attention, window):
     capture = _capture(attention)
     program, rewrite = write_cached_attention(capture.program)

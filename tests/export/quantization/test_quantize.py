@@ -333,6 +333,21 @@ def test_recipes_without_data(net: Capture, recipe: str, group_size: int | None,
     assert worst_db(net.program, net) > 120
 
 
+def test_parts_of_a_sequence_give_weights_names_that_are_names() -> None:
+    """A layer of `self.layers[:2]` may be called `layers.slice(None, 2, None).0`; torch makes variables of names."""
+    found = capture(nn.Sequential(nn.Linear(8, 8), nn.ReLU()).eval(), (torch.randn(2, 8),), source_root=HERE)
+    for node in found.program.exported.graph.nodes:
+        stack = node.meta.get("nn_module_stack", {})
+        node.meta["nn_module_stack"] = {
+            key: (path.replace("0", "slice(None, 2, None).0"), kind) for key, (path, kind) in stack.items()
+        }
+    quantizer = shared_quantizer("int8-dynamic")
+    assert quantizer is not None
+    quantized = Calibrated(found.program, get_recipe("int8-dynamic"), quantizer, "histogram", None).quantize()
+    names = [node.name for node in quantized.program.exported.graph.nodes]
+    assert any("slice_None_2_None" in name for name in names) and all(map(str.isidentifier, names)), names
+
+
 def test_linear_layers_that_share_a_weight_share_its_values() -> None:
     class Tied(nn.Module):
         def __init__(self) -> None:
