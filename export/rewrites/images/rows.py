@@ -6,7 +6,7 @@ after:   y = index_select(x, 2, rows_0) * weights_0 + ... + index_select(x, 2, r
 ```
 
 A row of the result is one, two or four of the image's, each with its weight; of columns the same between two
-transpositions. Lowering otherwise gathers sixteen copies of the image number by number: 5.4 ms where that took 649, two
+transpositions. Lowering otherwise gathers sixteen copies of the image number by number: 5.8 ms where that took 649, two
 images of 65,536 and 1,050,000 numbers on XNNPACK (one thread of a Zen processor without AVX-512). Smaller images are
 products with matrices (`write_resizes`). Left alone: sizes that only a run knows.
 """
