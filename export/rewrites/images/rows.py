@@ -36,8 +36,8 @@ _TAPS: dict[Any, int] = {
     aten._upsample_nearest_exact2d.vec: 1,
     aten._upsample_nearest_exact3d.vec: 1,
 }
-# Numbers of the matrix that the weights are read off.
-_MOST = 1 << 26
+# Numbers of the matrix that the weights are read off: 64 MiB.
+_MOST = 1 << 24
 
 # Of each row of the result: the image's rows and their weights, tap by tap.
 Rows = tuple[tuple[tuple[int, ...], tuple[float, ...]], ...]

@@ -20,17 +20,18 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch.fx import Node
 
 from edgex.delegates.base import CapturedProgram
 from edgex.export.rewrites.base import Rewrite
-from edgex.export.rewrites.editing.substitution import Rules, substitute
+from edgex.export.rewrites.editing.substitution import Rule, Rules, substitute
 
 aten = torch.ops.aten
 
 
 def write_promotions(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite | None]:
     """Write every such operator; the same program comes back without one."""
-    rules: Rules = {
+    writes = {
         aten.rsub.Scalar: _subtract_from,
         aten.rsub.Tensor: _subtract_tensors,
         aten.floor_divide.default: _floor_divide,
@@ -42,7 +43,16 @@ def write_promotions(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite
         aten.mul.Tensor: _multiply,
         aten.atan2.default: _angle,
     }
+    # Without the condition each sum and product of a program would be traced.
+    rules: Rules = {target: Rule(write, where=_converts) for target, write in writes.items()}
     return substitute(program, "write_promotions", rules, "{count} {operators} with their types written out")
+
+
+def _converts(node: Node) -> bool:
+    """Whether PyTorch converts an operand, or there is a number on the left, or truths only."""
+    values = [leaf.meta["val"] for leaf in (node, *node.all_input_nodes)]
+    dtypes = {value.dtype for value in values if isinstance(value, torch.Tensor)}  # sizes that a run has are none
+    return len(dtypes) > 1 or torch.bool in dtypes or not isinstance(node.args[0], Node)
 
 
 def _subtract_from(x: torch.Tensor, number: Any, alpha: Any = 1) -> Any:
