@@ -110,10 +110,10 @@ def layouts_known() -> Iterator[None]:
 
 
 def _of_its_kind(update: Callable[[Any, str, Any], None]) -> Callable[[Any, str, Any], None]:
-    def update_placeholder(exported: Any, target: str, kind: Any) -> None:
+    def update_placeholder(exported: Any, target: str, _kind: Any) -> None:
         kinds = {spec.target: spec.kind for spec in exported.graph_signature.input_specs}
         if target in kinds:  # else nothing reads it any more
-            update(exported, target, kinds.get(target, kind))
+            update(exported, target, kinds[target])
 
     return update_placeholder
 

@@ -17,7 +17,7 @@ from edgex.export.proof.references.discretized import judge_by_features
 from edgex.export.proof.references.float64_errors import judge_by_float64
 from edgex.export.proof.references.precision_errors import judge_by_precision
 from edgex.export.proof.references.ranks import judge_by_values
-from edgex.export.proof.references.undecided import FIX, find_undecided, only_nothing_fails
+from edgex.export.proof.references.undecided import FIX, fails_near_zero_only, find_undecided
 from edgex.export.proof.sequences import STATE_NOT_SHOWN
 from edgex.export.proof.special_values import describe_special_values
 from edgex.export.proof.verification import (
@@ -207,7 +207,7 @@ def prove(
     for _ in range(2 if settings.judges_float32 and not verdict["passed"] else 0):
         judged = find_undecided(cases, verdict, model.eager, model.rewritten.program)
         undecided = judged.sentences
-        if verdict["passed"] or not undecided or not (settings.allow_inconclusive or only_nothing_fails(verdict)):
+        if verdict["passed"] or not undecided or not (settings.allow_inconclusive or fails_near_zero_only(verdict)):
             break
         progress("verify", f"{model.target}, once more: without what rounding decides")
         # Those that it has given a limit keep it.

@@ -38,10 +38,13 @@ class Attention(nn.Module):
         self.keys.index_copy_(2, places, key)
         self.values.index_copy_(2, places, value)
         seen = torch.arange(self.keys.shape[2])[None] <= places[:, None]
-        scores = query @ self.keys.transpose(2, 3) / math.sqrt(HEAD)
-        weights = scores.masked_fill(~seen, -1e9).softmax(-1)
-        mixed: torch.Tensor = self.output((weights @ self.values).transpose(1, 2).reshape(1, count, WIDTH))
+        mixed: torch.Tensor = self.output(self.attend(query, seen).transpose(1, 2).reshape(1, count, WIDTH))
         return mixed
+
+    def attend(self, query: torch.Tensor, seen: torch.Tensor) -> torch.Tensor:
+        """Values of the cache, weighed by the scores of what a query sees, `[1, heads, n, head]`."""
+        scores = query @ self.keys.transpose(2, 3) / math.sqrt(HEAD)
+        return scores.masked_fill(~seen, -1e9).softmax(-1) @ self.values
 
 
 class Decoder(nn.Module):
@@ -68,17 +71,9 @@ class Decoder(nn.Module):
 
 
 class _Masked(Attention):
-    def forward(self, x: torch.Tensor, position: torch.Tensor) -> torch.Tensor:
+    def attend(self, query: torch.Tensor, seen: torch.Tensor) -> torch.Tensor:
         """As PyTorch's operator has it, with a mask of truths over the whole cache."""
-        count = x.shape[1]
-        query, key, value = (part.view(1, count, HEADS, HEAD).transpose(1, 2) for part in self.project(x).chunk(3, -1))
-        places = self.places(position, count)
-        self.keys.index_copy_(2, places, key)
-        self.values.index_copy_(2, places, value)
-        seen = torch.arange(self.keys.shape[2])[None] <= places[:, None]
-        found = nn.functional.scaled_dot_product_attention(query, self.keys, self.values, attn_mask=seen)
-        mixed: torch.Tensor = self.output(found.transpose(1, 2).reshape(1, count, WIDTH))
-        return mixed
+        return nn.functional.scaled_dot_product_attention(query, self.keys, self.values, attn_mask=seen)
 
 
 class MaskedDecoder(Decoder):

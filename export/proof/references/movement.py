@@ -101,11 +101,11 @@ def iterate_nearby(
 
     largest = _largest_of(case, cases)
     for seed in range(runs):
-        weights = contextlib.ExitStack()
-        weights.enter_context(moved_weights(eager.module, seed, share))
+        changes = contextlib.ExitStack()
+        changes.enter_context(moved_weights(eager.module, seed, share))
         if rounding and seed % 2:
-            weights.enter_context(RoundedDifferently(seed, rounding))
-        yield _answer(eager, _moved(case.steps[0].inputs, largest, seed, share), weights)
+            changes.enter_context(RoundedDifferently(seed, rounding))
+        yield _answer(eager, _moved(case.steps[0].inputs, largest, seed, share), changes)
 
 
 def _answers_of_moved(case: Case, cases: Sequence[Case], eager: EagerModel) -> list[dict[str, np.ndarray]] | None:

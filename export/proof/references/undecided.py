@@ -4,8 +4,8 @@ The example has to be eager's. Where a network rounds coordinates to cells, or t
 together, its answer may be another one altogether when its weights differ by a few last bits: of a lift-splat network
 with weights drawn at random the segmentation is 20 dB from itself in float64. No engine passes then, and none is wrong.
 Such an artifact is refused, and the error says why. `--allow-inconclusive` accepts it: floats of the case are then held
-to a third of what eager moves by, and integers of the outputs that differed to nothing. Of zeros and
-of tiny inputs, which are not the user's, it is enough that the export says so.
+to a third of what eager moves by, and integers of the outputs that differed to nothing. Of zeros and of tiny inputs,
+which are not the user's, it is enough that the export says so.
 
 An output counts as decided by rounding where eager's own answer moves as far as the artifact's is from it: with inputs
 and weights that differ by `SHARE` and results of operators by `ROUNDING`, or with scores that are moved before they are
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 ROUNDING = 1e-6
 # What is constant is divided by its own deviation there. Where inputs are large, engines differ by more than rounding:
 # a sine without range reduction.
-_OF_NEXT_TO_NOTHING = (f"{STRESS}zero", f"{STRESS}tiny")
+_NEAR_ZERO = (f"{STRESS}zero", f"{STRESS}tiny")
 # Eager's runs, at most: a decision that goes either way half of the time is seen in all but one of 64.
 _RUNS = 6
 
@@ -106,9 +106,9 @@ def find_undecided(
     return Judged(tuple(changed.get(case.name, case) for case in cases), tuple(sentences))
 
 
-def only_nothing_fails(verdict: Mapping[str, Any]) -> bool:
-    """Whether each failed case has inputs of next to nothing, which edgex made."""
-    return all(one["name"] in _OF_NEXT_TO_NOTHING for one in verdict["cases"] if one["verdict"] == "fail")
+def fails_near_zero_only(verdict: Mapping[str, Any]) -> bool:
+    """Whether each failed case has inputs of zeros or of tiny numbers, which edgex made."""
+    return all(one["name"] in _NEAR_ZERO for one in verdict["cases"] if one["verdict"] == "fail")
 
 
 def _with_limits(case: Case, outputs: Mapping[str, Distance], limit_db: float) -> Case:

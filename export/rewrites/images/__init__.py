@@ -1,1 +1,1 @@
-"""Images as engines take them: in a batch, and laid along the dimension that their kernels go through."""
+"""Images as engines take them: in a batch, laid along their width, resized by whole rows."""

@@ -3,9 +3,9 @@
 ```
 before:  y = aten.conv2d.default(x, w, b, [1, 1], [19, 0], [1, 1], 256)     # x: [1, 512, 200, 1], w: [256, 2, 39, 1]
          z = aten.relu.default(y)
-after:   f = aten.view.default(x, [1, 512, 1, 200])
+after:   f = aten.reshape.default(x, [1, 512, 1, 200])
          y = aten.conv2d.default(f, w.view(256, 2, 1, 39), b, [1, 1], [0, 19], [1, 1], 256)
-         z = aten.view.default(aten.relu.default(y), [1, 256, 200, 1])
+         z = aten.reshape.default(aten.relu.default(y), [1, 256, 200, 1])
 ```
 
 Signals as images of `[batch, channels, time, 1]` with kernels of `[k, 1]`: nothing moves in memory. ONNX Runtime copies
@@ -31,7 +31,7 @@ from edgex.export.rewrites.editing.editor import ProgramEditor, constant_tensors
 
 aten = torch.ops.aten
 
-# Shorter ones gain nothing.
+# Shorter ones were not measured, and take little time either way.
 _LEAST_HEIGHT = 16
 
 _CONVOLUTIONS = (aten.conv2d.default, aten.conv2d.padding)
@@ -48,7 +48,7 @@ def lay_flat(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite | None]
     region = _Region(constant_tensors(program))
     nodes = [node for node in program.exported.graph.nodes if region.takes(node)]
     convolutions = [node for node in nodes if node.target in _CONVOLUTIONS]
-    if not any(_kernel(node)[0] > 1 for node in convolutions):
+    if not any(_height_of_kernel(node) > 1 for node in convolutions):
         return program, None
     editor = ProgramEditor(program)
     flat: dict[Node, Node] = {}
@@ -90,7 +90,7 @@ class _Region:
         given = named_arguments(node)
         weight, x = given["weight"], given["input"]
         known = weight in self.constants and weight.meta["val"].shape[3] == 1
-        return known and _is_narrow(x) and _goes_along_height(node)
+        return known and _is_narrow(x) and x not in self.constants and _goes_along_height(node)
 
     def _is_by_numbers(self, node: Node) -> bool:
         overload = overload_of(node)
@@ -121,9 +121,8 @@ def _is_narrow(node: Any) -> bool:
     return known and value.shape[3] == 1 and value.shape[2] >= _LEAST_HEIGHT
 
 
-def _kernel(node: Node) -> tuple[int, int]:
-    height, width = named_arguments(node)["weight"].meta["val"].shape[2:]
-    return height, width
+def _height_of_kernel(node: Node) -> int:
+    return int(named_arguments(node)["weight"].meta["val"].shape[2])
 
 
 def _goes_along_height(node: Node) -> bool:
@@ -149,7 +148,7 @@ def _lay(node: Node, flat: dict[Node, Node], constants: Mapping[Node, torch.Tens
     step = Replacement(editor, node)
 
     def read(original: Node) -> Node:
-        if original not in flat and _is_narrow(original) and original not in constants:
+        if original not in flat and original not in constants and _is_narrow(original):
             flat[original] = step.call(aten.reshape.default, editor.node(original), _turned(original))
         return flat.get(original, editor.node(original))
 

@@ -41,9 +41,11 @@ class _Fused(Attention):
         self.keys.index_copy_(2, places, key)
         self.values.index_copy_(2, places, value)
         mask = self.mask(places, torch.arange(self.keys.shape[2]))[None, None]
+        return self.output(self.attend(query, mask).transpose(1, 2).reshape(1, count, WIDTH))
+
+    def attend(self, query: torch.Tensor, seen: torch.Tensor) -> torch.Tensor:
         every = [one[:, :, None].expand(1, 1, HEADS, one.shape[2], HEAD).flatten(1, 2) for one in self._read()]
-        mixed = scaled_dot_product_attention(query, *every, attn_mask=mask[..., : every[0].shape[2]])
-        return self.output(mixed.transpose(1, 2).reshape(1, count, WIDTH))
+        return scaled_dot_product_attention(query, *every, attn_mask=seen[..., : every[0].shape[2]])
 
     def _read(self) -> tuple[torch.Tensor, torch.Tensor]:
         return self.keys[:, :, :], self.values[:, :, :]
@@ -52,17 +54,10 @@ class _Fused(Attention):
 class _Shared(_Fused):
     """The operator itself shares the heads: `enable_gqa`."""
 
-    def forward(self, x: torch.Tensor, position: torch.Tensor) -> torch.Tensor:
-        count = x.shape[1]
-        parts = self.project(x).split([WIDTH, HEAD, HEAD], -1)
-        query, key, value = (part.view(1, count, -1, HEAD).transpose(1, 2) for part in parts)
-        places = self.places(position, count)
-        self.keys.index_copy_(2, places, key)
-        self.values.index_copy_(2, places, value)
-        mask = self.mask(places, torch.arange(self.keys.shape[2]))[None, None]
+    def attend(self, query: torch.Tensor, seen: torch.Tensor) -> torch.Tensor:
         keys, values = self._read()
-        mixed = scaled_dot_product_attention(query, keys, values, attn_mask=mask[..., : keys.shape[2]], enable_gqa=True)
-        return self.output(mixed.transpose(1, 2).reshape(1, count, WIDTH))
+        mask = seen[..., : keys.shape[2]]
+        return scaled_dot_product_attention(query, keys, values, attn_mask=mask, enable_gqa=True)
 
 
 class _Windowed(_Fused):

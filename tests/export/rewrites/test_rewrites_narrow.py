@@ -86,6 +86,20 @@ def test_the_rest_is_left_alone(name):
     assert lay_flat(before) == (before, None)
 
 
+def test_a_constant_image_is_left_alone():
+    class Constant(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv = nn.Conv2d(4, 6, (5, 1))
+            self.register_buffer("image", X.clone())
+
+        def forward(self, scale):
+            return self.conv(self.image) * scale
+
+    before = capture_program(Constant().eval(), torch.ones(1))
+    assert lay_flat(before) == (before, None)
+
+
 def test_a_weight_that_two_share_stays_one():
     class Twice(nn.Module):
         def __init__(self):
