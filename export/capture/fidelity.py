@@ -163,7 +163,7 @@ def _first_difference(module: torch.nn.Module, eager: EagerModel, source_root: P
     expected = _outputs_of_modules(eager)
     last = _Recorder(module).outputs_of_modules([tensor.clone() for tensor in eager.example])
     for path, (value, node) in last.items():
-        if path in expected and not (value.shape == expected[path].shape and _is_close(value, expected[path])):
+        if path in expected and value.shape == expected[path].shape and not _is_close(value, expected[path]):
             return f"the first module with another output is {path}", source_of(node, source_root)
     return "it differs behind the last module", None
 
@@ -191,28 +191,37 @@ def _outputs_of_modules(eager: EagerModel) -> dict[str, torch.Tensor]:
 
 
 class _Recorder(Interpreter):
-    """Runs a program and keeps the last value of each module's first call."""
+    """Runs a program and keeps the last value of each module's first call, computed in itself or in a part of it."""
 
     def __init__(self, module: Any) -> None:
         super().__init__(module)
         self._last: dict[str, tuple[torch.Tensor, Node]] = {}
         self._left: set[str] = set()
-        self._current: str | None = None
+        self._inside: tuple[str, ...] = ()
 
     def outputs_of_modules(self, inputs: Sequence[torch.Tensor]) -> dict[str, tuple[torch.Tensor, Node]]:
-        """By the module's path, in the order of the program."""
+        """By the module's path, those that end first in front."""
         with reference_conditions():
             self.run(*inputs)
-        return self._last
+        position = {node: at for at, node in enumerate(self.module.graph.nodes)}
+        inner_first = sorted(self._last, key=lambda path: (position[self._last[path][1]], -path.count(".")))
+        return {path: self._last[path] for path in inner_first}
 
     def run_node(self, n: Node) -> Any:
         """As the interpreter's own, beside which the value is kept."""
         value = super().run_node(n)
         path = module_path_of(n) if n.op == "call_function" else None
-        if path != self._current:
-            if self._current is not None:
-                self._left.add(self._current)
-            self._current = path
-        if path and path not in self._left and isinstance(value, torch.Tensor):
-            self._last[path] = (value.detach().clone(), n)
+        inside = () if not path else _with_ancestors(path)
+        self._left.update(set(self._inside) - set(inside))
+        self._inside = inside
+        if isinstance(value, torch.Tensor):
+            for one in inside:
+                if one not in self._left:
+                    self._last[one] = (value.detach().clone(), n)
         return value
+
+
+def _with_ancestors(path: str) -> tuple[str, ...]:
+    """`encoder.0.act` -> `encoder`, `encoder.0`, `encoder.0.act`."""
+    parts = path.split(".")
+    return tuple(".".join(parts[:length]) for length in range(1, len(parts) + 1))

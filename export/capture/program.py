@@ -50,7 +50,7 @@ from edgex.export.capture.python_state.known_values import values_known
 from edgex.export.capture.python_state.repeated_runs import check_follows_eager
 from edgex.export.capture.python_state.trace_guard import values_kept
 from edgex.export.capture.python_state.weight_writes import DataAsView
-from edgex.export.capture.scalar_indices import WritesAtTensors, read_at_tensors
+from edgex.export.capture.scalar_indices import IndicesOfTensors, read_at_tensors
 from edgex.export.capture.sequences.packing import PackedAsPadded
 from edgex.export.capture.state import find_state, own_initial_values
 from edgex.export.capture.torch_internals import helpers_traced, uncompiled
@@ -268,7 +268,7 @@ def _export(
                 if not strict:  # strict capture follows Python objects by itself
                     stack.enter_context(references_followed(module))
                     stack.enter_context(values_known(module, state))
-                    stack.enter_context(WritesAtTensors())
+                    stack.enter_context(IndicesOfTensors())
                     stack.enter_context(DataAsView(module, example.settled))
                     stack.enter_context(packed)
                     stack.enter_context(SuppressionBounded())

@@ -10,11 +10,15 @@ after:   aten.index_put_(cache, [None, t], row)
 
 cache[t : t + 4] = rows
 after:   aten.index_put_(cache, [t + aten.arange(4)], rows)
+
+x[(t, u), :]             # torch.export reads the two numbers: "its data is not allocated yet"
+after:   aten.index.Tensor(x, [aten.stack([t, u])])
 ```
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -30,17 +34,58 @@ from edgex.export.rewrites.editing.mutation import overwritten_views
 _INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8)
 
 
-class WritesAtTensors(TorchFunctionMode):
-    """Writes `x[…, t] = y` as `index_put_` where `t` is a tensor without dimensions, or a number read from one."""
+class IndicesOfTensors(TorchFunctionMode):
+    """Makes a tensor of indices that are tensors without dimensions, so that torch.export need not read numbers.
+
+    `x[…, t] = y` is written as `index_put_`, and sequences of such tensors (`x[(t, u), :]`, `torch.as_tensor([t, u])`)
+    are stacked.
+    """
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """As torch calls it."""
+        if func is torch.as_tensor and _has_tensors(args[0]):
+            return _stack(args[0], *args[1:], **(kwargs or {}))
+        if func is torch.Tensor.__getitem__ and isinstance(args[1], tuple) and any(map(_has_tensors, args[1])):
+            args = (args[0], _stack_sequences(args[1]))
         if func is torch.Tensor.__setitem__:
             target, key, value = args
+            if isinstance(key, tuple) and any(map(_has_tensors, key)):
+                key = _stack_sequences(key)
+                args = (target, key, value)
             items = list(key) if isinstance(key, tuple) else [key]
             if any(map(_is_found, items)) and all(map(_is_basic, items)) and _write(target, items, value):
                 return None
         return func(*args, **(kwargs or {}))
+
+
+def _has_tensors(item: Any) -> bool:
+    """Whether it is a sequence of numbers of which a run finds at least one."""
+    return (
+        isinstance(item, list | tuple)
+        and any(isinstance(one, torch.Tensor) for one in item)
+        and all(one.dim() == 0 if isinstance(one, torch.Tensor) else isinstance(one, int | float) for one in item)
+    )
+
+
+def _stack_sequences(key: tuple[Any, ...]) -> tuple[Any, ...]:
+    return tuple(_stack(item) if _has_tensors(item) else item for item in key)
+
+
+def _stack(items: Sequence[Any], dtype: torch.dtype | None = None, device: Any = None) -> torch.Tensor:
+    """As `torch.tensor` types a sequence: what all its members promote to."""
+    beside = next(one for one in items if isinstance(one, torch.Tensor))
+    if dtype is None:
+        own = [one.dtype if isinstance(one, torch.Tensor) else torch.tensor(one).dtype for one in items]
+        dtype = functools.reduce(torch.promote_types, own)
+    device = device or beside.device
+    return torch.stack(
+        [
+            one.to(dtype=dtype, device=device)
+            if isinstance(one, torch.Tensor)
+            else torch.scalar_tensor(one, dtype=dtype, device=device)
+            for one in items
+        ]
+    )
 
 
 def _write(target: torch.Tensor, items: Sequence[Any], value: Any) -> bool:

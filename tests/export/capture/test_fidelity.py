@@ -41,6 +41,25 @@ def test_another_path_is_refused_with_its_module(tmp_path):
     assert "is_exporting" in error.fix
 
 
+class Normed(nn.Module):
+    """Has operators of its own before those of its parts, and nothing that asks whether it is traced."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm, self.out = nn.LayerNorm(4), nn.Linear(4, 4)
+
+    def forward(self, x):
+        return self.out(self.norm(x * 2 + 1)) + x
+
+
+def test_a_module_that_computes_before_its_parts_is_not_named(tmp_path):
+    torch.manual_seed(0)
+    model = Model(nn.Sequential(Normed(), Masked()))
+    with pytest.raises(CaptureError) as raised:
+        capture(model, (X,), source_root=tmp_path)
+    assert raised.value.why.endswith("the first module with another output is part.1"), raised.value.why
+
+
 def test_a_path_without_other_numbers_is_taken():
     def forward(self, x):
         y = self.linear(x)

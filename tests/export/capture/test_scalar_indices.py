@@ -89,7 +89,14 @@ def _views(self, x, t):
     return before + after
 
 
-@pytest.mark.parametrize("write", [_row, _parts, _rows, _views])
+def _sequences(self, x, t):
+    y = torch.zeros(10, 4)
+    y[(t, t - 1), :2] = 2.0
+    y[[t, 0], (t % 4, 3)] += x[0, :2]
+    return y.sum(0)
+
+
+@pytest.mark.parametrize("write", [_row, _parts, _rows, _views, _sequences])
 def test_writes(write):
     captured = _capture(write)
     _check(captured)
@@ -116,3 +123,13 @@ def test_a_slice_of_one_row_or_of_unknown_length_is_left_to_torch():
     captured = _capture(write)
     inputs = X, torch.tensor(5)
     torch.testing.assert_close(captured.program.exported.module()(*inputs)[0], captured.eager.module(*inputs))
+
+
+def test_sequences_of_numbers_that_a_run_finds_are_stacked():
+    def read(self, x, t):
+        rows = x[(t % 3, 0), :] + x[tuple(torch.stack([t, t + 1]) % 3), :]
+        return rows.sum(0) * torch.as_tensor([x[0, 0], 1.0, t, 2]) + torch.as_tensor([t, 1, 2, 3], dtype=torch.float32)
+
+    captured = _capture(read)
+    assert not captured.strict
+    _check(captured)
