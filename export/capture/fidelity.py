@@ -203,9 +203,7 @@ class _Recorder(Interpreter):
         """By the module's path, those that end first in front."""
         with reference_conditions():
             self.run(*inputs)
-        position = {node: at for at, node in enumerate(self.module.graph.nodes)}
-        inner_first = sorted(self._last, key=lambda path: (position[self._last[path][1]], -path.count(".")))
-        return {path: self._last[path] for path in inner_first}
+        return self._last
 
     def run_node(self, n: Node) -> Any:
         """As the interpreter's own, beside which the value is kept."""
@@ -215,8 +213,9 @@ class _Recorder(Interpreter):
         self._left.update(set(self._inside) - set(inside))
         self._inside = inside
         if isinstance(value, torch.Tensor):
-            for one in inside:
+            for one in reversed(inside):  # a part ends before what it is a part of
                 if one not in self._left:
+                    self._last.pop(one, None)
                     self._last[one] = (value.detach().clone(), n)
         return value
 
