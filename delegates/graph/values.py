@@ -139,3 +139,11 @@ class _SizeNames:
 
 def _expression(size: Any) -> Any:
     return size if isinstance(size, int) else size.node.expr
+
+
+def largest_size(size: Any) -> int | None:
+    """What a size of a fake tensor is at most, by the bounds that the user or torch gave; None without one."""
+    if isinstance(size, int):
+        return size
+    largest = size.node.shape_env.bound_sympy(size.node.expr).upper
+    return int(largest) if largest.is_Integer else None

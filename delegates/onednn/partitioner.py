@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -18,6 +18,7 @@ from edgex.delegates.executorch.lowering import OnPartition
 from edgex.delegates.executorch.refusals import EXCLUDED, SIZES_ARE_CHEAP, Refusal, refuse_unknown
 from edgex.delegates.graph.provenance import is_operator
 from edgex.delegates.onednn.caches import keep_caches_in_place
+from edgex.delegates.onednn.followed_sizes import find_unfollowed
 from edgex.delegates.onednn.operators.table import KEPT_WHOLE, OPERATORS
 from edgex.delegates.onednn.plan import graph_api
 from edgex.delegates.onednn.plan.lowering import OneDnnGraphBackend
@@ -32,6 +33,10 @@ if TYPE_CHECKING:
 _ALONE = Refusal(
     "attribute",
     "it computes nothing, only copies or looks at memory in another way, and no operator beside it goes to oneDNN",
+)
+
+_UNFOLLOWED = Refusal(
+    "dynamic_shape", "it has a size that no tensor beside it has: a region computes its sizes from its inputs'"
 )
 
 
@@ -58,9 +63,8 @@ class _OneDnnPartitioner(Partitioner):  # type: ignore[misc]  # executorch ships
     def partition(self, exported_program: ExportedProgram) -> Any:
         """Tag the nodes, then tell what was done."""
         judge = _Judge(exported_program, self._excluded)
-        proposer = CapabilityBasedPartitioner(exported_program.graph_module, judge, allows_single_node_partition=True)
         tags = {}
-        for region in proposer.propose_partitions():
+        for region in _propose(exported_program, judge):
             nodes = list(region.nodes)
             if not any(judge.computes(node) for node in nodes):
                 continue
@@ -71,6 +75,17 @@ class _OneDnnPartitioner(Partitioner):  # type: ignore[misc]  # executorch ships
         tag_constant_data(exported_program)
         self._on_partition(exported_program, lambda node: judge.refusal(node) or _ALONE)
         return PartitionResult(tagged_exported_program=exported_program, partition_tags=tags)
+
+
+def _propose(program: ExportedProgram, judge: _Judge) -> list[Any]:
+    """Regions of which each knows its sizes."""
+    while True:
+        proposer = CapabilityBasedPartitioner(program.graph_module, judge, allows_single_node_partition=True)
+        regions: list[Any] = proposer.propose_partitions()
+        unfollowed = [node for region in regions for node in find_unfollowed(region.nodes)]
+        if not unfollowed:
+            return regions
+        judge.leave(unfollowed)
 
 
 class _Judge(OperatorSupportBase):
@@ -97,6 +112,12 @@ class _Judge(OperatorSupportBase):
         if node not in self._known:
             self._known[node] = self._judge(node)
         return self._known[node]
+
+    def leave(self, nodes: Iterable[Node]) -> None:
+        """Refuse operators that bring in sizes which their region cannot know."""
+        for node in nodes:
+            source: Any = node if is_operator(node) else node.args[0]
+            self._known[source] = _UNFOLLOWED
 
     def computes(self, node: Node) -> bool:
         """Whether a taken operator is more than a view or a constant."""

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, lru_cache
@@ -40,13 +40,14 @@ class Diagnosis:
     cause: str
 
 
-def diagnose(error: Exception, program: ExportedProgram, opset: int) -> Diagnosis:
+def diagnose(error: Exception, program: ExportedProgram, opset: int, translated: Container[Any] = ()) -> Diagnosis:
     """Decompose a program as `torch.onnx.export` does, and look up every operator.
 
     Args:
         error: What `torch.onnx.export` raised.
         program: The program that it was given; not changed.
         opset: The opset that was to be written.
+        translated: Operators for which `torch.onnx.export` was given translations of our own.
     """
     from torch.onnx._internal.exporter._core import _is_onnx_op, _prepare_exported_program_for_export
     from torch.onnx._internal.exporter._dispatching import dispatch
@@ -56,7 +57,7 @@ def diagnose(error: Exception, program: ExportedProgram, opset: int) -> Diagnosi
     decomposed = _prepare_exported_program_for_export(program, registry=registry)
     untranslatable = []
     for node in operators(decomposed):
-        if _is_onnx_op(node.target):
+        if _is_onnx_op(node.target) or node.target in translated:
             continue
         function, reason = dispatch(node, registry)
         if function is None:

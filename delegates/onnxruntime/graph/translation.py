@@ -121,7 +121,7 @@ def _decompose(exported: ExportedProgram, table: Mapping[Any, Any]) -> ExportedP
 
 def _diagnose(error: Exception, exported: ExportedProgram, opset: int) -> Diagnosis:
     with decomposition_errors("operators that ONNX knows"):
-        return retry_stale_symbols(lambda: diagnose(error, exported, opset))
+        return retry_stale_symbols(lambda: diagnose(error, exported, opset, attention_translation()))
 
 
 def _export(exported: ExportedProgram, opset: int) -> Translated:

@@ -11,8 +11,8 @@ after:   y = [[s, -q], [-r, p]] / (p * s - q * r)
 ```
 
 Engines have no kernels for LAPACK's functions, and models call them on camera matrices, covariances and homographies.
-Written are float32 matrices of up to `_LARGEST` rows with any dimensions before them, and Cholesky factors and
-solutions with triangles of up to 128, of 1,024 where the triangle is made of weights alone; left alone are larger ones,
+Written are float32 matrices of up to `_LARGEST` rows with any dimensions before them, Cholesky factors of up to 128,
+and solutions with triangles of up to 1,024, of which only a run may know how many they are; left alone are larger ones,
 and programs that use LAPACK's error codes or factors. From three rows on nothing is by the adjugate, whose error grows
 with the square of the condition number. A singular matrix, for which eager raises an error, gives infinities or NaN.
 """
@@ -27,11 +27,13 @@ from torch.fx import Node
 
 from edgex.delegates.base import CapturedProgram
 from edgex.delegates.graph.schema import named_arguments
+from edgex.delegates.graph.values import largest_size
 from edgex.export.rewrites.base import Rewrite
 from edgex.export.rewrites.editing.editor import constant_tensors
 from edgex.export.rewrites.editing.substitution import Rule, Rules, Write, static, substitute
 from edgex.export.rewrites.folding.constants import find_foldable, fold_nodes
 from edgex.export.rewrites.matrices.elimination import Eliminated, eliminate
+from edgex.export.rewrites.matrices.inverses import solve_by_inverse
 from edgex.export.rewrites.matrices.triangles import factor, solve_blocks, solve_triangle
 
 aten = torch.ops.aten
@@ -40,10 +42,10 @@ aten = torch.ops.aten
 _LARGEST = 16
 # A triangle of weights with more rows is solved by inverses.
 _ROWS = 8
-# Of a triangle or a symmetric matrix, whose operators grow in number with the rows, and of a triangle whose blocks are
-# inverted at export.
+# Of a triangle or a symmetric matrix, whose operators grow in number with the rows, and of a triangle that is inverted,
+# in blocks at export or as a whole.
 _LARGEST_TRIANGLE = 128
-_LARGEST_KNOWN = 1024
+_LARGEST_INVERTED = 1024
 # Of all inverses of such blocks: 784 triangles of 200 rows have 20 MB.
 _INVERSES_BYTES = 64 * 1024 * 1024
 
@@ -153,15 +155,18 @@ def _cholesky_solve(b: torch.Tensor, triangle: torch.Tensor, upper: bool) -> tor
 
 def _solve_triangular(a: torch.Tensor, b: torch.Tensor, upper: bool, left: bool, ones: bool, known: bool) -> Any:
     size = a.shape[-1]
-    if any(tensor.dtype != torch.float32 for tensor in (a, b)) or not static(size):
+    largest = largest_size(size)
+    if any(tensor.dtype != torch.float32 for tensor in (a, b)) or largest is None:
         return NotImplemented
-    if not 1 <= size <= (_LARGEST_KNOWN if known else _LARGEST_TRIANGLE):
+    if not 1 <= largest <= _LARGEST_INVERTED:
         return NotImplemented
     if not left:
         a, b, upper = a.transpose(-2, -1), b.transpose(-2, -1), not upper
     a, b = _repeated(a, b)
     if known and size > _ROWS:
         found = solve_blocks(a, b, upper=upper, ones=ones)
+    elif not static(size) or size > _LARGEST_TRIANGLE:
+        found = solve_by_inverse(a, b, largest, upper=upper, ones=ones)
     else:
         found = solve_triangle(a, b, upper=upper, ones=ones)
     return found if left else found.transpose(-2, -1)

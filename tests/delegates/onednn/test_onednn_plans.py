@@ -52,6 +52,25 @@ def test_numbers_are_those_of_the_headers() -> None:
     assert ctypes.sizeof(graph_api._LogicalTensor) == 8 + 8 + 96 + 16 + 96
 
 
+class _Cut(torch.nn.Module):
+    """Cuts a table to a length that no tensor of the region has."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(16, 8)
+
+    def forward(self, table, text):
+        return self.layer(table)[: text.shape[0]].relu() * 2, text + 1
+
+
+def test_a_size_that_a_region_is_not_given_comes_from_outside_of_it() -> None:
+    table, text = torch.randn(40, 16), torch.arange(12)
+    shapes = {"table": None, "text": {0: torch.export.Dim("n", min=1, max=40)}}
+    proved = prove(_Cut(), (table, text), "onednn", dynamic_shapes=shapes)
+    assert proved.exit_code == 0, proved.reason
+    assert proved.verification["min_sqnr_db"] > 100
+
+
 def test_a_plan_is_little_more_than_its_weights(small, plan: bytes) -> None:
     weights = 4 * (3 * 8 * 9 + 8 + 8 * 5 + 5 + 1 + 4 * 5) + 5 * 6
     # Names, sizes and alignment, which do not grow with the weights.

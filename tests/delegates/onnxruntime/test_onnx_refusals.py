@@ -180,6 +180,15 @@ class TestTorchRegistry:
         assert found.cause == "RuntimeError: first"
         assert str(found.program.graph) == str(onnx_program.exported_program.graph)
 
+    def test_what_has_a_translation_of_ours_is_not_in_the_way(self) -> None:
+        class Values(nn.Module):
+            def forward(self, x):
+                return torch.linalg.svdvals(x)
+
+        exported = torch.export.export(Values(), (torch.randn(3, 3),))
+        [(node, _)] = torch_registry.diagnose(RuntimeError("first"), exported, 20).untranslatable
+        assert torch_registry.diagnose(RuntimeError("first"), exported, 20, {node.target}).untranslatable == ()
+
     def test_it_finds_the_failing_operator_in_the_exporters_error(self) -> None:
         class Attention(nn.Module):
             def forward(self, x):
