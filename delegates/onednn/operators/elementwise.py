@@ -303,12 +303,15 @@ def _reduce(kind: str) -> Emit:
         if axes and not any(isinstance(value.shape[axis], int) for axis in axes):
             raise Refused("dynamic_shape", f"oneDNN reduces no dimension that may be 1: {value.shape[axes[0]]}")
         if (
-            kind == "reduce_mean"
+            kind in ("reduce_mean", "reduce_sum")
             and rank == 4
             and axes == [2, 3]
             and all(isinstance(size, int) for size in value.shape[2:])
         ):
             result = _mean_of_image(builder, value, kept)
+            if kind == "reduce_sum":
+                count = int(value.shape[2]) * int(value.shape[3])
+                result = builder.op("multiply", [result, builder.constant(float(count), value.dtype)], kept)
         elif kind == "reduce_sum" and axes == [rank - 1] and rank > 1 and _is_short(value.shape[-1]):
             result = _sum_of_rows(builder, value, kept)
         elif _is_folded(kind, value, axes):

@@ -8,6 +8,9 @@ after:   conv = aten.conv2d.default(x, p_conv_weight_folded, p_conv_bias_folded,
 before:  rows = aten.linear.default(x, p_weight).flatten(0, 1)                            # x: [2, 49, 8]
          norm = aten.batch_norm.default(rows, …)
 after:   rows = aten.linear.default(x, p_weight_folded, p_bias_folded).flatten(0, 1)
+
+before:  norm = aten.batch_norm.default(aten.cat.default([conv_a, conv_b], 1), …)          # MixNet: kernels of 3 and 5
+after:   norm = aten.cat.default([conv_a, conv_b], 1)                                     # each with its channels' part
 ```
 
 For each output channel, with running mean m, running variance v, affine weight g and bias b of the norm
@@ -27,7 +30,7 @@ constant, and a layer whose channels are not the norm's (dimension 1), through v
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -60,6 +63,7 @@ _LINEAR = frozenset(("aten::linear", "aten::addmm"))
 _SAME = frozenset(("aten::alias", "aten::clone", "aten::contiguous", "aten::detach"))
 _TRANSPOSITIONS = frozenset(f"aten::{name}" for name in ("transpose", "permute", "t", "mT"))
 _OF_SHAPE = frozenset(f"aten::{name}" for name in ("reshape_as", "view_as", "expand_as"))
+_JOINTS = frozenset(("aten::cat", "aten::concat", "aten::concatenate"))
 _VIEWS = frozenset(f"aten::{name}" for name in ("view", "reshape", "flatten", "_unsafe_view", "unflatten", "unsqueeze"))
 
 
@@ -86,6 +90,12 @@ class _Norm:
     mean: torch.Tensor
     variance: torch.Tensor
     eps: float
+
+    def narrow(self, start: int, count: int) -> _Norm:
+        """The norm of some of the channels."""
+        names = ("weight", "bias", "mean", "variance")
+        kept = {name: tensor.narrow(0, start, count) for name in names if (tensor := getattr(self, name)) is not None}
+        return replace(self, **kept)
 
 
 @dataclass(frozen=True)
@@ -116,16 +126,18 @@ def fold_batch_norm(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite 
         return program, None
     constants = constant_tensors(program)
     norms = [norm for node in candidates if (norm := read_norm(node, constants)) is not None]
-    pairs = [(layer, norm) for norm in norms if (layer := _find_layer(norm.source, constants)) is not None]
-    if not pairs:
+    found = [(norm, parts) for norm in norms if (parts := _find_layers(norm, constants))]
+    if not found:
         return program, None
     editor = ProgramEditor(program)
     specs = dict(placeholders(program.exported))
-    for layer, norm in pairs:
-        _fold(editor, layer, norm, str(specs[layer.weight_node].target))
-    detail = f"{len(pairs)} batch norm(s) folded into the layer before"
-    where = locations_of([norm.node for _, norm in pairs], program.source_root)
-    return editor.finish(), Rewrite("fold_batch_norm", len(pairs), detail, where)
+    for norm, parts in found:
+        for layer, part in parts:
+            _fold(editor, layer, part, str(specs[layer.weight_node].target))
+        _remove(editor, norm)
+    detail = f"{len(found)} batch norm(s) folded into the layer before"
+    where = locations_of([norm.node for norm, _ in found], program.source_root)
+    return editor.finish(), Rewrite("fold_batch_norm", len(found), detail, where)
 
 
 def read_norm(node: Node, constants: Mapping[Node, torch.Tensor]) -> _Norm | None:
@@ -152,6 +164,26 @@ def read_norm(node: Node, constants: Mapping[Node, torch.Tensor]) -> _Norm | Non
     if mean is None or variance is None:
         return None
     return _Norm(node, output, arguments["input"], tensors["weight"], tensors["bias"], mean, variance, arguments["eps"])
+
+
+def _find_layers(norm: _Norm, constants: Mapping[Node, torch.Tensor]) -> list[tuple[_Layer, _Norm]]:
+    """The layers that make a norm's input, one or joined ones, each with its part of it; empty where one is none."""
+    source = norm.source
+    if operator_name(source) not in _JOINTS:
+        layer = _find_layer(source, constants)
+        return [] if layer is None else [(layer, norm)]
+    arguments = named_arguments(source)
+    joined = arguments["tensors"]
+    if not _is_read_once(source) or arguments["dim"] % source.meta["val"].dim() != 1 or len(set(joined)) < len(joined):
+        return []
+    found, start = [], 0
+    for node in joined:
+        layer, count = _find_layer(node, constants), node.meta["val"].shape[1]
+        if layer is None:
+            return []
+        found.append((layer, norm.narrow(start, count)))
+        start += count
+    return found
 
 
 def _find_layer(node: Node, constants: Mapping[Node, torch.Tensor]) -> _Layer | None:
@@ -267,6 +299,9 @@ def _fold(editor: ProgramEditor, layer: _Layer, norm: _Norm, weight_name: str) -
     else:
         node.args = (arguments["input"], *constants, *node.args[3:])
         node.kwargs = {name: value for name, value in node.kwargs.items() if name not in ("input", "weight", "bias")}
+
+
+def _remove(editor: ProgramEditor, norm: _Norm) -> None:
     editor.node(norm.output).replace_all_uses_with(editor.node(norm.source))
     if norm.output is not norm.node:
         editor.graph.erase_node(editor.node(norm.output))

@@ -3,6 +3,9 @@
 ```
 before:  y = aten.adaptive_avg_pool2d.default(x, [1, 1])                # x: [2, 32, 64, 48]
 after:   y = aten.adaptive_avg_pool2d.default(aten.avg_pool2d.default(x, [8, 6], [8, 6]), [1, 1])
+
+before:  y = aten.sum.dim_IntList(x, [2, 3])
+after:   y = aten.sum.dim_IntList(aten.avg_pool2d.default(x, [8, 6], [8, 6]), [2, 3]) * 48
 ```
 
 XNNPACK's and oneDNN's kernels add one pixel after the other, so that where all are nearly equal the same digits are
@@ -32,20 +35,34 @@ _FEWEST = 2**10
 
 
 def average_in_steps(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite | None]:
-    """Write every such mean; the same program comes back without one."""
+    """Write every such mean and sum; the same program comes back without one."""
     constants = constant_tensors(program)
     rules: Rules = {
         target: Rule(write, where=lambda node: node.args[0] not in constants)
-        for target, write in ((aten.mean.dim, _mean), (aten.adaptive_avg_pool2d.default, _pool))
+        for target, write in (
+            (aten.mean.dim, _mean),
+            (aten.sum.dim_IntList, _sum),
+            (aten.adaptive_avg_pool2d.default, _pool),
+        )
     }
     return substitute(program, "average_in_steps", rules, "{count} {operators} of large images became two poolings")
 
 
 def _mean(x: torch.Tensor, dims: Sequence[int] | None, keepdim: bool = False, dtype: torch.dtype | None = None) -> Any:
-    if dims is None or x.dim() != 4 or sorted(dim % 4 for dim in dims) != [2, 3] or dtype not in (None, x.dtype):
-        return NotImplemented
-    parts = _averages(x)
+    parts = _averages(x) if _is_over_image(x, dims, dtype) else NotImplemented
     return parts if parts is NotImplemented else parts.mean((2, 3), keepdim)
+
+
+def _sum(x: torch.Tensor, dims: Sequence[int] | None, keepdim: bool = False, dtype: torch.dtype | None = None) -> Any:
+    parts = _averages(x) if _is_over_image(x, dims, dtype) else NotImplemented
+    if parts is NotImplemented:
+        return parts
+    pixels = x.shape[2] * x.shape[3] // (parts.shape[2] * parts.shape[3])
+    return parts.sum((2, 3), keepdim) * float(pixels)
+
+
+def _is_over_image(x: torch.Tensor, dims: Sequence[int] | None, dtype: torch.dtype | None) -> bool:
+    return bool(dims) and x.dim() == 4 and sorted(dim % 4 for dim in dims or ()) == [2, 3] and dtype in (None, x.dtype)
 
 
 def _pool(x: torch.Tensor, size: Sequence[int]) -> Any:

@@ -199,6 +199,18 @@ class ComputedWeight(nn.Module):
         return self.norm(nn.functional.conv1d(x, w))
 
 
+class Joined(nn.Module):
+    """Mixed convolutions: each has its kernel, and one norm is behind all of them."""
+
+    def __init__(self, *parts, again=False, dim=1, channels=6):
+        super().__init__()
+        self.parts, self.again, self.dim, self.norm = nn.ModuleList(parts), again, dim, nn.BatchNorm1d(channels)
+
+    def forward(self, x):
+        made = [part(x) for part in self.parts]
+        return self.norm(torch.cat([*made, made[0]] if self.again else made, self.dim))
+
+
 class Between(nn.Module):
     def __init__(self, layer, view, norm=None):
         super().__init__()
@@ -237,6 +249,15 @@ def test_views_between(name):
     assert not any("norm" in name for name in operators(after))
 
 
+@pytest.mark.parametrize("affine", [True, False])
+def test_joined_layers_have_their_channels_part_each(affine):
+    module = Joined(nn.Conv1d(4, 3, 1), nn.Conv1d(4, 2, 3, padding=1, bias=False), nn.ConvTranspose1d(4, 1, 1))
+    module.norm = nn.BatchNorm1d(6, affine=affine)
+    _, after, rewrite = fold(module, torch.randn(2, 4, 8))
+    assert rewrite.count == 1
+    assert not any("norm" in name for name in operators(after))
+
+
 def training_norm(**kwargs):
     class Training(nn.BatchNorm1d):
         def forward(self, x):
@@ -251,6 +272,11 @@ def training_norm(**kwargs):
     ("module", "shapes"),
     [
         pytest.param(Branching(), [(2, 4, 8)], id="output used twice"),
+        pytest.param(Joined(nn.Conv1d(4, 2, 1), nn.ReLU()), [(2, 4, 8)], id="one joined is no layer"),
+        pytest.param(Joined(nn.Conv1d(4, 3, 1), again=True), [(2, 4, 8)], id="joined with itself"),
+        pytest.param(
+            Joined(nn.Conv1d(4, 6, 1), nn.Conv1d(4, 6, 1), dim=2), [(2, 4, 8)], id="joined along another dimension"
+        ),
         pytest.param(ComputedWeight(), [(2, 4, 8), (4, 4, 3)], id="weight is an input"),
         pytest.param(
             nn.Sequential(nn.Linear(8, 4), nn.BatchNorm1d(4)), [(2, 4, 8)], id="channels are not the features"
