@@ -221,7 +221,7 @@ def _make_artifact(
                 proof = prove_methods(folder, model, settings, package.seal, progress, on_cpu=on_cpu)
             except (VerificationError, RunError) as error:
                 # Parts of what a simulator does not end are not run one by one either.
-                if model.source.method is not None or isinstance(error, ProofTimedOut):
+                if isinstance(error, ProofTimedOut):
                     raise
                 raise name_operators(error, model, settings, lowered, progress) from error.__cause__
             hashes = wait_for_hashes()
