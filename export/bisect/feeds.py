@@ -37,7 +37,7 @@ def method_at_fault(model: TargetModel, wrong: Sequence[CaseFigure]) -> TargetMo
         match = _RUN.fullmatch(figure.name)
         name = figure.method if match is None or match["method"] is None else match["method"]
         if name is not None:
-            return _find_method(model, name)
+            return find_method(model, name)
     return model
 
 
@@ -106,11 +106,16 @@ def _make_feed(subject: Subject, program: CapturedProgram, case: Case, count: in
 
 def _method_of(subject: Subject, case: Case, count: int) -> TargetModel:
     """What runs the last of so many runs."""
-    return _find_method(subject.whole, case.steps[count - 1].method or case.method)
+    return find_method(subject.whole, case.steps[count - 1].method or case.method)
 
 
-def _find_method(model: TargetModel, name: str | None) -> TargetModel:
-    """The method of a name; a decoder's program is both `prefill` and `decode`."""
+def find_method(model: TargetModel, name: str | None) -> TargetModel:
+    """The method of a name; a decoder's program is both `prefill` and `decode`, and what no name is given for.
+
+    Args:
+        model: The artifact's, with its other methods.
+        name: Of one that it has; None is the only one, a decoder, or the first.
+    """
     named = next((own for own in model.methods if own.source.method == name), None)
     speaks = (own for own in model.methods if own.source.language is not None)
     return named or next(speaks, model)

@@ -214,8 +214,7 @@ class Bisection:
     @property
     def lines(self) -> list[str]:
         """What an error's `why` says of it."""
-        whose = "" if self.method is None else f"method {self.method}: "
-        found = [f"{whose}born at {fault.text}" for fault in self.born]
+        found = [f"born at {fault.text}" for fault in self.born]
         found += [
             f"amplified at {growth.place.text}: {growth.input_db:.0f} dB becomes {growth.error_db:.0f} dB"
             for growth in self.amplified[:3]
