@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -10,6 +9,7 @@ import numpy as np
 import torch
 
 from edgex.export.bisect.parts.recording import Feed
+from edgex.export.bisect.subject import RUN
 from edgex.export.quantization.running import GraphRunner
 from edgex.runtime.artifact.golden import Case, Step
 
@@ -22,9 +22,6 @@ if TYPE_CHECKING:
 # On how many of the cases that failed parts are judged, all at once.
 MOST_CASES = 3
 
-# As a proof names one run of several; the method where it is another than the case's.
-_RUN = re.compile(r"(?P<case>.+), step (?P<step>\d+)(?: \((?P<method>.+)\))?", re.DOTALL)
-
 
 def method_at_fault(model: TargetModel, wrong: Sequence[CaseFigure]) -> TargetModel:
     """The method whose run was wrong first; where nothing says which, the first.
@@ -33,19 +30,16 @@ def method_at_fault(model: TargetModel, wrong: Sequence[CaseFigure]) -> TargetMo
         model: The artifact's, with its other methods.
         wrong: The cases that failed, the worst first.
     """
-    for figure in wrong:
-        match = _RUN.fullmatch(figure.name)
-        name = figure.method if match is None or match["method"] is None else match["method"]
-        if name is not None:
-            return find_method(model, name)
-    return model
+    name = next((figure.method for figure in wrong if figure.method is not None), None)
+    return model if name is None else find_method(model, name)
 
 
 def _find_run(figure: CaseFigure, cases: Mapping[str, Case]) -> tuple[Case, int] | None:
     """The case that a verdict names, and how many of its runs lead to what was wrong; None for another method's case."""
-    match = None if figure.name in cases else _RUN.fullmatch(figure.name)
+    match = None if figure.name in cases else RUN.fullmatch(figure.name)
     case = cases.get(figure.name if match is None else match["case"])
-    if case is None or (figure.method is not None and case.method not in (None, figure.method)):
+    others = match is not None and match["method"] is not None
+    if case is None or not (others or figure.method is None or case.method in (None, figure.method)):
         return None
     return case, 1 if match is None else int(match["step"])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -66,10 +67,20 @@ class Subject:
         )
 
 
+# As a proof names one run of several; the method where it is another than the case's.
+RUN = re.compile(r"(?P<case>.+), step (?P<step>\d+)(?: \((?P<method>.+)\))?", re.DOTALL)
+
+
+def _method_of(found: Mapping[str, Any]) -> str | None:
+    """Of an entry of `cases`: what ran; None where the artifact has one method."""
+    match = RUN.fullmatch(str(found["name"]))
+    return found.get("method") if match is None or match["method"] is None else match["method"]
+
+
 def wrong_cases(verdict: Mapping[str, Any]) -> tuple[CaseFigure, ...]:
     """The cases of an `edgex.verify/1` object that failed, the worst first."""
     figures = [
-        CaseFigure(str(found["name"]), found["sqnr_db"], found["reason"], found.get("method"))
+        CaseFigure(str(found["name"]), found["sqnr_db"], found["reason"], _method_of(found))
         for found in verdict["cases"]
         if found["verdict"] == "fail"
     ]

@@ -67,6 +67,34 @@ class PrefixLengths:
         return ShownPrefix([(named[name], dim) for name, dim in self.buffers.items()], self.context, seen)
 
 
+def find_rows(
+    cache: Mapping[str, torch.Tensor], before: Callable[[str], torch.Tensor | None], context: int, length: int
+) -> dict[str, torch.Tensor]:
+    """Of the buffers that reading a text wrote those with a place for every token of the context.
+
+    A recurrent state may have a dimension that happens to be as long: all of it changes with every token, where a
+    cache is as it was behind the last one.
+
+    Args:
+        cache: The buffers, as a text left them.
+        before: Gives the value that one had, by name.
+        context: How many tokens a cache holds.
+        length: Of the text.
+    """
+
+    def is_row(name: str, tensor: torch.Tensor) -> bool:
+        if not _has_once(tensor, context):
+            return False
+        dim, left = list(tensor.shape).index(context), context - length
+        rest, old = tensor.narrow(dim, length, left), before(name)
+        if old is None or not left or not rest.numel():
+            return True
+        # A model may clear it at the beginning of a text.
+        return torch.equal(rest, old.narrow(dim, length, left)) or bool((rest == rest.flatten()[0]).all())
+
+    return {name: tensor for name, tensor in cache.items() if is_row(name, tensor)}
+
+
 def find_prefix(cache: Mapping[str, torch.Tensor], context: int) -> PrefixLengths | None:
     """The lengths to show of a cache; None where it is too short to gain, or no buffer has the context's length once.
 

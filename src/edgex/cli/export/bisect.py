@@ -117,7 +117,9 @@ def command(
     def body() -> int:
         from edgex.cli.flags import parse_dynamic, parse_key_values, parse_shapes, split_list
         from edgex.cli.progress import StageProgress
+        from edgex.errors import EdgexError
         from edgex.export.language_model.request import read_request
+        from edgex.export.next_commands import name_model
         from edgex.export.settings import ExportSettings, Limits
 
         settings = ExportSettings(
@@ -137,7 +139,11 @@ def command(
         with StageProgress(quiet=quiet) as progress:
             from edgex.export.bisect.of_model import answer_question
 
-            answer, notices = answer_question(question, progress)
+            try:
+                answer, notices = answer_question(question, progress)
+            except EdgexError as error:
+                name_model(error, model, question.settings.language)
+                raise
         for notice in () if quiet else notices:
             click.echo(f"note: {notice}", err=True)
         document = answer.to_json()

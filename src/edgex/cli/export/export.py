@@ -218,6 +218,7 @@ def command(
         from edgex.cli.flags import parse_dynamic, parse_key_values, parse_shapes, split_list
         from edgex.export.language_model.request import read_request
         from edgex.export.methods.sizes import parse_sizes
+        from edgex.export.next_commands import name_model
         from edgex.export.settings import BISECT_SECONDS, ExportSettings, Limits
 
         language = read_request(llm, context, chunk, source, head, embedding, kv)
@@ -252,6 +253,8 @@ def command(
             language=language,
         )
         report = _export(model, settings, sizes, dry_run=dry_run, quiet=quiet)
+        for failure in report.failures:
+            name_model(failure.error, model, language)
         return _show(report, as_json=as_json, quiet=quiet, verbose=verbose)
 
     home = (output.parent if output.suffix == ".edgex" else output) if output else Path()
