@@ -1,4 +1,4 @@
-"""Flags that a command told to the user needs, so that it asks about the same model again."""
+"""Commands that are told to the user: the flags that ask about the same model again, and what an artifact is for."""
 
 from __future__ import annotations
 
@@ -6,13 +6,44 @@ import re
 import shlex
 from typing import TYPE_CHECKING
 
+from edgex.runtime.artifact.manifest import PROCESSOR_FOLDER
+from edgex.runtime.generation.limits import read_limits
+
 if TYPE_CHECKING:
     from edgex.errors import EdgexError
     from edgex.export.language_model.request import LanguageRequest
     from edgex.export.settings import ExportSettings
+    from edgex.runtime.artifact.artifact import Artifact
 
 # What delegates tell to run, who do not know how the user named the model.
 _UNNAMED = re.compile(r"(?P<verb>edgex (?:why|bisect|export)) MODEL(?P<target> -t [\w.,-]+)?")
+
+
+# Ids to begin with where nothing says what begins a text.
+_SOME_IDS = "1,2,3"
+
+
+def commands_for(artifact: Artifact) -> tuple[str, ...]:
+    """What to do with an artifact that was written: run it, or write text with it; and measure it.
+
+    Args:
+        artifact: As it was published.
+    """
+    manifest, path = artifact.manifest, shlex.quote(str(artifact.path))
+    flag = " --allow-fallback" if manifest.status == "assembled" else ""
+    # A simulator's times are not shown, so a profile would be refused.
+    second = "verify" if manifest.status == "simulated" else "profile"
+    if manifest.llm is None:
+        return (f"edgex run {path}{flag}", f"edgex {second} {path}{flag}")
+    limits = read_limits(artifact)
+    tokenizer = f"{PROCESSOR_FOLDER}/tokenizer.json"
+    if limits.source is not None and not limits.reads_text:
+        begin = f"--input {limits.source[0].name}=file.npy"
+    elif any(entry.path == tokenizer for entry in manifest.files):
+        begin = '--prompt "Once upon a time"'
+    else:
+        begin = f"--ids {_SOME_IDS if limits.bos is None and limits.vocabulary > 3 else limits.bos or 0}"
+    return (f"edgex generate {path} {begin}", f"edgex profile {path} --llm")
 
 
 def repeat_flags(settings: ExportSettings, *, rewrite: bool = True) -> str:

@@ -299,7 +299,7 @@ def _show(report: ExportReport, *, as_json: bool, quiet: bool, verbose: bool) ->
     for failure in report.failures:
         advise(failure.error)
     document = report.to_json()
-    print_json(document) if as_json else print_export(document)
+    print_json(document) if as_json else print_export(document, verbose=verbose)
     told: set[int] = set()
     for failure in report.failures:
         if id(failure.error) not in told:

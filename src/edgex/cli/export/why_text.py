@@ -8,7 +8,8 @@ from typing import Any
 import click
 
 from edgex.cli.layout import echo_labelled, list_some, print_table
-from edgex.cli.render import bold, reads_size
+from edgex.cli.render import bold
+from edgex.delegates.plan import reads_size
 
 _MODULES_SHOWN = 3
 
