@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger("edgex.bisect")
 
-_OTHER_TARGET = "edgex why MODEL -t onnx-cpu,reference says whether another target takes it"
+_OTHER_TARGET = "`edgex why MODEL -t onnx-cpu,reference` says whether another target takes it"
 
 
 def name_operators(
@@ -108,6 +108,6 @@ def _fix_of(model: TargetModel, settings: ExportSettings, found: Bisection | Non
     way = found.workaround
     flags = repeat_flags(settings, rewrite=False)
     name = command_name(model.source.description, model.source.source_root)
-    more = f"edgex bisect {name} -t {model.target}{flags} --repro DIR writes a repro"
-    parts = [None if way is None else f"{way.command} (tried on the operator alone: it is right)", before]
+    more = f"`edgex bisect {name} -t {model.target}{flags} --repro repro` writes a repro"
+    parts = [None if way is None else f"`{way.command}` (tried on the operator alone: it is right)", before]
     return "; ".join(part for part in (*parts, more if found.born else None) if part)

@@ -35,7 +35,7 @@ def method_at_fault(model: TargetModel, wrong: Sequence[CaseFigure]) -> TargetMo
 
 
 def _find_run(figure: CaseFigure, cases: Mapping[str, Case]) -> tuple[Case, int] | None:
-    """The case that a verdict names, and how many of its runs lead to what was wrong; None for another method's case."""
+    """The case that a verdict names, and how many of its runs lead to what was wrong; None for another method's."""
     match = None if figure.name in cases else RUN.fullmatch(figure.name)
     case = cases.get(figure.name if match is None else match["case"])
     others = match is not None and match["method"] is not None

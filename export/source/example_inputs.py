@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -128,7 +128,10 @@ def _advise_inputs(missing: Sequence[str]) -> str:
         flags = " ".join(f"--input-shape {name}=1x3x224x224" for name in missing)
         lines.append(f"       or make random float inputs with {flags}")
     if len(missing) == 2 and missing[0] in _IDS and missing[1] in _POSITIONS:
-        lines[0] = "--llm --context N takes a decoder with its cache, and needs none; for one run of any other model " + lines[0]
+        lines[0] = (
+            "--llm --context N takes a decoder with its cache, and needs none; for one run of any other model "
+            + lines[0]
+        )
     return "\n".join(lines)
 
 

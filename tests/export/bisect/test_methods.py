@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 import torch
 from bisect_support import randn
 from language_support import Decoder, make_decoder

@@ -111,7 +111,7 @@ def test_scores_are_the_same_and_no_attention_is_longer_than_the_text(mix) -> No
     ("mix", "sentence"),
     [
         (fused, "the filled part of the cache is read, in steps of 16 tokens"),
-        (over_everything, "the whole cache (attention.keys, attention.values) is read at every step: without its rest the"),
+        (over_everything, "the whole cache (attention.keys, attention.values) is read at every step: without its rest"),
         (lambda query, keys, values, places: fused(query, keys.view(1, -1, CONTEXT, HEAD), values, places),
          "is read at every step: its beginning does not fit: test_valid_prefix.py:"),
     ],

@@ -232,7 +232,9 @@ def _print_answer(document: Mapping[str, Any]) -> None:
     count = len(born)
     found = "no operator is wrong by itself" if not count else f"{count} place{'' if count == 1 else 's'} at fault"
     whose = f"{document['method']}: " if "method" in document else ""
-    click.echo(f"{bold(document['target'])}  {whose}{found}{'' if document['complete'] else ', so far: the time was up'}")
+    click.echo(
+        f"{bold(document['target'])}  {whose}{found}{'' if document['complete'] else ', so far: the time was up'}"
+    )
     wrong = [case for case in document["cases"] if case["reason"]] if count else document["cases"]
     shown = [f"{case['name']}{_decibels(case['error_db'])}" for case in wrong]
     if shown:

@@ -91,7 +91,12 @@ def command(
             )
 
         if _is_artifact(model):
-            given = {"--target": targets, "--input-shape": shapes, "--dynamic": dynamic, "--option": options}
+            given: dict[str, Any] = {
+                "--target": targets,
+                "--input-shape": shapes,
+                "--dynamic": dynamic,
+                "--option": options,
+            }
             given |= {"--llm": llm, "--method": method}
             document, code = _ask_artifact(model, report, [flag for flag, value in given.items() if value]), 0
         else:

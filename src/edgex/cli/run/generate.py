@@ -266,7 +266,9 @@ def _print_notes(
     room = max_new if limits.context is None else limits.context + 1 - length
     if not limits.eos:
         most = min(room, max_new)
-        notes.append(f"nothing says which id ends a text: generation goes on for {most} token{'' if most == 1 else 's'}")
+        notes.append(
+            f"nothing says which id ends a text: generation goes on for {most} token{'' if most == 1 else 's'}"
+        )
     if room < max_new:
         notes.append(f"the context of {limits.context} has room for {room} more: generation ends there at the latest")
     for note in notes:
