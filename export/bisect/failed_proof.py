@@ -40,6 +40,8 @@ def name_operators(
         The same error, with more to say; a LoweringError where the engine does not load what was lowered, or does not
         run it on the example: that is a refusal, not other numbers.
     """
+    if not settings.rewrite and error.fix is not None:
+        error.fix = error.fix.replace(", or --no-rewrite", "")
     refusal = _refusal_of(error, model)
     verdict = error.verdict if isinstance(error, ProofFailed) else None
     inconclusive = verdict is not None and not any(case["verdict"] == "fail" for case in verdict["cases"])

@@ -68,9 +68,7 @@ def feeds_of(subject: Subject, program: CapturedProgram) -> list[Feed]:
     for figure in subject.wrong:
         run = _find_run(figure, cases)
         if run is not None and _method_of(subject, *run) is own:
-            # Of a case the first run that is wrong: later ones have its state.
-            known = chosen.setdefault(run[0].name, run)
-            chosen[run[0].name] = min(run, known, key=lambda found: found[1])
+            chosen.setdefault(run[0].name, run)
     if not chosen:
         # Of a case whose first runs are another method's, the first that is this one's.
         runs = ((case, at) for case in reversed(cases.values()) for at in range(1, len(case.steps) + 1))

@@ -149,6 +149,9 @@ def _ruled_out(subject: Subject, whole: Whole, found: Found, feeds: Sequence[Fee
         )
     if found.whole is not None and found.whole.state == "right" and subject.model.quantized is not None:
         sentences.append("the engine gives what PyTorch gives for the quantized program: quantizing is what costs")
+    elif found.whole is not None and found.whole.state == "right" and subject.model.own_reference is not None:
+        limit = f"{subject.tolerance.min_sqnr_db:g} dB"
+        sentences.append(f"beside PyTorch in float no part is further off than the recipe may be, {limit}")
     elif found.whole is not None and found.whole.state == "right":
         said = "with its sizes fixed the whole program is right: the fault lies in how the target handles that"
         if subject.model.program.state:
