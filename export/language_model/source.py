@@ -20,7 +20,7 @@ from edgex.export.language_model.encoder_decoder import CachedEncoderDecoder
 from edgex.export.language_model.module import NextToken, check_logits, check_takes_position, find_head
 from edgex.export.language_model.tokens import Ends, check_tokenizer, read_ends
 from edgex.export.language_model.transformers_cache import CachedDecoder, is_transformers_model, with_cache
-from edgex.export.language_model.valid_prefix import find_prefix, find_rows, try_capture
+from edgex.export.language_model.valid_prefix import find_longer, find_prefix, find_rows, try_capture
 from edgex.export.source.eager import BufferSnapshot, reference_conditions
 from edgex.export.source.processors import find_files_beside
 from edgex.export.source.user_code.user_line import line_of_error
@@ -127,7 +127,10 @@ def prepare_language_model(source: ModelSource, asked: LanguageRequest) -> Model
     cache = decoder.check_cache(asked, vocabulary)
     beside = "" if asked.kv == "fp32" else f" in 8 bits; its scores are {decoder.agreement_db:.0f} dB from float's"
     taken = f"{sum(map(_bytes, cache.values())):,} bytes"
-    if decoder.rows or any(list(tensor.shape).count(asked.context) > 1 for tensor in cache.values()):
+    twice = any(list(tensor.shape).count(asked.context) > 1 for tensor in cache.values())
+    if decoder.longer and not decoder.rows:
+        notices.append(f"the cache takes {taken}{beside}")
+    elif decoder.rows or twice:
         notices.append(f"the cache of {asked.context} tokens takes {taken}{beside}")
     else:
         notices.append(f"what the model keeps of a text takes {taken}, however long the text is")
@@ -211,6 +214,8 @@ class _Decoder:
         self.rewinds = True
         # The buffers with a place for each token of the context; see `find_rows`.
         self.rows: dict[str, torch.Tensor] = {}
+        # Those with a place for more, and for how many.
+        self.longer: dict[str, int] = {}
         # What it scored in chunks and token by token with the whole cache before it: readings that take minutes of a
         # large model, so that none is made twice.
         self._over_whole_cache: tuple[torch.Tensor | None, torch.Tensor | None] | None = None
@@ -262,6 +267,7 @@ class _Decoder:
         chunked = self._read(text, pieces(length, asked.chunk))
         cache = self._written()
         self.rows = find_rows(cache, self._buffers.value_of, asked.context, length)
+        self.longer = find_longer(cache, self._buffers.value_of, asked.context, length)
         single = self._read(short, pieces(len(short), 1))
         self._over_whole_cache = (chunked, single)
         for expected, found, how in (
@@ -333,6 +339,12 @@ class _Decoder:
             state has one size.
         """
         whole = self._model
+        if not self.rows and self.longer:
+            names, size = [name.removeprefix("model.") for name in self.longer], max(self.longer.values())
+            return whole, [
+                f"the whole cache ({shorten(names)}) is read at every step: it has places for {size} tokens, and "
+                f"--context is {asked.context}; with buffers as long as the context the filled part would be enough"
+            ]
         if not self.rows:
             return whole, []
         names = [name.removeprefix("model.") for name in self.rows]

@@ -81,18 +81,32 @@ def find_rows(
         context: How many tokens a cache holds.
         length: Of the text.
     """
+    return {
+        name: tensor
+        for name, tensor in cache.items()
+        if _has_once(tensor, context) and _is_filled(tensor, before(name), list(tensor.shape).index(context), length)
+    }
 
-    def is_row(name: str, tensor: torch.Tensor) -> bool:
-        if not _has_once(tensor, context):
-            return False
-        dim, left = list(tensor.shape).index(context), context - length
-        rest, old = tensor.narrow(dim, length, left), before(name)
-        if old is None or not left or not rest.numel():
-            return True
-        # A model may clear it at the beginning of a text.
-        return torch.equal(rest, old.narrow(dim, length, left)) or bool((rest == rest.flatten()[0]).all())
 
-    return {name: tensor for name, tensor in cache.items() if is_row(name, tensor)}
+def find_longer(
+    cache: Mapping[str, torch.Tensor], before: Callable[[str], torch.Tensor | None], context: int, length: int
+) -> dict[str, int]:
+    """As `find_rows`, the buffers with places for more tokens than the context has, and for how many."""
+    return {
+        name: size
+        for name, tensor in cache.items()
+        for dim, size in enumerate(tensor.shape)
+        if size > context and _is_filled(tensor, before(name), dim, length)
+    }
+
+
+def _is_filled(tensor: torch.Tensor, old: torch.Tensor | None, dim: int, length: int) -> bool:
+    """Whether only the first so many places of a dimension were written; a model may clear those behind them."""
+    left = tensor.shape[dim] - length
+    rest = tensor.narrow(dim, length, left)
+    if old is None or not rest.numel():
+        return True
+    return torch.equal(rest, old.narrow(dim, length, left)) or bool((rest == rest.flatten()[0]).all())
 
 
 def find_prefix(cache: Mapping[str, torch.Tensor], context: int) -> PrefixLengths | None:

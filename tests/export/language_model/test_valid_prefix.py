@@ -158,3 +158,11 @@ def test_of_a_model_without_a_cache_nothing_is_said_about_reading_one() -> None:
     said = " ".join(prepared.notices)
     assert "what the model keeps of a text takes" in said and "however long" in said
     assert "is read" not in said and "attention" not in said and prepared.module.prefix is None
+
+
+def test_a_cache_longer_than_the_context_is_named() -> None:
+    prepared = prepare_language_model(wrap_model(make_decoder(masked_fill), (), {}), LanguageRequest(32, 8))
+    (said,) = [notice for notice in prepared.notices if "is read" in notice]
+    assert (
+        "(attention.keys, attention.values)" in said and f"has places for {CONTEXT} tokens, and --context is 32" in said
+    )
