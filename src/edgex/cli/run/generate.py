@@ -16,7 +16,7 @@ from edgex.cli.run.generation import ShownText, begin_text, describe_text, refus
 from edgex.cli.run.place import device_flags, read_place
 from edgex.cli.run.source import read_source
 from edgex.cli.supervisor import supervise
-from edgex.errors import TargetUnavailable, UsageError
+from edgex.errors import ArtifactError, TargetUnavailable, UsageError
 
 if TYPE_CHECKING:
     from edgex.runtime.artifact.artifact import CheckLevel
@@ -225,7 +225,7 @@ def _can_write(reader: PromptReader, artifact: str, *, needed: bool, stop: bool)
         reader.need_tokenizer()
     elif stop and reader.tokenizer is None:
         fix = "leave --stop out, or give the tokenizer's file (--tokenizer)"
-        raise UsageError("--stop is a text, and the artifact carries no tokenizer.json", artifact, fix)
+        raise ArtifactError("--stop is a text, and the artifact carries no tokenizer.json", artifact, fix)
     try:
         return reader.tokenizer is not None
     except TargetUnavailable as error:
