@@ -17,6 +17,12 @@ ReasonCode = Literal[
     "excluded",
 ]
 
+
+def reads_size(op: str) -> bool:
+    """Whether an operator only reads a size that a run has (`aten.sym_size.int`): it is on no line of the user's."""
+    return op.startswith(("aten.sym_size", "aten.sym_stride", "aten.sym_numel", "aten.sym_storage_offset"))
+
+
 # What each code means; `not_in_delegate` only where the delegate has no entry for the operator at all.
 REASON_CODES: Mapping[ReasonCode, str] = {
     "dtype": "the delegate does not take this dtype here",

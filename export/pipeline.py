@@ -182,12 +182,14 @@ def _make_artifact(
     from edgex.export.gains import with_gains
     from edgex.export.lowering import check_delegation, lower_model
     from edgex.export.methods.proof import prove_methods
+    from edgex.export.next_commands import commands_for
     from edgex.export.packaging.package import hashing, publish, staged
     from edgex.export.packaging.stage import asked_of_proof, finish_package, warn_of_constants, write_package
     from edgex.export.proof.stage import answer_cases
     from edgex.export.proof.verification import ProofTimedOut
     from edgex.export.quantization.budget import artifact as quantized
     from edgex.export.quantization.budget.stage import meet_budget, over_budget
+    from edgex.runtime.artifact.artifact import Artifact
     from edgex.runtime.support.machine.memory import give_back_memory
 
     target, destination = model.target, model.job.destination
@@ -221,7 +223,7 @@ def _make_artifact(
                 proof = prove_methods(folder, model, settings, package.seal, progress, on_cpu=on_cpu)
             except (VerificationError, RunError) as error:
                 # Parts of what a simulator does not end are not run one by one either.
-                if model.source.method is not None or isinstance(error, ProofTimedOut):
+                if isinstance(error, ProofTimedOut):
                     raise
                 raise name_operators(error, model, settings, lowered, progress) from error.__cause__
             hashes = wait_for_hashes()
@@ -249,4 +251,5 @@ def _make_artifact(
         warnings,
         quantized.describe_outcome(manifest.quantization, compression, search, speed),
         missed,
+        commands_for(Artifact(destination.path, manifest)),
     )

@@ -30,6 +30,7 @@ class ExportedArtifact:
     """One artifact that was written (or, for a dry run, planned: `path`, `sizes` and `verification` are None).
 
     `shortfall` is what it does not meet and was saved in spite of, on request; it is a failure beside the artifact.
+    `next_commands` are what to do with it.
     """
 
     target: str
@@ -46,6 +47,7 @@ class ExportedArtifact:
     warnings: tuple[str, ...] = ()
     quantization: Mapping[str, Any] | None = None
     shortfall: EdgexError | None = None
+    next_commands: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """One entry of `artifacts`."""
@@ -65,6 +67,7 @@ class ExportedArtifact:
             "seconds": {stage: round(seconds, 3) for stage, seconds in self.seconds.items()},
             "peak_rss_bytes": self.peak_rss_bytes,
             "warnings": list(self.warnings),
+            "next": list(self.next_commands),
         }
 
 

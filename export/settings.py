@@ -342,11 +342,7 @@ def check_delegate(delegate: Delegate, settings: ExportSettings) -> Delegate:
             fix="leave --exclude out, or choose a target that leaves operators to other kernels: xnnpack, onednn",
         )
     if settings.language is not None and not isinstance(delegate, TakesLanguageModels):
-        raise LoweringError(
-            f"target {delegate.name!r} does not take --llm",
-            why="nobody has proved a cache on it that two methods share",
-            fix="export to a target that does: xnnpack, onednn, onnx-cpu, reference",
-        )
+        raise refuse_language(delegate)
     if settings.quantize is not None:
         check_recipe(delegate, delegate.name, settings.quantize)
         packages = quantizer_availability()
@@ -355,6 +351,15 @@ def check_delegate(delegate: Delegate, settings: ExportSettings) -> Delegate:
                 f"--quantize {settings.quantize} cannot be used here", why=packages.reason, fix=packages.fix
             )
     return delegate
+
+
+def refuse_language(delegate: Delegate) -> LoweringError:
+    """The error for a target that takes no language models."""
+    return LoweringError(
+        f"target {delegate.name!r} does not take --llm",
+        why="nobody has proved a cache on it that two methods share",
+        fix="export to a target that does: xnnpack, onednn, onnx-cpu, reference",
+    )
 
 
 def _split_options(delegates: Sequence[Delegate], given: Mapping[str, Any]) -> list[Any]:

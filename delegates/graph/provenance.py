@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 # What torch writes as the module of nodes that no module ran.
 _NO_MODULE = "_empty_nn_module_stack_from_metadata_hook"
 _FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+)')
+# torch.export writes a frame of its own, without the folder, to sizes that it reads: torch/fx/passes/runtime_assert.py.
+_TORCH_MADE_UP = "torch/"
 
 
 def source_of(node: Node, source_root: Path) -> str | None:
@@ -34,7 +36,7 @@ def source_in_trace(trace: str, source_root: Path) -> str | None:
     """The innermost frame outside torch of a formatted stack trace; see `source_of`."""
     for match in reversed(list(_FRAME.finditer(trace))):
         file = match["file"]
-        if file.startswith(("<", *_exporter_roots())):
+        if file.startswith(("<", _TORCH_MADE_UP, *_exporter_roots())):
             continue
         return f"{shorten_path(Path(file), source_root)}:{match['line']}"
     return None

@@ -66,7 +66,7 @@ def find_amplified(
             errors[node] = measure_sqnr_db(exact[node.name], to_array(now))
         return other
 
-    run_watched(whole.program, recording.feed.steps, follow)
+    run_watched(whole.program, recording.feed, follow)
     guilty = {node for step in born for node in step.nodes}
     found = []
     for step in whole.steps:

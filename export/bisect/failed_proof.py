@@ -6,8 +6,10 @@ import logging
 from typing import TYPE_CHECKING
 
 from edgex.errors import EdgexError, LoweringError, RunError
-from edgex.export.bisect.subject import Subject, repeat_flags, wrong_cases
+from edgex.export.bisect.feeds import cases_for, method_at_fault
+from edgex.export.bisect.subject import Subject, wrong_cases
 from edgex.export.capture.diagnosis.causes import first_line
+from edgex.export.next_commands import repeat_flags
 from edgex.export.proof.verification import ProofFailed
 from edgex.export.source.naming import command_name
 
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger("edgex.bisect")
 
+_OTHER_TARGET = "`edgex why MODEL -t onnx-cpu,reference` says whether another target takes it"
+
 
 def name_operators(
     error: EdgexError, model: TargetModel, settings: ExportSettings, lowered: LoweredModule, progress: Progress
@@ -27,7 +31,7 @@ def name_operators(
 
     Args:
         error: What the proof raised; a RunError where the engine does not even load the artifact.
-        model: What was lowered.
+        model: What was lowered, with all of its methods.
         settings: Say how long may be looked; 0 leaves the error as it is.
         lowered: What the delegate made of it.
         progress: Called with a stage and a detail.
@@ -36,17 +40,21 @@ def name_operators(
         The same error, with more to say; a LoweringError where the engine does not load what was lowered, or does not
         run it on the example: that is a refusal, not other numbers.
     """
-    refusal = _refusal_of(error)
+    if not settings.rewrite and error.fix is not None:
+        error.fix = error.fix.replace(", or --no-rewrite", "")
+    refusal = _refusal_of(error, model)
     verdict = error.verdict if isinstance(error, ProofFailed) else None
     inconclusive = verdict is not None and not any(case["verdict"] == "fail" for case in verdict["cases"])
     found = None
     if settings.bisect_seconds > 0 and not inconclusive and lowered.assembled_reason is None:
         found = _try(model, settings, lowered, error, refusal, progress)
     if isinstance(error, RunError):
-        error = LoweringError(error.what, error.where, error.fix, why=error.why)
+        # Where it was is the artifact's temporary name.
+        # Parts of it run here, so that nothing is missing that could be installed.
+        runs = found is not None and found.judged and not found.born and found.complete
+        error = LoweringError(error.what, None, _OTHER_TARGET if runs else error.fix, why=error.why)
     elif refusal is not None:
-        fix = "edgex why MODEL -t onnx-cpu,reference says whether another target takes it"
-        error = LoweringError(f"{model.target}: the engine cannot run this model", None, fix, why=refusal)
+        error = LoweringError(f"{model.target}: the engine cannot run this model", None, _OTHER_TARGET, why=refusal)
     if found is None:
         return error
     error.bisect = found.to_json()
@@ -57,11 +65,12 @@ def name_operators(
     return error
 
 
-def _refusal_of(error: EdgexError) -> str | None:
+def _refusal_of(error: EdgexError, model: TargetModel) -> str | None:
     """What the engine said that does not load the artifact, or not run its example; None where it runs."""
     if not isinstance(error, ProofFailed):
         return error.what
-    example = (case for case in error.verdict["cases"] if case["name"] == "example" and case["verdict"] == "fail")
+    first = {own.cases[0].name for own in model.methods if own.cases}
+    example = (case for case in error.verdict["cases"] if case["name"] in first and case["verdict"] == "fail")
     return next((str(case["reason"]) for case in example if case["output"] is None), None)
 
 
@@ -77,9 +86,14 @@ def _try(
     from edgex.export.bisect.stage import bisect
 
     wrong = wrong_cases(error.verdict) if isinstance(error, ProofFailed) else ()
+    # An engine that does not load the artifact says nothing of its methods: each is looked at.
+    methods = model.methods if not wrong else (method_at_fault(model, wrong),)
     try:
-        subject = Subject(model, settings, lowered, model.cases, wrong, refusal)
-        found, _ = bisect(subject, settings.bisect_seconds, progress)
+        for own in methods:
+            subject = Subject(own, settings, lowered, cases_for(model, own), wrong, refusal, model)
+            found, _ = bisect(subject, settings.bisect_seconds / len(methods), progress)
+            if found.born:
+                break
     except Exception as failure:
         LOG.debug("bisect failed", exc_info=True)
         # Its first line: torch's errors may quote a whole program; -v shows the rest.
@@ -96,6 +110,6 @@ def _fix_of(model: TargetModel, settings: ExportSettings, found: Bisection | Non
     way = found.workaround
     flags = repeat_flags(settings, rewrite=False)
     name = command_name(model.source.description, model.source.source_root)
-    more = f"edgex bisect {name} -t {model.target}{flags} --repro DIR writes a repro"
-    parts = [None if way is None else f"{way.command} (tried on the operator alone: it is right)", before]
+    more = f"`edgex bisect {name} -t {model.target}{flags} --repro repro` writes a repro"
+    parts = [None if way is None else f"`{way.command}` (tried on the operator alone: it is right)", before]
     return "; ".join(part for part in (*parts, more if found.born else None) if part)

@@ -32,7 +32,7 @@ def find_losses(whole: Whole, in_float: CapturedProgram, feed: Feed) -> list[Amp
         if node.name in wanted and isinstance(value, torch.Tensor) and value.is_floating_point():
             exact[node.name] = value.detach().clone()
 
-    run_watched(in_float, feed.steps, keep)
+    run_watched(in_float, feed, keep)
     losses: dict[str, float] = {}
 
     def measure(node: Node, value: Any) -> Any:
@@ -41,6 +41,6 @@ def find_losses(whole: Whole, in_float: CapturedProgram, feed: Feed) -> list[Amp
         losses[node.name] = measure_sqnr_db(to_array(exact[node.name]), to_array(value))
         return exact[node.name]
 
-    run_watched(whole.program, feed.steps, measure)
+    run_watched(whole.program, feed, measure)
     worst = sorted((error, name) for name, error in losses.items() if error < EXACT_SQNR_DB)[:MOST]
     return [Amplified(wanted[name], EXACT_SQNR_DB, error) for error, name in worst]

@@ -129,15 +129,17 @@ class Growth:
 
 @dataclass(frozen=True)
 class CaseFigure:
-    """A case that was looked at, with the worst of its outputs."""
+    """A case that was looked at, with the worst of its outputs; the method where the artifact has several."""
 
     name: str
     error_db: float | None
     reason: str | None
+    method: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """One entry of `cases`."""
-        return {"name": self.name, "error_db": _rounded(self.error_db), "reason": self.reason}
+        own = {} if self.method is None else {"method": self.method}
+        return {"name": self.name, **own, "error_db": _rounded(self.error_db), "reason": self.reason}
 
 
 @dataclass(frozen=True)
@@ -159,6 +161,8 @@ class Bisection:
         judged: How many parts were lowered and run.
         seconds: What that took.
         repro: Folder of the repro; None where none was asked for, or nothing was found.
+        method: Which method this is about; None where the artifact has one.
+        others: The answers about other methods.
     """
 
     source: str | None
@@ -175,6 +179,8 @@ class Bisection:
     judged: int = 0
     seconds: float = 0.0
     repro: str | None = None
+    method: str | None = None
+    others: tuple[Bisection, ...] = ()
 
     @property
     def workaround(self) -> Workaround | None:
@@ -188,6 +194,7 @@ class Bisection:
             "schema": "edgex.bisect/1",
             "model": {"source": self.source},
             "target": self.target,
+            **({} if self.method is None else {"method": self.method}),
             "cases": [case.to_json() for case in self.cases],
             "limit_db": self.limit_db,
             "born": [fault.to_json() for fault in self.born],
@@ -201,6 +208,7 @@ class Bisection:
             "seconds": round(self.seconds, 3),
             "repro": self.repro,
             "workaround": None if way is None else way.command,
+            **({"others": [other.to_json() for other in self.others]} if self.others else {}),
         }
 
     @property

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-import numpy as np
-import torch
-
 from edgex.export.bisect.error_growth import Amplified, find_amplified
+from edgex.export.bisect.feeds import feeds_of
 from edgex.export.bisect.locations import Places
 from edgex.export.bisect.parts.judging import Judge
 from edgex.export.bisect.parts.recording import Feed, Recording, record, run_watched
@@ -21,7 +19,6 @@ from edgex.export.bisect.search import Found, find_born
 from edgex.export.bisect.subject import Subject
 from edgex.export.bisect.workarounds import find_workarounds
 from edgex.export.proof.verification import to_array
-from edgex.runtime.artifact.golden import Case
 from edgex.runtime.session.numerics import EXACT_SQNR_DB, compare_output
 from edgex.runtime.support.disk.scratch import scratch_folder
 
@@ -29,8 +26,6 @@ if TYPE_CHECKING:
     from edgex.delegates.base import CapturedProgram
     from edgex.export.target_model import Progress
 
-# On how many of the cases that failed parts are judged, all at once.
-MOST_CASES = 3
 # For how many faults ways around them are tried, and how long after the time limit.
 MOST_WORKAROUNDS = 3
 WORKAROUND_SECONDS = 15.0
@@ -59,10 +54,15 @@ def bisect(subject: Subject, limit_seconds: float, progress: Progress) -> tuple[
     """
     started = time.monotonic()
     model = subject.model
-    whole = make_whole(model.program, subject.lowered.regions)
-    feeds = _feeds_of(subject, whole.program)
+    # Operators of several methods have the same names.
+    regions = {} if model.source.method is not None else subject.lowered.regions
+    whole = make_whole(model.program, regions)
+    feeds = feeds_of(subject, whole.program)
     progress("bisect", f"{model.target}: {feeds[0].name}, in eager")
     recordings = [record(whole.program, feed) for feed in feeds]
+    # Parts have the sizes of the first, those that only a run finds among them: how much of a cache is filled.
+    recordings = [recording for recording in recordings if recording.forms == recordings[0].forms]
+    feeds = [recording.feed for recording in recordings]
     unsteady = next((found.unsteady for found in recordings if found.unsteady is not None), None)
     found = Found()
     growth: tuple[Amplified, ...] = ()
@@ -104,39 +104,9 @@ def bisect(subject: Subject, limit_seconds: float, progress: Progress) -> tuple[
         found.complete,
         judged,
         time.monotonic() - started,
+        method=subject.method,
     )
     return answer, Search(subject, whole, recordings, found)
-
-
-def _feeds_of(subject: Subject, program: CapturedProgram) -> list[Feed]:
-    """The worst cases, those with the sizes of the first."""
-    cases = {case.name: case for case in subject.cases if case.kind == "compare"}
-    chosen: dict[str, tuple[Case, int]] = {}
-    for figure in subject.wrong:
-        name, _, step = figure.name.rpartition(", step ")
-        if figure.name in cases:
-            chosen.setdefault(figure.name, (cases[figure.name], 1))
-        elif name in cases and step.isdigit():
-            chosen.setdefault(name, (cases[name], int(step)))
-    if not chosen:
-        first = next(iter(cases.values()))
-        chosen[first.name] = (first, 1)
-    feeds: list[Feed] = []
-    for name, (case, count) in chosen.items():
-        feed = Feed(name, tuple(_tensors(program, step.inputs) for step in case.steps[:count]))
-        if not feeds or _sizes(feed) == _sizes(feeds[0]):
-            feeds.append(feed)
-    return feeds[:MOST_CASES]
-
-
-def _tensors(program: CapturedProgram, arrays: Mapping[str, np.ndarray]) -> tuple[torch.Tensor, ...]:
-    return tuple(
-        torch.from_numpy(np.array(arrays[spec.name])).to(getattr(torch, spec.dtype)) for spec in program.inputs
-    )
-
-
-def _sizes(feed: Feed) -> list[tuple[int, ...]]:
-    return [tuple(tensor.shape) for tensor in feed.steps[-1]]
 
 
 def _is_wrong(subject: Subject) -> bool:
@@ -179,12 +149,15 @@ def _ruled_out(subject: Subject, whole: Whole, found: Found, feeds: Sequence[Fee
         )
     if found.whole is not None and found.whole.state == "right" and subject.model.quantized is not None:
         sentences.append("the engine gives what PyTorch gives for the quantized program: quantizing is what costs")
+    elif found.whole is not None and found.whole.state == "right" and subject.model.own_reference is not None:
+        limit = f"{subject.tolerance.min_sqnr_db:g} dB"
+        sentences.append(f"beside PyTorch in float no part is further off than the recipe may be, {limit}")
     elif found.whole is not None and found.whole.state == "right":
-        what = "state as an input" if subject.model.program.state else "sizes fixed"
-        sentences.append(
-            f"with its {what} the whole program is right: the fault lies in how the target handles that, not in an "
-            "operator"
-        )
+        said = "with its sizes fixed the whole program is right: the fault lies in how the target handles that"
+        if subject.model.program.state:
+            said = "with eager's state as an input the whole program is right: the error comes with the state, from"
+            said += " earlier runs or from how the target keeps it"
+        sentences.append(f"{said}, not from an operator")
     if found.whole is not None and found.whole.state == "refused":
         sentences.append(f"the target does not lower the program with fixed sizes: {found.whole.reason}")
     far = _eager_difference(subject, whole, feeds[0])
@@ -199,9 +172,9 @@ def _ruled_out(subject: Subject, whole: Whole, found: Found, feeds: Sequence[Fee
 def _eager_difference(subject: Subject, whole: Whole, feed: Feed) -> str | None:
     """How far the program is from the user's model in PyTorch: capture, a rewrite or the precision changed numbers."""
     case = next((case for case in subject.cases if case.name == feed.name), None)
-    if case is None or subject.model.quantized is not None:
+    if case is None or subject.model.quantized is not None or feed.state:
         return None
-    outputs = run_watched(whole.program, feed.steps, lambda _node, _value: None)
+    outputs = run_watched(whole.program, feed, lambda _node, _value: None)
     expected = case.steps[len(feed.steps) - 1].outputs
     for spec, tensor in zip(subject.model.program.outputs, outputs, strict=True):
         compared = compare_output(expected[spec.name], to_array(tensor), subject.tolerance)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -25,9 +26,10 @@ class Subject:
         model: What it was lowered from.
         settings: Of the export.
         lowered: What the delegate made of it.
-        cases: All that it was to prove.
+        cases: All that it was to prove, those of `model` first.
         wrong: Those that it did not, the worst first.
         broken: How it crashes, or why the engine does not load it; the example is fed then.
+        artifact: The model with all of its methods, where `model` is one of several.
     """
 
     model: TargetModel
@@ -36,6 +38,24 @@ class Subject:
     cases: Sequence[Case]
     wrong: Sequence[CaseFigure]
     broken: str | None = None
+    artifact: TargetModel | None = None
+
+    @property
+    def whole(self) -> TargetModel:
+        """The first method, which has the others."""
+        return self.artifact or self.model
+
+    @property
+    def methods(self) -> tuple[TargetModel, ...]:
+        """All methods of the artifact."""
+        return self.whole.methods
+
+    @property
+    def method(self) -> str | None:
+        """The name of the one that is looked at; None where there is one. A decoder's is that of the worst case."""
+        if self.model.source.language is None:
+            return self.model.source.method
+        return next((figure.method for figure in self.wrong if figure.method), self.model.source.language.prefill)
 
     @property
     def tolerance(self) -> Tolerance:
@@ -47,27 +67,20 @@ class Subject:
         )
 
 
-def repeat_flags(settings: ExportSettings, *, rewrite: bool = True) -> str:
-    """The flags that a command needs to ask for the same again, each with a blank before it.
+# As a proof names one run of several; the method where it is another than the case's.
+RUN = re.compile(r"(?P<case>.+), step (?P<step>\d+)(?: \((?P<method>.+)\))?", re.DOTALL)
 
-    Args:
-        settings: Of the export.
-        rewrite: Leave `--no-rewrite` out even where it was given.
-    """
-    given = {
-        "--precision": settings.precision if settings.precision != "fp32" else None,
-        "--quantize": settings.quantize,
-        "--calibration": settings.calibration if isinstance(settings.calibration, str) else None,
-    }
-    flags = "".join(f" {flag} {value}" for flag, value in given.items() if value is not None)
-    flags += "".join(f" --option {key}={value}" for key, value in settings.options.items())
-    return flags if rewrite or settings.rewrite else f"{flags} --no-rewrite"
+
+def _method_of(found: Mapping[str, Any]) -> str | None:
+    """Of an entry of `cases`: what ran; None where the artifact has one method."""
+    match = RUN.fullmatch(str(found["name"]))
+    return found.get("method") if match is None or match["method"] is None else match["method"]
 
 
 def wrong_cases(verdict: Mapping[str, Any]) -> tuple[CaseFigure, ...]:
     """The cases of an `edgex.verify/1` object that failed, the worst first."""
     figures = [
-        CaseFigure(str(found["name"]), found["sqnr_db"], found["reason"])
+        CaseFigure(str(found["name"]), found["sqnr_db"], found["reason"], _method_of(found))
         for found in verdict["cases"]
         if found["verdict"] == "fail"
     ]

@@ -12,7 +12,8 @@ from edgex.delegates.registry import delegate_names, get_delegate
 from edgex.errors import EdgexError
 from edgex.export.bisect.parts.cutting import Part, cut
 from edgex.export.bisect.report import Workaround
-from edgex.export.bisect.subject import Subject, repeat_flags
+from edgex.export.bisect.subject import Subject
+from edgex.export.next_commands import repeat_flags
 from edgex.export.rewrites import apply_rewrites, wanted_rewrites
 from edgex.export.source.naming import command_name
 

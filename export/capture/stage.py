@@ -24,6 +24,7 @@ def capture_source(source: ModelSource, dynamic: Mapping[tuple[str, int], Dim], 
         UsageError: The model card's picture does not fit the input that it names, or its labels no output.
     """
     from edgex.export.capture.diagnosis.blockers import find_blockers
+    from edgex.export.capture.dimensions.chunks import explain_for_llm
     from edgex.export.capture.program import capture
     from edgex.export.methods.state import share_state
 
@@ -41,6 +42,9 @@ def capture_source(source: ModelSource, dynamic: Mapping[tuple[str, int], Dim], 
         error.what = f"{whose}{error.what}"
         progress("blockers", "what else keeps the model from being captured")
         first, *others = find_blockers(source, error)
+        if source.dynamic and not dynamic:  # of a language model: not the user's words
+            for one in (first, *others):
+                explain_for_llm(one, decoder=source.language is not None)
         first.others = tuple(others)
         raise
     image = read_image_card(source.model_card, source.card_place)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, cast
+from typing import Any, Literal, cast
 
 from edgex.delegates.recipes.recipes import Head, Table
 from edgex.errors import UsageError, nearest_name
@@ -38,6 +38,12 @@ class LanguageRequest:
     head: Head = "recipe"
     embedding: Table = "float"
     kv: Cache = "fp32"
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What an artifact does not tell otherwise: the manifest's `settings` have it, where it was given."""
+        cache = {} if self.kv == "fp32" else {"kv": self.kv}
+        return {**cache, **({} if self.source is None else {"source": self.source})}
 
     @property
     def quantized_alone(self) -> str | None:

@@ -14,15 +14,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from edgex.errors import CaptureError, UsageError
+from edgex.errors import CaptureError, EdgexError, UsageError
 from edgex.export.language_model.encoder import Encoder, find_encoder
 from edgex.export.language_model.encoder_decoder import CachedEncoderDecoder
 from edgex.export.language_model.module import NextToken, check_logits, check_takes_position, find_head
 from edgex.export.language_model.tokens import Ends, check_tokenizer, read_ends
 from edgex.export.language_model.transformers_cache import CachedDecoder, is_transformers_model, with_cache
-from edgex.export.language_model.valid_prefix import find_prefix, try_capture
+from edgex.export.language_model.valid_prefix import find_longer, find_prefix, find_rows, try_capture
 from edgex.export.source.eager import BufferSnapshot, reference_conditions
 from edgex.export.source.processors import find_files_beside
+from edgex.export.source.user_code.user_line import line_of_error
 from edgex.export.source.user_file import run_user_code
 from edgex.export.source.weights import shorten
 from edgex.runtime.artifact.language_model import ENCODE, PREFILL, TOKENS, LanguageModel
@@ -41,7 +42,6 @@ _LEAST_AGREEMENT_DB = 60.0
 _LEAST_SAME_DB = 90.0
 # The same where the cache is in 8 bits: a rounding that falls to the other side is a step of it.
 _LEAST_IN_BYTES_DB = 20.0
-_READS_ALL = "attention reads the whole cache at every step: "
 # Shorter texts have nothing to take back.
 _LEAST_REWOUND = 4
 # How many tokens are read one by one where chunks are compared with that; each costs a run of the model.
@@ -126,9 +126,16 @@ def prepare_language_model(source: ModelSource, asked: LanguageRequest) -> Model
         )
     cache = decoder.check_cache(asked, vocabulary)
     beside = "" if asked.kv == "fp32" else f" in 8 bits; its scores are {decoder.agreement_db:.0f} dB from float's"
-    notices.append(f"the cache of {asked.context} tokens takes {sum(map(_bytes, cache.values())):,} bytes{beside}")
-    model, seen = decoder.show_prefix(asked, vocabulary, cache)
-    notices.append(seen)
+    taken = f"{sum(map(_bytes, cache.values())):,} bytes"
+    twice = any(list(tensor.shape).count(asked.context) > 1 for tensor in cache.values())
+    if decoder.longer and not decoder.rows:
+        notices.append(f"the cache takes {taken}{beside}")
+    elif decoder.rows or twice:
+        notices.append(f"the cache of {asked.context} tokens takes {taken}{beside}")
+    else:
+        notices.append(f"what the model keeps of a text takes {taken}, however long the text is")
+    model, seen = decoder.show_prefix(asked, vocabulary)
+    notices += seen
     pristine.restore()
     text = random_text(vocabulary, asked.chunk)
     whole = replace(
@@ -205,6 +212,10 @@ class _Decoder:
         self.agreement_db = EXACT_SQNR_DB
         # Whether a smaller position takes tokens back.
         self.rewinds = True
+        # The buffers with a place for each token of the context; see `find_rows`.
+        self.rows: dict[str, torch.Tensor] = {}
+        # Those with a place for more, and for how many.
+        self.longer: dict[str, int] = {}
         # What it scored in chunks and token by token with the whole cache before it: readings that take minutes of a
         # large model, so that none is made twice.
         self._over_whole_cache: tuple[torch.Tensor | None, torch.Tensor | None] | None = None
@@ -255,6 +266,8 @@ class _Decoder:
         whole = [self._read(part, [slice(0, len(part))], at_once=True) for part in (text, short)]
         chunked = self._read(text, pieces(length, asked.chunk))
         cache = self._written()
+        self.rows = find_rows(cache, self._buffers.value_of, asked.context, length)
+        self.longer = find_longer(cache, self._buffers.value_of, asked.context, length)
         single = self._read(short, pieces(len(short), 1))
         self._over_whole_cache = (chunked, single)
         for expected, found, how in (
@@ -314,23 +327,31 @@ class _Decoder:
         assert expected is not None and found is not None
         self.rewinds = measure_sqnr_db(expected.numpy(), found.numpy()) >= least
 
-    def show_prefix(
-        self, asked: LanguageRequest, vocabulary: int, cache: Mapping[str, torch.Tensor]
-    ) -> tuple[NextToken, str]:
+    def show_prefix(self, asked: LanguageRequest, vocabulary: int) -> tuple[NextToken, list[str]]:
         """Let the model see the filled part of its cache only, where that changes nothing.
 
         Args:
             asked: Context and chunk.
             vocabulary: How many tokens there are.
-            cache: The buffers that it writes, by name.
 
         Returns:
-            The module to capture, and a sentence about what its attention reads.
+            The module to capture, and a sentence about what is read of the cache; none for a model without one, whose
+            state has one size.
         """
         whole = self._model
-        prefix = find_prefix(cache, asked.context)
+        if not self.rows and self.longer:
+            names, size = [name.removeprefix("model.") for name in self.longer], max(self.longer.values())
+            return whole, [
+                f"the whole cache ({shorten(names)}) is read at every step: it has places for {size} tokens, and "
+                f"--context is {asked.context}; with buffers as long as the context the filled part would be enough"
+            ]
+        if not self.rows:
+            return whole, []
+        names = [name.removeprefix("model.") for name in self.rows]
+        reads_all = f"the whole cache ({shorten(names)}) is read at every step: "
+        prefix = find_prefix(self.rows, asked.context)
         if prefix is None:
-            return whole, _READS_ALL + "it is short, or no dimension of it is as long as the context"
+            return whole, [f"{reads_all}a context of {asked.context} tokens is too short to read a part of it"]
         text = random_text(vocabulary, min(2 * asked.chunk + 1, asked.context))
         ways = (pieces(len(text), asked.chunk), pieces(min(len(text), _MOST_SINGLE), 1))
         expected = self._over_whole_cache or [self._read(text[: parts[-1].stop], parts) for parts in ways]
@@ -340,14 +361,23 @@ class _Decoder:
             try_capture(self._model, text[: asked.chunk])
         # The user's code meets sizes that it was not written for: whatever it raises, it keeps what it has.
         except Exception as error:
-            return self._undo(whole), _READS_ALL + f"its beginning does not fit: {_first_line(error)}"
+            return self._undo(whole), [f"{reads_all}its beginning does not fit: {self._say_why(error)}"]
         for one, other in zip(expected, found, strict=True):
             agreement = None if one is None or other is None else measure_sqnr_db(one.numpy(), other.numpy())
             least = _LEAST_SAME_DB if asked.kv == "fp32" else _LEAST_IN_BYTES_DB
             if agreement is not None and agreement < least:
-                return self._undo(whole), _READS_ALL + f"without its rest the scores are {agreement:.0f} dB alike"
+                return self._undo(whole), [f"{reads_all}without its rest the scores are {agreement:.0f} dB alike"]
         self._buffers.restore()
-        return self._model, f"attention reads the filled part of the cache, in steps of {prefix.step} tokens"
+        return self._model, [f"the filled part of the cache is read, in steps of {prefix.step} tokens"]
+
+    def _say_why(self, error: Exception) -> str:
+        """The user's line at which the beginning of the cache does not fit, and what was raised there."""
+        if isinstance(error, EdgexError):
+            where, why = error.where, (error.why or error.what).strip().partition("\n")[0]
+        else:
+            line = line_of_error(error, self._root)
+            where, why = None if line is None else str(line), _first_line(error)
+        return f"{where}: {why}" if where else why
 
     def _undo(self, whole: NextToken) -> NextToken:
         self._model = whole

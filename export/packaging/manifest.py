@@ -16,6 +16,7 @@ from edgex.runtime.support.entry_points import installed_version
 
 if TYPE_CHECKING:
     from edgex.delegates.base import LoweredModule
+    from edgex.export.language_model.request import LanguageRequest
     from edgex.export.target_model import TargetModel
 
 
@@ -28,6 +29,7 @@ def make_manifest(
     allow_inconclusive: bool,
     exclude: Sequence[str] = (),
     rewrite: bool = True,
+    language: LanguageRequest | None = None,
 ) -> Manifest:
     """The manifest, still without files and verdict.
 
@@ -39,6 +41,7 @@ def make_manifest(
         allow_inconclusive: Whether outputs about which nothing could be proved are accepted.
         exclude: The operators that the user kept out of the delegate.
         rewrite: Whether rewrites were allowed.
+        language: What was asked of a language model.
     """
     delegate, source = model.job.delegate, model.source
     # The file's outputs go by their names, and of several methods some may share one.
@@ -71,7 +74,7 @@ def make_manifest(
         status_reason=None,
         rewrites=model.rewrites,
         options=lowered.options,
-        settings={"exclude": list(exclude), "rewrite": rewrite},
+        settings={"exclude": list(exclude), "rewrite": rewrite, **({} if language is None else language.settings)},
         model={
             "source": source.description,
             "parameters": source.parameters,

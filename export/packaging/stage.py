@@ -70,6 +70,7 @@ def write_native(
         allow_inconclusive=settings.allow_inconclusive,
         exclude=settings.exclude,
         rewrite=settings.rewrite,
+        language=settings.language,
     )
     write_manifest(folder, replace(manifest, files=list_files(folder, hashed=False)))
     return manifest

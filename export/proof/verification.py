@@ -368,8 +368,9 @@ def explain_failure(document: Mapping[str, Any], target: str) -> ProofFailed:
     failed = [case for case in document["cases"] if case["verdict"] == "fail"]
     lines = [str(document["reason"])]
     if len(failed) > 1:
-        whose = f"method {failed[0]['method']}: " if "method" in failed[0] else ""
-        lines = [f"{whose}{c['name']}{', ' + c['output'] if c['output'] else ''}: {c['reason']}" for c in failed[:6]]
+        names = [f"method {c['method']}: {c['name']}" if "method" in c else c["name"] for c in failed[:6]]
+        outputs = [f", {c['output']}" if c["output"] else "" for c in failed[:6]]
+        lines = [f"{name}{own}: {c['reason']}" for name, own, c in zip(names, outputs, failed, strict=False)]
         lines += [f"… and {len(failed) - 6} more"] if len(failed) > 6 else []
     numeric = [case["sqnr_db"] for case in failed if case["sqnr_db"] is not None]
     if any(found["verdict"] == "fail" for repeat in document["repeats"] or () for found in repeat["differences"]):

@@ -67,6 +67,19 @@ class GraphRunner:
             if spec.target in state
         }
 
+    @property
+    def state(self) -> dict[str, torch.Tensor]:
+        """What the last run left, by name; copies."""
+        return {name: value.clone() for name, value in self._state.items()}
+
+    def set_state(self, values: Mapping[str, torch.Tensor]) -> None:
+        """Go on from other state: what `state` gave, of this runner or of one that keeps the same.
+
+        Args:
+            values: By name; tensors that the program does not keep are left out.
+        """
+        self._state |= {name: value.clone() for name, value in values.items() if name in self._state}
+
     def run(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Run once, from the state that the last run left.
 

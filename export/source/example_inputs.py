@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -103,14 +103,7 @@ def make_inputs(
         _refuse_unknown(shapes, names)
     missing = [name for name in names if name not in shapes and parameters[name].default is inspect.Parameter.empty]
     if missing:
-        flags = " ".join(f"--input-shape {name}=1x3x224x224" for name in missing)
-        raise UsageError(
-            f"{description} has no example inputs for {', '.join(missing)}",
-            fix="add to the file, with your own shapes,\n"
-            "       def get_args():\n"
-            f"           return ({', '.join('torch.randn(1, 3, 224, 224)' for _ in missing)},)\n"
-            f"       or make random float inputs with {flags}",
-        )
+        raise UsageError(f"{description} has no example inputs for {', '.join(missing)}", fix=_advise_inputs(missing))
     generator = torch.Generator().manual_seed(SEED)
     made = {name: torch.randn(shape, generator=generator) for name, shape in shapes.items()}
     only_positional = [n for n in made if n in parameters and parameters[n].kind == inspect.Parameter.POSITIONAL_ONLY]
@@ -118,6 +111,28 @@ def make_inputs(
     listed = ", ".join(f"{name} {tuple(shape)}" for name, shape in shapes.items())
     notice = [f"the example inputs are random float32 with seed {SEED}: {listed}"] if shapes else []
     return (args, made), notice
+
+
+# Parameters that take whole numbers, as decoders call them: ids `[1, n]`, and where a text goes on, `[1]`.
+_IDS = ("tokens", "ids", "input_ids", "token_ids", "idx")
+_POSITIONS = ("position", "pos", "input_pos", "start_pos", "cache_position")
+
+
+def _advise_inputs(missing: Sequence[str]) -> str:
+    """What to add where example inputs are missing."""
+    whole = {**dict.fromkeys(_IDS, "torch.zeros(1, 8, dtype=torch.int64)")}
+    whole |= dict.fromkeys(_POSITIONS, "torch.zeros(1, dtype=torch.int64)")
+    values = ", ".join(whole.get(name, "torch.randn(1, 3, 224, 224)") for name in missing)
+    lines = ["add to the file, with your own shapes,", "       def get_args():", f"           return ({values},)"]
+    if not any(name in whole for name in missing):
+        flags = " ".join(f"--input-shape {name}=1x3x224x224" for name in missing)
+        lines.append(f"       or make random float inputs with {flags}")
+    if len(missing) == 2 and missing[0] in _IDS and missing[1] in _POSITIONS:
+        lines[0] = (
+            "--llm --context N takes a decoder with its cache, and needs none; for one run of any other model "
+            + lines[0]
+        )
+    return "\n".join(lines)
 
 
 def _refuse_unknown(shapes: Mapping[str, tuple[int, ...]], known: list[str]) -> None:

@@ -215,7 +215,7 @@ def _check_several(label: str, shapes: Mapping[str, tuple[int, ...]], *, languag
     if language:
         raise UsageError(f"--llm makes its own methods, and {label} defines methods()", fix=name)
     if not several:
-        raise UsageError(f"{label} defines methods(), which only `edgex export` takes", fix=name)
+        raise UsageError(f"{label} defines methods(), which `edgex export`, `why` and `bisect` take", fix=name)
     if shapes:
         raise UsageError("--input-shape does not go with methods()", label, "give the example inputs in methods()")
 

@@ -6,31 +6,30 @@ import dataclasses
 import functools
 import gc
 import warnings
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
 from typing import Any
 
 import torch
 from torch.export import ExportedProgram
 
-from edgex.delegates.base import CapturedProgram, Delegate, ImportsSlowly
+from edgex.delegates.base import CapturedProgram, Delegate, ImportsSlowly, TakesLanguageModels
 from edgex.delegates.registry import get_delegate, parse_options
 from edgex.errors import CaptureError, EdgexError, LoweringError
 from edgex.export.capture.diagnosis.blockers import find_blockers
 from edgex.export.capture.example_run import run_example
-from edgex.export.capture.program import capture, capture_unrun
-from edgex.export.capture.torch_internals import uncompiled
 from edgex.export.gains import count_gains
+from edgex.export.next_commands import name_model
 from edgex.export.result import Failure, StageClock, peak_rss_bytes
 from edgex.export.rewrites import Rewrite, apply_rewrites, wanted_rewrites
 from edgex.export.rewrites.precision import convert_precision
-from edgex.export.settings import check_options
+from edgex.export.settings import check_options, refuse_language
 from edgex.export.source.memory.check import needed_bytes, peak_factor
 from edgex.export.source.source import ModelSource, find_model
+from edgex.export.why.programs import capture_programs, prepare_source
 from edgex.export.why.question import Question, choose_options, require_available
 from edgex.export.why.report import LeftOut, TargetView, WhyReport, list_left_out
-from edgex.export.why.unweighted import drop_values, give_values
 from edgex.export.why.weightless import attempt_on_meta, without_values
 from edgex.runtime.support.machine.memory import read_available_bytes
 
@@ -58,6 +57,10 @@ def ask(model: str, question: Question, progress: Progress) -> tuple[dict[str, A
         # Tracing makes much garbage; what was imported is none, and looking through it takes a tenth of the time.
         gc.freeze()
 
+    def find() -> ModelSource:
+        language = question.language is not None
+        return find_model(model, input_shapes=question.shapes, language=language, several=True)
+
     def answer(weights: str) -> dict[str, Any]:
         with clock.stage("find"):
             progress("find", "the model and its example inputs")
@@ -65,13 +68,16 @@ def ask(model: str, question: Question, progress: Progress) -> tuple[dict[str, A
                 with without_values(), torch.device("meta"), warnings.catch_warnings():
                     # Of each weight that the file loads: it has no place for its values, which nobody asks for.
                     warnings.filterwarnings("ignore", message=".*copying from a non-meta parameter")
-                    source = find_model(model, input_shapes=question.shapes)
+                    source = prepare_source(find(), question, weights)
             else:
-                source = find_model(model, input_shapes=question.shapes)
+                source = prepare_source(find(), question, weights)
         report = answer_model(source, question, weights, clock, progress)
+        for error in (*report.blockers, *(failure.error for failure in report.failures)):
+            name_model(error, model, question.language)
         return {"document": report.to_json(), "exit_code": report.exit_code}
 
-    if model.endswith(".pt2"):
+    if model.endswith(".pt2") or question.language is not None:
+        # A language model is run, to find its cache.
         found, why = None, None
     else:
         found, why = attempt_on_meta(lambda: answer("none"))
@@ -108,42 +114,58 @@ def answer_model(
     """
     parameters = source.parameters
     delegates = [get_delegate(name) for name in question.targets]
-    memory = memory_notices(source.module, delegates, read_available_bytes())
+    memory = memory_notices(source.whole, delegates, read_available_bytes())
     try:
         with clock.stage("capture"):
             progress("capture", source.description)
             with without_values() if weights == "none" else nullcontext():
-                program, notices = _capture(source, question, weights)
+                programs, notices = capture_programs(source, question, weights, progress)
     except CaptureError as error:
         with clock.stage("blockers"):
-            progress("blockers", "what keeps the model from being captured")
-            blockers = find_blockers(source, _with_eager(source, error))
+            if source.method is None and source.language is None:
+                progress("blockers", "what keeps the model from being captured")
+                blockers = find_blockers(source, _with_eager(source, error))
+            else:
+                blockers = (error, *error.others)
         return WhyReport(
             source.description, parameters, weights, blockers=blockers, notices=source.notices,
             seconds=dict(clock.seconds), peak_rss_bytes=peak_rss_bytes(),
         )  # fmt: skip
-    # What is rewritten for every target is rewritten once; large models spend seconds there.
-    rewritten = functools.cache(lambda: apply_rewrites(program))
     views: list[TargetView] = []
-    failures: list[Failure] = []
-    for delegate in delegates:
-        try:
-            with clock.stage(f"plan {delegate.name}"):
-                progress("plan", delegate.name)
-                views.append(_ask(delegate, program, rewritten, question))
-        except EdgexError as error:
-            failures.append(Failure(delegate.name, error))
+    failures: dict[str, Failure] = {}
+    for one in programs:
+        # What is rewritten for every target is rewritten once; large models spend seconds there.
+        rewritten = functools.cache(functools.partial(apply_rewrites, one.program))
+        plans: dict[str, Callable[[], TargetView]] = {}
+        own: list[TargetView] = []
+        for delegate in delegates:
+            with clock.stage(f"plan {delegate.name}"), _failing_into(failures, delegate.name):
+                plans[delegate.name] = _ask(delegate, one.program, rewritten, question)
+        for target, plan in plans.items():
+            with clock.stage(f"plan {target}"), _failing_into(failures, target):
+                progress("plan", target if one.method is None else f"{target}, method {one.method}")
+                own.append(dataclasses.replace(plan(), method=one.method))
+        views += _compare(own)
     return WhyReport(
         source.description,
         parameters,
         weights,
-        _compare(views),
+        tuple(views),
         (),
-        tuple(failures),
+        tuple(failures.values()),
         (*source.notices, *notices, *memory),
         dict(clock.seconds),
         peak_rss_bytes(),
     )
+
+
+@contextmanager
+def _failing_into(failures: dict[str, Failure], target: str) -> Iterator[None]:
+    """Within it, an error is a failure of the target; its first one is told."""
+    try:
+        yield
+    except EdgexError as error:
+        failures.setdefault(target, Failure(target, error))
 
 
 def _with_eager(source: ModelSource, error: CaptureError) -> CaptureError:
@@ -182,30 +204,19 @@ def memory_notices(
     )
 
 
-def _capture(source: ModelSource, question: Question, weights: str) -> tuple[CapturedProgram, tuple[str, ...]]:
-    if isinstance(source.module, ExportedProgram):
-        captured = capture(source.module, source_root=source.source_root, dynamic=question.dynamic)
-        return captured.program, captured.notices
-    module = uncompiled(source.module)
-    if weights == "none":
-        drop_values(module)
-    return capture_unrun(
-        module,
-        give_values(source.args),
-        give_values(source.kwargs),
-        source.dynamic_shapes,
-        source_root=source.source_root,
-        dynamic=question.dynamic,
-    )
-
-
 def _ask(
     delegate: Delegate,
     program: CapturedProgram,
     rewritten: Callable[[], tuple[CapturedProgram, tuple[Rewrite, ...]]],
     question: Question,
-) -> TargetView:
+) -> Callable[[], TargetView]:
+    """What a target is asked about, rewritten for it; what is returned asks it.
+
+    Planning gives sizes that only a run finds new names, which a rewrite would then not know.
+    """
     require_available(delegate)
+    if question.language is not None and not isinstance(delegate, TakesLanguageModels):
+        raise refuse_language(delegate)
     if question.precision not in delegate.precisions:
         raise LoweringError(
             f"target {delegate.name!r} does not take --precision {question.precision}",
@@ -220,11 +231,16 @@ def _ask(
         program, for_all = rewritten()
         program, for_it = apply_rewrites(program, wanted_rewrites(delegate), common=False)
         rewrites = (*for_all, *for_it)
-    plan = delegate.plan(convert_precision(program, question.precision), options)
-    if question.precision == "fp32":
-        rewrites = count_gains(captured, rewrites, plan, delegate, options)
-    applied = tuple(asdict(rewrite) for rewrite in rewrites)
-    return TargetView(delegate.name, plan, list_left_out(plan, rewrites_on=question.rewrite), applied)
+    program = convert_precision(program, question.precision)
+
+    def make_plan() -> TargetView:
+        plan, told = delegate.plan(program, options), rewrites
+        if question.precision == "fp32":
+            told = count_gains(captured, told, plan, delegate, options)
+        applied = tuple(asdict(rewrite) for rewrite in told)
+        return TargetView(delegate.name, plan, list_left_out(plan, rewrites_on=question.rewrite), applied)
+
+    return make_plan
 
 
 def _compare(views: Sequence[TargetView]) -> tuple[TargetView, ...]:

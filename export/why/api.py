@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from edgex.export.language_model.request import read_request
 from edgex.export.result import StageClock
 from edgex.export.why.question import Question, check_targets
 from edgex.export.why.report import WhyReport
@@ -19,6 +20,8 @@ def why(
     dynamic_shapes: Any = None,
     precision: str | None = None,
     options: Mapping[str, Any] | None = None,
+    context: int | None = None,
+    chunk: int | None = None,
 ) -> WhyReport:
     """Ask what each target takes of a module or an ExportedProgram. Nothing is lowered, written or changed.
 
@@ -30,6 +33,8 @@ def why(
         dynamic_shapes: As `torch.export.export` takes it.
         precision: `fp32` (default), `fp16` or `bf16`.
         options: The delegates' options; `target.key` reaches one target only.
+        context: How many tokens a text may have: the model is a language model, as for `edgex.export_model`.
+        chunk: How many tokens one call of prefill takes at most.
 
     Returns:
         A view for each target in `targets`; what keeps the model from being captured in `blockers`; targets without a
@@ -39,13 +44,14 @@ def why(
         UsageError: A target, precision or option is unknown.
         TargetUnavailable: None of the targets can be used here.
     """
-    question = Question(
-        (target,) if isinstance(target, str) else tuple(target), precision or "fp32", options=options or {}
-    )
+    targets = (target,) if isinstance(target, str) else tuple(target)
+    language = read_request(context is not None, context, chunk)
+    question = Question(targets, precision or "fp32", options=options or {}, language=language)
     check_targets(question)
     # Imports torch; what is wrong with the question is said before.
     from edgex.export.source.source import wrap_model
     from edgex.export.why.analysis import answer_model
+    from edgex.export.why.programs import prepare_source
 
-    source = wrap_model(model, tuple(args), dict(kwargs or {}), dynamic_shapes)
+    source = prepare_source(wrap_model(model, tuple(args), dict(kwargs or {}), dynamic_shapes), question, "built")
     return answer_model(source, question, "built", StageClock(), lambda _stage, _detail: None)

@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from edgex.delegates.base import Delegate
+from edgex.delegates.base import Delegate, TakesLanguageModels
 from edgex.delegates.registry import delegate_names, get_delegate, parse_options
 from edgex.errors import EdgexError, TargetUnavailable, UsageError, nearest_name
-from edgex.export.settings import PRECISIONS
+from edgex.export.language_model.request import LanguageRequest
+from edgex.export.settings import PRECISIONS, refuse_language
 from edgex.export.source.naming import parse_model_name
 from edgex.runtime.artifact.specs import Dim
 
@@ -26,6 +27,8 @@ class Question:
         dynamic: Bounds by input name and axis.
         options: Delegate options by name; `target.key` reaches one target only.
         shapes: Shapes of example inputs by name.
+        language: What is asked of a language model; None where the model is none.
+        method: The one that is asked about, of several; None asks about all.
     """
 
     targets: tuple[str, ...]
@@ -34,15 +37,23 @@ class Question:
     dynamic: Mapping[tuple[str, int], Dim] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    language: LanguageRequest | None = None
+    method: str | None = None
 
 
-def targets_to_ask(precision: str) -> tuple[str, ...]:
-    """Every target that can be asked here about such a precision; a broken plug-in is none of them."""
+def targets_to_ask(precision: str, *, language: bool = False) -> tuple[str, ...]:
+    """Every target that can be asked here about such a precision; a broken plug-in is none of them.
+
+    Args:
+        precision: `fp32`, `fp16` or `bf16`.
+        language: Only those that take language models.
+    """
     found = []
     for name in delegate_names():
         try:
             delegate = get_delegate(name)
             takes = precision in delegate.precisions and delegate.availability().available
+            takes = takes and (not language or isinstance(delegate, TakesLanguageModels))
         except EdgexError:  # `edgex targets` tells it
             continue
         if takes:
@@ -58,6 +69,12 @@ def check_question(model: str, question: Question) -> None:
         TargetUnavailable: None of the targets can be used here; with one that can, the others are failures beside it.
     """
     parse_model_name(model)
+    if question.language is not None:
+        if question.shapes:
+            raise UsageError("--input-shape does not go with --llm", fix="say the sizes by --context and --chunk")
+        if question.dynamic:
+            fix = "leave --dynamic out: --context and --chunk say the sizes"
+            raise UsageError("--dynamic does not go with --llm", fix=fix)
     check_targets(question)
 
 
@@ -80,6 +97,8 @@ def check_targets(question: Question) -> None:
         chosen = choose_options(delegate, question.options)
         parse_options(delegate, chosen)
         taken.update(key for key in question.options if key.rpartition(".")[2] in chosen)
+    if question.language is not None and not any(isinstance(one, TakesLanguageModels) for one in delegates):
+        raise refuse_language(delegates[0])
     if not any(delegate.availability().available for delegate in delegates):
         require_available(delegates[0])
     if unknown := [key for key in question.options if key not in taken]:

@@ -60,6 +60,7 @@ class TargetView:
         left_out: The plan's fallbacks, most expensive first where a profile was given, else in program order.
         rewrites: What was rewritten for it before.
         fallback_share: Measured share of the time that everything left out takes; None without a profile.
+        method: Which of the model's methods was asked about; None where one program is all there is.
     """
 
     target: str
@@ -67,6 +68,7 @@ class TargetView:
     left_out: tuple[LeftOut, ...] = ()
     rewrites: tuple[Mapping[str, Any], ...] = ()
     fallback_share: float | None = None
+    method: str | None = None
 
     @property
     def exportable(self) -> bool:
@@ -81,6 +83,7 @@ class TargetView:
             entry.update(item.to_json())
         return {
             "target": self.target,
+            **({} if self.method is None else {"method": self.method}),
             "exportable": self.exportable,
             "delegation": document,
             "rewrites": [dict(rewrite) for rewrite in self.rewrites],

@@ -32,6 +32,8 @@ def without_values() -> Iterator[None]:
     """
     try:
         yield
+    except NotOnMeta:
+        raise
     except Exception as error:
         raise NotOnMeta(_describe(error)) from error
 

@@ -276,7 +276,7 @@ class Generator:
                 only `reset` sets back.
         """
         if count < 0:
-            raise RunError(f"cannot take back {count} tokens")
+            raise RunError(f"cannot take back {count} tokens", fix="rewind(3) takes back the last 3")
         if count > len(self._text):
             raise RunError(f"cannot take back {count} tokens of a text of {len(self._text)}", fix="reset() begins anew")
         if count and self._decoder.counts_itself:

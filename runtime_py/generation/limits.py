@@ -78,7 +78,7 @@ class Limits:
             shown = ", ".join(map(str, strange[:_SHOWN])) + (", …" if len(strange) > _SHOWN else "")
             raise RunError(
                 f"{shown}: no such id in a vocabulary of {self.vocabulary}",
-                fix=f"ids are 0 to {self.vocabulary - 1}; is this the model's own tokenizer?",
+                fix=f"ids are 0 to {self.vocabulary - 1}; those of another model's tokenizer do not fit",
             )
         if found and self.context is not None and taken + len(found) > self.context:
             held = f", of which {taken} are taken" if taken else ""

@@ -84,6 +84,8 @@ def read_prefix(path: Path, digest: str, state: Sequence[StateSpec], vocabulary:
                     why="keys and values of one model mean nothing to another; a new export is another model too",
                 )
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a mapping
+    except FileNotFoundError as error:
+        raise ArtifactError(f"no such file: {path}", fix="generator.save(path) writes one") from error
     except (OSError, SafetensorError) as error:
         raise ArtifactError(f"{path.name} cannot be read", str(path), again, why=str(error)) from error
     expected: dict[str, tuple[np.dtype[np.generic], tuple[int, ...]]] = {

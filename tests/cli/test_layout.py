@@ -106,3 +106,18 @@ def test_what_was_left_out_for_one_reason_is_one_line():
         "left out: 5 x aten.cumsum.default at net.py:3, net.py:5, net.py:8 +1 more [not_in_delegate] no kernel",
         "left out: 1 x aten.sort.stable, 1 x aten.topk.default at net.py:20 [not_in_delegate] no kernel",
     ]
+
+
+def test_where_much_was_left_out_operators_are_counted_by_reason():
+    left = {"count": 2, "reason": "it is so"}
+    found = [
+        {**left, "op": f"aten.op{n}.default", "code": "dtype" if n % 3 else "not_in_delegate", "source": f"net.py:{n}"}
+        for n in range(9)
+    ]
+    found.append({**left, "op": "aten.sym_size.int", "code": "attribute", "source": None})
+    assert describe_fallbacks(found, in_full=False, path="net.xnnpack.edgex") == [
+        "left out: 12 operators [dtype]: 2 x aten.op1.default, 2 x aten.op2.default, 2 x aten.op4.default +3 more",
+        "left out: 6 operators [not_in_delegate]: 2 x aten.op0.default, 2 x aten.op3.default, 2 x aten.op6.default",
+        "edgex why net.xnnpack.edgex tells each with its line and reason",
+    ]
+    assert len(describe_fallbacks(found)) == 10 and len(describe_fallbacks(found[:7], in_full=False)) == 7

@@ -184,8 +184,12 @@ class Judge:
 
 
 def as_model(model: TargetModel, program: CapturedProgram) -> TargetModel:
-    """A part in the place of the model that it is from."""
-    return replace(model, rewritten=ProvedRewrites(program, ()), quantized=None, cases=())
+    """A part in the place of the model that it is from: one method, whose inputs and outputs are tensors of the graph.
+
+    It reads no text, shows no picture and has no labels, whatever the model does.
+    """
+    source = replace(model.source, language=None, method=None, others=(), by_size=False, model_card={})
+    return replace(model, source=source, rewritten=ProvedRewrites(program, ()), quantized=None, cases=(), others=())
 
 
 def first_line(error: EdgexError) -> str:

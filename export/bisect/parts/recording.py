@@ -6,8 +6,8 @@ Values are not kept: a program of any size would hold all of its activations at 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -28,10 +28,12 @@ class Feed:
     Attributes:
         name: Of the case.
         steps: Tensors of each run in a row, in the order of the program's inputs; the last one is looked at.
+        state: State that other methods left before, by name; what is not in it is as at the start.
     """
 
     name: str
     steps: tuple[tuple[torch.Tensor, ...], ...]
+    state: Mapping[str, torch.Tensor] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -75,7 +77,7 @@ class Recording:
             if node.name in names and isinstance(value, torch.Tensor):
                 found[node.name] = value.detach().clone()
 
-        run_watched(self.program, self.feed.steps, keep)
+        run_watched(self.program, self.feed, keep)
         return found
 
 
@@ -103,17 +105,17 @@ def record(program: CapturedProgram, feed: Feed) -> Recording:
         if _digest(value) != digests[node.name]:
             first.setdefault("unsteady", node)
 
-    run_watched(program, feed.steps, note)
-    run_watched(program, feed.steps, again)
+    run_watched(program, feed, note)
+    run_watched(program, feed, again)
     return Recording(program, feed, forms, first.get("unsteady"), first.get("not finite"))
 
 
-def run_watched(program: CapturedProgram, steps: Sequence[Sequence[torch.Tensor]], watch: Watch) -> list[torch.Tensor]:
-    """Run steps in a row from the initial state; `watch` sees every value of the last one.
+def run_watched(program: CapturedProgram, feed: Feed, watch: Watch) -> list[torch.Tensor]:
+    """Run a feed's steps in a row; `watch` sees every value of the last one.
 
     Args:
         program: It is not changed.
-        steps: Inputs of each run.
+        feed: Inputs of each run, and the state before the first.
         watch: What it returns, unless that is None, takes the value's place.
 
     Returns:
@@ -133,9 +135,10 @@ def run_watched(program: CapturedProgram, steps: Sequence[Sequence[torch.Tensor]
         return Watched(module)
 
     runner = GraphRunner(program, interpreter=interpret)
+    runner.set_state(feed.state)
     outputs: list[torch.Tensor] = []
-    for at, inputs in enumerate(steps):
-        seen[0] = at == len(steps) - 1
+    for at, inputs in enumerate(feed.steps):
+        seen[0] = at == len(feed.steps) - 1
         outputs = runner.run(inputs)
     return outputs
 

@@ -58,14 +58,11 @@ def write_repro(folder: Path, search: Search, born: Born, fault: Fault) -> tuple
     said = [_write_python(folder, part, recordings, fault, subject.model.target)]
     program = replace(part.program, source_root=folder.resolve())
     cases = [_case(part, recording) for recording in recordings]
+    model = as_model(subject.model, program)
     source = replace(
-        subject.model.source,
-        name=_NAME,
-        description=f"{_NAME}.py:get_model",
-        source_root=folder.resolve(),
-        model_card={},
+        model.source, name=_NAME, description=f"{_NAME}.py:get_model", source_root=folder.resolve(), processor_files={}
     )
-    model = replace(as_model(subject.model, program), source=source, cases=cases)
+    model = replace(model, source=source, cases=cases)
     settings = replace(subject.settings, tolerance=subject.tolerance, allow_inconclusive=True)
     with quiet_dependencies():
         lowered = model.job.delegate.lower(program, model.job.options)

@@ -21,10 +21,12 @@ from edgex.errors import CaptureError, EdgexError
 from edgex.export.capture.diagnosis.export_failures import explain_data_dependence, explain_missing_fake
 from edgex.export.source.eager import BufferSnapshot, reference_conditions
 from edgex.export.source.source import ModelSource
-from edgex.export.source.user_code.user_line import UserLine, line_of_frames
+from edgex.export.source.user_code.user_line import UserLine, is_machinery, is_own, line_of_frames
 
 # Methods of a tensor that hand its values to Python.
 _READS = ("__bool__", "__int__", "__float__", "__index__", "__array__", "item", "tolist", "numpy")
+# What edgex and torch put between the model and this watch.
+_MODES = ("__torch_function__", "__torch_dispatch__")
 _PACKED = (torch.nn.utils.rnn.__file__, torch.nn.modules.rnn.__file__)
 # PyTorch's own operators have fake kernels, or are torch.export's to complain about.
 _OWN = ("aten", "prims", "prim", "profiler")
@@ -91,9 +93,16 @@ class _Watch:
 
     def _user_line(self) -> UserLine | None:
         # Without the lines' texts: a loop may read a value many thousand times.
-        frames = [(frame.f_code.co_filename, number) for frame, number in traceback.walk_stack(None)]
+        frames, calls = [], []
+        for frame, number in traceback.walk_stack(None):
+            file = frame.f_code.co_filename
+            frames.append((file, number))
+            if file != __file__ and frame.f_code.co_name not in _MODES:
+                calls.append(file)
         if any(file in _PACKED for file, _ in frames):  # capture keeps packed sequences padded, and reads no lengths
             return None
+        if is_own(next((file for file in calls if is_own(file) or not is_machinery(file)), "")):
+            return None  # what a module of edgex reads, around the user's: how much of a cache is filled
         return line_of_frames([frame for frame in reversed(frames) if frame[0] != __file__], self._root)
 
 

@@ -101,6 +101,12 @@ def is_machinery(file: str) -> bool:
     parts = Path(file).parts
     if "torch" in parts or "importlib" in parts or "contextlib.py" in parts:
         return True
+    return is_own(file)
+
+
+@functools.cache
+def is_own(file: str) -> bool:
+    """Whether a file is edgex's own code."""
     return any(Path(file).resolve().is_relative_to(folder) for folder in _own_folders())
 
 

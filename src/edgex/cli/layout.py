@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 import textwrap
@@ -16,6 +17,9 @@ from edgex.runtime.support.printable import escape_control
 _PIPE_WIDTH = 80
 # Longer lines of prose are hard to read, however wide the terminal.
 _PROSE_WIDTH = 110
+# A command in a sentence; a blank in it that is none to wrap at, which no text has once it is escaped.
+_COMMAND = re.compile(r"`edgex [^`]+`")
+_KEPT = "\x00"
 _GAP = 2
 _LEAST_COLUMN = 8
 
@@ -32,14 +36,15 @@ def screen_width() -> int:
 
 
 def wrap(text: str, width: int) -> list[str]:
-    """Lines of a text, each line of its own wrapped; words are whole, so that commands and paths can be copied.
+    """Lines of a text, each line of its own wrapped; words and `commands` are whole, so that they can be copied.
 
     Control characters are escaped: the text may be a stranger's.
     """
     lines = []
     for line in escape_control(text).splitlines() or [""]:
-        lines += textwrap.wrap(line, max(20, width), break_long_words=False, break_on_hyphens=False) or [""]
-    return lines
+        kept = _COMMAND.sub(lambda found: found[0].replace(" ", _KEPT), line)
+        lines += textwrap.wrap(kept, max(20, width), break_long_words=False, break_on_hyphens=False) or [""]
+    return [line.replace(_KEPT, " ") for line in lines]
 
 
 def echo_labelled(

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from edgex.cli.layout import echo_labelled, list_some, print_table
+from edgex.delegates.plan import reads_size
 from edgex.errors import UsageError
 from edgex.runtime.report.figures import format_bytes
 from edgex.runtime.session.repeats import describe_repeats
@@ -16,6 +17,8 @@ from edgex.runtime.session.repeats import describe_repeats
 # Names in a list, before it says how many more there are.
 _LISTED = 6
 _LINES_LISTED = 3
+# Of operators that were left out; where there are more, they are counted.
+_LINES_OF_FALLBACKS = 8
 
 
 def bold(text: str) -> str:
@@ -23,8 +26,13 @@ def bold(text: str) -> str:
     return click.style(text, bold=True)
 
 
-def print_export(document: Mapping[str, Any]) -> None:
-    """The summary of `edgex export`."""
+def print_export(document: Mapping[str, Any], *, verbose: bool = False) -> None:
+    """The summary of `edgex export`.
+
+    Args:
+        document: `edgex.export/2`.
+        verbose: With every operator that was left out, however many there are.
+    """
     for artifact in document["artifacts"]:
         where = artifact["path"] or "dry run, nothing written"
         click.echo(f"{bold(artifact['target'])}  {artifact['status']}  {where}")
@@ -37,7 +45,7 @@ def print_export(document: Mapping[str, Any]) -> None:
         # Nobody has asked the device: what the delegate's table says is a prediction.
         predicted = ", as predicted" if artifact["status"] == "assembled" else ""
         echo_labelled("delegation", describe_delegation(artifact["delegation"]) + predicted)
-        for line in describe_fallbacks(artifact["delegation"]["fallbacks"]):
+        for line in describe_fallbacks(artifact["delegation"]["fallbacks"], in_full=verbose, path=artifact["path"]):
             echo_labelled("", line)
         for rewrite in artifact["rewrites"]:
             echo_labelled("rewrite", f"{rewrite['name']} x {rewrite['count']}: {rewrite['detail']}{_gain_of(rewrite)}")
@@ -51,13 +59,9 @@ def print_export(document: Mapping[str, Any]) -> None:
         echo_labelled("seconds", ", ".join(stages))
         for warning in artifact["warnings"]:
             echo_labelled("warning", warning, colour="yellow")
-        if artifact["path"]:
-            flag = " --allow-fallback" if artifact["status"] == "assembled" else ""
-            # A simulator's times are not shown, so a profile would be refused.
-            second = "verify" if artifact["status"] == "simulated" else "profile"
+        for number, line in enumerate(artifact["next"]):
             # To be copied: whole, whatever the width.
-            click.echo(f"  {'next':<12}edgex run {artifact['path']}{flag}")
-            click.echo(f"  {'':<12}edgex {second} {artifact['path']}{flag}")
+            click.echo(f"  {'' if number else 'next':<12}{line}")
 
 
 def _gain_of(rewrite: Mapping[str, Any]) -> str:
@@ -144,12 +148,32 @@ def _name_unquantized(operators: Sequence[Mapping[str, Any]]) -> list[str]:
     return lines[:_LINES_LISTED] + ([f"in floating point: {more} more; --json lists them"] if more > 0 else [])
 
 
-def reads_size(op: str) -> bool:
-    """Whether an operator only reads a size that a run has (`aten.sym_size.int`): it is on no line of the user's."""
-    return op.startswith(("aten.sym_size", "aten.sym_stride", "aten.sym_numel", "aten.sym_storage_offset"))
+def describe_fallbacks(
+    fallbacks: Sequence[Mapping[str, Any]], *, in_full: bool = True, path: str | None = None
+) -> list[str]:
+    """What was left out; where that is much and nobody asked for all, operators are only counted, by reason.
+
+    ```
+    left out: 97 operators [dynamic_shape]: 40 x aten.select_copy.int, 25 x aten.slice_copy.Tensor +9 more
+    left out: 21 operators [not_in_delegate]: 16 x aten.eq.Scalar, 4 x aten.logical_not.default, 1 x aten.le.Tensor
+    ```
+    """
+    lines = _list_fallbacks(fallbacks)
+    if in_full or len(lines) <= _LINES_OF_FALLBACKS:
+        return lines
+    counts: dict[str, Counter[str]] = {}
+    for fallback in fallbacks:
+        if not reads_size(fallback["op"]):
+            counts.setdefault(fallback["code"], Counter())[fallback["op"]] += fallback["count"]
+    told = [
+        f"left out: {ops.total()} operator{'' if ops.total() == 1 else 's'} [{code}]: "
+        + list_some([f"{count} x {op}" for op, count in ops.most_common()], _LINES_LISTED)
+        for code, ops in sorted(counts.items(), key=lambda entry: -entry[1].total())
+    ]
+    return [*told, f"{'-v' if path is None else f'edgex why {path}'} tells each with its line and reason"]
 
 
-def describe_fallbacks(fallbacks: Sequence[Mapping[str, Any]]) -> list[str]:
+def _list_fallbacks(fallbacks: Sequence[Mapping[str, Any]]) -> list[str]:
     """What was left out, a line for each operator and reason, however many of the user's lines it stands on.
 
     ```

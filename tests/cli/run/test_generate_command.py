@@ -142,7 +142,7 @@ def test_on_a_device(with_text, own_copy, edgex, tmp_path):
         (["--ids", ",".join(["1"] * (CONTEXT + 1))], 6, f"do not fit the context of {CONTEXT}"),
         (["--prompt", "text"], 6, "carries no tokenizer.json"),
         (["--prompt", "text", "--chat"], 6, "carries no chat template"),
-        (["--ids", "1", "--stop", "text"], 6, "carries no tokenizer.json"),
+        (["--ids", "1", "--stop", "text"], 6, "leave --stop out"),
         (["--ids", "1", "--max-new", "0"], 2, "--max-new"),
         (["--ids", "1", "--temperature", "-1"], 2, "--temperature"),
         (["--ids", "1", "--top-p", "0"], 2, "--top-p"),
@@ -156,6 +156,11 @@ def test_refused_before_anything_is_loaded(flags, code, words, artifact, edgex, 
     done = edgex("generate", artifact, *flags)
     assert done.returncode == code and words in done.stderr, done.stderr
     assert not done.stdout
+
+
+def test_how_long_generation_goes_on_is_said_once(artifact, edgex):
+    done = edgex("generate", artifact, "--ids", "1", "--max-new", str(CONTEXT + 50))
+    assert f"generation goes on for {CONTEXT} tokens" in done.stderr and str(CONTEXT + 50) not in done.stderr
 
 
 def test_what_is_no_language_model(edgex, tmp_path):

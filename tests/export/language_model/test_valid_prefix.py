@@ -7,6 +7,7 @@ import math
 import pytest
 import torch
 from language_support import HEAD, VOCABULARY, Attention, Decoder
+from torch import nn
 from torch.nn import functional
 
 from edgex.export.language_model.module import NextToken
@@ -15,6 +16,7 @@ from edgex.export.language_model.source import prepare_language_model
 from edgex.export.language_model.valid_prefix import PrefixLengths, find_prefix, try_capture
 from edgex.export.source.source import wrap_model
 from edgex.runtime.session.numerics import measure_sqnr_db
+from edgex.samples.random_weights import randomise_weights
 
 CONTEXT, STEP, LENGTH = 64, 16, 20
 
@@ -108,10 +110,10 @@ def test_scores_are_the_same_and_no_attention_is_longer_than_the_text(mix) -> No
 @pytest.mark.parametrize(
     ("mix", "sentence"),
     [
-        (fused, "attention reads the filled part of the cache, in steps of 16 tokens"),
-        (over_everything, "attention reads the whole cache at every step: without its rest the scores are"),
+        (fused, "the filled part of the cache is read, in steps of 16 tokens"),
+        (over_everything, "the whole cache (attention.keys, attention.values) is read at every step: without its rest"),
         (lambda query, keys, values, places: fused(query, keys.view(1, -1, CONTEXT, HEAD), values, places),
-         "attention reads the whole cache at every step: its beginning does not fit"),
+         "is read at every step: its beginning does not fit: test_valid_prefix.py:"),
     ],
 )  # fmt: skip
 def test_a_model_that_needs_its_whole_cache_keeps_it(mix, sentence) -> None:
@@ -127,4 +129,40 @@ def test_a_short_cache_and_buffers_of_other_lengths_are_read_whole() -> None:
     assert find_prefix({"keys": torch.zeros(1, 2, 32, 32)}, 32) is None
     assert find_prefix({"keys": torch.zeros(1, 2, 4096, 8), "count": torch.zeros(1)}, 4096) == PrefixLengths(
         {"keys": 2}, 4096, 256
+    )
+
+
+class Recurrent(nn.Module):
+    """No attention: a state of one size, one dimension of which happens to be as long as the context."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(50, CONTEXT)
+        self.scores = nn.Linear(CONTEXT, 50)
+        self.register_buffer("state", torch.zeros(1, CONTEXT))
+
+    def forward(self, tokens: torch.Tensor, position: torch.Tensor) -> torch.Tensor:
+        """A sum of what was read, which forgets."""
+        steps = torch.arange(tokens.shape[1])
+        weights = torch.tril(0.5 ** (steps[:, None] - steps).clamp(min=0))
+        state = self.state * (position > 0)
+        mixed = weights @ self.embed(tokens) + 0.5 ** (steps + 1)[None, :, None] * state[:, None]
+        self.state.copy_(mixed[:, -1])
+        return self.scores(mixed)
+
+
+def test_of_a_model_without_a_cache_nothing_is_said_about_reading_one() -> None:
+    model = Recurrent().eval()
+    randomise_weights(model)
+    prepared = prepare_language_model(wrap_model(model, (), {}), LanguageRequest(CONTEXT, 8))
+    said = " ".join(prepared.notices)
+    assert "what the model keeps of a text takes" in said and "however long" in said
+    assert "is read" not in said and "attention" not in said and prepared.module.prefix is None
+
+
+def test_a_cache_longer_than_the_context_is_named() -> None:
+    prepared = prepare_language_model(wrap_model(make_decoder(masked_fill), (), {}), LanguageRequest(32, 8))
+    (said,) = [notice for notice in prepared.notices if "is read" in notice]
+    assert (
+        "(attention.keys, attention.values)" in said and f"has places for {CONTEXT} tokens, and --context is 32" in said
     )

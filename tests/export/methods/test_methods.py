@@ -242,7 +242,7 @@ def test_methods_that_are_not_as_they_must_be(tmp_path, returned, message):
 
 
 def test_what_takes_one_model_names_the_way_to_it(model_file):
-    with pytest.raises(UsageError, match=r"defines methods\(\), which only `edgex export` takes"):
+    with pytest.raises(UsageError, match=r"defines methods\(\), which `edgex export`, `why` and `bisect` take"):
         find_model(str(model_file))
     with pytest.raises(UsageError, match="--llm makes its own methods"):
         find_model(str(model_file), several=True, language=True)

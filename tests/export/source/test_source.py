@@ -256,6 +256,17 @@ def test_no_example_inputs(write):
     assert "--input-shape x=" in error.fix
 
 
+def test_example_inputs_of_a_decoder_are_no_images(write):
+    error = usage_error(
+        write(
+            "class Decoder(Net):\n    def forward(self, tokens, position):\n        return tokens\n\nmodel = Decoder()"
+        )
+    )
+    assert error.fix.startswith("--llm --context N takes a decoder with its cache, and needs none; ")
+    assert "return (torch.zeros(1, 8, dtype=torch.int64), torch.zeros(1, dtype=torch.int64),)" in error.fix
+    assert "--input-shape" not in error.fix
+
+
 def test_no_such_file(write, tmp_path):
     write("", name="resnet.py")
     error = usage_error(str(tmp_path / "resnt.py"))

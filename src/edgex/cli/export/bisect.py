@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,11 +11,13 @@ import click
 
 from edgex.cli.failure import print_json
 from edgex.cli.options.command import make_command, option
+from edgex.cli.options.language import language_options, model_method_option
 from edgex.cli.options.shared import (
     RENAMED,
     calibration_option,
     common_options,
     dynamic_option,
+    group_size_option,
     input_shape_option,
     inputs_option,
     model_argument,
@@ -59,7 +62,10 @@ if TYPE_CHECKING:
     group="Precision and quantization",
     help="Quantize by a recipe, as export does.",
 )
+@group_size_option
 @calibration_option
+@language_options()
+@model_method_option
 @input_shape_option
 @dynamic_option
 @option(
@@ -80,7 +86,16 @@ def command(
     time_limit: float,
     precision: str,
     quantize: str,
+    group_size: int | None,
     calibration: str | None,
+    llm: bool,
+    context: int | None,
+    chunk: int | None,
+    source: int | None,
+    head: str | None,
+    embedding: str | None,
+    kv: str | None,
+    method: str | None,
     shapes: tuple[str, ...],
     dynamic: tuple[str, ...],
     min_sqnr: float | None,
@@ -102,23 +117,33 @@ def command(
     def body() -> int:
         from edgex.cli.flags import parse_dynamic, parse_key_values, parse_shapes, split_list
         from edgex.cli.progress import StageProgress
+        from edgex.errors import EdgexError
+        from edgex.export.language_model.request import read_request
+        from edgex.export.next_commands import name_model
         from edgex.export.settings import ExportSettings, Limits
 
         settings = ExportSettings(
             targets=split_list(targets),
             precision=precision,
             quantize=None if quantize == "none" else quantize,
+            group_size=group_size,
             calibration=calibration,
             tolerance=None if min_sqnr is None else Limits(min_sqnr),
             options=parse_key_values(options),
             rewrite=rewrite,
             dynamic=parse_dynamic(dynamic),
+            language=read_request(llm, context, chunk, source, head, embedding, kv),
         )
         question = _read_question(model, settings, inputs, parse_shapes(shapes), repro, time_limit, force)
+        question = replace(question, method=method)
         with StageProgress(quiet=quiet) as progress:
             from edgex.export.bisect.of_model import answer_question
 
-            answer, notices = answer_question(question, progress)
+            try:
+                answer, notices = answer_question(question, progress)
+            except EdgexError as error:
+                name_model(error, model, question.settings.language)
+                raise
         for notice in () if quiet else notices:
             click.echo(f"note: {notice}", err=True)
         document = answer.to_json()
@@ -138,8 +163,6 @@ def _read_question(
     force: bool,
 ) -> Question:
     """Check all that was given before anything slow."""
-    from dataclasses import replace
-
     from edgex.cli.run.inputs import read_inputs
     from edgex.errors import UsageError
     from edgex.export.bisect.of_model import Question, model_of, settings_of
@@ -152,6 +175,11 @@ def _read_question(
         artifact = open_artifact(model, "size")
         given = settings
         settings = settings_of(artifact)
+        if given.language is not None:
+            raise UsageError(
+                "--llm does not go with an artifact, which says itself what it is",
+                fix=f"edgex bisect {artifact.path}",
+            )
         if given.targets and given.targets != settings.targets:
             raise UsageError(
                 f"{artifact.path.name} is for {settings.targets[0]}, not {', '.join(given.targets)}",
@@ -165,6 +193,8 @@ def _read_question(
             fix=f"edgex bisect {model} -t xnnpack; `edgex targets` lists them",
         )
     parse_model_name(model)
+    if settings.language is not None and shapes:
+        raise UsageError("--input-shape does not go with --llm", fix="say the sizes by --context and --chunk")
     for text in inputs:
         if not Path(text.rpartition("=")[2]).is_file():
             raise UsageError(f"no such file: {text.rpartition('=')[2]}", where=f"-i {text}")
@@ -174,7 +204,7 @@ def _read_question(
     def find() -> Any:
         from edgex.export.source.source import find_model
 
-        return find_model(model, input_shapes=shapes)
+        return find_model(model, input_shapes=shapes, language=settings.language is not None, several=True)
 
     reader = (lambda opened: read_inputs(inputs, opened)) if inputs else None
     return Question(find, settings, reader, artifact, repro, limit_seconds)
@@ -186,14 +216,25 @@ def _is_artifact(model: str) -> bool:
 
 
 def print_bisection(document: Mapping[str, Any]) -> None:
-    """The answer for people."""
+    """The answer for people, the method that is wrong first."""
+    _print_answer(document)
+    for other in document.get("others", ()):
+        click.echo()
+        _print_answer(other)
+
+
+def _print_answer(document: Mapping[str, Any]) -> None:
+    """About one method."""
     from edgex.cli.layout import echo_labelled, list_some
     from edgex.cli.render import bold
 
     born = document["born"]
     count = len(born)
     found = "no operator is wrong by itself" if not count else f"{count} place{'' if count == 1 else 's'} at fault"
-    click.echo(f"{bold(document['target'])}  {found}{'' if document['complete'] else ', so far: the time was up'}")
+    whose = f"{document['method']}: " if "method" in document else ""
+    click.echo(
+        f"{bold(document['target'])}  {whose}{found}{'' if document['complete'] else ', so far: the time was up'}"
+    )
     wrong = [case for case in document["cases"] if case["reason"]] if count else document["cases"]
     shown = [f"{case['name']}{_decibels(case['error_db'])}" for case in wrong]
     if shown:

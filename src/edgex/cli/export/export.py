@@ -10,12 +10,14 @@ import click
 
 from edgex.cli.failure import advise, print_json, report_failure
 from edgex.cli.options.command import make_command, option
+from edgex.cli.options.language import language_options
 from edgex.cli.options.shared import (
     RENAMED,
     Share,
     calibration_option,
     common_options,
     dynamic_option,
+    group_size_option,
     input_shape_option,
     model_argument,
     output_option,
@@ -48,13 +50,7 @@ if TYPE_CHECKING:
     group="Precision and quantization",
     help="Quantize by a recipe: int8, a16w8, int8-dynamic, 8da8w, 8da4w, int8-weight or int4-weight.",
 )
-@option(
-    "--group-size",
-    type=int,
-    metavar="N",
-    group="Precision and quantization",
-    help="How many weights share a scale, for recipes with 4-bit weights.",
-)
+@group_size_option
 @calibration_option
 @option(
     "--calibration-samples",
@@ -95,51 +91,7 @@ if TYPE_CHECKING:
     group="Precision and quantization",
     help="Refuse a quantized artifact that is not faster.",
 )
-@option(
-    "--llm",
-    is_flag=True,
-    group="Language models",
-    help="MODEL is a decoder, with or without an encoder: export its prefill and decode, with one cache.",
-)
-@option(
-    "--context",
-    type=int,
-    metavar="N",
-    group="Language models",
-    help="How many tokens a text may have, the prompt included.",
-)
-@option(
-    "--chunk",
-    type=int,
-    metavar="N",
-    group="Language models",
-    help="How many tokens one call of prefill takes at most; default: 256.",
-)
-@option(
-    "--source",
-    type=int,
-    metavar="N",
-    group="Language models",
-    help="Of a model with an encoder of text: how many tokens it reads at most; default: --context.",
-)
-@option(
-    "--head",
-    type=click.Choice(["int8", "none"]),
-    group="Language models",
-    help="Weights of the layer that gives the scores, with --quantize; default: as the recipe's.",
-)
-@option(
-    "--embedding",
-    type=click.Choice(["int8", "none"]),
-    group="Language models",
-    help="The tables of embeddings, with --quantize; default: none.",
-)
-@option(
-    "--kv",
-    type=click.Choice(["fp32", "int8"]),
-    group="Language models",
-    help="What the cache of a transformers model is kept in; default: fp32.",
-)
+@language_options()
 @input_shape_option
 @dynamic_option
 @sizes_option
@@ -266,6 +218,7 @@ def command(
         from edgex.cli.flags import parse_dynamic, parse_key_values, parse_shapes, split_list
         from edgex.export.language_model.request import read_request
         from edgex.export.methods.sizes import parse_sizes
+        from edgex.export.next_commands import name_model
         from edgex.export.settings import BISECT_SECONDS, ExportSettings, Limits
 
         language = read_request(llm, context, chunk, source, head, embedding, kv)
@@ -300,6 +253,8 @@ def command(
             language=language,
         )
         report = _export(model, settings, sizes, dry_run=dry_run, quiet=quiet)
+        for failure in report.failures:
+            name_model(failure.error, model, language)
         return _show(report, as_json=as_json, quiet=quiet, verbose=verbose)
 
     home = (output.parent if output.suffix == ".edgex" else output) if output else Path()
@@ -344,7 +299,7 @@ def _show(report: ExportReport, *, as_json: bool, quiet: bool, verbose: bool) ->
     for failure in report.failures:
         advise(failure.error)
     document = report.to_json()
-    print_json(document) if as_json else print_export(document)
+    print_json(document) if as_json else print_export(document, verbose=verbose)
     told: set[int] = set()
     for failure in report.failures:
         if id(failure.error) not in told:

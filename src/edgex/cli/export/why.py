@@ -9,6 +9,7 @@ import click
 
 from edgex.cli.failure import print_json
 from edgex.cli.options.command import make_command, option
+from edgex.cli.options.language import language_options, model_method_option
 from edgex.cli.options.shared import (
     RENAMED,
     common_options,
@@ -45,6 +46,8 @@ if TYPE_CHECKING:
     group="Precision and quantization",
     help="Not here: `edgex export --quantize RECIPE --dry-run` plans with a recipe.",
 )
+@language_options(quantized=False)
+@model_method_option
 @input_shape_option
 @dynamic_option
 @target_options_option
@@ -56,6 +59,12 @@ def command(
     report: Path | None,
     precision: str,
     quantize: str,
+    llm: bool,
+    context: int | None,
+    chunk: int | None,
+    source: int | None,
+    kv: str | None,
+    method: str | None,
     shapes: tuple[str, ...],
     dynamic: tuple[str, ...],
     options: tuple[str, ...],
@@ -82,18 +91,26 @@ def command(
             )
 
         if _is_artifact(model):
-            given = {"--target": targets, "--input-shape": shapes, "--dynamic": dynamic, "--option": options}
+            given: dict[str, Any] = {
+                "--target": targets,
+                "--input-shape": shapes,
+                "--dynamic": dynamic,
+                "--option": options,
+            }
+            given |= {"--llm": llm, "--method": method}
             document, code = _ask_artifact(model, report, [flag for flag, value in given.items() if value]), 0
         else:
             from edgex.cli.flags import parse_dynamic, parse_key_values, parse_shapes, split_list
+            from edgex.export.language_model.request import read_request
             from edgex.export.why.question import Question, check_question, targets_to_ask
 
             if report is not None:
                 raise UsageError("--profile goes with an artifact", fix=f"edgex export {model} …, then ask about that")
+            language = read_request(llm, context, chunk, source, kv=kv)
             bounds, chosen, sizes = parse_dynamic(dynamic), parse_key_values(options), parse_shapes(shapes)
             named = split_list(targets) or ("all",)
-            asked = targets_to_ask(precision) if "all" in named else named
-            question = Question(asked, precision, rewrite, bounds, chosen, sizes)
+            asked = targets_to_ask(precision, language=llm) if "all" in named else named
+            question = Question(asked, precision, rewrite, bounds, chosen, sizes, language, method)
             check_question(model, question)
             document, code = _ask_model(model, question, quiet=quiet)
         for notice in () if quiet else document["notices"]:

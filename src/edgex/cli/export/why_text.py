@@ -8,7 +8,8 @@ from typing import Any
 import click
 
 from edgex.cli.layout import echo_labelled, list_some, print_table
-from edgex.cli.render import bold, reads_size
+from edgex.cli.render import bold
+from edgex.delegates.plan import reads_size
 
 _MODULES_SHOWN = 3
 
@@ -20,7 +21,7 @@ def print_why(document: Mapping[str, Any]) -> None:
         print_table([_HEAD, *(_row(target) for target in targets)])
     for target in targets:
         if target["delegation"]["fallbacks"]:
-            click.echo(f"\n{bold(target['target'])} leaves out:")
+            click.echo(f"\n{bold(_name_of(target))} leaves out:")
         for fallback in target["delegation"]["fallbacks"]:
             _print_fallback(fallback)
     for failure in document["failures"]:
@@ -37,13 +38,17 @@ def print_why(document: Mapping[str, Any]) -> None:
 _HEAD = ("target", "operators", "work", "calls", "exportable", "time left out", "rewrites")
 
 
+def _name_of(target: Mapping[str, Any]) -> str:
+    return f"{target['target']}, {target['method']}" if "method" in target else str(target["target"])
+
+
 def _row(target: Mapping[str, Any]) -> tuple[str, ...]:
     delegation = target["delegation"]
     work = delegation["work_fraction"]
     share = target["fallback_share"]
     rewrites = ", ".join(f"{rewrite['name']} x {rewrite['count']}{_gain_of(rewrite)}" for rewrite in target["rewrites"])
     return (
-        target["target"],
+        _name_of(target),
         f"{delegation['delegated_ops']} of {delegation['total_ops']}, {delegation['fraction']:.1%}",
         "unknown" if work is None else f"{work:.1%}",
         str(delegation["delegate_calls"]),

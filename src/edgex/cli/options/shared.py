@@ -73,6 +73,13 @@ target_options_option = option(
     group="Target",
     help="An option of the target; target.key=value for one of several targets; repeatable.",
 )
+group_size_option = option(
+    "--group-size",
+    type=int,
+    metavar="N",
+    group="Precision and quantization",
+    help="How many weights share a scale, for recipes with 4-bit weights.",
+)
 calibration_option = option(
     "--calibration",
     metavar="SOURCE",

@@ -16,7 +16,7 @@ from edgex.cli.run.generation import ShownText, begin_text, describe_text, refus
 from edgex.cli.run.place import device_flags, read_place
 from edgex.cli.run.source import read_source
 from edgex.cli.supervisor import supervise
-from edgex.errors import TargetUnavailable, UsageError
+from edgex.errors import ArtifactError, TargetUnavailable, UsageError
 
 if TYPE_CHECKING:
     from edgex.runtime.artifact.artifact import CheckLevel
@@ -134,7 +134,7 @@ def command(
         tokens = limits.check_ids(begin)
         if not tokens:
             raise UsageError("the prompt is empty", fix="give --prompt some text, or --ids at least one id")
-        has_text = _can_write(reader, needed=bool(stop) or prompt is not None)
+        has_text = _can_write(reader, opened.path.name, needed=prompt is not None, stop=bool(stop))
         sampling = _choose_sampling(settings, temperature, top_k, top_p, seed).check()
         if not quiet:
             _print_notes(settings, limits, sampling, max_new, len(tokens), flags={"--top-k": top_k, "--top-p": top_p})
@@ -209,14 +209,23 @@ def _read_prompt(given: str | list[int], reader: PromptReader, *, chat: bool, sy
     return reader.encode([*messages, {"role": "user", "content": text}])
 
 
-def _can_write(reader: PromptReader, *, needed: bool) -> bool:
+def _can_write(reader: PromptReader, artifact: str, *, needed: bool, stop: bool) -> bool:
     """Whether ids can be shown as text.
+
+    Args:
+        reader: Has the tokenizer.
+        artifact: Its name, for messages.
+        needed: The prompt is a text.
+        stop: A text ends the answer.
 
     Raises:
         EdgexError: They must be, and cannot.
     """
     if needed:
         reader.need_tokenizer()
+    elif stop and reader.tokenizer is None:
+        fix = "leave --stop out, or give the tokenizer's file (--tokenizer)"
+        raise ArtifactError("--stop is a text, and the artifact carries no tokenizer.json", artifact, fix)
     try:
         return reader.tokenizer is not None
     except TargetUnavailable as error:
@@ -253,11 +262,14 @@ def _print_notes(
     idle = [flag for flag, value in flags.items() if value is not None]
     if idle and sampling.temperature == 0:
         notes.append(f"{' and '.join(idle)}: nothing is drawn at temperature 0")
-    if not limits.eos:
-        notes.append(f"nothing says which id ends a text: generation goes on for {max_new} tokens")
     # The last token is never run, so that one more than the cache holds can be generated.
-    if limits.context is not None and length + max_new > limits.context + 1:
-        room = limits.context + 1 - length
+    room = max_new if limits.context is None else limits.context + 1 - length
+    if not limits.eos:
+        most = min(room, max_new)
+        notes.append(
+            f"nothing says which id ends a text: generation goes on for {most} token{'' if most == 1 else 's'}"
+        )
+    if room < max_new:
         notes.append(f"the context of {limits.context} has room for {room} more: generation ends there at the latest")
     for note in notes:
         click.echo(f"note: {note}", err=True)
