@@ -63,6 +63,7 @@ PRIVATE_ATTRIBUTES: dict[str, set[str]] = {
     "edgex.delegates.graph.torch_internals": {"_C", "_cdata", "_storage_Use_Count"},
     "edgex.delegates.litert.conversion": {"_run_convert_passes"},
     "edgex.delegates.onnxruntime.graph.torch_registry": {"_C", "_dispatch_get_all_op_names", "_opset_version"},
+    "edgex.delegates.xnnpack.layout_pass": {"_is_nhwc_tensor"},
     "edgex.delegates.xnnpack.transposed_products": {"_node_visitor_dict"},
     "edgex.delegates.recipes.observers": {"_non_linear_param_search"},
     "edgex.export.capture.diagnosis.guard_lines": {"_log_guard"},

@@ -75,6 +75,15 @@ def _elu(node: Node, _: ExportedProgram) -> str | None:
     return None if scales == (1, 1) else f"its ELU has no scales of its own, here {scales}"
 
 
+def _unsqueeze(node: Node, _: ExportedProgram) -> str | None:
+    """It is written as a reshape, which finds one size by itself; ExecuTorch sees that only behind the partitioner."""
+    shape = _shape(node)
+    varying = sum(not isinstance(size, int) for size in shape)
+    if varying <= 1:
+        return None
+    return f"must be statically known but for one size, which its reshape finds itself: here {varying} of {list(shape)}"
+
+
 # Nothing is its negative by accident; `cos(x) + 1` may well be zero.
 _MOST_GUARD = 1e-3
 
@@ -175,4 +184,6 @@ _CHECKS: Mapping[str, Callable[[Node, ExportedProgram], str | None]] = {
     "upsample_bilinear2d.vec": _bilinear,
     "rsqrt.default": _root,
     "sqrt.default": _square_root,
+    "unsqueeze_copy.default": _unsqueeze,
+    "squeeze_copy.dim": _unsqueeze,
 }
