@@ -96,6 +96,7 @@ class XnnpackDelegate:
             "split_sums",
             "interleave_by_transposing",
             "pool_as_batches",
+            "widen_convolutions",
             "select_by_masks",
             "bound_by_masks",
             "spare_portable_functions",
