@@ -6,6 +6,7 @@ artifact with eager would show it. So that is asked here, before the slow steps.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -18,9 +19,16 @@ from edgex.errors import CaptureError, UsageError
 from edgex.export.language_model.encoder import Encoder, find_encoder
 from edgex.export.language_model.encoder_decoder import CachedEncoderDecoder
 from edgex.export.language_model.module import NextToken, check_logits, check_takes_position, find_head
+from edgex.export.language_model.prefix_search import (
+    PROBED,
+    cause_of,
+    filled_dimensions,
+    left_whole,
+    without_each_kind,
+)
 from edgex.export.language_model.tokens import Ends, check_tokenizer, read_ends
 from edgex.export.language_model.transformers_cache import CachedDecoder, is_transformers_model, with_cache
-from edgex.export.language_model.valid_prefix import find_prefix, try_capture
+from edgex.export.language_model.valid_prefix import PrefixLengths, find_prefix, try_capture
 from edgex.export.source.eager import BufferSnapshot, reference_conditions
 from edgex.export.source.processors import find_files_beside
 from edgex.export.source.user_file import run_user_code
@@ -41,6 +49,8 @@ _LEAST_AGREEMENT_DB = 60.0
 _LEAST_SAME_DB = 90.0
 # The same where the cache is in 8 bits: a rounding that falls to the other side is a step of it.
 _LEAST_IN_BYTES_DB = 20.0
+# Ways to show the cache that are tried; each costs readings of the model.
+_MOST_PREFIXES = 4
 _READS_ALL = "attention reads the whole cache at every step: "
 # Shorter texts have nothing to take back.
 _LEAST_REWOUND = 4
@@ -328,31 +338,63 @@ class _Decoder:
             The module to capture, and a sentence about what its attention reads.
         """
         whole = self._model
-        prefix = find_prefix(cache, asked.context)
+        prefix = find_prefix(cache, asked.context, self._fills(cache, vocabulary))
         if prefix is None:
-            return whole, _READS_ALL + "it is short, or no dimension of it is as long as the context"
+            return whole, _READS_ALL + "it is short, or no dimension of it is filled token by token up to the context"
         text = random_text(vocabulary, min(2 * asked.chunk + 1, asked.context))
         ways = (pieces(len(text), asked.chunk), pieces(min(len(text), _MOST_SINGLE), 1))
         expected = self._over_whole_cache or [self._read(text[: parts[-1].stop], parts) for parts in ways]
-        self._model = NextToken(whole.model, whole.head, prefix).eval()
+        least = _LEAST_SAME_DB if asked.kv == "fp32" else _LEAST_IN_BYTES_DB
+        problems: list[str] = []
+        for tried in itertools.islice(itertools.chain([prefix], without_each_kind(prefix)), _MOST_PREFIXES):
+            self._model = NextToken(whole.model, whole.head, tried).eval()
+            problem = self._try_prefix(text, ways, expected, least, asked.chunk)
+            self._buffers.restore()
+            if problem is None:
+                return self._model, _tell_prefix(cache, tried)
+            problems.append(problem)
+        self._model = whole
+        return whole, _READS_ALL + problems[0]
+
+    def _fills(self, cache: Mapping[str, torch.Tensor], vocabulary: int) -> Callable[[str, int], bool]:
+        """Whether reading fills a buffer along a dimension; the text that tells is read when it is asked first."""
+        filled: set[tuple[str, int]] = set()
+        asked = False
+
+        def is_filled_by_tokens(name: str, dim: int) -> bool:
+            nonlocal asked
+            if not asked:
+                asked = True
+                self._read(random_text(vocabulary, PROBED), pieces(PROBED, 1))
+                for one, tensor in cache.items():
+                    before = self._buffers.value_of(one)
+                    if before is not None:
+                        filled.update((one, place) for place in filled_dimensions(before, tensor))
+                self._buffers.restore()
+            return (name, dim) in filled
+
+        return is_filled_by_tokens
+
+    def _try_prefix(
+        self,
+        text: np.ndarray,
+        ways: Sequence[Sequence[slice]],
+        expected: Sequence[torch.Tensor | None],
+        least: float,
+        chunk: int,
+    ) -> str | None:
+        """Why the model with a prefix is not what it was; None where it is."""
         try:
             found = [self._read(text[: parts[-1].stop], parts) for parts in ways]
-            try_capture(self._model, text[: asked.chunk])
+            for one, other in zip(expected, found, strict=True):
+                agreement = None if one is None or other is None else measure_sqnr_db(one.numpy(), other.numpy())
+                if agreement is not None and agreement < least:
+                    return f"without its rest the scores are {agreement:.0f} dB alike"
+            try_capture(self._model, text[:chunk])
         # The user's code meets sizes that it was not written for: whatever it raises, it keeps what it has.
         except Exception as error:
-            return self._undo(whole), _READS_ALL + f"its beginning does not fit: {_first_line(error)}"
-        for one, other in zip(expected, found, strict=True):
-            agreement = None if one is None or other is None else measure_sqnr_db(one.numpy(), other.numpy())
-            least = _LEAST_SAME_DB if asked.kv == "fp32" else _LEAST_IN_BYTES_DB
-            if agreement is not None and agreement < least:
-                return self._undo(whole), _READS_ALL + f"without its rest the scores are {agreement:.0f} dB alike"
-        self._buffers.restore()
-        return self._model, f"attention reads the filled part of the cache, in steps of {prefix.step} tokens"
-
-    def _undo(self, whole: NextToken) -> NextToken:
-        self._model = whole
-        self._buffers.restore()
-        return whole
+            return f"its beginning does not fit: {cause_of(error)}"
+        return None
 
     def _read(
         self, text: np.ndarray, parts: Sequence[slice], *, at_once: bool = False, anew: bool = True
@@ -437,5 +479,7 @@ def _bytes(tensor: torch.Tensor) -> int:
     return tensor.numel() * tensor.element_size()
 
 
-def _first_line(error: Exception) -> str:
-    return str(error).strip().partition("\n")[0] or type(error).__name__
+def _tell_prefix(cache: Mapping[str, torch.Tensor], prefix: PrefixLengths) -> str:
+    told = f"attention reads the filled part of the cache, in steps of {prefix.step} tokens"
+    whole = [name.removeprefix("model.") for name in left_whole(cache, prefix)]
+    return told if not whole else f"{told}; read whole, though as long as the context: {shorten(whole)}"

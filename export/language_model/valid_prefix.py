@@ -67,20 +67,25 @@ class PrefixLengths:
         return ShownPrefix([(named[name], dim) for name, dim in self.buffers.items()], self.context, seen)
 
 
-def find_prefix(cache: Mapping[str, torch.Tensor], context: int) -> PrefixLengths | None:
-    """The lengths to show of a cache; None where it is too short to gain, or no buffer has the context's length once.
+def find_prefix(
+    cache: Mapping[str, torch.Tensor], context: int, is_filled: Callable[[str, int], bool] = lambda *_: True
+) -> PrefixLengths | None:
+    """The lengths to show of a cache; None where it is too short to gain, or no buffer has one dimension of tokens.
 
     Args:
         cache: The buffers that reading a text writes, by name.
         context: How many tokens it holds.
+        is_filled: Whether a buffer is filled token by token along a dimension that is as long as the context.
     """
     step = max(_LEAST_STEP, -(-context // _STEPS))
-    found = {name: list(tensor.shape).index(context) for name, tensor in cache.items() if _has_once(tensor, context)}
-    return PrefixLengths(found, context, step) if found and step < context else None
-
-
-def _has_once(tensor: torch.Tensor, context: int) -> bool:
-    return list(tensor.shape).count(context) == 1
+    if step >= context:
+        return None
+    found: dict[str, int] = {}
+    for name, tensor in cache.items():
+        dims = [dim for dim, size in enumerate(tensor.shape) if size == context and is_filled(name, dim)]
+        if len(dims) == 1:
+            found[name] = dims[0]
+    return PrefixLengths(found, context, step) if found else None
 
 
 def try_capture(module: torch.nn.Module, text: np.ndarray) -> None:

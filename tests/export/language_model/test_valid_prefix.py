@@ -10,6 +10,7 @@ from language_support import HEAD, VOCABULARY, Attention, Decoder
 from torch.nn import functional
 
 from edgex.export.language_model.module import NextToken
+from edgex.export.language_model.prefix_search import filled_dimensions
 from edgex.export.language_model.request import LanguageRequest
 from edgex.export.language_model.source import prepare_language_model
 from edgex.export.language_model.valid_prefix import PrefixLengths, find_prefix, try_capture
@@ -120,6 +121,73 @@ def test_a_model_that_needs_its_whole_cache_keeps_it(mix, sentence) -> None:
     prepared = prepare_language_model(source, LanguageRequest(CONTEXT, 8))
     assert any(sentence in notice for notice in prepared.notices), prepared.notices
     assert (prepared.module.prefix is not None) == (mix is fused)
+
+
+class WithState(Attention):
+    """Keeps the last two inputs of a convolution, of as many channels as the context has tokens."""
+
+    def __init__(self, context):
+        super().__init__(context)
+        self.widen = torch.nn.Linear(self.output.in_features, context)
+        self.convolve = torch.nn.Conv1d(context, self.output.out_features, 3)
+        self.register_buffer("state", torch.zeros(1, context, 2))
+
+    def forward(self, x, position):
+        window = torch.cat([self.state * (position > 0), self.widen(x).mT], -1)
+        self.state.copy_(window[..., -2:])
+        return super().forward(x, position) + self.convolve(window).mT
+
+
+class WithPages(Attention):
+    """Keeps a number of each token, and reads how many there is room for."""
+
+    def __init__(self, context):
+        super().__init__(context)
+        self.register_buffer("pages", torch.zeros(context, 1))
+
+    def forward(self, x, position):
+        places = position + torch.arange(x.shape[1])
+        self.pages.index_copy_(0, places, x[0, :, :1])
+        room = self.pages.reshape(CONTEXT // 2, 2).shape[0]
+        return super().forward(x, position) * room / CONTEXT
+
+
+@pytest.mark.parametrize(("attention", "whole"), [(WithState, "attention.state"), (WithPages, "attention.pages")])
+def test_a_buffer_that_is_read_whole_leaves_the_others_their_beginning(attention, whole) -> None:
+    class Built(Decoder):
+        attention_type = attention
+
+    torch.manual_seed(0)
+    args = torch.zeros(1, 2, dtype=torch.int64), torch.zeros(1, dtype=torch.int64)
+    source = wrap_model(Built(CONTEXT).eval(), args, {}, None, "decoder")
+    prepared = prepare_language_model(source, LanguageRequest(CONTEXT, 8))
+    assert prepared.module.prefix is not None, prepared.notices
+    assert set(prepared.module.prefix.buffers) == {"model.attention.keys", "model.attention.values"}
+    assert any(f"read whole, though as long as the context: {whole}" in notice for notice in prepared.notices)
+
+
+def test_the_reason_names_the_line_and_what_failed_there() -> None:
+    tokens, position = torch.zeros(1, 2, dtype=torch.int64), torch.zeros(1, dtype=torch.int64)
+
+    def viewed(query, keys, values, places):
+        return fused(query, keys.view(1, -1, CONTEXT, HEAD), values.view(1, -1, CONTEXT, HEAD), places)
+
+    source = wrap_model(make_decoder(viewed), (tokens, position), {}, None, "decoder")
+    prepared = prepare_language_model(source, LanguageRequest(CONTEXT, 8))
+    (notice,) = [notice for notice in prepared.notices if "does not fit" in notice]
+    assert "shape '[1, -1, 64, 8]' is invalid" in notice
+
+
+def test_a_dimension_is_of_tokens_where_reading_leaves_the_rest_as_it_was() -> None:
+    before = torch.zeros(4, 6, 6)
+    rows, both = before.clone(), before.clone()
+    rows[:, :2] = 1
+    both[:, :2, :2] = 1
+    assert filled_dimensions(before, rows) == [1]
+    assert filled_dimensions(before, both) == [1, 2]
+    assert find_prefix({"rows": torch.zeros(4, 32, 32)}, 32, lambda _, dim: dim == 1) == PrefixLengths(
+        {"rows": 1}, 32, 16
+    )
 
 
 def test_a_short_cache_and_buffers_of_other_lengths_are_read_whole() -> None:
