@@ -147,7 +147,7 @@ def _index_varying(x: torch.Tensor, indices: _Indices) -> Any:
     if len(chosen) != 1:
         return NotImplemented
     dim, index = chosen[0]
-    if index.dtype not in _INTEGERS or index.dim() == 1:
+    if index.dtype not in _INTEGERS or index.dim() < 2:
         return NotImplemented
     rows = aten.index.Tensor(x, [None] * dim + [index.reshape(-1)])
     return rows.reshape(*x.shape[:dim], *index.shape, *x.shape[dim + 1 :])
