@@ -305,7 +305,7 @@ def _export(
                 module, retried, structure, example.inputs, asked, single
             ):
                 program = retried
-                notices.append(tell_left_out(single))
+                notices += tell_left_out(single)
             single = None
         if isinstance(program, Exception):
             errors.append(program)

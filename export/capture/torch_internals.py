@@ -54,8 +54,11 @@ def whole_solutions(expression: str, variable: str, value: int, numbers: range) 
     if not re.fullmatch(r"(?:size|\d+|//|[-+*%() ])+", written):
         return None
     size = sympy.Symbol("size", integer=True, positive=True)
-    found = sympy.sympify(written, {"size": size})
-    return [number for number in numbers if found.subs(size, number) == value]
+    computed = sympy.lambdify([size], sympy.sympify(written, {"size": size}), "math")
+    try:
+        return [number for number in numbers if computed(number) == value]
+    except ArithmeticError:  # a division by nothing
+        return None
 
 
 @contextlib.contextmanager

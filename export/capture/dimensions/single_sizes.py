@@ -23,6 +23,8 @@ from edgex.runtime.session.numerics import measure_sqnr_db
 
 # Sizes of one dimension at which program and model are compared, the smallest.
 _MOST_COMPARED = 3
+# Ranges of more numbers are not looked through.
+_MOST_NUMBERS = 1 << 20
 # The same operators in another order of additions.
 _LEAST_SQNR_DB = 80.0
 
@@ -37,7 +39,7 @@ def left_out_sizes(message: str, asked: Sequence[Asked]) -> Mapping[str, list[in
         asked: What is dynamic.
 
     Returns:
-        By the dimension's name; None where it complains of something else, too.
+        By the dimension's name, none where the condition holds for all; None where it complains of something else.
     """
     if "Constraints violated" not in message:
         return None
@@ -51,17 +53,21 @@ def left_out_sizes(message: str, asked: Sequence[Asked]) -> Mapping[str, list[in
         if match is None or match[1] not in dims or match[4] not in ("0", "1"):
             return None
         dim = dims[match[1]]
-        sizes = whole_solutions(match[3], match[2], int(match[4]), range(dim.min, int(dim.max) + 1))
+        if not isinstance(dim.max, int) or dim.max - dim.min >= _MOST_NUMBERS:
+            return None
+        sizes = whole_solutions(match[3], match[2], int(match[4]), range(dim.min, dim.max + 1))
         if sizes is None:
             return None
         found.setdefault(match[1], set()).update(sizes)
     return {name: sorted(sizes)[:_MOST_COMPARED] for name, sizes in found.items()} or None
 
 
-def tell_left_out(sizes: Mapping[str, Sequence[int]]) -> str:
-    """What the user should know of a program that was captured all the same."""
+def tell_left_out(sizes: Mapping[str, Sequence[int]]) -> list[str]:
+    """What the user should know of a program that was captured all the same; nothing where no size was left out."""
     told = ", ".join(f"{name} = {size}" for name, several in sizes.items() for size in several)
-    return f"torch.export does not ask what differs where a size becomes 1 ({told}); the program gives the model's there"
+    if not told:
+        return []
+    return [f"torch.export leaves out {told}, where a size becomes 1 or 0: the program gives what the model gives there"]
 
 
 def gives_the_same(
