@@ -136,7 +136,7 @@ def tell_slow_reads(operators: Iterable[EdgeOperator]) -> tuple[str, ...]:
     names = ", ".join(dict.fromkeys(f"{item.op} at {item.source or 'no line'}" for item in slow))
     most = max(item.placed for item in slow)
     return (
-        f"{names}: ExecuTorch's kernel computes the place of each element, up to {most:,} of them and about 30 ns each; "
+        f"{names}: ExecuTorch's kernel computes the place of each element, up to {most:,}, about 30 ns each; "
         "one list of numbers along one dimension, x[numbers], is copied row by row",
     )
 

@@ -28,7 +28,9 @@ _MOST_NUMBERS = 1 << 20
 # The same operators in another order of additions.
 _LEAST_SQNR_DB = 80.0
 
-_COMPLAINT = re.compile(r"^\s+- (?:Not all values of (\w+) = (\S+) in .*satisfy the generated guard (.+) != (\d+)\.|.+)$")
+_COMPLAINT = re.compile(
+    r"^\s+- (?:Not all values of (\w+) = (\S+) in .*satisfy the generated guard (.+) != (\d+)\.|.+)$"
+)
 
 
 def left_out_sizes(message: str, asked: Sequence[Asked]) -> Mapping[str, list[int]] | None:
@@ -67,7 +69,9 @@ def tell_left_out(sizes: Mapping[str, Sequence[int]]) -> list[str]:
     told = ", ".join(f"{name} = {size}" for name, several in sizes.items() for size in several)
     if not told:
         return []
-    return [f"torch.export leaves out {told}, where a size becomes 1 or 0: the program gives what the model gives there"]
+    return [
+        f"torch.export leaves out {told}, where a size becomes 1 or 0: the program gives what the model gives there"
+    ]
 
 
 def gives_the_same(

@@ -62,8 +62,8 @@ def _convolve(
     if not _varies_twice(x, weight):
         return NotImplemented
     pad = padding if isinstance(padding, str) else [0, *each(padding, 1)]
-    steps = [1, *each(stride, 1)], pad, [1, *each(dilation, 1)]
-    return F.conv2d(x.unsqueeze(-2), weight.unsqueeze(-2), bias, *steps, groups).squeeze(-2)
+    step, hole = [1, *each(stride, 1)], [1, *each(dilation, 1)]
+    return F.conv2d(x.unsqueeze(-2), weight.unsqueeze(-2), bias, step, pad, hole, groups).squeeze(-2)
 
 
 def _transposed(
@@ -80,7 +80,5 @@ def _transposed(
         return NotImplemented
     pads = [0, *each(padding, 1)], [0, *each(output_padding, 1)]
     holes = [1, *each(dilation, 1)]
-    image = F.conv_transpose2d(
-        x.unsqueeze(-2), weight.unsqueeze(-2), bias, [1, *each(stride, 1)], *pads, groups, holes
-    )
+    image = F.conv_transpose2d(x.unsqueeze(-2), weight.unsqueeze(-2), bias, [1, *each(stride, 1)], *pads, groups, holes)
     return image.squeeze(-2)

@@ -74,8 +74,8 @@ ERROR_CODES: Mapping[int, ErrorCode] = {
     0x32: ErrorCode("DelegateInvalidHandle", "the backend was closed", "load the artifact again"),
 }
 
-# What the runtime writes of a file without the data that its tensors begin with: older edgex made such programs of state
-# that begins with the bytes of a constant.
+# What the runtime writes of a file without the data that its tensors begin with: older edgex made such programs where
+# state begins with the bytes of a constant.
 _NO_DATA = re.compile(r"No mutable data segments|offset index \d+ out of range|getTensorDataPtr\(\) failed")
 _DATA_NOT_FOUND = ErrorCode("NotFound", "data that the program begins with is not in its file", _EXPORT_AGAIN)
 

@@ -112,7 +112,13 @@ def test_a_size_that_only_a_run_knows_is_left_alone():
 
 ROW, TOKEN = torch.export.Dim("row", min=2, max=30), torch.export.Dim("token", min=1, max=20)
 VARYING = {
-    "experts of every token": (lambda w, i: w[i], torch.randn(8, 5, 7), numbers(3, 2, below=8, least=-8), {}, {0: TOKEN}),
+    "experts of every token": (
+        lambda w, i: w[i],
+        torch.randn(8, 5, 7),
+        numbers(3, 2, below=8, least=-8),
+        {},
+        {0: TOKEN},
+    ),
     "tokens of every text": (lambda x, i: x[i], ROWS, numbers(4, 6, below=9, least=-9), {}, {0: TOKEN, 1: ROW}),
     "of rows that vary, along another dimension": (
         lambda x, i: x[:, i],
