@@ -53,7 +53,7 @@ PRIVATE_ATTRIBUTES: dict[str, set[str]] = {
     "edgex.delegates.executorch.edge_passes": {"_generate_edge_program", "_update_placeholder_meta"},
     "edgex.delegates.executorch.exir": {"_named_data_store"},
     "edgex.delegates.executorch.exporter.evaluations": {"_fx"},
-    "edgex.delegates.executorch.exporter.initial_state": {"_Emitter", "_emitter", "_tensor_spec_to_evalue"},
+    "edgex.delegates.executorch.exporter.initial_state": {"_Emitter", "_tensor_spec_to_evalue"},
     "edgex.delegates.executorch.exporter.lazy_code": {"_code", "_codegen", "_in_spec", "_out_spec"},
     "edgex.delegates.executorch.exporter.shared_constants": {"_maybe_duplicate_constant_nodes"},
     "edgex.delegates.graph.composite_operators": {
