@@ -53,6 +53,7 @@ PRIVATE_ATTRIBUTES: dict[str, set[str]] = {
     "edgex.delegates.executorch.edge_passes": {"_generate_edge_program", "_update_placeholder_meta"},
     "edgex.delegates.executorch.exir": {"_named_data_store"},
     "edgex.delegates.executorch.exporter.evaluations": {"_fx"},
+    "edgex.delegates.executorch.exporter.initial_state": {"_Emitter", "_tensor_spec_to_evalue"},
     "edgex.delegates.executorch.exporter.lazy_code": {"_code", "_codegen", "_in_spec", "_out_spec"},
     "edgex.delegates.executorch.exporter.shared_constants": {"_maybe_duplicate_constant_nodes"},
     "edgex.delegates.graph.composite_operators": {
@@ -63,6 +64,7 @@ PRIVATE_ATTRIBUTES: dict[str, set[str]] = {
     "edgex.delegates.graph.torch_internals": {"_C", "_cdata", "_storage_Use_Count"},
     "edgex.delegates.litert.conversion": {"_run_convert_passes"},
     "edgex.delegates.onnxruntime.graph.torch_registry": {"_C", "_dispatch_get_all_op_names", "_opset_version"},
+    "edgex.delegates.xnnpack.layout_pass": {"_is_nhwc_tensor"},
     "edgex.delegates.xnnpack.transposed_products": {"_node_visitor_dict"},
     "edgex.delegates.recipes.observers": {"_non_linear_param_search"},
     "edgex.export.capture.diagnosis.guard_lines": {"_log_guard"},

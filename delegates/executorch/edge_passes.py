@@ -125,10 +125,15 @@ def _in_order(whole: Callable[[Any], Any]) -> Callable[[Any], Any]:
         try:
             return whole(strides)
         except GuardOnDataDependentSymNode:
-            numbers = [_number(stride) for stride in strides]
-            return tuple(sorted(range(len(numbers)), key=lambda dim: -numbers[dim]))
+            return order_of_dimensions(strides)
 
     return order
+
+
+def order_of_dimensions(strides: Sequence[Any]) -> tuple[int, ...]:
+    """The dimensions from the outermost to the innermost, for every size from 2 on that only the run finds."""
+    numbers = [_number(stride) for stride in strides]
+    return tuple(sorted(range(len(numbers)), key=lambda dim: -numbers[dim]))
 
 
 def _in_named_order(call: Callable[..., Any]) -> Callable[..., Any]:

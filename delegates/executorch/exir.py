@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from edgex.delegates.executorch.edge_passes import layouts_known, passes_by_kind, rename_shadowing, shadows_builtin
+from edgex.delegates.executorch.exporter.initial_state import initial_state_apart
 from edgex.delegates.executorch.exporter.lazy_code import code_on_demand
 from edgex.delegates.graph.decomposition import spare_decompositions
 from edgex.runtime.support.dependency_messages import quiet_import
@@ -161,7 +162,7 @@ def emit(edge: Any, *, plan_inputs: bool) -> Any:
         # The Session finds a state tensor by its name.
         emit_mutable_buffer_names=True,
     )
-    with torch.no_grad(), _sizes_kept(), layouts_known():
+    with torch.no_grad(), _sizes_kept(), layouts_known(), initial_state_apart():
         return edge.to_executorch(config)
 
 

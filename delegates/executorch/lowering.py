@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,13 @@ from edgex.delegates.executorch.exporter.shared_constants import constants_of_re
 from edgex.delegates.executorch.exporter.weight_copies import WeightFiles, weights_shared
 from edgex.delegates.executorch.kernels import check_emitted, refuse_missing
 from edgex.delegates.executorch.loops import write_loops
-from edgex.delegates.executorch.partition import EdgeOperator, assign_regions, make_plan, read_partition
+from edgex.delegates.executorch.partition import (
+    EdgeOperator,
+    assign_regions,
+    make_plan,
+    read_partition,
+    tell_slow_reads,
+)
 from edgex.delegates.executorch.refusals import Refuse
 from edgex.delegates.executorch.source_map import ReadRegion, make_source_map
 from edgex.delegates.graph.composite_operators import composites_listed_once
@@ -172,7 +179,7 @@ def lower_methods(
             for name, found in operators.items()
         },
         options=options,
-        warnings=_warnings(plan, target),
+        warnings=(*_warnings(plan, target), *tell_slow_reads(chain.from_iterable(operators.values()))),
         regions=_captured_regions(operators[exir.FORWARD]) if exir.FORWARD in operators else {},
     )
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from edgex.delegates.executorch.exir import branches_of, captured_name, debug_handle_of, is_excluded, operator_name
 from edgex.delegates.executorch.kernels import missing_kernel
@@ -19,6 +20,9 @@ from edgex.delegates.plan import Fallback, PartitionPlan, group_fallbacks
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
     from torch.fx import Node
+
+# From so many elements on, reading them one by one takes 3 ms.
+_MANY_PLACED = 100_000
 
 
 @dataclass(frozen=True)
@@ -36,6 +40,7 @@ class EdgeOperator:
             operators; None where it was left out.
         refusal: Why it was left out.
         captured: Name of the captured program's node that it comes from; None where none is known.
+        placed: How many elements at most it reads each at a place that the runtime computes for it.
     """
 
     node: str
@@ -47,6 +52,7 @@ class EdgeOperator:
     region: int | None
     refusal: Refusal | None
     captured: str | None = None
+    placed: int = 0
 
 
 def read_partition(
@@ -118,7 +124,39 @@ def _read_node(node: Node, name: str, source_root: Path, region: int | None, ref
         region=region,
         refusal=refusal,
         captured=captured_name(node),
+        placed=_placed(node) if region is None else 0,
     )
+
+
+def tell_slow_reads(operators: Iterable[EdgeOperator]) -> tuple[str, ...]:
+    """A warning that names the operators that read many elements one by one; none where there are none."""
+    slow = [item for item in operators if item.placed >= _MANY_PLACED]
+    if not slow:
+        return ()
+    names = ", ".join(dict.fromkeys(f"{item.op} at {item.source or 'no line'}" for item in slow))
+    most = max(item.placed for item in slow)
+    return (
+        f"{names}: ExecuTorch's kernel computes the place of each element, up to {most:,}, about 30 ns each; "
+        "one list of numbers along one dimension, x[numbers], is copied row by row",
+    )
+
+
+def _placed(node: Node) -> int:
+    """The elements of an `index` by several numbers a place, which ExecuTorch's kernel does not copy row by row."""
+    if operator_name(node) != "aten.index.Tensor":
+        return 0
+    numbers = [index.meta["val"] for index in node.args[1] if index is not None]  # type: ignore[union-attr]
+    if len(numbers) == 1 and numbers[0].dim() == 1:
+        return 0
+    return prod(map(_most, node.meta["val"].shape))
+
+
+def _most(size: Any) -> int:
+    """What a size is at most; 1 for one without a bound, of which nothing is known."""
+    if isinstance(size, int):
+        return size
+    upper = size.node.shape_env.bound_sympy(size.node.expr).upper
+    return int(upper) if upper.is_number and upper.is_finite else 1
 
 
 def _branch_nodes(graph_module: object, prefix: str) -> Iterator[tuple[str, Node]]:

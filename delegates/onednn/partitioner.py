@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -19,6 +19,7 @@ from edgex.delegates.executorch.refusals import EXCLUDED, SIZES_ARE_CHEAP, Refus
 from edgex.delegates.graph.provenance import is_operator
 from edgex.delegates.onednn.caches import keep_caches_in_place
 from edgex.delegates.onednn.followed_sizes import find_unfollowed
+from edgex.delegates.onednn.layout.sizes import may_be_none
 from edgex.delegates.onednn.operators.table import KEPT_WHOLE, OPERATORS
 from edgex.delegates.onednn.plan import graph_api
 from edgex.delegates.onednn.plan.lowering import OneDnnGraphBackend
@@ -51,10 +52,13 @@ class _OneDnnPartitioner(Partitioner):  # type: ignore[misc]  # executorch ships
         self._on_partition, self._excluded = on_partition, excluded
         self.edge_passes = (keep_caches_in_place,)
         self.delegation_spec = DelegationSpec(OneDnnGraphBackend.__name__, [])
+        # As they were given: ExecuTorch's passes leave sizes from 2 on.
+        self._ranges: dict[Any, Any] = {}
 
     def ops_to_not_decompose(self, ep: ExportedProgram) -> tuple[list[Any], Callable[[Node], bool] | None]:
         """What to keep whole: where it will be taken, which is never inside of branches."""
-        judge = _Judge(ep, self._excluded)
+        self._ranges = {**ep.range_constraints, **self._ranges}
+        judge = _Judge(ep, self._excluded, self._ranges)
         kept = [getattr(torch.ops.aten, name).default for name in KEPT_WHOLE]
         kept += [torch.ops.aten.upsample_nearest2d.vec, torch.ops.aten.upsample_bilinear2d.vec]
         wanted = frozenset(kept)  # ExecuTorch asks about every node, and only keeps these
@@ -62,7 +66,8 @@ class _OneDnnPartitioner(Partitioner):  # type: ignore[misc]  # executorch ships
 
     def partition(self, exported_program: ExportedProgram) -> Any:
         """Tag the nodes, then tell what was done."""
-        judge = _Judge(exported_program, self._excluded)
+        ranges = {**exported_program.range_constraints, **self._ranges}
+        judge = _Judge(exported_program, self._excluded, ranges)
         tags = {}
         for region in _propose(exported_program, judge):
             nodes = list(region.nodes)
@@ -91,9 +96,10 @@ def _propose(program: ExportedProgram, judge: _Judge) -> list[Any]:
 class _Judge(OperatorSupportBase):
     """Tries each operator on a builder of its own, and asks oneDNN about what came out."""
 
-    def __init__(self, program: ExportedProgram, excluded: frozenset[str]) -> None:
+    def __init__(self, program: ExportedProgram, excluded: frozenset[str], ranges: Mapping[Any, Any]) -> None:
         self._excluded = excluded
         self._constants = constant_readers(program)
+        self._ranges = ranges
         self._known: dict[Node, Refusal | None] = {}
         self._computing: set[Node] = set()
         # Networks repeat themselves, and the library takes a hundred times longer to answer than a look here.
@@ -133,6 +139,8 @@ class _Judge(OperatorSupportBase):
         if any(_has_found_size(item) for item in (node, *node.all_input_nodes)):
             reason = "it has a size that only a run finds, which may be 0: a region computes its sizes from its inputs'"
             return Refusal("dynamic_shape", reason)
+        if any(map(self._may_be_empty, (node, *node.all_input_nodes))):
+            return Refusal("dynamic_shape", "oneDNN takes no empty tensor, and within its bounds one of these may be")
         if name not in OPERATORS:
             return refuse_unknown(name, f"oneDNN has no operator {name}")
         builder = RegionBuilder(constants=self._constants, free_input=free_input)
@@ -153,6 +161,10 @@ class _Judge(OperatorSupportBase):
         if not self._runs(operations):
             return Refusal("attribute", f"the installed oneDNN does not run {name} like this")
         return None
+
+    def _may_be_empty(self, node: Node) -> bool:
+        sizes = (size for tensor in _tensors(node.meta.get("val")) for size in tensor.shape)
+        return any(may_be_none(size, self._ranges) for size in sizes)
 
     def _runs(self, operations: list[Operation]) -> bool:
         """Whether the library runs these operators."""

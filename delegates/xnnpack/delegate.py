@@ -96,6 +96,7 @@ class XnnpackDelegate:
             "split_sums",
             "interleave_by_transposing",
             "pool_as_batches",
+            "widen_convolutions",
             "select_by_masks",
             "bound_by_masks",
             "spare_portable_functions",
@@ -157,14 +158,18 @@ class XnnpackDelegate:
         return self._lower(lower_methods, programs, options)
 
     def _lower(self, lower: Callable[..., LoweredModule], given: Any, options: XnnpackOptions) -> LoweredModule:
-        from edgex.delegates.xnnpack.layout_pass import dynamic_inputs_in_order, softmax_in_order
+        from edgex.delegates.xnnpack.layout_pass import (
+            dynamic_inputs_in_order,
+            sizes_of_run_time_in_order,
+            softmax_in_order,
+        )
         from edgex.delegates.xnnpack.pad_pass import float_pads
         from edgex.delegates.xnnpack.pattern_passes import possible_patterns
         from edgex.delegates.xnnpack.permute_pass import permutes_as_views
         from edgex.delegates.xnnpack.serialized import read_nodes
         from edgex.delegates.xnnpack.transposed_products import products_transpose
 
-        orders = softmax_in_order(), dynamic_inputs_in_order(), permutes_as_views()
+        orders = softmax_in_order(), dynamic_inputs_in_order(), sizes_of_run_time_in_order(), permutes_as_views()
         with ExitStack() as known:
             for adapted in (*orders, possible_patterns(), products_transpose(), float_pads()):
                 known.enter_context(adapted)

@@ -17,6 +17,10 @@ and the numbers of all that read it were others. Here it stops at what was quant
 before   x -> to NHWC -> linear (of the channels) -> permute -> quantize -> dequantize -> convolution
 after    x -> linear -> permute -> to NHWC -> quantize -> dequantize -> convolution
 ```
+
+Of each input with four dimensions the pass asks in which order it lies. Of sizes that only the run finds (scores over
+the filled part of a cache, `[1, s, heads, u]`) PyTorch cannot tell, and the pass failed. The order is the same for
+every size from 2 on, so the question is answered for such sizes.
 """
 
 from __future__ import annotations
@@ -25,10 +29,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from edgex.delegates.executorch.edge_passes import order_of_dimensions
 from edgex.runtime.support.dependency_messages import quiet_import
 
 if TYPE_CHECKING:
+    from torch import Tensor
     from torch.fx import GraphModule, Node
+
+_LAST_CHANNELS = (0, 2, 3, 1)
 
 
 @contextmanager
@@ -75,6 +83,29 @@ def dynamic_inputs_in_order() -> Iterator[None]:
         yield
     finally:
         kind.input_to_nhwc = to_nhwc
+
+
+@contextmanager
+def sizes_of_run_time_in_order() -> Iterator[None]:
+    """Within it, ExecuTorch's pass finds the order of tensors whose sizes only the run knows."""
+    with quiet_import():
+        from executorch.backends.xnnpack._passes.channels_last_tagged_reshape_pass import ChannelsLastTaggedReshapePass
+    from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+
+    kind: Any = ChannelsLastTaggedReshapePass
+    asks = kind._is_nhwc_tensor
+
+    def is_nhwc_tensor(tensor: Tensor) -> bool:
+        try:
+            return bool(asks(tensor))
+        except GuardOnDataDependentSymNode:
+            return order_of_dimensions(tensor.stride()) == _LAST_CHANNELS
+
+    kind._is_nhwc_tensor = staticmethod(is_nhwc_tensor)
+    try:
+        yield
+    finally:
+        kind._is_nhwc_tensor = staticmethod(asks)
 
 
 def _quantize_again(graph_module: GraphModule, image: Any, target: Node) -> Node:

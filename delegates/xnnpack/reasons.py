@@ -69,6 +69,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "Symbolic reshape", "dynamic_shape", "the new shape {size} holds a size known only when the model runs", _STATIC
     ),
+    Rule("reshape finds one size", "dynamic_shape"),
     Rule("tensor has invalid shape, dim: 0", "attribute", "XNNPACK takes no empty tensor: input {shape}"),
     Rule("tensor has invalid shape", "dynamic_shape", "XNNPACK slices static shapes only, not {shape}"),
     Rule("dynamic output sizes", "dynamic_shape", "XNNPACK resizes to a static size only, not to {result}"),

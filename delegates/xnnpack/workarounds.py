@@ -75,6 +75,19 @@ def _elu(node: Node, _: ExportedProgram) -> str | None:
     return None if scales == (1, 1) else f"its ELU has no scales of its own, here {scales}"
 
 
+def _reshaped(node: Node, _: ExportedProgram) -> str | None:
+    """What ExecuTorch writes as a reshape behind the partitioner, and gives up where two sizes vary."""
+    shape = _shape(node)
+    varying = sum(not isinstance(size, int) for size in shape)
+    return None if varying <= 1 else f"its reshape finds one size at most when it runs, not {varying} of {list(shape)}"
+
+
+def _convolution(node: Node, program: ExportedProgram) -> str | None:
+    """Over sequences it stands between two reshapes."""
+    is_image = len(_shape(node)) == _IMAGE_RANK
+    return None if is_image else _reshaped(node, program) or _reshaped(node.all_input_nodes[0], program)
+
+
 # Nothing is its negative by accident; `cos(x) + 1` may well be zero.
 _MOST_GUARD = 1e-3
 
@@ -175,4 +188,6 @@ _CHECKS: Mapping[str, Callable[[Node, ExportedProgram], str | None]] = {
     "upsample_bilinear2d.vec": _bilinear,
     "rsqrt.default": _root,
     "sqrt.default": _square_root,
+    "unsqueeze_copy.default": _reshaped,
+    "convolution.default": _convolution,
 }

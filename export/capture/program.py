@@ -37,6 +37,7 @@ from edgex.export.capture.dimensions.dynamic import (
 )
 from edgex.export.capture.dimensions.found_sizes import SuppressionBounded
 from edgex.export.capture.dimensions.recurrences import check_recurrences
+from edgex.export.capture.dimensions.single_sizes import gives_the_same, left_out_sizes, tell_left_out
 from edgex.export.capture.dimensions.suggested_fixes import explain_in_flags, read_suggestions, unify
 from edgex.export.capture.example_run import ExampleRun, describe_example, run_example
 from edgex.export.capture.fidelity import check_draws_nothing, check_gives_eager
@@ -53,7 +54,7 @@ from edgex.export.capture.python_state.weight_writes import DataAsView
 from edgex.export.capture.scalar_indices import IndicesOfTensors, read_at_tensors
 from edgex.export.capture.sequences.packing import PackedAsPadded
 from edgex.export.capture.state import find_state, own_initial_values
-from edgex.export.capture.torch_internals import helpers_traced, uncompiled
+from edgex.export.capture.torch_internals import helpers_traced, single_sizes_kept, uncompiled
 from edgex.export.proof.inner_precision import find_inner_precision
 from edgex.export.source.eager import EagerModel, reference_conditions
 from edgex.export.source.leaves import Leaf, name_outputs
@@ -259,6 +260,7 @@ def _export(
     module = example.module
     state = {name for names in example.touched.values() for name in names}
     unchecked = False
+    single: Mapping[str, list[int]] | None = None
     packed = PackedAsPadded()
 
     def export(strict: bool) -> ExportedProgram | Exception:
@@ -276,6 +278,8 @@ def _export(
                     stack.enter_context(helpers_traced())
                 if unchecked:
                     stack.enter_context(distributions.without_checks())
+                if single:
+                    stack.enter_context(single_sizes_kept())
                 return torch.export.export(module, values[0], values[1] or None, dynamic_shapes=shapes, strict=strict)
             except Exception as error:
                 return error
@@ -295,6 +299,14 @@ def _export(
             asked, shapes = unified, _shapes_of(example, unified, values)
             notices.append(f"the model needs equal sizes, and so they are: {', '.join(same)}")
             program = export(strict)
+        if isinstance(program, Exception) and (single := left_out_sizes(str(program), asked)):
+            retried, structure = export(strict), pytree.tree_structure((example.args, example.kwargs))
+            if isinstance(retried, ExportedProgram) and gives_the_same(
+                module, retried, structure, example.inputs, asked, single
+            ):
+                program = retried
+                notices += tell_left_out(single)
+            single = None
         if isinstance(program, Exception):
             errors.append(program)
             continue

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +34,54 @@ def bounds_of(expression: Any, ranges: Mapping[Any, Any], least: Mapping[Any, in
     found = bound_sympy(expression, known)
     low, high = (int(b) if isinstance(b, (int, sympy.Integer)) else None for b in (found.lower, found.upper))
     return (0 if low is None else low), high
+
+
+def whole_solutions(expression: str, variable: str, value: int, numbers: range) -> list[int] | None:
+    """The numbers for which a size that torch.export wrote down has a value.
+
+    Args:
+        expression: For example `(1 + (((-1) + L['x'].size()[2]) // 2))`.
+        variable: The size that may vary, as it stands in the expression.
+        value: Of the expression.
+        numbers: Which are tried.
+
+    Returns:
+        None where the expression has another form.
+    """
+    import sympy
+
+    written = expression.replace(variable, "size")
+    if not re.fullmatch(r"(?:size|\d+|//|[-+*%() ])+", written):
+        return None
+    size = sympy.Symbol("size", integer=True, positive=True)
+    computed = sympy.lambdify([size], sympy.sympify(written, {"size": size}), "math")
+    try:
+        return [number for number in numbers if computed(number) == value]
+    except ArithmeticError:  # a division by nothing
+        return None
+
+
+@contextlib.contextmanager
+def single_sizes_kept() -> Iterator[None]:
+    """Within it, torch.export makes no condition of it that what it computes of a size, `n - 1`, is not 0 or 1."""
+    import sympy
+    from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+    produce: Any = ShapeEnv.produce_guards_verbose
+
+    def leaves_out(guard: Any) -> bool:
+        found = guard.expr
+        return isinstance(found, sympy.Ne) and found.rhs in (0, 1) and not isinstance(found.lhs, sympy.Symbol)
+
+    def produce_others(self: Any, *args: Any, **kwargs: Any) -> Any:
+        self.guards = [guard for guard in self.guards if not leaves_out(guard)]
+        return produce(self, *args, **kwargs)
+
+    ShapeEnv.produce_guards_verbose = produce_others  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        ShapeEnv.produce_guards_verbose = produce  # type: ignore[method-assign]
 
 
 def is_plain_symbol(name: str) -> bool:

@@ -6,6 +6,7 @@ artifact with eager would show it. So that is asked here, before the slow steps.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -18,9 +19,10 @@ from edgex.errors import CaptureError, EdgexError, UsageError
 from edgex.export.language_model.encoder import Encoder, find_encoder
 from edgex.export.language_model.encoder_decoder import CachedEncoderDecoder
 from edgex.export.language_model.module import NextToken, check_logits, check_takes_position, find_head
+from edgex.export.language_model.prefix_search import find_longer, find_rows, without_each_kind
 from edgex.export.language_model.tokens import Ends, check_tokenizer, read_ends
 from edgex.export.language_model.transformers_cache import CachedDecoder, is_transformers_model, with_cache
-from edgex.export.language_model.valid_prefix import find_longer, find_prefix, find_rows, try_capture
+from edgex.export.language_model.valid_prefix import PrefixLengths, find_prefix, try_capture
 from edgex.export.source.eager import BufferSnapshot, reference_conditions
 from edgex.export.source.processors import find_files_beside
 from edgex.export.source.user_code.user_line import line_of_error
@@ -42,6 +44,10 @@ _LEAST_AGREEMENT_DB = 60.0
 _LEAST_SAME_DB = 90.0
 # The same where the cache is in 8 bits: a rounding that falls to the other side is a step of it.
 _LEAST_IN_BYTES_DB = 20.0
+# Tokens that are read to see what they change.
+_PROBED = 2
+# Ways to show the cache that are tried; each costs readings of the model.
+_MOST_PREFIXES = 4
 # Shorter texts have nothing to take back.
 _LEAST_REWOUND = 4
 # How many tokens are read one by one where chunks are compared with that; each costs a run of the model.
@@ -127,10 +133,9 @@ def prepare_language_model(source: ModelSource, asked: LanguageRequest) -> Model
     cache = decoder.check_cache(asked, vocabulary)
     beside = "" if asked.kv == "fp32" else f" in 8 bits; its scores are {decoder.agreement_db:.0f} dB from float's"
     taken = f"{sum(map(_bytes, cache.values())):,} bytes"
-    twice = any(list(tensor.shape).count(asked.context) > 1 for tensor in cache.values())
     if decoder.longer and not decoder.rows:
         notices.append(f"the cache takes {taken}{beside}")
-    elif decoder.rows or twice:
+    elif decoder.rows:
         notices.append(f"the cache of {asked.context} tokens takes {taken}{beside}")
     else:
         notices.append(f"what the model keeps of a text takes {taken}, however long the text is")
@@ -212,8 +217,8 @@ class _Decoder:
         self.agreement_db = EXACT_SQNR_DB
         # Whether a smaller position takes tokens back.
         self.rewinds = True
-        # The buffers with a place for each token of the context; see `find_rows`.
-        self.rows: dict[str, torch.Tensor] = {}
+        # The buffers with a place for each token of the context, and its dimension; see `find_rows`.
+        self.rows: dict[str, int] = {}
         # Those with a place for more, and for how many.
         self.longer: dict[str, int] = {}
         # What it scored in chunks and token by token with the whole cache before it: readings that take minutes of a
@@ -266,8 +271,6 @@ class _Decoder:
         whole = [self._read(part, [slice(0, len(part))], at_once=True) for part in (text, short)]
         chunked = self._read(text, pieces(length, asked.chunk))
         cache = self._written()
-        self.rows = find_rows(cache, self._buffers.value_of, asked.context, length)
-        self.longer = find_longer(cache, self._buffers.value_of, asked.context, length)
         single = self._read(short, pieces(len(short), 1))
         self._over_whole_cache = (chunked, single)
         for expected, found, how in (
@@ -290,6 +293,9 @@ class _Decoder:
                 f"{self._where} keeps nothing from one call to the next", why="it writes no buffer", fix=_IN_PLACE
             )
         self._check_new_texts(short, vocabulary, asked)
+        self._read(text[:_PROBED], pieces(min(length, _PROBED), 1))
+        self.rows = find_rows(cache, self._buffers.value_of, asked.context, _PROBED)
+        self.longer = find_longer(cache, self._buffers.value_of, asked.context, _PROBED)
         self._buffers.restore()
         return cache
 
@@ -355,20 +361,38 @@ class _Decoder:
         text = random_text(vocabulary, min(2 * asked.chunk + 1, asked.context))
         ways = (pieces(len(text), asked.chunk), pieces(min(len(text), _MOST_SINGLE), 1))
         expected = self._over_whole_cache or [self._read(text[: parts[-1].stop], parts) for parts in ways]
-        self._model = NextToken(whole.model, whole.head, prefix).eval()
+        least = _LEAST_SAME_DB if asked.kv == "fp32" else _LEAST_IN_BYTES_DB
+        problems: list[str] = []
+        for tried in itertools.islice(itertools.chain([prefix], without_each_kind(prefix)), _MOST_PREFIXES):
+            self._model = NextToken(whole.model, whole.head, tried).eval()
+            problem = self._try_prefix(text, ways, expected, least, asked.chunk)
+            self._buffers.restore()
+            if problem is None:
+                return self._model, [_describe_prefix(prefix, tried)]
+            problems.append(problem)
+        self._model = whole
+        return whole, [reads_all + problems[0]]
+
+    def _try_prefix(
+        self,
+        text: np.ndarray,
+        ways: Sequence[Sequence[slice]],
+        expected: Sequence[torch.Tensor | None],
+        least: float,
+        chunk: int,
+    ) -> str | None:
+        """Why the model with a prefix is not what it was; None where it is."""
         try:
             found = [self._read(text[: parts[-1].stop], parts) for parts in ways]
-            try_capture(self._model, text[: asked.chunk])
+            for one, other in zip(expected, found, strict=True):
+                agreement = None if one is None or other is None else measure_sqnr_db(one.numpy(), other.numpy())
+                if agreement is not None and agreement < least:
+                    return f"without its rest the scores are {agreement:.0f} dB alike"
+            try_capture(self._model, text[:chunk])
         # The user's code meets sizes that it was not written for: whatever it raises, it keeps what it has.
         except Exception as error:
-            return self._undo(whole), [f"{reads_all}its beginning does not fit: {self._say_why(error)}"]
-        for one, other in zip(expected, found, strict=True):
-            agreement = None if one is None or other is None else measure_sqnr_db(one.numpy(), other.numpy())
-            least = _LEAST_SAME_DB if asked.kv == "fp32" else _LEAST_IN_BYTES_DB
-            if agreement is not None and agreement < least:
-                return self._undo(whole), [f"{reads_all}without its rest the scores are {agreement:.0f} dB alike"]
-        self._buffers.restore()
-        return self._model, [f"the filled part of the cache is read, in steps of {prefix.step} tokens"]
+            return f"its beginning does not fit: {self._say_why(error)}"
+        return None
 
     def _say_why(self, error: Exception) -> str:
         """The user's line at which the beginning of the cache does not fit, and what was raised there."""
@@ -378,11 +402,6 @@ class _Decoder:
             line = line_of_error(error, self._root)
             where, why = None if line is None else str(line), _first_line(error)
         return f"{where}: {why}" if where else why
-
-    def _undo(self, whole: NextToken) -> NextToken:
-        self._model = whole
-        self._buffers.restore()
-        return whole
 
     def _read(
         self, text: np.ndarray, parts: Sequence[slice], *, at_once: bool = False, anew: bool = True
@@ -465,6 +484,12 @@ _HALVES = (torch.float16, torch.bfloat16)
 
 def _bytes(tensor: torch.Tensor) -> int:
     return tensor.numel() * tensor.element_size()
+
+
+def _describe_prefix(possible: PrefixLengths, shown: PrefixLengths) -> str:
+    found = f"the filled part of the cache is read, in steps of {shown.step} tokens"
+    whole = [name.removeprefix("model.") for name in possible.buffers if name not in shown.buffers]
+    return found if not whole else f"{found}; read whole, though as long as the context: {shorten(whole)}"
 
 
 def _first_line(error: Exception) -> str:

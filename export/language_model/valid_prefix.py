@@ -67,62 +67,15 @@ class PrefixLengths:
         return ShownPrefix([(named[name], dim) for name, dim in self.buffers.items()], self.context, seen)
 
 
-def find_rows(
-    cache: Mapping[str, torch.Tensor], before: Callable[[str], torch.Tensor | None], context: int, length: int
-) -> dict[str, torch.Tensor]:
-    """Of the buffers that reading a text wrote those with a place for every token of the context.
-
-    A recurrent state may have a dimension that happens to be as long: all of it changes with every token, where a
-    cache is as it was behind the last one.
+def find_prefix(rows: Mapping[str, int], context: int) -> PrefixLengths | None:
+    """The lengths to show of a cache; None where there is none, or it is too short to gain.
 
     Args:
-        cache: The buffers, as a text left them.
-        before: Gives the value that one had, by name.
-        context: How many tokens a cache holds.
-        length: Of the text.
-    """
-    return {
-        name: tensor
-        for name, tensor in cache.items()
-        if _has_once(tensor, context) and _is_filled(tensor, before(name), list(tensor.shape).index(context), length)
-    }
-
-
-def find_longer(
-    cache: Mapping[str, torch.Tensor], before: Callable[[str], torch.Tensor | None], context: int, length: int
-) -> dict[str, int]:
-    """As `find_rows`, the buffers with places for more tokens than the context has, and for how many."""
-    return {
-        name: size
-        for name, tensor in cache.items()
-        for dim, size in enumerate(tensor.shape)
-        if size > context and _is_filled(tensor, before(name), dim, length)
-    }
-
-
-def _is_filled(tensor: torch.Tensor, old: torch.Tensor | None, dim: int, length: int) -> bool:
-    """Whether only the first so many places of a dimension were written; a model may clear those behind them."""
-    left = tensor.shape[dim] - length
-    rest = tensor.narrow(dim, length, left)
-    if old is None or not rest.numel():
-        return True
-    return torch.equal(rest, old.narrow(dim, length, left)) or bool((rest == rest.flatten()[0]).all())
-
-
-def find_prefix(cache: Mapping[str, torch.Tensor], context: int) -> PrefixLengths | None:
-    """The lengths to show of a cache; None where it is too short to gain, or no buffer has the context's length once.
-
-    Args:
-        cache: The buffers that reading a text writes, by name.
+        rows: Of each buffer that has a place for every token, the dimension of the places; see `find_rows`.
         context: How many tokens it holds.
     """
     step = max(_LEAST_STEP, -(-context // _STEPS))
-    found = {name: list(tensor.shape).index(context) for name, tensor in cache.items() if _has_once(tensor, context)}
-    return PrefixLengths(found, context, step) if found and step < context else None
-
-
-def _has_once(tensor: torch.Tensor, context: int) -> bool:
-    return list(tensor.shape).count(context) == 1
+    return PrefixLengths(dict(rows), context, step) if rows and step < context else None
 
 
 def try_capture(module: torch.nn.Module, text: np.ndarray) -> None:

@@ -80,6 +80,7 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
     from edgex.export.rewrites.folding.dimensions import fold_dimensions
     from edgex.export.rewrites.folding.duplicates import join_duplicates
     from edgex.export.rewrites.folding.literals import fold_factories, fold_literals, fold_lookups, fold_tables
+    from edgex.export.rewrites.images.lines import widen_convolutions
     from edgex.export.rewrites.images.narrow import lay_flat
     from edgex.export.rewrites.images.rows import resize_by_rows
     from edgex.export.rewrites.images.unbatched import pool_as_batches
@@ -263,6 +264,7 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
         ("write_spans", True, write_spans),
         ("permute_pixels", True, permute_pixels),
         ("flatten_conv3d", True, flatten_conv3d),
+        ("widen_convolutions", True, widen_convolutions),
         ("fill_dilation", True, fill_dilation),
         ("crop_transposed", True, crop_transposed),
         ("split_depthwise", True, split_depthwise),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,6 +33,20 @@ def at_least_two(value: Any) -> bool:
     if isinstance(value, int):
         return value >= 2
     return bool(value.node.shape_env.bound_sympy(value.node.expr).lower >= 2)
+
+
+def may_be_none(value: Any, ranges: Mapping[Any, Any]) -> bool:
+    """Whether a size that is computed of others is 0 at their least: `n - 1` where n may be 1.
+
+    Args:
+        value: Of a fake tensor; a number is none that is computed.
+        ranges: An ExportedProgram's `range_constraints`, where a size of 1 is one that may be: its fake tensors have 2.
+    """
+    expression = 1 if isinstance(value, int) else value.node.expr
+    if isinstance(expression, int) or expression.is_symbol:
+        return False
+    least = expression.subs({symbol: ranges[symbol].lower for symbol in expression.free_symbols if symbol in ranges})
+    return bool(least.is_number and least <= 0)
 
 
 def shape_of(tensor: Any) -> tuple[Size, ...]:

@@ -239,12 +239,17 @@ def _explain_range(error: Exception, line: UserLine | None) -> tuple[str, str, s
     text = str(error)
     guards = re.findall(r"Not all values of (\S+) .*?satisfy the generated guard (.+)", text)
     name = guards[0][0] if guards else "a dimension"
-    # `1 % frames != 0` is how the trace of torch.stft asks for more than one frame, which torch.export never proves.
+    # `1 % frames != 0` is how the trace of torch.stft asks for more than one frame; of a bounded range it is known.
     if guards and (re.match(r"\(*1 % .+ != 0", guards[0][1]) or (line is not None and "stft(" in line.text)):
-        why = "torch.export cannot capture torch.stft at a dynamic length, whatever its range"
+        why = "torch.export captures torch.stft at a dynamic length only where a largest one is given, below a million"
         return f"{_in_user_words(name)} cannot be dynamic", why, _STFT_FIX
     suggested = re.search(r"Suggested fixes:\n((?:  .+\n?)+)", text)
     fix = "choose a range in which that holds"
+    if guards and re.search(r" != [01]\.?$", guards[0][1]):
+        fix = (
+            "let nothing become a single element: torch.cat([a, x], 1)[:, :-1] for torch.cat([a, x[:, :-1]], 1); or "
+            + fix
+        )
     if suggested:
         fix = f"torch.export suggests {'; '.join(line.strip() for line in suggested[1].splitlines())}"
     why = f"the model needs {_in_user_words(guards[0][1].rstrip('.'))}" if guards else first_line(error)

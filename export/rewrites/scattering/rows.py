@@ -22,8 +22,16 @@ after:   y = aten.scatter_add.default(x, 0, index.reshape(500, 1).expand(500, 64
 ExecuTorch computes the place of each element where there are several numbers, or numbers of several dimensions: 50 ns
 an element, where a row of 64 takes 0.6 (5,000 rows, one thread of a Xeon). To add rows it takes 21 ns an element, to
 add elements 9 and to repeat their numbers 5; regions of oneDNN have a kernel of their own. ONNX Runtime adds rows on
-several threads, and loses some of what goes to one place. Left alone: masks, numbers of dimensions that do not follow
-each other, and sizes that only a run knows.
+several threads, and loses some of what goes to one place. A mixture of experts that chooses its matrices by
+`weights[chosen]` is such an operator, of a number of tokens that varies:
+
+```
+before:  w = aten.index.Tensor(weights, [chosen])                       # [8, 256, 128], [tokens, 2]
+after:   w = aten.index.Tensor(weights, [chosen.reshape(2 * tokens)]).reshape(tokens, 2, 256, 128)
+```
+
+Left alone: masks, numbers of dimensions that do not follow each other, and sizes that only a run knows for all but one
+number a place.
 """
 
 from __future__ import annotations
@@ -113,6 +121,8 @@ def _source_of(node: Any) -> Any:
 
 
 def _index(x: torch.Tensor, source: torch.Tensor | None, indices: _Indices) -> Any:
+    if _varies(x, indices):
+        return _index_varying(x, indices)
     alike = _repeated_dims(x, source)
     places = _find_places(x, indices, alike)
     if places is None:
@@ -125,6 +135,22 @@ def _index(x: torch.Tensor, source: torch.Tensor | None, indices: _Indices) -> A
     joined = x.reshape(*before, -1, *behind)
     rows = aten.index.Tensor(joined, [None] * places.first + [places.flat])
     return rows.reshape(*before, *places.shape, *behind)
+
+
+def _varies(x: torch.Tensor, indices: _Indices) -> bool:
+    return not static(*x.shape, *(size for index in indices if index is not None for size in index.shape))
+
+
+def _index_varying(x: torch.Tensor, indices: _Indices) -> Any:
+    """One number a place, of several dimensions: any sizes will do, since nothing else is computed of them."""
+    chosen = _chosen(indices)
+    if len(chosen) != 1:
+        return NotImplemented
+    dim, index = chosen[0]
+    if index.dtype not in _INTEGERS or index.dim() < 2:
+        return NotImplemented
+    rows = aten.index.Tensor(x, [None] * dim + [index.reshape(-1)])
+    return rows.reshape(*x.shape[:dim], *index.shape, *x.shape[dim + 1 :])
 
 
 def _repeated_dims(x: torch.Tensor, source: torch.Tensor | None) -> frozenset[int]:

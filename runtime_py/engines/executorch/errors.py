@@ -74,6 +74,11 @@ ERROR_CODES: Mapping[int, ErrorCode] = {
     0x32: ErrorCode("DelegateInvalidHandle", "the backend was closed", "load the artifact again"),
 }
 
+# What the runtime writes of a file without the data that its tensors begin with: older edgex made such programs where
+# state begins with the bytes of a constant.
+_NO_DATA = re.compile(r"No mutable data segments|offset index \d+ out of range|getTensorDataPtr\(\) failed")
+_DATA_NOT_FOUND = ErrorCode("NotFound", "data that the program begins with is not in its file", _EXPORT_AGAIN)
+
 # The binding writes both `error 0x14` and `error: 0x:14`.
 _CODE = re.compile(r"\b0x:?([0-9a-fA-F]{1,8})\b")
 
@@ -105,4 +110,6 @@ def engine_error(doing: str, error: Exception, tail: str, where: str) -> RunErro
     if known is None:
         return RunError(f"ExecuTorch could not {doing}", where, why=why)
     code, entry = known
+    if entry.name == _DATA_NOT_FOUND.name and _NO_DATA.search(why):
+        entry = _DATA_NOT_FOUND
     return RunError(f"ExecuTorch could not {doing}: {entry.meaning} ({entry.name}, {code})", where, entry.fix, why=why)

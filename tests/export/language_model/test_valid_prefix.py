@@ -11,6 +11,7 @@ from torch import nn
 from torch.nn import functional
 
 from edgex.export.language_model.module import NextToken
+from edgex.export.language_model.prefix_search import find_longer, find_rows
 from edgex.export.language_model.request import LanguageRequest
 from edgex.export.language_model.source import prepare_language_model
 from edgex.export.language_model.valid_prefix import PrefixLengths, find_prefix, try_capture
@@ -98,8 +99,9 @@ def test_scores_are_the_same_and_no_attention_is_longer_than_the_text(mix) -> No
         return mix(query, keys, values, places)
 
     model = make_decoder(watched)
-    prefix = find_prefix(dict(NextToken(model).named_buffers()), CONTEXT)
-    assert prefix == PrefixLengths({"model.attention.keys": 2, "model.attention.values": 2}, CONTEXT, STEP)
+    prefix = find_prefix({"model.attention.keys": 2, "model.attention.values": 2}, CONTEXT)
+    assert prefix is not None
+    assert prefix.step == STEP
     expected, found = read(NextToken(model), 5), read(NextToken(model, prefix=prefix), 5)
     assert sizes == [CONTEXT] * 4 + [16, 16, 16, 32]
     found_db = measure_sqnr_db(expected, found)
@@ -124,12 +126,83 @@ def test_a_model_that_needs_its_whole_cache_keeps_it(mix, sentence) -> None:
     assert (prepared.module.prefix is not None) == (mix is fused)
 
 
-def test_a_short_cache_and_buffers_of_other_lengths_are_read_whole() -> None:
-    assert find_prefix({"keys": torch.zeros(1, 2, 16, 8)}, 16) is None
-    assert find_prefix({"keys": torch.zeros(1, 2, 32, 32)}, 32) is None
-    assert find_prefix({"keys": torch.zeros(1, 2, 4096, 8), "count": torch.zeros(1)}, 4096) == PrefixLengths(
-        {"keys": 2}, 4096, 256
-    )
+class WithState(Attention):
+    """Keeps the last two inputs of a convolution, of as many channels as the context has tokens."""
+
+    def __init__(self, context):
+        super().__init__(context)
+        self.widen = torch.nn.Linear(self.output.in_features, context)
+        self.convolve = torch.nn.Conv1d(context, self.output.out_features, 3)
+        self.register_buffer("state", torch.zeros(1, context, 2))
+
+    def forward(self, x, position):
+        window = torch.cat([self.state * (position > 0), self.widen(x).mT], -1)
+        self.state.copy_(window[..., -2:])
+        return super().forward(x, position) + self.convolve(window).mT
+
+
+class WithPages(Attention):
+    """Keeps a number of each token, and reads how many there is room for."""
+
+    def __init__(self, context):
+        super().__init__(context)
+        self.register_buffer("pages", torch.zeros(context, 1))
+
+    def forward(self, x, position):
+        places = position + torch.arange(x.shape[1])
+        self.pages.index_copy_(0, places, x[0, :, :1])
+        room = self.pages.reshape(CONTEXT // 2, 2).shape[0]
+        return super().forward(x, position) * room / CONTEXT
+
+
+@pytest.mark.parametrize(("attention", "whole"), [(WithState, None), (WithPages, "attention.pages")])
+def test_a_buffer_that_is_read_whole_leaves_the_others_their_beginning(attention, whole) -> None:
+    class Built(Decoder):
+        attention_type = attention
+
+    torch.manual_seed(0)
+    args = torch.zeros(1, 2, dtype=torch.int64), torch.zeros(1, dtype=torch.int64)
+    source = wrap_model(Built(CONTEXT).eval(), args, {}, None, "decoder")
+    prepared = prepare_language_model(source, LanguageRequest(CONTEXT, 8))
+    assert prepared.module.prefix is not None, prepared.notices
+    assert set(prepared.module.prefix.buffers) == {"model.attention.keys", "model.attention.values"}
+    said = [notice for notice in prepared.notices if "read whole, though as long as the context" in notice]
+    assert [notice.endswith(f": {whole}") for notice in said] == ([] if whole is None else [True])
+
+
+def test_the_reason_names_the_line_and_what_failed_there() -> None:
+    tokens, position = torch.zeros(1, 2, dtype=torch.int64), torch.zeros(1, dtype=torch.int64)
+
+    def viewed(query, keys, values, places):
+        return fused(query, keys.view(1, -1, CONTEXT, HEAD), values.view(1, -1, CONTEXT, HEAD), places)
+
+    source = wrap_model(make_decoder(viewed), (tokens, position), {}, None, "decoder")
+    prepared = prepare_language_model(source, LanguageRequest(CONTEXT, 8))
+    (notice,) = [notice for notice in prepared.notices if "does not fit" in notice]
+    assert "shape '[1, -1, 64, 8]' is invalid" in notice
+
+
+def test_a_dimension_is_of_tokens_where_reading_leaves_the_rest_as_it_was() -> None:
+    before = {name: torch.zeros(1, 6, 6) for name in ("rows", "both", "state")} | {"longer": torch.zeros(9, 6)}
+    behind = {name: tensor.clone() for name, tensor in before.items()}
+    behind["rows"][:, :2] = 1
+    behind["both"][:, :2, :2] = 1
+    behind["state"] += torch.rand(1, 6, 6)
+    behind["longer"][:2] = torch.rand(2, 6)
+    assert find_rows(behind, before.get, 6, 2) == {"rows": 1}
+    assert find_longer(behind, before.get, 6, 2) == {"longer": 9}
+
+
+def test_places_that_a_model_clears_are_not_filled() -> None:
+    before, behind = torch.rand(1, 2, 6, 3), torch.zeros(1, 2, 6, 3)
+    behind[:, :, :2] = 1
+    assert find_rows({"keys": behind}, lambda _: before, 6, 2) == {"keys": 2}
+
+
+def test_a_short_cache_is_read_whole() -> None:
+    assert find_prefix({}, 4096) is None
+    assert find_prefix({"keys": 2}, 16) is None
+    assert find_prefix({"keys": 2}, 4096) == PrefixLengths({"keys": 2}, 4096, 256)
 
 
 class Recurrent(nn.Module):

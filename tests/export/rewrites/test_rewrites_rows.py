@@ -110,6 +110,57 @@ def test_a_size_that_only_a_run_knows_is_left_alone():
     assert choose_rows(program) == (program, None)
 
 
+ROW, TOKEN = torch.export.Dim("row", min=2, max=30), torch.export.Dim("token", min=1, max=20)
+VARYING = {
+    "experts of every token": (
+        lambda w, i: w[i],
+        torch.randn(8, 5, 7),
+        numbers(3, 2, below=8, least=-8),
+        {},
+        {0: TOKEN},
+    ),
+    "tokens of every text": (lambda x, i: x[i], ROWS, numbers(4, 6, below=9, least=-9), {}, {0: TOKEN, 1: ROW}),
+    "of rows that vary, along another dimension": (
+        lambda x, i: x[:, i],
+        *(torch.randn(6, 9, 4), numbers(4, 2, below=9), {0: ROW}, {0: TOKEN}),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", VARYING)
+def test_rows_are_chosen_where_their_number_varies(case):
+    function, x, index, *shapes = VARYING[case]
+    before = capture_program(Calls(function), x, index, dynamic_shapes={"args": tuple(shapes)})
+    after, rewrite = choose_rows(before)
+    assert rewrite.count == 1
+    (chosen,) = [node for node in after.exported.graph.nodes if str(node.target) == INDEX]
+    assert [number.meta["val"].dim() for number in chosen.args[1] if number is not None] == [1]
+    more = torch.cat([index] * 4)
+    for args in ((x, index), (x, more), (x[:, :9] if shapes[0] else x, index)):
+        assert torch.equal(run_program(after, *args)[0], function(*args))
+
+
+@pytest.mark.parametrize("target", ["xnnpack", "onednn"])
+def test_experts_chosen_for_every_token_are_read_whole(target):
+    def mix(x, weights):
+        chosen = torch.topk(x[:, :8], 2).indices - 8
+        return torch.einsum("nd,nkfd->nkf", x, weights[chosen]).sum(1)
+
+    args = torch.randn(5, 16, generator=GENERATOR), torch.randn(8, 6, 16, generator=GENERATOR)
+    proved = prove(Calls(mix), args, target, dynamic_shapes={"args": ({0: TOKEN}, {})})
+    assert proved.exit_code == 0, proved.reason
+    assert "choose_rows" in proved.rewrites
+
+
+def test_reading_element_by_element_is_named():
+    args = torch.randn(400, 300, generator=GENERATOR), numbers(400, 300, below=300)
+    proved = prove(Calls(lambda x, i: x[i % 400, i] * 2), args, "xnnpack")
+    assert proved.exit_code == 0, proved.reason
+    (warning,) = [text for text in proved.warnings if "computes the place of each" in text]
+    assert "aten.index.Tensor at " in warning
+    assert "120,000" in warning
+
+
 @pytest.mark.parametrize("number", [5, -6, 1 << 40])
 def test_an_outside_number_is_refused_and_not_another_row(number):
     """As one number it would name a row of the next matrix."""

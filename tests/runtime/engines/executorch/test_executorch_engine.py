@@ -517,6 +517,15 @@ def test_a_text_without_a_code_is_passed_on():
     assert (error.what, error.why) == ("ExecuTorch could not load the program", "something else")
 
 
+def test_a_file_without_its_data_is_not_the_fault_of_the_installation():
+    tail = (
+        "[program.cpp:639] No mutable data segments in program\n[method.cpp:602] Failed parsing tensor at index 3: 0x20"
+    )
+    error = engine_error("load the program's method", RuntimeError("failed with error 0x20"), tail, "a.edgex")
+    assert "data that the program begins with is not in its file (NotFound, 0x20)" in error.what
+    assert error.fix == "export the model again with the installed versions"
+
+
 def test_the_table_holds_every_code_of_the_installed_runtime():
     import executorch
 
