@@ -7,13 +7,14 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from edgex.delegates.executorch.exir import branches_of, captured_name, debug_handle_of, is_excluded, operator_name
 from edgex.delegates.executorch.kernels import missing_kernel
 from edgex.delegates.executorch.refusals import Refusal, Refuse
 from edgex.delegates.graph.provenance import is_operator, module_path_of, source_of
 from edgex.delegates.graph.recurrences.steps import is_recurrence
+from edgex.delegates.graph.values import largest_size
 from edgex.delegates.graph.work import add_flops, count_flops
 from edgex.delegates.plan import Fallback, PartitionPlan, group_fallbacks
 
@@ -148,15 +149,8 @@ def _placed(node: Node) -> int:
     numbers = [index.meta["val"] for index in node.args[1] if index is not None]  # type: ignore[union-attr]
     if len(numbers) == 1 and numbers[0].dim() == 1:
         return 0
-    return prod(map(_most, node.meta["val"].shape))
-
-
-def _most(size: Any) -> int:
-    """What a size is at most; 1 for one without a bound, of which nothing is known."""
-    if isinstance(size, int):
-        return size
-    upper = size.node.shape_env.bound_sympy(size.node.expr).upper
-    return int(upper) if upper.is_number and upper.is_finite else 1
+    # Of a size without a bound nothing is known.
+    return prod(largest_size(size) or 1 for size in node.meta["val"].shape)
 
 
 def _branch_nodes(graph_module: object, prefix: str) -> Iterator[tuple[str, Node]]:
