@@ -48,6 +48,7 @@ class XnnpackDelegate:
             "add_elements",
             "add_known_rows",
             "multiply_parts",
+            "add_planes",
             "keep_planes",
             "loop_recurrences",
             "write_recurrences",

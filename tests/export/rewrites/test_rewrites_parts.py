@@ -7,7 +7,7 @@ import torch
 from rewriting import Calls, capture_program, check_rewrite, operators, run_program
 
 from benchmarks.operators.proof import prove
-from edgex.export.rewrites.pooling.parts import multiply_parts, reduce_stacks
+from edgex.export.rewrites.pooling.parts import add_planes, multiply_parts, reduce_stacks
 
 A, B, C = torch.randn(3, 2, 5, 7, generator=torch.Generator().manual_seed(0)).unbind()
 
@@ -75,3 +75,55 @@ def test_branches_and_products_are_exported(target):
     proved = prove(Calls(mixed), (A,), target)
     assert proved.exit_code == 0, proved.reason
     assert "reduce_stacks" in proved.rewrites
+
+
+PLANES = torch.randn(2, 3, 16, 12, 12, generator=torch.Generator().manual_seed(2))
+ADDED = {
+    "sum": lambda x: x.sum(1),
+    "sum, kept": lambda x: x.sum(-4, keepdim=True),
+    "mean": lambda x: x.mean(1),
+    "two of them": lambda x: x.sum(0),
+}
+
+
+@pytest.mark.parametrize("case", ADDED)
+def test_few_planes_are_added_one_to_another(case):
+    before = capture_program(Calls(ADDED[case]), PLANES)
+    after, rewrite = add_planes(before)
+    assert rewrite.count == 1
+    check_rewrite(before, after, PLANES, min_sqnr_db=130)
+    assert not any("sum" in name or "mean" in name for name in operators(after))
+
+
+PLANES_LEFT = {
+    "many": lambda x: x.sum(2),
+    "two dimensions": lambda x: x.mean((0, 1)),
+    "small ones": lambda x: x[..., :5, :5].sum(1),
+    "elements of rows": lambda x: x.flatten(1, 3)[..., :3].sum(-1),
+    "as doubles": lambda x: x.sum(1, dtype=torch.float64),
+}
+
+
+@pytest.mark.parametrize("case", PLANES_LEFT)
+def test_other_sums_stay(case):
+    program = capture_program(Calls(PLANES_LEFT[case]), PLANES)
+    assert add_planes(program) == (program, None)
+
+
+@pytest.mark.parametrize("target", ["xnnpack", "onnx-cpu"])
+def test_targets_add_planes_of_any_number_of_images(target):
+    """As split attention does: ResNeSt, selective kernels."""
+
+    class Split(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv = torch.nn.Conv2d(3, 32, 1)
+
+        def forward(self, x):
+            y = self.conv(x).reshape(x.shape[0], 2, 16, 12, 12)
+            return (y * y.sum(1, keepdim=True).mean((3, 4), keepdim=True)).sum(1)
+
+    batch = torch.export.Dim("batch", min=1, max=8)
+    proved = prove(Split(), (torch.randn(3, 3, 12, 12),), target, dynamic_shapes=({0: batch},))
+    assert proved.exit_code == 0, proved.reason
+    assert "add_planes" in proved.rewrites
