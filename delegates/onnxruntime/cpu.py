@@ -53,7 +53,7 @@ class OnnxCpuDelegate:
             "flatten_softmax",
             "write_large_norms",
             "write_large_sums",
-            "add_planes",
+            "reduce_planes",
             "add_known_rows",
             "write_cubics",
             "block_signals",

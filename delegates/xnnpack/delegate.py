@@ -48,7 +48,7 @@ class XnnpackDelegate:
             "add_elements",
             "add_known_rows",
             "multiply_parts",
-            "add_planes",
+            "reduce_planes",
             "keep_planes",
             "loop_recurrences",
             "write_recurrences",

@@ -126,7 +126,7 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
     from edgex.export.rewrites.pooling.extremes import pool_extremes
     from edgex.export.rewrites.pooling.folds import write_folds
     from edgex.export.rewrites.pooling.maximum import write_max_pools
-    from edgex.export.rewrites.pooling.parts import add_planes, multiply_parts, reduce_stacks
+    from edgex.export.rewrites.pooling.parts import multiply_parts, reduce_planes, reduce_stacks
     from edgex.export.rewrites.pooling.places import write_max_places
     from edgex.export.rewrites.pooling.planes import write_plane_means
     from edgex.export.rewrites.pooling.sequences import widen_pools
@@ -302,7 +302,7 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
         ("write_plane_means", True, write_plane_means),
         ("write_row_means", True, write_row_means),
         # Behind what is quicker for the channels of images.
-        ("add_planes", True, add_planes),
+        ("reduce_planes", True, reduce_planes),
         ("pool_extremes", True, pool_extremes),
         # Behind means over channels: its sums are over rows of a matrix, of which a convolution is no quicker.
         ("write_small_matrices", True, write_small_matrices),

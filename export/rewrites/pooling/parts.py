@@ -15,12 +15,12 @@ ExecuTorch stacks and multiplies number by number: the mean of six parts of 442,
 and takes 2.0, on `onednn` 9.0 and 1.7, products of five, 983,040 numbers in all, 6.9 and 1.7 on `xnnpack` (one thread
 of a Xeon). ONNX Runtime adds two planes of 200,704 numbers (split attention) in 0.58 ms, as parts in 0.09 (a Zen
 without AVX-512). Left alone: what is stacked for others too, more than 16 parts, products of more than 4,096 numbers,
-sums over more than 4 planes or over planes of fewer than 1,024 numbers, and sizes that only a run knows.
+other reductions over more than 4 planes or over planes of fewer than 1,024 numbers, and sizes that only a run knows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from math import prod
 from typing import Any
@@ -66,25 +66,30 @@ def multiply_parts(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite |
     return substitute(program, "multiply_parts", rules, "{count} product(s) of many numbers became products of two")
 
 
-def add_planes(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite | None]:
-    """Write every sum and mean over a few planes; the same program comes back without one."""
+def reduce_planes(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite | None]:
+    """Write every sum, mean and extreme over a few planes; the same program comes back without one."""
     constants = constant_tensors(program)
     rules: Rules = {
-        operator: Rule(_sum_planes(mean=operator is aten.mean.dim), where=lambda node: node.args[0] not in constants)
-        for operator in (aten.mean.dim, aten.sum.dim_IntList)
+        operator: Rule(_reduced_planes(combine, mean=operator is aten.mean.dim), where=_reads_none_of(constants))
+        for operator, combine in _COMBINES.items()
+        if operator is not aten.prod.dim_int
     }
-    return substitute(program, "add_planes", rules, "{count} {operators} over a few planes became sums of two")
+    return substitute(program, "reduce_planes", rules, "{count} {operators} over a few planes became operators of two")
 
 
-def _sum_planes(*, mean: bool) -> Callable[..., Any]:
-    def write(x: torch.Tensor, dims: Sequence[int] | None, keepdim: bool, dtype: torch.dtype | None) -> Any:
+def _reads_none_of(constants: Mapping[Node, torch.Tensor]) -> Callable[[Node], bool]:
+    return lambda node: node.args[0] not in constants
+
+
+def _reduced_planes(combine: _Combine, *, mean: bool) -> Callable[..., Any]:
+    def write(x: torch.Tensor, dims: Sequence[int] | None, keepdim: bool, dtype: torch.dtype | None = None) -> Any:
         if not dims or len(dims) != 1 or x.dtype != torch.float32 or dtype not in (None, x.dtype):
             return NotImplemented
         dim = dims[0] % x.dim()
         behind = x.shape[dim + 1 :]
         if not static(x.shape[dim], *behind) or not 1 < x.shape[dim] <= _MOST_PLANES or prod(behind) < _LEAST_OF_PLANE:
             return NotImplemented
-        found = reduce(torch.add, [x.narrow(dim, number, 1) for number in range(x.shape[dim])])
+        found = reduce(combine, [x.narrow(dim, number, 1) for number in range(x.shape[dim])])
         found = found * (1 / x.shape[dim]) if mean else found
         return found if keepdim else found.squeeze(dim)
 
