@@ -27,8 +27,9 @@ def count_read_bytes(artifact: Artifact) -> int:
     artifact = artifact if llm is None else artifact.select(llm.decode)
     method, engine = artifact.manifest.method, artifact.manifest.engine
     total = sum(file.bytes for file in artifact.manifest.native_files if file.path != STATE_FILE)
-    # What is no input of the native method is a buffer of the program, with its values in the same file.
-    total -= sum(prod(spec.shape) * spec.numpy_dtype.itemsize for spec in method.state if spec.input is None)
+    # What is no input of the native method is a buffer of the program, with its values in the same file: once for all
+    # buffers that begin alike, and a cache begins with zeros. Others of one size would make the count too large.
+    total -= sum({prod(spec.shape) * spec.numpy_dtype.itemsize for spec in method.state if spec.input is None})
     weights = read_weights(artifact)
     if llm is not None and llm.encode is not None:
         total = min(total, sum(row.bytes for row in weights))  # no token reads the encoder's
