@@ -43,7 +43,7 @@ class IndicesOfTensors(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """As torch calls it."""
-        if func is torch.as_tensor and _has_tensors(args[0]):
+        if func is torch.as_tensor and args and _has_tensors(args[0]):
             return _stack(args[0], *args[1:], **(kwargs or {}))
         if func is torch.Tensor.__getitem__ and isinstance(args[1], tuple) and any(map(_has_tensors, args[1])):
             args = (args[0], _stack_sequences(args[1]))
