@@ -65,9 +65,9 @@ def check_delegation(plan: PartitionPlan, least: float | None, target: str) -> t
     """
     share = plan.fraction if plan.work_fraction is None else plan.work_fraction
     kind = "operators" if plan.work_fraction is None else "work"
-    told = [f for f in plan.fallbacks if not reads_size(f.op)]
-    left = ", ".join(f"{f.count} x {f.op} ({f.code}{f', {f.source}' if f.source else ''})" for f in told[:4])
-    left += f" +{len(told) - 4} more" if len(told) > 4 else ""
+    listed = [f for f in plan.fallbacks if not reads_size(f.op)]
+    left = ", ".join(f"{f.count} x {f.op} ({f.code}{f', {f.source}' if f.source else ''})" for f in listed[:4])
+    left += f" +{len(listed) - 4} more" if len(listed) > 4 else ""
     if least is not None and share < least:
         raise VerificationError(
             f"{target} takes {share:.0%} of the {kind}, --min-delegation asks for {least:.0%}",

@@ -1,4 +1,4 @@
-"""Commands that are told to the user: the flags that ask about the same model again, and what an artifact is for."""
+"""Commands that are printed for the user: flags that ask about the same model again, and what an artifact is for."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from edgex.export.settings import ExportSettings
     from edgex.runtime.artifact.artifact import Artifact
 
-# What delegates tell to run, who do not know how the user named the model.
+# What delegates advise to run, which do not know how the user named the model.
 _UNNAMED = re.compile(r"(?P<verb>edgex (?:why|bisect|export)) MODEL(?P<target> -t [\w.,-]+)?")
 
 
@@ -86,7 +86,7 @@ def language_flags(asked: LanguageRequest | None, *, quantized: bool = True) -> 
 
 
 def name_model(error: EdgexError, model: str, asked: LanguageRequest | None = None) -> None:
-    """Put the user's own words in place of `MODEL` in the commands that an error tells to run, so that they can be run.
+    """Put the user's own words in place of `MODEL` in the commands that an error names, so that they can be run.
 
     Args:
         error: It is changed, with the others that it has.

@@ -19,9 +19,9 @@ from edgex.delegates.executorch.loops import write_loops
 from edgex.delegates.executorch.partition import (
     EdgeOperator,
     assign_regions,
+    describe_slow_reads,
     make_plan,
     read_partition,
-    tell_slow_reads,
 )
 from edgex.delegates.executorch.refusals import Refuse
 from edgex.delegates.executorch.source_map import ReadRegion, make_source_map
@@ -179,7 +179,7 @@ def lower_methods(
             for name, found in operators.items()
         },
         options=options,
-        warnings=(*_warnings(plan, target), *tell_slow_reads(chain.from_iterable(operators.values()))),
+        warnings=(*_warnings(plan, target), *describe_slow_reads(chain.from_iterable(operators.values()))),
         regions=_captured_regions(operators[exir.FORWARD]) if exir.FORWARD in operators else {},
     )
 

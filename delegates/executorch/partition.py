@@ -129,7 +129,7 @@ def _read_node(node: Node, name: str, source_root: Path, region: int | None, ref
     )
 
 
-def tell_slow_reads(operators: Iterable[EdgeOperator]) -> tuple[str, ...]:
+def describe_slow_reads(operators: Iterable[EdgeOperator]) -> tuple[str, ...]:
     """A warning that names the operators that read many elements one by one; none where there are none."""
     slow = [item for item in operators if item.placed >= _MANY_PLACED]
     if not slow:

@@ -208,9 +208,9 @@ def _answer(
         if own.source.method in {found.method for found in answers if found.born}:
             continue  # runs of several methods have shown its fault
         subject = Subject(own, question.settings, lowered, cases_for(model, own), (), None, model)
-        found, told = _look_at(subject, package, question, deadline - time.monotonic(), progress)
+        found, said = _look_at(subject, package, question, deadline - time.monotonic(), progress)
         answers.append(found)
-        notices += told
+        notices += said
         if found.repro is not None:  # one fault is enough to report
             question = replace(question, repro=None)
     # What is wrong comes first.

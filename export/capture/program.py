@@ -37,7 +37,7 @@ from edgex.export.capture.dimensions.dynamic import (
 )
 from edgex.export.capture.dimensions.found_sizes import SuppressionBounded
 from edgex.export.capture.dimensions.recurrences import check_recurrences
-from edgex.export.capture.dimensions.single_sizes import gives_the_same, left_out_sizes, tell_left_out
+from edgex.export.capture.dimensions.single_sizes import describe_left_out, gives_the_same, left_out_sizes
 from edgex.export.capture.dimensions.suggested_fixes import explain_in_flags, read_suggestions, unify
 from edgex.export.capture.example_run import ExampleRun, describe_example, run_example
 from edgex.export.capture.fidelity import check_draws_nothing, check_gives_eager
@@ -305,7 +305,7 @@ def _export(
                 module, retried, structure, example.inputs, asked, single
             ):
                 program = retried
-                notices += tell_left_out(single)
+                notices += describe_left_out(single)
             single = None
         if isinstance(program, Exception):
             errors.append(program)

@@ -64,13 +64,13 @@ def left_out_sizes(message: str, asked: Sequence[Asked]) -> Mapping[str, list[in
     return {name: sorted(sizes)[:_MOST_COMPARED] for name, sizes in found.items()} or None
 
 
-def tell_left_out(sizes: Mapping[str, Sequence[int]]) -> list[str]:
+def describe_left_out(sizes: Mapping[str, Sequence[int]]) -> list[str]:
     """What the user should know of a program that was captured all the same; nothing where no size was left out."""
-    told = ", ".join(f"{name} = {size}" for name, several in sizes.items() for size in several)
-    if not told:
+    listed = ", ".join(f"{name} = {size}" for name, several in sizes.items() for size in several)
+    if not listed:
         return []
     return [
-        f"torch.export leaves out {told}, where a size becomes 1 or 0: the program gives what the model gives there"
+        f"torch.export leaves out {listed}, where a size becomes 1 or 0: the program gives what the model gives there"
     ]
 
 

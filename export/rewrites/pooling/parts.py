@@ -20,7 +20,7 @@ other reductions over more than 4 planes or over planes of fewer than 1,024 numb
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import reduce
 from math import prod
 from typing import Any
@@ -70,15 +70,13 @@ def reduce_planes(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite | 
     """Write every sum, mean and extreme over a few planes; the same program comes back without one."""
     constants = constant_tensors(program)
     rules: Rules = {
-        operator: Rule(_reduced_planes(combine, mean=operator is aten.mean.dim), where=_reads_none_of(constants))
+        operator: Rule(
+            _reduced_planes(combine, mean=operator is aten.mean.dim), where=lambda node: node.args[0] not in constants
+        )
         for operator, combine in _COMBINES.items()
         if operator is not aten.prod.dim_int
     }
     return substitute(program, "reduce_planes", rules, "{count} {operators} over a few planes became operators of two")
-
-
-def _reads_none_of(constants: Mapping[Node, torch.Tensor]) -> Callable[[Node], bool]:
-    return lambda node: node.args[0] not in constants
 
 
 def _reduced_planes(combine: _Combine, *, mean: bool) -> Callable[..., Any]:

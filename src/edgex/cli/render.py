@@ -165,12 +165,12 @@ def describe_fallbacks(
     for fallback in fallbacks:
         if not reads_size(fallback["op"]):
             counts.setdefault(fallback["code"], Counter())[fallback["op"]] += fallback["count"]
-    told = [
+    lines = [
         f"left out: {ops.total()} operator{'' if ops.total() == 1 else 's'} [{code}]: "
         + list_some([f"{count} x {op}" for op, count in ops.most_common()], _LINES_LISTED)
         for code, ops in sorted(counts.items(), key=lambda entry: -entry[1].total())
     ]
-    return [*told, f"{'-v' if path is None else f'edgex why {path}'} tells each with its line and reason"]
+    return [*lines, f"{'-v' if path is None else f'edgex why {path}'} tells each with its line and reason"]
 
 
 def _list_fallbacks(fallbacks: Sequence[Mapping[str, Any]]) -> list[str]:
