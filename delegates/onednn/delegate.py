@@ -74,6 +74,8 @@ class OneDnnDelegate:
             "reduce_softmax",
             "step_truths",
             "select_by_comparisons",
+            "weigh_extremes",
+            "halve_extremes",
             "multiply_parts",
             "interleave_by_transposing",
             "rank_by_comparisons",

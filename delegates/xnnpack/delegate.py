@@ -48,6 +48,7 @@ class XnnpackDelegate:
             "add_elements",
             "add_known_rows",
             "multiply_parts",
+            "weigh_extremes",
             "reduce_planes",
             "keep_planes",
             "loop_recurrences",

@@ -80,6 +80,7 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
     from edgex.export.rewrites.folding.dimensions import fold_dimensions
     from edgex.export.rewrites.folding.duplicates import join_duplicates
     from edgex.export.rewrites.folding.literals import fold_factories, fold_literals, fold_lookups, fold_tables
+    from edgex.export.rewrites.folding.permutes import split_permutes
     from edgex.export.rewrites.images.lines import widen_convolutions
     from edgex.export.rewrites.images.narrow import lay_flat
     from edgex.export.rewrites.images.rows import resize_by_rows
@@ -143,9 +144,11 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
     from edgex.export.rewrites.products.sampling import gather_samples
     from edgex.export.rewrites.recurrences.layers import loop_recurrences, write_recurrences
     from edgex.export.rewrites.reductions.channel_means import write_channel_means
+    from edgex.export.rewrites.reductions.extreme_indices import weigh_extremes
     from edgex.export.rewrites.reductions.image_means import average_in_steps
     from edgex.export.rewrites.reductions.large_norms import write_large_norms
     from edgex.export.rewrites.reductions.large_sums import write_large_sums
+    from edgex.export.rewrites.reductions.leading import halve_extremes, multiply_sums
     from edgex.export.rewrites.reductions.row_means import write_row_means
     from edgex.export.rewrites.regions import inline_regions
     from edgex.export.rewrites.scattering.chosen import count_through, index_by_masks
@@ -301,8 +304,12 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
         ("write_channel_means", True, write_channel_means),
         ("write_plane_means", True, write_plane_means),
         ("write_row_means", True, write_row_means),
+        # Ahead of the maxima that they are made of.
+        ("weigh_extremes", True, weigh_extremes),
         # Behind what is quicker for the channels of images.
         ("reduce_planes", True, reduce_planes),
+        ("multiply_sums", True, multiply_sums),
+        ("halve_extremes", True, halve_extremes),
         ("pool_extremes", True, pool_extremes),
         # Behind means over channels: its sums are over rows of a matrix, of which a convolution is no quicker.
         ("write_small_matrices", True, write_small_matrices),
@@ -336,6 +343,8 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
         ("write_batches", True, write_batches),
         # Behind all that makes convolutions and linear layers.
         ("split_sums", True, split_sums),
+        # Behind all that makes permutes, or looks at them.
+        ("split_permutes", True, split_permutes),
         ("widen_small_integers", True, widen_small_integers),
         ("split_alpha", True, split_alpha),
         ("name_floats", True, name_floats),

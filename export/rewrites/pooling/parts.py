@@ -41,8 +41,8 @@ _MOST_FACTORS = 1 << 12
 _MOST_PLANES = 4
 _LEAST_OF_PLANE = 1 << 10
 
-_Combine = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
-_COMBINES: dict[Any, _Combine] = {
+Combine = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+_COMBINES: dict[Any, Combine] = {
     aten.mean.dim: torch.add,
     aten.sum.dim_IntList: torch.add,
     aten.amax.default: torch.maximum,
@@ -79,7 +79,7 @@ def reduce_planes(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite | 
     return substitute(program, "reduce_planes", rules, "{count} {operators} over a few planes became operators of two")
 
 
-def _reduced_planes(combine: _Combine, *, mean: bool) -> Callable[..., Any]:
+def _reduced_planes(combine: Combine, *, mean: bool) -> Callable[..., Any]:
     def write(x: torch.Tensor, dims: Sequence[int] | None, keepdim: bool, dtype: torch.dtype | None = None) -> Any:
         if not dims or len(dims) != 1 or x.dtype != torch.float32 or dtype not in (None, x.dtype):
             return NotImplemented
@@ -113,7 +113,7 @@ def _parts(node: Node) -> tuple[Any, ...]:
     return stack.args[0], named_arguments(stack)["dim"] if given["keepdim"] else None
 
 
-def _reduced(combine: _Combine, *, mean: bool) -> Callable[[list[torch.Tensor], int | None], torch.Tensor]:
+def _reduced(combine: Combine, *, mean: bool) -> Callable[[list[torch.Tensor], int | None], torch.Tensor]:
     def write(parts: list[torch.Tensor], kept: int | None) -> torch.Tensor:
         found = reduce(combine, parts)
         found = found / len(parts) if mean else found
@@ -127,11 +127,16 @@ def _product(x: torch.Tensor, dim: int, keepdim: bool, dtype: torch.dtype | None
         return NotImplemented
     if not 0 < x.shape[dim] <= _MOST_FACTORS:
         return NotImplemented
+    found = in_halves(torch.mul, x, dim)
+    return found if keepdim else found.squeeze(dim)
+
+
+def in_halves(combine: Combine, x: torch.Tensor, dim: int) -> torch.Tensor:
+    """What `combine` makes of all parts along a dimension, of a number each; the dimension is kept."""
     odd = []
     while (count := x.shape[dim]) > 1:
         if count % 2:
             odd.append(x.narrow(dim, count - 1, 1))
         half = count // 2
-        x = x.narrow(dim, 0, half) * x.narrow(dim, half, half)
-    found = reduce(torch.mul, [x, *odd])
-    return found if keepdim else found.squeeze(dim)
+        x = combine(x.narrow(dim, 0, half), x.narrow(dim, half, half))
+    return reduce(combine, [x, *odd])

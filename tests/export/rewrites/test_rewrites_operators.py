@@ -549,7 +549,6 @@ KEPT = {
     "the other gelu": (write_gelu, F.gelu, SPECIAL),
     "a sigmoid whose digits do not count": (steady_logarithms, lambda x: (x * torch.sigmoid(x)).unsqueeze(1), SPECIAL),
     "floor division by a number": (divide_as_eager, lambda x: x // 2.5, SPECIAL),
-    "no ellipsis": (split_einsum, lambda a, b: torch.einsum("ij,jk->ik", a, b), rand(3, 4), rand(4, 5)),
     "a diagonal that is written to": (slice_diagonals, lambda x: x.clone().diagonal().fill_(0), rand(3, 3)),
     "windows of 81 that share elements": (write_folds, lambda x: F.unfold(x, 9), rand(1, 1, 12, 12)),
     "bags of maxima": (scatter_by_sums, lambda w, i: F.embedding_bag(i, w, i, mode="max"), rand(4, 5), torch.arange(3)),
