@@ -35,9 +35,16 @@ REASON_CODES: Mapping[ReasonCode, str] = {
     "excluded": "the user asked for it to stay out of the delegate",
 }
 
+# How advice begins that is none where nobody can choose the size.
+MAKE_STATIC = "make the dimension static"
+_SIZES_OF_TEXT = (
+    "its sizes are the tokens of a call and the filled part of the cache, which vary as a text is read, and "
+    "cannot be made static; `edgex profile` shows what it costs"
+)
+
 # What helps wherever a delegate knows nothing better.
 WORKAROUNDS: Mapping[ReasonCode, str] = {
-    "dynamic_shape": "make the dimension static: leave --dynamic out for it",
+    "dynamic_shape": f"{MAKE_STATIC}: leave --dynamic out for it",
     "non_constant_weight": "make it a parameter or a buffer that forward does not change",
     "no_kernel": "replace it by simpler operators, or choose another target",
 }
@@ -126,6 +133,16 @@ class PartitionPlan:
             "delegate_calls": self.delegate_calls,
             "fallbacks": [{**asdict(fallback), "modules": list(fallback.modules)} for fallback in self.fallbacks],
         }
+
+
+def advise_of_text(plan: PartitionPlan) -> PartitionPlan:
+    """The plan of a language model: its sizes vary with the text, and no advice says to make one static."""
+
+    def advised(item: Fallback) -> Fallback:
+        fixes = item.workaround is not None and item.workaround.startswith(MAKE_STATIC)
+        return replace(item, workaround=_SIZES_OF_TEXT) if fixes else item
+
+    return replace(plan, fallbacks=tuple(map(advised, plan.fallbacks)))
 
 
 def merge_plans(plans: Sequence[PartitionPlan]) -> PartitionPlan:

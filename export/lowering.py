@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from edgex.delegates.base import LowersMethods
-from edgex.delegates.plan import merge_plans, reads_size
+from edgex.delegates.plan import advise_of_text, merge_plans, reads_size
 from edgex.errors import LoweringError, VerificationError
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ def lower_model(model: TargetModel) -> LoweredModule:
         lowered = delegate.lower_methods({str(own.source.method): own.program for own in model.methods}, options)
     for own, method in zip(model.methods, lowered.methods, strict=True):
         _check_contract(own.program, method)
-    return lowered
+    return replace(lowered, plan=_advised(model, lowered.plan))
 
 
 def plan_model(model: TargetModel) -> PartitionPlan:
@@ -43,7 +44,13 @@ def plan_model(model: TargetModel) -> PartitionPlan:
     Raises:
         LoweringError: The delegate cannot even partition it.
     """
-    return merge_plans([model.job.delegate.plan(own.program, model.job.options) for own in model.methods])
+    plans = [model.job.delegate.plan(own.program, model.job.options) for own in model.methods]
+    return _advised(model, merge_plans(plans))
+
+
+def _advised(model: TargetModel, plan: PartitionPlan) -> PartitionPlan:
+    of_text = any(own.source.language is not None for own in model.methods)
+    return advise_of_text(plan) if of_text else plan
 
 
 _SHARE_OF = {

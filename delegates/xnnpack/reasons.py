@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from edgex.delegates.executorch.exir import operator_name
 from edgex.delegates.executorch.refusals import SIZES_ARE_CHEAP, Refusal, refuse_unknown
 from edgex.delegates.graph.schema import named_arguments
-from edgex.delegates.plan import ReasonCode
+from edgex.delegates.plan import MAKE_STATIC, ReasonCode
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
@@ -54,7 +54,7 @@ _WORKAROUNDS = {
 }
 # Reshaping and slicing by a size that is known only when the model runs.
 _SIZED_VIEWS = ("aten.view_copy", "aten.slice_copy")
-_STATIC = "make the dimension static, or leave one size to be inferred (-1)"
+_STATIC = f"{MAKE_STATIC}, or leave one size to be inferred (-1)"
 _AVERAGE = "give the tensor four dimensions and average over (2, 3)"
 
 RULES: tuple[Rule, ...] = (

@@ -15,6 +15,7 @@ import torch
 from torch.export import ExportedProgram
 
 from edgex.delegates.base import CapturedProgram, Delegate, ImportsSlowly, TakesLanguageModels
+from edgex.delegates.plan import advise_of_text
 from edgex.delegates.registry import get_delegate, parse_options
 from edgex.errors import CaptureError, EdgexError, LoweringError
 from edgex.export.capture.diagnosis.blockers import find_blockers
@@ -237,6 +238,8 @@ def _ask(
         plan, told = delegate.plan(program, options), rewrites
         if question.precision == "fp32":
             told = count_gains(captured, told, plan, delegate, options)
+        if question.language is not None:
+            plan = advise_of_text(plan)
         applied = tuple(asdict(rewrite) for rewrite in told)
         return TargetView(delegate.name, plan, list_left_out(plan, rewrites_on=question.rewrite), applied)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
-from edgex.delegates.plan import Fallback, PartitionPlan
+from edgex.delegates.plan import Fallback, PartitionPlan, advise_of_text
 from edgex.errors import UsageError
 from edgex.export.why.report import LeftOut, Measured, TargetView, WhyReport, list_left_out
 from edgex.runtime.artifact.artifact import Artifact, open_artifact
@@ -70,7 +70,7 @@ def _read_plan(artifact: Artifact) -> PartitionPlan:
     )  # fmt: skip
     # The manifest keeps the shares; a total of one million operations gives them back.
     share = delegation["work_fraction"]
-    return PartitionPlan(
+    plan = PartitionPlan(
         delegation["delegated_ops"],
         delegation["total_ops"],
         delegation["delegate_calls"],
@@ -78,6 +78,7 @@ def _read_plan(artifact: Artifact) -> PartitionPlan:
         None if share is None else round(share * 1e6),
         None if share is None else 10**6,
     )
+    return plan if artifact.manifest.llm is None else advise_of_text(plan)
 
 
 def _measured(left_out: tuple[LeftOut, ...], report: ProfileReport) -> tuple[LeftOut, ...]:

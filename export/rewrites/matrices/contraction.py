@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from math import prod
+from typing import Any
 
 import torch
 from torch.nn import functional as F
 
-# What one product of matrices costs before it begins, in numbers that are copied meanwhile: an estimate.
+# What a product of matrices or a copy costs before it begins, in numbers that are copied meanwhile: an estimate.
 CALL_NUMBERS = 256
 
 
@@ -55,6 +57,10 @@ class Contraction:
         """Letters of both factors alone, in the left one's order."""
         return "".join(letter for letter in self.left if letter not in self.out)
 
+    def swapped(self) -> Contraction:
+        """The same product with its factors in the other order."""
+        return Contraction(self.right, self.left, self.out)
+
     def is_plain(self) -> bool:
         """Whether no letter stands twice in a factor, and none is summed over in one of them alone."""
         words = (self.left, self.right, self.out)
@@ -68,6 +74,20 @@ class Contraction:
             return self.batch + rows + summed, self.batch + summed + columns, self.batch + rows + columns
         made = columns + rows if layer is Layer.LEFT else rows + columns
         return rows + summed, columns + summed, made
+
+    def is_transposed(self) -> bool:
+        """Whether the right factor is as `orders` has it for no layer, but for its last two groups of dimensions.
+
+        Such a matrix is transposed, which engines do while they read it, and is not copied.
+        """
+        return self.right == self.batch + self.columns + self.summed
+
+    def copied(self, sizes: dict[str, int], layer: Layer) -> int:
+        """What `contract` brings into another order, in numbers that are copied meanwhile: an estimate."""
+        first, second, third = self.moved(sizes, layer)
+        second = second and (layer is not Layer.NONE or not self.is_transposed())
+        words = ((self.left, first), (self.right, second), (self.out, third))
+        return sum(CALL_NUMBERS + prod(sizes[letter] for letter in word) for word, moves in words if moves)
 
     def moved(self, sizes: dict[str, int], layer: Layer) -> tuple[bool, bool, bool]:
         """Whether the left factor, the right one and the product are copied into another order."""
@@ -104,11 +124,14 @@ def contract(one: Contraction, left: torch.Tensor, right: torch.Tensor, layer: L
         prod(sizes[letter] for letter in word) for word in (one.batch, one.rows, one.columns, one.summed)
     )
     first, second, order = one.orders(layer)
-    x, y = order_dimensions(left, one.left, first), order_dimensions(right, one.right, second)
-    if layer is Layer.NONE:
+    x = order_dimensions(left, one.left, first)
+    if layer is Layer.NONE and one.is_transposed():
+        product = torch.bmm(form(x, [count, high, deep]), form(right, [count, wide, deep]).transpose(1, 2))
+    elif layer is Layer.NONE:
+        y = order_dimensions(right, one.right, second)
         product = torch.bmm(form(x, [count, high, deep]), form(y, [count, deep, wide]))
     else:
-        x, y = form(x, [high, deep]), form(y, [wide, deep])
+        x, y = form(x, [high, deep]), form(order_dimensions(right, one.right, second), [wide, deep])
         product = F.linear(y, x) if layer is Layer.LEFT else F.linear(x, y)
     return order_dimensions(form(product, [sizes[letter] for letter in order]), order, one.out)
 
@@ -119,6 +142,19 @@ def order_dimensions(x: torch.Tensor, before: str, after: str) -> torch.Tensor:
     return x if order == sorted(order) else x.permute(order)
 
 
-def form(x: torch.Tensor, sizes: list[int]) -> torch.Tensor:
-    """The tensor in a form; itself where it has it: a weight stays the weight that it is."""
-    return x if list(x.shape) == sizes else x.reshape(sizes)
+def form(x: torch.Tensor, sizes: Sequence[Any]) -> torch.Tensor:
+    """The tensor in a form; itself where it has it: a weight stays the weight that it is.
+
+    A size that only a run knows is inferred where it is the only one, as engines can.
+    """
+    if len(sizes) == x.dim() and all(map(same_size, x.shape, sizes)):
+        return x
+    known = [isinstance(size, int) for size in sizes]
+    infers = known.count(False) == 1
+    return x.reshape([-1 if infers and not is_known else size for size, is_known in zip(sizes, known, strict=True)])
+
+
+def same_size(one: Any, other: Any) -> bool:
+    """Whether two sizes are the same; those that only a run knows, by their symbols: no question is asked of them."""
+    fixed = isinstance(one, int) and isinstance(other, int)
+    return bool(one == other) if fixed else str(one) == str(other)

@@ -11,11 +11,15 @@ import torch
 from torch.fx import Node
 
 from edgex.delegates.base import CapturedProgram
+from edgex.delegates.graph.values import largest_size
 from edgex.export.rewrites.editing.editor import constant_tensors
 from edgex.export.rewrites.editing.substitution import static
+from edgex.export.rewrites.matrices.contraction import same_size
 
 # A weight that others read may be stored in another order, too, up to this many bytes.
 _COPY_BYTES = 1 << 20
+# What a size without a bound counts for.
+_UNBOUNDED = 1 << 10
 
 
 class Use(Enum):
@@ -49,8 +53,15 @@ def weights_of(program: CapturedProgram) -> Weights:
     )
 
 
-def read_equation(equation: str, operands: Sequence[torch.Tensor]) -> tuple[list[str], str, dict[str, int]] | None:
+def read_equation(
+    equation: str, operands: Sequence[torch.Tensor], *, varying: bool = False
+) -> tuple[list[str], str, dict[str, int]] | None:
     """The letters of each factor and of the result, and their sizes.
+
+    Args:
+        equation: As `einsum` takes it.
+        operands: Its factors.
+        varying: Take sizes that only a run knows, too; they are given as what they are at most.
 
     Returns:
         None for what has an ellipsis, no result, a letter twice in a word, one element that is repeated, no element,
@@ -62,12 +73,14 @@ def read_equation(equation: str, operands: Sequence[torch.Tensor]) -> tuple[list
         return None
     if any(len(set(word)) < len(word) for word in (*words, out)):
         return None
-    if not all(static(*one.shape) for one in operands):
+    if not varying and not all(static(*one.shape) for one in operands):
         return None
     if len({one.dtype for one in operands}) > 1 or not operands[0].is_floating_point():
         return None
-    sizes: dict[str, int] = {}
+    given_sizes: dict[str, Any] = {}
     for word, operand in zip(words, operands, strict=True):
-        if any(sizes.setdefault(letter, size) != size for letter, size in zip(word, operand.shape, strict=True)):
-            return None
+        for letter, size in zip(word, operand.shape, strict=True):
+            if not same_size(given_sizes.setdefault(letter, size), size):
+                return None
+    sizes = {letter: largest_size(size) or (0 if static(size) else _UNBOUNDED) for letter, size in given_sizes.items()}
     return None if 0 in sizes.values() else (words, out, sizes)

@@ -9,8 +9,10 @@ after:   scores = aten.bmm.default(c' [b c h, l, n], b' [b c h, n, s])
 
 PyTorch's decomposition gives both factors of each product all letters, with dimensions of one element: seven here, and
 XNNPACK has six. ExecuTorch's kernels copied 40 such tensors, a third of the time of a Mamba 2. The order of the pairs
-is the one that costs least: numbers that are made and multiplied, and products. Left alone: two factors of six letters
-together, letters that stand twice, more than four factors, and sizes that only a run knows.
+is the one that costs least: numbers that are made and multiplied, and products. Of sizes that only a run knows, the
+decomposition takes thirteen operators for a product of two, five of which are permutations: those are written here too,
+whatever letters they have. Left alone: two factors of known sizes and six letters together, letters that stand twice,
+and more than four factors.
 """
 
 from __future__ import annotations
@@ -26,8 +28,15 @@ from torch.fx import Node
 
 from edgex.delegates.base import CapturedProgram
 from edgex.export.rewrites.base import Rewrite
-from edgex.export.rewrites.editing.substitution import Rule, Rules, substitute
-from edgex.export.rewrites.matrices.contraction import CALL_NUMBERS, Contraction, contract, order_dimensions
+from edgex.export.rewrites.editing.substitution import Rule, Rules, static, substitute
+from edgex.export.rewrites.matrices.contraction import (
+    CALL_NUMBERS,
+    Contraction,
+    Layer,
+    contract,
+    form,
+    order_dimensions,
+)
 from edgex.export.rewrites.matrices.equations import Use, read_equation, weights_of
 
 aten = torch.ops.aten
@@ -60,18 +69,20 @@ class _Term:
 
 
 def _sum(equation: str, operands: Sequence[torch.Tensor], uses: tuple[Use, ...]) -> Any:
-    sum_of = read_equation(equation, operands)
+    sum_of = read_equation(equation, operands, varying=True)
     if sum_of is None or not 2 <= len(operands) <= _FACTORS or Use.SHARED in uses:
         return NotImplemented
     words, out, sizes = sum_of
-    if len(operands) == 2 and len(sizes) <= _LETTERS:
+    varies = not all(static(*one.shape) for one in operands)
+    if len(operands) == 2 and len(sizes) <= _LETTERS and not varies:
         return NotImplemented
     terms = [_Term(*term) for term in zip(words, operands, (use is Use.WEIGHT for use in uses), strict=True)]
     order, _ = _cheapest([term.letters for term in terms], out, sizes)
     for first, second in order:
         one, other = terms[first], terms[second]
         rest = [term for at, term in enumerate(terms) if at not in (first, second)]
-        terms = [*rest, _pair(one, other, _kept(one.letters, other.letters, [term.letters for term in rest], out))]
+        kept = _kept(one.letters, other.letters, [term.letters for term in rest], out)
+        terms = [*rest, _pair(one, other, kept, sizes)]
     (last,) = terms
     return order_dimensions(last.value, last.letters, out)
 
@@ -82,6 +93,10 @@ def _kept(one: str, other: str, rest: Sequence[str], out: str) -> str:
     kept = [letter for letter in dict.fromkeys(one + other) if letter in later]
     if set(kept) == set(out):
         return out
+    if set(kept) == set(one + other):  # nothing is summed: the larger factor stays as it is
+        for word in (one, other):
+            if set(word) == set(kept):
+                return word
     both = [letter for letter in kept if letter in one and letter in other]
     return "".join(both + [letter for letter in kept if letter not in both])
 
@@ -99,6 +114,7 @@ def _cheapest(words: list[str], out: str, sizes: dict[str, int]) -> tuple[list[t
         cost += prod(sizes[letter] for letter in kept)
         cost += prod(sizes[letter] for letter in one.batch + one.rows + one.columns + one.summed) // _MULTIPLIED
         if set(words[first] + words[second]) != set(kept):
+            cost += min(one.copied(sizes, Layer.NONE), one.swapped().copied(sizes, Layer.NONE))
             cost += CALL_NUMBERS * prod(sizes[letter] for letter in one.batch)
         if found is None or cost < found[1]:
             found = [(first, second), *later], cost
@@ -106,17 +122,20 @@ def _cheapest(words: list[str], out: str, sizes: dict[str, int]) -> tuple[list[t
     return found
 
 
-def _pair(one: _Term, other: _Term, kept: str) -> _Term:
+def _pair(one: _Term, other: _Term, kept: str, sizes: dict[str, int]) -> _Term:
     # What one of them alone has and nobody reads is summed first.
     values = [
         (_summed(term, set(kept) | set(mate.letters)), term.is_weight) for term, mate in ((one, other), (other, one))
     ]
-    (left, left_is_weight), (right, right_is_weight) = values
-    contraction = Contraction(left.letters, right.letters, kept)
-    if contraction.summed:
-        layer = contraction.layer(left_is_weight=left_is_weight, right_is_weight=right_is_weight)
-        return _Term(kept, contract(contraction, left.value, right.value, layer))
-    return _Term(kept, _spread(left, kept) * _spread(right, kept))
+    (left, _), (right, _) = values
+    if not Contraction(left.letters, right.letters, kept).summed:
+        return _Term(kept, _spread(left, kept) * _spread(right, kept))
+    ways: list[tuple[Any, ...]] = []
+    for (left, left_is_weight), (right, right_is_weight) in (values, values[::-1]):
+        way = Contraction(left.letters, right.letters, kept)
+        layer = way.layer(left_is_weight=left_is_weight, right_is_weight=right_is_weight)
+        ways.append((way.copied(sizes, layer), way.is_transposed(), len(ways), (way, left.value, right.value, layer)))
+    return _Term(kept, contract(*min(ways)[-1]))
 
 
 def _summed(term: _Term, read: set[str]) -> _Term:
@@ -131,4 +150,4 @@ def _spread(term: _Term, kept: str) -> torch.Tensor:
     own = "".join(letter for letter in kept if letter in term.letters)
     value = order_dimensions(term.value, term.letters, own)
     shape = [value.shape[own.index(letter)] if letter in own else 1 for letter in kept]
-    return value.reshape(shape)
+    return form(value, shape)

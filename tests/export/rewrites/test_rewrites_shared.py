@@ -6,8 +6,9 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rewriting import capture_program, check_rewrite, operators
+from rewriting import capture_program, check_rewrite, operators, run_program, worst_sqnr_db
 from torch import nn
+from torch.export import Dim
 from torch.nn import functional as F
 
 from benchmarks.operators.proof import prove
@@ -191,6 +192,56 @@ def test_sums_of_several_factors_are_of_two_each(case):
         for node in after.exported.graph.nodes
         if isinstance(value := node.meta.get("val"), torch.Tensor)
     )
+
+
+# Letters of sizes that vary, and the operators that are left beside views.
+VARYING = {
+    "heads of latent attention": ("bshd,hdc->bshc", "s", ["bmm", "permute", "permute"]),
+    "scores over a latent cache": ("bshc,btc->bsht", "st", ["bmm", "transpose"]),
+    "what is read of it": ("bsht,btc->bshc", "st", ["bmm"]),
+    "a batch that varies": ("bshc,btc->bsht", "bst", ["bmm", "transpose"]),
+    "the dual form of Mamba 2": (
+        "bln,bsn,bhls,bshp->blhp",
+        "ls",
+        ["bmm", "transpose", "mul", "permute", "bmm", "permute"],
+    ),
+    "what a state has seen": ("bsn,bhs,bshp->bhpn", "s", ["permute", "mul", "permute", "bmm"]),
+    "the state's part": ("bln,bhpn,bhl->blhp", "l", ["permute", "bmm", "transpose", "mul"]),
+    "sums of one factor": ("bs,sd->s", "s", ["sum", "sum", "mul"]),
+}
+
+
+@pytest.mark.parametrize("case", VARYING)
+def test_sums_over_sizes_that_vary_are_few_operators(case):
+    equation, letters, expected = VARYING[case]
+    words = equation.split("->")[0].split(",")
+    dims = {letter: Dim(f"size_{letter}", max=9) for letter in letters}
+    shapes = tuple({at: dims[letter] for at, letter in enumerate(word) if letter in dims} for word in words)
+
+    def factors(sizes):
+        return [_random(*(sizes[letter] for letter in word)) for word in words]
+
+    known = SIZES | {"b": 1} | {letter: 4 + at for at, letter in enumerate(letters)}
+    module = Product(lambda *x: torch.einsum(equation, *x))
+    before = capture_program(module, *factors(known), dynamic_shapes=(shapes,))
+    after, rewrite = pair_factors(before)
+    assert rewrite.count == 1
+    for size in (1, 2, 9):
+        x = factors(known | dict.fromkeys(letters, size))
+        assert worst_sqnr_db(run_program(before, *x), run_program(after, *x)) > 100
+    found = [name.split(".")[1] for name in operators(after) if name.startswith("aten.")]
+    assert sorted(name for name in found if name not in ("sym_size", "reshape", "view")) == sorted(expected)
+
+
+def test_a_linear_layer_over_sizes_that_vary_is_one():
+    module = Product(lambda x, w: torch.einsum("bsd,hde->bshe", x, w), (3, 8, 4))
+    before = capture_program(module, _random(1, 5, 8), dynamic_shapes=(({1: Dim("length", max=9)},),))
+    after, rewrite = pair_factors(before)
+    assert rewrite.count == 1
+    assert "aten.linear.default" in operators(after)
+    for length in (1, 9):
+        x = _random(1, length, 8)
+        assert worst_sqnr_db(run_program(before, x), run_program(after, x)) > 100
 
 
 def test_a_weight_among_several_factors_is_a_linear_layer():

@@ -44,6 +44,17 @@ def test_a_language_model_is_asked_about_with_its_cache(tmp_path, edgex):
     assert "224" not in plain.stderr
 
 
+def test_sizes_of_a_text_are_nothing_that_could_be_made_static(tmp_path, edgex):
+    (tmp_path / "decoder.py").write_text(DECODER)
+    done = edgex("why", "decoder.py", "-t", "xnnpack", *SIZES, "--json")
+    assert done.returncode == 0, done.stderr
+    (target,) = json.loads(done.stdout)["targets"]
+    left = [item for item in target["delegation"]["fallbacks"] if item["code"] == "dynamic_shape"]
+    assert left
+    assert all("as a text is read" in item["workaround"] for item in left)
+    assert "make the dimension static" not in done.stdout
+
+
 def test_every_method_has_its_own_answer(tmp_path, edgex):
     (tmp_path / "counter.py").write_text(METHODS)
     done = edgex("why", "counter.py", "-t", "xnnpack,onnx-cpu", "--json")
