@@ -58,6 +58,7 @@ class OnnxCpuDelegate:
             "multiply_sums",
             "halve_extremes",
             "split_permutes",
+            "flatten_conv3d",
             "add_known_rows",
             "write_cubics",
             "block_signals",

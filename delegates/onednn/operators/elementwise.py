@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from edgex.delegates.graph.schema import named_arguments
 from edgex.delegates.onednn.layout.orders import innermost, row_major
 from edgex.delegates.onednn.layout.sizes import Expand, Permute, Reshape, Size, Slice, shape_of
+from edgex.delegates.onednn.operators.padding import is_done_by_readers
 from edgex.delegates.onednn.operators.views import identity
 from edgex.delegates.onednn.plan.region import RegionBuilder, make_value
 from edgex.delegates.onednn.plan.values import OWN_BINARY, OWN_CONCAT, OWN_UNARY, Refused, Value
@@ -353,8 +354,10 @@ def _join(builder: RegionBuilder, values: list[Value], axis: int) -> Value:
     return builder.op("concat", values, shape, axis=axis)
 
 
-def _pad(builder: RegionBuilder, node: Node) -> Value:
-    """Padding with a number, as a constant beside the tensor."""
+def _pad(builder: RegionBuilder, node: Node) -> Value | None:
+    """Padding with a number, as a constant beside the tensor; None where the convolutions behind it pad."""
+    if is_done_by_readers(node):
+        return None
     given = named_arguments(node)
     value, pad = builder.value(given["self"]), given["pad"]
     if any(not isinstance(size, int) for size in (*value.shape, *pad)):

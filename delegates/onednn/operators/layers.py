@@ -10,6 +10,7 @@ from edgex.delegates.graph.schema import named_arguments
 from edgex.delegates.onednn.layout.sizes import Permute, Reshape, Size, at_least_two, broadcasts, shape_of
 from edgex.delegates.onednn.operators.attention import emit_attention
 from edgex.delegates.onednn.operators.elementwise import binary
+from edgex.delegates.onednn.operators.padding import padding_of
 from edgex.delegates.onednn.plan.region import RegionBuilder
 from edgex.delegates.onednn.plan.values import EMBEDDING, Refused, Value
 
@@ -22,15 +23,17 @@ _MOST_OF_NORM = 5
 
 def _convolution(builder: RegionBuilder, node: Node) -> Value:
     given = named_arguments(node)
-    x, weight = builder.value(given["input"]), builder.value(given["weight"])
+    padded = padding_of(node)
+    x, weight = builder.value(padded[0] if padded else given["input"]), builder.value(given["weight"])
     spatial = len(weight.shape) - 2
     if spatial not in (1, 2) or len(x.shape) != spatial + 2:
         raise Refused("rank", f"oneDNN convolves batches over 1 or 2 dimensions, not {list(x.shape)} over {spatial}")
     padding = _per_dimension(given["padding"], spatial)
+    begin, end = padded[1:] if padded else ([0] * spatial, [0] * spatial)
     attributes: dict[str, Any] = {
         "strides": _per_dimension(given["stride"], spatial),
-        "pads_begin": padding,
-        "pads_end": padding,
+        "pads_begin": [by + more for by, more in zip(padding, begin, strict=True)],
+        "pads_end": [by + more for by, more in zip(padding, end, strict=True)],
         "dilations": _per_dimension(given["dilation"], spatial),
         "groups": given["groups"],
         "data_format": "NCX",
