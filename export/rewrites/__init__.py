@@ -67,6 +67,7 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
     from edgex.export.rewrites.activations.steps import step_truths
     from edgex.export.rewrites.attention.cached import write_cached_attention, write_cached_attention_int8
     from edgex.export.rewrites.attention.empty_rows import guard_empty_rows
+    from edgex.export.rewrites.attention.flexible import write_flex_attention
     from edgex.export.rewrites.attention.masks import write_masks
     from edgex.export.rewrites.attention.products import unfold_attention
     from edgex.export.rewrites.attention.ranks import join_ranks
@@ -177,6 +178,8 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
         ("fold_batch_norm", False, fold_batch_norm),
         # Behind the norms of each branch.
         ("join_branches", False, join_branches),
+        # Before all that looks at attention.
+        ("write_flex_attention", True, write_flex_attention),
         # Before what takes attention and its mask apart.
         ("write_cached_attention", True, write_cached_attention),
         ("write_cached_attention_int8", True, write_cached_attention_int8),
