@@ -26,6 +26,8 @@ PORTABLE_REWRITES = (
         "flatten_conv3d",
         "write_scans",
         "write_promotions",
+        "convert_early",
+        "convert_by_joining",
         "divide_as_eager",
         "write_elementary",
         "write_special_functions",

@@ -108,6 +108,8 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
     from edgex.export.rewrites.norms.lengths import bound_lengths
     from edgex.export.rewrites.norms.plane_norms import write_plane_norms
     from edgex.export.rewrites.norms.softmax import move_softmax, part_softmax, reduce_softmax
+    from edgex.export.rewrites.numbers.conversions import convert_by_joining
+    from edgex.export.rewrites.numbers.early import convert_early
     from edgex.export.rewrites.numbers.promotions import write_promotions
     from edgex.export.rewrites.numbers.scalars import name_floats, split_alpha
     from edgex.export.rewrites.numbers.small_integers import widen_small_integers
@@ -273,6 +275,8 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
         ("split_depthwise", True, split_depthwise),
         # Ahead of divisions, logarithms and angles.
         ("write_promotions", True, write_promotions),
+        # Behind the conversions that promotions are.
+        ("convert_early", True, convert_early),
         ("split_einsum", True, split_einsum),
         ("write_experts", True, write_experts),
         ("gather_samples", True, gather_samples),
@@ -332,6 +336,8 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
         # Behind attention, which has masks of its own.
         ("select_by_masks", True, select_by_masks),
         ("bound_by_masks", True, bound_by_masks),
+        # Behind all that makes conversions, and what would make a constant of its zero.
+        ("convert_by_joining", True, convert_by_joining),
         # Ahead of what looks at the users of a value, behind what takes composites and attention apart.
         ("join_duplicates", True, join_duplicates),
         ("interleave_by_transposing", True, interleave_by_transposing),
