@@ -10,7 +10,8 @@ after:   floats = aten.to.dtype(frame, torch.float32)
 ```
 
 ExecuTorch's portable kernel moves one byte after the other, computing where each is from. What converts by itself
-(`frame / 255`) is written out first. Left alone: what is read before it is moved or converted.
+(`frame / 255`) is written out first. Means and deviations of channels are moved back, and repeated along a row.
+Left alone: what is read before it is moved or converted.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ _INTEGERS = frozenset((torch.uint8, torch.int8, torch.int16, torch.int32, torch.
 # What torch.export puts before a conversion.
 _CHECK = "aten::_assert_tensor_metadata"
 _MOST_STEPS = 8
+_MOST_CHANNELS = 1_024
 _NAME = "convert_early"
 _DETAIL = "{count} conversion(s) and steps behind them ({operators}) come before what moves the numbers"
 
@@ -84,33 +86,76 @@ def _moves_integers(node: Node) -> bool:
 
 
 def _scales_moved(node: Node) -> bool:
-    if not isinstance(node.args[0], Node) or not isinstance(node.args[1], int | float) or node.kwargs:
+    if node.kwargs or not isinstance(node.args[0], Node) or _dtype(node) != torch.float32:
         return False
     source, moves = _moved(node.args[0])
+    number = node.args[1]
+    if isinstance(number, Node) and not (_is_small(number, node) and _order(source, moves)):
+        return False
     scaled = source
-    while scaled.target in _SCALES and isinstance(scaled.args[0], Node) and not isinstance(scaled.args[1], Node):
+    while scaled.target in _SCALES and isinstance(scaled.args[0], Node):
         scaled = scaled.args[0]
     return (
         _is_read_once(source)
-        and _dtype(node) == torch.float32
         and scaled.target in _CONVERSIONS
         and _dtype(_operand(scaled)) in _INTEGERS
         and _is_any_move(moves)
     )
 
 
+def _is_small(number: Node, node: Node) -> bool:
+    """Whether an operand is the same for all or most of the numbers."""
+    value, result = number.meta["val"], node.meta["val"]
+    return bool(
+        _dtype(number) == torch.float32
+        and static(*value.shape, *result.shape)
+        and result.shape == _operand(node).meta["val"].shape
+        and value.numel() <= _MOST_CHANNELS
+    )
+
+
+def _order(source: Node, moves: list[Node]) -> list[int]:
+    """Which dimension of the source each of the result's is, -1 for a new one; none where a move does more."""
+    order = list(range(source.meta["val"].dim()))
+    for move in moves:
+        name, given = operator_name(move), list(named_arguments(move).values())[1:]
+        if name == "aten::permute":
+            order = [order[dim] for dim in given[0]]
+        elif name == "aten::transpose":
+            first, second = given
+            order[first], order[second] = order[second], order[first]
+        elif name == "aten::unsqueeze":
+            order.insert(given[0] % (len(order) + 1), -1)
+        else:
+            return []
+    return order
+
+
 def _conversion_and_moves(node: Node) -> tuple[Any, ...]:
     source, moves = _moved(_operand(node))
-    return source, aten.to.dtype, [torch.float32], [(move.target, list(move.args[1:])) for move in moves]
+    return source, aten.to.dtype, torch.float32, [], _calls(moves)
 
 
 def _scale_and_moves(node: Node) -> tuple[Any, ...]:
     source, moves = _moved(_operand(node))
-    return source, node.target, [node.args[1]], [(move.target, list(move.args[1:])) for move in moves]
+    return source, node.target, node.args[1], _order(source, moves), _calls(moves)
 
 
-def _replay(value: torch.Tensor, first: Any, given: Any, moves: Any) -> torch.Tensor:
-    value = first(value, *given)
+def _calls(moves: list[Node]) -> list[tuple[Any, list[Any]]]:
+    return [(move.target, list(move.args[1:])) for move in moves]
+
+
+def _replay(value: torch.Tensor, first: Any, given: Any, order: list[int], moves: Any) -> torch.Tensor:
+    """The first step of the source, then the moves; a tensor that the step reads is moved back."""
+    if isinstance(given, torch.Tensor):
+        whole = given.reshape((1,) * (len(order) - given.dim()) + tuple(given.shape))
+        kept = [dim for dim, source in enumerate(order) if source >= 0]
+        whole = whole.reshape([whole.shape[dim] for dim in kept])
+        sources = [order[dim] for dim in kept]
+        given = whole.permute([sources.index(dim) for dim in range(len(sources))])
+        if len(sources) > 1 and given.shape[-2] == 1:  # kernels repeat long rows quickly, three channels slowly
+            given = given.expand(*given.shape[:-2], value.shape[-2], given.shape[-1])
+    value = first(value, given)
     for target, arguments in moves:
         value = target(value, *arguments)
     return value

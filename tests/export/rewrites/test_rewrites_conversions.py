@@ -17,12 +17,15 @@ def numbers(dtype, shape=SHAPE):
     return made.to(dtype)
 
 
+MEANS = torch.tensor([0.5, 0.4, 0.3]).view(3, 1, 1)
 FRAME = numbers(torch.uint8)
 EARLY = {
     "a frame": lambda x: x.permute(0, 3, 1, 2).float() / 255,
     "its range": lambda x: x.permute(0, 3, 1, 2).to(torch.float32) / 127.5 - 1,
     "what converts by itself": lambda x: x.permute(0, 3, 1, 2) / 255,
     "a row of frames": lambda x: x.transpose(1, 3).unsqueeze(0).float() * 0.25,
+    "means of channels": lambda x: (x.permute(0, 3, 1, 2).float() / 255 - MEANS) / (MEANS * 0.5),
+    "an image alone": lambda x: (x[0].permute(2, 0, 1).float().unsqueeze(0) / 255 - MEANS) * MEANS,
     "without a scale": lambda x: x.movedim(-1, 1).float(),
 }
 LATE = {
@@ -39,7 +42,8 @@ def test_conversions_come_first(name):
     after, rewrite = convert_early(before)
     assert rewrite is not None
     # What moves the numbers is last, and moves floats.
-    moves = [node for node in after.exported.graph.nodes if operators_of(node) in ("permute", "transpose", "movedim")]
+    found = [node for node in after.exported.graph.nodes if operators_of(node) in ("permute", "transpose", "movedim")]
+    moves = [node for node in found if node.meta["val"].numel() == FRAME.numel()]
     assert moves[-1].meta["val"].dtype == torch.float32
     assert not any(operators_of(user) in ("div", "sub", "mul") for move in moves for user in move.users)
     check(before, after, FRAME)
