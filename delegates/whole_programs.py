@@ -44,6 +44,7 @@ WHOLE_REWRITES = (
         "divide_as_eager",
         "slice_diagonals",
         "write_masked",
+        "write_flex_attention",
     ),
 )
 # Dtypes whose arrays NumPy cannot hand over.

@@ -78,6 +78,8 @@ PRIVATE_ATTRIBUTES: dict[str, set[str]] = {
     # Operators of PyTorch's own.
     "edgex.export.rewrites.attention.windows": {"_unsafe_view"},
     "edgex.export.rewrites.matrices.small": {"_linalg_solve_ex", "_linalg_det", "_linalg_slogdet"},
+    "edgex.export.rewrites.numbers.conversions": {"_to_copy"},
+    "edgex.export.rewrites.numbers.early": {"_to_copy"},
     "edgex.export.rewrites.operators.elementary": {"_is_all_true", "_is_any_true"},
     "edgex.export.rewrites.products.distances": {"_cdist_forward"},
     "edgex.export.rewrites.images.rows": {

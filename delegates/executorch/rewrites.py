@@ -5,7 +5,7 @@ from __future__ import annotations
 # Operators without a portable kernel, or with one whose numbers are not PyTorch's, and what the runtime does twice.
 PORTABLE_REWRITES = (
     *("return_writes", "fill_memory", "join_steps", "join_writes", "search_by_comparisons", "write_experts"),
-    *("pair_factors", "fold_dimensions"),
+    *("write_flex_attention", "pair_factors", "fold_dimensions"),
     *("suppress_neighbours", "write_regions", "write_max_places"),
     *(
         "sort_by_topk",
@@ -26,6 +26,8 @@ PORTABLE_REWRITES = (
         "flatten_conv3d",
         "write_scans",
         "write_promotions",
+        "convert_early",
+        "convert_by_joining",
         "divide_as_eager",
         "write_elementary",
         "write_special_functions",

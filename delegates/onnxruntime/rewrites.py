@@ -11,6 +11,7 @@ ONNX_REWRITES = (
         "join_writes",
         "search_by_comparisons",
         "write_experts",
+        "write_flex_attention",
         "split_complex",
     ),
     *("keep_planes", "suppress_neighbours", "write_regions", "write_max_places", "widen_small_integers"),

@@ -67,6 +67,7 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
     from edgex.export.rewrites.activations.steps import step_truths
     from edgex.export.rewrites.attention.cached import write_cached_attention, write_cached_attention_int8
     from edgex.export.rewrites.attention.empty_rows import guard_empty_rows
+    from edgex.export.rewrites.attention.flexible import write_flex_attention
     from edgex.export.rewrites.attention.masks import write_masks
     from edgex.export.rewrites.attention.products import unfold_attention
     from edgex.export.rewrites.attention.ranks import join_ranks
@@ -108,6 +109,8 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
     from edgex.export.rewrites.norms.lengths import bound_lengths
     from edgex.export.rewrites.norms.plane_norms import write_plane_norms
     from edgex.export.rewrites.norms.softmax import move_softmax, part_softmax, reduce_softmax
+    from edgex.export.rewrites.numbers.conversions import convert_by_joining
+    from edgex.export.rewrites.numbers.early import convert_early
     from edgex.export.rewrites.numbers.promotions import write_promotions
     from edgex.export.rewrites.numbers.scalars import name_floats, split_alpha
     from edgex.export.rewrites.numbers.small_integers import widen_small_integers
@@ -180,6 +183,8 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
         ("fold_batch_norm", False, fold_batch_norm),
         # Behind the norms of each branch.
         ("join_branches", False, join_branches),
+        # Before all that looks at attention.
+        ("write_flex_attention", True, write_flex_attention),
         # Before what takes attention and its mask apart.
         ("write_cached_attention", True, write_cached_attention),
         ("write_cached_attention_int8", True, write_cached_attention_int8),
@@ -273,6 +278,8 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
         ("split_depthwise", True, split_depthwise),
         # Ahead of divisions, logarithms and angles.
         ("write_promotions", True, write_promotions),
+        # Behind the conversions that promotions are.
+        ("convert_early", True, convert_early),
         ("split_einsum", True, split_einsum),
         ("write_experts", True, write_experts),
         ("gather_samples", True, gather_samples),
@@ -336,6 +343,8 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
         # Behind attention, which has masks of its own.
         ("select_by_masks", True, select_by_masks),
         ("bound_by_masks", True, bound_by_masks),
+        # Behind all that makes conversions, and what would make a constant of its zero.
+        ("convert_by_joining", True, convert_by_joining),
         # Ahead of what looks at the users of a value, behind what takes composites and attention apart.
         ("join_duplicates", True, join_duplicates),
         ("interleave_by_transposing", True, interleave_by_transposing),

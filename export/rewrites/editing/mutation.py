@@ -161,7 +161,7 @@ def _has_mutation(module: GraphModule) -> bool:
 
 def _regions(node: Node, module: GraphModule) -> list[GraphModule]:
     targets = [arg.target for arg in node.all_input_nodes if arg.op == "get_attr"]
-    found = [module.get_submodule(str(target)) for target in targets]
+    found = [operator.attrgetter(str(target))(module) for target in targets]
     return [region for region in found if isinstance(region, GraphModule)]
 
 
