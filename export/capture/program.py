@@ -56,7 +56,7 @@ from edgex.export.capture.python_state.checked_functions import Unchecked
 from edgex.export.capture.python_state.known_values import values_known
 from edgex.export.capture.python_state.repeated_runs import check_follows_eager
 from edgex.export.capture.python_state.trace_guard import values_kept
-from edgex.export.capture.python_state.weight_writes import DataAsView
+from edgex.export.capture.python_state.weight_writes import DataAsView, idle_conversions_skipped
 from edgex.export.capture.scalar_indices import IndicesOfTensors, read_at_tensors
 from edgex.export.capture.sequences.packing import PackedAsPadded
 from edgex.export.capture.state import find_state, own_initial_values
@@ -283,6 +283,7 @@ def _export(
                     stack.enter_context(SuppressionBounded())
                     stack.enter_context(Unchecked())
                     stack.enter_context(helpers_traced())
+                    stack.enter_context(idle_conversions_skipped())
                 if unchecked:
                     stack.enter_context(distributions.without_checks())
                 if single:
