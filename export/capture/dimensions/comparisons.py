@@ -13,8 +13,8 @@ takes no size for 1: program and model are compared there.
 from __future__ import annotations
 
 import contextlib
+import inspect
 import re
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from traceback import walk_stack
@@ -60,10 +60,13 @@ def comparisons_decided(found: list[Frames]) -> Iterator[None]:
 def _decided(compare: Callable[[Any, Any], Any], found: list[Frames]) -> Callable[[Any, Any], Any]:
     def decide(one: Any, other: Any) -> Any:
         result = compare(one, other)
-        frame = sys._getframe(1)
-        if not isinstance(result, torch.SymBool) or is_machinery(frame.f_code.co_filename):
+        if not isinstance(result, torch.SymBool):
             return result
-        found.append([(outer.f_code.co_filename, line) for outer, line in walk_stack(frame)][::-1])
+        frame = inspect.currentframe()
+        caller = None if frame is None else frame.f_back
+        if caller is None or is_machinery(caller.f_code.co_filename):
+            return result
+        found.append([(outer.f_code.co_filename, line) for outer, line in walk_stack(caller)][::-1])
         return bool(result)
 
     return decide
