@@ -27,15 +27,24 @@ def lower_model(model: TargetModel) -> LoweredModule:
     Raises:
         LoweringError: The delegate refuses it, changed its signature, or dropped state of it.
     """
-    delegate, options = model.job.delegate, model.job.options
-    if model.source.method is None:
-        lowered = delegate.lower(model.program, options)
-    else:
-        assert isinstance(delegate, LowersMethods)  # asked when the model was found
-        lowered = delegate.lower_methods({str(own.source.method): own.program for own in model.methods}, options)
+    try:
+        lowered = _lower(model)
+    except LoweringError as error:
+        # What no kernel takes may be what a rewrite would have written otherwise.
+        dropped = dict.fromkeys(sentence for own in model.methods for sentence in own.rewritten.dropped)
+        error.why = "; ".join(filter(None, (error.why, *dropped)))
+        raise
     for own, method in zip(model.methods, lowered.methods, strict=True):
         _check_contract(own.program, method)
     return replace(lowered, plan=_advised(model, lowered.plan))
+
+
+def _lower(model: TargetModel) -> LoweredModule:
+    delegate, options = model.job.delegate, model.job.options
+    if model.source.method is None:
+        return delegate.lower(model.program, options)
+    assert isinstance(delegate, LowersMethods)  # asked when the model was found
+    return delegate.lower_methods({str(own.source.method): own.program for own in model.methods}, options)
 
 
 def plan_model(model: TargetModel) -> PartitionPlan:

@@ -11,6 +11,7 @@ PORTABLE_REWRITES = (
         "sort_by_topk",
         "scatter_in_order",
         "scatter_by_sums",
+        "scatter_extremes",
         "choose_rows",
         "slice_padding",
         "widen_pools",

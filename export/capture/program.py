@@ -22,6 +22,12 @@ from edgex.delegates.graph.torch_internals import pytree
 from edgex.errors import CaptureError, UsageError
 from edgex.export.capture.diagnosis import causes as diagnosis
 from edgex.export.capture.diagnosis.export_failures import explain_export_failure, explain_strict
+from edgex.export.capture.dimensions.comparisons import (
+    Frames,
+    check_single_sizes,
+    comparisons_decided,
+    fails_for_a_truth,
+)
 from edgex.export.capture.dimensions.constant_masks import fix_constant_masks
 from edgex.export.capture.dimensions.dynamic import (
     Asked,
@@ -50,7 +56,7 @@ from edgex.export.capture.python_state.checked_functions import Unchecked
 from edgex.export.capture.python_state.known_values import values_known
 from edgex.export.capture.python_state.repeated_runs import check_follows_eager
 from edgex.export.capture.python_state.trace_guard import values_kept
-from edgex.export.capture.python_state.weight_writes import DataAsView
+from edgex.export.capture.python_state.weight_writes import DataAsView, idle_conversions_skipped
 from edgex.export.capture.scalar_indices import IndicesOfTensors, read_at_tensors
 from edgex.export.capture.sequences.packing import PackedAsPadded
 from edgex.export.capture.state import find_state, own_initial_values
@@ -259,8 +265,9 @@ def _export(
     """
     module = example.module
     state = {name for names in example.touched.values() for name in names}
-    unchecked = False
+    unchecked = decided = False
     single: Mapping[str, list[int]] | None = None
+    compared: list[Frames] = []
     packed = PackedAsPadded()
 
     def export(strict: bool) -> ExportedProgram | Exception:
@@ -276,10 +283,13 @@ def _export(
                     stack.enter_context(SuppressionBounded())
                     stack.enter_context(Unchecked())
                     stack.enter_context(helpers_traced())
+                    stack.enter_context(idle_conversions_skipped())
                 if unchecked:
                     stack.enter_context(distributions.without_checks())
                 if single:
                     stack.enter_context(single_sizes_kept())
+                if decided:
+                    stack.enter_context(comparisons_decided(compared))
                 return torch.export.export(module, values[0], values[1] or None, dynamic_shapes=shapes, strict=strict)
             except Exception as error:
                 return error
@@ -291,6 +301,9 @@ def _export(
         if isinstance(program, Exception) and not unchecked and distributions.fails_in_check(program):
             unchecked = True
             notices.append(distributions.NOTICE)
+            program = export(strict)
+        if isinstance(program, Exception) and not decided and fails_for_a_truth(program):
+            decided = True
             program = export(strict)
         while isinstance(program, Exception):
             unified, same = unify(asked, read_suggestions(str(program)))
@@ -310,6 +323,9 @@ def _export(
         if isinstance(program, Exception):
             errors.append(program)
             continue
+        if compared:
+            structure = pytree.tree_structure((example.args, example.kwargs))
+            check_single_sizes(module, program, structure, example.inputs, asked, compared, source_root)
         if strict:
             why = explain_strict(errors[0], source_root)
             notices.append(f"captured in strict mode, since non-strict capture fails: {why}")

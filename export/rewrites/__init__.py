@@ -159,7 +159,7 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
     from edgex.export.rewrites.scattering.known_rows import add_known_rows
     from edgex.export.rewrites.scattering.masked import write_masked
     from edgex.export.rewrites.scattering.rows import add_elements, add_rows, choose_rows
-    from edgex.export.rewrites.scattering.sums import scatter_by_sums
+    from edgex.export.rewrites.scattering.sums import scatter_by_sums, scatter_extremes
     from edgex.export.rewrites.scattering.truths import choose_truths
     from edgex.export.rewrites.weights.blocks import block_signals
     from edgex.export.rewrites.weights.bounds import open_bounds, write_bounds
@@ -225,6 +225,8 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
         ("index_by_masks", True, index_by_masks),
         ("scatter_in_order", True, scatter_in_order),
         ("scatter_by_sums", True, scatter_by_sums),
+        # ONNX Runtime has a kernel for them, which is quicker.
+        ("scatter_extremes", True, scatter_extremes),
         # Behind what makes numbers of masks, and sums of maxima.
         ("choose_rows", True, choose_rows),
         ("add_known_rows", True, add_known_rows),

@@ -29,6 +29,12 @@ _FEW = 1e-3
 _TIMES = 2**0.5
 _TOLERANCES = {torch.float16: DEFAULT_TOLERANCES["fp16"], torch.bfloat16: DEFAULT_TOLERANCES["bf16"]}
 
+# Why a rewrite that is right may change the numbers.
+_CAUSES = {
+    "sort_by_topk": "of equal numbers no certain one comes first in PyTorch, but with stable=True the first one: where "
+    "the order of equals counts, sort so"
+}
+
 
 @dataclass(frozen=True)
 class ProvedRewrites:
@@ -70,7 +76,8 @@ def rewrite_and_prove(program: CapturedProgram, eager: EagerModel, wanted: Colle
             current = candidate
             kept.append(rewrite)
         else:
-            dropped.append(f"the rewrite {rewrite.name} was dropped, since it changes the numbers: {wrong}")
+            cause = f" ({_CAUSES[rewrite.name]})" if rewrite.name in _CAUSES else ""
+            dropped.append(f"the rewrite {rewrite.name} was dropped, since it changes the numbers: {wrong}{cause}")
     return ProvedRewrites(current, tuple(kept), tuple(dropped))
 
 

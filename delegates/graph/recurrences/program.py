@@ -25,6 +25,7 @@ from torch.export.graph_signature import (
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from edgex.delegates.graph.recurrences.steps import advance
+from edgex.delegates.graph.retracing import retry_stale_symbols
 from edgex.delegates.graph.torch_internals import pytree
 
 if TYPE_CHECKING:
@@ -76,7 +77,9 @@ def _trace(cell: str, weights: list[Any], state: list[Any], given: Node) -> Grap
         return advance(cell, tensors[: len(weights)], tensors[len(weights) : -1], tensors[-1])
 
     with torch.no_grad(), values.fake_mode:
-        graph: Graph = make_fx(step, pre_dispatch=True)(*weights, *state, values.select(0, 0)).graph
+        traced = make_fx(step, pre_dispatch=True)
+        # In this mode a pass before may have left symbols of unknown sizes elsewhere in the program.
+        graph: Graph = retry_stale_symbols(lambda: traced(*weights, *state, values.select(0, 0)).graph)
     end = graph.output_node()
     end.args = (tuple(end.args[0]),)  # type: ignore[arg-type]
     return graph

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from executorch.exir.backend.backend_details import BackendDetails, PreprocessResult
+from torch.fx.experimental.symbolic_shapes import guarding_hint_or_throw
 
 from edgex.delegates.executorch.constants import constant_readers
 from edgex.delegates.executorch.exir import operator_name
@@ -72,7 +73,8 @@ def build_region(program: ExportedProgram) -> tuple[list[Operation], Signature]:
         value.root.argument = len(inputs) + number
     end_unfit_partitions(operations)
     hints = {
-        (position, dim): int(size.node.hint)
+        # Of what the size is: one that the run finds may be known to be another by now, and has no hint of its own.
+        (position, dim): int(guarding_hint_or_throw(size))
         for position, node in enumerate(_inputs(program, constants))
         for dim, size in enumerate(getattr(node.meta["val"], "shape", ()))
         if not isinstance(size, int)

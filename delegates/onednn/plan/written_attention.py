@@ -7,8 +7,9 @@ after:   mixed = softmax_attention(query, key, value, bias, alpha=0.125)
 ```
 
 Between these there may be a second mask, for windows of an image say, and views that split or join leading dimensions
-around it. A factor that is no single number (a temperature for each head) multiplies the query instead. Everything in
-between must be read once, and all sizes be known.
+around it. A factor that is no single number (a temperature for each head) multiplies the query instead, and a query,
+key or value that is the same for the whole batch is read again for each. Everything in between must be read once, and
+all sizes be known.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from edgex.delegates.onednn.layout.sizes import Reshape, Size
+from edgex.delegates.onednn.layout.sizes import Expand, Reshape, Size
 from edgex.delegates.onednn.plan.values import SOFTMAX_ATTENTION, Operation, Value
 
 if TYPE_CHECKING:
@@ -195,11 +196,17 @@ class _Steps:
                 return view(value, (*batch[: extra + 1], *padded[1:]))
             return view(value, (*(1,) * extra, *padded))
 
-        def in_batch(value: Value) -> Value:
+        def in_batch(value: Value, product: Operation) -> Value:
+            """An operand of a product, which may be one matrix for the whole batch: queries that are weights, say."""
+            whole = (*product.output.shape[:-2], *value.shape[-2:])
+            if value.shape != whole:
+                value = Value(value.dtype, whole, value, Expand(whole), handle=value.handle)
+                made.append(value)
             return view(value, (*batch, *value.shape[-2:]))
 
         first, last = found.first, found.last
-        query, key, value = in_batch(first.inputs[0]), in_batch(first.inputs[1]), in_batch(last.inputs[1])
+        query, key = in_batch(first.inputs[0], first), in_batch(first.inputs[1], first)
+        value = in_batch(last.inputs[1], last)
         for factor, shape in found.factors:
             scaled = Value(query.dtype, query.shape, handle=first.handle)
             made.append(Operation("multiply", [query, widened(factor, shape)], scaled, {}, "mul", first.handle))

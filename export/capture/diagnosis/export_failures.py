@@ -14,7 +14,7 @@ from edgex.export.capture.diagnosis.causes import first_line
 from edgex.export.capture.diagnosis.guard_lines import find_guard_line
 from edgex.export.capture.diagnosis.mixed_sizes import explain_mixed_sizes
 from edgex.export.capture.sequences.packing import explain_rows
-from edgex.export.source.user_code.user_line import UserLine, line_of_error
+from edgex.export.source.user_code.user_line import UserLine, library_line_of_error, line_of_error
 
 if TYPE_CHECKING:
     from edgex.export.capture.dimensions.dynamic import Asked
@@ -106,6 +106,12 @@ def explain_export_failure(
             if rule.guard is not None:
                 line = find_guard_line(export_again, rule.guard(str(error)), source_root) or line
             what, why, fix = rule.explain(error, line)
+            if rule.explain is explain_data_dependence:
+                # The user sees the call of their own, and which line of the library decides.
+                inner = library_line_of_error(error, source_root)
+                if inner is not None and line is not None and inner.place != line.place:
+                    what, why, fix = rule.explain(error, inner)
+                    why = f"{why}; it is at {inner}"
             return CaptureError(what, None if line is None else str(line), fix, why=why)
     line = next(filter(None, lines), None)
     return CaptureError(

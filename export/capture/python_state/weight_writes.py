@@ -12,10 +12,13 @@ after:   y = aten.conv2d.default(x, p_conv_weight)      # the weight as the firs
 
 The second is right where the weights are settled: a run leaves them as it finds them, on other inputs too. Then what it
 writes depends on weights alone, and the program needs none of it.
+
+Nor does it need a layer to be brought where it is, `expert.to(x.device)`, which sets the data of each weight to itself.
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -93,10 +96,12 @@ class WeightWatch(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """As torch calls it."""
+        before = _place_of(args[0]) if func == _SET else None
         result = func(*args, **(kwargs or {}))
         if func in (_GET, _SET) and id(args[0]) in self._weights:
             if func == _SET:
-                self._set.append(args[0])
+                if before != _place_of(args[0]):
+                    self._set.append(args[0])
             elif isinstance(args[0], torch.nn.Parameter):  # a buffer that is written to is state
                 self._views.append((args[0], result, writes_to(result)))
         return result
@@ -115,6 +120,61 @@ class WeightWatch(TorchFunctionMode):
 
 def _state_of(parameter: torch.Tensor) -> tuple[int, int]:
     return writes_to(parameter), parameter.data_ptr()
+
+
+def _place_of(tensor: torch.Tensor) -> tuple[Any, ...]:
+    """Which numbers are a tensor's."""
+    return tensor.data_ptr(), tensor.dtype, tuple(tensor.shape), tensor.stride()
+
+
+_CONVERSIONS = {
+    "cpu": torch.device("cpu"),
+    "float": torch.float32,
+    "double": torch.float64,
+    "half": torch.float16,
+    "bfloat16": torch.bfloat16,
+}
+
+
+@contextlib.contextmanager
+def idle_conversions_skipped() -> Iterator[None]:
+    """Within it, `module.to`, `cpu`, `float` and the like do nothing where all is as they would have it."""
+    before = {name: getattr(torch.nn.Module, name) for name in ("to", *_CONVERSIONS)}
+
+    def skipping(name: str, convert: Callable[..., Any]) -> Callable[..., Any]:
+        def convert_or_skip(module: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
+            wanted = (_CONVERSIONS[name],) if name in _CONVERSIONS else (*args, *kwargs.values())
+            return module if _is_so(module, wanted) else convert(module, *args, **kwargs)
+
+        return convert_or_skip
+
+    for name, convert in before.items():
+        setattr(torch.nn.Module, name, skipping(name, convert))
+    try:
+        yield
+    finally:
+        for name, convert in before.items():
+            setattr(torch.nn.Module, name, convert)
+
+
+def _is_so(module: torch.nn.Module, wanted: tuple[Any, ...]) -> bool:
+    """Whether a module's weights have a device and a dtype already; the dtype is for floating point alone."""
+    devices: list[torch.device] = []
+    dtypes: list[torch.dtype] = []
+    for want in wanted:
+        if isinstance(want, torch.Tensor):
+            devices.append(want.device)
+            dtypes.append(want.dtype)
+        elif isinstance(want, str | torch.device):
+            devices.append(torch.device(want))
+        elif isinstance(want, torch.dtype):
+            dtypes.append(want)
+        elif want is not None and not isinstance(want, bool):  # whether it may wait
+            return False
+    tensors = [tensor for _, tensor in weights_of(module)]
+    numbers = [tensor for tensor in tensors if tensor.is_floating_point() or tensor.is_complex()]
+    stays = all(tensor.device == device for tensor in tensors for device in devices)
+    return stays and all(tensor.dtype == dtype for tensor in numbers for dtype in dtypes)
 
 
 def are_settled(module: torch.nn.Module, names: list[str], run: Callable[[bool], object]) -> bool:

@@ -11,7 +11,9 @@ after:   one = aten.fft_rfft.default(x); y = aten.mul.Tensor(one, p_first)
 ```
 
 Not joined: what draws random numbers, returns uninitialised memory or a size that only the run finds, or reads or is
-memory that the program writes to, and an operator that is an output itself.
+memory that the program writes to, and an operator that is an output itself. Two masks, or two numbers to read, of
+which each gives a size of its own stay two: where a program is traced anew, torch gives the sizes of one mask one
+symbol, and refuses it for having two.
 """
 
 from __future__ import annotations
@@ -44,15 +46,21 @@ def join_duplicates(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite 
     first: dict[Node, Node] = _equal_constants(constant_tensors(program))
     known: dict[Hashable, Node] = {}
     joined: list[Node] = []
+    measured: set[Node] = set()  # what gives sizes once others are joined to it
     for node in graph.nodes:
         if node.op != "call_function" or not _can_join(node, mutated):
             continue
         # What recipes leave in floating point is not joined with what they quantize.
         key = (node.target, _key(node.args, first), _key(node.kwargs, first), node.meta.get(KEEPS_FLOAT, False))
         earlier = known.setdefault(key, node)
-        if earlier is not node and graph.output_node() not in node.users:
-            first[node] = earlier
-            joined.append(node)
+        if earlier is node or graph.output_node() in node.users:
+            continue
+        if _gives_sizes(node):
+            if earlier in measured or _gives_sizes(earlier):
+                continue
+            measured.add(earlier)
+        first[node] = earlier
+        joined.append(node)
     if not joined:
         return program, None
     editor = ProgramEditor(program)
@@ -89,6 +97,11 @@ def _can_join(node: Node, mutated: set[Node]) -> bool:
         return False
     schema = schema_of(overload)
     return bool(schema.returns) and not schema.is_mutable and torch.Tag.nondeterministic_seeded not in overload.tags
+
+
+def _gives_sizes(node: Node) -> bool:
+    """Whether a size that only the run finds is found from it."""
+    return any(user.meta.get("unbacked_bindings") for user in node.users)
 
 
 def _key(value: Any, first: Mapping[Node, Node]) -> Hashable:

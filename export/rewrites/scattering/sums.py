@@ -13,6 +13,7 @@ after:   rows = aten.embedding.default(table, ids)
 
 before:  y = aten.scatter_reduce.two(x, 0, index, src, "amax")
 after:   y = maximum(x, amax(where(index == arange(places)[:, None], src, -inf), 1))    # up to 4 million of them
+                                                         # `scatter_extremes`: of a number of values that varies, too
 
 before:  y = aten.index_reduce.default(x, 0, index, src, "mean")              # src: [3, 8]
 after:   y = what is made of scatter_reduce(x, 0, index.reshape(3, 1).expand(3, 8), src, "mean")
@@ -35,6 +36,7 @@ from torch.nn import functional as F
 
 from edgex.delegates.base import CapturedProgram
 from edgex.delegates.graph.schema import named_arguments
+from edgex.delegates.graph.values import largest_size
 from edgex.export.rewrites.base import Rewrite
 from edgex.export.rewrites.editing.substitution import Rule, Rules, Write, static, substitute
 
@@ -62,13 +64,28 @@ def scatter_by_sums(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite 
     return substitute(program, "scatter_by_sums", rules, "{count} operator(s) ({operators}) became sums")
 
 
+def scatter_extremes(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite | None]:
+    """Write extremes of a bounded number of values that varies likewise; the same program comes back without one."""
+    rules: Rules = {aten.scatter_reduce.two: _varying_extremes}
+    return substitute(program, "scatter_extremes", rules, "{count} operator(s) ({operators}) look at all values")
+
+
+def _varying_extremes(
+    x: torch.Tensor, dim: int, index: torch.Tensor, src: torch.Tensor, reduce: str, include_self: bool
+) -> Any:
+    if not x.is_floating_point() or x.dim() == 0 or reduce not in ("amax", "amin"):
+        return NotImplemented
+    return _extremes(x, dim, index, src, reduce == "amax", include_self)
+
+
 def _scatter_reduce(
     x: torch.Tensor, dim: int, index: torch.Tensor, src: torch.Tensor, reduce: str, include_self: bool
 ) -> Any:
     if not x.is_floating_point() or x.dim() == 0:
         return NotImplemented
     if reduce in ("amax", "amin"):
-        return _extremes(x, dim, index, src, reduce == "amax", include_self)
+        known = static(*index.shape)
+        return _extremes(x, dim, index, src, reduce == "amax", include_self) if known else NotImplemented
     if reduce not in ("sum", "mean"):
         return NotImplemented
     start = x if include_self else torch.scatter(x, dim, index, 0.0)
@@ -95,10 +112,11 @@ def of_rows(scatter_reduce: Write) -> Write:
 
 def _extremes(x: torch.Tensor, dim: int, index: torch.Tensor, src: torch.Tensor, most: bool, include_self: bool) -> Any:
     """Each place looks at all values, and takes those that are sent to it."""
-    if not static(*x.shape, *index.shape) or index.shape != src.shape:
+    if not static(*x.shape) or _sizes_of(index) != _sizes_of(src):
         return NotImplemented
     x, index, src = x.movedim(dim, 0), index.movedim(dim, 0), src.movedim(dim, 0)
-    if x.shape[1:] != index.shape[1:] or x.numel() * index.shape[0] > LARGEST_TABLE:
+    count = _most_of_one_or_more(index.shape[0])
+    if _sizes_of(x)[1:] != _sizes_of(index)[1:] or count is None or x.numel() * count > LARGEST_TABLE:
         return NotImplemented
     place = torch.arange(x.shape[0], device=x.device).reshape(-1, *([1] * index.dim()))
     sent = index.unsqueeze(0) == place
@@ -108,6 +126,19 @@ def _extremes(x: torch.Tensor, dim: int, index: torch.Tensor, src: torch.Tensor,
     if include_self:
         found = torch.maximum(x, found) if most else torch.minimum(x, found)
     return torch.where(sent.sum(1) > 0, found, x).movedim(0, dim)
+
+
+def _sizes_of(tensor: torch.Tensor) -> list[Any]:
+    """Its sizes to compare: a dynamic one as the expression that it is, of which nothing is asked."""
+    return [size if isinstance(size, int) else size.node.expr for size in tensor.shape]
+
+
+def _most_of_one_or_more(size: Any) -> int | None:
+    """What a size is at most, where that is known, and that it is never 0: an extreme of nothing is none."""
+    if isinstance(size, int):
+        return size or None
+    least = size.node.shape_env.bound_sympy(size.node.expr).lower
+    return largest_size(size) if least >= 1 else None
 
 
 def _with_bag_size(node: Node) -> tuple[Any, ...]:

@@ -56,6 +56,13 @@ def line_of_error(error: BaseException, source_root: Path) -> UserLine | None:
     return None if found is None else line_at(*found, source_root)
 
 
+def library_line_of_error(error: BaseException, source_root: Path) -> UserLine | None:
+    """The innermost frame outside torch and edgex where it is not in the user's folder: a library that they call."""
+    frames = [(frame.filename, frame.lineno or 0) for frame in traceback.extract_tb(error.__traceback__)]
+    outside = [frame for frame in frames if not is_machinery(frame[0])]
+    return None if not outside or _is_users(outside[-1][0], source_root) else line_at(*outside[-1], source_root)
+
+
 def line_of_trace(trace: str, source_root: Path) -> UserLine | None:
     """The innermost frame of a formatted stack trace that is the user's, else outside torch, else None."""
     found = _innermost([(match["file"], int(match["line"])) for match in _FRAME.finditer(trace)], source_root)

@@ -96,3 +96,20 @@ def test_a_dynamic_batch_is_no_loop_and_right(tmp_path):
     shapes = {"x": {0: Dim("batch", min=1, max=4)}}
     artifact = edgex.export_model(make("gru"), (X[:, :6],), target="xnnpack", dynamic_shapes=shapes, output=tmp_path)
     assert least_sqnr_db(artifact) >= 100, least_sqnr_db(artifact)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_loop_behind_sequences_of_unknown_length(target, tmp_path):
+    class Packed(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer, self.after = nn.LSTM(32, 48, batch_first=True), nn.LSTMCell(48, 32)
+
+        def forward(self, x, lengths):
+            packed = nn.utils.rnn.pack_padded_sequence(x, lengths, batch_first=True)
+            y, _ = nn.utils.rnn.pad_packed_sequence(self.layer(packed)[0], batch_first=True, total_length=70)
+            return y, self.after(y[:, 0])[0]
+
+    torch.manual_seed(0)
+    artifact = edgex.export_model(Packed().eval(), (X, torch.tensor([70, 70])), target=target, output=tmp_path)
+    assert least_sqnr_db(artifact) >= 100, least_sqnr_db(artifact)

@@ -94,6 +94,35 @@ def test_heads_that_share_keys(precision: str) -> None:
         check(network, query, key, *masks, precision=precision)
 
 
+MERGED = {
+    "queries that are weights": (
+        lambda q, k: (q @ k.transpose(-2, -1) * 0.3).softmax(-1) @ (k + 1),
+        (5, 16),
+        (3, 9, 16),
+    ),
+    "queries of each head": (
+        lambda q, k: (q @ k.transpose(-2, -1) * 0.3).softmax(-1) @ (k + 1),
+        (1, 4, 5, 16),
+        (2, 4, 9, 16),
+    ),
+    "one value for all": (lambda q, k: (k @ k.transpose(-2, -1) * 0.3).softmax(-1) @ q, (1, 9, 16), (3, 9, 16)),
+    "one key for all heads": (
+        lambda q, k: (k @ q.transpose(-2, -1) * 0.3).softmax(-1) @ (q + 1),
+        (2, 1, 9, 16),
+        (2, 4, 5, 16),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MERGED)
+def test_what_is_the_same_for_the_whole_batch(name: str) -> None:
+    """A few queries that merge all places, and keys that heads share, written out: one operator, nothing repeated."""
+    function, *shapes = MERGED[name]
+    one, other = (random(*shape, seed=seed) for seed, shape in enumerate(shapes))
+    lowered = check(Network(function), one, other)
+    assert b"softmax" not in read_pte(lowered)[0]
+
+
 @pytest.mark.parametrize("columns", [1024, 1003])
 def test_many_places_in_parts(columns: int) -> None:
     """In bfloat16 the scores of 512 places at a time, the last part padded; a mask for each."""

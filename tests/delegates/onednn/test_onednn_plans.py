@@ -12,6 +12,7 @@ import torch
 from onednn_fuzzing import build_fuzzer, mixed, run_fuzzer
 from onednn_support import load, needs_onednn, read_pte, with_pte
 
+import edgex
 from benchmarks.operators.proof import prove
 from edgex.delegates.onednn.plan import graph_api
 from edgex.delegates.onednn.plan.format import checksum
@@ -182,3 +183,20 @@ def test_what_has_a_size_that_a_run_finds_stays_outside() -> None:
     proved = prove(RoutesByValue(), (torch.randn(6, 8),), "onednn")
     assert proved.exit_code == 0, proved.reason
     assert proved.delegated
+
+
+def test_a_size_that_a_run_finds_and_another_says(tmp_path: Path) -> None:
+    """A mask as long as the longest sequence, which has the length of `x` once both are compared."""
+
+    class Masked(torch.nn.Module):
+        def forward(self, x, lengths):
+            mask = torch.arange(int(lengths.max()))[None] >= lengths[:, None]
+            return (x @ x.transpose(1, 2)).masked_fill(mask[:, None], -1e4).softmax(-1) @ x
+
+    x = torch.randn(1, 50, 16, generator=torch.Generator().manual_seed(0))
+    sizes = {"x": {1: torch.export.Dim("T", min=16, max=200)}, "lengths": None}
+    artifact = edgex.export_model(
+        Masked(), (x, torch.tensor([50])), target="onednn", output=tmp_path, dynamic_shapes=sizes
+    )
+    assert artifact.manifest.verification["min_sqnr_db"] > 100
+    assert artifact.manifest.delegation["delegated_ops"] > 0

@@ -7,6 +7,7 @@ import torch
 from rewriting import capture_program, check_rewrite, operators
 from torch import nn
 
+import edgex
 from edgex.export.rewrites.folding.duplicates import join_duplicates
 from edgex.export.rewrites.operators.portable_functions import spare_portable_functions
 
@@ -95,6 +96,49 @@ def test_layers_share_their_mask():
     check_rewrite(program, rewritten, X)
     count = operators(program).count("aten.gt.Scalar") - operators(rewritten).count("aten.gt.Scalar")
     assert count == 2, operators(rewritten)
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [lambda x, chosen: x[chosen], torch.masked_select, lambda x, chosen: torch.nonzero(chosen)[:, 0]],
+)
+@pytest.mark.parametrize("target", ["xnnpack", "onnx-cpu"])
+def test_layers_that_choose_by_one_mask(rows, target, tmp_path):
+    """Each layer makes the same mask: its rows have a number that only the run finds, with a symbol for each."""
+
+    class Layers(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.bias = nn.Parameter(torch.randn(4, generator=torch.Generator().manual_seed(2)))
+
+        def forward(self, x, numbers):
+            for _ in range(3):
+                chosen = rows(numbers, numbers > 2)
+                x = x + (chosen.sum() * self.bias).sin()
+            return x
+
+    numbers = torch.arange(36).reshape(6, 6) % 7
+    program = capture_program(Layers(), torch.randn(3, 4), numbers)
+    rewritten, _ = join_duplicates(program)
+    masks = operators(program).count("aten.gt.Scalar")
+    assert masks == 3, operators(program)
+    assert operators(rewritten).count("aten.gt.Scalar") == 3, operators(rewritten)
+    artifact = edgex.export_model(Layers(), (torch.randn(3, 4), numbers), target=target, output=tmp_path)
+    assert artifact.manifest.verification["min_sqnr_db"] > 80
+
+
+def test_a_mask_that_gives_no_size_is_joined_to_one_that_does():
+    """Of three equal masks the second joins the first, and the third, which gives a second size, stays."""
+
+    class Masks(nn.Module):
+        def forward(self, x):
+            first = torch.where(x > 0, x, 0.5)
+            return first + x[x > 0].sum() + x[(x > 0)].mean() + torch.where(x > 0, 2.0, x)
+
+    program = capture_program(Masks(), X, randomise=False)
+    rewritten, _ = join_duplicates(program)
+    assert torch.equal(*(one.exported.module()(X) for one in (program, rewritten)))
+    assert operators(rewritten).count("aten.gt.Scalar") == 2, operators(rewritten)
 
 
 def test_few_numbers_of_any_type_are_compared():

@@ -8,6 +8,8 @@ import torch.nn.functional as F
 from rewriting import Calls, capture_program, check_rewrite, run_program
 from torch import nn
 
+from benchmarks.operators.proof import prove
+from edgex.delegates.registry import get_delegate
 from edgex.export.rewrites.activations.by_hand import name_activations
 from edgex.export.rewrites.activations.choices import bound_by_masks
 from edgex.export.rewrites.activations.simpler import write_activations
@@ -119,3 +121,40 @@ def test_a_plane_of_inputs_is_checked():
     before = capture_program(Calls(lambda x: torch.stack([x.sin(), x], -1)[..., 1] * 2), X)
     after, _ = keep_planes(before)
     check_rewrite(before, after, X)
+
+
+class Strongest(nn.Module):
+    """A softmax over the edges of each node, as graph attention has it, without the edges from a node to itself."""
+
+    def __init__(self, loops: bool):
+        super().__init__()
+        self.loops = loops
+
+    def forward(self, x, edges, scores):
+        count = x.shape[0]
+        if self.loops:
+            kept = edges[0] != edges[1]
+            edges, scores = edges[:, kept], scores[kept]
+            own = torch.arange(count)
+            edges = torch.cat([edges, torch.stack([own, own])], 1)
+            scores = torch.cat([scores, torch.ones(count, 2)])
+        place = edges[1][:, None].expand_as(scores)
+        most = scores.new_zeros(count, 2).scatter_reduce(0, place, scores, "amax", include_self=False)
+        weights = (scores - most[edges[1]]).exp()
+        total = scores.new_zeros(count, 2).scatter_add(0, place, weights)
+        return x.new_zeros(count, 2).scatter_add(0, place, weights / total[edges[1]] * x[edges[0]])
+
+
+@pytest.mark.parametrize("loops", [True, False])
+@pytest.mark.parametrize("target", ["xnnpack", "onednn", "onnx-cpu"])
+def test_extremes_over_a_number_of_edges_that_varies(target, loops):
+    """With the number that a mask leaves, which is bounded by that of the edges, and with a dynamic one."""
+    if not get_delegate(target).availability().available:
+        pytest.skip(f"{target} is not installed")
+    generator = torch.Generator().manual_seed(0)
+    edges = torch.randint(0, 8, (2, 20), generator=generator)
+    given = torch.randn(8, 2, generator=generator), edges, torch.randn(20, 2, generator=generator)
+    number = torch.export.Dim("number", min=2, max=40)
+    shapes = None if loops else {"x": None, "edges": {1: number}, "scores": {0: number}}
+    proved = prove(Strongest(loops), given, target, dynamic_shapes=shapes)
+    assert proved.exit_code == 0, proved.reason

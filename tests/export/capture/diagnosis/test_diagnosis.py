@@ -1,5 +1,6 @@
 """Each cause of a failed capture: the exit code, the user's line, the cause, and what to write instead."""
 
+import importlib
 import importlib.util
 import sys
 from pathlib import Path
@@ -251,3 +252,27 @@ def test_a_trace_leaves_no_tensors_without_values(harmless):
 def test_failures_are_quiet(failing, capfd):
     failure(failing.Branch())
     assert capfd.readouterr() == ("", "")
+
+
+def test_the_line_of_a_library_that_decides(tmp_path, monkeypatch):
+    """The user's own line calls it; the line of the library is in the cause, and its words decide what is said."""
+    library, own = tmp_path / "library", tmp_path / "own"
+    library.mkdir()
+    own.mkdir()
+    (library / "branching_layers.py").write_text(
+        "from torch import nn\nclass Masked(nn.Module):\n    def forward(self, x):\n"
+        "        if not (x > 9).any():\n            x = x + 1\n        return x\n"
+    )
+    (own / "calls_library.py").write_text(
+        "from torch import nn\nfrom branching_layers import Masked\nclass Net(nn.Module):\n"
+        "    def __init__(self):\n        super().__init__()\n        self.masked = Masked()\n"
+        "    def forward(self, x):\n        return self.masked(x) * 2\n"
+    )
+    for folder in (library, own):
+        monkeypatch.syspath_prepend(str(folder))
+    module = importlib.import_module("calls_library")
+    with pytest.raises(CaptureError) as error:
+        capture(module.Net().eval(), (X,), source_root=own)
+    assert error.value.what == "data-dependent control flow"
+    assert error.value.where == "calls_library.py:8: return self.masked(x) * 2"
+    assert error.value.why.endswith("branching_layers.py:4: if not (x > 9).any():"), error.value.why

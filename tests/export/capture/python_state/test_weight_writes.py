@@ -147,3 +147,39 @@ def test_weights_that_inputs_or_runs_change_are_refused(forward, name):
     with pytest.raises(CaptureError, match=name) as failure:
         capture(Weights(forward), (X,), source_root=Path(__file__).parent)
     assert "test_weight_writes.py" in (failure.value.where or "")
+
+
+class Experts(nn.Module):
+    """Each expert is brought to where its input is, as mixtures do that keep unused ones elsewhere."""
+
+    def __init__(self, bring):
+        super().__init__()
+        self.experts = nn.ModuleList(nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4)) for _ in range(2))
+        self.bring = bring
+
+    def forward(self, x):
+        return torch.stack([self.bring(expert, x)(x) for expert in self.experts])
+
+
+IDLE = {
+    "to the device": lambda expert, x: expert.to(x.device),
+    "to a name, by word": lambda expert, x: expert.to(device="cpu", non_blocking=True),
+    "to a tensor's": lambda expert, x: expert.to(x),
+    "to dtype and device": lambda expert, x: expert.to("cpu", torch.float32),
+    "cpu": lambda expert, x: expert.cpu(),
+    "float": lambda expert, x: expert.float(),
+}
+
+
+@pytest.mark.parametrize("name", IDLE)
+def test_layers_brought_where_they_are(name):
+    model = Experts(IDLE[name]).eval()
+    captured = capture(model, (X,), source_root=Path(__file__).parent)
+    (found,) = captured.program.exported.module()(X)
+    assert torch.equal(found, model(X))
+    assert not captured.notices, captured.notices
+
+
+def test_layers_that_become_others_are_refused():
+    with pytest.raises(CaptureError):
+        capture(Experts(lambda expert, x: expert.double().float()).eval(), (X,), source_root=Path(__file__).parent)
