@@ -32,6 +32,7 @@ WHOLE_REWRITES = (
         "guard_empty_rows",
         "sort_by_topk",
         "scatter_by_sums",
+        "scatter_extremes",
     ),
     *("search_by_comparisons", "write_max_pools", "write_average_pools", "write_batch_statistics", "write_experts"),
     *("write_scans", "write_elementary", "write_special_functions", "write_small_matrices", "write_distances"),

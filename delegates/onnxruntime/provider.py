@@ -29,7 +29,7 @@ class ProviderDelegate:
     provider: Provider
     engine = "onnxruntime"
     recipes: tuple[str, ...] = ()
-    rewrites: tuple[str, ...] = ONNX_REWRITES
+    rewrites: tuple[str, ...] = (*ONNX_REWRITES, "scatter_extremes")
 
     def graph_checks(self, options: Any) -> Any:
         """The `edgex.delegates.onnxruntime.lowering.Checks` that a graph must pass."""

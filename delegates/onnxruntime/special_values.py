@@ -26,5 +26,6 @@ SPECIAL_VALUES: Mapping[str, str] = {
     "aten.sort.default": _ORDERS,
     "aten.clamp.default": _CLIPS,
     "aten.clamp_min.default": _CLIPS,
+    "aten.scatter_reduce.two": "ONNX Runtime drops NaN from a scattered maximum or minimum",
     "aten.scaled_dot_product_attention.default": "rows without a key are 0, whatever they hold",
 }

@@ -48,7 +48,7 @@ class OpenVinoDelegate:
     precisions: tuple[str, ...] = ("fp32", "fp16")
     packages: tuple[str, ...] = ("torch", "onnx", "onnxscript")
     recipes: tuple[str, ...] = ("int8",)
-    rewrites: tuple[str, ...] = ONNX_REWRITES
+    rewrites: tuple[str, ...] = (*ONNX_REWRITES, "scatter_extremes")
 
     def availability(self) -> Availability:
         """Whether torch, onnx, onnxscript and openvino are installed; none of them is imported."""

@@ -83,7 +83,13 @@ class OnnxQnnDelegate(ProviderDelegate):
     precisions: tuple[str, ...] = ("fp16",)
     packages: tuple[str, ...] = ("torch", "onnx", "onnxscript", DISTRIBUTION)
     recipes: tuple[str, ...] = ("int8", "a16w8")
-    rewrites: tuple[str, ...] = (*ONNX_REWRITES, "fill_dilation", "write_uneven_averages", "write_windows")
+    rewrites: tuple[str, ...] = (
+        *ONNX_REWRITES,
+        "scatter_extremes",
+        "fill_dilation",
+        "write_uneven_averages",
+        "write_windows",
+    )
 
     def availability(self) -> Availability:
         """Whether torch, onnx, onnxscript, onnxruntime and the provider are installed; none of them is imported."""

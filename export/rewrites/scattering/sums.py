@@ -13,7 +13,6 @@ after:   rows = aten.embedding.default(table, ids)
 
 before:  y = aten.scatter_reduce.two(x, 0, index, src, "amax")
 after:   y = maximum(x, amax(where(index == arange(places)[:, None], src, -inf), 1))    # up to 4 million of them
-                                                         # `scatter_extremes`: of a number of values that varies, too
 
 before:  y = aten.index_reduce.default(x, 0, index, src, "mean")              # src: [3, 8]
 after:   y = what is made of scatter_reduce(x, 0, index.reshape(3, 1).expand(3, 8), src, "mean")
@@ -24,6 +23,8 @@ after:   y = aten.scatter_add.default(zeros(4, int64), 0, index, ones_like(index
 before:  y = aten.histc.default(x, 4, 0, 3)
 after:   y = sum((floor((x - 0) * 4 / 3) == arange(4)[:, None]) & (x >= 0), 1).float()     # 3 counts in the last bin
 ```
+
+ONNX Runtime on a CPU has scattered extremes: 3,000 values for 1,000 places take 0.04 ms there, as a table 17.7.
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ from edgex.export.rewrites.editing.substitution import Rule, Rules, Write, stati
 aten = torch.ops.aten
 
 _SUM, _MEAN, _MAX = 0, 1, 2
+_EXTREMES = ("amax", "amin")
 
 # Places times values of the largest table that stands for a scattered maximum.
 LARGEST_TABLE = 1 << 22
@@ -65,15 +67,15 @@ def scatter_by_sums(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite 
 
 
 def scatter_extremes(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite | None]:
-    """Write extremes of a bounded number of values that varies likewise; the same program comes back without one."""
-    rules: Rules = {aten.scatter_reduce.two: _varying_extremes}
+    """Write scattered extremes of a bounded number of values with tables; the same program comes back without one."""
+    rules: Rules = {aten.scatter_reduce.two: _scatter_extremes}
     return substitute(program, "scatter_extremes", rules, "{count} operator(s) ({operators}) look at all values")
 
 
-def _varying_extremes(
+def _scatter_extremes(
     x: torch.Tensor, dim: int, index: torch.Tensor, src: torch.Tensor, reduce: str, include_self: bool
 ) -> Any:
-    if not x.is_floating_point() or x.dim() == 0 or reduce not in ("amax", "amin"):
+    if not x.is_floating_point() or x.dim() == 0 or reduce not in _EXTREMES:
         return NotImplemented
     return _extremes(x, dim, index, src, reduce == "amax", include_self)
 
@@ -81,12 +83,7 @@ def _varying_extremes(
 def _scatter_reduce(
     x: torch.Tensor, dim: int, index: torch.Tensor, src: torch.Tensor, reduce: str, include_self: bool
 ) -> Any:
-    if not x.is_floating_point() or x.dim() == 0:
-        return NotImplemented
-    if reduce in ("amax", "amin"):
-        known = static(*index.shape)
-        return _extremes(x, dim, index, src, reduce == "amax", include_self) if known else NotImplemented
-    if reduce not in ("sum", "mean"):
+    if not x.is_floating_point() or x.dim() == 0 or reduce not in ("sum", "mean"):
         return NotImplemented
     start = x if include_self else torch.scatter(x, dim, index, 0.0)
     total = torch.scatter_add(start, dim, index, src)
@@ -105,7 +102,10 @@ def of_rows(scatter_reduce: Write) -> Write:
         if x.dim() == 0 or not static(*src.shape):
             return NotImplemented
         sizes = [-1 if at == dim % x.dim() else 1 for at in range(x.dim())]
-        return scatter_reduce(x, dim, index.long().reshape(sizes).expand_as(src), src, reduce, include_self)
+        places = index.long().reshape(sizes).expand_as(src)
+        if reduce in _EXTREMES:
+            return torch.scatter_reduce(x, dim, places, src, reduce, include_self=include_self)
+        return scatter_reduce(x, dim, places, src, reduce, include_self)
 
     return write
 

@@ -48,7 +48,7 @@ from edgex.export.rewrites.products.resizes import write_corners, write_cubics, 
 from edgex.export.rewrites.products.sampling import gather_samples
 from edgex.export.rewrites.reductions.channel_means import write_channel_means
 from edgex.export.rewrites.reductions.large_norms import write_large_norms
-from edgex.export.rewrites.scattering.sums import scatter_by_sums
+from edgex.export.rewrites.scattering.sums import scatter_by_sums, scatter_extremes
 from edgex.export.rewrites.weights.bounds import write_bounds
 from edgex.export.rewrites.weights.order import order_weights
 from edgex.export.rewrites.weights.returned import copy_returned_constants
@@ -147,26 +147,26 @@ SORTS = {
     "quantile with NaN": (lambda x: torch.quantile(x, 0.25, 0, interpolation="higher"), SPECIAL),
     "the nearest quantile": (lambda x: torch.quantile(x, 0.5, 0, interpolation="nearest"), rand(6)),
 }
-SCATTERS = {
-    **{
+
+
+def _scattered(*reductions):
+    return {
         f"{reduce}{', and what was there' if own else ''}": (
             lambda x, s, r=reduce, o=own: torch.scatter_reduce(x, 1, PLACES, s, r, include_self=o),
-            rand(2, 4), rand(2, 3),
+            rand(2, 4),
+            rand(2, 3),
         )
-        for reduce in ("sum", "mean") for own in (False, True)
-    },
+        for reduce in reductions
+        for own in (False, True)
+    }
+
+
+SCATTERS = {
+    **_scattered("sum", "mean"),
     "bags in rows": (lambda w, i: F.embedding_bag(i, w, mode="mean"), rand(4, 5), torch.tensor([[0, 1], [3, 2]])),
     "bags by starts": (
         lambda w, i, o: F.embedding_bag(i, w, o, mode="sum"), rand(4, 5), torch.arange(4), torch.tensor([0, 3])
     ),
-    **{
-        f"{reduce}{', and what was there' if own else ''}": (
-            lambda x, s, r=reduce, o=own: torch.scatter_reduce(x, 1, PLACES, s, r, include_self=o),
-            rand(2, 4), rand(2, 3),
-        )
-        for reduce in ("amax", "amin")
-        for own in (False, True)
-    },
     "a histogram": (lambda x: torch.histc(x, 5, -1, 2), torch.cat([rand(50), torch.tensor([-1.0, 2.0, 0.2, 9.0])])),
     "rows by mean": (lambda x, s: x.index_reduce(0, PLACES[1], s, "mean"), rand(3, 4), rand(3, 4) * 2),
     "columns by maximum": (lambda x, s: x.index_reduce(-1, PLACES[0], s, "amax"), rand(2, 4), rand(2, 3)),
@@ -455,6 +455,7 @@ TABLES = {
     divide_as_eager: DIVISIONS,
     sort_by_topk: SORTS,
     scatter_by_sums: SCATTERS,
+    scatter_extremes: _scattered("amax", "amin"),
     write_experts: MIXTURES,
     fill_memory: FILLED,
     write_average_pools: AVERAGES,
