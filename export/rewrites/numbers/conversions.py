@@ -38,7 +38,9 @@ def convert_by_joining(program: CapturedProgram) -> tuple[CapturedProgram, Rewri
 
 
 def _is_large(node: Node) -> bool:
-    source, result = node.args[0].meta["val"], node.meta["val"]  # type: ignore[union-attr]
+    if not isinstance(node.args[0], Node):  # a constant of one number may be a literal by now
+        return False
+    source, result = node.args[0].meta["val"], node.meta["val"]
     return (
         source.dtype in _TAKEN
         and result.dtype == torch.float32

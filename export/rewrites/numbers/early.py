@@ -81,6 +81,8 @@ def _converts(node: Node) -> bool:
 
 
 def _moves_integers(node: Node) -> bool:
+    if not isinstance(node.args[0], Node):  # a constant of one number may be a literal by now
+        return False
     source, moves = _moved(_operand(node))
     return _dtype(node) == torch.float32 and _dtype(source) in _INTEGERS and _is_any_move(moves)
 

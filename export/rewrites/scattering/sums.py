@@ -57,7 +57,7 @@ def scatter_by_sums(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite 
     """Write every such operator with sums; the same program comes back without one."""
     rules: Rules = {
         aten.scatter_reduce.two: _scatter_reduce,
-        aten.index_reduce.default: of_rows(_scatter_reduce),
+        aten.index_reduce.default: of_rows(_scatter_rows),
         aten.embedding_bag.default: Rule(_embedding_bag, operands=_with_bag_size),
         aten.embedding_bag.padding_idx: Rule(_embedding_bag, operands=_with_bag_size),
         aten.histc.default: _histogram,
@@ -93,6 +93,14 @@ def _scatter_reduce(
     return total / torch.scatter_add(first, dim, index, torch.ones_like(src))
 
 
+def _scatter_rows(
+    x: torch.Tensor, dim: int, index: torch.Tensor, src: torch.Tensor, reduce: str, include_self: bool
+) -> Any:
+    if reduce in _EXTREMES:
+        return torch.scatter_reduce(x, dim, index, src, reduce, include_self=include_self)
+    return _scatter_reduce(x, dim, index, src, reduce, include_self)
+
+
 def of_rows(scatter_reduce: Write) -> Write:
     """The rule for `index_reduce`, with one place for a whole row of `src`, from the rule for `scatter_reduce`."""
 
@@ -102,10 +110,7 @@ def of_rows(scatter_reduce: Write) -> Write:
         if x.dim() == 0 or not static(*src.shape):
             return NotImplemented
         sizes = [-1 if at == dim % x.dim() else 1 for at in range(x.dim())]
-        places = index.long().reshape(sizes).expand_as(src)
-        if reduce in _EXTREMES:
-            return torch.scatter_reduce(x, dim, places, src, reduce, include_self=include_self)
-        return scatter_reduce(x, dim, places, src, reduce, include_self)
+        return scatter_reduce(x, dim, index.long().reshape(sizes).expand_as(src), src, reduce, include_self)
 
     return write
 
