@@ -7,9 +7,10 @@ import inspect
 import io
 import logging
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -294,6 +295,10 @@ def _export(
             except Exception as error:
                 return error
 
+    def compare(program: ExportedProgram, asked: list[Asked]) -> Callable[[Mapping[str, Sequence[int]]], bool]:
+        structure = pytree.tree_structure((example.args, example.kwargs))
+        return partial(gives_the_same, module, program, structure, example.inputs, asked)
+
     errors: list[Exception] = []
     notices: list[str] = []
     for strict in (False, True):
@@ -313,10 +318,8 @@ def _export(
             notices.append(f"the model needs equal sizes, and so they are: {', '.join(same)}")
             program = export(strict)
         if isinstance(program, Exception) and (single := left_out_sizes(str(program), asked)):
-            retried, structure = export(strict), pytree.tree_structure((example.args, example.kwargs))
-            if isinstance(retried, ExportedProgram) and gives_the_same(
-                module, retried, structure, example.inputs, asked, single
-            ):
+            retried = export(strict)
+            if isinstance(retried, ExportedProgram) and compare(retried, asked)(single):
                 program = retried
                 notices += describe_left_out(single)
             single = None
@@ -324,8 +327,7 @@ def _export(
             errors.append(program)
             continue
         if compared:
-            structure = pytree.tree_structure((example.args, example.kwargs))
-            check_single_sizes(module, program, structure, example.inputs, asked, compared, source_root)
+            check_single_sizes(compare(program, asked), asked, compared, source_root)
         if strict:
             why = explain_strict(errors[0], source_root)
             notices.append(f"captured in strict mode, since non-strict capture fails: {why}")

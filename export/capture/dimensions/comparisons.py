@@ -15,7 +15,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from traceback import walk_stack
 from typing import Any
@@ -24,8 +24,6 @@ import torch
 
 from edgex.errors import CaptureError
 from edgex.export.capture.dimensions.dynamic import Asked
-from edgex.export.capture.dimensions.single_sizes import gives_the_same
-from edgex.export.source.leaves import Leaf
 from edgex.export.source.user_code.user_line import innermost_line, is_machinery
 
 _COMPARISONS = ("__eq__", "__ge__", "__gt__", "__le__", "__lt__", "__ne__")
@@ -73,10 +71,7 @@ def _decided(compare: Callable[[Any, Any], Any], found: list[Frames]) -> Callabl
 
 
 def check_single_sizes(
-    module: torch.nn.Module,
-    program: torch.export.ExportedProgram,
-    structure: Any,
-    leaves: Sequence[Leaf],
+    gives_the_same: Callable[[Mapping[str, Sequence[int]]], bool],
     asked: Sequence[Asked],
     found: Sequence[Frames],
     source_root: Path,
@@ -84,10 +79,7 @@ def check_single_sizes(
     """Compare program and model where a size is 1, which torch.export takes for none.
 
     Args:
-        module: The model; its buffers are what they were afterwards.
-        program: Captured from it, over the same buffers.
-        structure: Of the call's arguments, as a pytree.
-        leaves: The example inputs.
+        gives_the_same: Whether the program gives what the model gives at sizes, by the dimension's name.
         asked: What is dynamic.
         found: What `comparisons_decided` found.
         source_root: Folder of the user's file.
@@ -98,7 +90,7 @@ def check_single_sizes(
     for item in asked:
         if getattr(item.dim, "min", None) not in (0, 1):
             continue
-        if not gives_the_same(module, program, structure, leaves, asked, {item.name: [1]}):
+        if not gives_the_same({item.name: [1]}):
             line = next(filter(None, (innermost_line(frames, source_root) for frames in found)), None)
             most = getattr(item.dim, "max", None)
             most = most if isinstance(most, int) else "N"

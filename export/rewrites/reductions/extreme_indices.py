@@ -34,8 +34,8 @@ aten = torch.ops.aten
 
 # Of a float32 above 0, the smallest, is 2**-149; one factor alone would not be a float32.
 _FACTOR = 2.0**126
-# Weights are whole numbers in float32, and in half precision.
-_MOST = 1 << 11
+# Whole numbers that every precision holds: float16 has those up to 2,048, bfloat16 up to 256.
+_MOST = 1 << 8
 # Of fewer, the conversion of each result to an integer takes as long as what is saved.
 _FEWEST = 6
 # Of what lies behind, in numbers: ExecuTorch's and ONNX Runtime's kernels are no slower for shorter steps.

@@ -9,7 +9,6 @@ from rewriting import Calls, capture_program, check_rewrite, run_program
 from torch import nn
 
 from benchmarks.operators.proof import prove
-from edgex.delegates.registry import get_delegate
 from edgex.export.rewrites.activations.by_hand import name_activations
 from edgex.export.rewrites.activations.choices import bound_by_masks
 from edgex.export.rewrites.activations.simpler import write_activations
@@ -149,8 +148,6 @@ class Strongest(nn.Module):
 @pytest.mark.parametrize("target", ["xnnpack", "onednn", "onnx-cpu"])
 def test_extremes_over_a_number_of_edges_that_varies(target, loops):
     """With the number that a mask leaves, which is bounded by that of the edges, and with a dynamic one."""
-    if not get_delegate(target).availability().available:
-        pytest.skip(f"{target} is not installed")
     generator = torch.Generator().manual_seed(0)
     edges = torch.randint(0, 8, (2, 20), generator=generator)
     given = torch.randn(8, 2, generator=generator), edges, torch.randn(20, 2, generator=generator)

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from benchmarks.operators.proof import prove
+from edgex.export.rewrites.precision import convert_precision
 from edgex.export.rewrites.reductions.extreme_indices import weigh_extremes
 from tests.support.rewriting import Calls, capture_program, check_rewrite, operators, run_program
 
@@ -56,6 +57,34 @@ def test_the_first_of_equal_ones_is_found():
 @pytest.mark.parametrize("case", LEFT)
 def test_other_indices_stay(case):
     program = capture_program(Calls(LEFT[case]), IMAGES)
+    assert weigh_extremes(program) == (program, None)
+
+
+@pytest.mark.parametrize("precision", ["fp16", "bf16"])
+@pytest.mark.parametrize("classes", [40, 256])
+def test_weights_are_right_in_lower_precisions(classes, precision):
+    x = torch.randn(1, classes, 24, 20, generator=torch.Generator().manual_seed(1))
+
+    class Weighted(torch.nn.Module):  # what no parameter went into stays in float32
+        def __init__(self):
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.ones(1))
+
+        def forward(self, x):
+            y = x * self.weight
+            return y.argmax(1), y.argmin(1)
+
+    program, rewrite = weigh_extremes(capture_program(Weighted(), x))
+    assert rewrite.count == 2
+    converted = convert_precision(program, precision)
+    (weight,) = converted.exported.state_dict.values()
+    rounded = (x.to(weight.dtype) * weight).float()
+    found = run_program(converted, x)
+    assert torch.equal(found[0], rounded.argmax(1)) and torch.equal(found[1], rounded.argmin(1))
+
+
+def test_more_weights_than_bfloat16_holds_are_not_given():
+    program = capture_program(Calls(lambda x: x.argmax(1)), torch.randn(1, 257, 16, 16))
     assert weigh_extremes(program) == (program, None)
 
 

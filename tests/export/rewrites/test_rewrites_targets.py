@@ -9,9 +9,7 @@ from rewriting import capture_program, check_rewrite, run_program
 from torch import nn
 from torch.nn.functional import scaled_dot_product_attention
 
-import edgex
 from edgex.delegates.registry import delegate_names, get_delegate
-from edgex.errors import LoweringError
 from edgex.export import rewrites
 from edgex.export.capture.program import capture
 from edgex.export.rewrites.attention.empty_rows import guard_empty_rows
@@ -616,26 +614,3 @@ def test_what_costs_nothing_or_depends_on_inputs_stays(run):
 
     program = capture_program(Module(4), random_like(4, 5, 5))
     assert fold_tables(program) == (program, None)
-
-
-def test_a_sort_that_counts_on_an_order_of_equals_says_so(tmp_path):
-    """Without `stable` PyTorch puts any of the equals first, which no engine does alike."""
-
-    class Grouped(nn.Module):
-        def __init__(self, stable):
-            super().__init__()
-            self.stable = stable
-
-        def forward(self, x):
-            order = torch.sort(x.argmax(-1), dim=-1, stable=self.stable).indices
-            return torch.gather(x, 1, order[..., None].expand_as(x))
-
-    x = torch.randn(1, 200, 8, generator=torch.Generator().manual_seed(0))
-    artifact = edgex.export_model(Grouped(True), (x,), target="xnnpack", output=tmp_path)
-    assert artifact.manifest.verification["passed"]
-    if torch.equal(Grouped(True)(x), Grouped(False)(x)):
-        pytest.skip("on this processor PyTorch's order is stable")
-    with pytest.raises(LoweringError) as error:
-        edgex.export_model(Grouped(False), (x,), target="xnnpack", output=tmp_path / "other")
-    assert "aten.sort.stable" in error.value.what
-    assert "sort_by_topk was dropped" in error.value.why and "stable=True" in error.value.why
