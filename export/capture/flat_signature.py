@@ -9,6 +9,7 @@ after   forward(x, batch_mask) -> (a,)
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import torch
@@ -63,7 +64,11 @@ def flatten_program(program: ExportedProgram, inputs: Sequence[Leaf]) -> tuple[E
     for spec, value in zip(program.graph_signature.output_specs, graph.output_node().args[0], strict=True):  # type: ignore[arg-type]
         if spec.kind == OutputKind.USER_INPUT_MUTATION:
             changed.append(str(spec.target))
-        elif spec.kind != OutputKind.USER_OUTPUT or isinstance(spec.arg, TensorArgument):
+        elif isinstance(spec.arg, TensorArgument):
+            # What was edited since torch.export may have put another node in its place.
+            output_specs.append(replace(spec, arg=TensorArgument(value.name)))
+            results.append(value)
+        elif spec.kind != OutputKind.USER_OUTPUT:
             output_specs.append(spec)
             results.append(value)
     graph.output_node().args = (tuple(results),)

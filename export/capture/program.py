@@ -21,8 +21,10 @@ from torch.export.graph_signature import InputKind, OutputKind, TensorArgument
 from edgex.delegates.base import CapturedProgram
 from edgex.delegates.graph.torch_internals import pytree
 from edgex.errors import CaptureError, UsageError
+from edgex.export.capture.branches.deciding import Answering
+from edgex.export.capture.branches.settle import Settled, settle_branches
 from edgex.export.capture.diagnosis import causes as diagnosis
-from edgex.export.capture.diagnosis.export_failures import explain_export_failure, explain_strict
+from edgex.export.capture.diagnosis.export_failures import depends_on_data, explain_export_failure, explain_strict
 from edgex.export.capture.dimensions.comparisons import (
     Frames,
     check_single_sizes,
@@ -270,12 +272,15 @@ def _export(
     single: Mapping[str, list[int]] | None = None
     compared: list[Frames] = []
     packed = PackedAsPadded()
+    settled: Settled | None = None
 
-    def export(strict: bool) -> ExportedProgram | Exception:
+    def export(strict: bool, answering: Answering | None = None) -> ExportedProgram | Exception:
         # Outside of `try`: where values cannot be put back, edgex is at fault and not the model.
         with values_kept(module), ExitStack() as stack, reference_conditions(), _quiet():
             try:
                 if not strict:  # strict capture follows Python objects by itself
+                    if answering is not None:
+                        stack.enter_context(answering)  # the outermost: it answers what the others do not
                     stack.enter_context(references_followed(module))
                     stack.enter_context(values_known(module, state))
                     stack.enter_context(IndicesOfTensors())
@@ -323,6 +328,11 @@ def _export(
                 program = retried
                 notices += describe_left_out(single)
             single = None
+        if isinstance(program, Exception) and not strict and depends_on_data(program):
+            calls = [(example.args, example.kwargs), *([_other_call(example, asked)] if asked else [])]
+            settled = settle_branches(module, calls, partial(export, False), state, source_root)
+            notices += settled.notices
+            program = settled.program or program
         if isinstance(program, Exception):
             errors.append(program)
             continue
@@ -333,6 +343,8 @@ def _export(
             notices.append(f"captured in strict mode, since non-strict capture fails: {why}")
         return program, strict, [*notices, *packed.notices], asked
     failure = explain_export_failure(errors, source_root, lambda: export(strict=False), asked)
+    if settled is not None:
+        settled.explain(failure)
     if flags := next(filter(None, (explain_in_flags(str(error), asked, example.inputs) for error in errors)), None):
         failure.fix = flags if in_flags else f"{failure.fix}; on the command line: {flags}"
     raise failure from errors[0]

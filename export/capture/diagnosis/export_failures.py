@@ -140,6 +140,12 @@ def _find_rule(error: Exception) -> _Rule | None:
     return next((rule for rule in _RULES if re.search(rule.pattern, text)), None)
 
 
+def depends_on_data(error: Exception) -> bool:
+    """Whether the values of a tensor decide what Python does, which torch.export cannot follow."""
+    rule = _find_rule(error)
+    return rule is not None and rule.explain is explain_data_dependence
+
+
 def explain_data_dependence(error: Exception | None, line: UserLine | None) -> tuple[str, str, str]:
     """A Python decision or number that depends on the values of a tensor; the line's text tells which.
 

@@ -31,7 +31,7 @@ from edgex.export.capture.torch_internals import tensor_stores, without_tracing
 _MOST_ELEMENTS = 64
 
 # How Python asks for values.
-_READERS = frozenset(
+READERS = frozenset(
     [
         *(torch.Tensor.item, torch.Tensor.tolist, torch.Tensor.is_nonzero, torch.is_nonzero),
         *(torch.Tensor.__bool__, torch.Tensor.__int__, torch.Tensor.__float__, torch.Tensor.__index__),
@@ -116,11 +116,11 @@ class _KnownValues(TorchFunctionMode):
         if any(isinstance(leaf, torch.SymInt | torch.SymFloat | torch.SymBool) for leaf in leaves):
             return func(*args, **kwargs)
         own_args, own_kwargs = pytree.tree_map_only(torch.Tensor, lambda x: self.known[id(x)][1], (args, kwargs))
-        if func in _READERS:
+        if func in READERS:
             with without_tracing():
                 return func(*own_args, **own_kwargs)
         found = func(*args, **kwargs)
-        if not _writes(func, kwargs) and not any(isinstance(leaf, torch.Tensor) for leaf in pytree.tree_leaves(found)):
+        if not writes(func, kwargs) and not any(isinstance(leaf, torch.Tensor) for leaf in pytree.tree_leaves(found)):
             return found
         with without_tracing():
             values = func(*own_args, **own_kwargs)
@@ -142,7 +142,7 @@ class _KnownValues(TorchFunctionMode):
 
     def _forget_written(self, func: Any, args: Any, kwargs: Any) -> None:
         """What is written with something unknown is not known any more, nor is what shares its memory."""
-        if not _writes(func, kwargs):
+        if not writes(func, kwargs):
             return
         for tensor in pytree.tree_leaves((args[:1], kwargs.get("out"))):
             if isinstance(tensor, torch.Tensor) and id(tensor) in self.known:
@@ -152,7 +152,7 @@ class _KnownValues(TorchFunctionMode):
                 }
 
 
-def _writes(func: Any, kwargs: Any) -> bool:
+def writes(func: Any, kwargs: Any) -> bool:
     """Whether a function changes a tensor: `add_`, `__setitem__`, `out=`."""
     name = getattr(func, "__name__", "")
     in_place = name.endswith("_") and not name.endswith("__")

@@ -134,7 +134,7 @@ def _index(x: torch.Tensor, source: torch.Tensor | None, indices: _Indices) -> A
         x = source.expand([1 if dim in chosen else size for dim, size in enumerate(x.shape)])
     joined = x.reshape(*before, -1, *behind)
     rows = aten.index.Tensor(joined, [None] * places.first + [places.flat])
-    return rows.reshape(*before, *places.shape, *behind)
+    return rows.reshape([*before, *places.shape, *behind])
 
 
 def _varies(x: torch.Tensor, indices: _Indices) -> bool:
@@ -150,7 +150,7 @@ def _index_varying(x: torch.Tensor, indices: _Indices) -> Any:
     if index.dtype not in _INTEGERS or index.dim() < 2:
         return NotImplemented
     rows = aten.index.Tensor(x, [None] * dim + [index.reshape(-1)])
-    return rows.reshape(*x.shape[:dim], *index.shape, *x.shape[dim + 1 :])
+    return rows.reshape([*x.shape[:dim], *index.shape, *x.shape[dim + 1 :]])
 
 
 def _repeated_dims(x: torch.Tensor, source: torch.Tensor | None) -> frozenset[int]:

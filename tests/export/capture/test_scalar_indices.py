@@ -103,6 +103,18 @@ def test_writes(write):
     assert "index_put_" in " ".join(operators(captured.program))
 
 
+def test_a_row_may_be_an_output():
+    class Row(nn.Module):
+        def forward(self, table, t):
+            return table[t], table * 2, table[:, t]
+
+    captured = capture(Row().eval(), (torch.arange(9.0).view(3, 3), torch.tensor(1)), source_root=Path(__file__).parent)
+    program, table = captured.program.exported.module(), torch.arange(9.0).view(3, 3)
+    for t in range(3):
+        for found, expected in zip(program(table, torch.tensor(t)), (table[t], table * 2, table[:, t]), strict=True):
+            assert torch.equal(found, expected)
+
+
 def test_what_python_turns_into_a_number_is_captured_too():
     def write(self, x, t):
         y = torch.zeros(10, 4)
