@@ -16,6 +16,7 @@ with quiet_import():
         get_symmetric_quantization_config,
     )
     from torchao.quantization.pt2e import HistogramObserver, MinMaxObserver
+    from torchao.quantization.pt2e.quantizer.quantizer import Q_ANNOTATION_KEY, QuantizationAnnotation
 
 if TYPE_CHECKING:
     from torch.fx import Node
@@ -32,12 +33,13 @@ class _Quantizer(XNNPACKQuantizer):  # type: ignore[misc]  # executorch ships no
 
     Those with batch norm are left out: it is folded before, and looking for each costs a trace by dynamo. Dynamic
     convolutions before a ReLU are let in: the pattern of plain ones skips them, so that most would stay in float.
+    That of `nn.GRU` as a whole asserts both outputs of a module; the layers in it are found by themselves.
     """
 
     SUPPORTED_PATTERNS: ClassVar[list[Any]] = [
         dataclasses.replace(pattern, is_dynamic=pattern.is_dynamic or pattern.name == "conv_relu")
         for pattern in XNNPACKQuantizer.SUPPORTED_PATTERNS
-        if "bn" not in pattern.name
+        if "bn" not in pattern.name and pattern.name != "gru_io_only"
     ]
 
     def transform_for_annotation(self, model: torch.fx.GraphModule) -> torch.fx.GraphModule:
@@ -60,6 +62,33 @@ class _Quantizer(XNNPACKQuantizer):  # type: ignore[misc]  # executorch ships no
                 delattr(model, constant.target)
         model.recompile()
         return model
+
+    def annotate(self, model: torch.fx.GraphModule) -> torch.fx.GraphModule:
+        """As XNNPACK's, but for two faults.
+
+        It takes all operators of an `nn.AdaptiveAvgPool2d` for adaptive poolings and fails, where a rewrite has put an
+        average pooling or a reshape; and it does not ask whether a concatenation may be quantized.
+        """
+        others = [node for node in model.graph.nodes if _is_in_place_of_pooling(node)]
+        kept = [node.meta.pop("nn_module_stack") for node in others]
+        joins = model.graph.find_nodes(op="call_function", target=torch.ops.aten.cat.default)
+        left = [node for node in joins if self.filter_fn is not None and not self.filter_fn(node)]
+        for node in left:  # what is annotated already is passed over
+            node.meta[Q_ANNOTATION_KEY] = QuantizationAnnotation(_annotated=True)
+        try:
+            annotated: torch.fx.GraphModule = super().annotate(model)
+        finally:
+            for node, stack in zip(others, kept, strict=True):
+                node.meta["nn_module_stack"] = stack
+            for node in left:
+                del node.meta[Q_ANNOTATION_KEY]
+        return annotated
+
+
+def _is_in_place_of_pooling(node: Node) -> bool:
+    stack = list(node.meta.get("nn_module_stack", {}).values())
+    inside = bool(stack) and str(stack[-1][1]).rstrip("'>").endswith(".AdaptiveAvgPool2d")
+    return inside and node.target != torch.ops.aten.adaptive_avg_pool2d.default
 
 
 class _Finite:

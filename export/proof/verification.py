@@ -363,6 +363,9 @@ class ProofFailed(VerificationError):
     undecided: bool = False
 
 
+_KEEP_FLOAT = "keep the most sensitive layers in floating point: --max-drop 0.01, say"
+
+
 def explain_failure(document: Mapping[str, Any], target: str) -> ProofFailed:
     """The error for a verification that did not pass: the worst outputs, and the tolerance that would pass."""
     failed = [case for case in document["cases"] if case["verdict"] == "fail"]
@@ -373,6 +376,9 @@ def explain_failure(document: Mapping[str, Any], target: str) -> ProofFailed:
         lines = [f"{name}{own}: {c['reason']}" for name, own, c in zip(names, outputs, failed, strict=False)]
         lines += [f"… and {len(failed) - 6} more"] if len(failed) > 6 else []
     numeric = [case["sqnr_db"] for case in failed if case["sqnr_db"] is not None]
+    what = f"{target}: the artifact's outputs are not eager's"
+    # It computes what was meant, which is checked too, and what was meant is too far from float32.
+    lossy = document.get("quantized_tolerance") is not None and all(case["reference"] == "eager" for case in failed)
     if any(found["verdict"] == "fail" for repeat in document["repeats"] or () for found in repeat["differences"]):
         fix = "the engine gives other numbers each time; try another --target, and please report it"
     elif not failed:
@@ -380,9 +386,13 @@ def explain_failure(document: Mapping[str, Any], target: str) -> ProofFailed:
     elif numeric and len(numeric) == len(failed) and min(numeric) > 10:
         loosest = max((case["max_abs_error"] or 0.0) for case in failed)
         fix = f"if this accuracy is enough: --min-sqnr {int(min(numeric)) - 1} --atol {loosest * 1.1:.2g}"
+        fix += f"; {_KEEP_FLOAT}" if lossy else ""
+    elif lossy:
+        what = f"{target}: quantizing loses more than it may"
+        fix = f"{_KEEP_FLOAT}, or use another --quantize recipe or --observer, or data like real inputs"
     else:
         fix = "the numbers are wrong, so nothing was written; try another --target, or --no-rewrite"
-    error = ProofFailed(f"{target}: the artifact's outputs are not eager's", why="\n".join(lines), fix=fix)
+    error = ProofFailed(what, why="\n".join(lines), fix=fix)
     error.verdict = document
     return error
 

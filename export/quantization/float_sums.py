@@ -1,7 +1,8 @@
-"""Sums and products that only floating-point operators read: 8 bits would cost accuracy there and save nothing.
+"""Sums, products and joins that no quantized operator reads: 8 bits would cost accuracy there and save nothing.
 
 ```
 x -> linear -> add -> layer_norm        the sum would be rounded, and turned back into float for the norm
+x -> conv   -> mul -> cat -> output     boxes of 640 pixels would leave nothing of the scores beside them
 x -> conv   -> add -> relu -> conv      the sum stays in 8 bits from layer to layer
 ```
 
@@ -21,15 +22,13 @@ from edgex.delegates.graph.schema import leaves_of, overload_of, schema_of
 if TYPE_CHECKING:
     from torch.fx import Graph, Node
 
-REASON = "only floating-point operators read it, so that 8 bits would save nothing"
+REASON = "only floating-point operators or the outputs read it, so that 8 bits would save nothing"
 
-_SUMS = ("aten.add.", "aten.add_.", "aten.sub.", "aten.mul.", "aten.mul_.")
+_KINDS = ("aten.add.", "aten.add_.", "aten.sub.", "aten.mul.", "aten.mul_.", "aten.cat.")
 
 
 def find_float_sums(graph: Graph, quantized: Collection[str]) -> dict[str, str]:
-    """The sums and products of which no quantized operator reads the result.
-
-    One that only the output reads counts if it belongs to a chain of such sums that a floating-point operator reads.
+    """The sums, products and joins of which no quantized operator reads the result.
 
     Args:
         graph: Of a float program.
@@ -38,22 +37,12 @@ def find_float_sums(graph: Graph, quantized: Collection[str]) -> dict[str, str]:
     Returns:
         The reason by the name of each.
     """
-    sums = {node for node in graph.nodes if node.name in quantized and str(node.target).startswith(_SUMS)}
+    sums = {node for node in graph.nodes if node.name in quantized and str(node.target).startswith(_KINDS)}
     readers = {node: _readers(node) for node in sums}
     # What a sum feeds may turn out to be quantized: take out until nothing changes.
     while out := {node for node in sums if any(r.name in quantized and r not in sums for r in readers[node])}:
         sums -= out
-    return {node.name: REASON for node in _read_by_operators(sums, readers)}
-
-
-def _read_by_operators(sums: set[Node], readers: dict[Node, set[Node]]) -> set[Node]:
-    """Those that hang together, over sums alone, with one that an operator reads which is no sum."""
-    found: set[Node] = set()
-    near = {node for node in sums if any(r.op == "call_function" and r not in sums for r in readers[node])}
-    while near:
-        found |= near
-        near = {n for n in sums - found if readers[n] & found or any(n in readers[other] for other in found)}
-    return found
+    return {node.name: REASON for node in graph.nodes if node in sums}
 
 
 def _readers(node: Node) -> set[Node]:

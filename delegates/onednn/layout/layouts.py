@@ -79,6 +79,8 @@ class _Assignment:
         self._images = _quantized_images([step for step in builder.steps if isinstance(step, Operation)])
         self._alone = _converted_alone([step for step in builder.steps if isinstance(step, Operation)])
         self._made_of_images: set[Value] = set()
+        # What convolutions of bytes make, and what is computed of it: oneDNN always lays it by channels.
+        self._of_bytes = _convolved_bytes([step for step in builder.steps if isinstance(step, Operation)])
         # oneDNN may join what is opaque in another order than by rows, and keeps it in what is computed of it.
         self._joined: set[Value] = set()
         self.operations: list[Operation] = []
@@ -240,6 +242,14 @@ class _Assignment:
     def _lay_operands(self, step: Operation) -> tuple[int, ...]:
         """Bring the operands of the result's shape into one order without gaps, by copies if need be, and tell it."""
         operands = [value for value in step.inputs if value.shape == step.output.shape]
+        if any(value.opaque and value in self._of_bytes for value in operands):
+            # It joins them with the convolution, in its reference kernel if the other operand lies otherwise.
+            for value in operands:
+                if value.opaque and value not in self._made_of_images:
+                    value.opaque, value.layout = False, _dense(value)
+            channels = channels_last(step.output)
+            step.inputs = [self._in_order(value, channels, value in operands, step.handle) for value in step.inputs]
+            return row_major(step.output)
         order = settle_order(operands, [value for value in step.inputs if value not in operands])
         if order is None:
             # oneDNN lays the operands itself, by rows, but not what is repeated along them: heads innermost, say.
@@ -378,6 +388,17 @@ def _quantized_images(operations: Sequence[Operation]) -> set[Value]:
     decoded = {step.inputs[0] for step in operations if step.kind == "dequantize" and step.output in read}
     made = {step.output for step in operations if step.kind == "quantize"}
     return {value for value in made & decoded if len(value.shape) == 4}
+
+
+def _convolved_bytes(operations: Sequence[Operation]) -> set[Value]:
+    """What convolutions make of dequantized images, and what is computed element by element of that alone."""
+    decoded = {step.output for step in operations if step.kind == "dequantize"}
+    found: set[Value] = set()
+    for step in operations:
+        convolved = step.kind in _CONVOLUTIONS and step.inputs[0] in decoded and len(step.output.shape) == 4
+        if convolved or (step.kind in _ELEMENTWISE and all(value in found for value in step.inputs)):
+            found.add(step.output)
+    return found
 
 
 def _converted_alone(operations: Sequence[Operation]) -> set[Value]:
