@@ -93,13 +93,13 @@ class Int8Linear(nn.Module):
 
 
 class Int8Conv(nn.Module):
-    """A depthwise convolution of 3 x 3 of such weights."""
+    """A depthwise convolution of 3 x 3 of such weights, or one of all channels at each place."""
 
-    def __init__(self, channels: int) -> None:
+    def __init__(self, channels: int, *, pointwise: bool = False) -> None:
         super().__init__()
         register_quantized_operators({"recipe": "int8"})
         generator = torch.Generator().manual_seed(4)
-        shape = (channels, 1, 3, 3)
+        shape = (channels, channels, 1, 1) if pointwise else (channels, 1, 3, 3)
         self.register_buffer("weight", torch.randint(-63, 64, shape, generator=generator).to(torch.int8))
         self.register_buffer("scales", torch.rand(channels, generator=generator) / 200 + 2e-3)
         self.register_buffer("zeros", torch.zeros(channels, dtype=torch.int64))
@@ -108,7 +108,8 @@ class Int8Conv(nn.Module):
         weight = torch.ops.quantized_decomposed.dequantize_per_channel(
             self.weight, self.scales, self.zeros, 0, -127, 127, torch.int8
         )
-        return F.conv2d(x, weight, padding=1, groups=len(self.weight))
+        depthwise = self.weight.shape[1] == 1
+        return F.conv2d(x, weight, padding=1 if depthwise else 0, groups=len(self.weight) if depthwise else 1)
 
 
 @dataclass

@@ -20,7 +20,7 @@ from edgex.delegates.reference.delegate import ReferenceDelegate
 from edgex.errors import QuantizationError, UsageError, VerificationError
 from edgex.export.capture.program import capture
 from edgex.export.pipeline import export_to_targets
-from edgex.export.proof.verification import LEAST_SQNR_DB
+from edgex.export.proof.verification import LEAST_SQNR_DB, explain_failure
 from edgex.export.settings import ExportSettings
 from edgex.export.source.source import wrap_model
 from edgex.runtime.artifact.artifact import Artifact
@@ -195,3 +195,28 @@ def test_a_target_that_cannot_quantize_the_model_does_not_stop_the_others(
     assert report.failures[0].error.exit_code == 5
     with pytest.raises(QuantizationError, match="nothing in this model"):
         edgex.export_model(model, (x,), target="reference", quantize="int8", calibration=[(x,)] * 9, output=tmp_path)
+
+
+@pytest.mark.parametrize("sqnr_db", [6.0, 15.0])
+def test_a_loss_by_quantizing_is_no_fault_of_the_target(sqnr_db: float) -> None:
+    """What was quantized is computed right, and that is checked by cases of its own."""
+    case = {
+        "name": "example",
+        "output": "scores",
+        "verdict": "fail",
+        "reason": f"SQNR {sqnr_db} dB is below 20 dB",
+        "sqnr_db": sqnr_db,
+        "max_abs_error": 0.5,
+        "reference": "eager",
+    }
+    document = {
+        "reason": case["reason"],
+        "cases": [case],
+        "repeats": None,
+        "quantized_tolerance": {"min_sqnr_db": 30.0},
+    }
+    lossy = explain_failure(document, "xnnpack")
+    assert "--max-drop 0.01" in lossy.fix and "numbers are wrong" not in lossy.fix
+    assert ("quantizing loses more than it may" in lossy.what) is (sqnr_db < 10)
+    wrong = explain_failure({**document, "cases": [case, {**case, "reference": "quantized"}]}, "xnnpack")
+    assert "--max-drop" not in wrong.fix and "outputs are not eager's" in wrong.what

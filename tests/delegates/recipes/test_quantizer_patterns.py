@@ -1,0 +1,77 @@
+"""What XNNPACK's quantizer annotates of graphs that rewrites have changed, and of those that a caller leaves out."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
+
+from edgex.delegates.recipes.observers import make_xnnpack_quantizer
+
+
+class Pooled(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.pool, self.head = nn.Conv2d(3, 8, 3), nn.AdaptiveAvgPool2d((2, 2)), nn.Linear(32, 5)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.head(self.pool(self.conv(x).relu()).flatten(1))
+
+
+class Joined(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.one, self.two, self.last = nn.Conv2d(3, 4, 1), nn.Conv2d(3, 4, 1), nn.Conv2d(8, 4, 1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.last(torch.cat([self.one(x), self.two(x)], 1))
+
+
+class Recurrent(nn.Module):
+    """Of which only the first output is used."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gru, self.head = nn.GRU(8, 16, batch_first=True), nn.Linear(16, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.head(self.gru(x)[0])
+
+
+def _convert(module: nn.Module, x: torch.Tensor, takes=lambda _node: True, *, pooled_by_average: bool = False):
+    traced = torch.export.export(module.eval(), (x,)).module()
+    if pooled_by_average:
+        for node in traced.graph.find_nodes(op="call_function", target=torch.ops.aten.adaptive_avg_pool2d.default):
+            node.target, node.args = torch.ops.aten.avg_pool2d.default, (node.args[0], [3, 3], [3, 3])
+        traced.recompile()
+    prepared = prepare_pt2e(traced, make_xnnpack_quantizer("minmax", takes, dynamic=False))
+    prepared(x)
+    return convert_pt2e(prepared)
+
+
+@pytest.mark.parametrize("pooled_by_average", [False, True])
+def test_what_a_rewrite_put_in_place_of_a_pooling_is_no_pooling(pooled_by_average: bool) -> None:
+    x = torch.randn(1, 3, 8, 8)
+    module = Pooled().eval()
+    found = _convert(module, x, pooled_by_average=pooled_by_average)(x)
+    assert F.cosine_similarity(found, module(x)).item() > 0.99
+    torch.testing.assert_close(found, module(x), atol=0.05, rtol=0.1)
+
+
+def test_joins_are_left_out_where_they_are_not_taken() -> None:
+    x = torch.randn(1, 3, 4, 4)
+    for taken in (True, False):
+        converted = _convert(Joined(), x, lambda node, taken=taken: taken or "cat" not in node.name)
+        (join,) = converted.graph.find_nodes(op="call_function", target=torch.ops.aten.cat.default)
+        assert all("dequantize" in str(one.target) for one in join.all_input_nodes) is True
+        # Left out, its result goes into the last layer's own observer, and what it reads is not made to share one.
+        quantized = next(user for user in join.users if "quantize" in str(user.target))
+        scales = {str(one.args[1]) for one in join.all_input_nodes}
+        assert (scales == {str(quantized.args[1])}) is taken
+
+
+def test_a_module_whose_second_output_nobody_reads() -> None:
+    x = torch.randn(1, 6, 8)
+    assert _convert(Recurrent(), x)(x).shape == (1, 6, 4)
