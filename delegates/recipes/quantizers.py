@@ -86,9 +86,16 @@ class SymmetricInt8:
         )
 
     def refusal(self, node: Node) -> str | None:
-        """Convolutions that XNNPACK does not run in 8 bits: quantized, kernels that are far slower would, or none."""
+        """Convolutions that XNNPACK does not run in 8 bits: quantized, kernels that are far slower would, or none.
+
+        Nor what has no weights before it runs, as the modulated convolutions of a StyleGAN.
+        """
         name = str(node.target)
-        if not name.startswith("aten.conv"):
+        if not name.startswith(("aten.conv", "aten.linear")):
+            return None
+        if node.all_input_nodes[1].op == "call_function":
+            return "its weights are computed in every run"
+        if name.startswith("aten.linear"):
             return None
         shape = tuple(node.all_input_nodes[1].meta["val"].shape)
         # Groups come before dilation in the schema of transposed convolutions, last in that of the others.

@@ -31,12 +31,16 @@ _TO_PIXELS, _TO_IMAGE = [0, 2, 3, 1], [0, 3, 1, 2]
 
 @contextmanager
 def permutes_as_views() -> Iterator[None]:
-    """Within it, ExecuTorch lowers such permutes to XNNPACK as views."""
+    """Within it, ExecuTorch lowers such permutes to XNNPACK as views.
+
+    What its pass adds has a value, too: of a dequantized image that a layer and the output read, the pass gives the
+    output what it made for the layer, and asks there for the value that it did not give it.
+    """
     with quiet_import():
         from executorch.backends.xnnpack._passes.channels_last_tagged_reshape_pass import ChannelsLastTaggedReshapePass
 
     kind: Any = ChannelsLastTaggedReshapePass
-    in_order, call = kind.requires_nchw_inputs, kind.call
+    in_order, call, create = kind.requires_nchw_inputs, kind.call, kind.create_call_function_node
 
     def requires_nchw_inputs(self: Any, node: Node) -> bool:
         return _order_of(node) in (_TO_PIXELS, _TO_IMAGE) or in_order(self, node)
@@ -46,11 +50,21 @@ def permutes_as_views() -> Iterator[None]:
         _write_views(result.graph_module, kind.XNN_NHWC_NODE)
         return result
 
+    def create_with_value(self: Any, *args: Any, **kwargs: Any) -> Node:
+        node: Node = create(self, *args, **kwargs)
+        source: Any = node.args[0]
+        if "val" in getattr(source, "meta", {}):
+            order: Any = node.kwargs.get("memory_format")
+            value = source.meta["val"]
+            node.meta["val"] = value if order is None else value.contiguous(memory_format=order)
+        return node
+
     kind.requires_nchw_inputs, kind.call = requires_nchw_inputs, call_and_view
+    kind.create_call_function_node = create_with_value
     try:
         yield
     finally:
-        kind.requires_nchw_inputs, kind.call = in_order, call
+        kind.requires_nchw_inputs, kind.call, kind.create_call_function_node = in_order, call, create
 
 
 def _write_views(graph_module: GraphModule, tag: str) -> None:

@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from edgex.delegates.base import CapturedProgram
 from edgex.delegates.graph.provenance import module_path_of
 from edgex.delegates.recipes.quantizers import LinearWeights, Quantizer
@@ -20,6 +22,7 @@ from edgex.export.quantization.quantized import Quantized, is_inside, list_float
 from edgex.export.quantization.running import GraphRunner
 from edgex.export.rewrites.editing.building import KEEPS_FLOAT
 from edgex.export.rewrites.editing.mutation import without_writes
+from edgex.export.rewrites.editing.substitution import Rule, substitute
 
 if TYPE_CHECKING:
     from torch.fx import Node
@@ -57,7 +60,7 @@ class Calibrated:
 
     def __post_init__(self) -> None:
         if not isinstance(self.quantizer, LinearWeights):
-            self.program = without_writes(self.program)
+            self.program = _without_copies(without_writes(self.program))
 
     def quantize(self, keep_float: frozenset[str] = frozenset()) -> Quantized:
         """Convert.
@@ -140,6 +143,25 @@ class Calibrated:
                 # A cache that is full, for example: from the initial state eager runs it.
                 runner.reset()
                 runner.run(sample)
+
+
+def _without_copies(program: CapturedProgram) -> CapturedProgram:
+    """A program without writes reads the originals of its copies.
+
+    ```
+    before:  y = aten.clone.default(pixels); z = aten.reshape.default(y, [64, 49])
+    after:   z = aten.reshape.default(pixels, [64, 49])
+    ```
+
+    PT2E knows no copy whose result has its operand's range: what comes behind would be in another, and XNNPACK has no
+    reshape from one range to another.
+    """
+    aten = torch.ops.aten
+    rule = Rule(lambda x, _memory_format: x, where=lambda node: all(user.op == "call_function" for user in node.users))
+    changed, _ = substitute(
+        program, "drop_copies", {aten.clone.default: rule, aten.contiguous.default: rule}, "{count}"
+    )
+    return changed
 
 
 def _filter_of(keep_float: frozenset[str], excluded: Mapping[str, str]) -> Callable[[Node], bool]:
