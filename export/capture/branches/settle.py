@@ -33,6 +33,11 @@ _MOST_ROUNDS = 8
 _MOST_SITES = 24
 # Where the example asks less often: a loop that goes on while a truth holds may have no end for other inputs.
 _MOST_ANSWERS = 256
+# Each branch is run with all of them that go another way.
+_MOST_CALLS = 16
+
+_CHECK = "the model raises on its other side, and the artifact does not check"
+_SAME = "inputs that take its other side give the same on this one"
 
 
 @dataclass(frozen=True)
@@ -94,9 +99,10 @@ class _Search:
         lazy_items: bool,
     ) -> None:
         self._module, self._export, self._state, self._source_root = module, export, state, source_root
-        self._calls = [call for given in calls for call in (given, *vary_call(given))]
+        self._calls = [*calls, *(call for given in calls for call in vary_call(given))][:_MOST_CALLS]
         self._lazy_items = lazy_items
         self._settled: dict[Site, bool] = {}
+        self._reasons: dict[Site, str] = {}
         self._notices: list[str] = []
         self._most_answers = _MOST_ANSWERS
 
@@ -115,14 +121,15 @@ class _Search:
             new = [site for site in answering.asked if site not in self._settled]
             if len(new) > _MOST_SITES:
                 return Settled(None)
+            if undecided := self._settle_all(new, natural):
+                (place, branch), why = (
+                    self._describe(undecided, answering.asked[undecided]),
+                    _why_not(undecided, natural),
+                )
+                return Settled(None, undecided=(place, branch, why))
             for site in new:
-                if site not in self._settled:
-                    others = [other for other in new if other not in self._settled and other is not site]
-                    place, branch = self._describe(site, answering.asked[site])
-                    why = self._settle(site, others, natural)
-                    if why is None:
-                        return Settled(None, undecided=(place, branch, _why_not(site, natural)))
-                    self._notices.append(f"{branch} goes one way for all inputs: {why}")
+                branch = self._describe(site, answering.asked[site])[1]
+                self._notices.append(f"{branch} goes one way for all inputs: {self._reasons[site]}")
             if all(set(natural[0].said.get(site, [])) == {self._settled[site]} for site in new):
                 return Settled(None) if isinstance(program, Exception) else Settled(program, tuple(self._notices))
         return Settled(None)
@@ -138,30 +145,45 @@ class _Search:
         most = self._most_answers if settled or call is not self._calls[0] else math.inf
         return run_listening(self._module, call, settled, self._state, lazy_items=self._lazy_items, most_answers=most)
 
-    def _settle(self, site: Site, others: Sequence[Site], natural: Sequence[Run]) -> str | None:
-        """Find the answer that holds for every input that was tried, and say why; None where neither does.
+    def _settle_all(self, sites: Sequence[Site], natural: Sequence[Run]) -> Site | None:
+        """Settle each, and then together what is left: sites that ask for the same truth have one answer.
 
-        Sites that ask for the same truth have one answer, and are tried together where the one alone is not enough.
+        Returns:
+            The first one that stays open.
         """
-        for sites in ([site], [site, *others]) if others else ([site],):
-            holds: dict[bool, int] = {}
-            for turned in (False, True):
-                answers = {one: natural[0].said.get(one, [False])[0] != turned for one in sites}
-                tried = [
-                    at for at, run in enumerate(natural) if run.outputs is not None and _goes_otherwise(run, answers)
-                ]
-                runs = [(natural[at], self._run(self._calls[at], {**self._settled, **answers})) for at in tried]
-                if runs and all(site in found.refused_by for _, found in runs) and len(sites) == 1:
-                    self._settled[site] = not answers[site]
-                    return "the model raises on its other side, and the artifact does not check"
-                if runs and all(alike(own, found) for own, found in runs):
-                    holds[turned] = max(found.operators for _, found in runs)
-            if holds:
-                # A short cut for some inputs has fewer operators than the way that is right for all.
-                turned = max(holds, key=lambda one: holds[one])
-                self._settled.update({one: natural[0].said.get(one, [False])[0] != turned for one in sites})
-                return "inputs that take its other side give the same on this one"
-        return None
+        left = [site for site in sites if not self._settle([site], natural)]
+        return left[0] if left and (len(left) == 1 or not self._settle(left, natural)) else None
+
+    def _settle(self, sites: Sequence[Site], natural: Sequence[Run]) -> bool:
+        """Find the answers that hold for every input that was tried; False where neither do."""
+        holds: dict[bool, int] = {}
+        for turned in (False, True):
+            answers = {site: natural[0].said.get(site, [False])[0] != turned for site in sites}
+            # The others go this way by themselves, and are right by construction.
+            tried = [at for at, run in enumerate(natural) if run.outputs is not None and _goes_otherwise(run, answers)]
+            refused = same = operators = 0
+            for count, at in enumerate(tried, 1):
+                found = self._run(self._calls[at], {**self._settled, **answers})
+                refused += len(sites) == 1 and sites[0] in found.refused_by
+                same += alike(natural[at], found)
+                operators = max(operators, found.operators)
+                if max(refused, same) < count:
+                    break
+            if tried and refused == len(tried):
+                self._take({site: not answer for site, answer in answers.items()}, _CHECK)
+                return True
+            if tried and same == len(tried):
+                holds[turned] = operators
+        if not holds:
+            return False
+        # A short cut for some inputs has fewer operators than the way that is right for all.
+        turned = max(holds, key=lambda one: holds[one])
+        self._take({site: natural[0].said.get(site, [False])[0] != turned for site in sites}, _SAME)
+        return True
+
+    def _take(self, answers: Mapping[Site, bool], reason: str) -> None:
+        self._settled.update(answers)
+        self._reasons.update(dict.fromkeys(answers, reason))
 
     def _describe(self, site: Site, frames: Sequence[tuple[str, int]]) -> tuple[str, str]:
         """`masks.py:7` and `the branch at masks.py:7 (if mask.any()), reached from net.py:12`."""
