@@ -122,11 +122,8 @@ class _Search:
             if len(new) > _MOST_SITES:
                 return Settled(None)
             if undecided := self._settle_all(new, natural):
-                (place, branch), why = (
-                    self._describe(undecided, answering.asked[undecided]),
-                    _why_not(undecided, natural),
-                )
-                return Settled(None, undecided=(place, branch, why))
+                place, branch = self._describe(undecided, answering.asked[undecided])
+                return Settled(None, undecided=(place, branch, _why_not(undecided, natural)))
             for site in new:
                 branch = self._describe(site, answering.asked[site])[1]
                 self._notices.append(f"{branch} goes one way for all inputs: {self._reasons[site]}")
