@@ -11,7 +11,7 @@ from edgex.delegates.base import Availability, CapturedProgram, LoweredModule
 from edgex.delegates.executorch.rewrites import PORTABLE_REWRITES
 from edgex.delegates.onednn.special_values import SPECIAL_VALUES
 from edgex.delegates.plan import PartitionPlan
-from edgex.delegates.recipes.quantizers import Quantizer, saturating_quantizer
+from edgex.delegates.recipes.quantizers import Quantizer, SymmetricInt8, saturating_quantizer
 from edgex.delegates.recipes.recipes import get_recipe
 from edgex.errors import LoweringError
 from edgex.runtime.engines.isa import missing_isa
@@ -161,7 +161,10 @@ class OneDnnDelegate:
 
     def quantizer(self, recipe: str) -> Quantizer | None:
         """XNNPACK's, whose programs are brought into oneDNN's form; see `Delegate.quantizer`."""
-        return saturating_quantizer(recipe) if recipe in self.recipes else None
+        quantizer = saturating_quantizer(recipe) if recipe in self.recipes else None
+        return (
+            dataclasses.replace(quantizer, spares_48_places=True) if isinstance(quantizer, SymmetricInt8) else quantizer
+        )
 
 
 def _require_one_form(program: CapturedProgram, options: OneDnnOptions) -> None:

@@ -128,7 +128,7 @@ def _quantize_method(
             calibrated = Calibrated(program, recipes[name], quantizer, observer, own, progress=progress)
             # Targets ask for rewrites of their own. What these left alone has the range that was seen before.
             for (_, other), quantized in made.items():
-                if _same_but_weights(other, quantizer):
+                if _sees_the_same(other, quantizer):
                     ranges = quantized.calibrated.ranges
                     calibrated.ranges.update({value: ranges[value] for value in ranges.keys() & common_values})
             progress("quantize", recipe.name)
@@ -158,10 +158,10 @@ def _recipe_here(recipe: Recipe, quantizer: Quantizer | None, delegate: Delegate
     return replace(recipe, weight_bits=7) if clips else recipe
 
 
-def _same_but_weights(one: Quantizer, other: Quantizer) -> bool:
-    """Whether both see the same ranges of activations."""
+def _sees_the_same(one: Quantizer, other: Quantizer) -> bool:
+    """Whether both see the same ranges of activations: bits of weights and what is left out make no difference."""
     if isinstance(one, SymmetricInt8) and isinstance(other, SymmetricInt8):
-        return replace(one, weight_bits=8) == replace(other, weight_bits=8)
+        return (one.dynamic, one.activation_bits) == (other.dynamic, other.activation_bits)
     return one == other
 
 

@@ -8,7 +8,9 @@ import torch.nn.functional as F
 from torch import nn
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
+from edgex.delegates.onednn.delegate import OneDnnDelegate
 from edgex.delegates.recipes.observers import make_xnnpack_quantizer
+from edgex.delegates.recipes.quantizers import SymmetricInt8
 
 
 class Pooled(nn.Module):
@@ -75,3 +77,36 @@ def test_joins_are_left_out_where_they_are_not_taken() -> None:
 def test_a_module_whose_second_output_nobody_reads() -> None:
     x = torch.randn(1, 6, 8)
     assert _convert(Recurrent(), x)(x).shape == (1, 6, 4)
+
+
+@pytest.mark.parametrize(
+    ("layer", "shape", "spared"),
+    [
+        (nn.Conv2d(64, 8, 1), (1, 64, 8, 6), True),
+        (nn.Conv1d(64, 8, 1), (2, 64, 48), True),
+        (nn.Conv3d(96, 8, 1, stride=2), (1, 96, 8, 6, 8), True),
+        (nn.Conv2d(48, 8, 1), (1, 48, 8, 6), False),
+        (nn.Conv2d(64, 8, 1), (1, 64, 7, 7), False),
+        (nn.Conv2d(64, 8, 3, padding=1), (1, 64, 8, 6), False),
+        (nn.Linear(64, 8), (1, 48, 64), False),
+    ],
+)
+def test_what_onednn_gets_wrong_with_amx_stays_in_float(layer: nn.Module, shape: tuple[int, ...], spared: bool) -> None:
+    """Only there: the other engines have kernels of their own."""
+    quantizer = OneDnnDelegate().quantizer("int8")
+    assert isinstance(quantizer, SymmetricInt8)
+    graph = torch.export.export(layer.eval(), (torch.randn(shape),)).graph
+    (node,) = [node for node in graph.nodes if node.op == "call_function"]
+    reason = quantizer.refusal(node)
+    assert (reason is not None and "48 of them" in reason) is spared
+    assert SymmetricInt8().refusal(node) is None
+
+
+def test_computed_weights_stay_in_float() -> None:
+    class Modulated(nn.Module):
+        def forward(self, x: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+            return F.conv2d(x, torch.ones(4, 3, 1, 1) * scale) + F.linear(x, torch.ones(8, 8) * scale)[:, :1]
+
+    graph = torch.export.export(Modulated(), (torch.randn(1, 3, 8, 8), torch.ones(1))).graph
+    layers = [node for node in graph.nodes if str(node.target).startswith(("aten.conv", "aten.linear"))]
+    assert [SymmetricInt8().refusal(node) for node in layers] == ["its weights are computed in every run"] * 2
