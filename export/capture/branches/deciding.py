@@ -93,6 +93,9 @@ class Listening(TorchFunctionMode):
         self.truths: list[Site] = []
         self._settled, self._lazy_items, self._most_answers = settled, lazy_items, most_answers
         self._given = WeakIdKeyDictionary()
+        # Memory into which something given was written, through whatever view; that of a tensor made later may be the
+        # same, and then counts as given without need.
+        self._written: set[int] = set()
         self._give(given)
         # A number in Python: what is made of it comes from the inputs, and no tensor shows it.
         self._reads = False
@@ -102,7 +105,7 @@ class Listening(TorchFunctionMode):
         kwargs = kwargs or {}
         self.operators += 1
         operands = _tensors((args, kwargs))
-        given = any(operand in self._given for operand in operands)
+        given = any(operand in self._given or _memory(operand) in self._written for operand in operands)
         if _asks_truth(func, args):
             site, _ = _find_site()
             self.truths.append(site)
@@ -121,7 +124,7 @@ class Listening(TorchFunctionMode):
         if given:
             self._give(_tensors(found))
             if writes(func, kwargs):
-                self._give(_tensors((args[:1], kwargs.get("out"))))
+                self._written.update(map(_memory, _tensors((args[:1], kwargs.get("out")))))
         return found
 
     def _note(self, site: Site, found: Any, given: bool) -> None:
@@ -191,6 +194,11 @@ def _asks_truth(func: Any, args: Sequence[Any]) -> bool:
 
 def _is_item(func: Any, args: Sequence[Any]) -> bool:
     return func is torch.Tensor.item and args[0].numel() == 1
+
+
+def _memory(tensor: torch.Tensor) -> int:
+    """Where its storage begins; -1 for what has none, a sparse tensor for one."""
+    return tensor.untyped_storage().data_ptr() if tensor.layout is torch.strided else -1
 
 
 def _tensors(values: Any) -> list[torch.Tensor]:

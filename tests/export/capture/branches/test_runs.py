@@ -43,6 +43,19 @@ def test_what_comes_from_inputs_or_state_is_not_constant():
     assert [entry[1:] for entry in lines] == [([False], False), ([False], False), ([False], True)]
 
 
+def test_what_is_written_through_a_view_is_not_constant():
+    class Filled(nn.Module):
+        def forward(self, x):
+            seen, other = torch.zeros(3, 8), torch.ones(3)
+            seen[1].copy_(x[0])
+            return x * 2 if seen.any() or other.all() else x
+
+    run = run_listening(Filled(), ((X,), {}), {}, (), lazy_items=False)
+    assert list(run.said.values()) == [[True]] and not run.constant
+    run = run_listening(Filled(), ((X * 0,), {}), {}, (), lazy_items=False)
+    assert list(run.said.values()) == [[False], [True]] and len(run.constant) == 1
+
+
 def test_the_check_that_ended_a_run_is_known():
     run = run_listening(Counted(), ((X,), {}), {}, ["count"], lazy_items=False)
     check = next(site for site in run.said if site not in run.constant and site.line > min(s.line for s in run.said))
