@@ -162,9 +162,9 @@ class OneDnnDelegate:
     def quantizer(self, recipe: str) -> Quantizer | None:
         """XNNPACK's, whose programs are brought into oneDNN's form; see `Delegate.quantizer`."""
         quantizer = saturating_quantizer(recipe) if recipe in self.recipes else None
-        return (
-            dataclasses.replace(quantizer, spares_48_places=True) if isinstance(quantizer, SymmetricInt8) else quantizer
-        )
+        if isinstance(quantizer, SymmetricInt8):
+            return dataclasses.replace(quantizer, spares_48_places=True)
+        return quantizer
 
 
 def _require_one_form(program: CapturedProgram, options: OneDnnOptions) -> None:

@@ -37,7 +37,7 @@ _MOST_ANSWERS = 256
 _MOST_CALLS = 16
 
 _CHECK = "the model raises on its other side, and the artifact does not check"
-_SAME = "inputs that take its other side give the same on this one"
+_SAME = "inputs that take its other side give the same on this one, as far as they were tried"
 
 
 @dataclass(frozen=True)

@@ -102,6 +102,14 @@ def test_what_onednn_gets_wrong_with_amx_stays_in_float(layer: nn.Module, shape:
     assert SymmetricInt8().refusal(node) is None
 
 
+def test_a_number_of_places_that_varies_may_be_48() -> None:
+    shapes = ({2: torch.export.Dim("length", min=4, max=99)},)
+    program = torch.export.export(nn.Conv1d(64, 8, 1).eval(), (torch.randn(1, 64, 20),), dynamic_shapes=shapes)
+    (node,) = [node for node in program.graph.nodes if node.target == torch.ops.aten.conv1d.default]
+    quantizer = OneDnnDelegate().quantizer("int8")
+    assert isinstance(quantizer, SymmetricInt8) and quantizer.refusal(node) is not None
+
+
 def test_computed_weights_stay_in_float() -> None:
     class Modulated(nn.Module):
         def forward(self, x: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:

@@ -34,9 +34,10 @@ class Windows(nn.Module):
         self.embed, self.token, self.mix = nn.Conv2d(3, 16, 2, 2), nn.Conv2d(3, 16, 8, 8), nn.Linear(16, 16)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        tokens = self.token(x).flatten(2).transpose(1, 2).reshape(4, 1, 16)
+        tokens = self.token(x)
+        tokens = (tokens + tokens.relu()).flatten(2).transpose(1, 2).reshape(4, 1, 16)
         rows = self.embed(x).permute(0, 2, 3, 1).reshape(1, 2, 4, 2, 4, 16).permute(0, 1, 3, 2, 4, 5)
-        return self.mix(torch.cat([tokens, rows.contiguous().view(4, 16, 16)], 1))
+        return self.mix(torch.cat([tokens, rows.clone().reshape(4, 16, 16)], 1))
 
 
 class Modulated(nn.Module):
