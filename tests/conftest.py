@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -103,9 +104,35 @@ def _strange_skips(config: pytest.Config) -> list[tuple[str, str]]:
     return [(where, reason) for where, reason in skips if not any(re.search(line, reason) for line in allowed)]
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files that take minutes start first: begun last, one would keep a worker busy while the other has nothing."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Files that take minutes start first: begun last, one would keep a worker busy while the other has nothing.
+
+    Where no single test is asked for, what stands before the targets runs on one of them a test.
+    """
     items.sort(key=lambda item: item.get_closest_marker("long_file") is None)
+    if not any("::" in argument for argument in config.args) and not config.getoption("keyword"):
+        _take_targets_in_turn(items)
+
+
+# Stages whose work is the same for every target: the program that a target is given is tested, and a target runs it.
+_BEFORE_TARGETS = (Path("tests/export"), Path("tests/delegates/executorch"))
+
+
+def _take_targets_in_turn(items: list[pytest.Item]) -> None:
+    """Mark as slow all but one target of each test there; which one it is differs from test to test."""
+    alike: dict[str, list[pytest.Function]] = {}
+    for item in items:
+        call = getattr(item, "callspec", None)
+        where = item.path.relative_to(item.config.rootpath)
+        if not isinstance(item, pytest.Function) or call is None or item.get_closest_marker("slow"):
+            continue
+        if "target" in call.indices and any(where.is_relative_to(folder) for folder in _BEFORE_TARGETS):
+            others = {name: index for name, index in call.indices.items() if name != "target"}
+            alike.setdefault(f"{where}::{item.originalname} {others}", []).append(item)
+    for name, group in alike.items():
+        kept = zlib.crc32(name.encode()) % len(group)
+        for item in group[:kept] + group[kept + 1 :]:
+            item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture(scope="session")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,7 +14,10 @@ from edgex.delegates.onnxruntime.rewrites import ONNX_REWRITES
 from edgex.delegates.onnxruntime.special_values import SPECIAL_VALUES
 from edgex.delegates.onnxruntime.versions import DEFAULT_OPSET, NEWEST_OPSET, OLDEST_OPSET
 from edgex.delegates.plan import PartitionPlan
-from edgex.delegates.recipes.quantizers import Quantizer, saturating_quantizer
+from edgex.delegates.recipes.quantizers import Quantizer, SymmetricInt8, saturating_quantizer
+
+# What the provider computes in bytes; a hard sigmoid as a sum, see `edgex.delegates.onnxruntime.quantize.qdq`.
+_TABLES = ("sigmoid", "hardsigmoid", "leaky_relu")
 
 INSTALL_COMMAND = "pip install 'edgex-toolchain[onnx]'"
 
@@ -126,5 +130,8 @@ class OnnxCpuDelegate:
         return lower_methods(programs, options.opset, self.engine)
 
     def quantizer(self, recipe: str) -> Quantizer | None:
-        """The shared one for `int8`; other recipes are made of the float graph, in operators of ONNX Runtime's own."""
-        return saturating_quantizer(recipe) if recipe == "int8" else None
+        """For `int8`, with tables; other recipes are made of the float graph, in operators of ONNX Runtime's own."""
+        quantizer = saturating_quantizer(recipe) if recipe == "int8" else None
+        if isinstance(quantizer, SymmetricInt8):
+            return dataclasses.replace(quantizer, tables=_TABLES)
+        return quantizer

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from edgex.delegates.recipes.range_search import find_range
@@ -34,7 +34,14 @@ class _Quantizer(XNNPACKQuantizer):  # type: ignore[misc]  # executorch ships no
     Those with batch norm are left out: it is folded before, and looking for each costs a trace by dynamo. Dynamic
     convolutions before a ReLU are let in: the pattern of plain ones skips them, so that most would stay in float.
     That of `nn.GRU` as a whole asserts both outputs of a module; the layers in it are found by themselves.
+
+    Args:
+        tables: Names of functions of one number that are taken, too, where they read what is 8 bits already.
     """
+
+    def __init__(self, tables: Collection[str]) -> None:
+        super().__init__()
+        self._tables = {f"aten.{name}.default" for name in tables}
 
     SUPPORTED_PATTERNS: ClassVar[list[Any]] = [
         dataclasses.replace(pattern, is_dynamic=pattern.is_dynamic or pattern.name == "conv_relu")
@@ -82,7 +89,23 @@ class _Quantizer(XNNPACKQuantizer):  # type: ignore[misc]  # executorch ships no
                 node.meta["nn_module_stack"] = stack
             for node in left:
                 del node.meta[Q_ANNOTATION_KEY]
+        self._annotate_tables(annotated)
         return annotated
+
+    def _annotate_tables(self, model: torch.fx.GraphModule) -> None:
+        config = self.global_config
+        for node in model.graph.nodes:
+            if str(node.target) not in self._tables or not (self.filter_fn is None or self.filter_fn(node)):
+                continue
+            # Read from a float, 8 bits would cost digits and a conversion more.
+            before = node.args[0].meta.get(Q_ANNOTATION_KEY)
+            if before is None or before.output_qspec is None or node.meta["val"].dtype != torch.float32:
+                continue
+            node.meta[Q_ANNOTATION_KEY] = QuantizationAnnotation(
+                input_qspec_map={node.args[0]: config.input_activation},
+                output_qspec=config.output_activation,
+                _annotated=True,
+            )
 
 
 def _is_in_place_of_pooling(node: Node) -> bool:
@@ -155,7 +178,13 @@ _OBSERVERS: dict[str, Any] = {
 
 
 def make_xnnpack_quantizer(
-    observer: str, takes: Callable[[Node], bool], *, dynamic: bool, activation_bits: int = 8, weight_bits: int = 8
+    observer: str,
+    takes: Callable[[Node], bool],
+    *,
+    dynamic: bool,
+    activation_bits: int = 8,
+    weight_bits: int = 8,
+    tables: Collection[str] = (),
 ) -> Any:
     """XNNPACK's quantizer, per channel, with another observer of activations.
 
@@ -165,6 +194,7 @@ def make_xnnpack_quantizer(
         dynamic: Find ranges of activations at every run.
         activation_bits: 8, or 16 for ranges that are not dynamic.
         weight_bits: 8, or 7 in bytes.
+        tables: Functions of one number that are quantized, too; see `SymmetricInt8`.
     """
     # A copy: the original is cached and shared by whoever asks for it.
     config = dataclasses.replace(get_symmetric_quantization_config(is_per_channel=True, is_dynamic=dynamic))
@@ -179,4 +209,4 @@ def make_xnnpack_quantizer(
     if weight_bits == 7:
         narrow = dataclasses.replace(config.weight, quant_min=-63, quant_max=63)
         config = dataclasses.replace(config, weight=narrow)
-    return _Quantizer().set_global(config).set_filter_function(takes)
+    return _Quantizer(tables).set_global(config).set_filter_function(takes)

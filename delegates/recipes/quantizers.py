@@ -65,12 +65,16 @@ class SymmetricInt8:
         weight_bits: 8, or 7 for kernels that clip sums of larger ones on this processor.
         spares_48_places: Leave convolutions of single places over 48 of them in floating point, which oneDNN 3.2 gets
             wrong on processors with AMX.
+        tables: Functions of one number, such as `sigmoid`, that the engine reads from a table of 256 bytes, where what
+            comes before and after them is 8 bits, too. With `sigmoid`, SiLU is the product with it that it is, with
+            `hardsigmoid` hard swish.
     """
 
     dynamic: bool = False
     activation_bits: Literal[8, 16] = 8
     weight_bits: Literal[8, 7] = 8
     spares_48_places: bool = False
+    tables: tuple[str, ...] = ()
 
     @property
     def observed(self) -> bool:
@@ -87,6 +91,7 @@ class SymmetricInt8:
             dynamic=self.dynamic,
             activation_bits=self.activation_bits,
             weight_bits=self.weight_bits,
+            tables=self.tables,
         )
 
     def refusal(self, node: Node) -> str | None:

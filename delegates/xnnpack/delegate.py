@@ -11,10 +11,12 @@ from typing import Any
 from edgex.delegates.base import Availability, CapturedProgram, LoweredModule
 from edgex.delegates.executorch.rewrites import PORTABLE_REWRITES
 from edgex.delegates.plan import PartitionPlan
-from edgex.delegates.recipes.quantizers import Quantizer, shared_quantizer
+from edgex.delegates.recipes.quantizers import Quantizer, SymmetricInt8, shared_quantizer
 from edgex.runtime.support.entry_points import installed_version
 
 INSTALL_COMMAND = "pip install 'edgex-toolchain[xnnpack]'"
+# What XNNPACK computes in bytes, of the functions of one number that ExecuTorch hands it; see `…xnnpack.partitioner`.
+_TABLES = ("sigmoid", "hardswish", "tanh", "gelu", "leaky_relu", "elu")
 # An export's peak over the weights, by recipe, and of every other recipe: docs/decisions/0009-memory-factors.md.
 _PEAK_FACTORS, _MOST = {None: 3.0, "8da4w": 3.0, "8da8w": 3.0}, 5.0
 
@@ -192,8 +194,11 @@ class XnnpackDelegate:
         )
 
     def quantizer(self, recipe: str) -> Quantizer | None:
-        """XNNPACK's own; see `Delegate.quantizer`."""
-        return shared_quantizer(recipe) if recipe in self.recipes else None
+        """XNNPACK's own, with tables; see `Delegate.quantizer`."""
+        quantizer = shared_quantizer(recipe) if recipe in self.recipes else None
+        if isinstance(quantizer, SymmetricInt8) and recipe == "int8":
+            return dataclasses.replace(quantizer, tables=_TABLES)
+        return quantizer
 
 
 def _make_partitioner(on_partition: Any, excluded: frozenset[str] = frozenset()) -> Any:

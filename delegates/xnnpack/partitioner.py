@@ -1,9 +1,10 @@
 """XNNPACK's partitioner with an ear: what it takes is unchanged but for a few gaps, and its reasons are kept.
 
 The gaps, each with a test: operators that come out wrong (`workarounds`); ELU, which ExecuTorch 1.5 can lower but
-leaves out; a buffer that the model changes is no constant weight (lowered as one, the program crashes when it is
-loaded); operators inside `torch.cond` are not kept whole for a partitioner that never looks there; and reasons, which
-it only logs, are collected, also those for which an operator was decomposed instead of being kept.
+leaves out; functions of one number in 8 bits, likewise; a buffer that the model changes is no constant weight (lowered
+as one, the program crashes when it is loaded); operators inside `torch.cond` are not kept whole for a partitioner that
+never looks there; and reasons, which it only logs, are collected, also those for which an operator was decomposed
+instead of being kept.
 """
 
 from __future__ import annotations
@@ -15,7 +16,15 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from executorch.backends.xnnpack.partition.config import ALL_PARTITIONER_CONFIGS
-from executorch.backends.xnnpack.partition.config.generic_node_configs import EluConfig
+from executorch.backends.xnnpack.partition.config.generic_node_configs import (
+    EluConfig,
+    GeluConfig,
+    HardswishConfig,
+    LeakyReLUConfig,
+    SigmoidConfig,
+    TanhConfig,
+)
+from executorch.backends.xnnpack.partition.config.xnnpack_config import ConfigPrecisionType
 from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
 from executorch.exir.backend.utils import tag_constant_data
 from torch.fx.passes.infra.partitioner import Partition
@@ -46,7 +55,7 @@ def make_partitioner(on_partition: OnPartition, excluded: frozenset[str] = froze
 
 class _WatchedPartitioner(XnnpackPartitioner):  # type: ignore[misc]  # executorch ships no types
     def __init__(self, on_partition: OnPartition, excluded: frozenset[str]) -> None:
-        super().__init__(configs=[*ALL_PARTITIONER_CONFIGS, EluConfig])
+        super().__init__(configs=[*map(_with_tables, ALL_PARTITIONER_CONFIGS), EluConfig])
         self.edge_passes = (read_past_copies,)
         self._on_partition, self._excluded = on_partition, excluded
         # Why an operator that XNNPACK would have liked whole was decomposed, by the operator's origin.
@@ -96,6 +105,18 @@ class _WatchedPartitioner(XnnpackPartitioner):  # type: ignore[misc]  # executor
         if refusal.code == "not_in_delegate":
             return self._taken_apart.get(origin_of(node), refusal)
         return refusal
+
+
+# Functions of one number that XNNPACK reads from a table of 256 bytes, which ExecuTorch 1.5 asks for in float only.
+_IN_TABLES = (SigmoidConfig, HardswishConfig, TanhConfig, GeluConfig, LeakyReLUConfig)
+
+
+def _with_tables(config: Any) -> Any:
+    """An operator's configuration that takes it between dequantize and quantize, too, where XNNPACK has a table."""
+    if config not in _IN_TABLES:
+        return config
+    types = [ConfigPrecisionType.FP32, ConfigPrecisionType.STATIC_QUANT]
+    return type(config.__name__, (config,), {"supported_precision_types": lambda _self: list(types)})
 
 
 def _tag_constants(program: ExportedProgram) -> None:

@@ -24,7 +24,10 @@ if TYPE_CHECKING:
 
 REASON = "only floating-point operators or the outputs read it, so that 8 bits would save nothing"
 
-_KINDS = ("aten.add.", "aten.add_.", "aten.sub.", "aten.mul.", "aten.mul_.", "aten.cat.")
+_KINDS = (
+    *("aten.add.", "aten.add_.", "aten.sub.", "aten.mul.", "aten.mul_.", "aten.cat."),
+    *("aten.sigmoid.", "aten.hardsigmoid.", "aten.hardswish.", "aten.leaky_relu.", "aten.gelu.", "aten.tanh."),
+)
 
 
 def find_float_sums(graph: Graph, quantized: Collection[str]) -> dict[str, str]:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import torch
+import torch.nn.functional as F
 
 from edgex.delegates.base import CapturedProgram
 from edgex.delegates.graph.provenance import module_path_of
-from edgex.delegates.recipes.quantizers import LinearWeights, Quantizer
+from edgex.delegates.recipes.quantizers import LinearWeights, Quantizer, SymmetricInt8
 from edgex.delegates.recipes.recipes import Recipe
 from edgex.errors import QuantizationError
 from edgex.export.quantization import pt2e
@@ -61,6 +62,8 @@ class Calibrated:
     def __post_init__(self) -> None:
         if not isinstance(self.quantizer, LinearWeights):
             self.program = _without_copies(without_writes(self.program))
+        if isinstance(self.quantizer, SymmetricInt8):
+            self.program = _with_gates(self.program, self.quantizer.tables)
 
     def quantize(self, keep_float: frozenset[str] = frozenset()) -> Quantized:
         """Convert.
@@ -162,6 +165,28 @@ def _without_copies(program: CapturedProgram) -> CapturedProgram:
         program, "drop_copies", {aten.clone.default: rule, aten.contiguous.default: rule}, "{count}"
     )
     return changed
+
+
+def _with_gates(program: CapturedProgram, tables: Collection[str]) -> CapturedProgram:
+    """SiLU and hard swish as products with a sigmoid, both of which an engine has in 8 bits.
+
+    ```
+    before:  y = aten.silu.default(x)
+    after:   g = aten.sigmoid.default(x); y = aten.mul.Tensor(x, g)
+    ```
+    """
+    aten = torch.ops.aten
+    rules: dict[Any, Rule] = {}
+    if "sigmoid" in tables:
+        rules[aten.silu.default] = Rule(lambda x: x * torch.sigmoid(x), where=_is_float32)
+    if "hardsigmoid" in tables:
+        rules[aten.hardswish.default] = Rule(lambda x: x * F.hardsigmoid(x), where=_is_float32)
+    changed, _ = substitute(program, "open_gates", rules, "{count}")
+    return changed
+
+
+def _is_float32(node: Node) -> bool:
+    return bool(node.meta["val"].dtype == torch.float32)
 
 
 def _filter_of(keep_float: frozenset[str], excluded: Mapping[str, str]) -> Callable[[Node], bool]:

@@ -17,6 +17,7 @@ b_s32-> DequantizeLinear ─┘
 - A linear layer of rank 3 and more is a Gemm between two reshapes of bytes, because only Gemm fuses with its bias.
 - A Relu or Clip that cannot become part of the QuantizeLinear behind it works on bytes.
 - A mean over both image axes is a GlobalAveragePool.
+- A HardSigmoid is a sum in bytes (`edgex.delegates.onnxruntime.quantize.hard_sigmoids`).
 - Transposes of weights are done here, not at every start.
 - Convolutions in groups of few channels stay in floating point (`edgex.delegates.onnxruntime.quantize.slow_groups`).
 
@@ -29,6 +30,7 @@ import math
 from typing import Any
 
 from edgex.delegates.onnxruntime.graph.edits import GraphEditor, is_constant, made_by, only_user
+from edgex.delegates.onnxruntime.quantize.hard_sigmoids import write_hard_sigmoids
 from edgex.delegates.onnxruntime.quantize.slow_groups import spare_slow_groups
 
 # The bias must leave room in 32 bits for the products that are added to it.
@@ -88,6 +90,7 @@ def fuse_for_cpu(editor: GraphEditor, *, as_units: bool = False) -> list[Any]:
         _wrap_moves(editor)
     else:
         _clip_bytes(editor)
+        write_hard_sigmoids(editor)
     for node in list(editor.graph):
         if node.op_type in ("Conv", "Gemm") and node.domain == "":
             _quantize_bias(editor, node)

@@ -19,7 +19,7 @@ from torch.nn import functional
 from edgex.delegates.base import CapturedProgram, LoweredModule
 from edgex.delegates.onnxruntime.cpu import OnnxCpuDelegate, OnnxCpuOptions
 from edgex.delegates.onnxruntime.lowering import Checks, lower_program
-from edgex.delegates.recipes.quantizers import saturating_quantizer
+from edgex.delegates.recipes.quantizers import SymmetricInt8, saturating_quantizer
 from edgex.errors import QuantizationError
 from edgex.runtime.artifact.artifact import open_artifact
 from edgex.runtime.artifact.specs import Dim
@@ -513,5 +513,6 @@ class TestRefusals:
 
     def test_only_static_recipes_have_a_quantizer(self) -> None:
         delegate = OnnxCpuDelegate()
-        assert delegate.quantizer("int8") == saturating_quantizer("int8")
+        quantizer, shared = delegate.quantizer("int8"), saturating_quantizer("int8")
+        assert isinstance(quantizer, SymmetricInt8) and dataclasses.replace(quantizer, tables=()) == shared
         assert [delegate.quantizer(recipe) for recipe in delegate.recipes[1:]] == [None] * 4
