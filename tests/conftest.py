@@ -115,7 +115,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 # Stages whose work is the same for every target: the program that a target is given is tested, and a target runs it.
-_BEFORE_TARGETS = (Path("tests/export"), Path("tests/delegates/executorch"))
+_BEFORE_TARGETS = tuple(
+    map(Path, ("tests/export/capture", "tests/export/rewrites", "tests/export/source", "tests/delegates/executorch"))
+)
 
 
 def _take_targets_in_turn(items: list[pytest.Item]) -> None:

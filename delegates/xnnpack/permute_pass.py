@@ -34,13 +34,16 @@ def permutes_as_views() -> Iterator[None]:
     """Within it, ExecuTorch lowers such permutes to XNNPACK as views.
 
     What its pass adds has a value, too: of a dequantized image that a layer and the output read, the pass gives the
-    output what it made for the layer, and asks there for the value that it did not give it.
+    output what it made for the layer, and asks there for the value that it did not give it. And what one operator needs
+    in another order it gets alone: the pass gives the copy of a dequantized image to all that read it, so that two with
+    different needs undo each other's order, and one of them computes on images that lie the other way.
     """
     with quiet_import():
         from executorch.backends.xnnpack._passes.channels_last_tagged_reshape_pass import ChannelsLastTaggedReshapePass
 
     kind: Any = ChannelsLastTaggedReshapePass
     in_order, call, create = kind.requires_nchw_inputs, kind.call, kind.create_call_function_node
+    insert = kind.insert_copy_q_dq
 
     def requires_nchw_inputs(self: Any, node: Node) -> bool:
         return _order_of(node) in (_TO_PIXELS, _TO_IMAGE) or in_order(self, node)
@@ -59,12 +62,22 @@ def permutes_as_views() -> Iterator[None]:
             node.meta["val"] = value if order is None else value.contiguous(memory_format=order)
         return node
 
+    def insert_for_one(self: Any, module: GraphModule, before: Node, after: Node, copy: Node, scale: Any) -> None:
+        if len(before.users.keys() - {copy}) > 1:
+            with module.graph.inserting_after(before):
+                own = module.graph.node_copy(before)
+            after.replace_input_with(before, own)
+            copy.replace_input_with(before, own)
+            before = own
+        insert(self, module, before, after, copy, scale)
+
     kind.requires_nchw_inputs, kind.call = requires_nchw_inputs, call_and_view
-    kind.create_call_function_node = create_with_value
+    kind.create_call_function_node, kind.insert_copy_q_dq = create_with_value, insert_for_one
     try:
         yield
     finally:
         kind.requires_nchw_inputs, kind.call, kind.create_call_function_node = in_order, call, create
+        kind.insert_copy_q_dq = insert
 
 
 def _write_views(graph_module: GraphModule, tag: str) -> None:

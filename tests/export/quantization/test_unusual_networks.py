@@ -66,8 +66,25 @@ class Detector(nn.Module):
         return torch.cat([self.boxes(x).flatten(2) * 640, self.scores(x).flatten(2).sigmoid()], 1)
 
 
+class TwoOrders(nn.Module):
+    """A sum of images whose readers want it in different orders: a scale for each channel, and a norm."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.mix, self.last = nn.Conv2d(3, 32, 4, 4), nn.Conv2d(32, 32, 1), nn.Conv2d(32, 8, 1)
+        self.one, self.two = nn.GroupNorm(1, 32), nn.GroupNorm(1, 32)
+        self.scale = nn.Parameter(torch.rand(32, generator=torch.Generator().manual_seed(2)) + 0.5)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.first(F.interpolate(x, scale_factor=4.0))
+        y = self.one(x)
+        x = self.scale.view(-1, 1, 1) * x + (F.avg_pool2d(y, 3, 1, 1, count_include_pad=False) - y)
+        x = self.scale.view(-1, 1, 1) * x + self.mix(self.two(x))
+        return self.last(F.layer_norm(x.permute(0, 2, 3, 1), (32,)).permute(0, 3, 1, 2))
+
+
 @pytest.mark.parametrize("target", ["xnnpack", "onednn", "onnx-cpu"])
-@pytest.mark.parametrize("network", [ReadTwice, Windows, Modulated, Detector])
+@pytest.mark.parametrize("network", [ReadTwice, Windows, Modulated, Detector, TwoOrders])
 def test_it_is_proved(network: type[nn.Module], target: str, tmp_path: Path) -> None:
     torch.manual_seed(0)
     model = network().eval()
