@@ -1,4 +1,4 @@
-"""Sums, products and joins that no quantized operator reads: 8 bits would cost accuracy there and save nothing.
+"""Sums, products, joins and activations that no quantized operator reads: 8 bits would cost accuracy and save nothing.
 
 ```
 x -> linear -> add -> layer_norm        the sum would be rounded, and turned back into float for the norm
@@ -27,11 +27,14 @@ REASON = "only floating-point operators or the outputs read it, so that 8 bits w
 _KINDS = (
     *("aten.add.", "aten.add_.", "aten.sub.", "aten.mul.", "aten.mul_.", "aten.cat."),
     *("aten.sigmoid.", "aten.hardsigmoid.", "aten.hardswish.", "aten.leaky_relu.", "aten.gelu.", "aten.tanh."),
+    "aten.elu.",
 )
+
+_GATES = ("aten.sigmoid.default", "aten.hardsigmoid.default")
 
 
 def find_float_sums(graph: Graph, quantized: Collection[str]) -> dict[str, str]:
-    """The sums, products and joins of which no quantized operator reads the result.
+    """The sums, products, joins and activations of which no quantized operator reads the result.
 
     Args:
         graph: Of a float program.
@@ -46,6 +49,28 @@ def find_float_sums(graph: Graph, quantized: Collection[str]) -> dict[str, str]:
     while out := {node for node in sums if any(r.name in quantized and r not in sums for r in readers[node])}:
         sums -= out
     return {node.name: REASON for node in graph.nodes if node in sums}
+
+
+def find_float_gates(graph: Graph, quantized: Collection[str]) -> dict[str, str]:
+    """SiLU and hard swish, as products with a sigmoid, whose sigmoid is no quantized operator.
+
+    Args:
+        graph: Of a float program.
+        quantized: Names of the operators that the quantizer would take.
+
+    Returns:
+        The reason by the name of each product.
+    """
+    found = {}
+    for node in graph.nodes:
+        if node.name not in quantized or not str(node.target).startswith("aten.mul.") or len(node.all_input_nodes) != 2:
+            continue
+        one, other = node.all_input_nodes
+        for gate, value in ((one, other), (other, one)):
+            is_gate = str(gate.target) in _GATES and gate.args[0] is value
+            if is_gate and gate.name not in quantized:
+                found[node.name] = "what it reads is computed in floating point"
+    return found
 
 
 def _readers(node: Node) -> set[Node]:

@@ -17,7 +17,7 @@ from edgex.delegates.recipes.recipes import Recipe
 from edgex.errors import QuantizationError
 from edgex.export.quantization import pt2e
 from edgex.export.quantization.calibration.samples import Samples
-from edgex.export.quantization.float_sums import find_float_sums
+from edgex.export.quantization.float_sums import find_float_gates, find_float_sums
 from edgex.export.quantization.linear.layers import quantize_linear
 from edgex.export.quantization.quantized import Quantized, is_inside, list_float
 from edgex.export.quantization.running import GraphRunner
@@ -84,7 +84,7 @@ class Calibrated:
             takes = _filter_of(keep_float, excluded)
             observed = pt2e.prepare(self.program, self.quantizer, self.observer, takes)
             wanted = {node.name for node in pt2e.annotated(observed)}
-            if self.quantizer.observed and (found := find_float_sums(self.program.exported.graph, wanted)):
+            if found := self._better_in_float(wanted):
                 excluded.update(found)
                 continue
             if not self.quantizer.observed:
@@ -111,6 +111,15 @@ class Calibrated:
             )
         program = dataclasses.replace(converted, recipe=self.recipe, float_modules=keep_float)
         return Quantized(program, list_float(program, keep_float, excluded))
+
+    def _better_in_float(self, wanted: Collection[str]) -> dict[str, str]:
+        """What 8 bits would cost accuracy and save nothing, of the operators that the quantizer takes."""
+        found: dict[str, str] = {}
+        if self.quantizer.observed:
+            found.update(find_float_sums(self.program.exported.graph, wanted))
+        if isinstance(self.quantizer, SymmetricInt8) and self.quantizer.tables:
+            found.update(find_float_gates(self.program.exported.graph, wanted))
+        return found
 
     def _fill(self, observed: pt2e.Observed) -> None:
         """Give every observer what it must have seen."""

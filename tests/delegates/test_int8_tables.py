@@ -102,8 +102,8 @@ def test_it_stays_in_bytes_and_is_right(target: str, name: str, tmp_path: Path) 
     assert db > 35, f"{db:.1f} dB against the quantized program"
 
 
-@pytest.mark.parametrize("target", IN_TABLES)
-def test_what_reads_a_float_or_gives_one_stays_a_float(target: str) -> None:
+@pytest.mark.parametrize(("target", "name"), [(target, name) for target in IN_TABLES for name in IN_TABLES[target]])
+def test_what_reads_a_float_or_gives_one_stays_a_float(target: str, name: str) -> None:
     """8 bits would cost digits there, and conversions of their own."""
 
     class Floats(nn.Module):
@@ -112,12 +112,13 @@ def test_what_reads_a_float_or_gives_one_stays_a_float(target: str) -> None:
             self.norm, self.layer = nn.LayerNorm(16), nn.Linear(16, 16)
 
         def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return torch.sigmoid(self.layer(torch.sigmoid(self.norm(x))))
+            return FUNCTIONS[name](self.layer(FUNCTIONS[name](self.norm(x))))
 
     program, _ = quantize(Floats(), target, 2, 16)
-    sigmoids = program.exported.graph.find_nodes(op="call_function", target=torch.ops.aten.sigmoid.default)
-    first, last = ([str(one.target) for one in (*node.all_input_nodes, *node.users)] for node in sigmoids)
-    assert "layer_norm" in first[0] and last[1:] == ["output"]
+    nodes = program.exported.graph.nodes
+    quantized = [node for node in nodes if str(node.target).startswith("quantized_decomposed.quantize_per_tensor")]
+    before, behind = (one.args[0] for one in quantized)  # of the layer alone
+    assert str(behind.target) == "aten.linear.default" != str(before.target)
 
 
 def test_onednn_keeps_them_in_the_convolution() -> None:
