@@ -16,7 +16,8 @@ TARGETS = ("reference", "xnnpack", "onnx-cpu")
 FEW = ("--warmup", "3", "--runs", "12", "-q")
 
 
-@pytest.mark.parametrize("target", TARGETS)
+# The interpreter of `reference` takes longer than both engines.
+@pytest.mark.parametrize("target", [pytest.param("reference", marks=pytest.mark.slow), *TARGETS[1:]])
 def test_every_target_gives_a_whole_report(target, exported, edgex):
     artifact = exported("photonet", target)
     done = edgex("profile", str(artifact), "--threads", "1", "--json", *FEW)

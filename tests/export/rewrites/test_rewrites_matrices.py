@@ -132,7 +132,7 @@ def test_larger_triangles_are_solved_in_halves(name, size):
 
 
 @pytest.mark.parametrize("name", [name for name in POSITIVE if "cholesky" in name])
-@pytest.mark.parametrize("size", [9, 41, 64])
+@pytest.mark.parametrize("size", [9, 41, pytest.param(64, marks=pytest.mark.slow)])
 def test_larger_matrices_are_factored_in_halves(name, size):
     written(POSITIVE[name], matrices(size, positive=True), least_db=110)
 
