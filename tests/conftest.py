@@ -114,7 +114,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         _take_targets_in_turn(items)
 
 
-# Stages whose work is the same for every target: the program that a target is given is tested, and a target runs it.
+# Stages before the targets, whose tests compare the program they make with eager, too: a target shows that it runs it.
 _BEFORE_TARGETS = tuple(
     map(Path, ("tests/export/capture", "tests/export/rewrites", "tests/export/source", "tests/delegates/executorch"))
 )

@@ -6,7 +6,7 @@ after:   x_u8 -> DequantizeLinear(s/6) ──┐
          128  -> DequantizeLinear(1/256) ┴─ Add -> QuantizeLinear -> y_u8
 ```
 
-Between the same bytes the function stays the same, since none of those behind it is beyond 0 or 1. ONNX Runtime makes
+Before it is rounded the function is the same, since none of the bytes behind it is beyond 0 or 1. ONNX Runtime makes
 one `QLinearAdd` of the second form, and of the first a conversion to float32, the function, and one back.
 """
 
