@@ -13,8 +13,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import warm_processes
 from filelock import FileLock
 from model_support import MODELS, OTHER_TARGETS, TARGETS, run_edgex
+
+from edgex.runtime.support.process import child
 
 
 @pytest.fixture
@@ -77,8 +80,12 @@ def sessions_are_closed() -> Iterator[None]:
 
 
 def pytest_configure() -> None:
-    """Look for garbage less often: an export makes millions of objects, and torch's own are looked at each time."""
+    """Look for garbage less often: an export makes millions of objects, and torch's own are looked at each time.
+
+    And start edgex's children with everything imported, where a test is not about that: see `warm_processes`.
+    """
     gc.set_threshold(50_000, 20, 10)
+    child.start_python = warm_processes.start_python
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

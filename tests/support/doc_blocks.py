@@ -15,6 +15,8 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from warm_processes import write_commands
+
 # Below a page's folder: what its commands installed.
 PACKAGES = ".packages"
 
@@ -93,8 +95,10 @@ def install_package(source: Path, target: Path) -> None:
 
 def run_command(command: Command, folder: Path) -> subprocess.CompletedProcess:
     """Run one command as a reader would, with this environment's programs first on the path."""
-    programs = str(Path(sys.executable).parent)
-    env = {**os.environ, "PATH": os.pathsep.join([programs, os.environ["PATH"]]), "NO_COLOR": "1"}
+    programs = [str(Path(sys.executable).parent)]
+    if warm := write_commands():
+        programs.insert(0, str(warm))
+    env = {**os.environ, "PATH": os.pathsep.join([*programs, os.environ["PATH"]]), "NO_COLOR": "1"}
     env["COLUMNS"] = "120"  # as wide as a page
     if (folder / PACKAGES).is_dir():
         env["PYTHONPATH"] = os.pathsep.join(filter(None, (str(folder / PACKAGES), os.environ.get("PYTHONPATH"))))

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
+
+from warm_processes import find_command
 
 TARGETS = ("reference", "xnnpack", "onnx-cpu")
 # Of models that are exported to others than these.
@@ -169,5 +172,5 @@ MODELS = {"convnet": CONV_NET, "photonet": PHOTO_NET, "counter": COUNTER, "dynam
 
 def run_edgex(*args: str, cwd: Path, timeout: float = 300) -> subprocess.CompletedProcess[str]:
     """Run the command line as a user does: a process of its own."""
-    command = [sys.executable, "-m", "edgex", *args]
-    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=timeout, check=False)
+    command = find_command("edgex", os.environ) or [sys.executable, "-m", "edgex"]
+    return subprocess.run([*command, *args], cwd=cwd, capture_output=True, text=True, timeout=timeout, check=False)
