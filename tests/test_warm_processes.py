@@ -2,13 +2,15 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+import psutil
 import pytest
-from warm_processes import find_command, is_cold, start_python
+from warm_processes import find_command, is_cold, start_python, start_server
 
 from edgex.runtime.support.process.child import Child
 
@@ -60,6 +62,17 @@ def test_it_ends_as_it_would_and_with_its_client(tmp_path):
     while Path(f"/proc/{number}").exists() and time.monotonic() < end:
         time.sleep(0.05)
     assert not Path(f"/proc/{number}").exists()
+
+
+def test_a_client_that_says_nothing_keeps_nobody_busy():
+    server = psutil.Process(int(start_server().rpartition("-")[2])).children()
+    (server,) = [child for child in server if "warm_server.py" in " ".join(child.cmdline())]
+    with socket.socket(socket.AF_UNIX) as silent:
+        silent.connect("\0" + start_server())
+    end = time.monotonic() + 30
+    while server.children() and time.monotonic() < end:
+        time.sleep(0.05)
+    assert not server.children()
 
 
 def test_children_are_started_so_unless_a_library_was_loaded_otherwise(monkeypatch):

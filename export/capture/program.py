@@ -67,7 +67,7 @@ from edgex.export.capture.torch_internals import helpers_traced, single_sizes_ke
 from edgex.export.proof.inner_precision import find_inner_precision
 from edgex.export.source.eager import EagerModel, reference_conditions
 from edgex.export.source.leaves import Leaf, name_outputs
-from edgex.export.source.weights import put_in_eval
+from edgex.export.source.weights import put_in_eval, shorten
 from edgex.runtime.artifact.specs import NUMPY_DTYPES, TensorSpec
 
 # Arguments to trace with: positional, by name.
@@ -376,6 +376,7 @@ def _assemble(
     exported = expand_transforms(exported)
     read_at_tensors(exported)
     diagnosis.check_constants(exported, example.inputs)
+    diagnosis.check_numbers_returned(exported, example.outputs, example.module, source_root)
     fix_constant_masks(exported)
     drop_copies_to_itself(exported.graph)
     write_out_of_place(exported.graph)
@@ -419,6 +420,9 @@ def _notices_of_signature(example: ExampleRun, written: Sequence[str]) -> list[s
     dropped = sum(leaf.value is None for leaf in example.outputs)
     if dropped:
         notices.append(f"{dropped} of the {len(example.outputs)} outputs are None and are left out")
+    fixed = [f"{leaf.name}={leaf.value!r}" for leaf in example.outputs if not leaf.is_tensor and leaf.value is not None]
+    if fixed:
+        notices.append(f"outputs that are the same whatever the inputs are left out: {shorten(fixed)}")
     if written:
         notices.append(f"forward writes to its input {', '.join(written)}: the artifact writes to a copy")
     return notices

@@ -65,7 +65,7 @@ def find_command(what: str, variables: Mapping[str, str]) -> list[str] | None:
     """
     if is_cold():
         return None
-    address = _start_server()
+    address = start_server()
     if _read_at_load(variables) != json.loads(os.environ[_LOADED]):
         return None
     return [sys.executable, "-I", "-S", str(_FOLDER / "warm_client.py"), address, what]
@@ -110,7 +110,7 @@ def _read_at_load(variables: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def _start_server() -> str:
+def start_server() -> str:
     """The address of the process that forks; it ends with the one that has started it, and those below share it."""
     if _ADDRESS not in os.environ:
         address = f"edgex-warm-{os.getpid()}"

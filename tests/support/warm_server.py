@@ -97,8 +97,11 @@ def _wait_for_one(client: socket.socket) -> NoReturn:
     end_with_parent(os.getppid())
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     said, files, _, _ = socket.recv_fds(client, 1 << 16, 3)
-    while not said.endswith(b"\n"):
-        said += client.recv(1 << 16)
+    more = said
+    while more and not said.endswith(b"\n"):
+        said += (more := client.recv(1 << 16))
+    if not more:  # it only looked whether there is anybody, or has ended
+        os._exit(0)
     wanted = json.loads(said)
     process = os.fork()
     if process == 0:

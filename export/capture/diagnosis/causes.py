@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from torch.export.graph_signature import InputKind
+from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 
 from edgex.delegates.graph.schema import leaves_of
 from edgex.errors import CaptureError
@@ -92,20 +92,14 @@ def check_inputs(inputs: Sequence[Leaf]) -> None:
 
 
 def find_bad_outputs(outputs: Sequence[Leaf], module: torch.nn.Module, source_root: Path) -> list[CaptureError]:
-    """Outputs that are not tensors, each named, with what to return instead; None is left out later."""
+    """Outputs that no program gives, each named, with what to return instead; constants are left out later."""
     found = []
-    place = find_return(module)
-    where = None if place is None else str(line_at(place.file, place.line, source_root))
+    where = _where_returned(module, source_root)
     for leaf in outputs:
-        if leaf.value is None or leaf.is_tensor:
-            continue
         value = leaf.value
-        if isinstance(value, str):
-            what, fix = f"the string {value!r}", "leave it out of what forward returns; labels belong in model_card"
-        elif isinstance(value, (bool, int, float)):
-            what = f"the {type(value).__name__} {value!r}"
-            fix = "return a tensor: without .item() if it is computed, torch.tensor(value) if it is a constant"
-        elif isinstance(value, np.ndarray):
+        if value is None or leaf.is_tensor or isinstance(value, _CONSTANTS):
+            continue
+        if isinstance(value, np.ndarray):
             what, fix = "a NumPy array", "return torch.from_numpy(array)"
         else:
             what = f"a {type(value).__name__}"
@@ -116,6 +110,40 @@ def find_bad_outputs(outputs: Sequence[Leaf], module: torch.nn.Module, source_ro
     if not found and not any(leaf.is_tensor for leaf in outputs):
         found.append(CaptureError("forward returns no tensor", where, "return the result"))
     return found
+
+
+def check_numbers_returned(
+    program: ExportedProgram, outputs: Sequence[Leaf], module: torch.nn.Module, source_root: Path
+) -> None:
+    """Refuse numbers among the outputs that the inputs decide: a number that never changes can be left out.
+
+    Args:
+        program: As torch.export made it.
+        outputs: All leaves of what forward returns, in the order of the program's user outputs.
+        module: The model.
+        source_root: Folder of the user's file.
+
+    Raises:
+        CaptureError: Names each.
+    """
+    where = _where_returned(module, source_root)
+    specs = [spec for spec in program.graph_signature.output_specs if spec.kind == OutputKind.USER_OUTPUT]
+    found = [
+        CaptureError(
+            f"output {leaf.name} is a number that the inputs decide, and outputs must be tensors",
+            where,
+            "return it as a tensor: without .item() where it is computed; sizes can be read off the other outputs",
+        )
+        for spec, leaf in zip(specs, outputs, strict=True)
+        if not leaf.is_tensor and not isinstance(spec.arg, ConstantArgument)
+    ]
+    if found:
+        raise found[0].with_others(found[1:])
+
+
+def _where_returned(module: torch.nn.Module, source_root: Path) -> str | None:
+    place = find_return(module)
+    return None if place is None else str(line_at(place.file, place.line, source_root))
 
 
 def check_constants(program: ExportedProgram, inputs: Sequence[Leaf]) -> None:

@@ -85,6 +85,25 @@ def test_outputs_of_a_class_that_a_library_registered_without_names():
     assert_signature_holds(result)
 
 
+def test_outputs_that_never_change_are_left_out():
+    def forward(self, x):
+        return {"y": self.linear(x), "sizes": (x.shape[1], 3), "label": "cat", "scale": 1.5, "none": None, "flag": True}
+
+    result = captured(forward, (X,))
+    assert names(result.program.outputs) == ["y"]
+    assert_signature_holds(result)
+    (said,) = [notice for notice in result.notices if "the same whatever the inputs" in notice]
+    assert said.endswith(
+        "left out: " + ", ".join((f"sizes.0={X.shape[1]}", "sizes.1=3", "label='cat'", "scale=1.5", "flag=True"))
+    )
+
+
+def test_a_size_that_varies_is_no_output():
+    with pytest.raises(CaptureError, match="output output_1 is a number that the inputs decide") as caught:
+        captured(lambda self, x: (self.linear(x), x.shape[0]), (X,), dynamic_shapes=({0: TorchDim("batch", max=8)},))
+    assert "sizes can be read off the other outputs" in caught.value.fix
+
+
 def test_dataclass_inputs_and_outputs():
     def forward(self, batch):
         y = self.linear(batch.ids)

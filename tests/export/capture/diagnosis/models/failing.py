@@ -146,12 +146,6 @@ class Dropout(nn.Module):
         return nn.functional.dropout(x)  # dropout
 
 
-class Text(nn.Module):
-    def forward(self, x):
-        label = "cat"
-        return {"scores": x * 2, "label": label}  # text
-
-
 class Number(nn.Module):
     def forward(self, x):
         return x * 2, x.sum().item()  # number
