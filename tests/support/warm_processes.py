@@ -36,15 +36,16 @@ _COLD = (
 )
 
 # A library that is loaded already does not read these again.
-_READ_AT_LOAD = ("OMP_", "GOMP_", "KMP_", "MKL_", "DNNL_", "ONEDNN_", "OPENBLAS_", "LD_", "MALLOC_", "TORCH_", "PYTHON")
-_READ_ELSEWHERE = ("PYTHONPATH", "PYTHONHASHSEED")
+_READ_AT_LOAD = ("OMP_", "GOMP_", "KMP_", "MKL_", "DNNL_", "ONEDNN_", "OPENBLAS_", "LD_", "MALLOC_")
 
 # The address of the server, and what of the kind it was started with: for the processes below.
 _ADDRESS, _LOADED = "EDGEX_WARM_SERVER", "EDGEX_WARM_LOADED"
 
 _FOLDER = Path(__file__).parent
 _START_SECONDS = 60.0
-_SERVERS: list[subprocess.Popen[bytes]] = []  # their stdin ends with this process
+
+# Before any test changes them.
+_VARIABLES = dict(os.environ)
 
 _start_cold = child.start_python
 
@@ -103,11 +104,7 @@ def start_python(
 
 
 def _read_at_load(variables: Mapping[str, str]) -> dict[str, str]:
-    return {
-        name: text
-        for name, text in sorted(variables.items())
-        if name.startswith(_READ_AT_LOAD) and name not in _READ_ELSEWHERE
-    }
+    return {name: text for name, text in sorted(variables.items()) if name.startswith(_READ_AT_LOAD)}
 
 
 def start_server() -> str:
@@ -116,8 +113,9 @@ def start_server() -> str:
         address = f"edgex-warm-{os.getpid()}"
         command = [sys.executable, "-P", str(_FOLDER / "warm_server.py"), address]
         silent = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-        _SERVERS.append(subprocess.Popen(command, stdin=subprocess.PIPE, cwd="/", **silent))
-        os.environ[_LOADED] = json.dumps(_read_at_load(os.environ))
+        server = subprocess.Popen(command, stdin=subprocess.PIPE, cwd="/", env=_VARIABLES, **silent)
+        atexit.register(server.communicate)  # its stdin ends, and so does it
+        os.environ[_LOADED] = json.dumps(_read_at_load(_VARIABLES))
         os.environ[_ADDRESS] = address
         _wait(address)
     return os.environ[_ADDRESS]

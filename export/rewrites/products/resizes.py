@@ -35,6 +35,9 @@ _MOST_PRODUCTS = 512
 # As many as ONNX Runtime's bicubic kernel has, and matrices of some megabytes.
 _MOST_FOR_ONNX = 2048
 
+# As many as its bilinear kernel has, with a margin: beyond 100 it is level.
+_MOST_FOR_BILINEAR = 64
+
 # As many for a copy of one element.
 _MOST_FOR_NEAREST = 128
 
@@ -74,10 +77,12 @@ def write_corners(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite | 
 def write_cubics(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite | None]:
     """Write bicubic resizes and those of volumes for ONNX Runtime, which asks anew for each element where it lies.
 
-    That takes it 110 ns of a bicubic one, 20 of a trilinear and 57 of the nearest in a volume (Zen 4). The matrices
+    That takes it 110 ns of a bicubic one, 20 of a trilinear and 57 of the nearest in a volume (Zen 4). It takes 2 for a
+    bilinear one of an image (Xeon with AVX-512), of which those of few rows and columns are written. The matrices
     stand on the left, where recipes that quantize the weights of linear layers leave them alone.
     """
     rules: Rules = {
+        aten.upsample_bilinear2d.vec: _from_the_left(aten.upsample_bilinear2d.vec, _MOST_FOR_BILINEAR),
         aten.upsample_bicubic2d.vec: _from_the_left(aten.upsample_bicubic2d.vec),
         aten.upsample_trilinear3d.vec: _from_the_left(aten.upsample_trilinear3d.vec),
         aten.upsample_nearest3d.vec: _nearest_of_volume(aten.upsample_nearest3d.vec, left=True),
@@ -101,13 +106,13 @@ def _bicubic(x: torch.Tensor, sizes: Sequence[int] | None, corners: bool, scales
     return _by_matrices(x, sizes, scales, lambda one, to, by: aten.upsample_bicubic2d.vec(one, to, corners, by))
 
 
-def _from_the_left(operator: Any) -> Callable[..., Any]:
+def _from_the_left(operator: Any, most: int = _MOST_FOR_ONNX) -> Callable[..., Any]:
     def write(x: torch.Tensor, sizes: Sequence[int] | None, corners: bool, scales: Sequence[float] | None) -> Any:
         def resize(one: torch.Tensor, to: Any, by: Any) -> torch.Tensor:
             found: torch.Tensor = operator(one, to, corners, by)
             return found
 
-        return _by_matrices(x, sizes, scales, resize, _MOST_FOR_ONNX, left=True)
+        return _by_matrices(x, sizes, scales, resize, most, left=True)
 
     return write
 

@@ -44,7 +44,6 @@ from edgex.export.rewrites.products.einsum import split_einsum
 from edgex.export.rewrites.products.experts import write_experts
 from edgex.export.rewrites.products.nearest import repeat_by_products, repeat_pixels
 from edgex.export.rewrites.products.phases import write_phases
-from edgex.export.rewrites.products.resizes import write_corners, write_cubics, write_resizes
 from edgex.export.rewrites.products.sampling import gather_samples
 from edgex.export.rewrites.reductions.channel_means import write_channel_means
 from edgex.export.rewrites.reductions.large_norms import write_large_norms
@@ -245,34 +244,6 @@ MIRRORS = {
     "wrapped": (lambda x: F.pad(x, (1, 2, 3, 0), "circular"), IMAGE),
     "three dimensions": (torch.nn.ReplicationPad3d(1), VIDEO),
 }
-RESIZES = {
-    "bicubic, by a factor": (lambda x: F.interpolate(x, scale_factor=1.7, mode="bicubic"), IMAGE),
-    "bicubic, corners": (lambda x: F.interpolate(x, size=(20, 5), mode="bicubic", align_corners=True), IMAGE),
-    "a sequence": (lambda x: F.interpolate(x, scale_factor=2.5, mode="linear"), IMAGE[0]),
-    "bicubic, antialiased": (lambda x: F.interpolate(x, size=(5, 20), mode="bicubic", antialias=True), IMAGE),
-    "bilinear, antialiased": (lambda x: F.interpolate(x, scale_factor=0.4, mode="bilinear", antialias=True), IMAGE),
-    "antialiased, corners": (
-        lambda x: F.interpolate(x, size=(5, 7), mode="bilinear", align_corners=True, antialias=True), IMAGE
-    ),
-    "trilinear": (lambda x: F.interpolate(x, scale_factor=2, mode="trilinear"), VIDEO),
-    "trilinear, corners": (lambda x: F.interpolate(x, size=(3, 9, 5), mode="trilinear", align_corners=True), VIDEO),
-    "the nearest of a volume": (lambda x: F.interpolate(x, scale_factor=2), VIDEO),
-    "the nearest of a volume, other sizes": (lambda x: F.interpolate(x, size=(3, 9, 5)), VIDEO),
-    "the nearest of a sequence": (lambda x: F.interpolate(x, scale_factor=3), IMAGE[0]),
-    "exactly the nearest": (lambda x: F.interpolate(x, size=(5, 20), mode="nearest-exact"), IMAGE),
-    "exactly the nearest of a volume": (lambda x: F.interpolate(x, scale_factor=2, mode="nearest-exact"), VIDEO),
-}  # fmt: skip
-CUBICS = {
-    "trilinear": (lambda x: F.interpolate(x, size=(3, 9, 5), mode="trilinear", align_corners=True), VIDEO),
-    "the nearest of a volume": (lambda x: F.interpolate(x, scale_factor=2), VIDEO),
-    "by a factor": (lambda x: F.interpolate(x, scale_factor=1.7, mode="bicubic"), IMAGE),
-    "corners": (lambda x: F.interpolate(x, size=(20, 5), mode="bicubic", align_corners=True), IMAGE),
-    "the same height": (lambda x: F.interpolate(x, size=(IMAGE.shape[2], 5), mode="bicubic"), IMAGE),
-}
-CORNERS = {
-    "larger": (lambda x: F.interpolate(x, scale_factor=2, mode="bilinear", align_corners=True), IMAGE),
-    "other sizes": (lambda x: F.interpolate(x, size=(5, 31), mode="bilinear", align_corners=True), IMAGE),
-}
 STATISTICS = {
     "variance": (lambda x: x.var((1, 2)), IMAGE),
     "of all": (lambda x: x.var(), IMAGE),
@@ -462,9 +433,6 @@ TABLES = {
     write_max_pools: MAXIMA,
     flatten_conv3d: CONVOLUTIONS,
     write_mirrors: MIRRORS,
-    write_resizes: RESIZES,
-    write_corners: CORNERS,
-    write_cubics: CUBICS,
     write_statistics: STATISTICS,
     write_activations: ACTIVATIONS,
     move_softmax: SOFTMAXES,
@@ -515,13 +483,6 @@ KEPT = {
     "indices that are used": (write_max_pools, lambda x: F.adaptive_max_pool2d(x, 4, return_indices=True)[1], IMAGE),
     "a ceiling that counts": (write_average_pools, lambda x: F.avg_pool2d(x, 5, 2, ceil_mode=True), IMAGE),
     "slopes of an image": (write_activations, F.prelu, IMAGE, rand(3)),
-    "a resize that ONNX Runtime does well": (write_cubics, lambda x: F.interpolate(x, scale_factor=2), IMAGE),
-    "an image of thousands of rows": (
-        write_cubics,
-        lambda x: F.interpolate(x, scale_factor=0.5, mode="bicubic"),
-        rand(1, 1, 2048, 4),
-    ),
-    "a resize without corners": (write_corners, lambda x: F.interpolate(x, scale_factor=2, mode="bilinear"), IMAGE),
     "a variance of rows and columns": (write_variances, lambda x: x.var((1, 3)), IMAGE),
     "a mean of planes": (write_plane_means, lambda x: x.mean((2, 3), keepdim=True), IMAGE),
     "a mean over height": (write_channel_means, lambda x: x.mean(2), IMAGE),
@@ -581,8 +542,6 @@ OF_ANY_BATCH = {
     "scan": (write_scans, lambda x: x.cumprod(1), rand(2, 7)),
     "diagonal": (slice_diagonals, lambda x: x.diagonal(0, 1, 2), rand(2, 4, 4)),
     "mirror": (write_mirrors, torch.nn.ReflectionPad2d(2), IMAGE),
-    "bicubic resize": (write_cubics, torch.nn.Upsample(scale_factor=2, mode="bicubic"), IMAGE),
-    "resize": (write_corners, torch.nn.Upsample(scale_factor=2, mode="bilinear", align_corners=True), IMAGE),
     "variance": (write_statistics, lambda x: x.var((1, 2)), IMAGE),
     "windows": (write_folds, torch.nn.Unfold(3, padding=1), IMAGE),
     "windows put back": (write_folds, torch.nn.Fold((8, 8), 3, padding=1, stride=2), rand(2, 18, 16)),
