@@ -135,8 +135,8 @@ def _take_targets_in_turn(items: list[pytest.Item]) -> None:
         where = item.path.relative_to(item.config.rootpath)
         if not isinstance(item, pytest.Function) or call is None or item.get_closest_marker("slow"):
             continue
-        if "target" in call.indices and any(where.is_relative_to(folder) for folder in _BEFORE_TARGETS):
-            others = {name: index for name, index in call.indices.items() if name != "target"}
+        if "target" in call.params and any(where.is_relative_to(folder) for folder in _BEFORE_TARGETS):
+            others = call.id.replace(str(call.params["target"]), "", 1)
             alike.setdefault(f"{where}::{item.originalname} {others}", []).append(item)
     for name, group in alike.items():
         kept = zlib.crc32(name.encode()) % len(group)
