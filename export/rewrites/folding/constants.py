@@ -17,7 +17,8 @@ behind it), what the program returns as an output, operators of other namespaces
 stays), and whatever would make the artifact larger by more than `SIZE_ALLOWANCE_BYTES` (a table computed from a short
 vector).
 The weight of a convolution or linear layer may cost more, up to `_WEIGHTS_BYTES`: engines have slow kernels for one
-that is computed, or none (filters of SincNet took 92 % of its time).
+that is computed, or none (filters of SincNet took 92 % of its time). So may what takes more to compute than to read:
+the keys of relative positions, a layer of a table, took half the time of SEW-D (DeBERTa, Conformers).
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from torch.fx import Node
 
 from edgex.delegates.base import CapturedProgram
 from edgex.delegates.graph.schema import is_tuple, leaves_of, operator_name, overload_of, schema_of
+from edgex.delegates.graph.work import count_flops
 from edgex.export.rewrites.base import Rewrite, locations_of
 from edgex.export.rewrites.editing.editor import FakeMode, ProgramEditor, constant_tensors, placeholders
 from edgex.export.rewrites.editing.mutation import DisjointNodes, mutated_nodes
@@ -43,6 +45,13 @@ SIZE_ALLOWANCE_BYTES = 64 * 1024
 
 # The same for weights of convolutions and linear layers.
 _WEIGHTS_BYTES = 64 * 1024 * 1024
+
+# What a byte of a constant must spare at least: a product over 128 numbers has as many. Reading it from memory takes as
+# long as some ten of them (10 GB/s, 100 GFLOP/s).
+_FLOPS_PER_BYTE = 64
+
+# The part of all weights' bytes that such constants may have.
+_DEAR_PART = 1 / 8
 
 _NAMESPACES = ("aten", "prims")
 
@@ -106,8 +115,10 @@ def fold_nodes(
     if not worked:
         return None
     roots: dict[Node, None] = {}
+    dear_bytes = int(sum(map(_bytes_of, weights)) * _DEAR_PART)
     for group in _connected_groups(worked, foldable):
-        roots |= _choose_roots(group, foldable, weights, allowance_bytes)
+        roots |= (chosen := _choose_roots(group, foldable, weights, allowance_bytes, dear_bytes))
+        dear_bytes -= sum(_bytes_of(node) for node in chosen if _is_dear(node, foldable))
     if not roots:
         return None
     values = _evaluate(roots, foldable, weights)
@@ -259,9 +270,13 @@ def _connected_groups(worked: set[Node], foldable: Mapping[Node, None]) -> list[
 
 
 def _choose_roots(
-    group: list[Node], foldable: dict[Node, None], weights: Mapping[Node, Any], allowance_bytes: int
+    group: list[Node],
+    foldable: dict[Node, None],
+    weights: Mapping[Node, Any],
+    allowance_bytes: int,
+    dear_bytes: int,
 ) -> dict[Node, None]:
-    """The nodes of a group to replace by constants: as late as possible, within the size allowance.
+    """The nodes of a group to replace by constants: as late as possible, within the size allowances.
 
     While the constants would be too large, the largest one is computed at run time after all, and its inputs
     become the candidates.
@@ -281,6 +296,9 @@ def _choose_roots(
         layers = [node for node in roots if any(_is_weight(node, user) for user in node.users) and not _is_seen(node)]
         spared = sum(map(_bytes_of, layers))
         spared, others = (spared, roots.keys() - layers) if spared <= _WEIGHTS_BYTES else (0, roots.keys())
+        dear = [node for node in others if _is_dear(node, foldable)]
+        if (bytes_of_dear := sum(map(_bytes_of, dear))) <= dear_bytes:
+            spared, others = spared + bytes_of_dear, others - set(dear)
         if sum(map(_bytes_of, roots)) - spared <= freed_bytes + allowance_bytes:
             return roots
         allowed = freed_bytes + allowance_bytes
@@ -292,6 +310,12 @@ def _choose_roots(
         while node.target is operator.getitem:
             node = node.all_input_nodes[0]
             at_run_time.add(node)
+
+
+def _is_dear(node: Node, foldable: Mapping[Node, None]) -> bool:
+    """Whether computing a value takes many times as long as reading it."""
+    flops = sum(count_flops(each) or 0 for each in _ancestors([node]) if each in foldable)
+    return flops >= _FLOPS_PER_BYTE * _bytes_of(node)
 
 
 def _is_weight(node: Node, user: Node) -> bool:

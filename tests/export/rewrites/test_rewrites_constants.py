@@ -133,6 +133,38 @@ def test_size_rule_folds_small_and_leaves_large_products():
     assert rewrite.count == 1
 
 
+class RelativePlaces(nn.Module):
+    """Layers for the tokens and for a table of places (DeBERTa), of a network with `others` times their weights."""
+
+    def __init__(self, places, width, others):
+        super().__init__()
+        self.table = nn.Parameter(torch.randn(places, width))
+        self.key, self.query = nn.Linear(width, width), nn.Linear(width, width)
+        self.rest = nn.Linear(width, width * others)
+
+    def forward(self, x):
+        key, query = self.key(x) @ self.query(self.table).mT, self.query(x) @ self.key(self.table).mT
+        return self.rest(x), key + query
+
+
+@pytest.mark.parametrize(
+    ("places", "width", "others", "is_folded"),
+    [(128, 256, 8, True), (128, 256, 1, False), (2048, 16, 2048, False)],
+    ids=["dear", "of a small network", "cheap to compute"],
+)
+def test_what_is_dear_to_compute_may_cost_more(places, width, others, is_folded):
+    x = torch.randn(3, width, generator=torch.Generator().manual_seed(0))
+    before = capture_program(RelativePlaces(places, width, others), x)
+    assert places * width * 4 > SIZE_ALLOWANCE_BYTES
+    after, rewrite = fold_constants(before)
+    assert operators(before).count("aten.linear.default") == 5
+    if is_folded:
+        check_rewrite(before, after, x)
+        assert rewrite.count == 4 and operators(after).count("aten.linear.default") == 3
+    else:
+        assert (after, rewrite) == (before, None)
+
+
 class Filters(nn.Module):
     """Filters that are computed from two numbers each, as SincNet's."""
 
