@@ -51,12 +51,12 @@ CASES: dict[str, tuple[str | None, list[str], int, list[str]]] = {
         3,
         ["example inputs", "1x5"],
     ),
-    "output is a string": (
-        HEAD + "class M(nn.Module):\n    def forward(self, x): return x * 2, 'done'\n"
+    "output is a set": (
+        HEAD + "class M(nn.Module):\n    def forward(self, x): return x * 2, {'done'}\n"
         "def get_model(): return M().eval()\ndef get_args(): return (torch.randn(3),)\n",
         ["model.py", "-t", "reference"],
         3,
-        ["str"],
+        ["output_1 is a set", "return tensors"],
     ),
     "NaN weights": (
         HEAD + "model = nn.Linear(4, 2).eval()\nmodel.weight.data[0, 1] = float('nan')\n"

@@ -165,7 +165,7 @@ class Untidy(nn.Module):
 class Labelled(Untidy):
     def forward(self, x):
         self.scale.add_(1)
-        return {"scores": x * self.scale, "label": "cat", "best": int(x.argmax())}
+        return {"scores": x * self.scale, "labels": {"cat"}, "best": x.detach().numpy()}
 
 
 @pytest.mark.parametrize(
@@ -194,7 +194,7 @@ def test_what_only_a_run_shows_is_named_together(tmp_path):
         capture(Labelled().eval(), (torch.ones(3),), source_root=tmp_path)
     named = [blocker.what for blocker in (caught.value, *caught.value.others)]
     assert len(named) == 3
-    for words, what in zip(("the parameter scale", "output label is", "output best is"), named, strict=True):
+    for words, what in zip(("the parameter scale", "output labels is", "output best is"), named, strict=True):
         assert words in what
 
 
