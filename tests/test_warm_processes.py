@@ -81,6 +81,8 @@ def test_children_are_started_so_unless_a_library_was_loaded_otherwise(monkeypat
     process = start_python("edgex.runtime.execute.here.worker:Worker", {"OMP_NUM_THREADS": "1"})
     assert "warm_client.py" not in " ".join(process.args)
     process.communicate()
+    monkeypatch.setenv("KMP_INIT_AT_FORK", "FALSE")  # as scikit-learn does: no reason
+    assert find_command("edgex", os.environ) is not None
     monkeypatch.setenv("EDGEX_COLD", "1")
     assert is_cold() and find_command("edgex", os.environ) is None
 

@@ -37,6 +37,8 @@ _COLD = (
 
 # A library that is loaded already does not read these again.
 _READ_AT_LOAD = ("OMP_", "GOMP_", "KMP_", "MKL_", "DNNL_", "ONEDNN_", "OPENBLAS_", "LD_", "MALLOC_")
+# scikit-learn sets these where it is imported.
+_SET_BY_IMPORT = ("KMP_DUPLICATE_LIB_OK", "KMP_INIT_AT_FORK")
 
 # The address of the server, and what of the kind it was started with: for the processes below.
 _ADDRESS, _LOADED = "EDGEX_WARM_SERVER", "EDGEX_WARM_LOADED"
@@ -104,7 +106,11 @@ def start_python(
 
 
 def _read_at_load(variables: Mapping[str, str]) -> dict[str, str]:
-    return {name: text for name, text in sorted(variables.items()) if name.startswith(_READ_AT_LOAD)}
+    return {
+        name: text
+        for name, text in sorted(variables.items())
+        if name.startswith(_READ_AT_LOAD) and name not in _SET_BY_IMPORT
+    }
 
 
 def start_server() -> str:
