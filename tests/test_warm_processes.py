@@ -16,6 +16,13 @@ from edgex.runtime.support.process.child import Child
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="they are forked from another process on Linux alone")
 
+
+@pytest.fixture(autouse=True)
+def warm(monkeypatch):
+    """Whatever the run asks for."""
+    monkeypatch.delenv("EDGEX_COLD", raising=False)
+
+
 SCRIPT = """
 import os, sys
 print(os.getcwd(), os.environ["COLOUR"], sys.stdin.read(), sys.argv, "torch" in sys.modules)
@@ -88,6 +95,11 @@ def test_children_are_started_so_unless_a_library_was_loaded_otherwise(monkeypat
 
 
 def test_tests_of_processes_have_real_ones(monkeypatch):
-    for test in ("tests/runtime/execute/here/test_kept_process.py::test_it", "tests/cli/test_interrupts.py::test_it"):
-        monkeypatch.setenv("PYTEST_CURRENT_TEST", f"{test} (call)")
-        assert is_cold()
+    for file, cold in (
+        ("tests/runtime/execute/here/test_kept_process.py", True),
+        ("tests/cli/test_interrupts.py", True),
+        ("tests/cli/export/test_export_output.py", True),
+        ("tests/export/proof/test_proof.py", False),
+    ):
+        monkeypatch.setenv("PYTEST_CURRENT_TEST", f"{file}::test_it (call)")
+        assert is_cold() == cold, file

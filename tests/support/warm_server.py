@@ -74,8 +74,7 @@ def serve(address: str) -> NoReturn:
         gc.collect()
         gc.freeze()  # a fork's collector need not look at, and so copy, what was imported
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-        while sys.stdin not in (ready := select.select([listener, sys.stdin], [], [])[0]):
-            assert ready
+        while sys.stdin not in select.select([listener, sys.stdin], [], [])[0]:
             client, _ = listener.accept()
             if os.fork() == 0:
                 listener.close()

@@ -97,7 +97,7 @@ def find_bad_outputs(outputs: Sequence[Leaf], module: torch.nn.Module, source_ro
     where = _where_returned(module, source_root)
     for leaf in outputs:
         value = leaf.value
-        if value is None or leaf.is_tensor or isinstance(value, _CONSTANTS):
+        if leaf.is_tensor or isinstance(value, _CONSTANTS):
             continue
         if isinstance(value, np.ndarray):
             what, fix = "a NumPy array", "return torch.from_numpy(array)"

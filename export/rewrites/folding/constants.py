@@ -18,7 +18,7 @@ stays), and whatever would make the artifact larger by more than `SIZE_ALLOWANCE
 vector).
 The weight of a convolution or linear layer may cost more, up to `_WEIGHTS_BYTES`: engines have slow kernels for one
 that is computed, or none (filters of SincNet took 92 % of its time). So may what takes more to compute than to read:
-the keys of relative positions, a layer of a table, took half the time of SEW-D (DeBERTa, Conformers).
+the keys and queries of relative positions, layers of a table, took half the time of SEW-D.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ _MOST_PRODUCTS = 512
 # As many as ONNX Runtime's bicubic kernel has, and matrices of some megabytes.
 _MOST_FOR_ONNX = 2048
 
-# As many as its bilinear kernel has, with a margin: beyond 100 it is level.
+# As many as its bilinear kernel has, with a margin: at 96 they take 0.86 of its time, at 160 1.2 times as long.
 _MOST_FOR_BILINEAR = 64
 
 # As many for a copy of one element.
