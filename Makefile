@@ -85,7 +85,7 @@ fuzz-onednn: $(INSTALLED)
 	$(BIN)/python tests/fuzz_onednn.py
 
 slow: $(INSTALLED)
-	$(BIN)/python -m pytest -m slow
+	EDGEX_ALL_EXAMPLES=1 $(BIN)/python -m pytest -m "slow or hypothesis"
 
 FUZZ_CASES ?= 100000
 FUZZ_SECONDS ?= 3600

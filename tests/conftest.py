@@ -114,11 +114,13 @@ def _strange_skips(config: pytest.Config) -> list[tuple[str, str]]:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Files that take minutes start first: begun last, one would keep a worker busy while the other has nothing.
 
-    Where no single test is asked for, what stands before the targets runs on one of them a test.
+    Where no single test is asked for, what stands before the targets runs on one of them a test, and the tests of
+    `slow_tests.txt` are slow.
     """
     items.sort(key=lambda item: item.get_closest_marker("long_file") is None)
     if not any("::" in argument for argument in config.args) and not config.getoption("keyword"):
         _take_targets_in_turn(items)
+        _mark_slow(items)
 
 
 # Stages before the targets, whose tests compare the program they make with eager, too: a target shows that it runs it.
@@ -142,6 +144,25 @@ def _take_targets_in_turn(items: list[pytest.Item]) -> None:
         kept = zlib.crc32(name.encode()) % len(group)
         for item in group[:kept] + group[kept + 1 :]:
             item.add_marker(pytest.mark.slow)
+
+
+def _mark_slow(items: list[pytest.Item]) -> None:
+    """Mark the tests of `slow_tests.txt`.
+
+    Raises:
+        pytest.UsageError: A line there names no test of a file that was collected.
+    """
+    lines = (Path(__file__).parent / "slow_tests.txt").read_text(encoding="utf-8").splitlines()
+    patterns = {line: re.compile(line) for line in lines if line and not line.startswith("#")}
+    unused = dict(patterns)
+    for item in items:
+        for line, pattern in patterns.items():
+            if pattern.match(item.nodeid):
+                item.add_marker(pytest.mark.slow)
+                unused.pop(line, None)
+    files = {item.nodeid.partition("::")[0] for item in items}
+    if stale := [line for line in unused if any(re.match(line.partition("::")[0], file) for file in files)]:
+        raise pytest.UsageError(f"tests/slow_tests.txt names tests that do not exist: {', '.join(stale)}")
 
 
 @pytest.fixture(scope="session")

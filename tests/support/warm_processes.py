@@ -27,7 +27,11 @@ from edgex.runtime.support.process import child
 
 # Tests of how processes start, what they import, what they hold and how they end.
 _COLD = (
-    "tests/runtime/",
+    "tests/runtime/engines/",
+    "tests/runtime/execute/",
+    "tests/runtime/measure/profile/",
+    "tests/runtime/session/",
+    "tests/runtime/support/process/",
     "tests/cli/test_",
     "tests/cli/export/test_export_output",
     "tests/test_imports",

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from onednn_support import Network, check, needs_onednn, random, seeded
@@ -79,7 +80,7 @@ def test_other_sizes() -> None:
     check(Network(lambda x, c: c(x).relu() + x, layer), random(2, 24, 100), shapes=shapes, more=more)
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=examples(12), deadline=None)
 @given(
     sizes=st.tuples(st.integers(1, 6), st.integers(1, 6), st.integers(2, 9)),
     image_size=st.tuples(st.integers(5, 40), st.integers(5, 40)),

@@ -299,7 +299,7 @@ FUSED = (
 SLOW = tuple(
     f"all_operators_{order}"
     for order in (
-        *("by_channels", "by_columns", "by_columns_mixed", "with_gaps", "with_gaps_mixed"),
+        *("by_channels", "by_channels_mixed", "by_columns", "by_columns_mixed", "with_gaps", "with_gaps_mixed"),
         *("by_channels_with_gaps", "by_channels_with_gaps_mixed"),
     )
 )

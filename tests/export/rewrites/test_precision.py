@@ -4,6 +4,7 @@ import itertools
 
 import pytest
 import torch
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rewriting import Untouched, capture_program, check_rewrite, operators, program_of, run_program, signature
@@ -444,7 +445,7 @@ UNARY = ["relu", "tanh", "sigmoid", "neg", "abs", "exp", "sin", "clone", "ceil"]
 BINARY = ["add", "mul", "sub", "maximum", "minimum"]
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=examples(10), deadline=None)
 @given(
     steps=st.lists(
         st.tuples(st.sampled_from(UNARY + BINARY + ["scalar", "view", "inplace", "int", "cat"]), st.integers(0, 20)),

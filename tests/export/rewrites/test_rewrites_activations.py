@@ -7,6 +7,7 @@ import math
 import pytest
 import torch
 import torch.nn.functional as F
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rewriting import Calls, capture_program, check_rewrite, operators, program_of, run_program
@@ -178,7 +179,7 @@ def test_a_cosine_is_a_formula():
 
 
 @given(st.integers(-2, 1), st.floats(-80, 80), st.booleans())
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 def test_logarithms_of_softmax_are_differences(dim, offset, of_images):
     x = (X if of_images else X[0]) + offset
     before = capture_program(Calls(lambda x: F.log_softmax(x, dim)), x)

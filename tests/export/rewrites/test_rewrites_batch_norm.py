@@ -4,6 +4,7 @@ from collections import OrderedDict
 
 import pytest
 import torch
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rewriting import Untouched, capture_program, check_rewrite, operators, program_of, run_program
@@ -33,7 +34,7 @@ def left_alone(module, *args):
     return after is before and rewrite is None
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(
     dims=st.sampled_from([1, 2, 3]),
     transposed=st.booleans(),

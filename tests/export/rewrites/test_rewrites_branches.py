@@ -8,6 +8,7 @@ from typing import Any
 import hypothesis.strategies as st
 import pytest
 import torch
+from examples import examples
 from hypothesis import HealthCheck, given, settings
 from torch import nn
 
@@ -71,7 +72,7 @@ def check_numbers(model: nn.Module, program: CapturedProgram, x: torch.Tensor) -
     assert sqnr > 100, f"{sqnr:.1f} dB"
 
 
-@settings(max_examples=20, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(20), deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(
     groups=st.sampled_from([1, 2, 8]),
     stride=st.sampled_from([1, 2]),

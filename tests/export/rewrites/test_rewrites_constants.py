@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rewriting import Untouched, capture_program, check_rewrite, operators, program_of, run_program
@@ -322,7 +323,7 @@ def test_xnnpack_takes_weight_norm_as_one_convolution(lower):
     assert (calls, left) == (1, [])
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=examples(12), deadline=None)
 @given(
     steps=st.lists(
         st.tuples(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rewriting import Calls, capture_program, check_rewrite
@@ -96,7 +97,7 @@ def test_others_are_left_alone(case):
     assert fold_dimensions(program) == (program, None)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(data=st.data())
 def test_any_sizes_and_dimensions_keep_their_numbers(data):
     sizes = data.draw(st.lists(st.sampled_from([1, 1, 2, 3]), min_size=6, max_size=8))

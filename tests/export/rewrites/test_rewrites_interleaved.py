@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rewriting import Calls, capture_program, check_rewrite, operators, run_program
@@ -56,7 +57,7 @@ def test_any_length_is_left_alone():
     assert interleave_by_transposing(program) == (program, None)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(st.lists(st.integers(1, 8), min_size=1, max_size=3), st.integers(2, 6), st.booleans(), st.data())
 def test_any_dimension_of_any_shape(sizes, count, stacked, data):
     shape = (600, *sizes)

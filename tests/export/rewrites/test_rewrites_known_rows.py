@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rewriting import Calls, Untouched, capture_program, check_rewrite, operators
@@ -68,7 +69,7 @@ def test_the_rest_is_left_alone(name):
     assert add_known_rows(before) == (before, None)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(st.lists(st.integers(0, 30), min_size=80, max_size=200))
 def test_whatever_the_places(places):
     at = torch.tensor(places)

@@ -4,6 +4,7 @@ from math import prod
 
 import pytest
 import torch
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -48,7 +49,7 @@ def test_quick_permutes_stay(case):
     assert split_permutes(program) == (program, None)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.data())
 def test_any_order_gives_the_same(data):
     rank = data.draw(st.integers(3, 6))

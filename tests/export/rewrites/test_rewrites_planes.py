@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rewriting import capture_program, check_rewrite, operators
@@ -135,7 +136,7 @@ def test_a_program_without_a_stack_is_left_as_it_is():
 
 
 @given(st.permutations(range(4)), st.integers(0, 3), st.integers(-1, 1), st.booleans())
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 def test_any_order_and_place(order, dim, chosen, mirrored):
     def run(x, _):
         z = stacked(x, dim).permute(order) * 3

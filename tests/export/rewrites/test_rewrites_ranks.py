@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rewriting import Calls, capture_program, check_rewrite, operators, run_program
@@ -92,7 +93,7 @@ def test_others_are_left_alone(case):
     assert rank_by_comparisons(program) == (program, None)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.integers(2, 32), st.data())
 def test_any_count_and_any_ranks(count, data):
     """Infinite numbers and equal ones among them."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rewriting import Calls, capture_program, check_rewrite, operators, run_program
@@ -27,14 +28,14 @@ def check(run, x: torch.Tensor) -> list[str]:
 
 
 @given(st.lists(st.integers(1, 4), min_size=1, max_size=4), st.integers(0, 3), st.integers(2, 5))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 def test_elements_are_repeated_in_place(shape, dim, repeats):
     found = check(lambda x: x.repeat_interleave(repeats, dim % len(shape)), rand(*shape))
     assert "aten.repeat_interleave.self_int" not in found
 
 
 @given(st.lists(st.integers(1, 3), min_size=1, max_size=3), st.lists(st.integers(1, 3), min_size=3, max_size=4))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 def test_tensors_are_repeated_as_a_whole(shape, repeats):
     if max(repeats) == 1:
         repeats = [*repeats[:-1], 2]

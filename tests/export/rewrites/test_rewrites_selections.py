@@ -6,6 +6,7 @@ import math
 
 import pytest
 import torch
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rewriting import Calls, capture_program, check_rewrite, operators, run_program
@@ -103,7 +104,7 @@ def test_a_nan_that_is_not_chosen_by_rows_is_left_to_the_choice():
     assert select_by_masks(program) == (program, None)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     st.lists(
         st.tuples(*[st.floats(width=32, allow_nan=False) | st.sampled_from([0.0, -0.0, torch.inf, -torch.inf])] * 2),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 import torch.nn.functional as F
+from examples import examples
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from rewriting import Calls, capture_program, check_rewrite, operators
@@ -43,7 +44,7 @@ def test_pools_of_sequences_are_pools_of_images(case, batched):
 
 
 @given(st.tuples(*[st.integers(1, 3)] * 2), st.tuples(*[st.integers(1, 5)] * 2), st.booleans())
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 def test_windows_that_leave_elements_out_stand_side_by_side(kernel, stride, batched):
     assume(any(step > window for step, window in zip(stride, kernel, strict=True)))
     x = rand(2, 3, 13, 17) if batched else rand(3, 13, 17)
@@ -56,7 +57,7 @@ def test_windows_that_leave_elements_out_stand_side_by_side(kernel, stride, batc
 
 
 @given(st.integers(-3, 2), st.integers(1, 9), st.integers(1, 9))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 def test_frames_are_slices(dim, size, step):
     x = rand(9, 10, 11)
     before = capture_program(Calls(lambda x: (x * 2).unfold(dim, size, step) * 3), x)

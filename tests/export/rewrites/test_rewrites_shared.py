@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rewriting import capture_program, check_rewrite, operators, run_program, worst_sqnr_db
@@ -108,7 +109,7 @@ def test_onednn_is_given_what_copies_nothing():
         assert share_weights(program) == (program, None)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(data=st.data())
 def test_stacks_of_any_sizes_keep_their_numbers(data):
     rank = data.draw(st.integers(1, 3))
@@ -262,7 +263,7 @@ def test_other_sums_are_left_alone(equation):
     assert pair_factors(program) == (program, None)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(data=st.data())
 def test_any_sum_with_weights_keeps_its_numbers(data):
     letters = "abcde"

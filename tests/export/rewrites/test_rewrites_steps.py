@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rewriting import Calls, capture_program, check_rewrite, operators
@@ -51,7 +52,7 @@ def test_truths_as_numbers_are_steps(case):
         assert not {f"aten.{name}.{kind}" for name in names for kind in ("Tensor", "Scalar")} & set(operators(after))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     st.sampled_from(["gt", "ge", "lt", "le", "eq", "ne"]),
     st.lists(

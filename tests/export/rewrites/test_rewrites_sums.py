@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rewriting import Calls, capture_program, check_rewrite, operators
@@ -39,7 +40,7 @@ def test_layers_go_by_parts(case):
 
 
 @given(st.integers(513, 2100), st.integers(1, 3))
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=examples(10), deadline=None)
 def test_any_number_of_inputs(inputs, taps):
     x = rand(1, inputs, 4, 8)
     before = capture_program(nn.Conv2d(inputs, 3, (3, taps), padding=1), x)

@@ -3,6 +3,7 @@
 import operator
 
 import torch
+from examples import examples
 from executorch.exir.backend.canonical_partitioners.pattern_op_partitioner import (
     generate_grouped_partitions_from_list_of_nodes,
 )
@@ -47,7 +48,7 @@ def programs(draw):
     return graph, matched
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(programs())
 def test_the_groups_are_executorchs_own(program):
     graph, matched = program

@@ -143,17 +143,17 @@ def test_run_and_profile_say_where_the_threads_come_from(exported, edgex, monkey
     )
     path = exported("convnet", "onnx-cpu")
     write_tuning(open_artifact(path).digest, Tuning(3), {})
+    few = ("--warmup", "3", "--runs", "12", "-q", "--json")
     for flags, expected in (
         ((), (3, "tuned")),
         (("--no-tuned",), (default_threads(), "default")),
         (("--threads", "1"), (1, "given")),
     ):
-        document = json.loads(edgex("run", str(path), "--json", *flags).stdout)
-        assert (document["threads"], document["threads_source"]) == expected
-        few = ("--warmup", "3", "--runs", "12", "-q", "--json")
         document = json.loads(edgex("profile", str(path), *few, *flags).stdout)
         assert (document["threads"], document["settings"]["threads_source"]) == expected
     assert asked == [3, None, 1]
+    document = json.loads(edgex("run", str(path), "--json", "--threads", "1").stdout)
+    assert (document["threads"], document["threads_source"]) == (1, "given")
     assert "3 threads (tuned)" in edgex("run", str(path)).stdout
     write_tuning(open_artifact(path).digest, Tuning(3, {"allow_spinning": False}), {})
     assert "3 threads, allow_spinning=false (tuned)" in edgex("run", str(path)).stdout
