@@ -35,6 +35,10 @@ _SURE_SQNR_DB = 60.0
 _RANDOM_RUNS = 3
 
 
+class OtherPathError(CaptureError):
+    """The captured program gives other numbers than the model, which gives the same in every run."""
+
+
 def check_draws_nothing(program: ExportedProgram, eager: EagerModel, source_root: Path) -> None:
     """Refuse random numbers that capture did not see in torch's own generator.
 
@@ -82,8 +86,8 @@ def check_gives_eager(program: ExportedProgram, eager: EagerModel, source_root: 
         source_root: Folder of the user's file.
 
     Raises:
-        CaptureError: It gives other numbers, or the model itself does at every run; names the first module that
-            differs.
+        OtherPathError: It gives other numbers; names the first module that differs.
+        CaptureError: The model itself gives others at every run.
     """
     module = program.module()
     buffers = BufferSnapshot(module)
@@ -100,7 +104,7 @@ def check_gives_eager(program: ExportedProgram, eager: EagerModel, source_root: 
     finally:
         buffers.restore()
         eager.reset()
-    raise CaptureError(
+    raise OtherPathError(
         "the captured program does not give what the model gives on its example inputs",
         where=at[1],
         why=f"forward takes another path while torch.export traces it: {at[0]}",

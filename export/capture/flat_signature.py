@@ -20,8 +20,10 @@ from torch.fx import Graph, GraphModule, Node
 from edgex.delegates.graph.torch_internals import pytree
 from edgex.export.capture.mutation import find_written_placeholders
 from edgex.export.capture.shape_sources import rename_shape_sources
+from edgex.export.source.weights import shorten
 
 if TYPE_CHECKING:
+    from edgex.export.capture.example_run import ExampleRun
     from edgex.export.source.leaves import Leaf
 
 
@@ -123,3 +125,21 @@ def _copy_written_inputs(graph: Graph, module: GraphModule, inputs: set[Node]) -
         copy.meta["val"] = node.meta["val"]
         node.replace_all_uses_with(copy, lambda user, copy=copy: user is not copy)
     return changed
+
+
+def describe_signature(example: ExampleRun, written: Sequence[str]) -> list[str]:
+    """What the flat signature leaves out or fixes."""
+    notices = []
+    constants = [leaf for leaf in example.inputs if not leaf.is_tensor]
+    if constants:
+        listed = ", ".join(f"{leaf.name}={leaf.value!r}" for leaf in constants)
+        notices.append(f"inputs that are not tensors are fixed in the program: {listed}")
+    dropped = sum(leaf.value is None for leaf in example.outputs)
+    if dropped:
+        notices.append(f"{dropped} of the {len(example.outputs)} outputs are None and are left out")
+    fixed = [f"{leaf.name}={leaf.value!r}" for leaf in example.outputs if not leaf.is_tensor and leaf.value is not None]
+    if fixed:
+        notices.append(f"outputs that are the same whatever the inputs are left out: {shorten(fixed)}")
+    if written:
+        notices.append(f"forward writes to its input {', '.join(written)}: the artifact writes to a copy")
+    return notices

@@ -8,7 +8,7 @@ import io
 import logging
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
+from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -24,7 +24,12 @@ from edgex.errors import CaptureError, UsageError
 from edgex.export.capture.branches.deciding import Answering
 from edgex.export.capture.branches.settle import Settled, settle_branches
 from edgex.export.capture.diagnosis import causes as diagnosis
-from edgex.export.capture.diagnosis.export_failures import depends_on_data, explain_export_failure, explain_strict
+from edgex.export.capture.diagnosis.export_failures import (
+    depends_on_data,
+    explain_export_failure,
+    explain_strict,
+    is_of_python,
+)
 from edgex.export.capture.dimensions.comparisons import (
     Frames,
     check_single_sizes,
@@ -49,8 +54,8 @@ from edgex.export.capture.dimensions.recurrences import check_recurrences
 from edgex.export.capture.dimensions.single_sizes import describe_left_out, gives_the_same, left_out_sizes
 from edgex.export.capture.dimensions.suggested_fixes import explain_in_flags, read_suggestions, unify
 from edgex.export.capture.example_run import ExampleRun, describe_example, run_example
-from edgex.export.capture.fidelity import check_draws_nothing, check_gives_eager
-from edgex.export.capture.flat_signature import flatten_program
+from edgex.export.capture.fidelity import OtherPathError, check_draws_nothing, check_gives_eager
+from edgex.export.capture.flat_signature import describe_signature, flatten_program
 from edgex.export.capture.function_transforms import expand_transforms
 from edgex.export.capture.mutation import drop_copies_to_itself, find_written_placeholders, write_out_of_place
 from edgex.export.capture.python_state import distributions
@@ -63,13 +68,17 @@ from edgex.export.capture.python_state.weight_writes import DataAsView, idle_con
 from edgex.export.capture.scalar_indices import IndicesOfTensors, read_at_tensors
 from edgex.export.capture.sequences.packing import PackedAsPadded
 from edgex.export.capture.state import find_state, own_initial_values
-from edgex.export.capture.torch_internals import helpers_traced, single_sizes_kept, uncompiled
+from edgex.export.capture.torch_internals import helpers_traced, single_sizes_kept, traced_unseen, uncompiled
 from edgex.export.proof.inner_precision import find_inner_precision
 from edgex.export.source.eager import EagerModel, reference_conditions
 from edgex.export.source.leaves import Leaf, name_outputs
-from edgex.export.source.weights import put_in_eval, shorten
+from edgex.export.source.weights import put_in_eval
 from edgex.runtime.artifact.specs import NUMPY_DTYPES, TensorSpec
 
+_UNSEEN = (
+    "forward goes another way where it is traced (torch.compiler.is_compiling() and the like), which fails or gives "
+    "other numbers: it was captured the way it goes in eager"
+)
 # Arguments to trace with: positional, by name.
 _Values = tuple[tuple[Any, ...], dict[str, Any]]
 
@@ -130,17 +139,40 @@ def capture(
             )
         return _take_program(module, source_root)
     module = uncompiled(module)
-    notices = list(put_in_eval(module))
-    example = run_example(module, tuple(args), kwargs or {}, source_root)
+    notices = put_in_eval(module)
+    call = tuple(args), dict(kwargs or {})
+    try:
+        return _capture_module(module, call, dynamic_shapes, source_root, requests, notices, unseen=False)
+    except OtherPathError:
+        with suppress(CaptureError):
+            return _capture_module(module, call, dynamic_shapes, source_root, requests, notices, unseen=True)
+        raise
+
+
+def _capture_module(
+    module: torch.nn.Module,
+    call: _Values,
+    dynamic_shapes: Any,
+    source_root: Path,
+    requests: Requests,
+    notices: Sequence[str],
+    *,
+    unseen: bool,
+) -> Capture:
+    """Capture a module; with `unseen` as if it were not traced, as far as torch.compiler says so."""
+    notices = list(notices)
+    example = run_example(module, *call, source_root)
     if hasattr(dynamic_shapes, "dynamic_shapes"):  # ShapesCollection and AdditionalInputs know tensors by identity
-        dynamic_shapes = dynamic_shapes.dynamic_shapes(module, tuple(args), dict(kwargs or {}))
+        dynamic_shapes = dynamic_shapes.dynamic_shapes(module, *call)
     if requests and dynamic_shapes is not None:
         notices.append("--dynamic is given: the file's dynamic_shapes are not used")
     asked, shapes, values = _prepare_dynamic(example, dynamic_shapes, requests)
     if asked:
         calls = [(example.args, example.kwargs), _other_call(example, asked)]
         check_recurrences(example.module, calls, asked, source_root)
-    exported, strict, why, asked = _export(example, asked, shapes, values, source_root, in_flags=bool(requests))
+    exported, strict, why, asked = _export(
+        example, asked, shapes, values, source_root, in_flags=bool(requests), unseen=unseen
+    )
     if sparse := diagnosis.find_sparse(exported, source_root):
         raise sparse
     captured = _assemble(exported, example, asked, source_root, strict, [*notices, *example.notices, *why])
@@ -246,7 +278,14 @@ def _other_call(example: ExampleRun, asked: Sequence[Asked]) -> _Values:
 
 
 def _export(
-    example: ExampleRun, asked: list[Asked], shapes: Any, values: _Values, source_root: Path, *, in_flags: bool
+    example: ExampleRun,
+    asked: list[Asked],
+    shapes: Any,
+    values: _Values,
+    source_root: Path,
+    *,
+    in_flags: bool,
+    unseen: bool = False,
 ) -> tuple[ExportedProgram, bool, list[str], list[Asked]]:
     """torch.export, non-strict first; strict traces some Python that non-strict cannot, NumPy for one.
 
@@ -259,6 +298,7 @@ def _export(
         values: What to trace with.
         source_root: Folder of the user's file.
         in_flags: Whether it was asked for by `--dynamic`.
+        unseen: Trace as if it were not traced, as far as torch.compiler says so.
 
     Returns:
         The program, whether strict capture was needed, notices, and what is dynamic then.
@@ -290,6 +330,8 @@ def _export(
                     stack.enter_context(Unchecked())
                     stack.enter_context(helpers_traced())
                     stack.enter_context(idle_conversions_skipped())
+                    if unseen:
+                        stack.enter_context(traced_unseen(module))
                 if unchecked:
                     stack.enter_context(distributions.without_checks())
                 if single:
@@ -305,9 +347,15 @@ def _export(
         return partial(gives_the_same, module, program, structure, example.inputs, asked)
 
     errors: list[Exception] = []
-    notices: list[str] = []
+    notices: list[str] = [_UNSEEN] if unseen else []
     for strict in (False, True):
         program = export(strict)
+        if isinstance(program, Exception) and not strict and not unseen and is_of_python(program):
+            unseen = True
+            retried = export(strict)
+            if unseen := isinstance(retried, ExportedProgram) or not is_of_python(retried):
+                program = retried
+                notices.append(_UNSEEN)
         if isinstance(program, Exception) and not unchecked and distributions.fails_in_check(program):
             unchecked = True
             notices.append(distributions.NOTICE)
@@ -382,7 +430,7 @@ def _assemble(
     write_out_of_place(exported.graph)
     exported.graph_module.recompile()
     flat, written = flatten_program(exported, example.inputs)
-    notices += _notices_of_signature(example, written)
+    notices += describe_signature(example, written)
     inputs = [leaf for leaf in example.inputs if leaf.is_tensor]
     outputs = [leaf for leaf in example.outputs if leaf.is_tensor]
     names = DimNames(flat.range_constraints)
@@ -408,24 +456,6 @@ def _assemble(
     if example.counted:
         check_follows_eager(flat, eager, example.counted)
     return Capture(CapturedProgram(flat, input_specs, output_specs, state, source_root), eager, strict, tuple(notices))
-
-
-def _notices_of_signature(example: ExampleRun, written: Sequence[str]) -> list[str]:
-    """What the flat signature leaves out or fixes."""
-    notices = []
-    constants = [leaf for leaf in example.inputs if not leaf.is_tensor]
-    if constants:
-        listed = ", ".join(f"{leaf.name}={leaf.value!r}" for leaf in constants)
-        notices.append(f"inputs that are not tensors are fixed in the program: {listed}")
-    dropped = sum(leaf.value is None for leaf in example.outputs)
-    if dropped:
-        notices.append(f"{dropped} of the {len(example.outputs)} outputs are None and are left out")
-    fixed = [f"{leaf.name}={leaf.value!r}" for leaf in example.outputs if not leaf.is_tensor and leaf.value is not None]
-    if fixed:
-        notices.append(f"outputs that are the same whatever the inputs are left out: {shorten(fixed)}")
-    if written:
-        notices.append(f"forward writes to its input {', '.join(written)}: the artifact writes to a copy")
-    return notices
 
 
 def _signature_values(program: ExportedProgram) -> tuple[list[torch.Tensor], list[torch.Tensor]]:

@@ -124,6 +124,33 @@ def without_tracing() -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def traced_unseen(module: torch.nn.Module) -> Iterator[None]:
+    """Let `torch.compiler.is_compiling()` and `is_exporting()` be false inside forward, as they are in eager.
+
+    Args:
+        module: What is traced, without torch.compile: its forward is where they are false.
+    """
+    import torch
+
+    compiler = torch.compiler
+    before: list[tuple[bool, bool]] = []
+
+    def enter(*_: object) -> None:
+        before.append((compiler._is_compiling_flag, compiler._is_exporting_flag))
+        compiler._is_compiling_flag = compiler._is_exporting_flag = False
+
+    def leave(*_: object) -> None:
+        compiler._is_compiling_flag, compiler._is_exporting_flag = before.pop()
+
+    hooks = (module.register_forward_pre_hook(enter), module.register_forward_hook(leave, always_call=True))
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+@contextlib.contextmanager
 def helpers_traced() -> Iterator[None]:
     """Give operators the whole way from `forward` to where they are called, helper functions and methods included.
 

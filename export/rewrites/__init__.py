@@ -161,6 +161,7 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
     from edgex.export.rewrites.scattering.rows import add_elements, add_rows, choose_rows
     from edgex.export.rewrites.scattering.sums import scatter_by_sums, scatter_extremes
     from edgex.export.rewrites.scattering.truths import choose_truths
+    from edgex.export.rewrites.strided import read_strided
     from edgex.export.rewrites.weights.blocks import block_signals
     from edgex.export.rewrites.weights.bounds import open_bounds, write_bounds
     from edgex.export.rewrites.weights.branches import join_branches
@@ -177,6 +178,8 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
     return (
         # First: operators inside a region are invisible to the passes below.
         ("inline_regions", False, inline_regions),
+        # Before anything lies in another order than in eager.
+        ("read_strided", False, read_strided),
         # Then: weight_norm's computed weight becomes a constant, which folding batch norm into it needs. The other
         # way round nothing would be found, and batch norm leaves no new subgraph of weights behind.
         ("fold_constants", False, fold_constants),

@@ -90,7 +90,7 @@ def explain_export_failure(
         line = next(filter(None, lines), None)
         what, why, fix = mixed
         return CaptureError(what, None if line is None else str(line), fix, why=why)
-    if _is_of_python(errors[0]) and "no exception handler" in str(errors[-1]):
+    if is_of_python(errors[0]) and "no exception handler" in str(errors[-1]):
         line = next(filter(None, lines), None)
         why = (
             f"{type(errors[0]).__name__}: {first_line(errors[0])}; in eager it runs, so the model goes another way "
@@ -122,8 +122,8 @@ def explain_export_failure(
     )
 
 
-def _is_of_python(error: Exception) -> bool:
-    """Whether the model's own Python raised it, and not torch."""
+def is_of_python(error: Exception) -> bool:
+    """Whether the model's own Python raised what export gave, and not torch."""
     return type(error) in (TypeError, AttributeError, KeyError, IndexError, NameError, UnboundLocalError)
 
 

@@ -86,16 +86,3 @@ def test_distributions_are_captured_without_their_checks(monkeypatch):
     assert_signature_holds(result)
     assert any("torch.distributions' checks" in notice for notice in result.notices)
     assert torch.distributions.Distribution._validate_args is True
-
-
-def test_a_model_that_goes_another_way_while_it_is_traced():
-    def forward(self, x, mask=None):
-        if mask is None and not torch.compiler.is_compiling():
-            mask = torch.ones_like(x)
-        return self.linear(x) * mask[:, :1]
-
-    with pytest.raises(CaptureError) as caught:
-        captured(forward, (X,))
-    assert caught.value.what == "forward fails while it is traced"
-    assert "'NoneType' object is not subscriptable; in eager it runs" in caught.value.why
-    assert "return self.linear(x) * mask[:, :1]" in caught.value.where
