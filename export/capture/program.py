@@ -322,7 +322,7 @@ def _export(
                     if answering is not None:
                         stack.enter_context(answering)  # the outermost: it answers what the others do not
                     stack.enter_context(references_followed(module))
-                    stack.enter_context(values_known(module, state))
+                    stack.enter_context(values_known(module, state, made=answering is not None))
                     stack.enter_context(IndicesOfTensors())
                     stack.enter_context(DataAsView(module, example.settled))
                     stack.enter_context(packed)
@@ -332,6 +332,8 @@ def _export(
                     stack.enter_context(idle_conversions_skipped())
                     if unseen:
                         stack.enter_context(traced_unseen(module))
+                    if answering is not None:
+                        stack.enter_context(answering.places)  # the innermost: the others see what it gives
                 if unchecked:
                     stack.enter_context(distributions.without_checks())
                 if single:

@@ -32,6 +32,7 @@ _NUMBERS = frozenset(
         *(torch.Tensor.__int__, torch.Tensor.__float__, torch.Tensor.__index__),
     ]
 )
+_NONZERO = frozenset([torch.nonzero, torch.Tensor.nonzero, torch.argwhere, torch.Tensor.argwhere, torch.where])
 # torch's Python around what the user calls, which is not what asks.
 _WRAPPERS = ("torch/overrides.py", "torch/_tensor.py", "torch/utils/_contextlib.py")
 
@@ -68,6 +69,7 @@ class Listening(TorchFunctionMode):
         constant: Whether a site's values came from no input and no state, so that no input changes them.
         operators: How many functions of torch were called.
         truths: Where truths were asked for, one after the other.
+        hits: Where places of a vector that are not zero were asked for, and whether they were some of it only.
     """
 
     def __init__(
@@ -91,6 +93,7 @@ class Listening(TorchFunctionMode):
         self.constant: dict[Site, bool] = {}
         self.operators = 0
         self.truths: list[Site] = []
+        self.hits: dict[Site, bool] = {}
         self._settled, self._lazy_items, self._most_answers = settled, lazy_items, most_answers
         self._given = WeakIdKeyDictionary()
         # Memory into which something given was written, through whatever view; that of a tensor made later may be the
@@ -120,6 +123,10 @@ class Listening(TorchFunctionMode):
             found = func(*args, **kwargs)
             if func in _NUMBERS:
                 self._note(_find_site()[0], found, given)
+            elif asks_places(func, args, kwargs):
+                site, _ = _find_site()
+                count = len(found[0] if isinstance(found, tuple) else found)
+                self.hits[site] = self.hits.get(site, False) or 0 < count < len(args[0])
             self._reads = self._reads or (given and func in READERS)
         if given:
             self._give(_tensors(found))
@@ -136,11 +143,29 @@ class Listening(TorchFunctionMode):
             self._given[tensor] = True
 
 
+class AllPlaces(TorchFunctionMode):
+    """Gives all places of a vector where those that are not zero are asked for. Entered inside of the other modes."""
+
+    def __init__(self, sites: Collection[Site]) -> None:
+        """Give them at these sites."""
+        super().__init__()
+        self._sites = sites
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """As torch calls it."""
+        kwargs = kwargs or {}
+        if asks_places(func, args, kwargs) and _find_site()[0] in self._sites:
+            places = torch.arange(args[0].shape[0], device=args[0].device)
+            return (places,) if func is torch.where or kwargs.get("as_tuple") else places[:, None]
+        return func(*args, **kwargs)
+
+
 class Answering(TorchFunctionMode):
     """Answers what Python asks while torch.export traces: as settled, else as an eager run has noted it.
 
     Attributes:
         asked: Sites of truths that inputs decide, in the order in which they were asked first, with their frames.
+        places: The mode that belongs to it.
     """
 
     def __init__(
@@ -150,6 +175,7 @@ class Answering(TorchFunctionMode):
         constant: Collection[Site],
         *,
         lazy_items: bool,
+        whole: Collection[Site] = (),
     ) -> None:
         """Answer from now on.
 
@@ -158,11 +184,13 @@ class Answering(TorchFunctionMode):
             noted: `Listening.said` of an eager run.
             constant: Sites whose values no input changes.
             lazy_items: As in the eager run.
+            whole: Sites of `nonzero` that give all places.
         """
         super().__init__()
         self.asked: dict[Site, Frames] = {}
         self._settled, self._noted, self._constant, self._lazy_items = settled, noted, constant, lazy_items
         self._count: dict[Site, int] = {}
+        self.places = AllPlaces(whole)
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """As torch calls it."""
@@ -190,6 +218,11 @@ def _asks_truth(func: Any, args: Sequence[Any]) -> bool:
     if func in _SAME:
         return True
     return func in _TRUTHS or (func is torch.Tensor.item and args[0].dtype is torch.bool)
+
+
+def asks_places(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    """Whether it is `vector.nonzero()`, in one of its forms."""
+    return func in _NONZERO and len(args) == 1 and args[0].dim() == 1 and not {*kwargs} - {"as_tuple"}
 
 
 def _is_item(func: Any, args: Sequence[Any]) -> bool:

@@ -12,9 +12,10 @@ from types import TracebackType
 from typing import Any
 
 import torch
+from torch.overrides import TorchFunctionMode
 
 from edgex.delegates.graph.torch_internals import pytree
-from edgex.export.capture.branches.deciding import Listening, Site
+from edgex.export.capture.branches.deciding import AllPlaces, Listening, Site
 from edgex.export.capture.python_state.trace_guard import values_kept
 from edgex.export.source.eager import BufferSnapshot, reference_conditions
 from edgex.runtime.session.numerics import measure_sqnr_db
@@ -39,6 +40,7 @@ class Run:
         constant: Sites whose truths no input changes.
         operators: How many functions of torch were called.
         refused_by: Sites of a check, `if x.max() > 1: raise`, where forward raised behind it.
+        hits: As `Listening` has it.
     """
 
     outputs: list[torch.Tensor] | None
@@ -46,11 +48,12 @@ class Run:
     constant: Collection[Site] = ()
     operators: int = 0
     refused_by: Collection[Site] = ()
+    hits: Mapping[Site, bool] = field(default_factory=dict)
 
 
 def run_plain(module: torch.nn.Module, call: Call) -> Run:
     """Run forward once as it is; else as `run_listening`."""
-    outputs, _ = _run(module, call, None)
+    outputs, _ = _run(module, call)
     return Run(outputs)
 
 
@@ -62,6 +65,7 @@ def run_listening(
     *,
     lazy_items: bool,
     most_answers: float = math.inf,
+    whole: Collection[Site] = (),
 ) -> Run:
     """Run forward once from the buffers as they are, and put back what it changes.
 
@@ -72,25 +76,28 @@ def run_listening(
         state: Names of buffers that forward writes to.
         lazy_items: As `Listening` has it.
         most_answers: As `Listening` has it.
+        whole: Sites of `nonzero` that give all places.
     """
     buffers = [tensor for name, tensor in module.named_buffers(remove_duplicate=False) if name in state]
     call = _copied(call)
     listening = Listening(settled, [*_tensors(call), *buffers], lazy_items=lazy_items, most_answers=most_answers)
-    outputs, error = _run(module, call, listening)
+    outputs, error = _run(module, call, listening, AllPlaces(whole))
     check = [] if error is None else _sites_of_check(error.__traceback__, listening.truths)
     constant = [site for site, free in listening.constant.items() if free]
-    return Run(outputs, listening.said, constant, listening.operators, check)
+    return Run(outputs, listening.said, constant, listening.operators, check, listening.hits)
 
 
 def _run(
-    module: torch.nn.Module, call: Call, mode: Listening | None
+    module: torch.nn.Module, call: Call, *modes: TorchFunctionMode
 ) -> tuple[list[torch.Tensor] | None, Exception | None]:
-    """Outputs, or what forward raises."""
-    args, kwargs = call if mode is not None else _copied(call)
+    """Outputs, or what forward raises; within modes, the first of them outermost."""
+    args, kwargs = call if modes else _copied(call)
     buffers = BufferSnapshot(module)
     try:
         with values_kept(module), reference_conditions():
-            with mode or contextlib.nullcontext():
+            with contextlib.ExitStack() as stack:
+                for mode in modes:
+                    stack.enter_context(mode)
                 output = module(*args, **kwargs)
             return [tensor.detach().clone() for tensor in _tensors(output)], None
     except Exception as error:

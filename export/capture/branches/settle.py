@@ -14,11 +14,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from edgex.export.capture.branches.deciding import Answering, Site
+from edgex.export.capture.branches.loops import describe_loops, find_whole_loops
 from edgex.export.capture.branches.runs import Call, Run, alike, run_listening, run_plain, vary_call
 from edgex.export.source.user_code.user_line import innermost_line, line_at
 
@@ -79,10 +80,12 @@ def settle_branches(
         state: Names of buffers that forward writes to.
         source_root: Folder of the user's file.
     """
+    calls = [*calls, *(call for given in calls for call in vary_call(given))][:_MOST_CALLS]
+    whole = find_whole_loops(module, calls, state)
     for lazy_items in (False, True):
-        found = _Search(module, calls, export, state, source_root, lazy_items).run()
+        found = _Search(module, calls, export, state, source_root, lazy_items, whole).run()
         if found.program is not None or found.undecided is not None:
-            return found
+            return replace(found, notices=(*describe_loops(whole, source_root), *found.notices))
     return Settled(None)
 
 
@@ -97,10 +100,10 @@ class _Search:
         state: Collection[str],
         source_root: Path,
         lazy_items: bool,
+        whole: Collection[Site],
     ) -> None:
         self._module, self._export, self._state, self._source_root = module, export, state, source_root
-        self._calls = [*calls, *(call for given in calls for call in vary_call(given))][:_MOST_CALLS]
-        self._lazy_items = lazy_items
+        self._calls, self._lazy_items, self._whole = calls, lazy_items, whole
         self._settled: dict[Site, bool] = {}
         self._reasons: dict[Site, str] = {}
         self._notices: list[str] = []
@@ -116,7 +119,7 @@ class _Search:
             if not alike(expected, natural[0]):
                 return Settled(None)  # the model does not take what stands for its numbers
             said, constant = natural[0].said, _constant_sites(natural)
-            answering = Answering(dict(self._settled), said, constant, lazy_items=self._lazy_items)
+            answering = Answering(dict(self._settled), said, constant, lazy_items=self._lazy_items, whole=self._whole)
             program = self._trace(answering)
             new = [site for site in answering.asked if site not in self._settled]
             if len(new) > _MOST_SITES:
@@ -140,7 +143,12 @@ class _Search:
 
     def _run(self, call: Call, settled: dict[Site, bool]) -> Run:
         most = self._most_answers if settled or call is not self._calls[0] else math.inf
-        return run_listening(self._module, call, settled, self._state, lazy_items=self._lazy_items, most_answers=most)
+        return run_listening(
+            *(self._module, call, settled, self._state),
+            lazy_items=self._lazy_items,
+            most_answers=most,
+            whole=self._whole,
+        )
 
     def _settle_all(self, sites: Sequence[Site], natural: Sequence[Run]) -> Site | None:
         """Settle each, and then together what is left: sites that ask for the same truth have one answer.

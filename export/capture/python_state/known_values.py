@@ -36,6 +36,7 @@ READERS = frozenset(
         *(torch.Tensor.item, torch.Tensor.tolist, torch.Tensor.is_nonzero, torch.is_nonzero),
         *(torch.Tensor.__bool__, torch.Tensor.__int__, torch.Tensor.__float__, torch.Tensor.__index__),
         *(torch.Tensor.equal, torch.equal, torch.Tensor.allclose, torch.allclose, torch.Tensor.__contains__),
+        torch.Tensor.__format__,  # the name of a module: `self.experts[f"expert_{index}"]`
     ]
 )
 
@@ -56,12 +57,13 @@ _INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8)
 
 
 @contextlib.contextmanager
-def values_known(module: torch.nn.Module, state: Collection[str]) -> Iterator[None]:
+def values_known(module: torch.nn.Module, state: Collection[str], *, made: bool = False) -> Iterator[None]:
     """Answer what forward asks of tensors whose values are the same in every run.
 
     Args:
         module: With its buffers, parameters and plain attributes.
         state: Buffers that forward writes to, by all of their names.
+        made: Know what forward makes of nothing but numbers also where the module has none of these.
     """
     written = {id(tensor) for name, tensor in module.named_buffers(remove_duplicate=False) if name in state}
     found = [
@@ -72,7 +74,7 @@ def values_known(module: torch.nn.Module, state: Collection[str]) -> Iterator[No
         if isinstance(value, torch.Tensor) and not isinstance(value, FakeTensor)
         if id(value) not in written and _is_small(value)
     ]
-    if not found:
+    if not found and not made:
         yield
         return
     mode = _KnownValues()
