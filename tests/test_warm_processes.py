@@ -95,11 +95,12 @@ def test_children_are_started_so_unless_a_library_was_loaded_otherwise(monkeypat
 
 
 def test_tests_of_processes_have_real_ones(monkeypatch):
-    for file, cold in (
-        ("tests/runtime/execute/here/test_kept_process.py", True),
-        ("tests/cli/test_interrupts.py", True),
-        ("tests/cli/export/test_export_output.py", True),
-        ("tests/export/proof/test_proof.py", False),
+    for test, cold in (
+        ("tests/runtime/execute/here/test_kept_process.py::test_it", True),
+        ("tests/cli/test_interrupts.py::test_it", True),
+        ("tests/cli/export/test_export_output.py::test_only_our_own_lines_reach_the_terminal", True),
+        ("tests/cli/export/test_export_output.py::test_sizes_begin_with_the_model_and_inspect_agrees", False),
+        ("tests/export/proof/test_proof.py::test_it", False),
     ):
-        monkeypatch.setenv("PYTEST_CURRENT_TEST", f"{file}::test_it (call)")
-        assert is_cold() == cold, file
+        monkeypatch.setenv("PYTEST_CURRENT_TEST", f"{test} (call)")
+        assert is_cold() == cold, test
