@@ -71,6 +71,7 @@ PRIVATE_ATTRIBUTES: dict[str, set[str]] = {
     "edgex.export.capture.torch_internals": {
         *("_buffers", "_guards_code", "_orig_mod", "_parameters", "_validate_args", "_version"),
         *("_VF", "_pack_padded_sequence", "_pad_packed_sequence", "_check", "_filter_traceback_frames"),
+        *("_is_compiling_flag", "_is_exporting_flag"),
     },
     # Documented for users, whatever its name.
     "edgex.export.language_model.valid_prefix": {"_check"},

@@ -10,7 +10,7 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from edgex.delegates.graph.provenance import source_of
 from edgex.delegates.graph.torch_internals import OpOverload, pytree
 from edgex.export.capture.diagnosis.guard_lines import find_guard_line
-from edgex.export.capture.torch_internals import bounds_of, helpers_traced
+from edgex.export.capture.torch_internals import bounds_of, helpers_traced, traced_unseen
 
 
 def export_dynamic():
@@ -100,3 +100,24 @@ def test_operators_in_helpers_have_the_lines_of_the_helpers():
         "aten::tan": "in a lambda",
         **dict.fromkeys(("aten::add", "aten::mul", "aten::silu"), "in forward"),
     }
+
+
+def test_forward_hears_that_it_is_not_traced_and_the_rest_that_it_is():
+    heard = []
+
+    class Model(torch.nn.Module):
+        def forward(self, x):
+            heard.append((torch.compiler.is_compiling(), torch.compiler.is_exporting()))
+            return x + 1
+
+    model = Model()
+    for unseen in (False, True):
+        heard.clear()
+        if unseen:
+            with traced_unseen(model):
+                torch.export.export(model, (torch.ones(2),), strict=False)
+                model(torch.ones(2))
+        else:
+            torch.export.export(model, (torch.ones(2),), strict=False)
+        assert set(heard) == {(not unseen, not unseen)}
+    assert not model._forward_hooks and not model._forward_pre_hooks and not torch.compiler.is_compiling()
