@@ -23,6 +23,7 @@ from edgex.export.quantization.budget.compression import describe_compression
 from edgex.export.quantization.budget.metric import choose_metric
 from edgex.export.quantization.budget.sensitivity import quantize_alone, quantized_modules, rank_layers
 from edgex.export.quantization.calibration.samples import CalibrationData, Samples
+from edgex.export.quantization.linear.layers import quantize_linear
 from edgex.export.quantization.quantize import Calibrated
 from edgex.export.quantization.running import GraphRunner
 from edgex.runtime.session.numerics import measure_sqnr_db
@@ -189,6 +190,17 @@ def test_clipped_activations_are_told(calibrated: tuple[Calibrated, Any]) -> Non
     (clipped,) = [entry for entry in loud["saturation"] if entry["op"] == "input"]
     assert clipped["clipped_share"] > 0.5
     assert clipped["module"] == "first"
+
+
+@pytest.mark.parametrize("recipe", ["8da8w", "int8-weight"])
+def test_nothing_runs_where_no_range_was_chosen_beforehand(
+    calibrated: tuple[Calibrated, Any], recipe: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, _ = calibrated
+    quantized = quantize_linear(model.program, get_recipe(recipe), frozenset())
+    monkeypatch.setattr("edgex.export.quantization.budget.compression.GraphRunner", None)
+    report = describe_compression(quantized, samples(4))
+    assert report["saturation"] == [] and "int8" in report["by_dtype"]
 
 
 def test_python_code_may_ask_for_a_budget_too(tmp_path: Path) -> None:
