@@ -120,7 +120,7 @@ def _look(seen: _Seen, values: torch.Tensor, scale: float, zero_point: int, low:
 
 def _watch(program: CapturedProgram, samples: Sequence[Sequence[torch.Tensor]]) -> Mapping[str, _Seen]:
     seen: dict[str, _Seen] = {}
-    # Ranges that every run chooses cannot be left: a decoder's run would take a minute and its head's weights in float.
+    # Ranges that every run chooses cannot be left, and a run brings every weight to float32 once more.
     if not any(_quantizes(node) and isinstance(node.args[1], float) for node in program.exported.graph.nodes):
         return seen
     runner = GraphRunner(program, interpreter=lambda module: _Watcher(module, seen))
