@@ -389,6 +389,7 @@ def _export(
         if compared:
             check_single_sizes(compare(program, asked), asked, compared, source_root)
         if strict:
+            notices = [notice for notice in notices if notice != _UNSEEN]  # strict capture goes the traced way
             why = explain_strict(errors[0], source_root)
             notices.append(f"captured in strict mode, since non-strict capture fails: {why}")
         return program, strict, [*notices, *packed.notices], asked

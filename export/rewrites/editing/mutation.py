@@ -81,10 +81,10 @@ def mutated_nodes(exported: ExportedProgram) -> set[Node]:
         for node, spec in zip(placeholders, signature.input_specs, strict=True)
         if spec.target in updated or node.name in updated
     }
-    written |= {arg for node in exported.graph.nodes for arg in _written_arguments(node, exported.graph_module)}
+    written |= {arg for node in exported.graph.nodes for arg in written_arguments(node, exported.graph_module)}
     if not written:
         return set()
-    classes = _alias_classes(exported)
+    classes = alias_classes(exported)
     roots = {classes.find(node) for node in written}
     return {node for node in exported.graph.nodes if classes.find(node) in roots}
 
@@ -117,10 +117,10 @@ def overwritten_views(exported: ExportedProgram) -> set[Node]:
     """The nodes whose storage some operator writes to before their last use: a copy in their place is another value."""
     graph = exported.graph
     at = {node: position for position, node in enumerate(graph.nodes)}
-    writers = [(at[node], arg) for node in graph.nodes for arg in _written_arguments(node, exported.graph_module)]
+    writers = [(at[node], arg) for node in graph.nodes for arg in written_arguments(node, exported.graph_module)]
     if not writers:
         return set()
-    classes = _alias_classes(exported)
+    classes = alias_classes(exported)
     last: dict[Node, int] = {}
     for node in reversed(graph.nodes):
         views = (last[user] for user in node.users if classes.find(user) is classes.find(node))
@@ -135,7 +135,13 @@ def overwritten_views(exported: ExportedProgram) -> set[Node]:
     }
 
 
-def _written_arguments(node: Node, module: GraphModule) -> Iterator[Node]:
+def written_arguments(node: Node, module: GraphModule) -> Iterator[Node]:
+    """What an operator writes to, of its arguments; all of a higher-order operator that writes to one.
+
+    Args:
+        node: The operator.
+        module: Its graph's, which holds the regions of higher-order operators.
+    """
     if higher_order_name(node):
         if any(_has_mutation(region) for region in _regions(node, module)):
             yield from node.all_input_nodes
@@ -152,7 +158,7 @@ def _written_arguments(node: Node, module: GraphModule) -> Iterator[Node]:
 
 def _has_mutation(module: GraphModule) -> bool:
     return any(
-        next(_written_arguments(node, part), None) is not None
+        next(written_arguments(node, part), None) is not None
         for part in module.modules()
         if isinstance(part, GraphModule)
         for node in part.graph.nodes
@@ -165,7 +171,7 @@ def _regions(node: Node, module: GraphModule) -> list[GraphModule]:
     return [region for region in found if isinstance(region, GraphModule)]
 
 
-def _alias_classes(exported: ExportedProgram) -> DisjointNodes:
+def alias_classes(exported: ExportedProgram) -> DisjointNodes:
     """The nodes grouped by the storage that they may share."""
     classes = DisjointNodes()
     storages: dict[int, Node] = {}

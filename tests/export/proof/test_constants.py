@@ -70,6 +70,12 @@ def test_state_is_no_constant():
     assert constants_of(Counts()) == ()
 
 
+def test_programs_that_write_are_not_traced_again(monkeypatch):
+    """A decoder writes to its cache, and tracing it took as long as lowering it."""
+    monkeypatch.setattr(torch.export.ExportedProgram, "run_decompositions", None)
+    assert constants_of(Counts()) == () and constants_of(Fills()) == ("output_1",)
+
+
 def test_what_is_written_to_is_no_constant():
     assert constants_of(Fills()) == ("output_1",)
 
