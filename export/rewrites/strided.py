@@ -8,7 +8,7 @@ after:   y    = aten.unfold.default(rows, 1, 256, 128)           # windows of 25
 ```
 
 The strides are those of the tensor that eager has there, which may be a view. Targets keep their tensors in an order of
-their own, and read other elements with the same strides: Longformer's and LED's windows had 24 dB so.
+their own, and read other elements with the same strides: LED's windows had 24 dB so.
 
 Left alone: tensors and sizes that only a run knows, and what is read of memory outside of the tensor.
 """

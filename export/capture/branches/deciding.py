@@ -165,7 +165,7 @@ class Answering(TorchFunctionMode):
 
     Attributes:
         asked: Sites of truths that inputs decide, in the order in which they were asked first, with their frames.
-        places: The mode that belongs to it.
+        places: A mode to be entered inside of all others: it gives all places at the sites of `whole`.
     """
 
     def __init__(

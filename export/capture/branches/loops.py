@@ -23,7 +23,7 @@ from edgex.export.source.user_code.user_line import line_at
 if TYPE_CHECKING:
     import torch
 
-# As many layers of a mixture of experts share one line; those of a model that writes each by itself are not so many.
+# Each is tried by itself. The layers of a mixture of experts share one.
 _MOST_SITES = 8
 
 

@@ -17,7 +17,7 @@ COUNT = 4
 
 
 class Experts(nn.Module):
-    """A mixture of experts, as Hugging Face's Mixtral and Switch Transformers loop over those that a token chose."""
+    """A mixture of experts, as Hugging Face's Switch Transformers loop over those that a token chose."""
 
     def __init__(self, places):
         super().__init__()
