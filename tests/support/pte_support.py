@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from edgex.delegates.base import CapturedProgram, LoweredModule
@@ -13,6 +14,7 @@ from edgex.delegates.xnnpack.delegate import XnnpackDelegate, XnnpackOptions
 from edgex.export.capture.program import capture
 from edgex.runtime.artifact.artifact import Artifact, hash_file, open_artifact
 from edgex.runtime.artifact.manifest import FileEntry, Manifest
+from edgex.runtime.session.numerics import measure_sqnr_db
 
 
 class Call(torch.nn.Module):
@@ -57,3 +59,11 @@ def write_manifest(folder: Path, lowered: LoweredModule, **changes: Any) -> Arti
     }
     (folder / "manifest.json").write_text(Manifest(**{**fields, **changes}).dumps())
     return open_artifact(folder)
+
+
+def assert_close(actual: np.ndarray, expected: torch.Tensor, decibels: float = 80.0) -> None:
+    """What an engine gave is eager's, but for rounding."""
+    reference = expected.detach().float().numpy()
+    assert actual.shape == reference.shape
+    sqnr = measure_sqnr_db(reference, actual.astype(np.float32))
+    assert sqnr >= decibels, f"SQNR {sqnr:.1f} dB"
