@@ -1,8 +1,7 @@
-"""Profiles of hand-made artifacts: a real ONNX file in the real engine, and a runner whose time the test decides."""
+"""Profiles of a hand-made artifact: a real ONNX file in the real engine."""
 
 from __future__ import annotations
 
-import io
 import json
 import re
 import sys
@@ -12,62 +11,22 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from manifest_support import NO_DELEGATION
-from rich.console import Console
+from profile_support import X, shown, write_artifact
 
 import edgex
 from edgex.errors import ArtifactError, RunError
-from edgex.runtime.artifact.artifact import hash_file, open_artifact
-from edgex.runtime.artifact.golden import Case, Step, write_golden
-from edgex.runtime.artifact.manifest import FileEntry, Manifest, Method, Requirements
-from edgex.runtime.artifact.specs import StateSpec, TensorSpec
+from edgex.runtime.artifact.artifact import open_artifact
 from edgex.runtime.engines.trace.operators import ArenaSpan, SourceText, WeightRow
-from edgex.runtime.execute.request import FreshRun
 from edgex.runtime.measure.profile import collect
 from edgex.runtime.measure.profile.report import ProfileReport
 from edgex.runtime.measure.profile.warnings import find_warnings
 from edgex.runtime.measure.statistics import summarize
 from edgex.runtime.report.figures import draw_distribution, format_bytes, format_interval, format_rate, format_seconds
 from edgex.runtime.report.markdown import render_markdown
-from edgex.runtime.report.terminal import print_report
 from edgex.runtime.session.runner import LoadSeconds
 from edgex.runtime.session.session import Session
 from edgex.runtime.support.machine.activity import MeasurementWarning
 from edgex.runtime.support.machine.host import read_host
-
-X = np.linspace(-1.0, 1.0, 4, dtype=np.float32)[None]
-
-
-def write_artifact(folder: Path, *, steps: int = 1, stateful: bool = False) -> Path:
-    """`y = x + x` as ONNX, by hand: no exporter, no torch."""
-    import onnx
-    from onnx import TensorProto, helper
-
-    folder.mkdir()
-    signature = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 4]) for name in ("x", "y")]
-    graph = helper.make_graph([helper.make_node("Add", ["x", "x"], ["y"])], "double", signature[:1], signature[1:])
-    opset = helper.make_opsetid("", 18)
-    onnx.save(helper.make_model(graph, opset_imports=[opset], ir_version=10), folder / "model.onnx")
-    sequence = tuple(Step({"x": X * (at + 1)}, {"output_0": 2 * X * (at + 1)}) for at in range(steps))
-    cases = [Case("example", "compare", sequence[:1])]
-    write_golden(folder, cases if steps == 1 else [*cases, Case("state", "compare", sequence)])
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
-    entries = tuple(FileEntry(str(p.relative_to(folder)), p.stat().st_size, hash_file(p)) for p in files)
-    spec = TensorSpec("x", "float32", (1, 4))
-    state = (StateSpec("count", "float32", (1,)),) if stateful else ()
-    manifest = Manifest(
-        name="double",
-        target="onnx-cpu",
-        engine="onnxruntime",
-        precision="fp32",
-        methods=(Method("forward", (spec,), (replace(spec, name="output_0"),), state),),
-        files=entries,
-        producer={"edgex": "0"},
-        delegation=NO_DELEGATION,
-        requirements=Requirements("onnxruntime"),
-    )
-    (folder / "manifest.json").write_text(manifest.dumps())
-    return folder
 
 
 @pytest.fixture(scope="module")
@@ -306,105 +265,6 @@ def test_a_fresh_process_that_fails_shows_why(artifact, tmp_path):
             (tmp_path / "model.onnx").rename(artifact / "model.onnx")
 
 
-# ---- a runner whose time is simulated
-
-
-class SimulatedRunner:
-    """Not an engine: turns the test's clock and notes what it was asked to do."""
-
-    executed_on, threads, planned_arena_bytes = "simulated", 64, 4096
-    load_seconds = LoadSeconds(0.0, 0.0)
-
-    def __init__(self, seconds: float) -> None:
-        self.now_ns, self.log, self._step_ns = 0, [], round(seconds * 1e9)
-
-    def execute(self, inputs):
-        self.now_ns += self._step_ns
-        self.log.append(float(inputs[0][0, 3]))
-        return (inputs[0] * 2,)
-
-    def reset(self):
-        self.now_ns += 1_000_000_000
-        self.log.append("reset")
-
-    def close(self):
-        self.log.append("close")
-
-
-@pytest.fixture
-def without_fresh_process(monkeypatch):
-    """Simulated sessions cannot be opened by another process."""
-    fresh = FreshRun(check=1e-3, engine_import=0.5, program=2e-3, method=3e-3, first=0.01, peak_rss_bytes=None)
-    monkeypatch.setattr("edgex.runtime.execute.here.kept_process.start_cold", lambda *_: (fresh,))
-
-
-@pytest.mark.usefixtures("without_fresh_process")
-def test_simulated_state_runs_through_the_longest_proved_sequence_from_reset(tmp_path):
-    path = write_artifact(tmp_path / "state.edgex", steps=3, stateful=True)
-    runner = SimulatedRunner(0.1)
-    session = Session(open_artifact(path), runner)
-    report = collect.profile(session, warmup=3, runs=6, trace=False, clock=lambda: runner.now_ns)
-    assert report.settings.steps == 3
-    assert runner.log == ["reset", 1.0, 2.0, 3.0] * 3 + ["reset"]
-    assert report.rounds == ((0.1, 0.1, 0.1), (0.1, 0.1, 0.1))  # a reset takes a second, and is not counted
-    assert report.memory.peak_rss_bytes is None and report.memory.planned_arena_bytes == 4096
-
-
-@pytest.mark.usefixtures("without_fresh_process")
-def test_simulated_state_with_given_inputs_keeps_the_length_of_the_sequence(tmp_path):
-    path = write_artifact(tmp_path / "state.edgex", steps=3, stateful=True)
-    runner = SimulatedRunner(0.1)
-    collect.profile(
-        Session(open_artifact(path), runner), [X], warmup=1, runs=3, trace=False, clock=lambda: runner.now_ns
-    )
-    assert runner.log == ["reset", 1.0, "reset", 1.0, 1.0, 1.0, "reset"]
-
-
-@pytest.mark.usefixtures("without_fresh_process")
-def test_simulated_latency_settles_and_is_summarised(artifact):
-    runner = SimulatedRunner(2e-3)
-    told = []
-    session = Session(open_artifact(artifact), runner)
-    report = collect.profile(
-        session, progress=lambda *line: told.append(line), trace=False, clock=lambda: runner.now_ns
-    )
-    assert report.settings.warmup_settled is True
-    assert report.steady.n == 1500 and report.steady.median == report.steady.p99 == 2e-3
-    assert report.steady.median_ci95 == (2e-3, 2e-3)
-    assert report.throughput == pytest.approx(500.0)
-    assert [stage for stage, _ in told] == ["warm up", "measure"]
-    assert "threads-over-cores" in {warning.code for warning in report.warnings}  # the runner claims 64 threads
-
-
-@pytest.mark.usefixtures("without_fresh_process")
-def test_simulated_quick_runs_share_samples_and_the_report_says_so(artifact):
-    runner = SimulatedRunner(3e-6)
-    session = Session(open_artifact(artifact), runner)
-    report = collect.profile(session, runs=10, trace=False, clock=lambda: runner.now_ns)
-    assert report.settings.calls_per_sample == 7
-    assert report.steady.n == 10 and report.steady.median == 3e-6
-    assert "10 samples of 7 runs each" in shown(report, 80)
-
-
-@pytest.mark.usefixtures("without_fresh_process")
-def test_an_artifact_without_example_inputs_needs_some(tmp_path):
-    path = write_artifact(tmp_path / "bare.edgex")
-    (path / "golden" / "index.json").write_text('{"format": "edgex.golden/1", "cases": []}')
-    session = Session(open_artifact_loosely(path), SimulatedRunner(1e-3))
-    with pytest.raises(ArtifactError, match="no example inputs"):
-        collect.profile(session)
-
-
-def open_artifact_loosely(path: Path):
-    """The artifact with its file list brought up to date."""
-    document = json.loads((path / "manifest.json").read_text())
-    for entry in document["files"]:
-        file = path / entry["path"]
-        entry |= {"bytes": file.stat().st_size, "sha256": hash_file(file)}
-    (path / "manifest.json").write_text(json.dumps(document))
-    return open_artifact(path)
-
-
 # ---- warnings
 
 
@@ -475,13 +335,6 @@ def test_sizes_and_rates_are_short():
         "unknown", "0 B", "999 B", "57.4 kB", "228 MB", "2.50 GB"
     ]  # fmt: skip
     assert [format_rate(rate) for rate in (4402.3, 12.34, 0.5)] == ["4,402", "12.3", "0.50"]
-
-
-def shown(report: ProfileReport, width: int, encoding: str = "utf-8", **options) -> str:
-    stream = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
-    print_report(report, Console(width=width, file=stream, **options))
-    stream.flush()
-    return stream.buffer.getvalue().decode(encoding)
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])
