@@ -53,7 +53,7 @@ demo-llm: $(INSTALLED)
 # Two test processes share the processors: threads that wait must not keep one busy.
 test: $(INSTALLED)
 	@$(BIN)/python -m compileall -q src/edgex export delegates runtime_py samples
-	OMP_WAIT_POLICY=passive $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart=0
+	OMP_WAIT_POLICY=passive $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder --max-worker-restart=0
 
 # Tests last, so that their summary ends the output.
 check: lint types test
