@@ -163,7 +163,7 @@ class OneDnnDelegate:
         """XNNPACK's, whose programs are brought into oneDNN's form; see `Delegate.quantizer`."""
         quantizer = saturating_quantizer(recipe) if recipe in self.recipes else None
         if isinstance(quantizer, SymmetricInt8):
-            return dataclasses.replace(quantizer, spares_48_places=True)
+            return dataclasses.replace(quantizer, spares_few_places=True)
         return quantizer
 
 

@@ -63,8 +63,8 @@ class SymmetricInt8:
         dynamic: Ranges of activations are found at every run, and only convolutions and linear layers are quantized.
         activation_bits: 8 or 16; dynamic ones have 8.
         weight_bits: 8, or 7 for kernels that clip sums of larger ones on this processor.
-        spares_48_places: Leave convolutions of single places over 48 of them in floating point, which oneDNN 3.2 gets
-            wrong on processors with AMX.
+        spares_few_places: Leave convolutions of single places over `_WRONG_PLACES` of them in floating point, which
+            oneDNN 3.2 gets wrong on processors with AMX.
         tables: Functions of one number, such as `sigmoid`, that the engine reads from a table of 256 bytes, where what
             comes before and after them is 8 bits, too. With `sigmoid`, SiLU is the product with it that it is, with
             `hardsigmoid` hard swish.
@@ -73,7 +73,7 @@ class SymmetricInt8:
     dynamic: bool = False
     activation_bits: Literal[8, 16] = 8
     weight_bits: Literal[8, 7] = 8
-    spares_48_places: bool = False
+    spares_few_places: bool = False
     tables: tuple[str, ...] = ()
 
     @property
@@ -109,8 +109,9 @@ class SymmetricInt8:
         shape = tuple(node.all_input_nodes[1].meta["val"].shape)
         # Groups come before dilation in the schema of transposed convolutions, last in that of the others.
         groups = node.args[6] if len(node.args) > 6 else 1
-        if self.spares_48_places and "transpose" not in name and _is_over_48_places(node, shape):
-            return "oneDNN 3.2 computes it wrongly on processors with AMX: single places, 48 of them"
+        if self.spares_few_places and "transpose" not in name and _is_over_wrong_places(node, shape):
+            listed = ", ".join(map(str, _WRONG_PLACES[:-1]))
+            return f"oneDNN 3.2 computes it wrongly on processors with AMX: single places, {listed} or {_WRONG_PLACES[-1]}"
         if "transpose" in name:
             if self.dynamic:
                 return "XNNPACK has no transposed convolution whose ranges are found at every run"
@@ -123,16 +124,19 @@ class SymmetricInt8:
         return None
 
 
-def _is_over_48_places(node: Node, weight: tuple[int, ...]) -> bool:
-    """Whether a convolution of single places runs, or may run, over 48 of them.
+# Of single places: those which oneDNN's kernel for AMX takes in three tiles of 9 to 16 rows. With more than 48 channels and
+# a zero point it gave -4 to 14 dB on a Xeon and wrote beyond its memory, whichever way the places lie (8 x 6, 1 x 48). All
+# other numbers from 1 to 129 were right, 14 beyond up to 3,136, and so was each of these with 32 or 48 channels, or taps.
+_WRONG_PLACES = (27, 33, 36, 39, 42, 45, 48)
+_MOST_RIGHT_CHANNELS = 48
 
-    On a Xeon with AMX its kernel gave -4 to 6 dB for 64 channels and more, at 8 x 6 and 1 x 48 places alike, and wrote
-    beyond its memory; 32 and 48 channels were right, and 22 other numbers of places from 16 to 3,136.
-    """
+
+def _is_over_wrong_places(node: Node, weight: tuple[int, ...]) -> bool:
+    """Whether a convolution of single places runs, or may run, over as many as oneDNN gets wrong."""
     places = node.meta["val"].shape[2:]
-    if any(tap != 1 for tap in weight[2:]) or weight[1] <= 48:
+    if any(tap != 1 for tap in weight[2:]) or weight[1] <= _MOST_RIGHT_CHANNELS:
         return False
-    return not all(isinstance(size, int) for size in places) or math.prod(places) == 48
+    return not all(isinstance(size, int) for size in places) or math.prod(places) in _WRONG_PLACES
 
 
 @dataclass(frozen=True)

@@ -81,6 +81,8 @@ class _Assignment:
         self._made_of_images: set[Value] = set()
         # What convolutions of bytes make, and what is computed of it: oneDNN always lays it by channels.
         self._of_bytes = _convolved_bytes([step for step in builder.steps if isinstance(step, Operation)])
+        # What dequantizes a value by itself; its order may be settled later, by what reads it.
+        self._dequantizers: dict[Value, Operation] = {}
         # oneDNN may join what is opaque in another order than by rows, and keeps it in what is computed of it.
         self._joined: set[Value] = set()
         self.operations: list[Operation] = []
@@ -153,6 +155,8 @@ class _Assignment:
             value.layout = _dense(value)
         if step.kind in _CONVERSIONS:
             self._keep_zero_points(step)
+        if step.kind == "dequantize" and value in self._alone and any(step.attributes["zps"]):
+            self._dequantizers[value] = step
         self.operations.append(step)
 
     def _keep_zero_points(self, step: Operation) -> None:
@@ -177,6 +181,27 @@ class _Assignment:
         if source.opaque:
             source.opaque, source.layout = False, Layout(source.shape, dense_strides(source.shape, order))
         step.inputs[0] = self._ordered_copy(source, target, step.handle)
+
+    def _settle(self, value: Value, order: tuple[int, ...]) -> None:
+        """Lay a value that oneDNN would have laid; what dequantizes it keeps its order, and a copy changes it."""
+        value.opaque = False
+        value.layout = Layout(value.shape, dense_strides(value.shape, order))
+        lies, step = self._bytes_order(value), self._dequantizers.pop(value, None)
+        if step is None or lies is None or not forgets_zero_points(value.shape, lies, order):
+            return
+        kept = Layout(value.shape, dense_strides(value.shape, lies))
+        step.output = Value(value.dtype, value.shape, layout=kept)
+        moved = Operation("reorder", [step.output], value, {}, "copy", step.handle)
+        self.operations.insert(self.operations.index(step) + 1, moved)
+
+    def _bytes_order(self, value: Value) -> tuple[int, ...] | None:
+        """The order of the bytes of which a value is dequantized by itself; None if it is not, or they have gaps."""
+        if (step := self._dequantizers.get(value)) is None:
+            return None
+        source = step.inputs[0]
+        if not source.opaque:
+            return order_of_strides(source)
+        return channels_last(source) if source in self._made_of_images else row_major(source)
 
     def _place_view(self, value: Value) -> None:
         """A view's strides; where there are none, those on a dense copy of what it looks at."""
@@ -207,16 +232,16 @@ class _Assignment:
         for value in step.inputs:
             if value.opaque:
                 image = value in self._made_of_images and len(value.shape) in (3, 4)
-                order = channels_last(value) if image else row_major(value)
-                value.opaque = False
-                value.layout = Layout(value.shape, dense_strides(value.shape, order))
+                self._settle(value, channels_last(value) if image else row_major(value))
         self._strided.add(step.output)
         return find_order(step.inputs[0]) or row_major(step.output)
 
     def _dense_input(self, value: Value, handle: int) -> Value:
         """The value, or a copy where it lies with gaps between its rows."""
         assert value.layout is not None
-        value.opaque = False  # or a concatenation may have its rows elsewhere
+        if value.opaque:  # or a concatenation may have its rows elsewhere
+            self._settle(value, row_major(value))
+        assert value.layout is not None
         dense = same_layout(value.shape, value.layout.strides, dense_strides(value.shape))
         return value if dense else self._dense_copy(value, handle)
 
@@ -246,7 +271,7 @@ class _Assignment:
             # It joins them with the convolution, in its reference kernel if the other operand lies otherwise.
             for value in operands:
                 if value.opaque and value not in self._made_of_images:
-                    value.opaque, value.layout = False, _dense(value)
+                    self._settle(value, self._bytes_order(value) or row_major(value))
             channels = channels_last(step.output)
             step.inputs = [self._in_order(value, channels, value in operands, step.handle) for value in step.inputs]
             return row_major(step.output)
@@ -263,8 +288,7 @@ class _Assignment:
             order = row_major(step.output)
         for value in operands:
             if value.opaque and order != row_major(value):
-                value.opaque = False
-                value.layout = Layout(value.shape, dense_strides(value.shape, order))
+                self._settle(value, order)
         step.inputs = [self._in_order(value, order, value in operands, step.handle) for value in step.inputs]
         return order
 
@@ -284,8 +308,7 @@ class _Assignment:
         if value.opaque and (order != row_major(value) or value in self._made_of_images or value in self._joined):
             # A convolution can write its channels innermost; what else is made, only in rows without loss.
             written = order if value in self._made_of_images and order == channels_last(value) else row_major(value)
-            value.opaque = False
-            value.layout = Layout(value.shape, dense_strides(value.shape, written))
+            self._settle(value, written)
         assert value.layout is not None
         if not value.opaque and not same_layout(value.shape, value.layout.strides, dense_strides(value.shape, order)):
             step.inputs[0] = self._ordered_copy(value, order, step.handle)
