@@ -2,7 +2,8 @@
 
 A stretch that is wrong is parted in two, at the boundary of a delegate's partition where one is inside, so that what
 the delegate fuses stays together, else in the middle. Both halves are fed with eager's values: a half that is right has
-only passed an error on. Where neither half is wrong the stretch as a whole is: roundings that add up, or a fusion.
+only passed an error on. Where neither half is wrong the stretch as a whole is, roundings that add up, or a fusion: it is
+narrowed from both ends as long as it stays wrong.
 """
 
 from __future__ import annotations
@@ -154,7 +155,31 @@ class _Search:
                 first, last = (start, at) if left.state == "refused" else (at, end)
                 self._found.born.append(Born(self._whole.steps[first:last], verdict))
             else:
-                self._found.born.append(Born(steps, verdict, min(measured, default=None)))
+                first, last, verdict = self._narrow(start, at, end, verdict)
+                self._found.born.append(Born(self._whole.steps[first:last], verdict, min(measured, default=None)))
+
+    def _narrow(self, start: int, at: int, end: int, verdict: Verdict) -> tuple[int, int, Verdict]:
+        """The shortest stretch around a cut that is found to be wrong, where neither side of the cut is by itself."""
+
+        def search(places: list[int], is_wrong: Callable[[int], Verdict | None], found: int) -> int:
+            # From the cut outwards: a stretch that holds a wrong one is taken to be wrong.
+            nonlocal verdict
+            low, high = 0, len(places)
+            while low < high:
+                middle = (low + high) // 2
+                looked = is_wrong(places[middle])
+                if looked is None:
+                    break
+                if looked.is_at_fault:
+                    high, found, verdict = middle, places[middle], looked
+                else:
+                    low = middle + 1
+            return found
+
+        cuts = [one for one in range(start + 1, end) if can_cut(self._whole, one, self._forms)]
+        last = search([one for one in cuts if one > at], lambda one: self._look(start, one), end)
+        first = search([one for one in reversed(cuts) if one < at], lambda one: self._look(one, last), start)
+        return first, last, verdict
 
     def _places(self, start: int, end: int) -> list[int]:
         """Where a stretch can be cut, the best first: between partitions before inside, near the middle before far."""

@@ -81,8 +81,9 @@ class _Assignment:
         self._made_of_images: set[Value] = set()
         # What convolutions of bytes make, and what is computed of it: oneDNN always lays it by channels.
         self._of_bytes = _convolved_bytes([step for step in builder.steps if isinstance(step, Operation)])
-        # What dequantizes a value by itself; its order may be settled later, by what reads it.
+        # What dequantizes a value that oneDNN lays, until what reads it settles the order.
         self._dequantizers: dict[Value, Operation] = {}
+        self._bytes_of_images: set[Value] = set()
         # oneDNN may join what is opaque in another order than by rows, and keeps it in what is computed of it.
         self._joined: set[Value] = set()
         self.operations: list[Operation] = []
@@ -155,9 +156,14 @@ class _Assignment:
             value.layout = _dense(value)
         if step.kind in _CONVERSIONS:
             self._keep_zero_points(step)
-        if step.kind == "dequantize" and value in self._alone and any(step.attributes["zps"]):
-            self._dequantizers[value] = step
+        if step.kind == "quantize" and step.inputs[0] in self._made_of_images:
+            self._bytes_of_images.add(value)
         self.operations.append(step)
+        if step.kind == "dequantize" and value in self._alone and any(step.attributes["zps"]):
+            if value.opaque:
+                self._dequantizers[value] = step
+            else:
+                self._keep_bytes_order(step)
 
     def _keep_zero_points(self, step: Operation) -> None:
         """Move numbers to another order before or after they are converted where oneDNN cannot do both at once."""
@@ -169,7 +175,7 @@ class _Assignment:
             return
         order = row_major(source) if source.opaque else order_of_strides(source)
         target = row_major(made) if made.opaque else order_of_strides(made)
-        if target is None or (order is not None and not forgets_zero_points(made.shape, order, target)):
+        if target is None or (order is not None and not self._forgets(source, order, target)):
             return
         if order is None:
             step.inputs[0] = self._ordered_copy(source, target, step.handle)
@@ -182,26 +188,34 @@ class _Assignment:
             source.opaque, source.layout = False, Layout(source.shape, dense_strides(source.shape, order))
         step.inputs[0] = self._ordered_copy(source, target, step.handle)
 
+    def _forgets(self, source: Value, order: tuple[int, ...], target: tuple[int, ...]) -> bool:
+        strides = None if source.opaque or source.layout is None else source.layout.strides
+        return forgets_zero_points(source.shape, order, target, strides)
+
     def _settle(self, value: Value, order: tuple[int, ...]) -> None:
-        """Lay a value that oneDNN would have laid; what dequantizes it keeps its order, and a copy changes it."""
+        """Lay a value that oneDNN would have laid."""
         value.opaque = False
         value.layout = Layout(value.shape, dense_strides(value.shape, order))
-        lies, step = self._bytes_order(value), self._dequantizers.pop(value, None)
-        if step is None or lies is None or not forgets_zero_points(value.shape, lies, order):
-            return
-        kept = Layout(value.shape, dense_strides(value.shape, lies))
-        step.output = Value(value.dtype, value.shape, layout=kept)
-        moved = Operation("reorder", [step.output], value, {}, "copy", step.handle)
-        self.operations.insert(self.operations.index(step) + 1, moved)
+        if (step := self._dequantizers.pop(value, None)) is not None:
+            self._keep_bytes_order(step)
 
-    def _bytes_order(self, value: Value) -> tuple[int, ...] | None:
-        """The order of the bytes of which a value is dequantized by itself; None if it is not, or they have gaps."""
-        if (step := self._dequantizers.get(value)) is None:
-            return None
-        source = step.inputs[0]
+    def _keep_bytes_order(self, step: Operation) -> None:
+        """Dequantize in the order of the bytes, and copy that, where oneDNN cannot do both at once."""
+        source, made = step.inputs[0], step.output
+        lies, order = self._order_of_bytes(source), order_of_strides(made)
+        if lies is None or order is None or not self._forgets(source, lies, order):
+            return
+        if source.opaque:
+            source.opaque, source.layout = False, Layout(source.shape, dense_strides(source.shape, lies))
+        step.output = Value(made.dtype, made.shape, layout=Layout(made.shape, dense_strides(made.shape, lies)))
+        copy = Operation("reorder", [step.output], made, {}, "copy", step.handle)
+        self.operations.insert(self.operations.index(step) + 1, copy)
+
+    def _order_of_bytes(self, source: Value) -> tuple[int, ...] | None:
+        """The order of quantized numbers; None where they have gaps. oneDNN lays them by channels behind convolutions."""
         if not source.opaque:
             return order_of_strides(source)
-        return channels_last(source) if source in self._made_of_images else row_major(source)
+        return channels_last(source) if source in self._bytes_of_images else row_major(source)
 
     def _place_view(self, value: Value) -> None:
         """A view's strides; where there are none, those on a dense copy of what it looks at."""
@@ -271,7 +285,9 @@ class _Assignment:
             # It joins them with the convolution, in its reference kernel if the other operand lies otherwise.
             for value in operands:
                 if value.opaque and value not in self._made_of_images:
-                    self._settle(value, self._bytes_order(value) or row_major(value))
+                    step_before = self._dequantizers.get(value)
+                    lies = self._order_of_bytes(step_before.inputs[0]) if step_before is not None else None
+                    self._settle(value, lies or row_major(value))
             channels = channels_last(step.output)
             step.inputs = [self._in_order(value, channels, value in operands, step.handle) for value in step.inputs]
             return row_major(step.output)

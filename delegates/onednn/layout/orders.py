@@ -83,33 +83,37 @@ def settle_order(operands: Sequence[Value], repeated: Sequence[Value]) -> Order 
     return order if others <= {1} else rows
 
 
-def forgets_zero_points(shape: Sequence[Size], source: Order, target: Order) -> bool:
+def forgets_zero_points(
+    shape: Sequence[Size], source: Order, target: Order, strides: Sequence[Size] | None = None
+) -> bool:
     """Whether oneDNN 3.2 loses zero points where it quantizes or dequantizes and moves numbers to another order.
 
     Its kernel did in 186 of 19,600 transpositions of two sizes up to 140, and computed nonsense: with a multiple of 64
-    numbers side by side in the source, and more than 16 in the target that are no multiple of 4, as of 7 x 7 places
-    with 512 channels. Sizes that are known at run time only count as such.
+    numbers from one row of the source to the next, and more than 16 side by side in the target that are no multiple of
+    4, as of 7 x 7 places with 512 channels, or with 32 of 128. Sizes that are known at run time only count as such.
 
     Args:
         shape: Of the value.
         source: The order in which it lies.
         target: The order in which the result is to lie.
+        strides: Of the source, where it may have gaps.
     """
     moved = [[dim for dim in order if shape[dim] != 1] for order in (source, target)]
     if moved[0] == moved[1]:
         return False
-    inner, other = (_extent_inside(shape, one, two) for one, two in (moved, reversed(moved)))
-    known = isinstance(inner, int) and isinstance(other, int)
-    return not known or (inner % 64 == 0 and other > 16 and other % 4 != 0)
+    row, other = (_side_by_side(one, two) for one, two in (moved, reversed(moved)))
+    step = product([shape[dim] for dim in row]) if strides is None else strides[moved[0][-len(row) - 1]]
+    inside = product([shape[dim] for dim in other])
+    known = isinstance(step, int) and isinstance(inside, int)
+    return not known or (step % 64 == 0 and inside > 16 and inside % 4 != 0)
 
 
-def _extent_inside(shape: Sequence[Size], order: Sequence[int], other: Sequence[int]) -> Size:
-    """How many numbers lie side by side in one order that also do in the other."""
-    at = order[-1]
-    extent: Size = shape[at]
+def _side_by_side(order: Sequence[int], other: Sequence[int]) -> list[int]:
+    """The innermost dimensions of one order that are neighbours in the other, too."""
+    found = [order[-1]]
     for dim in reversed(order[:-1]):
-        place = other.index(at)
+        place = other.index(found[-1])
         if place == 0 or other[place - 1] != dim:
             break
-        at, extent = dim, product([shape[dim], extent])
-    return extent
+        found.append(dim)
+    return found

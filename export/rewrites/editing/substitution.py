@@ -195,7 +195,7 @@ def _write(node: Node, rule: Rule, arguments: Any, tensors: tuple[Node, ...]) ->
             module = make_fx(write, pre_dispatch=not rule.apart)(*(tensor.meta["val"] for tensor in tensors))
     except GuardOnDataDependentSymNode:  # the rule asks for a size that only a run finds
         return None
-    return _without_writes(module) if applies else None
+    return _without_strides(_without_writes(module)) if applies else None
 
 
 def _without_writes(module: GraphModule) -> GraphModule:
@@ -222,6 +222,20 @@ def _without_writes(module: GraphModule) -> GraphModule:
         node.target = new
         for later in nodes[at + 1 :]:
             later.replace_input_with(written, node)
+    return module
+
+
+def _without_strides(module: GraphModule) -> GraphModule:
+    """A view of what PyTorch lays out itself as a reshape: quantized later, say, its operand may lie otherwise.
+
+    ```
+    before:  z = aten._unsafe_view.default(y, [28, 56, 96])
+    after:   z = aten.reshape.default(y, [28, 56, 96])
+    ```
+    """
+    for node in module.graph.nodes:
+        if node.target == torch.ops.aten._unsafe_view.default:
+            node.target = torch.ops.aten.reshape.default
     return module
 
 
