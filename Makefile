@@ -46,11 +46,12 @@ demo: $(INSTALLED)
 demo-llm: $(INSTALLED)
 	@$(BIN)/python -m edgex.samples.demo_llm
 
-# Two processes, a file at a time: what a file exports once serves all its tests. Long files are the first.
+# Three processes, for two processors: they often wait for those that they start, and between samples. A file at a
+# time: what a file exports once serves all its tests. Long files are the first.
 # Bytecode first, for environments that do not let Python write it: tests start a thousand processes.
 # A process that crashes ends the run, with the name of its test: replaced by another, it makes pytest-xdist 3.8 wait for
 # ever (https://github.com/pytest-dev/pytest-xdist/issues/784).
-# Two test processes share the processors: threads that wait must not keep one busy.
+# Test processes share the processors: threads that wait must not keep one busy.
 test: $(INSTALLED)
 	@$(BIN)/python -m compileall -q src/edgex export delegates runtime_py samples
 	OMP_WAIT_POLICY=passive $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder --max-worker-restart=0

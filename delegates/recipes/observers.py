@@ -15,6 +15,7 @@ with quiet_import():
         XNNPACKQuantizer,
         get_symmetric_quantization_config,
     )
+    from executorch.backends.xnnpack.quantizer.xnnpack_quantizer_utils import propagate_annotation
     from torchao.quantization.pt2e import HistogramObserver, MinMaxObserver
     from torchao.quantization.pt2e.quantizer.quantizer import Q_ANNOTATION_KEY, QuantizationAnnotation
 
@@ -90,6 +91,8 @@ class _Quantizer(XNNPACKQuantizer):  # type: ignore[misc]  # executorch ships no
             for node in left:
                 del node.meta[Q_ANNOTATION_KEY]
         self._annotate_tables(annotated)
+        # Slices and views of what a table gives keep its range: XNNPACK has none from one range to another.
+        propagate_annotation(annotated)
         return annotated
 
     def _annotate_tables(self, model: torch.fx.GraphModule) -> None:

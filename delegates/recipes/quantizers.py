@@ -111,7 +111,9 @@ class SymmetricInt8:
         groups = node.args[6] if len(node.args) > 6 else 1
         if self.spares_few_places and "transpose" not in name and _is_over_wrong_places(node, shape):
             listed = ", ".join(map(str, _WRONG_PLACES[:-1]))
-            return f"oneDNN 3.2 computes it wrongly on processors with AMX: single places, {listed} or {_WRONG_PLACES[-1]}"
+            return (
+                f"oneDNN 3.2 computes it wrongly on processors with AMX: single places, {listed} or {_WRONG_PLACES[-1]}"
+            )
         if "transpose" in name:
             if self.dynamic:
                 return "XNNPACK has no transposed convolution whose ranges are found at every run"

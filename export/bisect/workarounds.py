@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 _DEBUGGING = "reference"
 # The second cannot be run on most machines.
 _NO_TARGETS = (_DEBUGGING, "onnx-rocm")
+_MOST_LEFT_OUT = 8
 
 
 def find_workarounds(
@@ -68,11 +69,15 @@ def _attempts(
         rewritten = replace(part, program=apply_rewrites(part.program, wanted_rewrites(model.job.delegate))[0])
         yield "rewrite", f"{export} -t {model.target}{again}", lambda: judge.judge(rewritten, recordings)
     if isinstance(model.job.delegate, LeavesOut) and born.verdict.delegated is not False:
-        names = frozenset(step.node.name for step in born.steps)
-        left_out = replace(part, program=replace(part.program, excluded=part.program.excluded | names))
-        flags = [f"--exclude {step.name}{f'@{step.module}' if step.module else ''}" for step in born.steps]
-        command = f"{export} -t {model.target}{exactly} {' '.join(dict.fromkeys(flags))}"
-        yield "exclude", command, lambda: judge.judge(left_out, recordings)
+        # What is wrong only together may be right without the last; a command of many operators helps nobody.
+        for steps in dict.fromkeys((born.steps[-1:], born.steps)):
+            if len(steps) > _MOST_LEFT_OUT:
+                continue
+            names = frozenset(step.node.name for step in steps)
+            left_out = replace(part, program=replace(part.program, excluded=part.program.excluded | names))
+            flags = [f"--exclude {step.name}{f'@{step.module}' if step.module else ''}" for step in steps]
+            command = f"{export} -t {model.target}{exactly} {' '.join(dict.fromkeys(flags))}"
+            yield "exclude", command, lambda left_out=left_out: judge.judge(left_out, recordings)  # type: ignore[misc]
     for name in delegate_names() if model.target != _DEBUGGING else ():
         other = None if name in (model.target, *_NO_TARGETS) else _on_other(model, name)
         if other is not None:

@@ -25,25 +25,28 @@ class WrongDelegate(ReferenceDelegate):
     Args:
         mistakes: Which operator becomes which.
         regions: What it says of its regions, by node name.
+        beside: The mistakes are made only in programs that have this operator, too.
     """
 
-    def __init__(self, mistakes, regions=None):
-        self._mistakes, self._regions = mistakes, regions or {}
+    def __init__(self, mistakes, regions=None, beside=None):
+        self._mistakes, self._regions, self._beside = mistakes, regions or {}, beside
 
     def lower(self, program, options):
         editor = ProgramEditor(program)
+        present = {node.target for node in editor.graph.nodes}
         for node in editor.graph.nodes:
-            node.target = self._mistakes.get(node.target, node.target)
+            if self._beside is None or self._beside in present:
+                node.target = self._mistakes.get(node.target, node.target)
         return replace(super().lower(editor.finish(), options), regions=self._regions)
 
 
-def make_subject(module, args, mistakes, tmp_path, *, regions=None, **settings):
+def make_subject(module, args, mistakes, tmp_path, *, regions=None, beside=None, **settings):
     """An artifact of a model whose delegate makes mistakes; the example is known to be wrong."""
     asked = ExportSettings(("reference",), output=tmp_path / "out", rewrite=False, **settings)
     source = wrap_model(module.eval(), args, {})
     jobs = check_settings(asked, "net")
     _, models, _ = prepare_models(lambda: source, asked, jobs, StageClock(), _quiet)
-    delegate = WrongDelegate(mistakes, regions)
+    delegate = WrongDelegate(mistakes, regions, beside)
     model = replace(models["reference"], job=dataclasses.replace(jobs[0], delegate=delegate))
     model = answer_cases(model, asked, _quiet)
     lowered = delegate.lower(model.program, jobs[0].options)

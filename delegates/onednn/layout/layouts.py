@@ -212,7 +212,7 @@ class _Assignment:
         self.operations.insert(self.operations.index(step) + 1, copy)
 
     def _order_of_bytes(self, source: Value) -> tuple[int, ...] | None:
-        """The order of quantized numbers; None where they have gaps. oneDNN lays them by channels behind convolutions."""
+        """The order of quantized numbers, None for none; oneDNN lays them by channels behind convolutions."""
         if not source.opaque:
             return order_of_strides(source)
         return channels_last(source) if source in self._bytes_of_images else row_major(source)

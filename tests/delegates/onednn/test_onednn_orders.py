@@ -75,3 +75,6 @@ def test_where_zero_points_are_lost() -> None:
     assert forgets_zero_points((1, 18, 56, 56), rows, images)
     assert not forgets_zero_points((1, 50, 64), (0, 1, 2), (1, 0, 2))
     assert forgets_zero_points((1, 50, 64), (0, 1, 2), (0, 2, 1))
+    # 32 of 128 and of 96 channels: what counts is the step from place to place.
+    assert forgets_zero_points((1, 32, 7, 7), images, rows, (6272, 1, 896, 128))
+    assert not forgets_zero_points((1, 32, 7, 7), images, rows, (4704, 1, 672, 96))

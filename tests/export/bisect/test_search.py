@@ -42,6 +42,13 @@ def test_faults_are_told_from_what_enlarges_them_and_cuts_come_between_regions_f
     assert looked[1] == f"reference: operators 1 to {border} of {len(names)}", "the first cut is between the regions"
 
 
+def test_what_is_wrong_only_together_is_narrowed_from_both_ends(tmp_path):
+    mistakes, beside = {ATEN.sin.default: ATEN.arctan.default}, ATEN.sigmoid.default
+    found = bisect_mistakes(Net(), (randn(3, 6),), mistakes, tmp_path, beside=beside)
+    (born,) = found.born
+    assert [born.together[0].op, born.place.op] == ["aten.sin.default", "aten.sigmoid.default"]
+
+
 def test_no_time_gives_what_is_known(tmp_path):
     found = bisect_mistakes(Net(), (randn(3, 6),), {ATEN.sin.default: ATEN.cos.default}, tmp_path, seconds=0.0)
     assert not found.complete and found.judged == 0 and not found.born

@@ -43,6 +43,15 @@ def test_sums_become_products(equation):
     assert "aten.einsum.default" not in operators(after)
 
 
+def test_what_is_taken_apart_is_reshaped_not_viewed():
+    """A rewrite, or a quantization, may lay a factor otherwise later, of which there is no view."""
+    factors = torch.randn(1, 2, 4, 5, 6), torch.randn(4, 3, 6)
+    program = capture_program(Calls(lambda a, b: torch.einsum("byhwc,hkc->byhwk", a, b)), *factors)
+    after, _ = split_einsum(program)
+    assert "aten.reshape.default" in operators(after), operators(after)
+    assert "aten._unsafe_view.default" not in operators(after)
+
+
 def test_a_factor_is_turned_next_to_its_product():
     """Behind a reshape, so that ONNX Runtime multiplies by the turned matrix and copies none."""
     factors = _factors("bhid,bhjd->bhij")
