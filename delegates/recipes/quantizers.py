@@ -126,9 +126,9 @@ class SymmetricInt8:
         return None
 
 
-# Of single places: those which oneDNN's kernel for AMX takes in three tiles of 9 to 16 rows. With more than 48 channels and
-# a zero point it gave -4 to 14 dB on a Xeon and wrote beyond its memory, whichever way the places lie (8 x 6, 1 x 48). All
-# other numbers from 1 to 129 were right, 14 beyond up to 3,136, and so was each of these with 32 or 48 channels, or taps.
+# Of single places: those which oneDNN's kernel for AMX takes in three tiles of 9 to 16 rows. With more than 48 channels
+# and a zero point it gave -4 to 14 dB on a Xeon and wrote beyond its memory, whichever way the places lie (8 x 6, 1 x
+# 48). Every other number from 1 to 109 was right, and so were others up to 3,136, and 48 channels or fewer.
 _WRONG_PLACES = (27, 33, 36, 39, 42, 45, 48)
 _MOST_RIGHT_CHANNELS = 48
 

@@ -2,8 +2,8 @@
 
 A stretch that is wrong is parted in two, at the boundary of a delegate's partition where one is inside, so that what
 the delegate fuses stays together, else in the middle. Both halves are fed with eager's values: a half that is right has
-only passed an error on. Where neither half is wrong the stretch as a whole is, roundings that add up, or a fusion: it is
-narrowed from both ends as long as it stays wrong.
+only passed an error on. Where neither half is wrong the stretch as a whole is, roundings that add up, or a fusion: it
+is narrowed from both ends as long as it stays wrong.
 """
 
 from __future__ import annotations
