@@ -28,7 +28,7 @@ class Born:
     Attributes:
         steps: One; several where only together they are wrong.
         verdict: Of these alone.
-        alone: The worst SQNR in dB that any half of them has by itself; None for a single step.
+        alone: The worst SQNR in dB that any half of them has by itself; None for a single step, or where time was up.
     """
 
     steps: tuple[Step, ...]
@@ -149,25 +149,29 @@ class _Search:
             elif half.state == "right":
                 self._found.right.append((first, last))
         if not left.is_at_fault and not right.is_at_fault:
-            measured = [half.error_db for half in (left, right) if half.error_db is not None]
             one_refused = [half.state for half in (left, right)].count("refused") == 1
             if one_refused:  # the other half is right: what cannot be tried alone is at fault
                 first, last = (start, at) if left.state == "refused" else (at, end)
                 self._found.born.append(Born(self._whole.steps[first:last], verdict))
             else:
                 first, last, verdict = self._narrow(start, at, end, verdict)
-                self._found.born.append(Born(self._whole.steps[first:last], verdict, min(measured, default=None)))
+                halves: tuple[Verdict | None, ...] = (left, right)
+                if (first, last) != (start, end):
+                    halves = (self._look(first, at), self._look(at, last))
+                measured = [half.error_db for half in halves if half is not None and half.error_db is not None]
+                worst = None if None in halves else min(measured, default=None)
+                self._found.born.append(Born(self._whole.steps[first:last], verdict, worst))
 
     def _narrow(self, start: int, at: int, end: int, verdict: Verdict) -> tuple[int, int, Verdict]:
         """The shortest stretch around a cut that is found to be wrong, where neither side of the cut is by itself."""
 
-        def search(places: list[int], is_wrong: Callable[[int], Verdict | None], found: int) -> int:
+        def search(places: list[int], look: Callable[[int], Verdict | None], found: int) -> int:
             # From the cut outwards: a stretch that holds a wrong one is taken to be wrong.
             nonlocal verdict
             low, high = 0, len(places)
             while low < high:
                 middle = (low + high) // 2
-                looked = is_wrong(places[middle])
+                looked = look(places[middle])
                 if looked is None:
                     break
                 if looked.is_at_fault:

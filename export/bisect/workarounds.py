@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 _DEBUGGING = "reference"
 # The second cannot be run on most machines.
 _NO_TARGETS = (_DEBUGGING, "onnx-rocm")
+# A command of more operators helps nobody.
 _MOST_LEFT_OUT = 8
 
 
@@ -69,7 +70,7 @@ def _attempts(
         rewritten = replace(part, program=apply_rewrites(part.program, wanted_rewrites(model.job.delegate))[0])
         yield "rewrite", f"{export} -t {model.target}{again}", lambda: judge.judge(rewritten, recordings)
     if isinstance(model.job.delegate, LeavesOut) and born.verdict.delegated is not False:
-        # What is wrong only together may be right without the last; a command of many operators helps nobody.
+        # What is wrong only together may be right without the last.
         for steps in dict.fromkeys((born.steps[-1:], born.steps)):
             if len(steps) > _MOST_LEFT_OUT:
                 continue

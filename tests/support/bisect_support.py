@@ -25,15 +25,17 @@ class WrongDelegate(ReferenceDelegate):
     Args:
         mistakes: Which operator becomes which.
         regions: What it says of its regions, by node name.
-        beside: The mistakes are made only in programs that have this operator, too.
+        beside: The mistakes are made only in programs that have this operator, too, and not left out.
     """
+
+    leaves_out = True
 
     def __init__(self, mistakes, regions=None, beside=None):
         self._mistakes, self._regions, self._beside = mistakes, regions or {}, beside
 
     def lower(self, program, options):
         editor = ProgramEditor(program)
-        present = {node.target for node in editor.graph.nodes}
+        present = {node.target for node in editor.graph.nodes if node.name not in program.excluded}
         for node in editor.graph.nodes:
             if self._beside is None or self._beside in present:
                 node.target = self._mistakes.get(node.target, node.target)

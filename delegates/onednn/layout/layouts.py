@@ -212,7 +212,7 @@ class _Assignment:
         self.operations.insert(self.operations.index(step) + 1, copy)
 
     def _order_of_bytes(self, source: Value) -> tuple[int, ...] | None:
-        """The order of quantized numbers, None for none; oneDNN lays them by channels behind convolutions."""
+        """The order of quantized numbers, None if they have none; oneDNN lays what convolutions make by channels."""
         if not source.opaque:
             return order_of_strides(source)
         return channels_last(source) if source in self._bytes_of_images else row_major(source)
@@ -285,9 +285,9 @@ class _Assignment:
             # It joins them with the convolution, in its reference kernel if the other operand lies otherwise.
             for value in operands:
                 if value.opaque and value not in self._made_of_images:
-                    step_before = self._dequantizers.get(value)
-                    lies = self._order_of_bytes(step_before.inputs[0]) if step_before is not None else None
-                    self._settle(value, lies or row_major(value))
+                    maker = self._dequantizers.get(value)
+                    order = None if maker is None else self._order_of_bytes(maker.inputs[0])
+                    self._settle(value, order or row_major(value))
             channels = channels_last(step.output)
             step.inputs = [self._in_order(value, channels, value in operands, step.handle) for value in step.inputs]
             return row_major(step.output)

@@ -129,7 +129,9 @@ def test_pieces_of_what_a_table_gives_keep_its_range() -> None:
 
     x = torch.randn(4, 8) * torch.linspace(0.1, 3, 4)[:, None]
     graph = _convert(Gated(), x, tables=("gelu",)).graph
-    for piece in graph.find_nodes(op="call_function", target=torch.ops.aten.slice.Tensor):
+    pieces = graph.find_nodes(op="call_function", target=torch.ops.aten.slice.Tensor)
+    assert len(pieces) == 2
+    for piece in pieces:
         (quantized,) = piece.users
         assert quantized.args[1:3] == piece.args[0].args[1:3]
 

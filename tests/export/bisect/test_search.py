@@ -47,6 +47,8 @@ def test_what_is_wrong_only_together_is_narrowed_from_both_ends(tmp_path):
     found = bisect_mistakes(Net(), (randn(3, 6),), mistakes, tmp_path, beside=beside)
     (born,) = found.born
     assert [born.together[0].op, born.place.op] == ["aten.sin.default", "aten.sigmoid.default"]
+    assert born.alone_db > 80, "that of the halves of what is named"
+    assert [one.command.count("--exclude") for one in born.workarounds] == [1], "leaving out the last is enough"
 
 
 def test_no_time_gives_what_is_known(tmp_path):
