@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 from edgex.delegates.onednn.layout.orders import (
     channels_last,
@@ -21,7 +20,8 @@ from edgex.delegates.onednn.layout.orders import (
     settle_order,
 )
 from edgex.delegates.onednn.layout.repetition import is_fast_alone, is_whole, kept_dims
-from edgex.delegates.onednn.layout.sizes import Layout, Permute, Size, dense_strides, product, same_layout
+from edgex.delegates.onednn.layout.sizes import Layout, Permute, dense_strides, same_layout
+from edgex.delegates.onednn.layout.strides import is_interleaved, repeats, settle_ones
 from edgex.delegates.onednn.plan.fusion import ACTIVATIONS, OF_TWO
 from edgex.delegates.onednn.plan.graph_api import OWN_KINDS
 from edgex.delegates.onednn.plan.region import RegionBuilder, same_size
@@ -98,11 +98,11 @@ class _Assignment:
         for step in self.operations:
             if step.kind not in _IMAGE_KINDS:
                 for value in (*step.inputs, step.output):
-                    _settle_ones(value)
+                    settle_ones(value)
 
     def _place_result(self, step: Operation) -> None:
         if step.kind not in OWN_KINDS:
-            unfit = [_repeats(value) or _is_interleaved(value) for value in step.inputs]
+            unfit = [repeats(value) or is_interleaved(value) for value in step.inputs]
             pairs = zip(step.inputs, unfit, strict=True)
             step.inputs = [self._dense_copy(value, step.handle) if copied else value for value, copied in pairs]
         value = step.output
@@ -378,17 +378,30 @@ class _Assignment:
         source, target = value, copy
         if value.dtype in INTEGERS:
             # oneDNN's graphs copy integers only as what they mean, and fuse all three.
-            source, target = Value("f32", value.shape, opaque=True), Value("f32", value.shape, opaque=True)
-            source.layout = target.layout = _dense(value)
-            self.operations.append(Operation("dequantize", [value], source, PLAIN.attributes, "copy", handle))
-        if _is_interleaved(source) and source.dtype == "f32":
-            # The larger of a number and itself: the backend's own operators take any strides.
+            source, target = self._as_floats(value, handle), Value("f32", value.shape, opaque=True)
+            target.layout = _dense(value)
+        if is_interleaved(source) and source.dtype == "f32":
+            # The larger of a number and itself: the backend's own operators take any strides, and choose none.
+            target.opaque = False
             self.operations.append(Operation(OWN_BINARY["maximum"], [source, source], target, {}, "copy", handle))
-            return copy
-        self.operations.append(Operation("reorder", [source], target, {}, "copy", handle))
+        else:
+            self.operations.append(Operation("reorder", [source], target, {}, "copy", handle))
         if value.dtype in INTEGERS:
             self.operations.append(Operation("quantize", [target], copy, PLAIN.attributes, "copy", handle))
         return copy
+
+    def _as_floats(self, value: Value, handle: int) -> Value:
+        """Integers as floats; of rows that oneDNN takes to overlap, seen in the floats of all that they lie in."""
+        made = Value("f32", value.shape, opaque=True)
+        if value.parent is None or not is_interleaved(value):
+            made.layout = _dense(value)
+            self.operations.append(Operation("dequantize", [value], made, PLAIN.attributes, "copy", handle))
+            return made
+        whole = self._as_floats(value.parent, handle)
+        whole.opaque, made.opaque = False, False
+        made.parent, made.view = whole, value.view
+        self._place_view(made)
+        return made
 
     def _own_output(self, value: Value, expected: Layout) -> Value:
         """The value itself if its root can lie in the output's memory, else a copy."""
@@ -451,42 +464,6 @@ def _converted_alone(operations: Sequence[Operation]) -> set[Value]:
         if (step.kind == "dequantize" and step.output not in taken)
         or (step.kind == "quantize" and step.inputs[0] not in written)
     }
-
-
-def _repeats(value: Value) -> bool:
-    """Whether elements lie in several places of it at once, which oneDNN takes in a copy only."""
-    assert value.layout is not None
-    return any(stride == 0 and size != 1 for size, stride in zip(value.shape, value.layout.strides, strict=True))
-
-
-def _is_interleaved(value: Value) -> bool:
-    """Whether oneDNN 3.2 takes its rows to overlap: every other of 17 numbers end for it where 18 would."""
-    assert value.layout is not None
-    pairs = zip(value.layout.strides, value.shape, strict=True)
-    known = [(stride, size) for stride, size in pairs if size != 1]
-    if not all(isinstance(number, int) for pair in known for number in pair):
-        return False
-    least = 1
-    for stride, size in sorted(known):
-        if stride < least:
-            return True
-        least = stride * size
-    return False
-
-
-def _settle_ones(value: Value) -> None:
-    """Give sizes of 1 the strides that they have by rows, where the others lie so: oneDNN 3.2 tells orders by them."""
-    assert value.layout is not None
-    shape, strides = value.shape, list(value.layout.strides)
-    kept = [stride for size, stride in zip(shape, strides, strict=True) if size != 1]
-    if not all(isinstance(stride, int) for stride in kept) or kept != sorted(kept, reverse=True):
-        return
-    step: Size = 1
-    for dim in reversed(range(len(shape))):
-        if shape[dim] == 1:
-            strides[dim] = step
-        step = product([strides[dim], shape[dim]])
-    value.layout = replace(value.layout, strides=tuple(strides))
 
 
 def _dense(value: Value) -> Layout:

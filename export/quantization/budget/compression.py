@@ -111,7 +111,7 @@ def _look(seen: _Seen, values: torch.Tensor, scale: float, zero_point: int, low:
     finite = values[torch.isfinite(values)]
     seen.values += finite.numel()
     seen.clipped += int(((finite < least) | (finite > most)).sum())
-    if values.dim() == 4 and values.shape[1] > 1:
+    if values.dim() == 4 and values.shape[1] > 1 and values.numel():
         steps = torch.round(values / scale)
         lowest, highest = steps.amin((0, 2, 3)), steps.amax((0, 2, 3))
         seen.low = lowest if seen.low is None else torch.minimum(seen.low, lowest)

@@ -66,6 +66,19 @@ class Detector(nn.Module):
         return torch.cat([self.boxes(x).flatten(2) * 640, self.scores(x).flatten(2).sigmoid()], 1)
 
 
+class EmptyPiece(nn.Module):
+    """What rotary positions leave of a head as wide as they are: nothing, joined to the rest all the same."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.next = nn.Conv2d(3, 8, 3, padding=1), nn.Linear(16, 8)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.first(x)
+        turned, rest = x[..., :16], x[..., 16:]
+        return self.next(torch.cat([turned * 2, rest], -1))
+
+
 class TwoOrders(nn.Module):
     """A sum of images whose readers want it in different orders: a scale for each channel, and a norm."""
 
@@ -84,7 +97,7 @@ class TwoOrders(nn.Module):
 
 
 @pytest.mark.parametrize("target", ["xnnpack", "onednn", "onnx-cpu"])
-@pytest.mark.parametrize("network", [ReadTwice, Windows, Modulated, Detector, TwoOrders])
+@pytest.mark.parametrize("network", [ReadTwice, Windows, Modulated, Detector, EmptyPiece, TwoOrders])
 def test_it_is_proved(network: type[nn.Module], target: str, tmp_path: Path) -> None:
     torch.manual_seed(0)
     model = network().eval()
