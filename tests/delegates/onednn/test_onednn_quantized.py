@@ -385,3 +385,20 @@ def test_bytes_of_every_other_column(lies: str) -> None:
     loaded.runner.close()
     for one, other in zip(wanted, found, strict=True):
         assert sqnr_db(one, other) > 25, sqnr_db(one, other)
+
+
+def test_a_layer_of_a_quantized_table() -> None:
+    """Positions: oneDNN gives wrong numbers where all that a product reads is declared constant."""
+    linear, table = Int8Linear(3, 4), to_int8(random(1, 49, 3) * 3)
+
+    def network(x: torch.Tensor, a: nn.Module) -> tuple[torch.Tensor, ...]:
+        return (a(to_float(table)).softmax(-1) @ x,)
+
+    module, inputs = Network(network, linear), random(1, 4, 8)
+    with torch.no_grad():
+        wanted = module(inputs)
+    loaded = load(lower(by_hand(module, inputs)))
+    found = [loaded(inputs) for _ in range(2)]
+    loaded.runner.close()
+    for one in found:
+        assert sqnr_db(wanted[0], one[0]) > 25, sqnr_db(wanted[0], one[0])

@@ -61,13 +61,29 @@ size_t Executable::argument_bytes(uint32_t value) const {
 }
 
 // oneDNN 3.2 gives wrong numbers where everything that a product reads is declared constant: the first step of a
-// recurrent layer, say, whose state starts as zeros. What is multiplied by weights is never declared so.
+// recurrent layer, say, whose state starts as zeros, or quantized positions. What is multiplied by weights, and what
+// that is computed of where it depends on no input, is never declared so.
 void Executable::find_data() {
+  std::map<uint32_t, const Operation*> makers;  // of what depends on constants alone
+  const auto is_fixed = [&](uint32_t id) {
+    return plan_.values[root(id)].storage == Storage::kConstant || makers.count(root(id)) != 0;
+  };
   for (const Operation& operation : plan_.operations) {
     const bool weighs = operation.kind == dnnl_graph_op_matmul || operation.kind == dnnl_graph_op_convolution ||
                         operation.kind == dnnl_graph_op_conv_transpose;
-    if (weighs && !operation.inputs.empty()) data_.insert(root(operation.inputs[0]));
+    if (operation.inputs.empty()) continue;
+    if (weighs && is_fixed(operation.inputs[0])) add_data(root(operation.inputs[0]), makers);
+    if (std::all_of(operation.inputs.begin(), operation.inputs.end(), is_fixed)) {
+      for (uint32_t output : operation.outputs) makers[root(output)] = &operation;
+    }
   }
+}
+
+void Executable::add_data(uint32_t value, const std::map<uint32_t, const Operation*>& makers) {
+  if (!data_.insert(value).second) return;
+  const auto maker = makers.find(value);
+  if (maker == makers.end()) return;
+  for (uint32_t input : maker->second->inputs) add_data(root(input), makers);
 }
 
 dnnl_graph_logical_tensor_t Executable::strided(uint32_t id, const std::vector<int64_t>& strides) const {

@@ -100,6 +100,7 @@ class Executable {
   };
 
   void find_data();
+  void add_data(uint32_t value, const std::map<uint32_t, const Operation*>& makers);
   void compile(const std::vector<Group>& groups);
   void plan_memory(const std::vector<Group>& groups);
   std::map<uint32_t, uint32_t> share_memory(const std::vector<Group>& groups, std::map<uint32_t, Stretch>& lives) const;
