@@ -60,7 +60,7 @@ def end_unfit_partitions(operations: Sequence[Operation]) -> None:
 
 def _last_fit(fused: Sequence[Operation], makers: Mapping[Value, Operation]) -> Operation | None:
     """The operator that must end its partition, or None where all is well; `fused` is in program order."""
-    return _last_right(fused) or _last_fast(fused) or _last_of_fast_operands(fused, makers)
+    return _last_right(fused) or _last_fast(fused) or _last_inside(fused) or _last_of_fast_operands(fused, makers)
 
 
 def _last_right(fused: Sequence[Operation]) -> Operation | None:
@@ -100,6 +100,19 @@ def _last_fast(fused: Sequence[Operation]) -> Operation | None:
         if other == [first.inputs[0]]:  # x * sigmoid(x) is one activation
             last, *rest = rest
     return last if any(operation.kind in OF_TWO for operation in rest) else None
+
+
+def _last_inside(fused: Sequence[Operation]) -> Operation | None:
+    """A softmax whose numbers do not lie side by side in what is written, or None: its reference kernel would write it."""
+    written = fused[-1].output
+    if written.opaque or written.layout is None:
+        return None
+    for operation in fused[:-1]:
+        if operation.kind in _SOFTMAX and operation.output.shape == written.shape:
+            axis = operation.attributes["axis"]
+            if written.shape[axis] != 1 and written.layout.strides[axis] != 1:
+                return operation
+    return None
 
 
 def _last_of_fast_operands(fused: Sequence[Operation], makers: Mapping[Value, Operation]) -> Operation | None:

@@ -30,6 +30,8 @@ _FINE_SECONDS = 1e-9
 # OpenVINO's kernels end with what they compute in: `Convolution (brgconv_avx512_I8)`.
 _KERNEL = re.compile(r"_(I8|U8|BF16|FP16|F16)\)")
 _COMPUTED = {"I8": "int8", "U8": "int8", "BF16": "bfloat16", "FP16": "float16", "F16": "float16"}
+# oneDNN's, of products that take in the conversions around them.
+_FUSED = re.compile(r"^dequantize\+(convolution|conv_transpose|linear|matmul|mm|bmm|addmm)\b")
 # XNNPACK's names of quantized kernels: `Fully Connected (NC, QDU8, F32, QC8W) GEMM`.
 _QUANTIZED = re.compile(r"\(\w+, Q[A-Z]*8")
 
@@ -188,7 +190,10 @@ def compute_dtype(row: OperatorRow) -> str:
         return "int8"
     if named := _KERNEL.search(row.op_type):
         return _COMPUTED[named[1]]
-    first = next((tensor.dtype for tensor in row.inputs), "")
+    dtypes = [tensor.dtype for tensor in row.inputs]
+    if _FUSED.search(row.op_type) and "int8" in dtypes:
+        return "int8"
+    first = next(iter(dtypes), "")
     return "int8" if first == "uint8" else first
 
 

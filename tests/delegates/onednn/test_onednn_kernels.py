@@ -199,6 +199,11 @@ def int8_residual(x: torch.Tensor, layer: nn.Module) -> torch.Tensor:
     return rounded(rounded(F.gelu(rounded(layer(rounded(x))))) + rounded(x))
 
 
+def int8_talking_heads(x: torch.Tensor, before: nn.Module, after: nn.Module) -> torch.Tensor:
+    """Scores that lie by rows between convolutions over the heads, which want these innermost."""
+    return after(rounded((before(rounded(x)) + 1).softmax(-1), -128))
+
+
 def as_it_is(given: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
     return given + x
 
@@ -268,6 +273,11 @@ CASES: dict[str, tuple] = {
     "windows_of_heads": (windows_of_heads, (8, 16, 32), nn.Linear(32, 96), nn.Embedding(4, 256), nn.Embedding(8, 256)),
     "bias_of_places": (bias_of_places, (8, 16, 32), nn.Linear(32, 96), nn.Linear(32, 4)),
     "int8_image_residual": (int8_image_residual, IMAGE, Int8Conv(32, pointwise=True), Int8Conv(32)),
+    "int8_talking_heads": (
+        int8_talking_heads,
+        IMAGE,
+        *(Int8Conv(32, pointwise=True), Int8Conv(32, pointwise=True)),
+    ),
     "int8_residual": (int8_residual, (128, 64), Int8Linear(64, 64)),
     "sinks": (sinks, (2, 128, 96)),
     "relative_places": (relative_places, (64, 16, 32), nn.Linear(32, 96), nn.Embedding(16, 8), nn.Embedding(16, 8)),
@@ -293,7 +303,8 @@ CASES: dict[str, tuple] = {
 # Where oneDNN has other kernels on a machine without AVX-512, and these fuse less.
 FUSED = (
     *("behind_convolution", "behind_groups", "behind_channels", "behind_dilated_channels", "behind_product"),
-    *("behind_concatenation", "bias_of_places", "int8_image_residual", "int8_residual", "pooled_rows"),
+    *("behind_concatenation", "bias_of_places", "int8_image_residual", "int8_residual", "int8_talking_heads"),
+    "pooled_rows",
 )
 # The table again in further orders: half a minute each.
 SLOW = tuple(

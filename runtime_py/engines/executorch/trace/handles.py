@@ -16,6 +16,9 @@ from edgex.runtime.engines.trace.source_map import MappedOperator
 # What the oneDNN backend calls a copy into another layout. Its handle is that of the operator that needs it.
 COPY = "copy"
 
+# What it calls conversions, of a quantized program: clipping is what is left of a quantize whose readers take floats.
+_CONVERSIONS = ("quantize", "dequantize", "clip")
+
 
 @dataclass(frozen=True)
 class Identified:
@@ -46,6 +49,7 @@ def match_handles(events: Sequence[TraceEvent], region: Sequence[MappedOperator]
     for item in region:
         if item.handle is not None:
             operators.setdefault((_base(item.op), item.handle), []).append(item.name)
+    conversions = _Conversions(region)
     reported: dict[tuple[str, int], list[int]] = {}
     for index, keys in enumerate(parts):
         for key in keys:
@@ -57,7 +61,9 @@ def match_handles(events: Sequence[TraceEvent], region: Sequence[MappedOperator]
         if {name for name, _ in keys} == {COPY}:
             found.append(_identify_copy({handle for _, handle in keys}, region))
             continue
-        keys = [key for key in keys if key[0] != COPY]  # fused into what it was put in for
+        converted = [key for key in keys if key[0] in _CONVERSIONS]
+        # Copies are fused into what they were put in for.
+        keys = [key for key in keys if key[0] not in (COPY, *_CONVERSIONS)]
         names: list[str] = []
         confidence, own = "exact", True
         for key in dict.fromkeys(keys):
@@ -68,9 +74,53 @@ def match_handles(events: Sequence[TraceEvent], region: Sequence[MappedOperator]
             own = own and len(mine) == keys.count(key) and not taken.intersection(mine)
             names += mine
             taken.update(mine)
+        names += conversions.beside(names, converted)
         certain: Confidence = "aligned" if confidence == "aligned" else "exact"
         found.append(Identified() if confidence == "delegate" else Identified(tuple(names), certain, own))
     return found
+
+
+class _Conversions:
+    """The quantize and dequantize operators of a region, which one event does together with what they are for."""
+
+    def __init__(self, region: Sequence[MappedOperator]) -> None:
+        self._operators = {item.name: item for item in region}
+        self._reported: dict[tuple[str, int], list[str]] = {}
+        self._makers: dict[str, str] = {}
+        self._readers: dict[str, set[str]] = {}
+        for item in region:
+            for value in item.inputs:
+                self._readers.setdefault(value, set()).add(item.name)
+            kind, _, rest = _base(item.op).partition("_per_")
+            if not rest or kind not in _CONVERSIONS:
+                continue
+            self._makers |= dict.fromkeys(item.outputs, item.name)
+            if item.handle is not None:
+                # Both of a pair may have the handle of what they came from; a clip is what either leaves.
+                for reported in (kind, "clip"):
+                    self._reported.setdefault((reported, item.handle), []).append(item.name)
+
+    def beside(self, names: Sequence[str], reported: Sequence[tuple[str, int]]) -> list[str]:
+        """Those that an event reports by kind and handle, and those of weights by channel, which it does not report.
+
+        A dequantize that others read as well is left out, for each of its readers does it.
+        """
+        found = [name for key in reported for name in self._reported.get(key, ())]
+        if not names:
+            return list(dict.fromkeys(found))
+        read = [value for name in names for value in self._operators[name].inputs if value in self._makers]
+        makers = [self._makers[value] for value in read]
+        found += [name for name in makers if _base(self._operators[name].op) == "dequantize_per_channel"]
+        own = {*names, *found}
+        return [name for name in dict.fromkeys(found) if self._is_written(name) or not self._others(name, own)]
+
+    def _is_written(self, name: str) -> bool:
+        return _base(self._operators[name].op).startswith("quantize")
+
+    def _others(self, name: str, own: Set[str]) -> Set[str]:
+        """What reads it outside of an event."""
+        readers = {reader for value in self._operators[name].outputs for reader in self._readers.get(value, ())}
+        return readers - own
 
 
 def _identify_copy(handles: Set[int], region: Sequence[MappedOperator]) -> Identified:

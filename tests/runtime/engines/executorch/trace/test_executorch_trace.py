@@ -268,6 +268,39 @@ def test_handles_lead_to_fused_operators():
     assert [one.confidence for one in found] == ["exact", "exact"]
 
 
+def test_conversions_belong_to_what_they_are_for():
+    """Of two readers each dequantizes what it reads; weights by channel are never reported."""
+
+    def converts(name: str, handle: int, op: str, read: str) -> MappedOperator:
+        return MappedOperator(name, f"quantized_decomposed.{op}", handle, "m", "n.py:1", 0, (read,), (name,), None)
+
+    def layer(name: str, handle: int, *read: str) -> MappedOperator:
+        return MappedOperator(name, "aten.linear.default", handle, "m", "n.py:2", 0, read, (name,), 8)
+
+    region = [
+        converts("q", 1, "quantize_per_tensor.default", "x"),
+        converts("d", 1, "dequantize_per_tensor.default", "q"),
+        converts("w", 2, "dequantize_per_channel.default", "p_weight"),
+        layer("a", 3, "d", "w"),
+        converts("qa", 4, "quantize_per_tensor.default", "a"),
+        converts("da", 4, "dequantize_per_tensor.default", "qa"),
+        layer("b", 5, "da", "p_one"),
+        layer("c", 6, "da", "p_two"),
+    ]
+    alone, first, *readers = match_handles(
+        [
+            event("quantize", b"1\0"),
+            event("dequantize+linear+quantize", b"1,3,4\0"),
+            event("dequantize+linear", b"4,5\0"),
+            event("dequantize+linear", b"4,6\0"),
+        ],
+        region,
+    )
+    assert alone.names == ("q",) and alone.own_work
+    assert (first.names, first.own_work) == (("a", "d", "qa", "w"), True)
+    assert [(one.names, one.own_work) for one in readers] == [(("b",), True), (("c",), True)]
+
+
 def test_steps_of_one_operator_are_counted_off():
     region = [operator(f"step{i}", 7, "linear", source=f"n.py:{i}") for i in range(3)]
     found = match_handles([event("linear", b"7\0")] * 3, region)
