@@ -12,6 +12,7 @@ from edgex.errors import QuantizationError, UsageError
 from edgex.export.proof.verification import QuantizedReference
 from edgex.export.quantization.calibration.samples import Samples, find_calibration, of_method
 from edgex.export.quantization.linear.layers import quantize_linear, quantize_tables
+from edgex.export.quantization.linear.products import write_layers
 from edgex.export.quantization.model import QuantizedModel, quantize_once
 from edgex.export.quantization.quantize import Calibrated
 from edgex.export.quantization.running import GraphRunner
@@ -104,6 +105,7 @@ def _quantize_method(
             "use a recipe that needs no calibration, such as 8da4w or 8da8w",
             why="ranges of what it reads would have to be observed over runs of all methods in a row",
         )
+    models = _with_layers(models)
     samples = _open_samples(captured.source, eager, settings, progress) if observed else None
     exported = captured.capture.program.exported
     # Where an operator writes in place, `Calibrated` traces again, and names are those of other values.
@@ -148,6 +150,17 @@ def _quantize_method(
         except QuantizationError as error:
             failed[name] = error
     return found, failed
+
+
+def _with_layers(models: Mapping[str, TargetModel]) -> dict[str, TargetModel]:
+    """The models with their products of weights as linear layers; targets that share a program go on sharing it."""
+    written = {id(model.rewritten.program): write_layers(model.rewritten.program) for model in models.values()}
+    found = {}
+    for name, model in models.items():
+        program, rewrite = written[id(model.rewritten.program)]
+        applied = model.rewritten.applied if rewrite is None else (*model.rewritten.applied, rewrite)
+        found[name] = replace(model, rewritten=replace(model.rewritten, program=program, applied=applied))
+    return found
 
 
 def _recipe_here(recipe: Recipe, quantizer: Quantizer | None, delegate: Delegate) -> Recipe:

@@ -56,6 +56,8 @@ _TAKES_ELEMENT = frozenset(
     )
     for suffix in ("", "_")
 )
+# The end of float32, which additive masks are made of: a table that was computed from one holds it, and no weight does.
+_LEAST_OF_MASKS = 1e38
 _MULTIPLIES = frozenset({"aten::mul", "aten::mul_"})
 
 
@@ -133,19 +135,22 @@ class _Converter:
                 is_literal = spec.kind is InputKind.CONSTANT_TENSOR and (
                     tensor.numel() == 1 or str(spec.target) in self._program.literals
                 )
-                low = (self._clamped(tensor) if is_literal else tensor.detach()).to(self._dtype)
-                if (largest := _overflow(tensor.detach(), low)) is not None and not is_literal:
-                    overflows[str(spec.target)] = largest
+                low = tensor.detach().to(self._dtype)
+                if _overflow(tensor.detach(), low) is not None:
+                    given = self._clamped(tensor.detach(), 0.0 if is_literal else _LEAST_OF_MASKS)
+                    low = given.to(self._dtype)
+                    if (largest := _overflow(given, low)) is not None:
+                        overflows[str(spec.target)] = largest
                 converted[id(tensor)] = low
             _set_val(node, node.meta["val"].detach().to(self._dtype))
         if overflows:
             self._refuse_overflows(overflows)
         self._editor.replace_tensors(converted)
 
-    def _clamped(self, tensor: torch.Tensor) -> torch.Tensor:
-        """The finite values within the dtype's range; infinities stay."""
+    def _clamped(self, tensor: torch.Tensor, least: float) -> torch.Tensor:
+        """Finite values from `least` on, up or down, within the dtype's range; others and infinities stay."""
         limit = torch.finfo(self._dtype).max
-        return torch.where(tensor.isinf(), tensor, tensor.clamp(-limit, limit))
+        return torch.where(tensor.isfinite() & (tensor.abs() >= least), tensor.clamp(-limit, limit), tensor)
 
     def _refuse_overflows(self, overflows: Mapping[str, float]) -> None:
         names = ", ".join(f"{name} (up to {largest:.3g})" for name, largest in overflows.items())
@@ -153,9 +158,7 @@ class _Converter:
         raise LoweringError(
             f"{len(overflows)} weight(s) do not fit into {self._precision}: {names}",
             why=f"the largest finite value of {self._dtype} is {limit:.5g}; these would become infinite",
-            fix="use --precision bf16 or fp32; in an additive mask write -inf instead of a large number"
-            if self._dtype == torch.float16
-            else "use --precision fp32; in an additive mask write -inf instead of a large number",
+            fix="use --precision bf16 or fp32; in an additive mask write -inf instead of a large number",
         )
 
     def _convert_node(self, node: Node) -> None:

@@ -284,6 +284,19 @@ def test_weights_out_of_range_are_named(kind):
     assert convert_precision(program, "bf16").precision == "bf16"
 
 
+@both
+def test_masks_among_weights_stay_finite(precision):
+    """As in the positions of a T5, to which its mask is added before the model runs."""
+    module = nn.Sequential(nn.Linear(4, 4))
+    module.register_buffer("mask", torch.full((4, 4), torch.finfo(torch.float32).min).triu(1) + torch.randn(4, 4))
+    module.forward = lambda x: (module[0](x) + module.mask).softmax(-1)
+    program = capture_program(module, torch.randn(4, 4), randomise=False)
+    after = convert_precision(program, precision)
+    assert weights(after)["mask"].isfinite().all()
+    for one, other in zip(run_program(program, torch.randn(4, 4)), run_program(after, torch.randn(4, 4)), strict=True):
+        assert (other > 0).equal(one > 0)
+
+
 def test_infinite_weights_stay_infinite():
     module = nn.Sequential(nn.Linear(2, 2))
     module.register_buffer("mask", torch.tensor([[0.0, -torch.inf], [0.0, 0.0]]))
