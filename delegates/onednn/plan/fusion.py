@@ -103,7 +103,7 @@ def _last_fast(fused: Sequence[Operation]) -> Operation | None:
 
 
 def _last_inside(fused: Sequence[Operation]) -> Operation | None:
-    """A softmax whose numbers do not lie side by side in what is written, or None: its reference kernel would write it."""
+    """A softmax whose numbers do not lie side by side in what is written, for its reference kernel would write that."""
     written = fused[-1].output
     if written.opaque or written.layout is None:
         return None

@@ -296,9 +296,15 @@ def test_layers_that_do_not_fuse_are_named_with_reasons_and_right(tmp_path: Path
 
 
 class Groups(nn.Module):
-    """Convolutions in groups: of two outputs a channel, of four channels, depthwise of few and of many, and of 32."""
+    """Convolutions in groups: of two outputs a channel, of four channels, depthwise of few and of many, and of 32.
 
-    KINDS = ((64, 1, 3, 32, True), (64, 4, 3, 16, True), (64, 1, 3, 64, False), (64, 32, 3, 2, False))
+    The last three are depthwise, with and without channels beyond those that the kernel takes at once.
+    """
+
+    KINDS = (
+        *((64, 1, 3, 32, True), (64, 4, 3, 16, True), (64, 1, 3, 64, False), (64, 32, 3, 2, False)),
+        *((40, 1, 5, 40, True), (64, 1, 5, 64, False), (20, 1, 3, 20, True)),
+    )
 
     def __init__(self) -> None:
         super().__init__()
