@@ -17,6 +17,7 @@ from types import FrameType
 from typing import Any
 
 import torch
+from torch.multiprocessing.reductions import StorageWeakRef
 from torch.overrides import TorchFunctionMode
 from torch.utils.weak import WeakIdKeyDictionary
 
@@ -25,7 +26,7 @@ from edgex.export.capture.python_state.known_values import READERS, writes
 from edgex.export.source.user_code.user_line import is_own
 
 _TRUTHS = frozenset([torch.Tensor.__bool__, torch.Tensor.is_nonzero, torch.is_nonzero])
-_SAME = frozenset([torch.equal, torch.Tensor.equal, torch.allclose, torch.Tensor.allclose])
+_TESTS = frozenset([torch.equal, torch.Tensor.equal, torch.allclose, torch.Tensor.allclose, torch.Tensor.__contains__])
 _NUMBERS = frozenset(
     [
         *(torch.Tensor.item, torch.Tensor.tolist),
@@ -96,9 +97,9 @@ class Listening(TorchFunctionMode):
         self.hits: dict[Site, bool] = {}
         self._settled, self._lazy_items, self._most_answers = settled, lazy_items, most_answers
         self._given = WeakIdKeyDictionary()
-        # Memory into which something given was written, through whatever view; that of a tensor made later may be the
-        # same, and then counts as given without need.
-        self._written: set[int] = set()
+        # Memory into which something given was written, through whatever view. Weak: once it is gone, what comes to lie
+        # in its place is something else.
+        self._written: set[StorageWeakRef | None] = set()
         self._give(given)
         # A number in Python: what is made of it comes from the inputs, and no tensor shows it.
         self._reads = False
@@ -215,7 +216,7 @@ class Answering(TorchFunctionMode):
 
 
 def _asks_truth(func: Any, args: Sequence[Any]) -> bool:
-    if func in _SAME:
+    if func in _TESTS:
         return True
     return func in _TRUTHS or (func is torch.Tensor.item and args[0].dtype is torch.bool)
 
@@ -229,9 +230,11 @@ def _is_item(func: Any, args: Sequence[Any]) -> bool:
     return func is torch.Tensor.item and args[0].numel() == 1
 
 
-def _memory(tensor: torch.Tensor) -> int:
-    """Where its storage begins; -1 for what has none, a sparse tensor for one."""
-    return tensor.untyped_storage().data_ptr() if tensor.layout is torch.strided else -1
+def _memory(tensor: torch.Tensor) -> StorageWeakRef | None:
+    """Its storage; None for what has none, a sparse tensor for one."""
+    if tensor.layout is not torch.strided:
+        return None
+    return StorageWeakRef(tensor.untyped_storage())  # type: ignore[no-untyped-call]  # torch gives it no types
 
 
 def _tensors(values: Any) -> list[torch.Tensor]:

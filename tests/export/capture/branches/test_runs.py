@@ -56,6 +56,18 @@ def test_what_is_written_through_a_view_is_not_constant():
     assert list(run.said.values()) == [[False], [True]] and len(run.constant) == 1
 
 
+def test_memory_that_was_given_back_says_nothing_of_what_comes_to_lie_there():
+    class Reused(nn.Module):
+        def forward(self, x):
+            for _ in range(4):
+                (x * 2).add_(1)  # written to, and gone
+            masks = [torch.ones(2, 8) for _ in range(8)]
+            return x * 2 if all(mask.any() for mask in masks) else x
+
+    run = run_listening(Reused(), ((X,), {}), {}, (), lazy_items=False)
+    assert list(run.said.values()) == [[True] * 8] and len(run.constant) == 1
+
+
 def test_the_check_that_ended_a_run_is_known():
     run = run_listening(Counted(), ((X,), {}), {}, ["count"], lazy_items=False)
     check = next(site for site in run.said if site not in run.constant and site.line > min(s.line for s in run.said))

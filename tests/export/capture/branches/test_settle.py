@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 
 import pytest
@@ -210,6 +211,21 @@ def test_values_that_come_from_no_input_are_known():
     assert not any("goes one way" in notice for notice in captured.notices), captured.notices
     assert captured.program.outputs[0].shape == (2, 24)
     _check(captured, (X, MASK), (-X, ~MASK))
+
+
+def test_a_question_about_inputs_leaves_what_comes_of_none_known():
+    """As transformers look for padding in what comes without a mask, and make a mask of ones then."""
+
+    def function(self, tokens):
+        if not torch.compiler.is_exporting() and 0 in tokens[:, [-1, 0]]:
+            warnings.warn("padding without a mask", stacklevel=2)
+        mask = torch.ones(1, 100)
+        mask[mask == 2] = -1.0
+        x = self.embedding(tokens).sum(-1)
+        return x.flip(-1) if (mask < 0).any().item() else x.cumsum(-1)
+
+    captured = _capture(function, TOKENS)
+    _check(captured, (TOKENS,), (TOKENS.flip(-1),))
 
 
 def test_sizes_may_vary():
