@@ -224,7 +224,7 @@ def _quantize_sizes(
 
     captures = [captured, *captured.others]
     methods = [
-        {name: replace(model.methods[place], others=()) for name, model in models.items()}
+        _with_layers({name: replace(model.methods[place], others=()) for name, model in models.items()})
         for place in range(len(captures))
     ]
     at = find_calibrated_size(captures, settings) if recipe.needs_calibration else 0

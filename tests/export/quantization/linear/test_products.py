@@ -30,7 +30,7 @@ class Products(nn.Module):
         self.bias = nn.Parameter(torch.randn(16, generator=generator))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        y = torch.addmm(self.bias, x.view(-1, 8), self.first).view(3, 5, 16)
+        y = torch.addmm(self.bias, x.flatten(0, 1), self.first).unflatten(0, x.shape[:2])
         y = torch.matmul(torch.relu(y), self.second)
         return torch.mm(y.flatten(0, 1), self.third.t())
 
@@ -84,7 +84,29 @@ def test_they_are_quantized(target: str, recipe: str, tmp_path: Path) -> None:
     )
     manifest = json.loads((artifact.path / "manifest.json").read_text())
     assert "write_layers" in {rewrite["name"] for rewrite in manifest["rewrites"]}
-    weights = json.loads((artifact.path / "debug" / "weights.json").read_text())
-    assert not [
-        row for row in weights if row["dtype"] == "float32" and max(row["shape"], default=1) != math.prod(row["shape"])
+    assert not find_float_matrices(artifact.path)
+
+
+def test_every_size_has_them(tmp_path: Path) -> None:
+    """Ranges are measured at one of the sizes, and go to the values of the others by name."""
+    data = [(X + number / 10,) for number in range(8)]
+    artifact = edgex.export_model(
+        *(Products().eval(), (X,)),
+        target="xnnpack",
+        output=tmp_path,
+        quantize="int8",
+        calibration=data,
+        sizes=["x:1=5,9"],
+    )
+    assert not find_float_matrices(artifact.path)
+
+
+def find_float_matrices(artifact: Path) -> list[str]:
+    documents = [json.loads(path.read_text()) for path in artifact.rglob("weights.json")]
+    assert documents
+    return [
+        row["name"]
+        for weights in documents
+        for row in weights
+        if row["dtype"] == "float32" and max(row["shape"], default=1) != math.prod(row["shape"])
     ]
