@@ -12,6 +12,7 @@ from edgex.delegates.graph.retracing import dense_attention, retry_stale_symbols
 from edgex.delegates.onnxruntime.forms.group_query import attention_translation
 from edgex.delegates.onnxruntime.graph.inlining import inline_functions
 from edgex.delegates.onnxruntime.graph.lost_initializers import register_lost_initializers
+from edgex.delegates.onnxruntime.graph.reshapes import keep_reshapes
 from edgex.delegates.onnxruntime.graph.small_scalars import keep_small_scalars
 from edgex.delegates.onnxruntime.graph.torch_registry import (
     Diagnosis,
@@ -143,6 +144,7 @@ def _export(exported: ExportedProgram, opset: int) -> Translated:
     _replace_fake_weights(onnx_program.model)
     keep_small_scalars(onnx_program.model)
     inline_functions(onnx_program.model)
+    keep_reshapes(onnx_program.model)
     onnx_program.optimize()
     register_lost_initializers(onnx_program.model)
     written = onnx_program.model.graph.opset_imports.get("", opset)
