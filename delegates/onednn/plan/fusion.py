@@ -5,7 +5,8 @@ both with its reference kernel: tanh(x) + 1 over 128 x 3072 numbers takes 40 ms 
 convolution, a product or another operator of two tensors the same pair is fast.
 
 So it does for most repetitions of an operand behind a product or a convolution, and for a second tensor that is added
-in another layout: `layout/repetition.py` has the list.
+in another layout: `layout/repetition.py` has the list. And for a softmax with what writes its result in another order:
+the quantize before a convolution over the heads of an attention.
 
 Wrongly: a product with a matrix of weights is computed with all dimensions but the last as one. An operand behind it
 that is repeated along some of them, and not along others, is then read at the wrong places. Behind a softmax the same

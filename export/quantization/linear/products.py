@@ -17,6 +17,7 @@ parameters, of a Fourier transform or a resize, say, whose digits are all needed
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -42,7 +43,7 @@ def write_layers(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite | N
     found: dict[Node, Node] = {}
     for node in program.exported.graph.nodes:
         if node.target in _PRODUCTS and KEEPS_FLOAT not in node.meta and _is_layer(node, constants):
-            weight = _weight_of(node.args[-1])
+            weight = _weight_of(node.args[-1], constants)
             if weight in parameters and constants[weight].dtype == torch.float32 and constants[weight].dim() == 2:
                 found[node] = weight
     layers = {node: weight for node, weight in found.items() if _reads_all(weight, found)}
@@ -62,7 +63,7 @@ def write_layers(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite | N
     return editor.finish(), Rewrite("write_layers", len(layers), detail, locations_of(layers, program.source_root))
 
 
-def _is_layer(node: Node, constants: Any) -> bool:
+def _is_layer(node: Node, constants: Mapping[Node, torch.Tensor]) -> bool:
     """Whether it multiplies something computed, of at least two dimensions, and adds a bias at most."""
     given = named_arguments(node)
     data = given["mat1"] if "mat1" in given else given["self"]
@@ -74,17 +75,18 @@ def _is_layer(node: Node, constants: Any) -> bool:
     return plain and bias in constants and constants[bias].shape == node.meta["val"].shape[1:]
 
 
-def _weight_of(factor: Any) -> Any:
-    """The matrix, or what a transposition turns into it."""
+def _weight_of(factor: Any, constants: Mapping[Node, torch.Tensor]) -> Any:
+    """The factor, or the constant matrix that a transposition makes it of."""
     turns = isinstance(factor, Node) and factor.op == "call_function" and operator_name(factor) in TRANSPOSITIONS
-    if not turns or factor.meta["val"].dim() != 2:
+    # Of others the sizes may be known to a run alone, and are not to be compared.
+    if not turns or factor.args[0] not in constants or constants[factor.args[0]].dim() != 2:
         return factor
     weight = factor.args[0]
-    rows, columns = weight.meta["val"].stride()
+    rows, columns = constants[weight].stride()
     return weight if rows != columns and tuple(factor.meta["val"].stride()) == (columns, rows) else factor
 
 
-def _reads_all(weight: Node, found: dict[Node, Node]) -> bool:
+def _reads_all(weight: Node, found: Mapping[Node, Node]) -> bool:
     """Whether such products alone read the weight, all of them as it is or all of them transposed."""
     readers = {node for node, read in found.items() if read is weight}
     plain = {node for node in readers if node.args[-1] is weight}

@@ -256,6 +256,18 @@ def by_hand(module: nn.Module, *inputs: torch.Tensor, shapes: Any = None) -> Cap
     return dataclasses.replace(capture(module, inputs, shapes), recipe=get_recipe("int8"))
 
 
+def check_by_hand(module: nn.Module, inputs: torch.Tensor, least_db: float, runs: int = 1) -> None:
+    """Every output of a program whose conversions are written by hand, in each of some runs, beside eager's."""
+    with torch.no_grad():
+        wanted = module(inputs)
+    loaded = load(lower(by_hand(module, inputs)))
+    found = [loaded(inputs) for _ in range(runs)]
+    loaded.runner.close()
+    for outputs in found:
+        for one, other in zip(wanted, outputs, strict=True):
+            assert sqnr_db(one, other) > least_db, (module, sqnr_db(one, other))
+
+
 def test_integers_cross_between_regions_and_copies_keep_them() -> None:
     """What another region reads, and what lies in no strides; zero points at both ends of the range."""
     first, second = Int8Linear(8, 8), Int8Linear(8, 6)
@@ -293,15 +305,8 @@ def test_zero_points_are_kept_where_numbers_move(channels: int = 64) -> None:
         y = to_int8(rounded(rounded(x).transpose(1, 2)).view(1, channels, 7, 7))
         return to_float(y) * 1.5, a(to_float(y))
 
-    for network, inputs in ((image, random(1, channels, 49)), (tokens, random(1, 49, channels))):
-        module = Network(network, conv)
-        with torch.no_grad():
-            wanted = module(inputs)
-        loaded = load(lower(by_hand(module, inputs)))
-        found = loaded(inputs)
-        loaded.runner.close()
-        for one, other in zip(wanted, found, strict=True):
-            assert sqnr_db(one, other) > 25, (network.__name__, sqnr_db(one, other))
+    check_by_hand(Network(image, conv), random(1, channels, 49), 25)
+    check_by_hand(Network(tokens, conv), random(1, 49, channels), 25)
 
 
 @pytest.mark.parametrize("zero", [-128, 0, 127])
@@ -376,15 +381,8 @@ def test_bytes_of_every_other_column(lies: str) -> None:
         y = rounded(rounded(y[:, :, ::2]).flatten(1, 2))
         return y * 1.5, a(y)
 
-    module = Network(network, linear)
     inputs = random(1, 7, 7, 16) if lies == "rows" else random(1, 16, 7, 7)
-    with torch.no_grad():
-        wanted = module(inputs)
-    loaded = load(lower(by_hand(module, inputs)))
-    found = loaded(inputs)
-    loaded.runner.close()
-    for one, other in zip(wanted, found, strict=True):
-        assert sqnr_db(one, other) > 25, sqnr_db(one, other)
+    check_by_hand(Network(network, linear), inputs, 25)
 
 
 def test_a_layer_of_a_quantized_table() -> None:
@@ -394,11 +392,4 @@ def test_a_layer_of_a_quantized_table() -> None:
     def network(x: torch.Tensor, a: nn.Module) -> tuple[torch.Tensor, ...]:
         return (a(to_float(table)).softmax(-1) @ x,)
 
-    module, inputs = Network(network, linear), random(1, 4, 8)
-    with torch.no_grad():
-        wanted = module(inputs)
-    loaded = load(lower(by_hand(module, inputs)))
-    found = [loaded(inputs) for _ in range(2)]
-    loaded.runner.close()
-    for one in found:
-        assert sqnr_db(wanted[0], one[0]) > 25, sqnr_db(wanted[0], one[0])
+    check_by_hand(Network(network, linear), random(1, 4, 8), 25, runs=2)

@@ -290,10 +290,11 @@ def test_masks_among_weights_stay_finite(precision):
     module = nn.Sequential(nn.Linear(4, 4))
     module.register_buffer("mask", torch.full((4, 4), torch.finfo(torch.float32).min).triu(1) + torch.randn(4, 4))
     module.forward = lambda x: (module[0](x) + module.mask).softmax(-1)
-    program = capture_program(module, torch.randn(4, 4), randomise=False)
+    x = torch.randn(4, 4)
+    program = capture_program(module, x, randomise=False)
     after = convert_precision(program, precision)
     assert weights(after)["mask"].isfinite().all()
-    for one, other in zip(run_program(program, torch.randn(4, 4)), run_program(after, torch.randn(4, 4)), strict=True):
+    for one, other in zip(run_program(program, x), run_program(after, x), strict=True):
         assert (other > 0).equal(one > 0)
 
 

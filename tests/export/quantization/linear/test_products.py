@@ -73,6 +73,23 @@ def test_others_stay_products(kind: str) -> None:
     assert after is program and rewrite is None
 
 
+def test_sizes_that_only_a_run_knows_are_left_alone() -> None:
+    class Scores(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = nn.Parameter(torch.randn(8, 4, generator=torch.Generator().manual_seed(3)))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            rows = x[x[:, 0] > 0] @ self.weight
+            return torch.mm(rows, rows.t()).sum()
+
+    program = capture_program(Scores(), X.view(-1, 8), randomise=False)
+    after, rewrite = write_layers(program)
+    assert rewrite is not None and rewrite.count == 1
+    assert operators(after).count("aten.mm.default") == 1
+    torch.testing.assert_close(run_program(after, X.view(-1, 8)), run_program(program, X.view(-1, 8)))
+
+
 @pytest.mark.parametrize(
     ("target", "recipe"),
     [("xnnpack", "int8"), ("onnx-cpu", "int8"), ("onednn", "int8"), ("xnnpack", "8da8w")],
