@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from edgex.delegates.base import CapturedProgram, LoweredModule
 from edgex.delegates.executorch import exir
 from edgex.delegates.executorch.exporter.evaluations import shared_evaluations
+from edgex.delegates.executorch.exporter.retraces import retraces_spared
 from edgex.delegates.executorch.exporter.shared_constants import constants_of_regions
 from edgex.delegates.executorch.exporter.weight_copies import WeightFiles, weights_shared
 from edgex.delegates.executorch.kernels import check_emitted, refuse_missing
@@ -201,7 +202,7 @@ class _Partitioned(Exception):
 def _exporter(programs: Collection[CapturedProgram], target: str) -> Iterator[None]:
     """The exporter imported, quiet, and its exceptions made into errors that the user can read."""
     exir.import_exporter()
-    with ExitStack() as stack, quiet_dependencies(), shared_evaluations(), constants_of_regions():
+    with ExitStack() as stack, quiet_dependencies(), shared_evaluations(), retraces_spared(), constants_of_regions():
         for program in programs:
             stack.enter_context(_tensors_kept(program.exported))
         try:

@@ -76,17 +76,19 @@ class _Memory:
         # A pass may export a pattern of its own, in another fake mode: without tensors a call does not tell which.
         if not any(map(_is_fake, leaves)):
             return None
-        described = [self._describe(leaf) for leaf in leaves]
+        # Of a region's constants, whose values are the region's own, sizes say enough.
+        constants = operator is self._call_delegate
+        described = [self._describe(leaf, constants=constants) for leaf in leaves]
         if None in described:
             return None
         return self._known.setdefault((operator, structure, tuple(described)), [])
 
-    def _describe(self, leaf: Any) -> Hashable | None:
+    def _describe(self, leaf: Any, *, constants: bool) -> Hashable | None:
         if isinstance(leaf, torch.nn.Module):
             return self._described.setdefault(id(leaf), (leaf, ("module", id(leaf))))[1]
         if isinstance(leaf, torch.Tensor):
             if not _is_fake(leaf):  # weights are not to be kept
-                return None
+                return ("constant", leaf.dtype, *leaf.shape, *leaf.stride()) if constants else None
             if id(leaf) not in self._described:
                 self._described[id(leaf)] = leaf, _describe_tensor(leaf)
             return self._described[id(leaf)][1]

@@ -73,3 +73,29 @@ def test_programs_with_fake_modes_of_their_own_share_nothing():
         for _ in range(2):  # as a pass does that exports a pattern to look for
             lowered = exir.lower_to_edge(torch.export.export(_Places(), (torch.randn(3),)), XnnpackPartitioner())
     assert exir.emit(lowered, plan_inputs=False).buffer
+
+
+class _WithConstants(torch.nn.Module):
+    """A region that is given constants: numbers that are tensors to the program."""
+
+    def forward(self, x):
+        return torch.nn.functional.gelu(x * 0.5 + 1.5) @ torch.ones(4, 4)
+
+
+def test_regions_with_constants_run_once_for_all_passes(monkeypatch):
+    from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
+    from executorch.exir.delegate import executorch_call_delegate
+
+    runs = []
+    run = torch.fx.Interpreter.call_function
+
+    def counted(self, target, args, kwargs):
+        if target is executorch_call_delegate:
+            runs.append(any(type(value) is torch.Tensor for value in args))
+        return run(self, target, args, kwargs)
+
+    with monkeypatch.context() as patch, shared_evaluations():
+        patch.setattr(torch.fx.Interpreter, "call_function", counted)
+        exported = torch.export.export(_WithConstants(), (torch.randn(3, 4),))
+        exir.emit(exir.lower_to_edge(exported, XnnpackPartitioner()), plan_inputs=False)
+    assert runs == [True], "one run of the one region, with its constants"
