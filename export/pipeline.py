@@ -19,6 +19,7 @@ from edgex.errors import EdgexError, RunError, UsageError, VerificationError
 from edgex.export.result import ArtifactSizes, ExportedArtifact, ExportReport, Failure, StageClock, peak_rss_bytes
 from edgex.export.settings import ExportSettings, Job, check_settings
 from edgex.export.target_model import CapturedModel, Progress, TargetModel
+from edgex.runtime.execute.here.fresh_process import FreshProcess
 from edgex.runtime.support.dependency_messages import quiet_dependencies, quiet_loggers
 
 if TYPE_CHECKING:
@@ -72,9 +73,13 @@ def export_to_targets(
         try:
             if target in refused:
                 raise refused[target]
-            step = _plan_artifact if dry_run else _make_artifact
-            with quiet_dependencies(), _loaded_frozen():
-                artifact = step(models[target], settings, clock.copy(), progress)
+            with quiet_dependencies(), _loaded_frozen(), FreshProcess() as process:
+                if dry_run:
+                    artifact = _plan_artifact(models[target], settings, clock.copy(), progress)
+                else:
+                    # What is lowered is proved in it; it takes seconds to import an engine.
+                    process.prepare(job.delegate.engine)
+                    artifact = _make_artifact(models[target], settings, clock.copy(), process, progress)
             artifacts.append(artifact)
             if artifact.shortfall is not None:
                 failures.append(Failure(target, artifact.shortfall))
@@ -175,7 +180,7 @@ def _plan_artifact(
 
 
 def _make_artifact(
-    model: TargetModel, settings: ExportSettings, clock: StageClock, progress: Progress
+    model: TargetModel, settings: ExportSettings, clock: StageClock, process: FreshProcess, progress: Progress
 ) -> ExportedArtifact:
     """Lower, write under a temporary name, prove in a fresh process, publish."""
     from edgex.export.bisect.failed_proof import name_operators
@@ -220,7 +225,7 @@ def _make_artifact(
         with clock.stage("verify"), hashing(folder, lowered.files) as wait_for_hashes:
             on_cpu = lowered.assembled_reason is not None
             try:
-                proof = prove_methods(folder, model, settings, package.seal, progress, on_cpu=on_cpu)
+                proof = prove_methods(folder, model, settings, package.seal, progress, process, on_cpu=on_cpu)
             except (VerificationError, RunError) as error:
                 # Parts of what a simulator does not end are not run one by one either.
                 if isinstance(error, ProofTimedOut):

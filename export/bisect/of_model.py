@@ -23,6 +23,7 @@ from edgex.export.settings import ExportSettings, check_settings
 from edgex.export.source.naming import command_name
 from edgex.runtime.artifact.artifact import Artifact, hash_file, open_artifact
 from edgex.runtime.artifact.golden import Case
+from edgex.runtime.execute.here.fresh_process import FreshProcess
 from edgex.runtime.session.signature import Signature
 from edgex.runtime.support.disk.scratch import scratch_folder
 
@@ -235,7 +236,8 @@ def _look_at(
         package.seal([*changed, *others])
 
     try:
-        proof = prove(package.folder, model, question.settings, seal, progress, on_cpu=False)
+        with FreshProcess() as process:
+            proof = prove(package.folder, model, question.settings, seal, progress, process, on_cpu=False)
         verdict = proof.verdict
     except ProofFailed as error:
         verdict, proof = error.verdict, None

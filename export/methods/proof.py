@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from edgex.export.settings import ExportSettings
     from edgex.export.target_model import Progress, TargetModel
     from edgex.runtime.artifact.golden import Case
+    from edgex.runtime.execute.here.fresh_process import FreshProcess
 
 
 def prove_methods(
@@ -20,6 +21,7 @@ def prove_methods(
     settings: ExportSettings,
     seal: Callable[[Sequence[Case]], None],
     progress: Progress,
+    process: FreshProcess,
     *,
     on_cpu: bool,
 ) -> Proof:
@@ -36,7 +38,7 @@ def prove_methods(
             cases[at] = list(changed)
             seal([case for own in cases for case in own])
 
-        proofs.append(prove(folder, method, settings, seal_own, progress, on_cpu=on_cpu))
+        proofs.append(prove(folder, method, settings, seal_own, progress, process, on_cpu=on_cpu))
         cases[at] = list(proofs[-1].cases)
     if len(proofs) == 1:
         return proofs[0]

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from edgex.export.settings import ExportSettings
     from edgex.export.target_model import Progress, TargetModel
+    from edgex.runtime.execute.here.fresh_process import FreshProcess
 
 
 @dataclass(frozen=True)
@@ -148,6 +149,7 @@ def prove(
     settings: ExportSettings,
     seal: Callable[[Sequence[Case]], None],
     progress: Progress,
+    process: FreshProcess,
     *,
     on_cpu: bool,
 ) -> Proof:
@@ -159,6 +161,7 @@ def prove(
         settings: Say whether float32 is judged.
         seal: Writes cases with other limits into the folder.
         progress: Called with a stage and a detail.
+        process: Runs the cases, each time anew.
         on_cpu: The engine's CPU stands in for a device that is not here.
 
     Raises:
@@ -172,14 +175,14 @@ def prove(
         methods = (model.source.language.prefill, model.source.language.decode)
     warnings: tuple[str, ...] = ()
     try:
-        verdict = verify_in_fresh_process(folder, cpu_reference=on_cpu, methods=methods)
+        verdict = verify_in_fresh_process(folder, process, cpu_reference=on_cpu, methods=methods)
     except ProofTimedOut:
         raise
     except VerificationError as error:
         # The process was killed. Where NaN and infinity did that, it is told like everything else about them.
         cases = [case.skip("the engine does not survive it") if case.kind == "report" else case for case in cases]
         seal(cases)
-        verdict = verify_in_fresh_process(folder, cpu_reference=on_cpu, methods=methods)
+        verdict = verify_in_fresh_process(folder, process, cpu_reference=on_cpu, methods=methods)
         warnings = (f"NaN or infinity in the inputs: {error.what}",)
     if not verdict["passed"]:
         ranked = judge_by_values(cases, verdict, model.rewritten.program)
@@ -187,20 +190,20 @@ def prove(
         if any(old is not new for old, new in zip(cases, ranked, strict=True)):
             progress("verify", f"{model.target}, once more: indices and rounded outputs by the values behind them")
             seal(cases := ranked)
-            verdict = verify_in_fresh_process(folder, cpu_reference=on_cpu, methods=methods)
+            verdict = verify_in_fresh_process(folder, process, cpu_reference=on_cpu, methods=methods)
     if not verdict["passed"] and settings.judges_float32:
         judged = judge_by_decisions(cases, verdict, model.eager)
         if judged.sentences:
             progress("verify", f"{model.target}, once more: integers that rounding decides by what eager may have")
             seal(judged.cases)
-            verdict = verify_in_fresh_process(folder, cpu_reference=on_cpu, methods=methods)
+            verdict = verify_in_fresh_process(folder, process, cpu_reference=on_cpu, methods=methods)
             cases, warnings = judged.cases, (*warnings, *judged.sentences)
     if not verdict["passed"] and settings.judges_float32:
         judged = judge_by_float64(cases, verdict, model.eager, model.rewritten.program)
         if judged.sentences:
             progress("verify", f"{model.target}, once more: {len(judged.sentences)} cases enlarge rounding")
             seal(judged.cases)
-            verdict = verify_in_fresh_process(folder, cpu_reference=on_cpu, methods=methods)
+            verdict = verify_in_fresh_process(folder, process, cpu_reference=on_cpu, methods=methods)
             cases, warnings = judged.cases, (*warnings, *judged.sentences)
     undecided: tuple[str, ...] = ()
     # Once what is no stress, then the stress that is left; zeros are not the user's: it is enough to name them.
@@ -218,7 +221,7 @@ def prove(
         ]
         eased = judge_by_float64(judged.cases, {**verdict, "cases": others}, model.eager, model.rewritten.program)
         seal(eased.cases)
-        verdict = verify_in_fresh_process(folder, cpu_reference=on_cpu, methods=methods)
+        verdict = verify_in_fresh_process(folder, process, cpu_reference=on_cpu, methods=methods)
         # What an earlier step held such a case to holds no more.
         changed = tuple(f"{new.name}: " for old, new in zip(cases, judged.cases, strict=True) if old is not new)
         warnings = tuple(text for text in warnings if not text.startswith(changed))
@@ -228,7 +231,7 @@ def prove(
         if judged.sentences:
             progress("verify", f"{model.target}, once more: by PyTorch's own error in {settings.precision}")
             seal(judged.cases)
-            verdict = verify_in_fresh_process(folder, cpu_reference=on_cpu, methods=methods)
+            verdict = verify_in_fresh_process(folder, process, cpu_reference=on_cpu, methods=methods)
             cases, warnings = judged.cases, (*warnings, *judged.sentences)
     if not verdict["passed"]:
         failure = explain_failure(verdict, model.target)

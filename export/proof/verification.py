@@ -311,12 +311,13 @@ def leave_out(cases: Sequence[Case], skip: Sequence[str]) -> list[Case]:
 
 
 def verify_in_fresh_process(
-    folder: Path, *, cpu_reference: bool = False, methods: Sequence[str] = ()
+    folder: Path, process: FreshProcess, *, cpu_reference: bool = False, methods: Sequence[str] = ()
 ) -> Mapping[str, Any]:
     """Have a fresh process load the artifact and run its cases, and judge what comes back.
 
     Args:
         folder: The artifact, under its temporary name.
+        process: Runs it; where the artifact does not pass, the next one is started: it may be judged otherwise.
         cpu_reference: The engine's CPU stands in for a device that is not here.
         methods: Whose cases; none named is all methods'.
 
@@ -330,11 +331,13 @@ def verify_in_fresh_process(
     options = {"cpu_reference": True} if cpu_reference else {}
     try:
         artifact = open_artifact(folder, "size")
-        verdict, _ = verify(FreshProcess(), artifact, options=options, check="size", methods=methods)
+        verdict, _ = verify(process, artifact, options=options, check="size", methods=methods)
     except ChildEnded as error:
         what = error.what.replace(folder.name, "the artifact")
         kind = ProofTimedOut if error.timed_out else VerificationError
         raise kind(what, fix=error.fix or _suggest(error), why=error.why) from error
+    if not verdict.passed:
+        process.prepare(artifact.manifest.engine)
     return verdict.to_json()
 
 

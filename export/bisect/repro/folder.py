@@ -28,6 +28,7 @@ from edgex.export.packaging.stage import write_package
 from edgex.export.proof.verification import to_array, verify_in_fresh_process
 from edgex.export.source.source import find_model
 from edgex.runtime.artifact.golden import Case, Step
+from edgex.runtime.execute.here.fresh_process import FreshProcess
 from edgex.runtime.session.numerics import compare_output
 from edgex.runtime.support.dependency_messages import quiet_dependencies
 
@@ -69,7 +70,8 @@ def write_repro(folder: Path, search: Search, born: Born, fault: Fault) -> tuple
     artifact = folder / f"{_NAME}.{subject.model.target}.edgex"
     package = write_package(_emptied(artifact), model, lowered, settings, subject.model.quantization, None)
     try:
-        verdict = dict(verify_in_fresh_process(artifact))
+        with FreshProcess() as process:
+            verdict = dict(verify_in_fresh_process(artifact, process))
     except EdgexError as error:
         said.append(f"{artifact.name} fails by itself: {error.what}")
         return tuple(said)

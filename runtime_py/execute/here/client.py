@@ -24,6 +24,13 @@ RUN_SECONDS = 1800.0
 _INPUTS, _OUTPUTS = "in.tensors", "out.tensors"
 
 
+def start_ahead(engine: str) -> Child:
+    """A child that imports an engine's library while nothing is asked of it."""
+    child = Child(_TASK, "the process that waits for an artifact")
+    child.begin({"do": "preload", "engine": engine})
+    return child
+
+
 class WorkerClient:
     """One artifact, open in one child.
 
@@ -40,6 +47,7 @@ class WorkerClient:
         options: Mapping[str, Any] | None = None,
         check: CheckLevel = "hash",
         label: str | None = None,
+        child: Child | None = None,
     ) -> None:
         """Start it, and open the artifact there.
 
@@ -49,13 +57,16 @@ class WorkerClient:
             options: Engine settings by name; values that JSON can hold.
             check: How the artifact is checked.
             label: How errors name it; None is the artifact's folder.
+            child: One of `start_ahead` that nobody has asked anything; None starts one.
 
         Raises:
             EdgexError: What the artifact or its engine raised there.
             ChildEnded: It died.
         """
         name = label or artifact.path.name
-        self._child = Child(_TASK, f"the process that ran {name}", where=name)
+        what = f"the process that ran {name}"
+        self._child = child or Child(_TASK, what, where=name)
+        self._child.name(what, name)
         self._settings = {"check": check, "threads": threads, "options": dict(options or {})}
         try:
             self.open(artifact)

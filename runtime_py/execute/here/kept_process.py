@@ -27,18 +27,21 @@ from edgex.runtime.execute.here.samples import collect_samples
 from edgex.runtime.execute.request import FreshRun, RunRequest, RunResult, Turn
 from edgex.runtime.execute.sampling import WarmUp
 from edgex.runtime.session.repeats import Repeat
+from edgex.runtime.support.process.child import Child
 
 
 class KeptProcess(Here):
     """See `edgex.runtime.execute.base.Executor`; one process for all requests with the same threads and settings."""
 
-    def __init__(self, label: str | None = None) -> None:
+    def __init__(self, label: str | None = None, child: Child | None = None) -> None:
         """Nothing is started yet.
 
         Args:
             label: How errors name what runs; None is the artifact's folder.
+            child: Serves the first request, where there is one; see `edgex.runtime.execute.here.client.start_ahead`.
         """
         self._label = label
+        self._child = child
         self._worker: WorkerClient | None = None
         self._artifact: Artifact | None = None
         self._settings: tuple[Any, ...] = ()
@@ -71,7 +74,8 @@ class KeptProcess(Here):
         settings = request.threads, request.options, request.check
         if self._worker is None or settings != self._settings:
             self.close()
-            self._worker = WorkerClient(artifact, request.threads, request.options, request.check, self._label)
+            child, self._child = self._child, None
+            self._worker = WorkerClient(artifact, request.threads, request.options, request.check, self._label, child)
             self._is_fresh = True
         elif artifact is not self._artifact:
             self._worker.open(artifact)

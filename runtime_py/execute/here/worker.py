@@ -2,6 +2,7 @@
 
 ```
 request                                                       answer
+{"do": "preload", engine}                                     {}: the engine's library is imported, if it can be
 {"do": "open", artifact, method, check, threads, options}     {executed_on, assignment, threads, planned_arena_bytes,
                                                               versions, simulator, simulated_seconds}; what was open
                                                               before is closed
@@ -27,12 +28,14 @@ import gc
 import math
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import IO, Any
 
 from edgex.errors import RunError
 from edgex.runtime.artifact.artifact import open_artifact
+from edgex.runtime.engines.base import PreloadingEngine
 from edgex.runtime.engines.registry import get_engine
 from edgex.runtime.execute.request import MethodInputs, method_of
 from edgex.runtime.execute.running import (
@@ -89,6 +92,14 @@ class Worker:
         """Close the session."""
         if self._session is not None:
             self._session.close()
+
+    def do_preload(self, engine: str) -> dict[str, Any]:
+        """Import an engine's library before there is an artifact; what hinders that is said when one is opened."""
+        with suppress(Exception):  # a plug-in may raise anything
+            found = get_engine(engine)
+            if isinstance(found, PreloadingEngine):
+                found.preload()
+        return {}
 
     def do_open(
         self, artifact: str, check: Any, threads: int | None, options: Mapping[str, Any], method: str | None = None

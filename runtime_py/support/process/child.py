@@ -28,6 +28,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any
@@ -106,6 +107,22 @@ class Child:
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the child
         self._process = start_python(task, environment, self._log)
         self._timed_out = self._is_busy = False
+        self._begun = 0
+
+    def name(self, label: str, where: str | None) -> None:
+        """Say what it is from now on, as its creator may: for a child that was started before that was known."""
+        self.label, self._where = label, where
+
+    def begin(self, request: Mapping[str, Any]) -> None:
+        """Send a request and go on; what it answers is thrown away when something is asked.
+
+        A child that has died says so then.
+        """
+        assert self._process.stdin is not None
+        self._begun += 1
+        with suppress(BrokenPipeError):
+            self._process.stdin.write(json.dumps(request) + "\n")
+            self._process.stdin.flush()
 
     def ask(
         self,
@@ -134,11 +151,16 @@ class Child:
         finally:
             timer.cancel()
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether it lives no longer."""
+        return self._process.poll() is not None
+
     def close(self) -> None:
         """End the child, at once where it still works on a request that was left. Closing twice is allowed."""
         process = self._process
         assert process.stdin is not None and process.stdout is not None
-        if self._is_busy:
+        if self._is_busy or self._begun:
             process.kill()
         try:
             process.stdin.close()
@@ -176,6 +198,9 @@ class Child:
             raise self._ended() from None
         for said in self._process.stdout:
             message: dict[str, Any] = json.loads(said)
+            if self._begun:
+                self._begun -= "answer" in message or "error" in message
+                continue
             self._is_busy = not ("answer" in message or "error" in message)
             if "answer" in message:
                 answer: dict[str, Any] = message["answer"]
