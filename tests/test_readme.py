@@ -119,6 +119,10 @@ def test_the_comparison_can_fail():
     assert find_difference(("a 7 µs",), printed) is None
     assert find_difference(("a 7 s",), printed) == "a 7 s"
     assert find_difference(("c", "b 2"), printed) == "b 2"
+    printed = "5 of 6 operators in 2 calls, 98.0% of the work\n10 pass; max error 2e-06"
+    assert find_difference(("5 of 6 operators in 2 calls, 99.0% …", "10 pass; …1e-06"), printed) is None
+    for wrong in ("5 of 5 operators …", "5 of 6 operators in 1 call, …", "9 pass; …"):
+        assert find_difference((wrong,), printed) == wrong
 
 
 def test_every_page_has_its_commands_read():

@@ -2,8 +2,9 @@
 
 - A `python` block whose first line is `# name.py` is that file.
 - A `console` block holds commands, `$ ` before each, what they print, and `[exit N]` where that is not 0.
-- Shown lines are compared in order with digits left out, since figures differ from run to run; `…` stands for anything,
-  a line of it for any lines. The page may leave lines out.
+- Shown lines are compared in order with digits left out, since figures differ from run to run, but for counts that do
+  not: operators, calls, cases that pass. `…` stands for anything, a line of it for any lines. The page may leave lines
+  out.
 - Which of two artifacts was faster is a figure too: a shown verdict stands for any, "too noisy to decide" among them.
 """
 
@@ -23,6 +24,9 @@ PACKAGES = ".packages"
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.S | re.M)
 # On a slower machine microseconds are milliseconds.
 _MILLISECONDS = re.compile(r"# µs\b")
+# Letters in place of digits are compared.
+_COUNT = re.compile(r"\b\d+ of \d+ operators\b|\b\d+ calls?\b|\b\d+ pass\b")
+_LETTERS = str.maketrans("0123456789", "abcdefghij")
 _NUMBER = re.compile(r"[-+]?\d[\d,]*(\.\d+)?(e[-+]?\d+)?")
 # What `edgex compare` answers first; a test never fails because the machine was busy.
 _VERDICT = re.compile(r"(?:too (?:noisy|few rounds) to decide: |no difference within |\S.* is (?:faster|slower) than )")
@@ -124,4 +128,5 @@ def find_difference(shown: tuple[str, ...], printed: str) -> str | None:
 
 def _normalise(line: str) -> str:
     """Figures as `#`, blanks as one."""
+    line = _COUNT.sub(lambda count: count[0].translate(_LETTERS), line)
     return re.sub(r"\s+", " ", _MILLISECONDS.sub("# ms", _NUMBER.sub("#", line))).strip()
