@@ -2,7 +2,7 @@
 
 A .pte with such an operator builds, and then fails to load with error 0x14. The registry of the installed runtime
 knows its kernels by the names of out variants (`aten::sort.values`). Which dtypes and sizes a kernel takes it does not
-tell; two limits are met often enough to be known here, and for the rest only running the program is proof.
+tell; three limits are met often enough to be known here, and for the rest only running the program is proof.
 """
 
 from __future__ import annotations
@@ -48,6 +48,11 @@ def missing_kernel(node: Node) -> str | None:
         return (
             "no backend takes it, and ExecuTorch's kernel stores the places row by row where PyTorch's program says "
             "column by column: they would be read wrongly; nonzero of one dimension is right"
+        )
+    if name == "aten::_fft_r2c.out" and not node.args[3]:
+        return (
+            "no backend takes it, and ExecuTorch's kernel computes the half of a spectrum that torch.fft.rfft gives, "
+            "not all of it; real and imaginary parts as outputs (torch.view_as_real) need no such kernel"
         )
     return None
 

@@ -297,11 +297,22 @@ def _count_stretches(nodes: Sequence[Node], left: set[Node]) -> int:
     )
 
 
+_COMPLEX_PARTS = (
+    "take or give real and imaginary parts: torch.view_as_real of an output, torch.view_as_complex of an input"
+)
+
+
 def _with_signature(plan: PartitionPlan, program: CapturedProgram) -> PartitionPlan:
     """Add what cannot cross the signature between the caller and ONNX Runtime."""
     refused = [
         Fallback(
-            kind, 1, "dtype", f"{kind} {spec.name!r} is {spec.dtype}, which cannot cross its signature", None, True
+            kind,
+            1,
+            "dtype",
+            f"{kind} {spec.name!r} is {spec.dtype}, which cannot cross its signature",
+            None,
+            True,
+            workaround=_COMPLEX_PARTS if spec.dtype.startswith("complex") else None,
         )
         for kind, specs in (("input", program.inputs), ("output", program.outputs), ("state", program.state))
         for spec in specs
@@ -320,6 +331,9 @@ def _refusal(plan: PartitionPlan, program: CapturedProgram, checks: Checks) -> L
         times = f" ({left.count} times)" if left.count > 1 else ""
         lines.append(f"{place}{left.op}{times}: {left.reason}")
     names = list(dict.fromkeys(left.op for left in plan.fatal))
+    if all(left.workaround == _COMPLEX_PARTS for left in plan.fatal):
+        what = f"{checks.taker} cannot run this model: {', '.join(names)}"
+        return LoweringError(what, None, _COMPLEX_PARTS, why="\n".join(lines))
     dynamic = [spec for spec in program.inputs if not spec.is_static] if checks.fixed_sizes else []
     if dynamic:
         return _dynamic_refusal(checks, dynamic)

@@ -4,23 +4,17 @@ from __future__ import annotations
 
 import pytest
 import torch
+from rewriting import Calls, capture_program
 from torch import nn
 from torch.nn import functional as F
 
 from benchmarks.operators.proof import prove
+from edgex.delegates.registry import get_delegate
+from edgex.errors import LoweringError
 
 
 def rand(*shape: int) -> torch.Tensor:
     return torch.randn(shape, generator=torch.Generator().manual_seed(len(shape)))
-
-
-class Calls(nn.Module):
-    def __init__(self, function):
-        super().__init__()
-        self.function = function
-
-    def forward(self, *args):
-        return self.function(*args)
 
 
 class ReturnsItsWeight(nn.Module):
@@ -152,3 +146,17 @@ def test_what_was_wrong_or_refused_is_right(name):
     proved = prove(module, args, target, fresh=target in ("xnnpack", "onednn"))
     assert proved.exit_code == 0, proved.reason
     assert proved.verification["passed"]
+
+
+@pytest.mark.parametrize(
+    ("target", "words"), [("xnnpack", "torch.fft.rfft"), ("onednn", "torch.fft.rfft"), ("onnx-cpu", "view_as_real")]
+)
+def test_a_whole_spectrum_among_the_outputs_is_refused_before_lowering_with_what_to_write(target, words):
+    program = capture_program(Calls(torch.fft.fft), rand(2, 16))
+    delegate = get_delegate(target)
+    assert any(left.fatal for left in delegate.plan(program, delegate.options_type()).fallbacks)
+    with pytest.raises(LoweringError) as caught:
+        delegate.lower(program, delegate.options_type())
+    assert words in f"{caught.value.why} {caught.value.fix}"
+    proved = prove(Calls(lambda x: torch.view_as_real(torch.fft.fft(x))), (rand(2, 16),), target)
+    assert proved.exit_code == 0, proved.reason

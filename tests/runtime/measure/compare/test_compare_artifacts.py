@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 import edgex
 from edgex.errors import ArtifactError, RunError, UsageError
@@ -91,6 +92,20 @@ def test_different_models_are_refused_or_run_on_their_own_inputs(exported):
     assert comparison.contrasts[0].numerics is None
     assert len(comparison.differences) == 3  # name, inputs, outputs
     assert [s.report.settings.shapes["x"] for s in comparison.subjects] == [(1, 3, 8, 8), (4,)]
+
+
+def test_the_same_model_with_other_weights_is_said_to_give_other_outputs(tmp_path):
+    made = []
+    for seed in (0, 1):
+        torch.manual_seed(seed)
+        net, made_of_it = torch.nn.Linear(16, 16).eval(), tmp_path / str(seed) / "net.onnx-cpu.edgex"
+        made_of_it.parent.mkdir()
+        edgex.export_model(net, (torch.linspace(-1, 1, 16)[None],), target="onnx-cpu", name="net", output=made_of_it)
+        made.append(made_of_it)
+    told = [warning for warning in edgex.compare(*made, **QUICK).warnings if warning.code == "other-outputs"]
+    assert [warning.text.split(" gives ")[0] for warning in told] == ["1/net.onnx-cpu.edgex"]
+    same = edgex.compare(made[0], made[0], **QUICK)
+    assert not [warning for warning in same.warnings if warning.code == "other-outputs"]
 
 
 def test_an_artifact_and_a_report_are_not_compared(exported, tmp_path):
