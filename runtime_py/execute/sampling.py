@@ -28,6 +28,8 @@ _WARM_UP_MAX_SECONDS = 5.0
 _BUDGET_SECONDS = 3.0
 _MIN_SAMPLES, _MAX_SAMPLES = 10, 10_000
 _MAX_ROUNDS = 30
+# However many runs were asked for: what an interrupted measurement has is the rounds that have ended.
+_ROUND_SECONDS = 1.0
 
 # ONNX Runtime's idle threads wait busily for some 80 ms after a run, which would slow down whoever comes next.
 # The kernel counts what a thread on another core uses at its ticks, 100 to 1000 a second: within less than two of them
@@ -134,7 +136,8 @@ def plan_rounds(workload: Workload, warm: WarmUp, runs: int | None = None) -> Ro
         runs = max(_MIN_SAMPLES, min(_MAX_SAMPLES, affordable))
     per_pass = len(split_pass(workload, per_sample))
     passes = math.ceil(max(1, runs) / per_pass)
-    per_round = math.ceil(passes / _MAX_ROUNDS)
+    pass_seconds = warm.mean_seconds * per_sample * per_pass
+    per_round = min(math.ceil(passes / _MAX_ROUNDS), max(1, int(_ROUND_SECONDS / max(pass_seconds, 1e-9))))
     return RoundPlan(passes * per_pass, math.ceil(passes / per_round), per_round * per_pass, per_sample)
 
 

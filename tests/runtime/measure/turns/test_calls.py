@@ -136,6 +136,13 @@ def test_a_given_number_of_runs_is_kept(runs):
     assert all(rounds)
 
 
+@pytest.mark.parametrize(("runs", "rounds"), [(3_000_000, 3000), (30_000, 30), (45_000, 45)])
+def test_rounds_are_short_however_many_runs_are_asked_for(runs, rounds):
+    """What was measured is kept by rounds where the user interrupts: thirty of them would have taken 100 s each."""
+    plan = plan_rounds(Workload((lambda: None,)), warmed(1e-3), runs)
+    assert (plan.samples, plan.rounds, plan.samples_per_round) == (runs, rounds, 1000)
+
+
 # ---- rounds
 
 
