@@ -59,7 +59,7 @@ from edgex.export.capture.flat_signature import describe_signature, flatten_prog
 from edgex.export.capture.function_transforms import expand_transforms
 from edgex.export.capture.mutation import drop_copies_to_itself, find_written_placeholders, write_out_of_place
 from edgex.export.capture.python_state import distributions
-from edgex.export.capture.python_state.buffer_references import references_followed
+from edgex.export.capture.python_state.buffer_references import assignments_copied, references_followed
 from edgex.export.capture.python_state.checked_functions import Unchecked
 from edgex.export.capture.python_state.known_values import values_known
 from edgex.export.capture.python_state.repeated_runs import check_follows_eager
@@ -322,6 +322,7 @@ def _export(
                     if answering is not None:
                         stack.enter_context(answering)  # the outermost: it answers what the others do not
                     stack.enter_context(references_followed(module))
+                    stack.enter_context(assignments_copied(module, state))
                     stack.enter_context(values_known(module, state, made=answering is not None))
                     stack.enter_context(IndicesOfTensors())
                     stack.enter_context(DataAsView(module, example.settled))

@@ -1,4 +1,4 @@
-"""Buffers that Python objects refer to as well, such as the layers of a cache.
+"""Buffers that Python objects refer to as well, such as the layers of a cache, and buffers that are assigned.
 
 ```
 self.cache = Cache()                                # an object, no module
@@ -8,12 +8,19 @@ forward:  self.cache.keys.index_copy_(...)          # state, reached through the
 
 While torch.export traces, a module's buffers are stand-ins without values, and the object would still refer to the
 tensor itself: a constant of the program, which nothing may change. So the object is given the stand-in too.
+
+```
+self.register_buffer("past", torch.zeros(1, 8, 2))  # of a layer, somewhere in the model
+forward:  x = torch.cat((self.past, x), -1)
+          self.past = x[..., -2:]                   # lost: torch.export looks at the model's own attributes alone
+traced:   self.past.copy_(x[..., -2:])              # when the model's forward ends
+```
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 import torch
@@ -50,6 +57,42 @@ def references_followed(module: torch.nn.Module) -> Iterator[None]:
         yield
     finally:
         handle.remove()
+
+
+@contextlib.contextmanager
+def assignments_copied(module: torch.nn.Module, state: Collection[str]) -> Iterator[None]:
+    """Record what forward assigns to buffers, once it has ended: until then its layers read what they assigned.
+
+    Args:
+        module: What is traced.
+        state: Names of the buffers that a run changes.
+    """
+    owners = [
+        (owner, key, f"{path}.{key}" if path else key)
+        for path, owner in module.named_modules()
+        for key, _ in owner.named_buffers(recurse=False)
+    ]
+    assigned = [(owner, key) for owner, key, name in owners if name in state]
+    before: list[torch.Tensor] = []
+
+    def begin(*_: Any) -> None:
+        before[:] = [getattr(owner, key) for owner, key in assigned]
+
+    def end(*_: Any) -> None:
+        for (owner, key), buffer in zip(assigned, before, strict=True):
+            now = getattr(owner, key)
+            # Of another shape or type it is no state; that is said elsewhere.
+            alike = now.dtype == buffer.dtype and list(map(str, now.shape)) == list(map(str, buffer.shape))
+            if now is not buffer and alike:
+                buffer.copy_(now)
+                setattr(owner, key, buffer)
+
+    handles = (module.register_forward_pre_hook(begin), module.register_forward_hook(end)) if assigned else ()
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
 
 
 def _refers(value: Any, names: dict[int, str], depth: int = 4) -> bool:

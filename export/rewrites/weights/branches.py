@@ -117,10 +117,13 @@ def _find_pair(add: Node, constants: dict[Node, torch.Tensor]) -> tuple[_Branch,
     return None
 
 
-def _shape(operand: Any) -> torch.Size | None:
-    """The shape of a tensor; None for a number, written out or computed."""
+def _shape(operand: Any) -> tuple[int | str, ...] | None:
+    """The shape of a tensor, sizes that vary by their names; None for a number, written out or computed."""
     value = operand.meta["val"] if isinstance(operand, Node) else None
-    return value.shape if isinstance(value, torch.Tensor) else None
+    if not isinstance(value, torch.Tensor):
+        return None
+    # Whether a size that only a run knows is 8 is nothing to ask.
+    return tuple(size if isinstance(size, int) else str(size) for size in value.shape)
 
 
 def _read_convolution(node: Any, constants: dict[Node, torch.Tensor]) -> _Branch | None:

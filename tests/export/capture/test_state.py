@@ -108,6 +108,47 @@ class TestState:
         assert names(result.program.state) in (["one.cache"], ["two.cache"])
         assert_signature_holds_from_fresh(result)
 
+    @pytest.mark.parametrize("calls", [1, 2])
+    @pytest.mark.parametrize("form", ["a piece", "the old one is read later", "two, of each other", "only where long"])
+    def test_buffers_that_layers_assign(self, form, calls):
+        class Layer(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.register_buffer("past", torch.full((3, 2), 0.5))
+                self.register_buffer("count", torch.full((3, 2), 3.0))
+
+            def forward(self, x):
+                if form == "a piece":
+                    x = torch.cat((self.past, x), -1)
+                    self.past = x[..., -2:]
+                    return x[..., :4] * 2
+                if form == "the old one is read later":
+                    before = self.past
+                    self.past = before * 0.5 + x[:, :2]
+                    return x * torch.cat((before, self.past), -1)
+                if form == "two, of each other":
+                    self.past, self.count = self.count + x[:, :2], self.past * 2
+                    return x + torch.cat((self.past, self.count), -1)
+                if x.shape[1] > 2:
+                    self.past = self.past + x[:, 2:]
+                return x * self.past.sum()
+
+        class Model(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.layers = nn.ModuleList([Layer(), Layer()])
+
+            def forward(self, x):
+                for layer in self.layers:
+                    for _ in range(calls):
+                        x = layer(x).sin()
+                return x
+
+        result = capture(Model().eval(), (X,), source_root=HERE)
+        changed = ["past", "count"] if form == "two, of each other" else ["past"]
+        assert set(names(result.program.state)) == {f"layers.{at}.{name}" for at in (0, 1) for name in changed}
+        assert_signature_holds_from_fresh(result)
+
     def test_a_view_that_is_written(self):
         def forward(self, x):
             self.cache.view(8)[:4].add_(x[0])

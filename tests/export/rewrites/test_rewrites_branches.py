@@ -14,8 +14,10 @@ from torch import nn
 
 from edgex.delegates.base import CapturedProgram
 from edgex.delegates.graph.schema import operator_name
+from edgex.export import rewrites
 from edgex.export.capture.program import capture
 from edgex.export.quantization.running import GraphRunner
+from edgex.export.rewrites.base import Rewrite
 from edgex.export.rewrites.norms.batch_norm import fold_batch_norm
 from edgex.export.rewrites.weights.branches import join_branches
 from edgex.runtime.session.numerics import measure_sqnr_db
@@ -185,3 +187,33 @@ def test_other_ranks(rank: int) -> None:
     _, after, names = rewritten(model, x)
     assert names == [f"aten::conv{rank}d"]
     check_numbers(model, after, x)
+
+
+class Chosen(nn.Module):
+    """Rows that a mask chooses, and a row beside them: how many there are only a run knows."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 8)
+
+    def forward(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        y = self.layer(x)
+        rows = y[mask]
+        return torch.cat((rows * 2 + rows.mean(0), self.layer(x[mask]) + y.sum() * self.layer.bias))
+
+
+def test_sums_with_sizes_that_only_a_run_knows_are_left_alone() -> None:
+    example = (torch.randn(10, 4), torch.arange(10) % 3 == 0)
+    program = capture(Chosen().eval(), example, {}, source_root=HERE).program
+    assert join_branches(program) == (program, None)
+
+
+def test_a_pass_that_asks_about_such_sizes_leaves_the_program_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    def asking(program: CapturedProgram) -> Any:
+        index = next(node for node in program.exported.graph.nodes if node.target == torch.ops.aten.index.Tensor)
+        return program, None if index.meta["val"].shape[0] == 8 else Rewrite("asking", 1, "", ())
+
+    example = (torch.randn(10, 4), torch.arange(10) % 3 == 0)
+    program = capture(Chosen().eval(), example, {}, source_root=HERE).program
+    monkeypatch.setattr(rewrites, "_passes", lambda: (("asking", False, asking),))
+    assert rewrites.apply_rewrites(program) == (program, ())
