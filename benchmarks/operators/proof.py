@@ -12,8 +12,8 @@ from typing import Any
 import torch
 
 from edgex.errors import EdgexError
+from edgex.export import pipeline
 from edgex.export.pipeline import export_to_targets
-from edgex.export.proof import verification
 from edgex.export.settings import ExportSettings
 from edgex.export.source.source import wrap_model
 from edgex.runtime.execute.here.in_process import InProcess
@@ -80,9 +80,16 @@ def prove(
 @contextmanager
 def verified_here() -> Any:
     """Within it, exports are verified in this process instead of a fresh one."""
-    fresh = verification.FreshProcess
-    verification.FreshProcess = InProcess  # type: ignore[assignment,misc]
+    fresh = pipeline.FreshProcess
+    pipeline.FreshProcess = _Here  # type: ignore[assignment,misc]
     try:
         yield
     finally:
-        verification.FreshProcess = fresh  # type: ignore[misc]
+        pipeline.FreshProcess = fresh  # type: ignore[misc]
+
+
+class _Here(InProcess):
+    """Stands for `FreshProcess`."""
+
+    def prepare(self, engine: str) -> None:
+        """There is no process to start."""

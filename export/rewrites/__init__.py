@@ -146,7 +146,7 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
     from edgex.export.rewrites.products.conv3d import flatten_conv3d
     from edgex.export.rewrites.products.depthwise import split_depthwise
     from edgex.export.rewrites.products.distances import write_distances
-    from edgex.export.rewrites.products.einsum import split_einsum
+    from edgex.export.rewrites.products.einsum import permute_einsum, split_einsum
     from edgex.export.rewrites.products.experts import write_experts
     from edgex.export.rewrites.products.nearest import repeat_by_products, repeat_pixels
     from edgex.export.rewrites.products.phases import write_dense_phases, write_phases
@@ -187,6 +187,7 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
         ("inline_regions", False, inline_regions),
         # Before anything lies in another order than in eager.
         ("read_strided", False, read_strided),
+        ("permute_einsum", False, permute_einsum),
         # Then: weight_norm's computed weight becomes a constant, which folding batch norm into it needs. The other
         # way round nothing would be found, and batch norm leaves no new subgraph of weights behind.
         ("fold_constants", False, fold_constants),

@@ -1,6 +1,12 @@
-"""Take Einstein sums apart into products of matrices, which ONNX Runtime multiplies sooner, and reads right.
+"""Take Einstein sums apart: into products of matrices, which ONNX Runtime multiplies sooner, and reads right.
+
+And those of one tensor that sum nothing are what they are, another order of its dimensions: quantizers know that such
+an operator only moves numbers.
 
 ```
+before:  y = aten.einsum.default("byixjhd->bhyxijd", [x])
+after:   y = aten.permute.default(x, [0, 5, 1, 3, 2, 4, 6])
+
 before:  y = aten.einsum.default("bhid,bhjd->bhij", [a, b])                # a, b: [1, 8, 1024, 32]
 after:   y = aten.bmm.default(a.reshape(8, 1024, 32), b.reshape(8, 1024, 32).permute(0, 2, 1)).view(1, 8, 1024, 1024)
 ```
@@ -29,6 +35,23 @@ def split_einsum(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite | N
     """Take every such sum apart; the same program comes back without one."""
     rules: Rules = {torch.ops.aten.einsum.default: Rule(_einsum, apart=True)}
     return substitute(program, "split_einsum", rules, "{count} einsum(s) became products of matrices")
+
+
+def permute_einsum(program: CapturedProgram) -> tuple[CapturedProgram, Rewrite | None]:
+    """Write every sum that only puts dimensions in order as a permutation; the same program comes back without one."""
+    rules: Rules = {torch.ops.aten.einsum.default: Rule(_permutation)}
+    return substitute(program, "permute_einsum", rules, "{count} einsum(s) that sum nothing became permutations")
+
+
+def _permutation(equation: str, operands: Sequence[torch.Tensor], path: Sequence[int] | None) -> Any:
+    del path
+    given, arrow, wanted = equation.replace(" ", "").partition("->")
+    if not arrow:
+        wanted = "".join(sorted(given))
+    distinct = len(set(given)) == len(given) == len(wanted)
+    if len(operands) != 1 or "." in given or not distinct or set(given) != set(wanted) or given == wanted:
+        return NotImplemented
+    return operands[0].permute([given.index(letter) for letter in wanted])
 
 
 def _einsum(equation: str, operands: Sequence[torch.Tensor], path: Sequence[int] | None) -> Any:

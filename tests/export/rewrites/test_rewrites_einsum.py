@@ -3,8 +3,9 @@
 import pytest
 import torch
 
+import edgex
 from benchmarks.operators.proof import prove
-from edgex.export.rewrites.products.einsum import split_einsum
+from edgex.export.rewrites.products.einsum import permute_einsum, split_einsum
 from tests.support.rewriting import Calls, capture_program, check_rewrite, operators
 
 SUMS = {
@@ -80,3 +81,46 @@ def test_attention_by_sums_on_onnx_cpu():
     proved = prove(Calls(attend), values, "onnx-cpu")
     assert proved.exit_code == 0, proved.reason
     assert "split_einsum" in proved.rewrites
+
+
+@pytest.mark.parametrize("equation", ["byixjhd->bhyxijd", "ab->ba", "ba", " b c a -> a b c "])
+def test_sums_of_nothing_become_permutations(equation):
+    x = torch.randn([2, 3, 4, 5, 2, 3, 2][: sum(map(str.isalpha, equation.split("->")[0]))])
+    before = capture_program(Calls(lambda x: torch.einsum(equation, x)), x)
+    after, rewrite = permute_einsum(before)
+    assert operators(after) == ["aten.permute.default"] and rewrite.count == 1
+    check_rewrite(before, after, x)
+
+
+@pytest.mark.parametrize("equation", ["ab->ab", "ab->a", "aa->a", "aa->", "...ab->...ba", "ab,ab->ab"])
+def test_other_sums_are_no_permutations(equation):
+    x = torch.randn(3, 3)
+    before = capture_program(Calls(lambda x: torch.einsum(equation, *[x] * (1 + equation.count(",")))), x)
+    assert permute_einsum(before) == (before, None)
+
+
+class Windows(torch.nn.Module):
+    """Attention over windows of an image, whose dimensions an einsum puts in order: seven of them."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = torch.nn.Linear(16, 16), torch.nn.Linear(16, 4)
+
+    def forward(self, x):
+        y = torch.einsum("byixjhd->bhyxijd", self.first(x).view(1, 2, 4, 2, 4, 2, 8)).flatten(2, 3).flatten(3, 4)
+        y = (y @ y.mT).softmax(-1) @ y
+        return self.last(y.permute(0, 2, 3, 1, 4).reshape(1, 64, 16))
+
+
+def test_what_is_put_in_order_so_is_quantized_throughout(tmp_path):
+    torch.manual_seed(0)
+    samples = [(torch.randn(1, 64, 16),) for _ in range(4)]
+    report = edgex.export_model(
+        Windows().eval(),
+        samples[0],
+        target="xnnpack",
+        quantize="int8",
+        calibration=samples,
+        output=tmp_path / "net.edgex",
+    )
+    assert report.manifest.status == "verified"
