@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +11,7 @@ import torch
 
 from edgex.delegates.graph.torch_internals import pytree
 from edgex.runtime.artifact.specs import TensorSpec
+from edgex.runtime.support.native_stderr import prints_on_stderr
 
 # References computed with another number of threads differ in the last bits, and with them the artifact's golden files.
 REFERENCE_THREADS = 2
@@ -29,7 +29,7 @@ def reference_conditions(*, fast_attention: bool = False) -> Iterator[None]:
     torch.set_num_threads(REFERENCE_THREADS)
     torch.backends.mha.set_fastpath_enabled(fast and fast_attention)
     try:
-        with torch.no_grad(), contextlib.redirect_stdout(sys.stderr):
+        with torch.no_grad(), prints_on_stderr():
             yield
     finally:
         torch.set_num_threads(threads)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import importlib.util
 import inspect
@@ -19,6 +18,7 @@ import torch
 from edgex.errors import EdgexError, UsageError, nearest_name
 from edgex.export.source.user_code.user_failure import describe_cause, device_advice, install_advice, missing_module
 from edgex.export.source.user_code.user_line import line_at, line_of_error
+from edgex.runtime.support.native_stderr import prints_on_stderr
 
 # Pairs of names that make a model, in the order in which they are looked for.
 _PAIRS = (("get_model", "get_args"), ("model", "example_inputs"), ("get_eager_model", "get_example_inputs"))
@@ -106,7 +106,7 @@ def run_user_code(call: Callable[[], Any], what: str, source_root: Path) -> Any:
         UsageError: It raised, or called sys.exit.
     """
     try:
-        with contextlib.redirect_stdout(sys.stderr):
+        with prints_on_stderr():
             return call()
     except EdgexError:
         raise

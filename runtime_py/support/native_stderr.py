@@ -14,7 +14,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout, suppress
 from types import TracebackType
 from typing import TextIO
 
@@ -145,25 +145,88 @@ def capture_native_stderr() -> Iterator[CapturedText]:
         keeper.close()
 
 
+class _DivertedStdout:
+    """How many blocks send descriptor 1 to descriptor 2, and where it leads when the last of them has ended.
+
+    No lock is held within a block: what runs there may start threads that want to divert it too, and wait for them.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._blocks = 0
+        self._original = -1
+
+    def begin(self) -> int | None:
+        """Send descriptor 1 to where descriptor 2 leads now.
+
+        Returns:
+            For `end`: a copy of where it led before, inside of another block; None in the first.
+
+        Raises:
+            OSError: The process has no descriptor 1, or no 2.
+        """
+        with self._lock:
+            before = os.dup(1)
+            try:
+                os.dup2(2, 1)
+            except OSError:
+                os.close(before)
+                raise
+            self._blocks += 1
+            if self._blocks > 1:
+                return before
+            self._original = before
+            return None
+
+    def end(self, before: int | None) -> None:
+        """Give descriptor 1 back; blocks of several threads may end in any order."""
+        with self._lock:
+            self._blocks -= 1
+            if self._blocks == 0:
+                os.dup2(self._original, 1)
+                os.close(self._original)
+            elif before is not None:
+                os.dup2(before, 1)
+            if before is not None:
+                os.close(before)
+
+
+_DIVERTED = _DivertedStdout()
+
+
 @contextmanager
 def stdout_on_stderr() -> Iterator[None]:
     """Send what is written to descriptor 1 to descriptor 2 for the duration of the block, native code's too.
 
     PyTorch's linear algebra, for one, says what is wrong with a matrix of NaN on the standard output.
     """
-    with _DESCRIPTOR_LOCK:
-        try:
-            saved = os.dup(1)
-        except OSError:  # closed: nothing to protect
-            yield
-            return
-        sys.stdout.flush()
-        try:
-            os.dup2(2, 1)
-            yield
-        finally:
-            # C's buffer of the standard output is not Python's.
-            ctypes.CDLL(None).fflush(None)
-            sys.stdout.flush()
-            os.dup2(saved, 1)
-            os.close(saved)
+    _flush_stdout()
+    try:
+        before = _DIVERTED.begin()
+    except OSError:  # closed: nothing to protect
+        yield
+        return
+    try:
+        yield
+    finally:
+        _flush_stdout()
+        _DIVERTED.end(before)
+
+
+@contextmanager
+def prints_on_stderr() -> Iterator[None]:
+    """Send everything that is printed to stderr for the duration of the block: a user's code runs in it.
+
+    `sys.stdout` may be something else than descriptor 1, as in a notebook; what `os.system`, a child or
+    `sys.__stdout__` writes goes to the descriptor.
+    """
+    with stdout_on_stderr(), redirect_stdout(sys.stderr):
+        yield
+
+
+def _flush_stdout() -> None:
+    """Empty the buffers of the standard output: Python's, the one that it started with, and C's."""
+    for stream in {id(one): one for one in (sys.stdout, sys.__stdout__) if one is not None}.values():
+        with suppress(ValueError):  # somebody closed it
+            stream.flush()
+    ctypes.CDLL(None).fflush(None)

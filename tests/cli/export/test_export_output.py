@@ -29,6 +29,46 @@ def test_only_our_own_lines_reach_the_terminal(run_here, model_file):
     assert quiet.stdout.startswith("xnnpack  verified")
 
 
+NOISY = """
+import os, subprocess, sys, torch
+
+def say(word):
+    print(word, "print")
+    sys.__stdout__.write(f"{word} original\\n")
+    os.write(1, f"{word} write\\n".encode())
+    os.system(f"echo {word} system")
+    subprocess.run(["echo", word, "child"])
+
+say("import")
+
+class Net(torch.nn.Linear):
+    def forward(self, x):
+        if not torch.compiler.is_compiling():
+            say("forward")
+        return super().forward(x)
+
+def get_model():
+    say("model")
+    return Net(4, 2).eval()
+
+def get_args():
+    say("inputs")
+    return (torch.ones(1, 4),)
+"""
+
+
+@pytest.mark.parametrize("command", ["export", "why"])
+def test_what_the_models_file_prints_leaves_the_document_alone(command, run_here, model_file):
+    model_file(NOISY)
+    done = run_here(command, "model.py", "-t", "reference", "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["schema"].startswith(f"edgex.{command}/")
+    for word in ("import", "model", "inputs"):
+        for way in ("print", "original", "write", "system", "child"):
+            assert f"{word} {way}\n" in done.stderr
+    assert command == "why" or "forward system\n" in done.stderr
+
+
 def test_verbose_shows_what_dependencies_say(run_here, model_file):
     model_file("convnet")
     done = run_here("export", "convnet.py", "-t", "xnnpack", "--dry-run", "-v")

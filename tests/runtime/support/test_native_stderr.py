@@ -10,7 +10,13 @@ import threading
 import psutil
 import pytest
 
-from edgex.runtime.support.native_stderr import NativeStderr, PythonStderr, capture_native_stderr
+from edgex.runtime.support.native_stderr import (
+    NativeStderr,
+    PythonStderr,
+    capture_native_stderr,
+    prints_on_stderr,
+    stdout_on_stderr,
+)
 
 
 def test_what_is_written_to_the_descriptor_is_kept_and_not_shown(capfd):
@@ -132,3 +138,43 @@ def test_a_process_without_a_descriptor_2_works():
     """
     done = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "well"
+
+
+def test_prints_of_every_kind_go_to_stderr(capfd):
+    with prints_on_stderr():
+        print("print")
+        os.write(1, b"write\n")
+        os.system("echo system")
+    print("after")
+    assert capfd.readouterr() == ("after\n", "print\nwrite\nsystem\n")
+
+
+def test_what_an_inner_block_writes_goes_where_descriptor_2_leads_there(capfd):
+    with stdout_on_stderr(), capture_native_stderr() as captured:
+        with stdout_on_stderr():
+            os.write(1, b"banner")
+        os.write(1, b"outer")
+    os.write(1, b"result")
+    assert captured.tail() == "banner"
+    assert capfd.readouterr() == ("result", "outer")
+
+
+def test_a_thread_that_diverts_stdout_does_not_wait_and_may_outlast_the_block(capfd):
+    entered, leave = threading.Event(), threading.Event()
+
+    def work():
+        with stdout_on_stderr():
+            entered.set()
+            leave.wait(10)
+
+    thread = threading.Thread(target=work)
+    before = psutil.Process().num_fds()
+    with stdout_on_stderr():
+        thread.start()
+        assert entered.wait(10)
+    os.write(1, b"meanwhile")
+    leave.set()
+    thread.join()
+    os.write(1, b"result")
+    assert capfd.readouterr() == ("result", "meanwhile")
+    assert psutil.Process().num_fds() == before
