@@ -18,7 +18,7 @@ from edgex.errors import ArtifactError, UsageError
 from edgex.runtime.artifact.artifact import SUFFIX, hash_file
 from edgex.runtime.artifact.manifest import MANIFEST_FILE, FileEntry, Manifest
 from edgex.runtime.artifact.names import check_name
-from edgex.runtime.support.publish import publish_folder, staged_folder
+from edgex.runtime.support.publish import disk_errors, publish_folder, staged_folder, try_folder
 
 # What a file system says when it will not take a file; any other OSError is a defect and keeps its traceback.
 _REFUSALS = (
@@ -31,6 +31,8 @@ _REFUSALS = (
     errno.EIO,
     errno.ENAMETOOLONG,
 )
+
+_ANOTHER = "give a folder that you may write to with -o"
 
 
 @dataclass(frozen=True)
@@ -77,7 +79,9 @@ def resolve_destination(output: Path | None, name: str, target: str, *, force: b
             if not parent.is_dir():
                 raise UsageError(f"{parent} is a file, so nothing can be written below it", fix="give another -o")
             if not os.access(parent, os.W_OK | os.X_OK):
-                raise ArtifactError(f"{parent} is not writable", fix="give a folder that you may write to with -o")
+                raise ArtifactError(f"{parent} is not writable", fix=_ANOTHER)
+            with disk_errors(ArtifactError, f"no folder can be made in {parent}", fix=_ANOTHER):
+                try_folder(parent, path.name)
             break
     if _exists(path) or path.is_symlink():
         if not force:
@@ -91,9 +95,7 @@ def _exists(path: Path) -> bool:
     try:
         return path.exists()
     except PermissionError as error:
-        raise ArtifactError(
-            f"{path.parent} is not accessible", why=error.strerror, fix="give a folder that you may write to with -o"
-        ) from error
+        raise ArtifactError(f"{path.parent} is not accessible", why=error.strerror, fix=_ANOTHER) from error
 
 
 @contextmanager

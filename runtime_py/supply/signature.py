@@ -39,9 +39,9 @@ def sign_artifact(artifact: Artifact, key: Path) -> Path:
     path = artifact.path / SIGNATURE_FILE
     try:
         signer = library.signing.Config().use_elliptic_key_signer(private_key=key)
-    except (ValueError, TypeError) as error:
+    except _REFUSALS as error:
         fix = "openssl ecparam -name prime256v1 -genkey -noout -out key.pem makes one"
-        raise UsageError(f"{key} is no private key of an elliptic curve", fix=fix, why=str(error)) from error
+        raise UsageError(f"{key} is no private key of an elliptic curve", fix=fix, why=_why_refused(error)) from error
     try:
         with stdout_on_stderr():
             signer.set_hashing_config(_covering(library, path)).sign(artifact.path, path)
@@ -76,9 +76,9 @@ def verify_signature(folder: Path, key: Path) -> str:
         )
     try:
         verifier = library.verifying.Config().use_elliptic_key_verifier(public_key=key)
-    except (ValueError, TypeError) as error:
+    except _REFUSALS as error:
         fix = "openssl ec -in key.pem -pubout -out key.pub makes it of the private one"
-        raise UsageError(f"{key} is no public key of an elliptic curve", fix=fix, why=str(error)) from error
+        raise UsageError(f"{key} is no public key of an elliptic curve", fix=fix, why=_why_refused(error)) from error
     try:
         with stdout_on_stderr():
             verifier.set_hashing_config(_covering(library, path)).verify(folder, path)
@@ -97,9 +97,21 @@ def _covering(library: ModuleType, signature: Path) -> Any:
     return library.hashing.Config().set_ignored_paths(paths=[signature], ignore_git_paths=False)
 
 
+# What the library raises for a key that it does not take: of another kind, it asks for a curve that is not there.
+_REFUSALS = (ValueError, TypeError, AttributeError)
+
+
+def _why_refused(error: Exception) -> str:
+    return "it is a key of another kind, such as RSA or Ed25519" if isinstance(error, AttributeError) else str(error)
+
+
 def _require_file(key: Path) -> None:
     if not key.is_file():
         raise UsageError(f"{key} is not a file")
+    try:
+        key.open("rb").close()
+    except OSError as error:
+        raise UsageError(f"cannot read {key}", why=error.strerror) from error
 
 
 def _import_library() -> ModuleType:

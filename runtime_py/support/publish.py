@@ -14,8 +14,9 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from edgex.errors import EdgexError
@@ -78,6 +79,21 @@ def _temporary_sibling(path: Path, owner: str, purpose: str = "") -> Iterator[Pa
             yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def try_folder(parent: Path, name: str) -> None:
+    """Make a hidden folder and remove it, before slow work: /proc, for one, grants rights that it does not keep to.
+
+    Args:
+        parent: A folder that exists.
+        name: What is to be made in it later.
+
+    Raises:
+        OSError: The file system refuses.
+    """
+    folder = tempfile.mkdtemp(prefix=f".{name}.tmp-{os.getpid()}-", dir=parent)
+    with suppress(FileNotFoundError):  # another process took it for one that was left behind
+        Path(folder).rmdir()
 
 
 def publish_folder(folder: Path, path: Path, *, replace: bool = False) -> None:

@@ -23,11 +23,22 @@ def check_output(path: Path, forms: Sequence[str], force: bool) -> None:
     """
     if path.suffix not in forms:
         known = " or ".join(forms)
-        raise UsageError(f"-o {path}: reports are written as {known}", fix=f"-o {path.with_suffix(forms[0])}")
+        raise UsageError(f"-o {path}: reports are written as {known}", fix=suggest_file(path, forms[0], "report"))
     if path.exists() and not force:
         raise UsageError(f"{path} exists", fix="--force replaces it")
     if not path.parent.is_dir():
         raise UsageError(f"no such folder: {path.parent}", where=f"-o {path}")
+
+
+def suggest_file(path: Path, form: str, stem: str) -> str:
+    """What `-o` may be given instead of a path that has not the form it must have.
+
+    Args:
+        path: What it was given; a folder, or no name at all (`.`, `/`), takes a file in it.
+        form: The suffix of the file.
+        stem: Its name in a folder.
+    """
+    return f"-o {path / f'{stem}{form}' if path.is_dir() or not path.name else path.with_suffix(form)}"
 
 
 def write_text(path: Path, text: str, *, quiet: bool = False) -> None:

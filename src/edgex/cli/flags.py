@@ -10,9 +10,19 @@ from edgex.export.capture.dimensions.request import DimRequest
 from edgex.runtime.artifact.specs import Dim
 
 
-def split_list(values: Sequence[str]) -> tuple[str, ...]:
-    """Lists come by comma or by repetition: `-t a,b -t c` is a, b, c."""
-    return tuple(part.strip() for value in values for part in value.split(",") if part.strip())
+def split_list(flag: str, values: Sequence[str]) -> tuple[str, ...]:
+    """Lists come by comma or by repetition: `-t a,b -t c` is a, b, c.
+
+    Raises:
+        UsageError: A text lists nothing, as an empty variable of a script does.
+    """
+    parts: list[str] = []
+    for value in values:
+        listed = [part.strip() for part in value.split(",") if part.strip()]
+        if not listed:
+            raise UsageError(f"{flag} {value!r} lists nothing", fix="name at least one")
+        parts += listed
+    return tuple(parts)
 
 
 def parse_shapes(values: Sequence[str]) -> dict[str, tuple[int, ...]]:
@@ -51,7 +61,7 @@ def parse_dynamic(values: Sequence[str]) -> dict[tuple[str, int], Dim]:
     """
     read = {}
     bounds: dict[str, tuple[int, int, str]] = {}
-    for value in split_list(values):
+    for value in split_list("--dynamic", values):
         match = _DYNAMIC.fullmatch(value)
         if match is None or (match["name"] is None and match["low"] is None):
             name = re.split("[:=]", value)[0] or "NAME"

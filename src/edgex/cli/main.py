@@ -106,6 +106,7 @@ def cli(no_config: bool) -> None:
 def main(args: Sequence[str] | None = None) -> None:
     """Run the command line and exit with the code that belongs to the outcome (see `edgex.errors`)."""
     arguments = sys.argv[1:] if args is None else list(args)
+    _open_closed_streams()
     try:
         code = cli.main(args=arguments, prog_name="edgex", standalone_mode=False)
     except click.exceptions.Exit as error:
@@ -129,6 +130,21 @@ def main(args: Sequence[str] | None = None) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         sys.exit(failure.exit_code)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _open_closed_streams() -> None:
+    """Let a standard stream that the caller closed (`edgex run … >&-`) lead to /dev/null.
+
+    Nobody wants what would be written there, and the next file that is opened must not get its number.
+    """
+    for number, mode in enumerate(("r", "w", "w")):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest number that is free is this one
+        name = ("stdin", "stdout", "stderr")[number]
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(number, mode, closefd=False))
 
 
 def _fail(error: EdgexError, arguments: Sequence[str]) -> NoReturn:

@@ -244,6 +244,21 @@ def test_the_output_below_a_file_is_refused(edgex: Edgex, tmp_path: Path) -> Non
     assert result.returncode == 2 and "is a file" in result.stderr
 
 
+@pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="needs /proc")
+def test_a_folder_that_cannot_be_made_is_refused_before_the_model_is_found(edgex: Edgex, tmp_path: Path) -> None:
+    (tmp_path / "model.py").write_text("raise SystemExit('the file was run')\n" + LINEAR)
+    for command in (
+        ("export", "model.py", "-t", "reference", "-o", "/proc/made/deep"),
+        ("export", "model.py", "-t", "reference", "-o", "/proc/made.edgex"),
+        ("bisect", "model.py", "-t", "reference", "--repro", "/proc/made"),
+    ):
+        result = edgex(*command, "--json")
+        document = json.loads(result.stdout)
+        (failure,) = document.get("failures", [document])
+        assert result.returncode == failure["exit_code"] == 6, result.stderr
+        assert "/proc" in failure["what"] and "Traceback" not in result.stderr
+
+
 def test_one_edgex_path_cannot_take_two_targets(edgex: Edgex, tmp_path: Path) -> None:
     (tmp_path / "model.py").write_text(LINEAR)
     result = edgex("export", "model.py", "-t", "reference,onnx-cpu", "-o", "one.edgex")

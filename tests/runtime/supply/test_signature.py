@@ -5,7 +5,7 @@ import sys
 
 import pytest
 from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric import dsa, ec, ed25519, rsa
 
 from edgex.errors import ArtifactError, TargetUnavailable, UsageError
 from edgex.runtime.artifact.artifact import open_artifact
@@ -69,6 +69,26 @@ def test_what_is_not_the_owners_is_refused(signed, keys, damage):
         (signed / SIGNATURE_FILE).unlink()
     with pytest.raises(ArtifactError, match="is not "):
         verify_signature(signed, keys[3] if damage == "other key" else keys[1])
+
+
+@pytest.mark.parametrize("kind", ["rsa", "dsa", "ed25519"])
+def test_a_key_of_another_kind_is_a_mistake_of_the_user(signed, tmp_path, kind):
+    private = {
+        "rsa": lambda: rsa.generate_private_key(65537, 2048),
+        "dsa": lambda: dsa.generate_private_key(2048),
+        "ed25519": ed25519.Ed25519PrivateKey.generate,
+    }[kind]()
+    plain = serialization.NoEncryption()
+    (tmp_path / "odd.pem").write_bytes(
+        private.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, plain)
+    )
+    form = serialization.PublicFormat.SubjectPublicKeyInfo
+    (tmp_path / "odd.pub").write_bytes(private.public_key().public_bytes(serialization.Encoding.PEM, form))
+    with pytest.raises(UsageError, match="no private key") as caught:
+        sign_artifact(open_artifact(signed), tmp_path / "odd.pem")
+    assert "another kind" in str(caught.value.why)
+    with pytest.raises(UsageError, match="no public key"):
+        verify_signature(signed, tmp_path / "odd.pub")
 
 
 def test_what_is_no_key_is_a_mistake_of_the_user(signed, keys, tmp_path):

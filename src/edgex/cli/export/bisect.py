@@ -123,7 +123,7 @@ def command(
         from edgex.export.settings import ExportSettings, Limits
 
         settings = ExportSettings(
-            targets=split_list(targets),
+            targets=split_list("-t", targets),
             precision=precision,
             quantize=None if quantize == "none" else quantize,
             group_size=group_size,

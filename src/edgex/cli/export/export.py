@@ -225,7 +225,7 @@ def command(
         sizes = parse_shapes(shapes)
         recipe = None if quantize == "none" else quantize
         settings = ExportSettings(
-            targets=split_list(targets),
+            targets=split_list("-t", targets),
             output=output,
             force=force,
             precision=precision,
@@ -247,7 +247,7 @@ def command(
             dynamic=parse_dynamic(dynamic),
             sizes=parse_sizes(fixed),
             memory_check=memory_check,
-            exclude=split_list(exclude),
+            exclude=split_list("--exclude", exclude),
             verify_data=verify_data,
             bisect_seconds=BISECT_SECONDS if bisect else 0.0,
             language=language,

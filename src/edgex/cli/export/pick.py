@@ -162,9 +162,9 @@ def command(
         )
         settings = PickSettings(
             export,
-            split_list(targets),
-            split_list([precisions]),
-            split_list([recipes]),
+            split_list("-t", targets),
+            split_list("--precision", [precisions]),
+            split_list("--quantize", [recipes]),
             objective,  # type: ignore[arg-type]  # checked by plan_pick
             max_drop,
             min_sqnr,

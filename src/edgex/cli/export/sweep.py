@@ -170,9 +170,9 @@ def command(
 
         plan = _read_plan(models)
         given: dict[str, Any] = {
-            "targets": split_list(targets) or None,
-            "precisions": None if precisions is None else split_list([precisions]),
-            "recipes": None if recipes is None else split_list([recipes]),
+            "targets": split_list("-t", targets) or None,
+            "precisions": None if precisions is None else split_list("--precision", [precisions]),
+            "recipes": None if recipes is None else split_list("--quantize", [recipes]),
             "calibration": calibration,
             "options": parse_key_values(options) or None,
             "artifacts": artifacts,
@@ -180,7 +180,7 @@ def command(
             "runs": runs,
             "turns": turns,
             "threads": threads,
-            "devices": split_list(devices) or None,
+            "devices": split_list("--device", devices) or None,
             "executor": executor,
             "address": address,
             "workers": workers,

@@ -108,7 +108,7 @@ def command(
                 raise UsageError("--profile goes with an artifact", fix=f"edgex export {model} …, then ask about that")
             language = read_request(llm, context, chunk, source, kv=kv)
             bounds, chosen, sizes = parse_dynamic(dynamic), parse_key_values(options), parse_shapes(shapes)
-            named = split_list(targets) or ("all",)
+            named = split_list("-t", targets) or ("all",)
             asked = targets_to_ask(precision, language=llm) if "all" in named else named
             question = Question(asked, precision, rewrite, bounds, chosen, sizes, language, method)
             check_question(model, question)

@@ -126,7 +126,7 @@ def _parse_sizes(flag: str, texts: Sequence[str], least: int) -> tuple[int, ...]
     """
     from edgex.cli.flags import split_list
 
-    parts = split_list(texts)
+    parts = split_list(f"-{flag}", texts)
     for part in parts:
         if not part.isdecimal() or int(part) < least:
             raise UsageError(f"-{flag} {part}: expected whole numbers from {least} on", fix=f"-{flag} 512,1024")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 
 import click
 
-from edgex.cli.files import write_text
+from edgex.cli.files import suggest_file, write_text
 from edgex.cli.options.command import option
 from edgex.errors import UsageError
 
@@ -58,10 +58,10 @@ def check_outputs(paths: Sequence[Path], force: bool, reports: int = 1) -> None:
         form = _form_of(path)
         if form is None:
             known = f"{', '.join(_FORMS[:-1])} or {_FORMS[-1]}"
-            raise UsageError(f"-o {path}: reports are written as {known}", fix=f"-o {path.with_suffix('.html')}")
+            raise UsageError(f"-o {path}: reports are written as {known}", fix=suggest_file(path, ".html", "report"))
         if reports > 1 and form != ".html":
             raise UsageError(
-                f"-o {path}: {form} takes one report, not {reports}", fix=f"-o {path.with_suffix('.html')}"
+                f"-o {path}: {form} takes one report, not {reports}", fix=suggest_file(path, ".html", "report")
             )
         if path in paths[:number]:
             raise UsageError(f"-o {path} is given twice")

@@ -33,12 +33,12 @@ def check_sweep(text: str, outputs: Sequence[Path], force: bool, given: Sequence
     from edgex.cli.flags import split_list
     from edgex.runtime.measure.sweep import AXES
 
-    axes = split_list([text])
+    axes = split_list("--sweep", [text])
     unknown = [axis for axis in axes if axis not in AXES]
-    if unknown or not axes:
+    if unknown:
         raise UsageError(
             f"--sweep {text}: expected threads, batch or threads,batch",
-            why=nearest_name(unknown[0], AXES) if unknown else None,
+            why=nearest_name(unknown[0], AXES),
             fix="--sweep threads",
         )
     if "--threads" in given and "threads" in axes:

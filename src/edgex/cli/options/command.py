@@ -37,6 +37,13 @@ class Option(click.Option):
         super().__init__(*arguments, **attributes)
         self.group = group
 
+    def process_value(self, ctx: click.Context, value: Any) -> Any:
+        """As click does it; an empty path, of an empty variable of a script, is not the current folder."""
+        given = value if isinstance(value, (list, tuple)) else [value]
+        if isinstance(self.type, click.Path) and "" in given:
+            raise click.BadParameter("the path is empty", ctx, self)
+        return super().process_value(ctx, value)
+
 
 def option(*declarations: str, group: str, help: str, **attributes: Any) -> Callable[[_Decorated], _Decorated]:
     """Declare an option; as `click.option`, with a group, and never without an explanation.

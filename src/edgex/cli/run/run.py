@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from edgex.cli.failure import print_json
+from edgex.cli.files import suggest_file
 from edgex.cli.layout import echo_labelled
 from edgex.cli.options.command import make_command, option
 from edgex.cli.options.shared import (
@@ -134,7 +135,7 @@ def check_output(path: Path, force: bool) -> None:
         UsageError: It is no .npz, exists already, or its folder does not.
     """
     if path.suffix != ".npz":
-        raise UsageError(f"-o {path}: outputs are written as .npz", fix=f"-o {path.with_suffix('.npz')}")
+        raise UsageError(f"-o {path}: outputs are written as .npz", fix=suggest_file(path, ".npz", "outputs"))
     if path.exists() and not force:
         raise UsageError(f"{path} exists", fix="--force replaces it")
     if not path.parent.is_dir():

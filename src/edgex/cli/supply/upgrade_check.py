@@ -54,9 +54,10 @@ def command(
         from edgex.export.upgrade.check import WORSE, check_upgrade
         from edgex.export.upgrade.environment import open_environment
 
+        named = split_list("-t", targets)
         here, there = open_environment(None), open_environment(against)
         usable = (name for name in delegate_names() if get_delegate(name).availability().available)
-        chosen = split_list(targets) or tuple(usable)
+        chosen = named or tuple(usable)
         with StageProgress(quiet=quiet) as progress:
             rows = check_upgrade(models, chosen, here, there, runs=runs, progress=progress)
         worse = sum(1 for row in rows if set(row.changes) & set(WORSE))
