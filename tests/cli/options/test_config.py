@@ -77,6 +77,20 @@ def test_no_config_takes_none(given, tmp_path):
         ("[tool.edgex]\njson = true\n", ("--json belongs on the command line",)),
         ("[tool.edgex.run]\nthreads = 'two'\n", ("'two' is not a valid integer", "from pyproject.toml")),
         ("[tool.edgex\n", ("pyproject.toml is not TOML",)),
+        ("[tool]\nedgex = 1\n", ("pyproject.toml: tool.edgex is not a table", "[tool.edgex]")),
+        ("tool = 'edgex'\n", ("pyproject.toml: tool is not a table",)),
+        ("[tool.edgex]\nthreads = [1, 2]\n", ("threads is a whole number, not [1, 2]", "[tool.edgex]")),
+        ("[tool.edgex.run]\nthreads = 1.5\n", ("threads is a whole number, not 1.5", "[tool.edgex.run]")),
+        ("[tool.edgex.run]\nthreads = true\n", ("threads is a whole number, not True",)),
+        ("[tool.edgex.run]\nallow-fallback = 'no'\n", ("allow-fallback is true or false, not 'no'",)),
+        ("[tool.edgex.run]\ntimeout = 'nan'\n", ("nan is no finite number", "from pyproject.toml")),
+        ("[tool.edgex.run]\ntimeout = nan\n", ("nan is no finite number", "from pyproject.toml")),
+        ("[tool.edgex.run]\ntimeout = true\n", ("timeout is a number, not True",)),
+        ("[tool.edgex.run]\ntimeout = 2026-01-01\n", ("timeout is a number, not",)),
+        ("[tool.edgex.run]\ncheck = 1\n", ("check is a text, not 1",)),
+        ("[tool.edgex.run]\noutput = ['a.npz']\n", ("output is a text, not ['a.npz']",)),
+        ("[tool.edgex.run]\noutput = ''\n", ("the path is empty", "from pyproject.toml")),
+        ("[tool.edgex.run]\ninput = [['a.npz']]\n", ("input is a text, not ['a.npz']",)),
     ],
 )
 def test_what_is_not_understood_is_refused(text, words, edgex, tmp_path):
@@ -85,6 +99,21 @@ def test_what_is_not_understood_is_refused(text, words, edgex, tmp_path):
     assert done.returncode == 2, done.stderr
     assert all(word in done.stderr for word in words), done.stderr
     assert edgex("run", "--help").returncode == 0
+
+
+def test_an_unknown_key_does_not_list_every_option_there_is(edgex, tmp_path):
+    write(tmp_path, "[tool.edgex]\nthread = 2\n")
+    assert "known: " not in edgex("run", "a.edgex").stderr
+    write(tmp_path, "[tool.edgex]\nsomething-else = 2\n")
+    done = edgex("run", "a.edgex")
+    assert done.returncode == 2 and "did you mean" not in done.stderr and "why:" not in done.stderr
+
+
+def test_texts_stand_for_numbers_and_numbers_for_texts(given, tmp_path):
+    write(tmp_path, "threads = '2'\ntimeout = 60\ninput = 'a.npz'\n[pick]\nthreads = 2\n", "edgex.toml")
+    values = given("run", "a.edgex")
+    assert (values["threads"], values["timeout"], values["inputs"]) == (2, 60.0, ("a.npz",))
+    assert given("pick", "model.py")["threads"] == "2"
 
 
 def test_verbose_shows_the_defaults_in_effect(edgex, tmp_path):

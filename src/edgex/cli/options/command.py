@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -42,7 +43,12 @@ class Option(click.Option):
         given = value if isinstance(value, (list, tuple)) else [value]
         if isinstance(self.type, click.Path) and "" in given:
             raise click.BadParameter("the path is empty", ctx, self)
-        return super().process_value(ctx, value)
+        taken = super().process_value(ctx, value)
+        # Comparisons with NaN are all false: it is below no bound and above none.
+        for one in taken if isinstance(taken, tuple) else (taken,):
+            if isinstance(one, float) and not math.isfinite(one):
+                raise click.BadParameter(f"{one} is no finite number", ctx, self)
+        return taken
 
 
 def option(*declarations: str, group: str, help: str, **attributes: Any) -> Callable[[_Decorated], _Decorated]:

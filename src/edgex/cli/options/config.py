@@ -13,16 +13,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import click
+from click.types import FloatParamType, IntParamType
 
-from edgex.errors import UsageError, nearest_name
+from edgex.errors import UsageError, nearest_name, nearest_names
 
 # In effect only where they are seen: they decide what is overwritten, and what a script reads.
 _COMMAND_LINE_ONLY = ("force", "json", "help")
+
+_AS_TABLE = "write the defaults below a line [tool.edgex]"
 
 
 @dataclass(frozen=True)
@@ -52,14 +56,20 @@ def find_config(folder: Path) -> Config | None:
         folder: Where to start.
 
     Raises:
-        UsageError: A file is not TOML.
+        UsageError: A file is not TOML, or has something else than a table in the place of ours.
     """
     for parent in (folder, *folder.parents):
         own, project = parent / "edgex.toml", parent / "pyproject.toml"
         if own.is_file():
             return Config(own, "", _read(own))
         if project.is_file() and "edgex" in _read_text(project):
-            table = _read(project).get("tool", {}).get("edgex")
+            table: Any = _read(project)
+            for name in ("tool", "edgex"):
+                if table is not None and not isinstance(table, Mapping):
+                    raise UsageError(f"{os.path.relpath(project)}: tool is not a table", fix=_AS_TABLE)
+                table = None if table is None else table.get(name)
+            if table is not None and not isinstance(table, Mapping):
+                raise UsageError(f"{os.path.relpath(project)}: tool.edgex is not a table", fix=_AS_TABLE)
             if table is not None:
                 return Config(project, "tool.edgex", table)
     return None
@@ -76,7 +86,7 @@ def defaults_of(
         others: Gives all commands, for the check of keys that stand above their tables.
 
     Raises:
-        UsageError: A key is no option, or no command.
+        UsageError: A key is no option, or no command, or a value is of another kind than its option's.
     """
     own = _options_by_key(command)
     values: dict[str, Any] = {}
@@ -98,9 +108,11 @@ def defaults_of(
     given = tables.get(str(command.name), {})
     for key in given:
         _check_key(config, str(command.name), key, own)
-    for key, value in {**{_plain(k): v for k, v in common.items()}, **{_plain(k): v for k, v in given.items()}}.items():
-        if key in own:
-            values[str(own[key].name)] = _as_click_takes(value, own[key], config)
+    for table, entries in (("", common), (str(command.name), given)):
+        for key, value in entries.items():
+            if (option := own.get(_plain(key))) is not None:
+                with _naming(config, table, key):
+                    values[str(option.name)] = _as_click_takes(value, option, config)
     return values
 
 
@@ -139,11 +151,12 @@ def _check_key(config: Config, table: str, key: str, known: Mapping[str, Any] | 
             where=_head(config, table),
             fix=f"leave {key} out of the file",
         )
+    meant = nearest_names(plain, known)
     of = f"edgex {table} has" if table else "no command has"
     raise UsageError(
         f"{config.shown}: {of}{' no' if table else ' an'} option {key!r}",
         where=_head(config, table),
-        why=nearest_name(plain, known),
+        why=f"did you mean {' or '.join(map(repr, meant))}?" if meant else None,
         fix=f"edgex {table or 'COMMAND'} --help explains every option",
     )
 
@@ -157,16 +170,53 @@ def _plain(key: str) -> str:
     return key.replace("_", "-")
 
 
+@contextmanager
+def _naming(config: Config, table: str, key: str) -> Iterator[None]:
+    """What is wrong with a value is said of its key and file."""
+    try:
+        yield
+    except _OtherKind as error:
+        raise UsageError(
+            f"{config.shown}: {key} is {error.wanted}, not {error.value!r}", where=_head(config, table)
+        ) from None
+
+
+class _OtherKind(Exception):
+    """A value of another kind than its option's."""
+
+    def __init__(self, wanted: str, value: Any) -> None:
+        super().__init__(wanted)
+        self.wanted, self.value = wanted, value
+
+
 def _as_click_takes(value: Any, option: click.Option, config: Config) -> Any:
     """A TOML value as the texts that stand on a command line; paths count from the folder of the file."""
+    if not option.multiple:
+        return _one_value(value, option, config)
     if isinstance(value, Mapping):  # option = {opset = 20} is `--option opset=20`
-        value = [f"{key}={text}" for key, text in value.items()]
-    if option.multiple and not isinstance(value, list):
-        value = [value]
-    if isinstance(option.type, click.Path):
-        parts = value if isinstance(value, list) else [value]
-        paths = [os.path.relpath(config.path.parent / str(part)) for part in parts]
-        return paths if isinstance(value, list) else paths[0]
+        if not all(isinstance(part, (str, int, float)) for part in value.values()):
+            raise _OtherKind("a table of texts and numbers", dict(value))
+        value = [f"{key}={part}" for key, part in value.items()]
+    return [_one_value(part, option, config) for part in (value if isinstance(value, list) else [value])]
+
+
+def _one_value(value: Any, option: click.Option, config: Config) -> Any:
+    """One value, of the option's kind; a text may stand for a number, as on a command line."""
+    kinds: tuple[type, ...]
+    if option.is_flag:
+        kinds, wanted = (bool,), "true or false"
+    elif isinstance(option.type, IntParamType):
+        kinds, wanted = (int, str), "a whole number"
+    elif isinstance(option.type, FloatParamType):
+        kinds, wanted = (int, float, str), "a number"
+    elif isinstance(option.type, (click.Path, click.Choice)):
+        kinds, wanted = (str,), "a text"
+    else:
+        kinds, wanted = (str, int, float), "a text"
+    if not isinstance(value, kinds) or (isinstance(value, bool) and not option.is_flag):
+        raise _OtherKind(wanted, value)
+    if isinstance(option.type, click.Path) and value:
+        return os.path.relpath(config.path.parent / str(value))
     return value
 
 
