@@ -158,7 +158,7 @@ def test_exit_codes_are_those_of_the_errors():
         if isinstance(kind, type) and issubclass(kind, edgex.errors.EdgexError)
     }
     documented = {int(code) for code in re.findall(r"^\| (\d+) \|", page.read_text(), re.M)}
-    assert documented == raised | {0, 130}
+    assert documented == raised | {0}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

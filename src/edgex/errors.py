@@ -11,7 +11,9 @@ EdgexError                 1  only its subclasses are raised
 ├── RunError               6  an engine refused to load or run, or the inputs are wrong
 ├── TargetUnavailable      7  something is not installed
 ├── DeviceError            8  a phone or box cannot be reached
-└── TimeoutExpired       124  --timeout ran out
+├── TimeoutExpired       124  --timeout ran out
+├── Interrupted          130  Ctrl-C
+└── Terminated           143  SIGTERM
 ```
 
 An error says what happened, where (the user's file and line), why, and what to do next. Whatever is not an
@@ -135,6 +137,18 @@ class TimeoutExpired(EdgexError):
     """The time that `--timeout` allows ran out."""
 
     exit_code = 124
+
+
+class Interrupted(EdgexError):
+    """The user ended the command with Ctrl-C."""
+
+    exit_code = 130
+
+
+class Terminated(EdgexError):
+    """A system or a script ended the command with SIGTERM."""
+
+    exit_code = 143
 
 
 # More than this many names that are equally near are no hint any more.

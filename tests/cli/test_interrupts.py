@@ -6,6 +6,7 @@ where no Python signal handler and no thread would be heard.
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -79,6 +80,9 @@ class Net(nn.Linear):
         return super().forward(x)
 
 STAGE = "@STAGE@"
+if STAGE == "import":
+    import os, signal
+    os.kill(os.getpid(), signal.SIGSEGV)
 
 def get_model():
     if STAGE == "find":
@@ -150,6 +154,26 @@ def test_ctrl_c(stage: str, how: str, tmp_path: Path, plugin_path: Path) -> None
     assert "interrupted" in stderr and "Traceback" not in stderr
     assert left(tmp_path) == {"model.py"}
     assert not running(tmp_path)
+
+
+@pytest.mark.parametrize(("name", "code"), [("SIGINT", 130), ("SIGTERM", 143)])
+def test_a_signal_leaves_a_document(name: str, code: int, tmp_path: Path, plugin_path: Path) -> None:
+    process = start(tmp_path, plugin_path, "find", "python", "--json")
+    wait_for_stage(process, "find")
+    process.send_signal(getattr(signal, name))
+    stdout, stderr = process.communicate(timeout=30)
+    assert process.returncode == code, stderr
+    document = json.loads(stdout)
+    assert (document["schema"], document["exit_code"]) == ("edgex.error/1", code)
+    assert left(tmp_path) == {"model.py"}
+
+
+def test_a_models_file_that_crashes_is_named(tmp_path: Path, plugin_path: Path) -> None:
+    process = start(tmp_path, plugin_path, "import")
+    _, stderr = process.communicate(timeout=60)
+    assert process.returncode == 6, stderr
+    assert "killed by SIGSEGV in the stage find" in stderr and "where: model.py" in stderr
+    assert "PYTHONFAULTHANDLER=1" in stderr and "report it" not in stderr
 
 
 def test_kill_9_publishes_nothing_and_leaves_nothing(tmp_path: Path, plugin_path: Path) -> None:

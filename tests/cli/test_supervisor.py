@@ -70,6 +70,44 @@ def test_ctrl_c_ends_native_code_that_holds_the_lock(tmp_path: Path) -> None:
     assert time.monotonic() - started < 15  # the grace period is 3 s; far from the 1000 s of the sleep
 
 
+@pytest.mark.parametrize(
+    ("name", "code", "what"), [("SIGINT", 130, "interrupted"), ("SIGTERM", 143, "ended by SIGTERM")]
+)
+def test_a_signal_is_a_message_and_a_document(tmp_path: Path, name: str, code: int, what: str) -> None:
+    process = start("print('working', file=sys.stderr, flush=True)\ntime.sleep(1000)", tmp_path, ", as_json=True")
+    assert process.stderr is not None
+    assert "working" in process.stderr.readline()
+    process.send_signal(getattr(signal, name))
+    ended, out, err = finish(process)
+    assert (ended, err) == (code, f"{what}\n")
+    assert json.loads(out) == {
+        "schema": "edgex.error/1", "what": what, "where": None, "why": None, "fix": None, "exit_code": code,
+        "blockers": None,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("options", [", as_json=True", ", as_json=True, timeout_seconds=1.0"])
+def test_a_body_that_tells_what_it_knows_when_it_is_ended_is_the_only_one(tmp_path: Path, options: str) -> None:
+    body = (
+        "from edgex.cli.failure import print_json\n"
+        "try:\n    print('working', file=sys.stderr, flush=True)\n    time.sleep(1000)\n"
+        "except KeyboardInterrupt:\n    print_json({'interrupted': True})\n    return 130"
+    )
+    process = start(body, tmp_path, options)
+    assert process.stderr is not None
+    assert "working" in process.stderr.readline()
+    if "timeout" not in options:
+        process.send_signal(signal.SIGINT)
+    code, out, _ = finish(process)
+    assert code == (124 if "timeout" in options else 130)
+    assert json.loads(out) == {"interrupted": True}
+
+
+def test_an_interrupt_of_the_child_alone_is_told(tmp_path: Path) -> None:
+    code, out, err = finish(start("os.kill(os.getpid(), signal.SIGINT)\ntime.sleep(9)", tmp_path, ", as_json=True"))
+    assert (code, err) == (130, "interrupted\n") and json.loads(out)["exit_code"] == 130
+
+
 def test_timeout_ends_native_code_that_holds_the_lock(tmp_path: Path) -> None:
     code, out, err = finish(start(HANG, tmp_path, ", timeout_seconds=1.0, as_json=True"))
     assert code == 124 and "stopped after 1 s" in err
@@ -130,6 +168,33 @@ def test_children_of_the_body_end_with_it(tmp_path: Path) -> None:
 def test_a_crash_names_its_signal(tmp_path: Path, name: str) -> None:
     code, _, err = finish(start(f"os.kill(os.getpid(), signal.{name})", tmp_path))
     assert code == 6 and name in err
+
+
+@pytest.mark.parametrize(
+    ("stage", "model", "blamed"),
+    [
+        ("find", "net.py", True),
+        ("capture", "package.net:Net", True),
+        ("reference", "net.py:model", True),
+        ("find", "net.pt2", False),
+        ("lower", "net.py", False),
+        ("load", None, False),
+    ],
+)
+def test_a_crash_names_its_stage_and_whose_code_runs_in_it(
+    tmp_path: Path, stage: str, model: str | None, blamed: bool
+) -> None:
+    body = (
+        "from edgex.cli.progress import StageProgress\n"
+        f"with StageProgress(quiet=True) as progress:\n    progress({stage!r}, 'x')\n"
+        "    os.kill(os.getpid(), signal.SIGSEGV)"
+    )
+    code, out, _ = finish(start(body, tmp_path, f", as_json=True, model={model!r}"))
+    document = json.loads(out)
+    assert code == 6 and document["what"] == f"the process was killed by SIGSEGV in the stage {stage}"
+    assert document["where"] == (model if blamed else None)
+    assert ("which may be the cause" in (document["why"] or "")) == blamed
+    assert ("PYTHONFAULTHANDLER=1" in document["fix"]) == blamed == ("report" not in document["fix"])
 
 
 WORK = """

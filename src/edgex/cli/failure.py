@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from edgex.cli.board import BOARD
 from edgex.cli.layout import echo_labelled
 from edgex.errors import EdgexError, RunError
 from edgex.runtime.support.printable import CONTROL_BUT_LINES, escape_control
@@ -84,4 +85,10 @@ def print_json(document: dict[str, Any]) -> None:
     """One JSON document on stdout."""
     text = json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False)
     # JSON escapes most control characters itself; what it leaves, a terminal would obey.
-    click.echo(CONTROL_BUT_LINES.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
+    print_document(CONTROL_BUT_LINES.sub(lambda found: f"\\u{ord(found[0]):04x}", text) + "\n")
+
+
+def print_document(text: str) -> None:
+    """The one document of --json, as text with its last line's end."""
+    BOARD.note_answer()
+    click.echo(text, nl=False)

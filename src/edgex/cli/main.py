@@ -11,8 +11,9 @@ from typing import Any, NoReturn
 import click
 
 from edgex._version import __version__
+from edgex.cli.board import BOARD
 from edgex.cli.failure import failure_document, output_failure, print_json, report_failure
-from edgex.errors import EdgexError, UsageError, nearest_name
+from edgex.errors import EdgexError, Interrupted, UsageError, nearest_name
 
 # Command -> one line of help, here so that `edgex --help` imports no command.
 COMMANDS = {
@@ -107,6 +108,7 @@ def main(args: Sequence[str] | None = None) -> None:
     """Run the command line and exit with the code that belongs to the outcome (see `edgex.errors`)."""
     arguments = sys.argv[1:] if args is None else list(args)
     _open_closed_streams()
+    BOARD.clear()
     try:
         code = cli.main(args=arguments, prog_name="edgex", standalone_mode=False)
     except click.exceptions.Exit as error:
@@ -119,8 +121,11 @@ def main(args: Sequence[str] | None = None) -> None:
     except EdgexError as error:
         _fail(error, arguments)
     except (KeyboardInterrupt, click.Abort):
-        click.echo("interrupted", err=True)
-        sys.exit(130)
+        ending = Interrupted("interrupted")
+        if _asks_for_json(arguments) and not BOARD.answered:
+            print_json(failure_document(ending))
+        click.echo(ending.what, err=True)
+        sys.exit(ending.exit_code)
     except OSError as error:
         failure = output_failure(error)
         if failure is None:
@@ -149,11 +154,19 @@ def _open_closed_streams() -> None:
 
 def _fail(error: EdgexError, arguments: Sequence[str]) -> NoReturn:
     """Show an error, as a document too where one was asked for, and exit with its code."""
-    before_files = arguments[: arguments.index("--")] if "--" in arguments else arguments
-    if "--json" in before_files:
+    if _asks_for_json(arguments):
         print_json(failure_document(error))
-    report_failure(error, trace="-v" in before_files or "--verbose" in before_files)
+    flags = _before_files(arguments)
+    report_failure(error, trace="-v" in flags or "--verbose" in flags)
     sys.exit(error.exit_code)
+
+
+def _asks_for_json(arguments: Sequence[str]) -> bool:
+    return "--json" in _before_files(arguments)
+
+
+def _before_files(arguments: Sequence[str]) -> Sequence[str]:
+    return arguments[: arguments.index("--")] if "--" in arguments else arguments
 
 
 def _as_ours(error: click.ClickException) -> UsageError:

@@ -8,6 +8,7 @@ import time
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from edgex.cli.board import BOARD
 from edgex.runtime.support.printable import escape_control
 
 if TYPE_CHECKING:
@@ -70,6 +71,7 @@ class StageProgress:
 
     def __call__(self, stage: str, detail: str) -> None:
         """Say what is going on now."""
+        BOARD.note_stage(stage)
         if self._quiet:
             return
         detail = escape_control(detail)

@@ -21,9 +21,10 @@ from typing import NoReturn
 
 import click
 
+from edgex.cli.board import BOARD
 from edgex.cli.failure import failure_document, output_failure, print_json, report_failure
 from edgex.cli.guardian import guarded
-from edgex.errors import EdgexError, RunError, TimeoutExpired
+from edgex.errors import EdgexError, Interrupted, RunError, Terminated, TimeoutExpired
 from edgex.runtime.support.process.frames import call_with_room
 from edgex.runtime.support.process.lifetime import end_with_parent
 
@@ -44,6 +45,7 @@ def supervise(
     as_json: bool = False,
     verbose: bool = False,
     clean_up: Callable[[int], None] = lambda _process: None,
+    model: str | None = None,
 ) -> NoReturn:
     """Run `body` in a child and exit as it does.
 
@@ -53,9 +55,11 @@ def supervise(
         as_json: Print an error as a document on stdout too.
         verbose: Print tracebacks of errors.
         clean_up: Called with the child's process id if the child had to be killed.
+        model: What the user calls the model whose code the body runs; a crash of that code is named as such.
     """
     if os.environ.get(SUPERVISED):
-        sys.exit(_run_body(body, as_json, verbose))
+        code = _run_body(body, as_json, verbose)
+        sys.exit(_tell_ended(signal.SIGINT, as_json) if _is_untold(code) else code)
     sys.stdout.flush()
     sys.stderr.flush()
     received: list[int] = []
@@ -71,7 +75,7 @@ def supervise(
         if child == 0:
             _live_as_child(body, parent, received, as_json, verbose)
         with guarded(child, clean_up):
-            code = _wait(child, timeout_seconds, received, as_json, clean_up)
+            code = _wait(child, timeout_seconds, received, as_json, clean_up, model)
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
@@ -162,14 +166,14 @@ def _wait(
     received: Sequence[int],
     as_json: bool,
     clean_up: Callable[[int], None],
+    model: str | None,
 ) -> int:
     """Wait for the child, or end it; the exit code of the command."""
     status = _poll(child, timeout_seconds, received)
     if status is None:
         _end(child, clean_up)
         if received:
-            click.echo("interrupted", err=True)
-            return 130
+            return _tell_ended(received[0], as_json)
         error = TimeoutExpired(
             f"stopped after {timeout_seconds:g} s, as --timeout asks",
             fix="give it more time with --timeout, or none",
@@ -178,10 +182,41 @@ def _wait(
     if os.WIFSIGNALED(status):
         name = signal.Signals(os.WTERMSIG(status)).name
         clean_up(child)
-        return _tell(RunError(f"the process was killed by {name}", fix=_FIXES.get(name)), as_json)
-    return os.WEXITSTATUS(status)
+        return _tell(_describe_crash(name, BOARD.stage, model), as_json)
+    code = os.WEXITSTATUS(status)
+    return _tell_ended(signal.SIGINT, as_json) if _is_untold(code) else code
 
 
+def _is_untold(code: int) -> bool:
+    """Whether somebody interrupted the body alone, which says nothing of it itself."""
+    return code == Interrupted.exit_code and not BOARD.answered
+
+
+def _tell_ended(number: int, as_json: bool) -> int:
+    """Say that a signal ended the command; with the document that an error has, unless the work printed its own."""
+    error = Terminated("ended by SIGTERM") if number == signal.SIGTERM else Interrupted("interrupted")
+    if as_json and not BOARD.answered:
+        print_json(failure_document(error))
+    click.echo(error.what, err=True)
+    return error.exit_code
+
+
+def _describe_crash(name: str, stage: str | None, model: str | None) -> RunError:
+    """A child that a signal killed: in which stage, and whether the model's own code ran in it."""
+    what = f"the process was killed by {name}" + ("" if stage is None else f" in the stage {stage}")
+    if name not in _FAULTS or model is None or stage not in _STAGES_OF_THE_MODEL or model.endswith(".pt2"):
+        return RunError(what, fix=_FIXES.get(name))
+    return RunError(
+        what,
+        model,
+        "set PYTHONFAULTHANDLER=1 and run the command again: Python prints the line in which it ended",
+        why=f"this is a fault of native code, and this stage runs the code of {model}, which may be the cause",
+    )
+
+
+_FAULTS = ("SIGSEGV", "SIGABRT", "SIGBUS", "SIGFPE", "SIGILL")
+# Those that import the model's file, call its functions or run its forward.
+_STAGES_OF_THE_MODEL = ("find", "capture", "blockers", "reference", "quantize", "calibrate")
 _FIXES = {
     "SIGKILL": "the system killed it, most often because memory ran out",
     "SIGSEGV": "this is a fault of native code; try another --target, and please report it",
@@ -232,7 +267,7 @@ def _signal_group(child: int, number: signal.Signals) -> None:
 
 
 def _tell(error: EdgexError, as_json: bool) -> int:
-    if as_json:
+    if as_json and not BOARD.answered:
         print_json(failure_document(error))
     report_failure(error)
     return error.exit_code

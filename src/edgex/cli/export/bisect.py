@@ -150,7 +150,7 @@ def command(
         print_json(document) if as_json else print_bisection(document)
         return 0
 
-    supervise(body, timeout_seconds=timeout, as_json=as_json, verbose=verbose)
+    supervise(body, timeout_seconds=timeout, as_json=as_json, verbose=verbose, model=model)
 
 
 def _read_question(

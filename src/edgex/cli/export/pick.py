@@ -177,7 +177,9 @@ def command(
         )
 
     home = (output.parent if output.suffix == ".edgex" else output) if output else Path()
-    supervise(body, timeout_seconds=timeout, as_json=as_json, verbose=verbose, clean_up=leftovers_remover(home))
+    supervise(
+        body, timeout_seconds=timeout, as_json=as_json, verbose=verbose, model=model, clean_up=leftovers_remover(home)
+    )
 
 
 def _pick(

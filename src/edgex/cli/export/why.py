@@ -118,7 +118,7 @@ def command(
         print_json(document) if as_json else print_why(document)
         return code
 
-    supervise(body, timeout_seconds=timeout, as_json=as_json, verbose=verbose)
+    supervise(body, timeout_seconds=timeout, as_json=as_json, verbose=verbose, model=model)
 
 
 def _is_artifact(model: str) -> bool:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from edgex.cli.failure import print_document
 from edgex.cli.files import check_output, write_text
 from edgex.cli.options.command import given_flags, make_command, option
 from edgex.cli.options.completion import ArtifactPath
@@ -118,7 +119,7 @@ def command(
             gate = check_gate(comparison, limit)
         if output is not None:
             write_text(output, _FORMS[output.suffix](comparison, gate), quiet=quiet)
-        click.echo(_as_json(comparison, gate), nl=False) if as_json else _print(comparison, gate)
+        print_document(_as_json(comparison, gate)) if as_json else _print(comparison, gate)
         if gate is not None and gate.failed:
             report_failure(_gate_error(comparison, gate))
             return VerificationError.exit_code

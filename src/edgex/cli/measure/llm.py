@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from edgex.cli.failure import print_document
 from edgex.cli.files import check_output, write_text
 from edgex.cli.layout import echo_labelled, print_table
 from edgex.cli.options.command import given_flags, option
@@ -107,7 +108,7 @@ def run_llm_profile(
     for path in sorted(outputs, key=lambda path: path.suffix != ".json"):
         write_text(path, report.dumps() if path.suffix == ".json" else render_llm(report), quiet=quiet)
     if as_json:
-        click.echo(report.dumps(), nl=False)
+        print_document(report.dumps())
         return 0
     threads_shown = f", {report.threads} threads" if report.threads else ""
     click.echo(f"{report.artifact}  on {report.executed_on}{threads_shown}\n")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from edgex.cli.failure import print_document
 from edgex.cli.measure.llm import check_llm_flags, llm_options, run_llm_profile
 from edgex.cli.measure.report_files import (
     by_option,
@@ -146,7 +147,7 @@ def command(
                 raise
         write_outputs(outputs, [report], quiet=quiet)
         if as_json:
-            click.echo(report.dumps(), nl=False)
+            print_document(report.dumps())
         else:
             show_report(report, by, top)
         return 0
