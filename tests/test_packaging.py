@@ -107,7 +107,7 @@ def test_wheel_describes_itself(built):
     assert "Requires-Python: <3.14,>=3.11\n" in metadata
     assert found[f"{info}/licenses/LICENSE"] == (ROOT / "LICENSE").read_bytes()
     points = found[f"{info}/entry_points.txt"].decode()
-    for line in ("[edgex.delegates]", "[edgex.engines]", "edgex = edgex.cli.main:main", "xnnpack = edgex.delegates."):
+    for line in ("[edgex.delegates]", "[edgex.engines]", "edgex = edgex.cli.entry:main", "xnnpack = edgex.delegates."):
         assert line in points
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import tempfile
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -91,9 +91,10 @@ def try_folder(parent: Path, name: str) -> None:
     Raises:
         OSError: The file system refuses.
     """
-    folder = tempfile.mkdtemp(prefix=f".{name}.tmp-{os.getpid()}-", dir=parent)
+    folder = parent / f".{name}.tmp-{os.getpid()}-{threading.get_native_id()}"
+    folder.mkdir(exist_ok=True)
     with suppress(FileNotFoundError):  # another process took it for one that was left behind
-        Path(folder).rmdir()
+        folder.rmdir()
 
 
 def publish_folder(folder: Path, path: Path, *, replace: bool = False) -> None:

@@ -109,8 +109,15 @@ def main(args: Sequence[str] | None = None) -> None:
     arguments = sys.argv[1:] if args is None else list(args)
     _open_closed_streams()
     BOARD.clear()
+    # https://no-color.org: any value that is not empty; click does not look, and rich does so itself.
+    color = False if os.environ.get("NO_COLOR") else None
+    with click.Context(cli, color=color).scope():
+        _run(arguments, color)
+
+
+def _run(arguments: Sequence[str], color: bool | None) -> NoReturn:
     try:
-        code = cli.main(args=arguments, prog_name="edgex", standalone_mode=False)
+        code = cli.main(args=arguments, prog_name="edgex", standalone_mode=False, color=color)
     except click.exceptions.Exit as error:
         sys.exit(error.exit_code)
     except click.exceptions.NoArgsIsHelpError as error:
@@ -121,11 +128,7 @@ def main(args: Sequence[str] | None = None) -> None:
     except EdgexError as error:
         _fail(error, arguments)
     except (KeyboardInterrupt, click.Abort):
-        ending = Interrupted("interrupted")
-        if _asks_for_json(arguments) and not BOARD.answered:
-            print_json(failure_document(ending))
-        click.echo(ending.what, err=True)
-        sys.exit(ending.exit_code)
+        end_interrupted(arguments)
     except OSError as error:
         failure = output_failure(error)
         if failure is None:
@@ -135,6 +138,19 @@ def main(args: Sequence[str] | None = None) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         sys.exit(failure.exit_code)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def end_interrupted(arguments: Sequence[str]) -> NoReturn:
+    """Say that Ctrl-C ended the command, as a document too where one was asked for, and exit.
+
+    Args:
+        arguments: The command line.
+    """
+    ending = Interrupted("interrupted")
+    if _asks_for_json(arguments) and not BOARD.answered:
+        print_json(failure_document(ending))
+    click.echo(ending.what, err=True)
+    sys.exit(ending.exit_code)
 
 
 def _open_closed_streams() -> None:
