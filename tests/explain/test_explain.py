@@ -78,6 +78,22 @@ def test_a_log_comes_from_stdin() -> None:
     assert json.loads(done.stdout)["matches"][0]["code"] == "missing-operator"
 
 
+@pytest.mark.parametrize(
+    ("text", "code", "words"),
+    [
+        ("0x14\n", 0, "OperatorMissing"),
+        ("\nMissing out variants: {'aten::x'}\n", 0, "missing-out-variants"),
+        ("missing-out-varants\n", 2, "did you mean 'missing-out-variants'"),
+        ("the engine broke", 2, "no entry matches 'the engine broke'"),
+        ("all is well\nand over\n", 0, "no line of it"),
+    ],
+)
+def test_one_line_on_stdin_is_as_the_argument(text: str, code: int, words: str) -> None:
+    command = [sys.executable, "-m", "edgex", "explain", "-"]
+    done = subprocess.run(command, input=text, capture_output=True, text=True)
+    assert done.returncode == code and words in done.stdout + done.stderr
+
+
 def test_a_message_in_quotes_is_found(edgex: Callable) -> None:
     assert "missing-out-variants" in edgex("explain", "Missing out variants: {'aten::x'}").stdout
 

@@ -41,19 +41,33 @@ def _list() -> dict[str, Any]:
 
 
 def _explain(query: str | None) -> dict[str, Any]:
-    from edgex.explain.search import find_code, find_in_log
+    from edgex.explain.search import find_in_log
 
     if query is None or query == "-":
         if query is None and sys.stdin.isatty():
             raise UsageError("nothing to explain", fix="give a code, a log file, or pipe a log into edgex explain -")
-        return _document("-", find_in_log(_last_lines(sys.stdin.buffer.read())))
+        lines = _last_lines(sys.stdin.buffer.read())
+        said = [line.strip() for line in lines if line.strip()]
+        # One line is no log but what would else be the argument: a code, or a message.
+        return _document("-", _find(said[0]) if len(said) == 1 else find_in_log(lines))
     path = Path(query)
     if _is_there(path):
         return _document(query, find_in_log(_last_lines(_read(path))))
+    return _document(query, _find(query))
+
+
+def _find(query: str) -> Sequence[Match]:
+    """The entries for a code or a message.
+
+    Raises:
+        UsageError: Nothing is known about it.
+    """
+    from edgex.explain.search import find_code, find_in_log
+
     matches = find_code(query) or find_in_log(query.splitlines())
     if not matches:
         raise _unknown(query)
-    return _document(query, matches)
+    return matches
 
 
 def _is_there(path: Path) -> bool:
