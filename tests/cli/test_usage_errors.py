@@ -48,7 +48,7 @@ import pytest
         (("sweep", "ok.py", "-o", "out", "-t", ""), ("-t '' lists nothing",)),
         (("sweep", "ok.py", "-o", "out", "--device", ","), ("--device ',' lists nothing",)),
         (("bisect", "ok.py", "-t", ""), ("-t '' lists nothing",)),
-        (("profile", "a.edgex", "--sweep", ","), ("--sweep ',' lists nothing",)),
+        (("profile", "a.edgex", "--sweep", ","), ("--sweep ,: expected threads, batch or threads,batch",)),
         (("profile", "a.edgex", "--llm", "-p", ""), ("-p '' lists nothing",)),
         (("upgrade-check", "ok.py", "--against", "nowhere", "-t", ""), ("-t '' lists nothing",)),
         (("run", "a.edgex", "--timeout", "nan"), ("nan is no finite number",)),

@@ -30,15 +30,14 @@ def check_sweep(text: str, outputs: Sequence[Path], force: bool, given: Sequence
     Raises:
         UsageError: An axis is unknown, another flag says otherwise, or an output cannot be written.
     """
-    from edgex.cli.flags import split_list
     from edgex.runtime.measure.sweep import AXES
 
-    axes = split_list("--sweep", [text])
+    axes = tuple(part.strip() for part in text.split(",") if part.strip())
     unknown = [axis for axis in axes if axis not in AXES]
-    if unknown:
+    if unknown or not axes:
         raise UsageError(
             f"--sweep {text}: expected threads, batch or threads,batch",
-            why=nearest_name(unknown[0], AXES),
+            why=nearest_name(unknown[0], AXES) if unknown else None,
             fix="--sweep threads",
         )
     if "--threads" in given and "threads" in axes:
