@@ -19,7 +19,7 @@ from edgex.runtime.session.numerics import Tolerance
 
 def export_model(
     model: Any,
-    args: Sequence[Any] = (),
+    args: Any = (),
     kwargs: Mapping[str, Any] | None = None,
     *,
     target: str,
@@ -53,7 +53,8 @@ def export_model(
     Args:
         model: An `nn.Module` (it is captured in eval mode) or an `ExportedProgram`; or several methods by name, each
             `(module or its method, example inputs)` or `(…, …, dynamic shapes)`, without `args` then.
-        args: Example inputs by position.
+        args: Example inputs by position, or in another form that a model file has: one tensor, a dict of those by
+            name, or `(tuple, dict)`.
         kwargs: Example inputs by name.
         target: A delegate's name, for example `xnnpack`.
         output: Folder for `NAME.TARGET.edgex`, or a path that ends in `.edgex`; None is the current folder.
@@ -117,7 +118,7 @@ def export_model(
             _check_alone(args=args, kwargs=kwargs, dynamic_shapes=dynamic_shapes)
             found = wrap_methods(model, name)
         else:
-            found = wrap_model(model, tuple(args), dict(kwargs or {}), dynamic_shapes, name)
+            found = wrap_model(model, args, kwargs, dynamic_shapes, name)
         found = replace(found, evaluate=evaluate)
         report = export_to_targets(lambda: found, settings, name=found.name, stop_at_failure=True)
         return open_artifact(str(report.artifacts[0].path), check="size")
@@ -130,5 +131,6 @@ def _check_alone(**given: Any) -> None:
         UsageError: It is.
     """
     for name, value in given.items():
-        if value is not None and (name == "dynamic_shapes" or len(value)):
+        empty = isinstance(value, (tuple, list, Mapping)) and not value and name != "dynamic_shapes"
+        if value is not None and not empty:
             raise UsageError(f"{name} does not go with several methods", fix="give it with each method in the dict")

@@ -100,7 +100,7 @@ def _publish(winner: Contender, destination: Destination, *, here: bool) -> None
 
 def pick(
     model: Any,
-    args: Sequence[Any] = (),
+    args: Any = (),
     kwargs: Mapping[str, Any] | None = None,
     *,
     output: str | Path | None = None,
@@ -125,7 +125,8 @@ def pick(
 
     Args:
         model: An `nn.Module` or an `ExportedProgram`.
-        args: Example inputs by position.
+        args: Example inputs by position, or in another form that a model file has: one tensor, a dict of those by
+            name, or `(tuple, dict)`.
         kwargs: Example inputs by name.
         output: Folder for `NAME.TARGET.edgex`, or a path that ends in `.edgex`; None is the current folder.
         targets: Names of delegates; `all` is every one that works here.
@@ -151,7 +152,7 @@ def pick(
     """
     from edgex.export.source.source import wrap_model
 
-    source = replace(wrap_model(model, tuple(args), dict(kwargs or {}), dynamic_shapes, name), evaluate=evaluate)
+    source = replace(wrap_model(model, args, kwargs, dynamic_shapes, name), evaluate=evaluate)
     export = ExportSettings(
         targets=(), output=None if output is None else Path(output), force=force, calibration=calibration,
         options=options or {},

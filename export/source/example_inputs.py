@@ -42,6 +42,29 @@ def read_call(value: Any, name: str) -> Call:
     )
 
 
+def read_arguments(args: Any, kwargs: Any) -> Call:
+    """Read example inputs as Python code hands them over, in the forms that a file has.
+
+    Args:
+        args: By position in a tuple or list; beside no `kwargs` also one tensor, a dict (by name) or `(tuple, dict)`.
+        kwargs: By name; None where `args` are all.
+
+    Raises:
+        UsageError: They have none of these forms.
+    """
+    if kwargs is None:
+        return read_call(args, "args")
+    if not isinstance(kwargs, Mapping):
+        raise UsageError(f"kwargs is of type {type(kwargs).__name__}", fix="give a dict of example inputs by name")
+    if isinstance(args, torch.Tensor):
+        args = (args,)
+    if not isinstance(args, (tuple, list)):
+        raise UsageError(
+            f"args is of type {type(args).__name__} beside kwargs", fix="give a tuple of example inputs by position"
+        )
+    return tuple(args), _by_name(kwargs, "kwargs")
+
+
 def _by_name(value: Mapping[Any, Any], name: str) -> dict[str, Any]:
     wrong = [key for key in value if not isinstance(key, str)]
     if wrong:

@@ -27,7 +27,7 @@ import torch
 from torch.export import ExportedProgram
 
 from edgex.errors import ArtifactError, RunError, UsageError, nearest_name
-from edgex.export.source.example_inputs import Call, apply_input_shapes, make_inputs, read_call
+from edgex.export.source.example_inputs import Call, apply_input_shapes, make_inputs, read_arguments, read_call
 from edgex.export.source.methods import NAME as METHODS
 from edgex.export.source.methods import MethodExample, read_method_sequence, read_methods
 from edgex.export.source.processors import find_processor_files
@@ -154,20 +154,21 @@ def _has_encoder(module: Any) -> bool:
 
 
 def wrap_model(
-    model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], dynamic_shapes: Any = None, name: str | None = None
+    model: Any, args: Any = (), kwargs: Any = None, dynamic_shapes: Any = None, name: str | None = None
 ) -> ModelSource:
     """The source of a model that Python code hands over.
 
     Args:
         model: An `nn.Module` or an ExportedProgram.
-        args: Example inputs by position.
+        args: Example inputs, in the forms that `read_arguments` takes.
         kwargs: Example inputs by name.
         dynamic_shapes: As torch.export takes it.
         name: The artifact's NAME; None is the class name in lower case.
 
     Raises:
-        UsageError: The model is neither.
+        UsageError: The model is neither, or the example inputs are in no such form.
     """
+    call = read_arguments(args, kwargs)
     if isinstance(model, ExportedProgram):
         return ModelSource(model, (), {}, name or "model", "ExportedProgram", Path.cwd(), dynamic_shapes)
     check_is_module(model, "the model")
@@ -177,8 +178,7 @@ def wrap_model(
     notices = put_in_eval(model)
     return ModelSource(
         model,
-        args,
-        kwargs,
+        *call,
         name or kind.__name__.lower(),
         kind.__qualname__,
         root,

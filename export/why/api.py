@@ -13,7 +13,7 @@ from edgex.export.why.report import WhyReport
 
 def why(
     model: Any,
-    args: Sequence[Any] = (),
+    args: Any = (),
     kwargs: Mapping[str, Any] | None = None,
     *,
     target: str | Sequence[str],
@@ -27,7 +27,8 @@ def why(
 
     Args:
         model: An `nn.Module` (it is captured in eval mode) or an `ExportedProgram`.
-        args: Example inputs by position.
+        args: Example inputs by position, or in another form that a model file has: one tensor, a dict of those by
+            name, or `(tuple, dict)`.
         kwargs: Example inputs by name.
         target: A delegate's name, or several.
         dynamic_shapes: As `torch.export.export` takes it.
@@ -53,5 +54,5 @@ def why(
     from edgex.export.why.analysis import answer_model
     from edgex.export.why.programs import prepare_source
 
-    source = prepare_source(wrap_model(model, tuple(args), dict(kwargs or {}), dynamic_shapes), question, "built")
+    source = prepare_source(wrap_model(model, args, kwargs, dynamic_shapes), question, "built")
     return answer_model(source, question, "built", StageClock(), lambda _stage, _detail: None)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from edgex.errors import ArtifactError
+from edgex.errors import ArtifactError, RunError
 from edgex.runtime.artifact.artifact import Artifact
 from edgex.runtime.artifact.golden import golden_of_method
 from edgex.runtime.session.signature import Signature
@@ -25,7 +25,7 @@ def choose_steps(artifact: Artifact, inputs: Inputs | None) -> Steps:
 
     Args:
         artifact: Whose golden data to take.
-        inputs: Inputs of one run, by name or in order, in their place; None takes the golden ones.
+        inputs: Inputs of one run, by name or in order, or the only one, in their place; None takes the golden ones.
 
     Raises:
         ArtifactError: There are no example inputs and none were given.
@@ -36,8 +36,15 @@ def choose_steps(artifact: Artifact, inputs: Inputs | None) -> Steps:
     state = bool(artifact.manifest.method.state)
     steps = max(proved, key=len, default=()) if state else tuple(proved[0][:1]) if proved else ()
     if inputs is not None:
-        named = inputs if isinstance(inputs, Mapping) else None
-        given = signature.prepare_named(*inputs) if named is None else signature.prepare_named(**named)
+        # One array or tensor is one input: going through it would take its rows for several.
+        one = hasattr(inputs, "__array__") or hasattr(inputs, "__dlpack__")
+        in_order = isinstance(inputs, Sequence) and not isinstance(inputs, str | bytes)
+        if not one and not in_order and not isinstance(inputs, Mapping):
+            raise RunError(
+                f"inputs is of type {type(inputs).__name__}",
+                fix="give the arrays of one run, by name in a dict or in order in a tuple",
+            )
+        given = signature.prepare_named(*inputs) if in_order else signature.prepare_named(inputs)
         return (given,) * (max(1, len(steps)) if state else 1)
     if not steps:
         raise ArtifactError("the artifact holds no example inputs", artifact.path.name, "give inputs with -i")

@@ -72,6 +72,8 @@ def check_calibration(value: Any, flag: str = "--calibration") -> None:
         UsageError: It has none of the forms, or the file is not there.
     """
     if not isinstance(value, str):
+        if _is_array(value):
+            raise _refuse_array(flag.removeprefix("--").replace("-", "_"), value)  # only Python code has arrays
         return
     if match := _RANDOM.match(value):
         if int(match["count"]) == 0:
@@ -160,6 +162,8 @@ def _of_object(value: Any, name: str, source_root: Path) -> CalibrationData:
 
     def samples() -> Iterator[Any]:
         given = run_user_code(value, label, source_root) if callable(value) else value
+        if _is_array(given):
+            raise _refuse_array(label, given)
         # A tuple or a dict is one sample of another form; going through it would calibrate on its parts.
         if isinstance(given, (str, bytes, tuple, Mapping)) or not isinstance(given, Iterable):
             raise UsageError(
@@ -172,6 +176,19 @@ def _of_object(value: Any, name: str, source_root: Path) -> CalibrationData:
             yield sample
 
     return CalibrationData(label, samples)
+
+
+def _is_array(value: Any) -> bool:
+    return hasattr(value, "__array__") or hasattr(value, "__dlpack__")
+
+
+def _refuse_array(name: str, value: Any) -> UsageError:
+    """One tensor may be one sample or a row for each: of a sequence, its steps would be calibrated on one by one."""
+    return UsageError(
+        f"{name} is one {type(value).__name__}, not a list of samples",
+        why="nothing says whether it is one sample, or each of its rows is",
+        fix="give [x] for one sample, or list(x.split(1)) for one of each row",
+    )
 
 
 def _of_function(path: Path, name: str) -> CalibrationData:

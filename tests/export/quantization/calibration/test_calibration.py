@@ -67,6 +67,16 @@ def failure(value: Any, captured: Capture, source: ModelSource) -> UsageError:
     return caught.value
 
 
+@pytest.mark.parametrize("data", [torch.rand(4, 3), np.zeros((4, 3), np.float32), lambda: torch.rand(4, 3)])
+def test_one_tensor_is_no_list_of_samples(data: Any, captured: Capture, source: ModelSource) -> None:
+    """Going through it would calibrate on the rows of what may be one sample."""
+    error = failure(data, captured, source)
+    assert "not a list of samples" in error.what and "[x] for one sample" in str(error.fix)
+    if not callable(data):
+        with pytest.raises(UsageError, match="calibration is one"):
+            check_calibration(data)
+
+
 def test_every_tenth_sample_is_held_out(captured: Capture, source: ModelSource) -> None:
     data = [sample() for _ in range(45)]
     samples = samples_of(data, captured, source)
