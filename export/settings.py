@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +21,7 @@ from edgex.export.proof.held_out import check_verify_data
 from edgex.export.quantization.calibration.samples import check_calibration
 from edgex.runtime.artifact.specs import Dim
 from edgex.runtime.session.numerics import Tolerance
+from edgex.runtime.support.arguments import check_number
 
 PRECISIONS = ("fp32", "fp16", "bf16")
 # How long the operators at fault are looked for where a proof fails.
@@ -166,8 +166,9 @@ def check_settings(settings: ExportSettings, name: str) -> list[Job]:
         raise UsageError("no target given", fix="--target xnnpack; `edgex targets` lists them")
     if len(set(settings.targets)) < len(settings.targets):
         raise UsageError(f"a target is given twice: {', '.join(settings.targets)}")
-    if settings.min_delegation is not None and not 0.0 <= settings.min_delegation <= 1.0:
-        raise UsageError(f"--min-delegation is a share between 0 and 1, not {settings.min_delegation:g}")
+    _check_limits(settings.tolerance)
+    if settings.min_delegation is not None:
+        check_number("--min-delegation", settings.min_delegation, most=1.0)
     check_quantization(settings)
     if settings.verify_data is not None:
         check_verify_data(settings.verify_data)
@@ -192,6 +193,26 @@ def check_settings(settings: ExportSettings, name: str) -> list[Job]:
         )
         for delegate, option in zip(delegates, options, strict=True)
     ]
+
+
+def _check_limits(asked: Tolerance | Limits | None) -> None:
+    """Refuse limits that nothing can be held to: NaN is above and below none, and infinity allows everything.
+
+    Raises:
+        UsageError: One is no finite number, or negative.
+    """
+    if asked is None:
+        return
+    if not isinstance(asked, (Tolerance, Limits)):
+        raise UsageError(
+            f"tolerance is an object of type {type(asked).__name__}",
+            fix="give edgex.runtime.session.numerics.Tolerance(min_sqnr_db=60.0)",
+        )
+    flags = {"min_sqnr_db": "--min-sqnr", "atol": "--atol", "rtol": "--rtol"} if isinstance(asked, Limits) else {}
+    needed = () if flags else ("min_sqnr_db", "min_equal")
+    for name, value in vars(asked).items():
+        if value is not None or name in needed:
+            check_number(flags.get(name, name), value, most=1.0 if name == "min_equal" else None)
 
 
 def _check_language(settings: ExportSettings) -> None:
@@ -271,8 +292,8 @@ def _check_budget(settings: ExportSettings) -> None:
         raise UsageError(f"{given} without a recipe", fix="name the recipe, for example --quantize int8")
     if settings.keep_best and settings.max_drop is None:
         raise UsageError("--keep-best without a budget", fix="give the budget, for example --max-drop 0.01")
-    if settings.max_drop is not None and not (math.isfinite(settings.max_drop) and settings.max_drop >= 0.0):
-        raise UsageError(f"--max-drop is 0 or more, not {settings.max_drop:g}")
+    if settings.max_drop is not None:
+        check_number("--max-drop", settings.max_drop)
 
 
 def check_quantization(settings: ExportSettings) -> None:

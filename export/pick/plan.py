@@ -10,6 +10,7 @@ from edgex.errors import DeviceError, UsageError, nearest_name
 from edgex.export.pick.candidates import FLOAT, Candidate, Loser, check_candidates, list_candidates, take_runnable
 from edgex.export.pick.result import OBJECTIVES, Objective
 from edgex.export.settings import ExportSettings
+from edgex.runtime.support.arguments import check_number, check_threads
 from edgex.runtime.support.machine.host import read_host
 from edgex.runtime.support.machine.threads import default_threads
 
@@ -105,6 +106,12 @@ def plan_pick(settings: PickSettings, name: str, executor: Executor | None = Non
     if isinstance(settings.data, str) and settings.data.startswith("random:"):
         raise UsageError("--on random:N judges nothing", fix="give data.npz or file.py:function with real inputs")
     check_calibration(settings.data)
+    for name, value in (("--max-drop", settings.max_drop), ("--min-sqnr", settings.min_sqnr_db)):
+        if value is not None:
+            check_number(name, value)
+    check_number("--max-seconds", settings.max_seconds, above=0.0)
+    for count in settings.threads:
+        check_threads(count, here=executor is None)
     known: dict[str, tuple[Setting, ...]] = {}
     candidates = list_candidates(settings.targets, settings.precisions, settings.recipes)
     possible, refused = check_candidates(candidates, settings.export, name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -17,6 +18,7 @@ from edgex.export.settings import ExportSettings
 from edgex.export.source.naming import parse_model_name
 from edgex.runtime.execute.address import parse_address
 from edgex.runtime.measure.results.row import HERE
+from edgex.runtime.support.arguments import MOST_THREADS
 
 ExecutorName = Literal["local", "ray"]
 EXECUTORS: tuple[ExecutorName, ...] = ("local", "ray")
@@ -212,13 +214,15 @@ def _check_plan(plan: SweepPlan) -> None:
     for flag, least in (("workers", plan.workers), ("runs", plan.runs), ("threads", plan.threads)):
         if least is not None and least < 1:
             raise UsageError(f"--{flag} is 1 or more, not {least}")
+    if plan.threads is not None and plan.threads > MOST_THREADS:
+        raise UsageError(f"--threads is {MOST_THREADS} at most, not {plan.threads}")
     if plan.turns and plan.runs is not None:
         raise UsageError(
             "--runs and --turns exclude each other",
             why="what is timed in turns goes on until its intervals are narrow",
             fix="leave one of them out",
         )
-    if plan.limits.seconds <= 0 or plan.limits.memory_bytes <= 0 or plan.limits.retries < 0:
+    if not 0 < plan.limits.seconds < math.inf or plan.limits.memory_bytes <= 0 or plan.limits.retries < 0:
         raise UsageError("limits are more than 0, and retries 0 or more")
 
 

@@ -22,15 +22,17 @@ import stat
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
-from edgex.errors import ArtifactError
+from edgex.errors import ArtifactError, UsageError, nearest_name
 from edgex.runtime.artifact.manifest import MANIFEST_FILE, FileEntry, Manifest, parse_manifest
 from edgex.runtime.artifact.shapes import MAX_MANIFEST_BYTES
+from edgex.runtime.support.arguments import check_path
 from edgex.runtime.support.json.reading import MAX_BYTES, read_json, read_regular
 
 SUFFIX = ".edgex"
 CheckLevel = Literal["hash", "size"]
+_LEVELS: tuple[str, ...] = get_args(CheckLevel)
 
 # A file this large that occupies next to nothing is made to keep its reader busy.
 _SPARSE_BYTES = 1 << 30
@@ -106,8 +108,11 @@ def open_artifact(path: str | os.PathLike[str], check: CheckLevel = "hash") -> A
         check: `hash` compares SHA-256 of every file, `size` only their sizes.
 
     Raises:
+        UsageError: The path is none, or there is no such check.
         ArtifactError: It is not there, not an artifact, of another format, or damaged.
     """
+    check_path("the artifact", path)
+    check_level(check)
     folder = Path(path)
     shown = folder.name or str(folder)
     if not folder.exists():
@@ -130,6 +135,17 @@ def open_artifact(path: str | os.PathLike[str], check: CheckLevel = "hash") -> A
     for entry in manifest.files:
         _check_file(folder, entry, check, shown)
     return Artifact(folder, manifest, time.perf_counter() - started)
+
+
+def check_level(check: Any) -> None:
+    """Refuse an unknown level: it would check less than its author means.
+
+    Raises:
+        UsageError: It is none of `CheckLevel`.
+    """
+    if check not in _LEVELS:
+        near = nearest_name(check, _LEVELS) if isinstance(check, str) else f"known: {', '.join(_LEVELS)}"
+        raise UsageError(f"unknown check {check!r}", why=near, fix="check='hash' compares SHA-256 of every file")
 
 
 def _check_file(folder: Path, entry: FileEntry, check: CheckLevel, shown: str) -> None:

@@ -7,17 +7,18 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from edgex.errors import ArtifactError, RunError
+from edgex.errors import ArtifactError
 from edgex.runtime.artifact.artifact import Artifact, CheckLevel, open_artifact
 from edgex.runtime.engines.base import Engine, list_settings
 from edgex.runtime.engines.registry import get_engine
 from edgex.runtime.session.runner import EngineSettings
 from edgex.runtime.session.session import Session
+from edgex.runtime.support.arguments import check_mapping, check_threads
 from edgex.runtime.support.tuning import Tuning, read_tuning
 
 
 def load(
-    path: str | os.PathLike[str],
+    path: str | os.PathLike[str] | Artifact,
     *,
     threads: int | None = None,
     options: Mapping[str, Any] | None = None,
@@ -30,7 +31,7 @@ def load(
     """Open an artifact and load it into its engine.
 
     Args:
-        path: The artifact's folder.
+        path: The artifact's folder, or an opened artifact such as `edgex.export_model` returns.
         threads: Threads for one run; None takes what `edgex pick` or `edgex profile --sweep threads` found quickest
             for this artifact on this machine, else the engine's default.
         options: Engine settings by name. Those that a pick found quickest with these threads are added, where the
@@ -45,11 +46,14 @@ def load(
             PyTorch does; see `edgex.runtime.session.non_finite`.
 
     Raises:
+        UsageError: An argument is of another type, or there is no such `check`.
         ArtifactError: The artifact is damaged.
         TargetUnavailable: Its engine is not installed.
         RunError: It has no such method; the engine refused it; or, isolated, crashed.
     """
-    artifact = open_artifact(path, check).select(method)
+    check_threads(threads)
+    check_mapping("options", options)
+    artifact = open_artifact(path.path if isinstance(path, Artifact) else path, check).select(method)
     if isolate:
         versions = get_engine(artifact.manifest.engine).versions()
         from edgex.runtime.engines.trial import require_trial
@@ -69,11 +73,11 @@ def open_session(
     """Load an artifact that is open into its engine; see `load`. Proofs and measurements run any inputs.
 
     Raises:
+        UsageError: `threads` is no whole number.
         TargetUnavailable: Its engine is not installed.
-        RunError: The engine refused it.
+        RunError: The engine refused it, or nothing can have so many threads.
     """
-    if threads is not None and threads < 1:
-        raise RunError(f"threads must be at least 1, not {threads}")
+    check_threads(threads)
     engine = get_engine(artifact.manifest.engine)
     kept = read_tuning(artifact.digest) if tuned else None
     preferred = kept.threads if kept is not None and threads is None else None

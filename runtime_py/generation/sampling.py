@@ -6,6 +6,7 @@ hold `top_p` of the probability (Holtzman et al., "The Curious Case of Neural Te
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -40,10 +41,10 @@ class Sampling:
             RunError: One cannot.
         """
         for name, value, allowed, words in (
-            ("temperature", self.temperature, self.temperature >= 0, "0 or more"),
+            ("temperature", self.temperature, 0 <= self.temperature < math.inf, "0 or more"),
             ("top_k", self.top_k, self.top_k is None or self.top_k >= 0, "0 or more"),
             ("top_p", self.top_p, self.top_p is None or 0 < self.top_p <= 1, "above 0 and at most 1"),
-            ("repetition_penalty", self.repetition_penalty, self.repetition_penalty > 0, "above 0"),
+            ("repetition_penalty", self.repetition_penalty, 0 < self.repetition_penalty < math.inf, "above 0"),
             ("seed", self.seed, self.seed is None or self.seed >= 0, "0 or more"),
         ):
             if not allowed:

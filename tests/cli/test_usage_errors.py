@@ -69,6 +69,39 @@ def test_a_wrong_command_line_is_an_error_and_a_document(arguments, words, edgex
 
 
 @pytest.mark.parametrize(
+    ("command", "flags"),
+    [
+        ("export ok.py -t reference", ("--atol", "--rtol", "--min-sqnr", "--min-delegation", "--timeout")),
+        ("export ok.py -t xnnpack --quantize int8", ("--max-drop",)),
+        ("pick ok.py", ("--max-drop", "--min-sqnr", "--max-seconds")),
+        ("bisect ok.py -t reference", ("--min-sqnr", "--time-limit")),
+        ("sweep ok.py -t reference", ("--job-timeout",)),
+        ("generate a.edgex", ("--temperature", "--top-p")),
+        ("compare a.edgex b.edgex", ("--max-seconds", "--fail-on")),
+        ("run a.edgex", ("--timeout",)),
+    ],
+)
+@pytest.mark.parametrize("value", ["nan", "inf", "-1"])
+def test_numbers_that_bound_nothing_are_refused(command, flags, value, edgex, tmp_path):
+    (tmp_path / "ok.py").write_text("never imported")
+    for flag in flags:
+        done = edgex(*command.split(), flag, value)
+        assert done.returncode == 2 and flag in done.stderr and value in done.stderr, (flag, done.stderr)
+
+
+@pytest.mark.parametrize("command", ["run", "verify", "profile", "generate", "compare", "pick", "sweep"])
+def test_threads_that_no_machine_has_are_refused(command, edgex):
+    done = edgex(command, "a.edgex", *(["b.edgex"] if command == "compare" else []), "--threads", "100000")
+    assert done.returncode == 2 and "100000" in done.stderr and "1024" in done.stderr
+
+
+def test_more_threads_than_this_machine_can_start_at_once(exported, edgex, monkeypatch):
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    done = edgex("run", str(exported("convnet", "onnx-cpu")), "--threads", "65")
+    assert done.returncode == 2 and "threads must be at most 64 on this machine, not 65" in done.stderr
+
+
+@pytest.mark.parametrize(
     "flags", [("--precision", "fp8"), ("--llm", "--context", "8", "--input-shape", "x=1x3"), ("-o", "a.edgex")]
 )
 def test_a_command_line_that_can_be_read_is_a_failure_of_each_target(flags, edgex):

@@ -10,6 +10,7 @@ from edgex.runtime.artifact.artifact import Artifact, CheckLevel, open_artifact
 from edgex.runtime.execute import verification
 from edgex.runtime.execute.here.in_process import InProcess
 from edgex.runtime.execute.verification import Verification
+from edgex.runtime.support.arguments import check_mapping, check_threads
 
 
 def verify(
@@ -31,10 +32,13 @@ def verify(
         The verdict: `passed`, `reason` where it is not, and a result for each case and output in `cases`.
 
     Raises:
+        UsageError: An argument is of another type, or there is no such `check`.
         ArtifactError: The artifact is damaged, or holds no golden data.
         TargetUnavailable: Its engine is not installed.
         RunError: The engine refused it.
     """
+    check_threads(threads)
+    check_mapping("options", options)
     opened = open_artifact(artifact.path if isinstance(artifact, Artifact) else artifact, check)
     with InProcess() as executor:
         verdict, _ = verification.verify(executor, opened, threads=threads, options=options, check="size")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from edgex.errors import UsageError
-from edgex.runtime.artifact.artifact import CheckLevel
+from edgex.runtime.artifact.artifact import CheckLevel, check_level
 from edgex.runtime.execute.base import Executor
 from edgex.runtime.measure.compare.artifacts import CompareSettings, compare_artifacts
 from edgex.runtime.measure.compare.on_executor import compare_on
@@ -21,6 +21,7 @@ from edgex.runtime.measure.compare.subjects import (
     refuse_differences,
 )
 from edgex.runtime.measure.turns.contest import BUDGET_SECONDS, PROCESSES
+from edgex.runtime.support.arguments import check_mapping, check_number, check_threads
 
 
 def compare(
@@ -59,6 +60,10 @@ def compare(
         ArtifactError: One is not there, damaged, or of another schema.
         EdgexError: An artifact cannot be loaded or run.
     """
+    check_level(check)
+    check_threads(threads, here=executor is None)
+    check_mapping("options", options)
+    check_number("max_seconds", max_seconds)
     if executor is not None:
         return compare_on(
             executor,

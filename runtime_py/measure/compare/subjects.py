@@ -11,6 +11,7 @@ from edgex.errors import ArtifactError, UsageError
 from edgex.runtime.artifact.artifact import Artifact, CheckLevel, open_artifact
 from edgex.runtime.measure.profile.report import ProfileReport
 from edgex.runtime.measure.profile.saved import read_report
+from edgex.runtime.support.arguments import check_path
 
 Given = str | os.PathLike[str] | Artifact | ProfileReport
 Subject = Artifact | ProfileReport
@@ -100,6 +101,7 @@ def refuse_differences(differences: Sequence[str], allowed: bool) -> None:
 def _read(item: Given, check: CheckLevel) -> Subject:
     if isinstance(item, (Artifact, ProfileReport)):
         return item
+    check_path("an artifact or report", item)
     path = Path(item)
     if path.is_dir():
         return open_artifact(path, check)

@@ -6,12 +6,13 @@ from a session that is warm.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from edgex.runtime.artifact.artifact import Artifact, CheckLevel
+from edgex.runtime.artifact.artifact import Artifact, CheckLevel, check_level
 from edgex.runtime.execute.base import Executor, Progress, no_progress
 from edgex.runtime.execute.here.in_process import InProcess
 from edgex.runtime.execute.request import RunRequest, RunResult
@@ -25,7 +26,7 @@ FRESH_PROCESSES = 3
 
 
 def profile(
-    session: Session,
+    session: Session | Artifact | str | os.PathLike[str],
     inputs: Inputs | None = None,
     warmup: int | None = None,
     runs: int | None = None,
@@ -43,7 +44,7 @@ def profile(
     inputs as often. The session is left reset.
 
     Args:
-        session: A loaded artifact.
+        session: A loaded artifact; one that is not, or its folder, is loaded for this as `edgex.load` does.
         inputs: Inputs of one run, by name or in order; None is the golden example.
         warmup: Warm-up runs; None runs until the latency settles.
         runs: Samples to take; None takes about three seconds' worth.
@@ -55,9 +56,19 @@ def profile(
         clock: Nanoseconds, for the steady latency.
 
     Raises:
+        UsageError: An argument is of another type, or there is no such `check`.
         ArtifactError: There are no example inputs and none were given.
         RunError: The inputs do not fit, or the engine failed.
     """
+    check_level(check)
+    if not isinstance(session, Session):
+        from edgex.runtime.engines.loading import load
+
+        with load(session, check=check) as loaded:
+            return profile(
+                loaded, inputs, warmup, runs, check=check, fresh_processes=fresh_processes, trace=trace,
+                progress=progress, keep=keep, clock=clock,
+            )  # fmt: skip
     request = RunRequest(
         (choose_steps(session.artifact, inputs),),
         session.settings.threads,

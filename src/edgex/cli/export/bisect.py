@@ -14,6 +14,7 @@ from edgex.cli.options.command import make_command, option
 from edgex.cli.options.language import language_options, model_method_option
 from edgex.cli.options.shared import (
     RENAMED,
+    Finite,
     calibration_option,
     common_options,
     dynamic_option,
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
 )
 @option(
     "--time-limit",
-    type=click.FloatRange(min=0, min_open=True),
+    type=Finite(min=0, min_open=True),
     default=600.0,
     show_default=True,
     metavar="SECONDS",
@@ -70,7 +71,7 @@ if TYPE_CHECKING:
 @dynamic_option
 @option(
     "--min-sqnr",
-    type=float,
+    type=Finite(min=0),
     metavar="DB",
     group="Proof and limits",
     help="What every operator's outputs are held to; default: what export holds the target's to.",

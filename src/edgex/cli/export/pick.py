@@ -10,6 +10,7 @@ import click
 from edgex.cli.failure import print_json
 from edgex.cli.options.command import given_flags, make_command, option
 from edgex.cli.options.shared import (
+    Finite,
     Share,
     calibration_option,
     common_options,
@@ -23,6 +24,7 @@ from edgex.cli.options.shared import (
 from edgex.cli.run.place import device_flags, read_place
 from edgex.cli.supervisor import leftovers_remover, supervise
 from edgex.errors import UsageError
+from edgex.runtime.support.arguments import MOST_THREADS
 
 if TYPE_CHECKING:
     from edgex.cli.run.place import Place
@@ -64,7 +66,7 @@ _INTERRUPTED = 130
 )
 @option(
     "--min-sqnr",
-    type=float,
+    type=Finite(min=0),
     metavar="DB",
     group="Proof and limits",
     help="Budget: least SQNR against eager float32, in dB.",
@@ -94,7 +96,7 @@ _INTERRUPTED = 130
 )
 @option(
     "--max-seconds",
-    type=click.FloatRange(min=0, min_open=True),
+    type=Finite(min=0, min_open=True),
     default=40.0,
     show_default=True,
     metavar="SECONDS",
@@ -233,6 +235,6 @@ def _parse_threads(text: str) -> tuple[int, ...]:
         counts = tuple(dict.fromkeys(int(part) for part in text.split(",")))
     except ValueError:
         counts = (0,)
-    if min(counts) < 1:
-        raise UsageError(f"--threads {text}: expected auto or numbers", fix="--threads 1,2")
+    if not 1 <= min(counts) <= max(counts) <= MOST_THREADS:
+        raise UsageError(f"--threads {text}: expected auto or numbers up to {MOST_THREADS}", fix="--threads 1,2")
     return counts

@@ -11,6 +11,7 @@ import click
 from edgex.cli.failure import print_json
 from edgex.cli.options.command import make_command, option
 from edgex.cli.options.shared import (
+    Finite,
     calibration_option,
     common_options,
     target_options_option,
@@ -104,7 +105,7 @@ _INTERRUPTED = 130
 )
 @option(
     "--job-timeout",
-    type=click.FloatRange(min=0, min_open=True),
+    type=Finite(min=0, min_open=True),
     metavar="SECONDS",
     group="Proof and limits",
     help="Of one export, and of one measurement; default: 1800.",

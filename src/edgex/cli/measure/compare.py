@@ -12,7 +12,14 @@ from edgex.cli.failure import print_document
 from edgex.cli.files import check_output, write_text
 from edgex.cli.options.command import given_flags, make_command, option
 from edgex.cli.options.completion import ArtifactPath
-from edgex.cli.options.shared import check_option, common_options, inputs_option, output_option, threads_option
+from edgex.cli.options.shared import (
+    Finite,
+    check_option,
+    common_options,
+    inputs_option,
+    output_option,
+    threads_option,
+)
 from edgex.cli.run.place import device_flags, read_place
 from edgex.cli.supervisor import supervise
 from edgex.errors import UsageError, VerificationError
@@ -46,7 +53,7 @@ _FORM_NAMES = "artifacts: NAME.TARGET.edgex; saved profiles: report.json"
 )
 @option(
     "--max-seconds",
-    type=click.FloatRange(min=0, min_open=True),
+    type=Finite(min=0, min_open=True),
     default=20.0,
     show_default=True,
     metavar="SECONDS",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,12 +13,28 @@ from click.types import FloatParamType
 
 from edgex.cli.options.command import option
 from edgex.cli.options.completion import ArtifactPath, ModelName, TargetNames
+from edgex.runtime.support.arguments import MOST_THREADS
 
 artifact_argument = click.argument("artifact", type=ArtifactPath())
 model_argument = click.argument("model", type=ModelName())
 
 # `fix` is what an error tells to do next.
 RENAMED = {"--fix": "--rewrite", "--no-fix": "--no-rewrite"}
+
+
+# Where a run is on this machine, its cores bound it further; see `check_threads`.
+THREADS = click.IntRange(min=1, max=MOST_THREADS)
+
+
+class Finite(click.FloatRange):
+    """A number in a range; NaN, which no range refuses, and infinity are none."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """The number."""
+        number: float = super().convert(value, param, ctx)
+        if not math.isfinite(number):
+            self.fail(f"{value} is not a finite number.", param, ctx)
+        return number
 
 
 class Share(FloatParamType):
@@ -124,7 +141,7 @@ no_tuned_option = option(
 )
 timeout_option = option(
     "--timeout",
-    type=click.FloatRange(min=0, min_open=True),
+    type=Finite(min=0, min_open=True),
     metavar="SECONDS",
     group="General",
     help="Stop after this many seconds, with exit code 124.",
@@ -202,7 +219,7 @@ def threads_option(help: str) -> Callable[[Any], Any]:
     Args:
         help: What they are used for.
     """
-    return option("--threads", type=click.IntRange(min=1), metavar="N", group="Measurement", help=help)
+    return option("--threads", type=THREADS, metavar="N", group="Measurement", help=help)
 
 
 def output_option(help: str) -> Callable[[Any], Any]:

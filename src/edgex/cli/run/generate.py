@@ -11,7 +11,14 @@ import click
 
 from edgex.cli.failure import print_json
 from edgex.cli.options.command import make_command, option
-from edgex.cli.options.shared import artifact_argument, check_option, common_options, no_tuned_option, threads_option
+from edgex.cli.options.shared import (
+    Finite,
+    artifact_argument,
+    check_option,
+    common_options,
+    no_tuned_option,
+    threads_option,
+)
 from edgex.cli.run.generation import ShownText, begin_text, describe_text, refuse_place, summarize_text
 from edgex.cli.run.place import device_flags, read_place
 from edgex.cli.run.source import read_source
@@ -54,7 +61,7 @@ _GROUP = "Generation"
 )
 @option(
     "--temperature",
-    type=click.FloatRange(min=0),
+    type=Finite(min=0),
     metavar="T",
     group=_GROUP,
     help="0 takes the likeliest token, more draws one; default: the model's own setting, else 0.",
@@ -64,7 +71,7 @@ _GROUP = "Generation"
 )
 @option(
     "--top-p",
-    type=click.FloatRange(min=0, max=1, min_open=True),
+    type=Finite(min=0, max=1, min_open=True),
     metavar="P",
     group=_GROUP,
     help="Draw from the fewest that hold this share of the probability.",
