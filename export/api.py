@@ -15,6 +15,7 @@ from edgex.export.python_errors import in_python_words
 from edgex.export.settings import BISECT_SECONDS, ExportSettings
 from edgex.runtime.artifact.artifact import Artifact, open_artifact
 from edgex.runtime.session.numerics import Tolerance
+from edgex.runtime.support.arguments import check_mapping, check_path, check_text, names_of
 
 
 def export_model(
@@ -51,7 +52,8 @@ def export_model(
     """Export a module or an ExportedProgram to one target, prove it, and write it.
 
     Args:
-        model: An `nn.Module` (it is captured in eval mode) or an `ExportedProgram`; or several methods by name, each
+        model: An `nn.Module` (it is captured in eval mode, and has its own again afterwards) or an
+            `ExportedProgram`; or several methods by name, each
             `(module or its method, example inputs)` or `(…, …, dynamic shapes)`, without `args` then.
         args: Example inputs by position, or in another form that a model file has: one tensor, a dict of those by
             name, or `(tuple, dict)`.
@@ -89,11 +91,18 @@ def export_model(
         EdgexError: Whatever stage failed; nothing is left on disk then.
     """
     from edgex.export.source.source import wrap_methods, wrap_model
+    from edgex.export.source.weights import modes_kept
+
+    with in_python_words():
+        _check_types(target=target, precision=precision, quantize=quantize, observer=observer, name=name)
+        check_mapping("options", options)
+        if output is not None:
+            check_path("output", output)
 
     with in_python_words():
         asked = (context, chunk, source, head, embedding, kv)
         language = read_request(any(one is not None for one in asked), *asked)
-        fixed = parse_sizes(sizes)
+        fixed = parse_sizes(names_of("sizes", sizes))
     settings = ExportSettings(
         targets=(target,),
         output=None if output is None else Path(output),
@@ -107,13 +116,13 @@ def export_model(
         tolerance=tolerance,
         options=options or {},
         memory_check=memory_check,
-        exclude=tuple(exclude),
+        exclude=names_of("exclude", exclude),
         verify_data=verify_data,
         bisect_seconds=BISECT_SECONDS if bisect else 0.0,
         language=language,
         sizes=fixed,
     )
-    with in_python_words():
+    with in_python_words(), modes_kept(model):
         if isinstance(model, Mapping):
             _check_alone(args=args, kwargs=kwargs, dynamic_shapes=dynamic_shapes)
             found = wrap_methods(model, name)
@@ -122,6 +131,22 @@ def export_model(
         found = replace(found, evaluate=evaluate)
         report = export_to_targets(lambda: found, settings, name=found.name, stop_at_failure=True)
         return open_artifact(str(report.artifacts[0].path), check="size")
+
+
+def _check_types(**given: Any) -> None:
+    """Texts; all but the target may be None.
+
+    Raises:
+        UsageError: One is of another type.
+    """
+    for name, value in given.items():
+        if name == "target" and isinstance(value, (list, tuple, set, frozenset)):
+            raise UsageError(
+                f"target is one name, not a {type(value).__name__}",
+                fix="call edgex.export_model for each target; `edgex export -t a,b` captures the model once for all",
+            )
+        if value is not None or name == "target":
+            check_text(name, value)
 
 
 def _check_alone(**given: Any) -> None:

@@ -20,6 +20,7 @@ from edgex.export.pick.result import Objective, Pick
 from edgex.export.pick.state import PickState
 from edgex.export.settings import ExportSettings
 from edgex.runtime.artifact.artifact import SUFFIX
+from edgex.runtime.support.arguments import check_mapping, check_path, names_of
 from edgex.runtime.support.dependency_messages import quiet_dependencies
 from edgex.runtime.support.publish import staged_folder
 
@@ -124,7 +125,7 @@ def pick(
     """Export a model in every combination, prove, judge and time them, and keep the best for this machine.
 
     Args:
-        model: An `nn.Module` or an `ExportedProgram`.
+        model: An `nn.Module` (it is captured in eval mode, and has its own again afterwards) or an `ExportedProgram`.
         args: Example inputs by position, or in another form that a model file has: one tensor, a dict of those by
             name, or `(tuple, dict)`.
         kwargs: Example inputs by name.
@@ -151,14 +152,20 @@ def pick(
         EdgexError: What `run_pick` raises; nothing is left on disk then.
     """
     from edgex.export.source.source import wrap_model
+    from edgex.export.source.weights import modes_kept
 
-    source = replace(wrap_model(model, args, kwargs, dynamic_shapes, name), evaluate=evaluate)
+    check_mapping("options", options)
+    if output is not None:
+        check_path("output", output)
+    asked = names_of("targets", targets), names_of("precisions", precisions), names_of("recipes", recipes)
+    counts = (threads,) if isinstance(threads, int) else tuple(threads)
     export = ExportSettings(
         targets=(), output=None if output is None else Path(output), force=force, calibration=calibration,
         options=options or {},
     )  # fmt: skip
     settings = PickSettings(
-        export, tuple(targets), tuple(precisions), tuple(recipes), objective, max_drop, min_sqnr_db, data,
-        tuple(threads), max_seconds,
+        export, *asked, objective, max_drop, min_sqnr_db, data, counts, max_seconds,
     )  # fmt: skip
-    return run_pick(lambda: source, settings, name=source.name, executor=executor)
+    with modes_kept(model):
+        source = replace(wrap_model(model, args, kwargs, dynamic_shapes, name), evaluate=evaluate)
+        return run_pick(lambda: source, settings, name=source.name, executor=executor)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -35,6 +36,33 @@ def put_in_eval(module: torch.nn.Module) -> tuple[str, ...]:
         return ()  # what ExportedProgram.module() gives has one mode, whatever its flag says
     matter = f"; this changes {shorten(layers)}" if layers else ""
     return (f"the model was in training mode and has been put in eval mode{matter}",)
+
+
+@contextmanager
+def modes_kept(model: Any) -> Iterator[None]:
+    """Whatever is put in eval mode in the block is in its own mode again behind it, however the block ends.
+
+    Args:
+        model: What Python code hands over: a module, or methods by name; others have no mode.
+    """
+    parts = [(part, part.training) for owner in _owners(model) for part in owner.modules()]
+    try:
+        yield
+    finally:
+        # A `train` of its own may do more than set the flag: LoRA layers split and merge their weights in it.
+        for part, was in parts:
+            if part.training != was and type(part).train is not torch.nn.Module.train:
+                part.train(was)
+        for part, was in parts:
+            part.training = was
+
+
+def _owners(model: Any) -> list[torch.nn.Module]:
+    given = [model]
+    if isinstance(model, Mapping):
+        given = [entry[0] for entry in model.values() if isinstance(entry, tuple) and entry]
+    owners = [getattr(one, "__self__", one) for one in given]
+    return [owner for owner in owners if isinstance(owner, torch.nn.Module)]
 
 
 def _depends_on_mode(part: torch.nn.Module) -> bool:

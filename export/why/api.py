@@ -9,6 +9,7 @@ from edgex.export.language_model.request import read_request
 from edgex.export.result import StageClock
 from edgex.export.why.question import Question, check_targets
 from edgex.export.why.report import WhyReport
+from edgex.runtime.support.arguments import check_mapping, names_of
 
 
 def why(
@@ -26,7 +27,7 @@ def why(
     """Ask what each target takes of a module or an ExportedProgram. Nothing is lowered, written or changed.
 
     Args:
-        model: An `nn.Module` (it is captured in eval mode) or an `ExportedProgram`.
+        model: An `nn.Module` (it is captured in eval mode, and has its own again afterwards) or an `ExportedProgram`.
         args: Example inputs by position, or in another form that a model file has: one tensor, a dict of those by
             name, or `(tuple, dict)`.
         kwargs: Example inputs by name.
@@ -45,14 +46,17 @@ def why(
         UsageError: A target, precision or option is unknown.
         TargetUnavailable: None of the targets can be used here.
     """
-    targets = (target,) if isinstance(target, str) else tuple(target)
+    targets = names_of("target", target)
+    check_mapping("options", options)
     language = read_request(context is not None, context, chunk)
     question = Question(targets, precision or "fp32", options=options or {}, language=language)
     check_targets(question)
     # Imports torch; what is wrong with the question is said before.
     from edgex.export.source.source import wrap_model
+    from edgex.export.source.weights import modes_kept
     from edgex.export.why.analysis import answer_model
     from edgex.export.why.programs import prepare_source
 
-    source = prepare_source(wrap_model(model, args, kwargs, dynamic_shapes), question, "built")
-    return answer_model(source, question, "built", StageClock(), lambda _stage, _detail: None)
+    with modes_kept(model):
+        source = prepare_source(wrap_model(model, args, kwargs, dynamic_shapes), question, "built")
+        return answer_model(source, question, "built", StageClock(), lambda _stage, _detail: None)
