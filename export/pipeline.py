@@ -132,6 +132,7 @@ def prepare_models(
         from edgex.export.capture.stage import capture_source
         from edgex.export.excluding import exclude_operators
         from edgex.export.methods.refusals import refuse_targets
+        from edgex.export.proof.stage import require_values
         from edgex.export.quantization.stage import quantize_for_targets
         from edgex.export.rewrites.stage import rewrite_for_targets
         from edgex.export.source.stage import find_source
@@ -144,6 +145,7 @@ def prepare_models(
     with clock.stage("capture"):
         progress("capture", source.description)
         captured = capture_source(source, settings.dynamic, progress)
+        require_values(captured, settings)
     with clock.stage("rewrite"):
         models = exclude_operators(rewrite_for_targets(captured, jobs, settings, progress), settings.exclude)
     if settings.recipe is None:

@@ -17,6 +17,7 @@ from edgex.errors import LoweringError, TargetUnavailable, UsageError, nearest_n
 from edgex.export.language_model.request import LanguageRequest
 from edgex.export.methods.sizes import Sizes
 from edgex.export.packaging.package import Destination, resolve_destination
+from edgex.export.proof.case_names import check_case_names
 from edgex.export.proof.held_out import check_verify_data
 from edgex.export.quantization.calibration.samples import check_calibration
 from edgex.runtime.artifact.specs import Dim
@@ -167,6 +168,9 @@ def check_settings(settings: ExportSettings, name: str) -> list[Job]:
     if len(set(settings.targets)) < len(settings.targets):
         raise UsageError(f"a target is given twice: {', '.join(settings.targets)}")
     _check_limits(settings.tolerance)
+    # Cases of language models have names of their own, and models of several methods take no such flag.
+    if settings.language is None and not settings.sizes:
+        check_case_names(settings.skip_cases)
     if settings.min_delegation is not None:
         check_number("--min-delegation", settings.min_delegation, most=1.0)
     check_quantization(settings)

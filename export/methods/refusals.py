@@ -61,7 +61,8 @@ def refuse_targets(source: ModelSource, delegates: Sequence[Delegate]) -> dict[s
         delegate.name: LoweringError(
             f"target {delegate.name!r} makes artifacts of one method",
             source.description,
-            "export with --dynamic, which this target takes, or to a target that takes --sizes: onnx-qnn, litert"
+            "export with --dynamic, which this target takes, or to a target that takes --sizes: xnnpack, "
+            "onnx-cpu, onednn, and for NPUs and GPUs onnx-qnn, litert, onnx-rocm"
             if source.by_size
             else "export to one that takes several: xnnpack, onednn, onnx-cpu, reference; or each method by itself",
         )

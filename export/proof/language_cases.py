@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from edgex.export.language_model.source import SEED, pieces, random_text
+from edgex.export.proof.case_names import check_left_out
 from edgex.export.proof.verification import (
     LEAST_SQNR_DB,
     LEFT_OUT,
@@ -21,7 +22,6 @@ from edgex.export.proof.verification import (
     AnswersOverMethods,
     QuantizedReference,
     allow_for_rounding,
-    check_left_out,
     leave_out,
 )
 from edgex.runtime.artifact.golden import Arrays, Case, Step
@@ -62,7 +62,7 @@ def make_language_cases(
         encoder: Reads what a text is about, before it: another source for each.
 
     Raises:
-        VerificationError: `skip` names a case that does not exist.
+        UsageError: `skip` names a case that does not exist.
     """
     in_float = Answers(program, eager)
     answers = in_float if quantized is None else Answers(program, quantized.model)

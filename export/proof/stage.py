@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from edgex.errors import VerificationError
+from edgex.errors import UsageError, VerificationError
 from edgex.export.methods.sequences import make_shared_case, shared_state
 from edgex.export.proof.held_out import warn_of_more
 from edgex.export.proof.held_out_answers import answer_held_out
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from edgex.export.settings import ExportSettings
-    from edgex.export.target_model import Progress, TargetModel
+    from edgex.export.target_model import CapturedModel, Progress, TargetModel
     from edgex.runtime.execute.here.fresh_process import FreshProcess
 
 
@@ -72,7 +72,8 @@ def answer_cases(
         encoder: The method that a language model's texts begin with.
 
     Raises:
-        VerificationError: A case to be left out does not exist, or the inputs do not show the model's state.
+        UsageError: A case to be left out does not exist.
+        VerificationError: The inputs do not show the model's state.
     """
     reference = model.quantized_reference
     if model.source.language is not None:
@@ -102,6 +103,29 @@ def answer_cases(
         cases = [case for case in cases if case.reason != STATE_NOT_SHOWN]
     require_state_shown(cases, model.rewritten.program.state, settings.allow_inconclusive)
     return replace(model, cases=[*cases, *answer_held_out(model, settings, progress)])
+
+
+def require_values(model: CapturedModel, settings: ExportSettings) -> None:
+    """Refuse an example without values that leaves nothing to compare: every run of the proof would have its sizes.
+
+    Raises:
+        UsageError: All inputs are empty, or one is and an output with it.
+    """
+    for one in (model, *model.others):
+        program = one.capture.program
+        empty = [spec for spec in program.inputs if 0 in spec.shape]
+        void = [spec for spec in program.outputs if 0 in spec.shape and "float" in spec.dtype]
+        nothing = len(empty) == len(program.inputs) and not program.state
+        if not empty or settings.allow_inconclusive or not (void or nothing):
+            continue
+        whose = "" if one.source.method is None else f" of method {one.source.method!r}"
+        left = f"; it leaves the output {void[0].name} without values too" if void else ""
+        raise UsageError(
+            f"the example input {empty[0].name}{whose} has no values, and nothing can be proved with it",
+            one.source.description,
+            "give an example whose sizes are 1 or more; a size that varies may be given with --dynamic",
+            why=f"it is {empty[0]}, and an artifact is proved by its outputs at the example's sizes{left}",
+        )
 
 
 def answer_for_targets(

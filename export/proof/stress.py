@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from edgex.export.proof.case_names import ALL_AT, CHANNELS_LAST, RESHUFFLED, SCALED, TRANSPOSED
 from edgex.runtime.artifact.golden import STRESS, Arrays, Layout
 from edgex.runtime.artifact.shapes import SPECIAL_INPUTS
 from edgex.runtime.artifact.specs import Dim, TensorSpec
@@ -61,18 +62,18 @@ def make_stress_inputs(
     cases: list[StressInput] = []
     if any(array.dtype.kind in "fc" and array.size for array in example.values()):
         large = LARGE_FACTOR[precision]
-        factors = {"large": large, "large, negative": -large, "tiny": TINY_FACTOR, "negative": -1.0, "zero": 0.0}
+        factors = dict(zip(SCALED, (large, -large, TINY_FACTOR, -1.0, 0.0), strict=True))
         cases += [StressInput(f"{STRESS}{name}", _scale(example, factor)) for name, factor in factors.items()]
         for name, values in ({} if quantized else SPECIAL_VALUES).items():
             strewn = _strew(example, values, np.random.default_rng(SEED))
             cases.append(StressInput(f"{STRESS}{name}", strewn, only_reported=True))
     if any(array.dtype.kind in "iub" and array.size > 1 for array in example.values()):
-        cases.append(StressInput("stress: reshuffled integers", _reshuffle(example, "iub", random)))
+        cases.append(StressInput(RESHUFFLED, _reshuffle(example, "iub", random)))
     shuffled = _reshuffle(example, "fc", random)
     if any(array.ndim >= 2 for array in example.values()):
-        cases.append(StressInput("stress: transposed memory", shuffled, "transposed"))
+        cases.append(StressInput(TRANSPOSED, shuffled, "transposed"))
     if any(array.ndim >= 4 for array in example.values()):
-        cases.append(StressInput("stress: channels_last memory", shuffled, "channels_last"))
+        cases.append(StressInput(CHANNELS_LAST, shuffled, "channels_last"))
     return cases + _dynamic_cases(specs, example, random)
 
 
@@ -90,8 +91,8 @@ def _dynamic_cases(specs: Sequence[TensorSpec], example: Arrays, random: np.rand
         for word, size in (("min", dim.min), ("mid", (dim.min + dim.max) // 2), ("max", dim.max)):
             sized(f"{dim.name}={size} ({word})", {dim.name: size})
     if len(dims) > 1:
-        sized("all dimensions at min", {dim.name: dim.min for dim in dims.values()})
-        sized("all dimensions at max", {dim.name: dim.max for dim in dims.values()})
+        sized(ALL_AT["min"], {dim.name: dim.min for dim in dims.values()})
+        sized(ALL_AT["max"], {dim.name: dim.max for dim in dims.values()})
     for dim in dims.values():
         if dim.min > 0:
             sized(f"{dim.name}={dim.min - 1} (below min)", {dim.name: dim.min - 1}, refused=True)

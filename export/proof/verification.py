@@ -12,6 +12,7 @@ import numpy as np
 
 from edgex.delegates.recipes.tolerances import QUANTIZED_TOLERANCE
 from edgex.errors import VerificationError
+from edgex.export.proof.case_names import AS_QUANTIZED, EXAMPLE, check_left_out
 from edgex.export.proof.sequences import STATE_NOT_SHOWN, make_sequence_case
 from edgex.export.proof.stress import StressInput, in_plain_form, make_stress_inputs
 from edgex.runtime.artifact.artifact import open_artifact
@@ -64,12 +65,12 @@ def make_cases(
         quantized: The quantized program, where there is one.
 
     Raises:
-        VerificationError: `skip` names a case that does not exist.
+        UsageError: `skip` names a case that does not exist.
     """
     answers = Answers(program, eager)
     example = answers.arrays_of(eager.example)
     progress("example")
-    cases = [Case("example", "compare", (Step(example, answers.outputs_of(eager.example_outputs)),))]
+    cases = [Case(EXAMPLE, "compare", (Step(example, answers.outputs_of(eager.example_outputs)),))]
     others: list[Case] = []
     if quantized is not None:
         for number, sample in quantized.held_out:
@@ -77,7 +78,7 @@ def make_cases(
             cases.append(Case(f"held-out sample {number}", "compare", (answers.step(answers.arrays_of(sample)),)))
         answers = Answers(program, quantized.model)
         progress("the quantized program")
-        others.append(Case("example, as quantized", "compare", (answers.step(example),)))
+        others.append(Case(AS_QUANTIZED, "compare", (answers.step(example),)))
     if program.state:
         progress("state")
         others.append(
@@ -285,26 +286,11 @@ def _bytes_of(case: Case) -> int:
 LEFT_OUT = "left out by --skip-case"
 
 
-def check_left_out(names: Sequence[str], skip: Sequence[str]) -> None:
-    """Refuse to leave out what there is not.
-
-    Args:
-        names: Of all cases.
-        skip: Of those that the user chose to leave out.
-
-    Raises:
-        VerificationError: There is no case of such a name.
-    """
-    for name in skip:
-        if name not in names:
-            raise VerificationError(f"--skip-case {name!r}: there is no such case", why=f"cases: {', '.join(names)}")
-
-
 def leave_out(cases: Sequence[Case], skip: Sequence[str]) -> list[Case]:
     """The cases, with those of these names skipped.
 
     Raises:
-        VerificationError: There is no case of such a name.
+        UsageError: There is no case of such a name.
     """
     check_left_out([case.name for case in cases], skip)
     return [case.skip(LEFT_OUT) if case.name in skip else case for case in cases]

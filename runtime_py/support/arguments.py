@@ -35,8 +35,8 @@ def check_number(name: str, value: Any, *, above: float | None = None, most: flo
     fits = number >= 0.0 if above is None else number > above
     if not math.isfinite(number) or not fits or (most is not None and number > most):
         least = "0 or more" if above is None else f"above {above:g}"
-        bounds = least if most is None else f"{least} and at most {most:g}"
-        raise UsageError(f"{name} is a finite number, {bounds}, not {number:g}")
+        bounds = f", {least}," if most is None else f" between {above or 0:g} and {most:g},"
+        raise UsageError(f"{name} is a finite number{bounds} not {number:g}")
 
 
 def check_text(name: str, value: Any) -> None:

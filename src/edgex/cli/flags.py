@@ -56,8 +56,8 @@ def parse_dynamic(values: Sequence[str]) -> dict[tuple[str, int], Dim]:
     ```
 
     Raises:
-        UsageError: A text has another form, the bounds are in the wrong order, a name has none or two, or a dimension
-            comes twice.
+        UsageError: A text has another form, the bounds are in the wrong order or allow a size of 0, a name has none or
+            two, or a dimension comes twice.
     """
     read = {}
     bounds: dict[str, tuple[int, int, str]] = {}
@@ -90,7 +90,19 @@ def parse_dynamic(values: Sequence[str]) -> dict[tuple[str, int], Dim]:
         if name not in bounds:
             raise UsageError(f"--dynamic {value}: {name} has no bounds", fix=f"--dynamic {key[0]}:{key[1]}={name}=1..8")
         offset = int(f"{match['sign']}{match['offset']}") if match["sign"] else 0
-        dims[key] = DimRequest(name, *bounds[name][:2], int(match["factor"] or 1), offset, auto)
+        low, high = bounds[name][:2]
+        factor = int(match["factor"] or 1)
+        if factor * low + offset < 1:
+            # Without values there is nothing to compare, so that the artifact would take other sizes than asked for.
+            least = -(-(1 - offset) // factor) if factor else None
+            shown = f"{match['name']}=" if match["name"] else ""
+            plain = f"--dynamic {key[0]}:{key[1]}={shown}1..{high}"
+            raise UsageError(
+                f"--dynamic {value} allows a size of 0",
+                why="an artifact is proved at the smallest size, and a run without values proves nothing",
+                fix=plain if (factor, offset) == (1, 0) else f"give {name} from {least} on" if least else None,
+            )
+        dims[key] = DimRequest(name, *bounds[name][:2], factor, offset, auto)
     return dims
 
 

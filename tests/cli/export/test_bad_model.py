@@ -111,8 +111,38 @@ CASES: dict[str, tuple[str | None, list[str], int, list[str]]] = {
     "unknown verification case": (
         LINEAR,
         ["model.py", "-t", "reference", "--skip-case", "stress: huge"],
-        4,
+        2,
         ["there is no such case"],
+    ),
+    "misspelled verification case, before the file is read": (
+        "raise SystemError('the file was run')\n",
+        ["model.py", "-t", "reference", "--skip-case", "exmaple"],
+        2,
+        ["--skip-case 'exmaple': there is no such case", "did you mean 'example'?"],
+    ),
+    "verification case of other inputs": (
+        LINEAR,
+        ["model.py", "-t", "reference", "--skip-case", "stress: channels_last memory"],
+        2,
+        ["there is no such case", "known: example, stress: NaN"],
+    ),
+    "sizes that vary from 0": (
+        LINEAR,
+        ["model.py", "-t", "reference", "--dynamic", "input:0=0..8"],
+        2,
+        ["input:0=0..8 allows a size of 0", "--dynamic input:0=1..8"],
+    ),
+    "sizes that follow others down to 0": (
+        LINEAR,
+        ["model.py", "-t", "reference", "--dynamic", "input:0=L-1=1..8"],
+        2,
+        ["allows a size of 0"],
+    ),
+    "an example of no values": (
+        LINEAR,
+        ["model.py", "-t", "reference", "--input-shape", "input=0x4"],
+        2,
+        ["the example input input has no values, and nothing can be proved", "input: float32[0, 4]"],
     ),
     "outputs that prove nothing": (
         HEAD + "class M(nn.Module):\n    def forward(self, x): return x * 0.0\n"

@@ -12,7 +12,7 @@ from language_support import VOCABULARY, make_decoder
 
 import edgex
 from edgex.delegates.recipes.recipes import get_recipe
-from edgex.errors import QuantizationError, UsageError, VerificationError
+from edgex.errors import QuantizationError, UsageError
 from edgex.export.capture.stage import capture_source
 from edgex.export.language_model.request import read_request
 from edgex.export.language_model.source import prepare_language_model
@@ -130,6 +130,6 @@ def test_a_case_that_is_left_out_is_not_answered(captured):
     cases = {case.name: case for case in make(left)}
     assert [*cases] == everything and len(answered) == 1 and answered[0] not in left
     assert all(cases[name].kind == "skipped" and "--skip-case" in cases[name].reason for name in left)
-    with pytest.raises(VerificationError, match="there is no such case") as caught:
+    with pytest.raises(UsageError, match="there is no such case") as caught:
         make(("text of 9 tokens",))
     assert not answered and left[0] in str(caught.value.why)

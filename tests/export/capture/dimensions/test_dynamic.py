@@ -163,6 +163,22 @@ class TestFlags:
         result = captured(lambda self, x, y: self.linear(x) + y, (X, X), dynamic_shapes=shapes)
         assert result.program.inputs[0].shape[0] == result.program.inputs[1].shape[0]
 
+    @pytest.mark.parametrize(
+        ("values", "fix"),
+        [
+            (("x:0=0..8",), "--dynamic x:0=1..8"),
+            (("x:0=n=0..8",), "--dynamic x:0=n=1..8"),
+            (("x:0=auto=0..8",), "--dynamic x:0=auto=1..8"),
+            (("x:0=n=1..8", "y:0=n-2"), "give n from 3 on"),
+            (("x:0=2*n=0..4",), "give n from 1 on"),
+        ],
+    )
+    def test_a_size_of_0_is_not_proved_and_refused(self, values, fix):
+        with pytest.raises(UsageError, match="allows a size of 0") as caught:
+            self.flags(*values)
+        assert caught.value.fix == fix
+        assert self.flags("x:0=n+1=0..8")["x", 0].offset == 1
+
     def test_other_bounds_are_not(self):
         dims = self.flags("x:0=2..8", "y:0=2..9")
         with pytest.raises(CaptureError) as caught:
