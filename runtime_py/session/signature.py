@@ -160,7 +160,12 @@ def _texts(mapping: Mapping[Any, Any]) -> dict[str, Any]:
 def _as_array(value: Any, spec: TensorSpec) -> np.ndarray:
     """NumPy, torch or DLPack as an array, sharing memory where that is possible."""
     if isinstance(value, np.ndarray):
-        return value
+        if np.ma.is_masked(value):
+            raise RunError(
+                f"input {spec.name!r} is a masked array, and an engine knows no mask",
+                fix=f"say what stands in the masked places: {spec.name}.filled(0)",
+            )
+        return np.asarray(value)
     if isinstance(value, (bool, int, float, np.generic)) and not spec.shape:
         return np.asarray(value, dtype=spec.numpy_dtype)
     if type(value).__module__.split(".")[0] == "torch" and hasattr(value, "detach"):
@@ -180,6 +185,11 @@ def _from_torch(value: Any, spec: TensorSpec) -> np.ndarray:
     """A torch tensor as an array; without values (meta) or without places for all of them (sparse) it is refused."""
     try:
         tensor = value.detach().cpu()
+        if str(tensor.dtype) == "torch.bfloat16" and spec.dtype != "bfloat16":
+            raise RunError(
+                f"input {spec.name!r} is bfloat16, the artifact takes {spec.dtype}",
+                fix=f"convert it: {spec.name}.to(torch.{spec.dtype})",
+            )
         # bfloat16 has no NumPy dtype; float32 holds each of its values.
         tensor = tensor.float() if str(tensor.dtype) == "torch.bfloat16" else tensor
         return np.asarray(tensor.resolve_conj().resolve_neg().numpy())

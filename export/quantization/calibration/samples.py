@@ -420,4 +420,9 @@ def _torch_leaves(sample: Any) -> Any:
 
     from edgex.delegates.graph.torch_internals import pytree
 
-    return pytree.tree_map(lambda leaf: torch.from_numpy(leaf) if isinstance(leaf, np.ndarray) else leaf, sample)
+    def as_torch(leaf: Any) -> Any:
+        if np.ma.is_masked(leaf):
+            raise UsageError("a sample is a masked array", fix="say what stands in the masked places: x.filled(0)")
+        return torch.from_numpy(leaf) if isinstance(leaf, np.ndarray) else leaf
+
+    return pytree.tree_map(as_torch, sample)

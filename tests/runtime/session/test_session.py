@@ -33,6 +33,20 @@ def test_run_takes_numpy_torch_and_dlpack(exported: Exported, target: str) -> No
 
 
 @pytest.mark.parametrize("target", TARGETS)
+def test_other_floats_and_masks_are_refused(exported: Exported, target: str) -> None:
+    x = torch.rand(1, 3, 8, 8)
+    with edgex.load(exported("convnet", target)) as session:
+        for dtype, name in ((torch.bfloat16, "bfloat16"), (torch.float16, "float16"), (torch.float64, "float64")):
+            with pytest.raises(RunError, match=f"is {name}, the artifact takes float32"):
+                session.run(x.to(dtype))
+        masked = np.ma.masked_greater(x.numpy(), 0.5)
+        with pytest.raises(RunError, match="masked array") as caught:
+            session.run(masked)
+        assert caught.value.fix is not None and "x.filled(0)" in caught.value.fix
+        np.testing.assert_array_equal(session.run(np.ma.array(x.numpy()))[0], session.run(x)[0])
+
+
+@pytest.mark.parametrize("target", TARGETS)
 def test_memory_order_does_not_change_the_numbers(exported: Exported, target: str) -> None:
     x = np.random.default_rng(0).standard_normal((1, 3, 8, 8)).astype(np.float32)
     with edgex.load(exported("convnet", target)) as session:

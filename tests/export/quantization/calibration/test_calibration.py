@@ -67,6 +67,12 @@ def failure(value: Any, captured: Capture, source: ModelSource) -> UsageError:
     return caught.value
 
 
+def test_masks_are_not_ignored(captured: Capture, source: ModelSource) -> None:
+    ids, scale = sample()
+    masked = np.ma.masked_greater(scale.numpy(), -1.0)
+    assert "masked array" in failure([(ids, masked)], captured, source).what
+
+
 @pytest.mark.parametrize("data", [torch.rand(4, 3), np.zeros((4, 3), np.float32), lambda: torch.rand(4, 3)])
 def test_one_tensor_is_no_list_of_samples(data: Any, captured: Capture, source: ModelSource) -> None:
     """Going through it would calibrate on the rows of what may be one sample."""
