@@ -14,6 +14,7 @@ from edgex.export.pick.candidates import Loser, failed
 from edgex.export.pick.making import Made
 from edgex.export.quantization.budget.metric import Evaluation, Metric, NoiseShare, as_run
 from edgex.runtime.engines.loading import load
+from edgex.runtime.report.figures import count
 from edgex.runtime.session.numerics import EXACT_SQNR_DB
 
 if TYPE_CHECKING:
@@ -96,7 +97,7 @@ def find_judge(source: ModelSource, capture: Capture, data: Any, progress: Progr
         found = find_calibration(data, source, eager)
         samples = Samples(found, eager, source.source_root, _MOST_SAMPLES)
         taken = [*samples, *(sample for _, sample in samples.held_out)]
-        origin = f"{len(taken)} samples of {found.origin}"
+        origin = f"{count(len(taken), 'sample')} of {found.origin}"
     inputs, references = [], []
     for tensors in taken:
         eager.reset()

@@ -11,6 +11,7 @@ from edgex.export.quantization.calibration.samples import FEW_SAMPLES, Samples
 from edgex.export.quantization.quantize import Calibrated
 from edgex.export.quantization.quantized import Quantized
 from edgex.export.quantization.running import GraphRunner
+from edgex.runtime.report.figures import count
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,7 @@ def _warnings(samples: Samples | None, quantized: Quantized) -> tuple[str, ...]:
         warnings.append(f"the samples of {names} have no batch dimension: each row was taken as a batch of 1")
     if samples is not None and samples.used < FEW_SAMPLES:
         warnings.append(
-            f"calibrated on {samples.used} samples: below {FEW_SAMPLES}, ranges depend on which ones they are"
+            f"calibrated on {count(samples.used, 'sample')}: below {FEW_SAMPLES}, ranges depend on which ones they are"
         )
     # Products of two computed values are floating point in every model with attention: listed, but no news.
     if unusual := [item for item in quantized.unquantized if item.unusual]:

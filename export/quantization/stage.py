@@ -19,6 +19,7 @@ from edgex.export.quantization.running import GraphRunner
 from edgex.export.rewrites.editing.mutation import writes_in_place
 from edgex.export.rewrites.stage import check_signature
 from edgex.runtime.engines.isa import saturates_bytes
+from edgex.runtime.report.figures import count
 
 if TYPE_CHECKING:
     from edgex.delegates.base import Delegate
@@ -246,6 +247,6 @@ def _open_samples(source: ModelSource, eager: EagerModel, settings: ExportSettin
         else:
             # A stage of its own: a log shows one line a stage, and the number is known only now.
             held_out = f", {len(samples.held_out)} held out for the proof" if samples.held_out else ""
-            progress("calibrated", f"on {samples.used} samples{held_out}")
+            progress("calibrated", f"on {count(samples.used, 'sample')}{held_out}")
 
     return Samples(data, eager, source.source_root, settings.calibration_samples, tell)

@@ -160,7 +160,7 @@ def test_a_module_has_its_own_mode_again(tmp_path):
         ({"tolerance": Tolerance(-5.0)}, "min_sqnr_db is a finite number, 0 or more, not -5"),
         ({"tolerance": Tolerance(80.0, math.inf)}, "atol is a finite number"),
         ({"tolerance": Tolerance(80.0, 0.1, -1.0)}, "rtol is a finite number"),
-        ({"tolerance": Tolerance(80.0, min_equal=2.0)}, "min_equal is a finite number, 0 or more and at most 1"),
+        ({"tolerance": Tolerance(80.0, min_equal=2.0)}, "min_equal is a finite number between 0 and 1"),
         ({"tolerance": Tolerance("80")}, "min_sqnr_db is a number, not '80'"),
         ({"quantize": "int8", "max_drop": math.nan}, "max-drop is a finite number"),
         ({"quantize": "int8", "max_drop": "1%"}, "max-drop is a number, not '1%'"),

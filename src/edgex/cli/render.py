@@ -11,7 +11,7 @@ import click
 from edgex.cli.layout import echo_labelled, list_some, print_table
 from edgex.delegates.plan import reads_size
 from edgex.errors import UsageError
-from edgex.runtime.report.figures import format_bytes
+from edgex.runtime.report.figures import count, format_bytes
 from edgex.runtime.session.repeats import describe_repeats
 
 # Names in a list, before it says how many more there are.
@@ -104,7 +104,10 @@ def _describe_gains(quantization: Mapping[str, Any] | None) -> list[str]:
         ]
         dead = sum(entry["dead"] for entry in compression["dead_channels"])
         if dead:
-            lines.append(f"{dead} of the channels are dead: they are zero, or never change")
+            is_one = "is dead: it is zero, or never changes"
+            lines.append(
+                f"{dead} of the channels {is_one if dead == 1 else 'are dead: they are zero, or never change'}"
+            )
     budget = quantization.get("budget")
     if budget is not None:
         for step in sorted(budget["steps"], key=lambda step: len(step["kept_float"])):
@@ -132,7 +135,7 @@ def describe_quantization(quantization: Mapping[str, Any]) -> str:
         parts.append(f"groups of {quantization['group_size']}")
     data = quantization["calibration"]
     if data is not None:
-        parts.append(f"ranges by {quantization['observer']} of {data['samples']} samples of {data['origin']}")
+        parts.append(f"ranges by {quantization['observer']} of {count(data['samples'], 'sample')} of {data['origin']}")
     left = len(quantization["unquantized"] or ())
     return ", ".join(parts) + (f"; {left} operator{'' if left == 1 else 's'} left in floating point" if left else "")
 

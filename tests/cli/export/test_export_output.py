@@ -91,6 +91,21 @@ def test_sizes_begin_with_the_model_and_inspect_agrees(edgex, model_file):
     assert line in edgex("export", "convnet.py", "-t", "reference", "--force").stdout
 
 
+def test_one_of_a_thing_is_called_so(edgex, tmp_path):
+    (tmp_path / "net.py").write_text(
+        "import torch\nfrom torch import nn\ntorch.manual_seed(0)\n"
+        "model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU())\nmodel[0].bias.data.fill_(1.0)[0] = -9.0\n"
+        "example_inputs = (torch.rand(1, 3, 8, 8),)\n"
+    )
+    flags = ("--quantize", "int8", "--calibration", "random:1", "--no-speed-check")
+    done = edgex("export", "net.py", "-t", "xnnpack", *flags)
+    assert done.returncode == 0, done.stderr
+    assert "calibrated: on 1 sample\n" in done.stderr
+    said = " ".join(f"{done.stdout} {done.stderr}".split())
+    assert "calibrated on 1 sample:" in said and "of 1 sample of random:1" in said
+    assert "1 of the channels is dead: it is zero, or never changes" in said
+
+
 def test_outputs_of_which_nothing_was_proved_are_named():
     def case(output, verdict):
         return {"output": output, "verdict": verdict, "sqnr_db": 120.0, "reference": "eager"}
