@@ -106,9 +106,9 @@ def plan_pick(settings: PickSettings, name: str, executor: Executor | None = Non
     if isinstance(settings.data, str) and settings.data.startswith("random:"):
         raise UsageError("--on random:N judges nothing", fix="give data.npz or file.py:function with real inputs")
     check_calibration(settings.data)
-    for name, value in (("--max-drop", settings.max_drop), ("--min-sqnr", settings.min_sqnr_db)):
+    for flag, value in (("--max-drop", settings.max_drop), ("--min-sqnr", settings.min_sqnr_db)):
         if value is not None:
-            check_number(name, value)
+            check_number(flag, value)
     check_number("--max-seconds", settings.max_seconds, above=0.0)
     for count in settings.threads:
         check_threads(count, here=executor is None)
