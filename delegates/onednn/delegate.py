@@ -75,6 +75,7 @@ class OneDnnDelegate:
             "step_truths",
             "select_by_comparisons",
             "weigh_extremes",
+            "write_row_extremes",
             "halve_extremes",
             "multiply_parts",
             "interleave_by_transposing",

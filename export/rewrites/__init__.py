@@ -159,6 +159,7 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
     from edgex.export.rewrites.reductions.large_norms import write_large_norms
     from edgex.export.rewrites.reductions.large_sums import write_large_sums
     from edgex.export.rewrites.reductions.leading import halve_extremes, multiply_sums
+    from edgex.export.rewrites.reductions.row_extremes import write_row_extremes
     from edgex.export.rewrites.reductions.row_means import write_row_means
     from edgex.export.rewrites.regions import inline_regions
     from edgex.export.rewrites.scattering.chosen import count_through, index_by_masks
@@ -329,6 +330,7 @@ def _passes() -> tuple[tuple[str, bool, Pass], ...]:
         # Behind what is quicker for the channels of images.
         ("reduce_planes", True, reduce_planes),
         ("multiply_sums", True, multiply_sums),
+        ("write_row_extremes", True, write_row_extremes),
         ("halve_extremes", True, halve_extremes),
         ("pool_extremes", True, pool_extremes),
         # Behind means over channels: its sums are over rows of a matrix, of which a convolution is no quicker.
