@@ -9,11 +9,11 @@ before:  y = aten.amin.default(x, [2, 3])
 after:   y = -maxima of -x
 ```
 
-oneDNN's reduction spends some 0.2 to 0.8 us on every row, more than its numbers take where there are few: 9.7 ms for the
-example (edges of a graph's nodes, patches of an image), where the pooling takes 0.35, and 0.27 and 0.14 for 256 rows of
-512 (one thread of a Xeon with AMX, other programs running). A pooling with a single channel is slow, too, so the rows
-become channels as well. Left alone: few rows, numbers of rows without a divisor of 8 to 64, dimensions that are not the
-last ones, sizes that only a run knows.
+oneDNN's reduction spends some 0.2 to 0.8 us on every row, more than its numbers take where there are few: 9.7 ms for
+the example (edges of a graph's nodes, patches of an image), where the pooling takes 0.35, and 0.27 and 0.14 for 256
+rows of 512 (one thread of a Xeon with AMX, other programs running). A pooling with a single channel is slow, too, so
+the rows become channels as well. Left alone: few rows, numbers of rows without a divisor of 8 to 64, dimensions that
+are not the last ones, sizes that only a run knows.
 """
 
 from __future__ import annotations
