@@ -368,9 +368,14 @@ def explain_failure(document: Mapping[str, Any], target: str) -> ProofFailed:
     what = f"{target}: the artifact's outputs are not eager's"
     # It computes what was meant, which is checked too, and what was meant is too far from float32.
     lossy = document.get("quantized_tolerance") is not None and all(case["reference"] == "eager" for case in failed)
-    if any(found["verdict"] == "fail" for repeat in document["repeats"] or () for found in repeat["differences"]):
+    repeats = document["repeats"] or ()
+    differing = {repeat["how"] for repeat in repeats if any(one["verdict"] == "fail" for one in repeat["differences"])}
+    if differing == {"threads"}:
+        fix = "the engine gives other numbers with other threads, as sums in another order have; try another --target"
+    elif differing:
         fix = "the engine gives other numbers each time; try another --target, and please report it"
     elif not failed:
+        what = f"{target}: nothing was proved of an output"
         fix = "give inputs on which the outputs vary, or accept this with --allow-inconclusive"
     elif numeric and len(numeric) == len(failed) and min(numeric) > 10:
         loosest = max((case["max_abs_error"] or 0.0) for case in failed)

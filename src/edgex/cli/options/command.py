@@ -47,7 +47,7 @@ class Option(click.Option):
         # Comparisons with NaN are all false: it is below no bound and above none.
         for one in taken if isinstance(taken, tuple) else (taken,):
             if isinstance(one, float) and not math.isfinite(one):
-                raise click.BadParameter(f"{one} is no finite number", ctx, self)
+                raise click.BadParameter(f"{one} is not a finite number", ctx, self)
         return taken
 
 
