@@ -52,7 +52,7 @@ import pytest
         (("profile", "a.edgex", "--llm", "-p", ""), ("-p '' lists nothing",)),
         (("upgrade-check", "ok.py", "--against", "nowhere", "-t", ""), ("-t '' lists nothing",)),
         (("run", "a.edgex", "--timeout", "nan"), ("nan is not a finite number",)),
-        (("export", "ok.py", "-t", "reference", "--atol", "inf"), ("inf is no finite number",)),
+        (("export", "ok.py", "-t", "reference", "--atol", "inf"), ("inf is not a finite number",)),
         (("export", "ok.py", "-t", "reference", "--max-drop", "nan%"), ("nan is not a finite number",)),
         (("report", "nothing.json"), ("nothing.json",)),
         (("explain", "nothing-known"), ("nothing is known about",)),
