@@ -371,7 +371,7 @@ def explain_failure(document: Mapping[str, Any], target: str) -> ProofFailed:
     repeats = document["repeats"] or ()
     differing = {repeat["how"] for repeat in repeats if any(one["verdict"] == "fail" for one in repeat["differences"])}
     if differing == {"threads"}:
-        fix = "the engine gives other numbers with other threads, as sums in another order have; try another --target"
+        fix = "the engine gives other numbers with other threads; try another --target, and please report it"
     elif differing:
         fix = "the engine gives other numbers each time; try another --target, and please report it"
     elif not failed:

@@ -90,5 +90,5 @@ def test_constant_outputs_are_proved_by_agreeing(target, tmp_path):
 
 
 def test_a_zero_of_inputs_proves_nothing(tmp_path):
-    with pytest.raises(VerificationError, match="not eager's"):
+    with pytest.raises(VerificationError, match="nothing was proved of an output"):
         edgex.export_model(Silent().eval(), (torch.randn(2, 8),), target="onnx-cpu", output=tmp_path, name="silent")
