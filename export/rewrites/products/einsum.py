@@ -11,7 +11,7 @@ before:  y = aten.einsum.default("bhid,bhjd->bhij", [a, b])                # a, 
 after:   y = aten.bmm.default(a.reshape(8, 1024, 32), b.reshape(8, 1024, 32).permute(0, 2, 1)).view(1, 8, 1024, 1024)
 ```
 
-ONNX Runtime's own operator copies its factors and multiplies one matrix after another: 15.5 ms for the example where a
+ONNX Runtime's own operator copies its factors and multiplies one matrix after another: 15.5 ms for the second where a
 product takes 7.0, 1.3 and 0.3 for `bhnd,bhne->bhde` (one thread of a Zen without AVX-512). An ellipsis that stands for
 several sizes it reads wrongly. Left alone: sizes that only a run knows, where no ellipsis is.
 """

@@ -33,7 +33,7 @@ from edgex.export.rewrites.editing.substitution import Rule, Rules, static, subs
 
 aten = torch.ops.aten
 
-# With fewer the reduction costs less than what else it takes to call a pooling.
+# With fewer there is little to win: 64 times what a row costs are 50 us at most. Smaller ones were not timed.
 _FEWEST_ROWS = 64
 # Channels of the image, the best first; then the most that divide the rows.
 _CHANNELS = (16, *range(64, 7, -1))
